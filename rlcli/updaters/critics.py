@@ -63,11 +63,11 @@ class Backup(NamedTuple):
     """The bootstrap value of a row: a mixture of M distributions of returns."""
 
     bootstrap_value: Particles  # `[T, B, M, K]`
-    # These broadcast: to `[T, B, M]`, and the reward to `[T, B]`.
+    # `probability` and `bonus` broadcast to `[T, B, M]`, `reward` to `[T, B]`.
     probability: Float[Array, "..."] | float = 1.0
     bonus: Float[Array, "..."] | float = 0.0  # added to the bootstrap value
     reward: Float[Array, "..."] | float = 0.0  # added to the reward
-    # π(·|s′) of the policy whose values these are, `[T, B, A]`, for off-policy tracers.
+    # π(·|s′) of the policy that the bootstrap value evaluates, for off-policy tracers.
     # None: the policy that acts.
     target_policy: Float[Array, "T B A"] | None = None
 
@@ -272,8 +272,9 @@ def regression_losses(
     """The loss of a critic's prediction `[C, T, B, K]` of the target `[T, B, K′]`.
 
     The losses of the C functions are summed. The priority `[T, B]`, or `[B]` if T = 1,
-    is the mean of their errors |E[y] − E[z]|, or of their divergences. `metric` is the
-    name of the mean prediction in the metrics.
+    is a mean over the C functions: of the error |E[y] − E[z]| of the prediction z from
+    the target y, or of their divergence. `metric` is the name of the mean prediction in
+    the metrics.
     """
     chex.assert_rank([target.value, target.probability], 3)
     error = jnp.abs(prediction.error(target, scale))
@@ -300,11 +301,11 @@ def gradient_norms(
     columns: ArrayTree,
     weight: Float[Array, "T B"],
 ) -> Float[Array, "B"]:
-    """‖∇ Σ loss‖ of each column, over its rows of weight > 0.
+    """The gradient norm ‖∇ Σ loss‖ of each column, over its rows of weight > 0.
 
     The priority of Lahire et al. (2022, https://arxiv.org/abs/2110.01528).
-    `column_losses(params, column)` are the losses of one column, `[T, 1, ...]`; the
-    leaves of `columns` are `[·, B, ...]`.
+    `column_losses(params, column)` are the losses of one column, `[T, 1]`. The leaves
+    of `columns` have the columns on axis 1, `[·, B, ...]`.
     """
 
     def norm(column: ArrayTree, is_learned: Bool[Array, "T"]) -> Float[Array, ""]:

@@ -36,8 +36,8 @@ def updater_decorator(
     The options of the updater are the function's keyword-only parameters, then the
     fields `names` of the NamedTuple `options`. `defaults` override the default values
     of all fields. `build(function, options, parts)` makes the updater: its first
-    argument is the function with its own options bound. `facts` are those of
-    `register`. Raises TypeError if `defaults` names no field.
+    argument is the function with its own options bound. `facts` are passed to
+    `register`. Raises TypeError if an entry of `defaults` is not a field.
     """
     hints = typing.get_type_hints(options, include_extras=True)
     values = options(**defaults)._asdict()

@@ -20,7 +20,7 @@ from rlcli.types import Array, ArrayTree, Clock, Count, Key, Params
 from rlcli.xla.control_flow import tree_select, update_if
 from rlcli.xla.data_axis import axis_size, mean_over_devices, sum_over_devices
 
-NOT_FAILED = -1  # value of `Learner.failed` while all losses were finite
+NOT_FAILED = -1  # the value of `Learner.failed` while all losses are finite
 
 
 class Target(TypedDict, total=False):
@@ -58,9 +58,9 @@ jax.tree_util.register_dataclass(
 class Losses(NamedTuple):
     """The result of a loss function."""
 
-    terms: Sequence[Term]  # summed
-    priority: Float[Array, "*T B"]
-    # Means over rows of weight > 0.
+    terms: Sequence[Term]  # the loss is their sum
+    priority: Float[Array, "*T B"]  # of the rows in the replay, see `Report`
+    # One value per row, logged as the mean over rows of weight > 0.
     row_metrics: Mapping[str, Shaped[Array, "... T B"]]
     metrics: Mapping[str, Float[Array, ""]] = {}
     # Updated running statistics of networks, by group (`Network.learn`): they replace
@@ -71,7 +71,10 @@ class Losses(NamedTuple):
 def target_update(
     target: Target | None,
 ) -> Callable[[Params, ArrayTree, Array], ArrayTree]:
-    """Returns the target update as a function `(params, target, updates) -> target`."""
+    """Returns the target update as a function `(params, target, updates) -> target`.
+
+    `updates` is the number of updates finished, including the current one.
+    """
     if target is None:
         return lambda params, old, updates: old
     if len(target) != 1:
@@ -93,7 +96,11 @@ def learner(
     optimizer: optax.GradientTransformation,
     target: Target | None = None,
 ) -> tuple[Callable, Callable]:
-    """Returns `begin(key) -> Learner` and `step(learner, loss, weight, clock)`."""
+    """Gradient-based learning: returns the functions `begin` and `step`.
+
+    `begin(key) -> Learner` and `step(learner, loss, weight, clock) -> learner,
+    priority, metrics`. `loss(params)` returns `Losses`.
+    """
     update_target = target_update(target)
 
     def begin(key: Key) -> Learner:
@@ -139,15 +146,15 @@ def alternating_learner(
     delay: int = 1,
     delays_target: bool = True,
 ) -> tuple[Callable, Callable]:
-    """Returns `begin(key) -> Learner` and `step(learner, losses, weight, clock)`.
+    """Alternating updates of parameter groups, such as critic and policy.
 
-    Alternating updates of parameter groups, such as critic and policy. Each turn is a
-    gradient step on its own loss. It changes only its groups, `turns[i]`, and uses the
-    parameters that earlier turns updated. The first turn is taken in every update. The
-    other turns, and then the target update of `target_groups`, are taken once every
-    `delay` updates (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477). Without
-    `delays_target`, the target is updated in every update. Groups without parameters
-    are ignored.
+    Returns `begin(key) -> Learner` and `step(learner, losses, weight, clock) ->
+    learner, priority, metrics`. Each turn is a gradient step on its own loss. It
+    changes only its groups, `turns[i]`, and uses the parameters that earlier turns have
+    updated. The first turn is taken in every update. The other turns, and then the
+    target update of `target_groups`, are taken once every `delay` updates (Fujimoto et
+    al., 2018, https://arxiv.org/abs/1802.09477). Without `delays_target`, the target is
+    updated in every update. Groups without parameters are ignored.
     """
     update_target = target_update(target)
 
@@ -167,7 +174,7 @@ def alternating_learner(
         weight: Float[Array, "T B"],
         clock: Clock,
     ) -> tuple[Learner, Float[Array, "..."], dict[str, Float[Array, ""]]]:
-        """Takes the turns, each on its own loss: state, priority, metrics.
+        """Takes the turns that are due, each on its own loss: state, priority, metrics.
 
         Each loss is a function of all parameters. Priority, loss and gradient norm are
         those of the first turn. A non-finite loss stops all turns, as in `learner`.
@@ -258,8 +265,8 @@ def _gradient_step(
 ) -> _GradientStep:
     """One gradient step on the weighted mean of `loss`, if that is finite.
 
-    The mean is over the rows of all devices (`xla.data_axis`), and the optimizer gets
-    the mean gradient: it clips what a single device would.
+    The gradient is averaged over the devices (`xla.data_axis`) before the optimizer
+    gets it, so the optimizer clips the same gradient as on a single device.
     """
     params, opt_state, failed = state
 
@@ -306,15 +313,18 @@ def _mean_metrics(losses: Losses, weight: Float[Array, "T B"]) -> dict[str, Arra
 def _metrics_if_requested(
     compute_metrics: Bool[Array, ""], report: Callable
 ) -> dict[str, Array]:
-    """The report if requested, else zeros: its means take 10% of a small update."""
+    """The metrics of `report` if requested, else zeros.
+
+    Computing their means takes 10% of a small update.
+    """
     names = sorted(jax.eval_shape(report))
 
-    def numbers() -> Array:
+    def stack_metrics() -> Array:
         metrics = report()
         return jnp.stack([metrics[name] for name in names])
 
     zeros = jnp.zeros(len(names))  # one array: separate scalars would cost a write each
-    values = jax.lax.cond(compute_metrics, numbers, lambda: zeros)
+    values = jax.lax.cond(compute_metrics, stack_metrics, lambda: zeros)
     return dict(zip(names, values, strict=True))
 
 
@@ -326,11 +336,11 @@ def masked_mean(
     Without `axis` it is the mean over the rows of all devices (`xla.data_axis`).
     """
     mask = jnp.broadcast_to(weight > 0, values.shape)
-    rows = jnp.sum(mask, axis=axis)
+    num_rows = jnp.sum(mask, axis=axis)
     total = jnp.sum(values, where=mask, axis=axis)
     if axis is None:
-        rows, total = sum_over_devices((rows, total))
-    return total / jnp.maximum(rows, 1)
+        num_rows, total = sum_over_devices((num_rows, total))
+    return total / jnp.maximum(num_rows, 1)
 
 
 def _weighted_mean(
@@ -338,9 +348,10 @@ def _weighted_mean(
 ) -> Float[Array, ""]:
     """The weighted sum divided by the number of rows of weight > 0.
 
-    On several devices the mean of the results is that of all rows.
+    On several devices, each result is a share: the mean of the results over the devices
+    is the weighted mean over all rows.
     """
-    rows = jnp.maximum(sum_over_devices(jnp.sum(weight > 0)), 1)
+    num_rows = jnp.maximum(sum_over_devices(jnp.sum(weight > 0)), 1)
     if (devices := axis_size()) > 1:
-        rows = rows / devices
-    return jnp.sum(term * weight) / rows
+        num_rows = num_rows / devices
+    return jnp.sum(term * weight) / num_rows

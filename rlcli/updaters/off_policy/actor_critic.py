@@ -1,10 +1,10 @@
 """Off-policy actor-critic: the shared core of DDPG, TD3 and SAC.
 
-Critics with any return head learn action values q(s, a) from a replay. The policy
-maximizes them (Degris et al., 2012, https://arxiv.org/abs/1205.4839). It minimizes the
-left expression; the critics learn the target y,
+Critics with any return head learn action values q(s, a) from a replay, and the policy
+maximizes them (Degris et al., 2012, https://arxiv.org/abs/1205.4839). The policy loss L
+and the target y of the critics are
 
-    Σ π(a|s) (τ log π(a|s) − q(s, a))        y = R + I Σ π(a′|s′) (z⁻ − τ log π(a′|s′))
+    L = Σ π(a|s) (τ log π(a|s) − q(s, a))    y = R + I Σ π(a′|s′) (z⁻ − τ log π(a′|s′))
 
 where τ is the temperature (0 without an entropy bonus) and z⁻ the prediction of the
 target critics at (s′, a′). Over Discrete actions the sum is exact; otherwise it is
@@ -201,7 +201,7 @@ def off_policy_actor_critic(
     )
 
     def target_params(state: Learner) -> Params:
-        """All parameters: the target's where there are any, else the online ones."""
+        """All parameters: target parameters for the groups that have them."""
         return {**state.params, **(state.target or {})}
 
     def update(
@@ -343,7 +343,7 @@ def _estimate(
     target_params: Params,
     steps: Transition,
 ) -> Estimates:
-    """The estimates of raw steps for tracers, by the policy and critics of targets."""
+    """The estimates of raw steps for tracers, with the parameters of targets."""
     # An estimate gets no key, so samples use a fixed seed.
     key = jax.random.key(0)
     first = steps.first

@@ -86,12 +86,13 @@ class ActorCriticOptions(NamedTuple):
 
     baseline: bool = True  # whether there is a state value v(s); else v(s) = 0
     value_weight: NonNegative = 0.5  # of the value loss ½ (v(s) − G)²
-    # ε_v: the value loss is the larger of that of v and that of v_old + clip(v − v_old,
-    # −ε_v, ε_v)
+    # ε_v: clips the value loss, to the larger of the losses of v and of
+    # v_old + clip(v − v_old, −ε_v, ε_v)
     value_clip_ratio: Positive | None = None
     normalize_advantage: bool = False  # to mean 0 and deviation 1, in each minibatch
     regularizers: list[Regularizer] = [{"name": "entropy", "weight": 0.01}]  # noqa: RUF012 - never mutated
-    kl_limit: Positive | None = None  # of `approximate_kl`: the update stops beyond it
+    # The update stops once `approximate_kl` exceeds it.
+    kl_limit: Positive | None = None
     epochs: Count = 1
     minibatches: Count = 1
     # Consecutive steps that stay together in a minibatch. None: 1, or the whole unroll
@@ -189,7 +190,8 @@ def actor_critic(
         requires=(*requires, "carry") if functions.is_recurrent else requires,
         gradient_steps=options.epochs * options.minibatches,
         requires_single_steps=requires_single_steps(regularizers),
-        # Minus the mean, advantages of 0 would reinforce or suppress actions.
+        # Off-policy tracers give some actions an advantage of 0. Subtracting the mean
+        # would change it, and so reinforce or suppress these actions.
         requires_on_policy="`normalize_advantage`"
         if options.normalize_advantage
         else "",
@@ -244,7 +246,7 @@ def actor_critic_losses(
     terms = [Term(policy, is_weighted=False)]
     terms += penalties(regularizers, functions.family, outputs, batch.old_policy)
     row_metrics = {"entropy": functions.family.entropy(outputs), **objective_metrics}
-    priority = jnp.zeros(weight.shape[1:])  # reported from before the update
+    priority = jnp.zeros(weight.shape[1:])  # not used: `update` computes the priority
     if functions.critic:
         value, _ = _values(functions, params, batch.steps)
         error = 0.5 * (value - batch.target) ** 2
@@ -306,7 +308,7 @@ def _unroll_carries(
     steps: Transition,
     carry: ArrayTree,
 ) -> ArrayTree:
-    """What each function carries after each step, from what before the first."""
+    """The carry of each function after each step, from the carry before the first."""
     first_carry = jax.tree.map(lambda leaf: leaf[None], carry)
     steps = steps._replace(extras={**steps.extras, "carry": first_carry})
     carries = {"policy": _policy_outputs(functions, params, steps)[1]}

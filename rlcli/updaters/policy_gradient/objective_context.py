@@ -11,7 +11,7 @@ from rlcli.types import Array, Transition
 
 
 class ObjectiveContext(NamedTuple):
-    """A batch of rows `[T, B]` of an unroll, or of one minibatch of it.
+    """A batch of rows of an unroll, or of one minibatch of it. Arrays are `[T, B]`.
 
     Only `log_prob` depends on the parameters that are learned. All other fields are
     computed before the update.
@@ -43,9 +43,8 @@ class PolicyLoss(NamedTuple):
     """The result of an objective."""
 
     loss: Array  # `[T, B]`: the policy loss of each row
-    metrics: Mapping[str, Array] = MappingProxyType(
-        {}
-    )  # `[T, B]` each, reported as means
+    # `[T, B]` each, logged as the mean over rows of weight > 0
+    metrics: Mapping[str, Array] = MappingProxyType({})
 
 
 Objective = Callable[..., PolicyLoss]

@@ -29,7 +29,8 @@ def q_learning(context: RuleContext) -> Backup:
     next_q = context.next_q()
     if next_q.value.shape[-1] > 1:
         return _bootstrap_from_argmax(context, context.target_next_q())
-    best = jnp.max(next_q.value, axis=-2, keepdims=True)  # K = 1: equal to the mean
+    # K = 1: a value is its own mean.
+    best = jnp.max(next_q.value, axis=-2, keepdims=True)
     return Backup(
         Particles(best, jnp.ones_like(best)), target_policy=_greedy(next_q.mean())
     )
@@ -37,7 +38,7 @@ def q_learning(context: RuleContext) -> Backup:
 
 @rule(target=POLYAK_TARGET)
 def double_q_learning(context: RuleContext) -> Backup:
-    """Double Q-learning: selects the next action online, evaluates it with the target.
+    """Double Q-learning: q selects the next action, and the target q⁻ evaluates it.
 
         y = R + I q⁻(s′, argmax q(s′, ·))
 

@@ -1,4 +1,4 @@
-"""The context of a TD rule: the values and probabilities a rule may ask for."""
+"""The context of a TD rule: action values and probabilities, computed on demand."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class RuleContext(NamedTuple):
 
     # q⁻(s′, ·), `[T, B, A, K]`
     next_q: Callable[[], Particles]
-    # The mean of q⁻(s′, ·), to select actions by. A head that samples fractions samples
-    # others than for `next_q`, which evaluates the actions.
+    # The mean of q⁻(s′, ·), for the selection of the next action; `next_q` evaluates
+    # it. Heads that sample fractions, such as IQN's, use different ones for the two.
     target_next_q: Callable[[], Float[Array, "T B A"]]
     # q⁻(s′, a′) of an action sampled from the policy, `[T, B, 1, K]`
     sampled_next_q: Callable[[], Particles]
@@ -181,9 +181,10 @@ def expected_backup(
 def target_log_prob(
     parts: TDParts, backup: Backup, outputs: ArrayTree, action: Array
 ) -> Float[Array, "T B"]:
-    """The log-probability under the target policy: the backup's, or the acting one.
+    """The log-probability of `action` under the target policy.
 
-    `outputs` of the network are those that the acting policy takes.
+    This is the backup's `target_policy` or, if it is None, the acting policy, whose
+    `log_prob` takes the network's `outputs`.
     """
     if backup.target_policy is None:
         return parts.policy.log_prob(outputs, action)

@@ -86,7 +86,7 @@ class TDOptions(NamedTuple):
     target: Target | None = None
     loss: Loss = "huber"
     transform: TransformName | None = None
-    priority: Priority = "td_error"  # what a prioritized replay samples by
+    priority: Priority = "td_error"  # reported to a prioritized replay
 
 
 def rule(
@@ -147,7 +147,7 @@ def action_value_updater(
     """The TD updater of a rule for action values.
 
     `penalty` is a term of the loss, see `TDParts`. With a `family` of distributions,
-    policies may sample from it: the values of all actions are its parameters.
+    policies may sample actions from it, with the action values as its parameters.
     """
     spaces, networks, policies, optimizer = parts
     space, scale = spaces.action, value_transform(settings.transform)
@@ -246,8 +246,9 @@ def td_updater(
 ) -> Updater:
     """The updater that regresses the critic on the rule's bootstrap targets.
 
-    `priority` is what it reports for each row: |E[y] − E[z]|, the loss minus its
-    minimum, or the norm of the gradient of a column's loss.
+    With the target y and the prediction z, `priority` selects the reported priority:
+    |E[y] − E[z]| of each row, the row's loss minus its minimum over z, or the gradient
+    norm of each column's loss.
     """
     critic, scale = parts.critic, parts.scale
     begin, step = learner(critic.init, optimizer, target)
@@ -280,6 +281,7 @@ def td_updater(
         )
 
         rows = steps.obs, steps.action, steps.first
+        # With a time axis, because `gradient_norms` maps over axis 1 of all inputs.
         carry = jax.tree.map(lambda leaf: leaf[None], initial_carry(critic, steps))
 
         def predict_rows(params: Params, rows: tuple, carry: ArrayTree) -> Prediction:
@@ -288,7 +290,8 @@ def td_updater(
 
         def losses(params: Params) -> Losses:
             prediction = predict_rows(params, rows, carry)
-            # Back in the order of the batch, as the targets are; vmap: over critics.
+            # The targets are in the order of the batch, so the prediction of each
+            # critic is put back into this order.
             result = regress(jax.vmap(order.backward)(prediction), td_target)
             if parts.penalty is None:
                 return result
@@ -363,7 +366,7 @@ def _estimate_function(parts: TDParts, has_target: bool) -> Callable:
 
 
 def _with_next_carry(steps: Transition, carries: dict[str, ArrayTree]) -> Transition:
-    """The steps with the carries of the online and target parameters at `next_obs`."""
+    """The steps with the online and target carries, `[T, B, ...]`, at `next_obs`."""
     return steps._replace(extras={**steps.extras, "next_carry": carries})
 
 
