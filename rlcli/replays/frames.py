@@ -20,7 +20,7 @@ Padding = Literal["repeat", "zero"]
 
 
 class FrameOptions(TypedDict, total=False):
-    """Options of observations that stack frames."""
+    """Options of `frames` for stacked observations."""
 
     stack: Count
     axis: int
@@ -65,7 +65,7 @@ class _FrameRingState(NamedTuple):
 
     steps: ArrayTree  # ring state: steps without `next_obs`, and episode numbers
     finals: ArrayTree  # `[places, ...]`: last frames of episodes
-    ended: Int32[Array, ""]  # number of completed episodes
+    ended: Int32[Array, ""]  # number of finished episodes, of all environments
 
 
 def frame_ring(
@@ -79,7 +79,7 @@ def frame_ring(
 ) -> Ring:
     """A ring buffer of steps with stacked frames, each frame stored once."""
     size = unroll * num_envs
-    # At least `size`, so that two ends in one unroll never share a place.
+    # At least `size`: the episodes that end in one unroll never share a place.
     places = max(ends or ring_rows(capacity, unroll, num_envs) * num_envs // 16, size)
     inner = step_ring(capacity, unroll, num_envs)
     newest = functools.partial(_newest_frame, stack=stack, axis=axis)
@@ -124,8 +124,8 @@ def frame_ring(
         environment: Int[Array, "N"],
         span: int,
     ) -> tuple[Transition, Bool[Array, "N"]]:
-        # From the oldest frame of the first observation to the frame after the last
-        # step. An episode begins at time 0, so frames before the run are never used.
+        # Takes the frames from the oldest one of the first observation to the one after
+        # the last step. An episode begins at time 0, so times before 0 are never used.
         early_start = start - (stack - 1)
         (rows, number), _ = inner.take(
             state.steps, early_start, environment, span + stack
@@ -172,19 +172,18 @@ def _stack_frames(
     axis: int,
     padding: Padding,
 ) -> Shaped[Array, "T-{stack}+1 N ..."]:
-    """Stacks frames into observations."""
+    """Stacks frames into observations; frames before an episode are padding."""
     times = jnp.arange(frames.shape[0])[:, None]
-    begin = jax.lax.cummax(jnp.where(first, times, 0))[stack - 1 :]
+    episode_start = jax.lax.cummax(jnp.where(first, times, 0))[stack - 1 :]
     stacked_frames = []
     for age in reversed(range(stack)):
         frame_times = times[stack - 1 :] - age
-        index = jnp.maximum(
-            frame_times, begin
-        )  # older frames belong to another episode
+        # Frames before the start belong to another episode.
+        index = jnp.maximum(frame_times, episode_start)
         index = index.reshape(index.shape + (1,) * (frames.ndim - 2))
         frame = jnp.take_along_axis(frames, index, axis=0)
         if padding == "zero":
-            in_episode = (frame_times >= begin).reshape(index.shape)
+            in_episode = (frame_times >= episode_start).reshape(index.shape)
             frame = jnp.where(in_episode, frame, jnp.zeros_like(frame))
         stacked_frames.append(frame)
     return jnp.concatenate(stacked_frames, axis=axis % (frames.ndim - 2) + 2)
@@ -196,7 +195,7 @@ def _next_observations(
     last: Bool[Array, "T N"],
     axis: int,
 ) -> Shaped[Array, "T N ..."]:
-    """The next observation of each observation but the last.
+    """The next observation of every step; `observations` has one row more.
 
     At the end of an episode this is the observation without its oldest frame, followed
     by the `final` frame.

@@ -39,16 +39,18 @@ def prioritized(
 
         P(i) = mᵢ / Σ m        m = (p + ε)^α, or 1 / rank(p)^α        w = (min P / P)^β
 
-    p is the priority the updater last reported for a window: |δ| (Schaul et al., 2015,
-    https://arxiv.org/abs/1511.05952), or what its option `priority` says, for
-    `td_error` and `rank`. `gradient_norm` accepts only ‖∇ loss‖ (Lahire et al., 2022,
-    https://arxiv.org/abs/2110.01528), as from `q_learning` with `priority:
+    P(i) is the probability of window i, m its mass, and w its importance weight, where
+    min P is the minimum over the batch. p is the priority that the updater last
+    reported for the window. With `by: td_error` or `rank` it is |δ| (Schaul et al.,
+    2015, https://arxiv.org/abs/1511.05952), or what the updater's option `priority`
+    selects. `by: gradient_norm` requires ‖∇ loss‖ (Lahire et al., 2022,
+    https://arxiv.org/abs/2110.01528): `q_learning` reports it with `priority:
     gradient_norm`. New windows get the largest p so far. α and β may be schedules; a
-    mass keeps the α of the time when it was set. The minimum is over the batch.
-    Sampling is stratified: each window of the batch comes from its own equal share of
-    the total mass. For `rank`, all priorities are sorted once every `sort_every`
-    unrolls. `frames` are the options of replay `frames`, which stores each frame once.
-    `prefill` is a file of `rlcli collect`, whose steps are the first in the ring.
+    mass keeps the α with which it was computed. Sampling is stratified: each window of
+    the batch comes from its own equal share of the total mass. For `rank`, all
+    priorities are sorted once every `sort_every` unrolls. `frames` are the options of
+    replay `frames`, which stores each frame once. `prefill` is a file of `rlcli
+    collect`, whose steps are the first in the ring.
     """
     if frames is None:
         ring = step_ring(capacity, unroll, num_envs)

@@ -36,7 +36,8 @@ class Ring(NamedTuple):
     init: Callable[[ArrayTree], ArrayTree]
     # (state, steps, count) -> state
     add: Callable[[Any, ArrayTree, Int[Array, ""]], ArrayTree]
-    # (state, start[N], environment[N], span) -> steps[span, N, ...], is_complete
+    # (state, start[N], environment[N], span) -> steps[span, N, ...], is_complete[N]:
+    # whether everything the window needs is still stored
     take: Callable[..., tuple[ArrayTree, Bool[Array, "N"]]]
     rows: int
     start_margin: int = 0
@@ -51,7 +52,10 @@ def ring_rows(capacity: int, unroll: int, num_envs: int) -> int:
 def check_capacity(
     replay: str, capacity: int, rows: int, unroll: int, num_envs: int, why: str
 ) -> None:
-    """Raises an error if a capacity holds less than `rows` steps per environment."""
+    """Raises an error if a capacity holds less than `rows` steps per environment.
+
+    `why` is the subject and verb of the message: "{why} {rows} consecutive steps".
+    """
     capacity_rows = ring_rows(capacity, unroll, num_envs)
     if capacity_rows >= rows:
         return
@@ -100,8 +104,8 @@ def step_ring(capacity: int, unroll: int, num_envs: int) -> Ring:
         span: int,
     ) -> tuple[ArrayTree, Bool[Array, "N"]]:
         times = start + jnp.arange(span, dtype=jnp.int32)[:, None]
-        where = times % (slots * unroll) * num_envs + environment
-        gathered = jax.tree.map(lambda leaf: leaf[where], ring.packed)
+        index = times % (slots * unroll) * num_envs + environment
+        gathered = jax.tree.map(lambda leaf: leaf[index], ring.packed)
         steps = jax.vmap(jax.vmap(ring.packing.unpack))(gathered)
         return steps, jnp.ones(start.shape, bool)
 
@@ -111,9 +115,10 @@ def step_ring(capacity: int, unroll: int, num_envs: int) -> Ring:
 def _ring_layout(rows: int, unroll: int, num_envs: int) -> tuple[int, int]:
     """The number of slots, one for each unroll, and how often an unroll is written.
 
-    A single row is written twice, the second time into the next slot, which is spare.
-    Otherwise XLA considers the write so cheap that it repeats it inside the read, which
-    copies the whole ring at every step.
+    An unroll of a single row is written twice: the second copy goes into the next slot,
+    and so one slot is spare. XLA considers the write of a single row so cheap that it
+    would repeat the write inside the following read, and copy the whole ring at every
+    step.
     """
     num_writes, spare = (2, 1) if unroll * num_envs == 1 else (1, 0)
     return rows // unroll + spare, num_writes
@@ -128,22 +133,22 @@ def redivide_ring(
     before: int,
     after: int,
 ) -> RingState:
-    """Divides the state of a ring anew: `[S, ...]` of `before` devices among `after`.
+    """Redistributes the state of a ring, `[S, ...]`, from `before` to `after` devices.
 
-    `num_envs` are the environments of one of the `after` devices, and `count` is the
-    number of unrolls added. The newest `rows` steps of each environment stay the same.
+    `num_envs` is the number of environments of one of the `after` devices, and `count`
+    the number of unrolls added. The newest `rows` steps of each environment are kept.
     """
     environments = np.arange(after * num_envs)
     times = np.arange(max(count * unroll - rows, 0), count * unroll)[:, None]
 
     def places(devices: int) -> tuple[np.ndarray, int]:
-        """Where each step of each environment is, and the length of all rings."""
+        """The index of each step `[time, environment]`, and the length of all rings."""
         share = len(environments) // devices
         slots, num_writes = _ring_layout(rows, unroll, share)
         length = slots * unroll * share + num_writes - 1
         device, environment = np.divmod(environments, share)
-        where = times % (slots * unroll) * share + environment
-        return device * length + where, devices * length
+        index = times % (slots * unroll) * share + environment
+        return device * length + index, devices * length
 
     source, _ = places(before)
     target, length = places(after)

@@ -30,7 +30,7 @@ Natural = Annotated[int, Ge(0)]
 
 
 class PriorityOptions(TypedDict, total=False):
-    """Options of prioritized sequences; the defaults are those of the paper."""
+    """Options of prioritized sequences; the defaults are those of R2D2."""
 
     eta: Probability
     alpha: NonNegative
@@ -105,11 +105,13 @@ class _CarryRingState(NamedTuple):
     """Steps without carries, and the carries at the beginning of sequences."""
 
     steps: ArrayTree
-    carries: ArrayTree  # `[slots + 1, num_envs, ...]`: the last slot is discarded
+    # `[slots + 1, num_envs, ...]`: the last slot takes surplus writes (see
+    # `Windows.starting_rows`), and is never read.
+    carries: ArrayTree
 
 
 def _carry_ring(windows: Windows) -> Ring:
-    """The ring of the windows, which stores carries only where a window begins."""
+    """The ring of `windows`, changed to store carries only where a window begins."""
     inner = windows.ring
 
     def split_carry(steps: Transition) -> tuple[Transition, ArrayTree]:
@@ -118,9 +120,9 @@ def _carry_ring(windows: Windows) -> Ring:
 
     def init(steps: Transition) -> _CarryRingState:
         steps, carry = split_carry(steps)
-        shape = (windows.slots + 1,)
+        length = windows.slots + 1
         carries = jax.tree.map(
-            lambda leaf: jnp.zeros((*shape, *leaf.shape[1:]), leaf.dtype), carry
+            lambda leaf: jnp.zeros((length, *leaf.shape[1:]), leaf.dtype), carry
         )
         return _CarryRingState(inner.init(steps), carries)
 

@@ -32,8 +32,8 @@ def lambda_return(*, gamma: Probability = 0.99, lambda_: Probability = 0.95) -> 
         def back(later_return: Float[Array, "B"], step_inputs: tuple) -> tuple:
             reward, discount, mixing, value = step_inputs
             next_value = (1 - mixing) * value + mixing * later_return
-            later_return = reward + discount * next_value
-            return later_return, later_return
+            current_return = reward + discount * next_value
+            return current_return, current_return
 
         inputs = (steps.reward, discount, mixing, estimates.v_t)
         _, returns = jax.lax.scan(back, estimates.v_t[-1], inputs, reverse=True)

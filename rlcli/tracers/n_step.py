@@ -34,16 +34,17 @@ def n_step(*, n: Count = 1, gamma: Probability = 0.99) -> Tracer:
         # sum, but an updater bootstraps later, from the row's own `next_obs`.
         reward = shift(steps.reward, 0)
         discount = gamma * shift(steps.discount, 0)
-        next_extras = {k: v for k, v in steps.extras.items() if k.startswith("next_")}
-        next_extras = {**next_extras, "next_obs": steps.next_obs}
-        final = jax.tree.map(lambda leaf: shift(leaf, 0), next_extras)
+        # The fields of the state after the last step of a row.
+        next_fields = {k: v for k, v in steps.extras.items() if k.startswith("next_")}
+        next_fields = {**next_fields, "next_obs": steps.next_obs}
+        final = jax.tree.map(lambda leaf: shift(leaf, 0), next_fields)
         last = shift(steps.last, 0)
         for k in range(1, n):
             continues = ~last  # the k-th step still belongs to the row's episode
             reward = reward + jnp.where(continues, discount * shift(steps.reward, k), 0)
-            shifted_extras = jax.tree.map(functools.partial(shift, k=k), next_extras)
+            shifted_fields = jax.tree.map(functools.partial(shift, k=k), next_fields)
             final = jax.tree.map(
-                functools.partial(_select_rows, continues), shifted_extras, final
+                functools.partial(_select_rows, continues), shifted_fields, final
             )
             factor = jnp.where(continues, gamma * shift(steps.discount, k), 1)
             discount = discount * factor

@@ -32,11 +32,11 @@ def v_trace(
         Vₜ = v(sₜ) + ρₜ (rₜ₊₁ + γₜ₊₁ v(sₜ₊₁) − v(sₜ)) + γₜ₊₁ cₜ (Vₜ₊₁ − v(sₜ₊₁))
         Âₜ = ρₜ (rₜ₊₁ + γₜ₊₁ (λ Vₜ₊₁ + (1 − λ) v(sₜ₊₁)) − v(sₜ))
 
-    π is the target policy of the updater, the current policy of an actor-critic; μ is
-    the behavior policy. The row's `reward` is Vₜ, its discount is 0, and
-    `extras["advantage"]` is Âₜ. At the end of an episode, and of `[T, B]` steps,
-    v(sₜ₊₁) replaces Vₜ₊₁: a truncated episode bootstraps from its true next observation
-    (Espeholt et al., 2018, https://arxiv.org/abs/1802.01561).
+    ρ̄ is `clip_rho` and c̄ is `clip_c`. π is the target policy of the updater, the
+    current policy of an actor-critic; μ is the behavior policy. The row's `reward` is
+    Vₜ, its discount is 0, and `extras["advantage"]` is Âₜ. At the end of an episode,
+    and of `[T, B]` steps, v(sₜ₊₁) replaces Vₜ₊₁: a truncated episode bootstraps from
+    its true next observation (Espeholt et al., 2018, https://arxiv.org/abs/1802.01561).
     """
 
     def trace(steps: Transition, estimates: Estimates) -> Transition:
@@ -104,12 +104,12 @@ def _continues(last: Bool[Array, "T B"]) -> Float[Array, "T B"]:
 def _accumulate(
     error: Float[Array, "T B"], weight: Float[Array, "T B"]
 ) -> Float[Array, "T B"]:
-    """xₜ = eₜ + wₜ xₜ₊₁, computed backwards."""
+    """xₜ = eₜ + wₜ xₜ₊₁, computed backwards; 0 after the last step."""
 
     def back(later: Float[Array, "B"], step_inputs: tuple) -> tuple:
         error, weight = step_inputs
-        later = error + weight * later
-        return later, later
+        total = error + weight * later
+        return total, total
 
     begin = jnp.zeros_like(error[0])
     return jax.lax.scan(back, begin, (error, weight), reverse=True)[1]
