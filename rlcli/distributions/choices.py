@@ -147,7 +147,7 @@ def atoms(low: float, high: float, number: int) -> Distribution:
 def _independent_categoricals(
     name: str, shape: Shape, size: int, noise: NoiseSampler, outcomes: _Outcomes
 ) -> Distribution:
-    """Builds the family; the mode of `parameters + noise` is a sample."""
+    """Builds the family. A sample is the mode of `parameters + noise`."""
     points, table = outcomes.points, outcomes.to_logits
     last = points[np.arange(len(points)), outcomes.counts - 1]
 

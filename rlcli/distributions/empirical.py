@@ -36,7 +36,7 @@ class _PiecewiseDensity(NamedTuple):
     first: PerEntry
     last: PerEntry
     tail: PerEntry  # mean length of each tail
-    half: float  # 1/2n: the mass of each tail
+    half: float  # 1/(2n): the mass of each tail
 
 
 def quantile_distribution(number: int, shape: Shape = ()) -> Distribution:
@@ -47,10 +47,10 @@ def quantile_distribution(number: int, shape: Shape = ()) -> Distribution:
     The parameters are the quantiles of the first entry of x, in any order, then those
     of the second, and so on, as in QR-DQN (Dabney et al., 2018,
     https://arxiv.org/abs/1710.10044). F is linear between neighbours. Each tail has
-    mass 1/2n and an exponential density with a mean length of half the mean gap, so
-    that the mean is that of the quantiles and the density is finite everywhere. All
-    functions have closed forms. Densities separate coinciding quantiles by a millionth
-    of the largest. `mode` is the middle of the narrowest gap; `affine` is exact.
+    mass 1/(2n) and an exponential density with a mean length of half the mean gap, so
+    that the mean is that of the quantiles. The density is finite everywhere, because it
+    treats the gap of two quantiles as at least 10⁻⁶ (1 + max |θ|). All functions have
+    closed forms. `mode` is the middle of the narrowest gap; `affine` is exact.
     """
     if number < 2:
         raise ValueError(f"expected at least 2 quantiles, got {number}")
@@ -83,6 +83,7 @@ def quantile_distribution(number: int, shape: Shape = ()) -> Distribution:
     return Distribution(
         name="quantiles",
         size=count * number,
+        # Above 0, so that F⁻¹ is finite.
         draw=lambda key, batch: jax.random.uniform(key, (batch, count), minval=_TINY),
         sample=lambda parameters, noise: unflatten_event(
             _inverse_cdf(steps(parameters), noise), shape
@@ -114,7 +115,7 @@ def _density(table: Float[Array, "*batch entries n"]) -> _PiecewiseDensity:
 
 
 def _inverse_cdf(p: _PiecewiseDensity, noise: PerEntry) -> PerEntry:
-    """Evaluates F⁻¹ at a number in (0, 1) for each entry."""
+    """Evaluates F⁻¹ at `noise`, one number in (0, 1) for each entry."""
     number = p.knots.shape[-1]
     place = jnp.clip(noise * number - 0.5, 0, number - 1)
     index = jnp.minimum(place.astype(jnp.int32), number - 2)
@@ -147,13 +148,13 @@ def _entropy(p: _PiecewiseDensity) -> PerSample:
 def _cross_entropy(p: _PiecewiseDensity, q: _PiecewiseDensity) -> PerSample:
     """E_p[−log q]; −log q is constant between knots and linear in the tails."""
     number = q.knots.shape[-1]
-    cdf, excess = _cdf(p, q.knots), _shortfall(p, q.knots)
+    cdf, shortfall = _cdf(p, q.knots), _shortfall(p, q.knots)
     inside = jnp.sum(jnp.diff(cdf, axis=-1) * jnp.log(number * q.gaps), axis=-1)
     tail_mass = 1 - cdf[..., -1] + cdf[..., 0]
-    # E[(x − b)₊] is E[x] − b + E[(b − x)₊]
-    upper_excess = jnp.mean(p.knots, axis=-1) - q.last + excess[..., -1]
+    # The expected excess E[(x − b)₊] is E[x] − b + E[(b − x)₊].
+    excess = jnp.mean(p.knots, axis=-1) - q.last + shortfall[..., -1]
     outside = (
-        tail_mass * jnp.log(q.tail / q.half) + (excess[..., 0] + upper_excess) / q.tail
+        tail_mass * jnp.log(q.tail / q.half) + (shortfall[..., 0] + excess) / q.tail
     )
     return jnp.sum(inside + outside, axis=-1)
 
@@ -178,8 +179,9 @@ def _shortfall(p: _PiecewiseDensity, x: Points) -> Points:
     lower = jnp.maximum(x - low, 0) + tail * jnp.exp(jnp.minimum(x - low, 0) / tail)
     excess = jnp.maximum(x - high, 0)
     upper = excess - tail * (1 - jnp.exp(-excess / tail))
-    share, ends = _gap_fraction(p, x), p.knots[..., None, 1:]
-    inside = 0.5 * p.gaps[..., None, :] * share**2 + jnp.maximum(x[..., None] - ends, 0)
+    fraction, gap_ends = _gap_fraction(p, x), p.knots[..., None, 1:]
+    beyond = jnp.maximum(x[..., None] - gap_ends, 0)
+    inside = 0.5 * p.gaps[..., None, :] * fraction**2 + beyond
     return p.half * (lower + upper + 2 * jnp.sum(inside, axis=-1))
 
 

@@ -51,12 +51,13 @@ def discretized_box(space: gymnasium.spaces.Box, bins: int = 11) -> Distribution
     def sample(parameters: Parameters, noise: Array) -> Array:
         p = jax.nn.softmax(parameters.reshape(*parameters.shape[:-1], count, bins))
         cdf = jnp.cumsum(p, axis=-1)
-        goal = noise * cdf[..., -1]
-        index = jnp.sum(cdf <= goal[..., None], axis=-1)
+        x_cdf = noise * cdf[..., -1]  # the total is not exactly 1
+        index = jnp.sum(cdf <= x_cdf[..., None], axis=-1)
         index = jnp.minimum(index, bins - 1)  # rounding may exceed the last bin
-        end, mass = (select_index(row, index) for row in (cdf, p))
-        missing = jnp.clip((end - goal) / jnp.maximum(mass, _TINY), 0, 1)
-        return point(unflatten_event(index + 1 - missing, shape)).astype(dtype)
+        bin_end_cdf, mass = (select_index(row, index) for row in (cdf, p))
+        # The fraction of the bin that lies above x.
+        above = jnp.clip((bin_end_cdf - x_cdf) / jnp.maximum(mass, _TINY), 0, 1)
+        return point(unflatten_event(index + 1 - above, shape)).astype(dtype)
 
     def log_prob(parameters: Parameters, x: Array) -> Float[Array, "..."]:
         place = (jnp.asarray(x).astype(jnp.float32) - low) / step

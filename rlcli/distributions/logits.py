@@ -52,9 +52,9 @@ def kl(
 ) -> Float[Array, "*rows"]:
     """Σ p (log p − log q)."""
     logs, other_logs = jax.nn.log_softmax(logits), jax.nn.log_softmax(other)
-    possible = logs > -jnp.inf
-    # Without it, −∞ − −∞ of excluded outcomes would make the gradient NaN.
-    return expectation(logits, jnp.where(possible, logs - other_logs, 0))
+    is_possible = logs > -jnp.inf
+    # Without the mask, −∞ − −∞ of excluded outcomes would make the gradient NaN.
+    return expectation(logits, jnp.where(is_possible, logs - other_logs, 0))
 
 
 def project(
@@ -80,8 +80,8 @@ def project_probabilities(points: Array, probability: Array, atoms: Array) -> Ar
 
     The atoms are equally spaced.
     """
-    # On a CPU rlax's table of n × m weights takes six times as long as a scatter, which
-    # an accelerator would add up in any order.
+    # On a CPU, rlax's table of n × m weights takes six times as long as a scatter. On
+    # an accelerator, a scatter adds in an undefined order, so results would vary.
     project = (
         _scatter_to_atoms if backend.is_cpu() else import_rlax().categorical_l2_project
     )
@@ -102,4 +102,4 @@ def _scatter_to_atoms(
     index = below.astype(jnp.int32)
     mass = jnp.zeros(last + 2).at[index].add(probability - upper)
     mass = mass.at[index + 1].add(upper)[: last + 1]
-    return mass + 0 * jnp.sum(position)  # NaN has no index, but must not vanish
+    return mass + 0 * jnp.sum(position)  # keeps a NaN, which the indices would hide

@@ -22,7 +22,7 @@ from rlcli.distributions.family import (
 from rlcli.types import Array
 
 PerEntry: TypeAlias = Float[Array, "*batch entries"]
-_HALF_LOG_TAU = 0.5 * float(np.log(2 * np.pi))
+_HALF_LOG_TAU = 0.5 * float(np.log(2 * np.pi))  # ½ log 2π
 _TINY = float(np.finfo(np.float32).tiny)
 
 

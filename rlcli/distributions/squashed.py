@@ -26,6 +26,7 @@ from rlcli.types import Array
 
 LOG_SCALE_BOUNDS = (-5.0, 2.0)  # float32 cannot resolve narrower distributions
 _MARGIN = 1e-6  # minimum distance of samples from a bound, relative to the width
+# Quadrature points of a standard normal variable, `[points, 1]`, and their weights.
 _NODES = np.linspace(-5.5, 5.5, 32, dtype=np.float32)[:, None]
 _WEIGHTS = np.exp(-0.5 * _NODES**2) / np.sum(np.exp(-0.5 * _NODES**2))
 
@@ -40,17 +41,18 @@ def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
         (−∞, b]   g(u) = b − log(1 + e⁻ᵘ)
         (−∞, ∞)   g(u) = u: not squashed, a normal distribution
 
-    (Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905) Entries are independent.
-    Log-scales are clipped to `LOG_SCALE_BOUNDS`. Samples keep a distance from the
-    bounds of a millionth of the width (of 1 for a single bound), or of the resolution
-    of float32. Densities of nearer x are those at that distance, and so are finite.
+    (Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905). Entries are independent.
+    Log-scales are clipped to `LOG_SCALE_BOUNDS`. Samples keep a minimum distance from
+    the bounds: 10⁻⁶ of the width (10⁻⁶ for a single bound), or the resolution of
+    float32 if that is larger. The density of an x nearer to a bound is the density at
+    that distance, so it is finite.
 
-    `mode` is g(μ): the mode of u and the median of x, whose density may be bimodal.
-    `kl` is exact, that of the normal distributions. `mean`, and E[log g′(u)] in
-    `entropy` and `cross_entropy`, use quadrature with 32 points of u within 5.5 σ and
-    no random numbers; the error is 1e-5 for σ ≤ 2 and 0.02 for the largest σ. `affine`
-    matches the mean and standard deviation of u: the nearest member of the family by
-    KL, after clipping to the Box.
+    `mode` is g(μ), the mode of u mapped to x. It is the median of x, whose density may
+    be bimodal. `kl` is exact: that of the normal distributions. `mean`, and
+    E[log g′(u)] in `entropy` and `cross_entropy`, use quadrature with 32 points of u
+    within 5.5 σ and no random numbers; the error is 1e-5 for σ ≤ 2 and 0.02 for the
+    largest σ. `affine` matches the mean and standard deviation of u: the nearest member
+    of the family by KL, after clipping to the Box.
     """
     if not np.issubdtype(space.dtype, np.floating):
         raise TypeError(f"expected a Box of floats, got {space}")
@@ -66,8 +68,8 @@ def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
         clipped = _clip_log_scale(parameters)
         mean, log_scale = normals.split_parameters(clipped)
         u = mean + jnp.exp(log_scale) * noise
-        # Computed from u, not from the inverse of x: so the gradient is that of the
-        # density even if x is clipped at a bound.
+        # Computed from u, not from the inverse of x, so that the gradient is correct
+        # even if x is clipped at a bound.
         density = normals.log_density(clipped, u) - squash.log_slope(u)
         x = unflatten_event(squash.forward(u), shape).astype(dtype)
         return x, jnp.sum(density, axis=-1)
@@ -190,7 +192,7 @@ def box_bijector(
         return choose(tanh, jax.nn.log_sigmoid(u), jax.nn.log_sigmoid(-u), free)
 
     def inverse(x: Array) -> tuple[Array, Array]:
-        # From the distances to the bounds, which are exact near the bounds.
+        # Uses the distances to the bounds, because they are exact near the bounds.
         from_low, from_high = (
             jnp.maximum(x - low, margin),
             jnp.maximum(high - x, margin),

@@ -29,15 +29,18 @@ class FrameStackState(NamedTuple):
 
 
 class FrameStacker(NamedTuple):
-    """Stacks the frames of a sequence of observations; without stages, returns them.
+    """Stacks the frames of a sequence of observations.
 
-    The stacks of all stages are a tuple. An action mask passes unchanged.
+    Each step that stacks frames is a stage, and each stage has a stack; the stacks are
+    a tuple. Without stages, `show` returns the observation unchanged. An action mask
+    passes unchanged.
     """
 
     begin: Callable[[ArrayTree], tuple[ArrayTree, ...]]  # first obs -> stacks
     # (stacks, next obs) -> stacks
     push: Callable[[tuple[ArrayTree, ...], ArrayTree], tuple[ArrayTree, ...]]
-    show: Callable[[tuple[ArrayTree, ...], ArrayTree], ArrayTree]  # -> stacked obs
+    # (stacks, obs) -> the stack of the last stage, with the mask of obs
+    show: Callable[[tuple[ArrayTree, ...], ArrayTree], ArrayTree]
     spaces: tuple[gymnasium.Space, ...]  # of the stacks
 
 
@@ -51,10 +54,11 @@ class _Stage(NamedTuple):
 
 
 def stack_frames(environment: Environment, steps: Sequence[Preprocess]) -> Environment:
-    """Wraps a core or a vector, pure or on the host, to stack frames as `steps` need.
+    """Wraps a core or a vector, pure or on the host, to stack frames for `steps`.
 
-    Observations contain the last stack itself; networks apply the remaining functions.
-    This lets replays store each frame once. An action mask passes unchanged.
+    The new observation is the stack of the last stage, without the functions that
+    follow: networks apply these, so that replays can store each frame once. An action
+    mask passes unchanged.
     """
     if not steps:
         return environment
@@ -97,7 +101,7 @@ def stack_frames(environment: Environment, steps: Sequence[Preprocess]) -> Envir
             state.environment, *index
         ),
         close=lambda state: environment.close(state.environment),
-        goal_reward=None,  # goals are stacked, too
+        goal_reward=None,  # it takes single goals, and these are stacked
         **({} if environment.pure else _save_and_restore(environment, stacker)),
     )
 
@@ -131,7 +135,7 @@ def frame_stacker(
     leading: int,
     numpy: Any = jnp,
 ) -> FrameStacker:
-    """Builds the functions that stack frames as `steps` need.
+    """Builds the functions that stack frames for `steps`.
 
     Observations have `leading` axes before those of their space. `numpy` is the module
     that computes the stacks.
@@ -210,9 +214,9 @@ def _build_stages(
 def _frame_space(space: gymnasium.Space) -> tuple[gymnasium.Space, ObservationFunction]:
     """The space of one frame: at least one axis, and three for an image."""
     if isinstance(space, kinds.Discrete):
-        to = spaces.dtype(space).type
-        choices = kinds.MultiDiscrete([space.n], to, start=[space.start])
-        return choices, _identity
+        dtype = spaces.dtype(space).type
+        frame_space = kinds.MultiDiscrete([space.n], dtype, start=[space.start])
+        return frame_space, _identity
     if isinstance(space, kinds.Box) and len(space.shape) in (0, 2):
         low, high = space.low[..., None], space.high[..., None]
         return kinds.Box(low, high, low.shape, space.dtype.type), _identity

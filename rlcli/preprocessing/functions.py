@@ -46,8 +46,8 @@ def scale() -> Preprocess:
         low, high = (bound.astype(np.float32) for bound in bounds(space))
         if not np.all(np.isfinite(high - low) & (high > low)):
             raise _refusal("scale", space, "a Box with finite bounds, low < high")
-        shares = kinds.Box(0.0, 1.0, space.shape, np.float32)
-        return shares, lambda obs: (obs.astype(jnp.float32) - low) / (high - low)
+        unit_box = kinds.Box(0.0, 1.0, space.shape, np.float32)
+        return unit_box, lambda obs: (obs.astype(jnp.float32) - low) / (high - low)
 
     return Preprocess(map_members(build))
 

@@ -124,8 +124,9 @@ def _normalize_updater(
     def in_unit(returns: Moments | tuple[()], rewards: ArrayTree) -> ArrayTree:
         if not isinstance(returns, Moments):
             return rewards
-        # Rounded: XLA turns the division into a product, which it could fuse with the
-        # sum of a target in one loop (host or compiled) and not in the other.
+        # Rounded: XLA turns the division into a product. It could fuse this product
+        # with the sum of a target in one of the two loops (host, compiled) only, and
+        # then the loops would round differently.
         unit = _reward_scale(returns)
         return round_to_dtype(jax.tree.map(lambda x: x / unit, rewards), returns.count)
 
@@ -205,14 +206,14 @@ def _normalize_policy(policy: Policy, normalize: Callable[..., ArrayTree]) -> Po
 
 
 def _reward_scale(returns: Moments) -> Array:
-    """The divisor of rewards."""
+    """The divisor of rewards: the standard deviation of returns, √(var(G) + 10⁻⁸)."""
     return jnp.sqrt(returns.variance + EPSILON)
 
 
 def _running_returns(
     running: Any, steps: Transition, gamma: Array | float
 ) -> tuple[Array, Array]:
-    """Computes running discounted returns: after the last step, at each `[T, B]`."""
+    """The running discounted returns: after the last step `[B]`, and each `[T, B]`."""
 
     def scan_step(
         return_before: Array, step: tuple[Array, Array]

@@ -319,12 +319,12 @@ def _metrics_if_requested(
     """
     names = sorted(jax.eval_shape(report))
 
-    def stack_metrics() -> Array:
+    def numbers() -> Array:
         metrics = report()
         return jnp.stack([metrics[name] for name in names])
 
     zeros = jnp.zeros(len(names))  # one array: separate scalars would cost a write each
-    values = jax.lax.cond(compute_metrics, stack_metrics, lambda: zeros)
+    values = jax.lax.cond(compute_metrics, numbers, lambda: zeros)
     return dict(zip(names, values, strict=True))
 
 
