@@ -26,7 +26,7 @@ def command(
 ) -> None:
     """Check recipes without training them.
 
-    Prints the number of parameters, the memory in bytes and the shapes of each.
+    Prints each recipe's number of parameters, memory in bytes and array shapes.
     """
     from rlcli.recipe import documents  # here, to keep `--help` fast
 

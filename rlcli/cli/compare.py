@@ -20,8 +20,8 @@ def command(
             "--result",
             metavar="NAME",
             autocompletion=completion.complete_word("last", "best", "auc"),
-            help="The result of a seed: its `last` evaluation, its `best`, or `auc`, "
-            "the mean over training.",
+            help="The result of a seed: its `last` evaluation, its `best` one, or "
+            "`auc`, the mean over training.",
         ),
     ] = "last",
     y: Annotated[
@@ -41,8 +41,8 @@ def command(
         typer.Option(
             "--normalize",
             metavar="[ENV=]MIN,MAX",
-            help="Returns that become 0 and 1 in statistics over environments. Can be "
-            "repeated.",
+            help="Reference returns, scaled to 0 and 1 for statistics over "
+            "environments. Can be repeated.",
             show_default=False,
         ),
     ] = [],  # noqa: B006 - Typer copies it, and supports no other empty default

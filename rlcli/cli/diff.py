@@ -36,8 +36,8 @@ def command(
 ) -> None:
     """Compare two runs or recipes.
 
-    Prints the options that differ; of two runs also versions, git state, machines and
-    seeds that differ, and the results of both.
+    Prints the options that differ. For two runs, also prints differences in versions,
+    git state, machines and seeds, and the results of both.
     """
     paths = [options.choose_run(path) for path in (first, second)]
     result = rlcli.diff(*paths)

@@ -16,7 +16,7 @@ from rlcli.cli.options import Json
 def command(json: Json = False) -> None:
     """Check the installation: versions, devices, extras, plug-ins, terminal, folders.
 
-    Exits with 1 if something is broken that every run requires.
+    Exits with 1 if something that every run requires is broken.
     """
     report = rlcli.doctor()
     if json:

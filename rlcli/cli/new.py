@@ -53,6 +53,8 @@ def command(
         try:
             rlcli.check([file])
         except RlcliError as error:
-            output.print_message(f"warning: the recipe does not fit yet: {error}")
+            output.print_message(
+                f"warning: the recipe does not work with this environment yet: {error}"
+            )
     output.print_message(f"next: {program()} train {shlex.quote(str(file))}")
     output.print_data(file)

@@ -33,8 +33,8 @@ def choose_run(path: str | Path, *, quiet: bool = False) -> str | Path:
         return path
     if not quiet:
         output.print_message(
-            f"using `{runs[-1]}`, the newest of {len(runs)} runs; for another, name "
-            f"its folder: `rlcli runs {shlex.quote(str(path))}` lists them"
+            f"using `{runs[-1]}`, the newest of {len(runs)} runs; to use another, pass "
+            f"its folder: `rlcli runs {shlex.quote(str(path))}` lists all runs"
         )
     return runs[-1]
 
@@ -84,8 +84,8 @@ Coordinator = Annotated[
     typer.Option(
         "--coordinator",
         metavar="HOST:PORT",
-        help="Train one agent in several processes: the address of the first one, or "
-        "`auto` for the variables of SLURM, Open MPI or torchrun.",
+        help="Train one agent in several processes: the address of process 0, or "
+        "`auto` to read it from SLURM, Open MPI or torchrun.",
     ),
 ]
 Process = Annotated[
@@ -93,7 +93,7 @@ Process = Annotated[
     typer.Option(
         "--process",
         metavar="I/N",
-        help="With `--coordinator`: the index of this process, from 0.",
+        help="With `--coordinator`: this is process I of N, numbered from 0.",
     ),
 ]
 RunFolder = Annotated[
@@ -118,7 +118,8 @@ PolicyPath = Annotated[
 Best = Annotated[
     bool,
     typer.Option(
-        "--best", help="Use the policy of each seed's best evaluation, not the latest."
+        "--best",
+        help="Use the policy of each seed's best evaluation, not the latest one.",
     ),
 ]
 Seed = Annotated[
@@ -133,7 +134,7 @@ Runs = Annotated[
     typer.Argument(
         metavar="RUN...",
         autocompletion=completion.complete_run,
-        help="Folders of runs, or folders with runs.",
+        help="Run folders, or folders that contain runs.",
         show_default=False,
     ),
 ]
@@ -142,8 +143,8 @@ Group = Annotated[
     typer.Option(
         "--group",
         metavar="KEY",
-        help="What the runs of a group have in common: `recipe` with all its options, "
-        "`name`, or an option such as `updater.name`. `run`: one group per run.",
+        help="Group runs by `recipe` (with all its options), by `name`, or by an "
+        "option such as `updater.name`. `run`: one group per run.",
     ),
 ]
 Metric = Annotated[
@@ -162,7 +163,7 @@ Center = Annotated[
         "--center",
         metavar="NAME",
         autocompletion=completion.complete_word("mean", "iqm"),
-        help="`mean` or `iqm` of seeds.",
+        help="Aggregate seeds by `mean` or `iqm` (interquartile mean).",
     ),
 ]
 Threshold = Annotated[

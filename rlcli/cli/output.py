@@ -93,7 +93,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def print_notes(notes: Sequence[str]) -> None:
-    """Prints what a reader should know about a result to stderr."""
+    """Prints notes about a result to stderr."""
     for note in notes:
         print_message(f"note: {note}")
 

@@ -40,7 +40,7 @@ def command(
 ) -> None:
     """Draw learning curves of runs, with an interval over seeds.
 
-    The runs of a recipe are one curve, with the seeds of all of them. A folder stands
+    All runs of a recipe form one curve, over the seeds of all of them. A folder stands
     for all runs in it.
     """
     result = rlcli.plot(

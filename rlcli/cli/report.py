@@ -30,8 +30,8 @@ def command(
         typer.Option(
             "--output",
             metavar="FILE",
-            help="The `.html` file. Default: `report.html`, in the run's folder if "
-            "there is a single run.",
+            help="The `.html` file. Default: `report.html`, in the run's folder for a "
+            "single run, else in the current folder.",
             show_default=False,
         ),
     ] = None,
@@ -58,8 +58,8 @@ def command(
 ) -> None:
     """Write a page about runs: one HTML file with charts, films and provenance.
 
-    It shows results with intervals over seeds, learning curves, episodes, the metrics
-    of updates, recipes and their differences, and needs no network.
+    The page shows results with intervals over seeds, learning curves, episodes, the
+    metrics of updates, recipes and their differences. It works offline.
     """
     if episodes:
         thread_layout.apply_for_policy(runs[0])

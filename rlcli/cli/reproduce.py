@@ -1,4 +1,4 @@
-"""`rlcli reproduce`: trains a run again, and says whether the result is the same."""
+"""`rlcli reproduce`: trains a run again, and compares the results bit by bit."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def command(
     trust: Trust = False,
     json: Json = False,
 ) -> None:
-    """Train a run again from what it recorded, and compare the two.
+    """Train a run again from its recorded recipe, and compare the results bit by bit.
 
-    Says before what differs from then, such as versions, and afterwards whether all
-    bits are equal. The exit code is 1 if they are not.
+    First prints what has changed since, such as versions; at the end, whether metrics
+    and state are identical. The exit code is 1 if they are not.
     """
     from rlcli.training import signals  # here, to keep `--help` fast
 

@@ -28,8 +28,8 @@ def command(
 ) -> None:
     """Continue a run exactly where it stopped.
 
-    Of its recipe only `train.steps`, `train.stop`, the periods and the devices can be
-    changed.
+    `--set` can only change `train.steps`, `train.stop`, `train.log`, `train.evaluate`,
+    `train.checkpoint`, `train.trackers`, `train.devices` and `train.data_parallel`.
     """
     from rlcli.training import process_group, signals  # here, to keep `--help` fast
 

@@ -21,7 +21,9 @@ PERIOD = 1.0  # seconds between two updates of `--watch`
 def command(
     folder: Annotated[
         Path,
-        typer.Argument(metavar="[DIR]", help="A folder with runs.", show_default=True),
+        typer.Argument(
+            metavar="[DIR]", help="A folder that contains runs.", show_default=True
+        ),
     ] = Path("runs"),
     filter: Annotated[
         list[str],
@@ -51,18 +53,20 @@ def command(
         ),
     ] = "created",
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show the runs until Ctrl-C.")
+        bool, typer.Option("--watch", help="Update the list until Ctrl-C.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """List runs: changed options, status, steps, speed, return and age.
+    """List runs with their changed options, status, steps, speed, return and age.
 
-    The return is that of the last evaluation; over seeds the interquartile mean (IQM)
-    and its 95 % bootstrap interval.
+    The return is that of the last evaluation. For several seeds, it is the
+    interquartile mean (IQM) with its 95 % bootstrap interval.
     """
     keywords: dict[str, Any] = {"filter": filter, "tag": tag, "sort": sort}
     if watch and json:
-        raise typer.BadParameter("`--watch` prints no JSON", param_hint="--watch")
+        raise typer.BadParameter(
+            "cannot be combined with `--json`", param_hint="--watch"
+        )
     if watch:
         _watch(folder, keywords)
         return

@@ -43,7 +43,8 @@ def command(
 ) -> None:
     """Show a recipe with all defaults, the options of a part, or a run.
 
-    Of a run: its status, steps and return, and what differs from the built-in recipe.
+    For a run, prints status, steps and return, and the options that differ from the
+    built-in recipe.
     """
     words = (str(options.choose_run(what)),) if name is None else (what, name)
     if json:

@@ -1,4 +1,4 @@
-"""`rlcli sweep`: searches options of a recipe, and shows and exports sweeps."""
+"""`rlcli sweep`: tunes hyperparameters, and shows and exports sweeps."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def command(
         typer.Argument(
             metavar="RECIPE | show FOLDER | export FOLDER FILE",
             autocompletion=completion.complete_sweep,
-            help="A recipe to search, by file or name; with `--resume` also the folder "
-            "of a sweep. `show` prints what a sweep has found, `export` writes the "
+            help="The recipe to tune, by file or name; with `--resume` also the folder "
+            "of a sweep. `show` prints the results of a sweep, `export` writes the "
             "winner's recipe.",
             show_default=False,
         ),
@@ -32,8 +32,8 @@ def command(
         typer.Option(
             "--space",
             metavar="FILE",
-            help="The options to search: `optimizer.learning_rate: {log_uniform: "
-            "[1e-5, 1e-2]}`; also `uniform`, `int`, `choice`.",
+            help="A YAML file with the search space: `optimizer.learning_rate: "
+            "{log_uniform: [1e-5, 1e-2]}`; also `uniform`, `int`, `choice`.",
             show_default=False,
         ),
     ] = None,
@@ -43,7 +43,7 @@ def command(
             "--trials",
             min=1,
             metavar="N",
-            help="Trials. Default: 50, or all combinations of a grid.",
+            help="Number of trials. Default: 50, or all combinations of a grid.",
             show_default=False,
         ),
     ] = None,
@@ -64,7 +64,7 @@ def command(
             min=0,
             max=options.MAX_SEED,
             metavar="N",
-            help="The first seed, also of the sampler.",
+            help="The first seed of a trial, and the seed of the sampler.",
             show_default=False,
         ),
     ] = None,
@@ -86,7 +86,7 @@ def command(
             "--pruner",
             metavar="NAME",
             autocompletion=completion.complete_word("asha", "median", "none"),
-            help="Which trials end early: `asha` (default), `median` or `none`.",
+            help="How to stop bad trials early: `asha` (default), `median` or `none`.",
             show_default=False,
         ),
     ] = None,
@@ -96,8 +96,9 @@ def command(
             "--objective",
             metavar="NAME",
             autocompletion=completion.complete_word("return", "auc", "steps_to:"),
-            help="IQM over seeds of the last `return` (default), of the area under the "
-            "curve `auc`, or of the `steps_to:475`.",
+            help="Compare trials by the IQM over seeds of the last `return` (default), "
+            "`auc` (area under the learning curve) or `steps_to:475` (steps until this "
+            "return).",
             show_default=False,
         ),
     ] = None,
@@ -117,7 +118,7 @@ def command(
             "--confirm-seeds",
             min=1,
             metavar="N",
-            help="The number of these seeds. Default: as in a trial.",
+            help="Seeds of each confirmation run. Default: as in a trial.",
             show_default=False,
         ),
     ] = None,
@@ -128,7 +129,7 @@ def command(
             "--jobs",
             min=1,
             metavar="N",
-            help="Train at most N runs at once; by default one per core.",
+            help="Train at most N runs at once. Default: one per core.",
             show_default=False,
         ),
     ] = None,
@@ -138,7 +139,7 @@ def command(
             "--engine",
             metavar="NAME",
             autocompletion=completion.complete_word("local", "ray"),
-            help="`local`: processes of this machine; `ray`: of a Ray cluster.",
+            help="Where trials run: `local` (this machine) or `ray` (a Ray cluster).",
         ),
     ] = "local",
     address: Annotated[
@@ -163,7 +164,8 @@ def command(
         typer.Option(
             "--storage",
             metavar="URL",
-            help="A database for Optuna, instead of a journal file in the folder.",
+            help="A database for Optuna, such as `sqlite:///sweeps.db`, instead of a "
+            "journal file in the folder.",
             show_default=False,
         ),
     ] = None,
@@ -185,7 +187,8 @@ def command(
         bool,
         typer.Option(
             "--resume",
-            help="Continue a sweep: the folder, `--run`, `--name`, or the newest one.",
+            help="Continue a sweep, given by its folder, `--run` or `--name`, or the "
+            "newest one.",
         ),
     ] = False,
     slurm: Annotated[
@@ -193,8 +196,8 @@ def command(
         typer.Option(
             "--slurm",
             metavar="FILE",
-            help="Train nothing, but write a SLURM script whose tasks train one trial "
-            "each.",
+            help="Write a SLURM job-array script with one task per trial, and train "
+            "nothing.",
             show_default=False,
         ),
     ] = None,
@@ -205,18 +208,18 @@ def command(
             "--trial",
             min=0,
             metavar="N",
-            help="`export`: a trial instead of the winner. `--resume`: train this "
-            "trial only, as a task of an array does.",
+            help="With `export`: export this trial instead of the winner. With "
+            "`--resume`: train only this trial, as a job-array task does.",
             show_default=False,
         ),
     ] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Search options of a recipe with many trials, and name a confirmed winner.
+    """Tune hyperparameters: search options of a recipe, and confirm the best trials.
 
     A trial is a run with several seeds. The best trials are trained again with other
-    seeds. A sweep that was stopped or killed continues with `--resume`.
+    seeds, and the best of these wins. `--resume` continues a sweep that was stopped.
     """
     from rlcli.cli import sweep_screen  # here, to keep `--help` fast
 
@@ -229,7 +232,7 @@ def command(
             sweep_screen.print_sweep(rlcli.show_sweep(rest[0]), json=json)
         return
     if rest:
-        raise typer.BadParameter("searches one recipe at a time", param_hint="RECIPE")
+        raise typer.BadParameter("expected a single recipe", param_hint="RECIPE")
     if trial is not None:
         if not resume:
             raise typer.BadParameter(

@@ -18,7 +18,7 @@ def command(
         typer.Argument(
             metavar="RECIPE...",
             autocompletion=completion.complete_recipe,
-            help="A YAML file, or the name of a built-in recipe; or several.",
+            help="YAML files, or names of built-in recipes.",
             show_default=False,
         ),
     ],
@@ -30,7 +30,7 @@ def command(
             metavar="KEY=VALUE,...",
             autocompletion=completion.complete_vary_option,
             help="Train a run for each value: `optimizer.learning_rate=1e-4,1e-3`. "
-            "Several are a grid.",
+            "Repeat it for a grid.",
         ),
     ] = [],  # noqa: B006 - as for `--set`
     vary_zip: Annotated[
@@ -39,7 +39,8 @@ def command(
             "--vary-zip",
             metavar="KEY=VALUE,...",
             autocompletion=completion.complete_vary_option,
-            help="As `--vary`, but the first values of all belong together, and so on.",
+            help="Like `--vary`, but pairs the values of all `--vary-zip` options in "
+            "order, instead of a grid.",
         ),
     ] = [],  # noqa: B006
     jobs: Annotated[
@@ -48,7 +49,7 @@ def command(
             "--jobs",
             min=1,
             metavar="N",
-            help="Train at most N of several runs at once; by default one per core.",
+            help="Train at most N of several runs at once. Default: one per core.",
             show_default=False,
         ),
     ] = None,
@@ -64,7 +65,7 @@ def command(
             "--seeds",
             min=1,
             metavar="N",
-            help="Train N consecutive seeds simultaneously.",
+            help="Train N consecutive seeds in one program.",
         ),
     ] = None,
     runs: Annotated[
@@ -98,7 +99,7 @@ def command(
     profile: Annotated[
         bool,
         typer.Option(
-            "--profile", help="Trace a few iterations: where does their time go?"
+            "--profile", help="Profile a few iterations: print where time is spent."
         ),
     ] = False,
     coordinator: Coordinator = None,
@@ -106,8 +107,9 @@ def command(
 ) -> None:
     """Train the agent of a recipe and save it in a run folder.
 
-    Prints the folder to stdout, and a command to try next to stderr. Several recipes or
-    varied options are several runs; those that differ in numbers only are one program.
+    Prints the folder to stdout, and a command to try next to stderr. Several recipes,
+    or `--vary`, train several runs. Runs that differ only in numbers share one compiled
+    program.
     """
     from rlcli.training import process_group, signals  # here, to keep `--help` fast
 

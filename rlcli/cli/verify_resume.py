@@ -1,4 +1,4 @@
-"""`rlcli verify-resume`: whether a run that is stopped and resumed is the same."""
+"""`rlcli verify-resume`: tests that a stopped and resumed run is identical."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def command(
             "--steps",
             min=1,
             metavar="N",
-            help="The steps of the run. Default: at least 512, with 12 updates.",
+            help="Steps to train. Default: at least 512, with 12 updates.",
             show_default=False,
         ),
     ] = None,
@@ -42,9 +42,9 @@ def command(
 ) -> None:
     """Verify that a run which is stopped and resumed gives the same bytes.
 
-    Trains the recipe with a small budget without a stop, and again with stops at
-    several points, each resume in a new process, and compares metrics and state. The
-    exit code is 1 if they differ. Creates no run.
+    Trains the recipe twice with a small budget: once without a stop, and once with
+    stops at several points. Each resume is a new process. Compares metrics and state;
+    the exit code is 1 if they differ. Creates no run.
     """
     result = rlcli.verify_resume(
         recipe, set=tuple(set), seeds=seeds, steps=steps, quiet=quiet

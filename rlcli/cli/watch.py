@@ -14,9 +14,9 @@ def command(
     run: RunFolder,
     json: Json = False,
 ) -> None:
-    """Show the progress of a running run until it ends.
+    """Show the progress of a run that another process trains, until it ends.
 
-    Reads its files only: Ctrl-C leaves the run alone.
+    Only reads the run's files: Ctrl-C does not stop the run.
     """
     from rlcli.runs.run_folder import Run  # here, to keep `--help` fast
 

@@ -61,7 +61,7 @@ def _make_monitor(run: Run) -> Monitor:
         title=info.get("recipe", run.folder.name),
         start=resume.get("step", 0),
         start_time=parse_time(resume.get("time", info.get("created"))),
-        hint="Ctrl-C leaves the run alone",
+        hint="Ctrl-C does not stop the run",
     )
     monitor.set_phase("waiting for the first log point")
     return monitor

@@ -66,7 +66,8 @@ def test_new_with_another_environment_checks_the_recipe(replace, capsys):
     assert main(["new", "dqn_cartpole", "--environment", "Acrobot-v1"]) == 0
     assert checked == [((["a.yaml"],), {})]
     err = capsys.readouterr().err
-    assert err.startswith("warning: the recipe does not fit yet: no such luck\n\nhint:")
+    warning = "warning: the recipe does not work with this environment yet"
+    assert err.startswith(f"{warning}: no such luck\n\nhint:")
     assert err.endswith("next: rlcli train a.yaml\n")
 
 

@@ -37,8 +37,8 @@ def test_of_several_runs_the_newest_is_taken_and_named(tmp_path, monkeypatch, ca
     assert capsys.readouterr().err == ""
     assert options.choose_run(Path("runs/my dqn")) == newest
     assert capsys.readouterr().err == (
-        "using `runs/my dqn/2026-11-20T11-00-00`, the newest of 2 runs; for another, "
-        "name its folder: `rlcli runs 'runs/my dqn'` lists them\n"
+        "using `runs/my dqn/2026-11-20T11-00-00`, the newest of 2 runs; to use "
+        "another, pass its folder: `rlcli runs 'runs/my dqn'` lists all runs\n"
     )
     options.choose_run("runs/my dqn", quiet=True)
     assert capsys.readouterr().err == ""

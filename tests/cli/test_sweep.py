@@ -124,7 +124,7 @@ def test_values_that_are_infinite_or_missing_are_printed(tmp_path, capsys):
     [
         (["show"], 2, "expected `rlcli sweep show FOLDER`"),
         (["export", "a"], 2, "expected `rlcli sweep export FOLDER FILE.yaml`"),
-        (["a", "b"], 2, "searches one recipe at a time"),
+        (["a", "b"], 2, "expected a single recipe"),
         (["show", "nope"], 1, "`nope` is not the folder of a sweep"),
         (["export", "nope", "a.yaml"], 1, "`nope` is not the folder of a sweep"),
         (["dqn_cartpole"], 1, "a sweep needs a space"),

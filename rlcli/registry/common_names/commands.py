@@ -13,6 +13,6 @@ COMMANDS = {
     "describe info inspect": "`rlcli show` shows a recipe, or the options of a part",
     "envs environments algorithms recipes ls": "`rlcli list` lists parts and recipes",
     "tune optimize search hyperopt optuna": (
-        "`rlcli sweep` searches options of a recipe"
+        "`rlcli sweep` tunes hyperparameters of a recipe"
     ),
 }
