@@ -170,7 +170,8 @@ UPDATERS = {
     "rnd random_network_distillation": _RND,
     "icm count_based curiosity": _OTHER_BONUSES,
     "her hindsight_experience_replay": (
-        "hindsight experience replay is a replay: `replay: hindsight`, with any updater"
+        "hindsight is a replay: `replay: hindsight`; for a recipe see "
+        "`rlcli show her_bit_flip`"
     ),
     "ucb bandit thompson_sampling": (
         "bandits are environments here: `environment: BernoulliBandit-v0`, with any "
