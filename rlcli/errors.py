@@ -64,7 +64,8 @@ def check_platform() -> None:
         return
     if sys.platform in ("win32", "cygwin"):
         raise RlcliError(
-            "rlcli does not run on Windows itself, but in its subsystem for Linux",
+            "rlcli does not run natively on Windows, but in the Windows Subsystem for "
+            "Linux (WSL)",
             "install WSL: https://learn.microsoft.com/windows/wsl/install",
         )
     raise RlcliError(f"rlcli runs on Linux and macOS, not on {quote(sys.platform)}")

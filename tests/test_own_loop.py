@@ -90,7 +90,7 @@ def test_a_run_is_saved_when_its_caller_leaves_and_can_be_resumed(left_at):
     info = json.loads((folder / "run.json").read_text())
     assert (info["status"], info["reason"]) == (
         "stopped",
-        "by its caller, at step 2,000",
+        "by the caller of `chunks`, at step 2,000",
     )
     assert [path.name for path in (folder / "checkpoints").iterdir()] == [
         "000002000.pkl.lz4"

@@ -279,7 +279,7 @@ def check_goals(recipe: Recipe, environment: Environment) -> Callable:
     raise recipe.error(
         ("replay",),
         f"replay `{recipe.replay.name}` requires an environment whose reward is a "
-        f"function of goals, but `{recipe.environment.name}` is none",
+        f"function of goals, but `{recipe.environment.name}` has no goals",
         "use `BitFlip-v0`, `{name: PointRobot-v0, goals: true}` or an environment of "
         "your own with `goal_reward`, without `each`, frame stacks, and wrappers that "
         "change observations or add to rewards",

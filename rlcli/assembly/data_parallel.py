@@ -88,7 +88,7 @@ def check_devices(recipe: Recipe, setup: Setup) -> None:
             _PLACE,
             "`data_parallel` on a CPU could deadlock in a thread pool that several "
             "devices share",
-            "set `NPROC=1`, or let rlcli set it: do not import JAX before",
+            "import rlcli before JAX, or set `NPROC=1`",
         )
 
 

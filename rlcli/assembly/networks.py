@@ -104,7 +104,9 @@ def _network_factory(
         if spec.memory is not None:
             raise recipe.error(
                 ("network", "memory"),
-                f"network `{part.name}` is a whole forward pass: it takes no memory",
+                f"network `{part.name}` is a complete forward pass, which cannot have "
+                "a `memory`",
+                "remove `memory`, or write a torso instead of a forward pass",
             )
         forward = compute_in(
             recipe.train.precision, _forward(recipe, clock, part, factory)

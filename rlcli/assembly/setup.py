@@ -147,7 +147,7 @@ def _device_count(recipe: Recipe, seeds: int, is_pure: bool) -> int:
     if requested % group:
         raise recipe.error(
             ("train", "devices"),
-            f"`devices: {requested}` is no multiple of `data_parallel: {group}`",
+            f"`devices: {requested}` is not a multiple of `data_parallel: {group}`",
             "use `devices: auto`",
         )
     if requested > seeds * group:

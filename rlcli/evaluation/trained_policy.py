@@ -39,12 +39,12 @@ _INSPECTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "value": (
             "value function",
-            "a policy's file contains what acting needs: no critics of off-policy "
-            "actor-critics, and no value where the algorithm learns none",
+            "a policy file contains only what acting needs, not the critics of "
+            "off-policy actor-critics; some algorithms learn no value function",
         ),
         "action_values": (
-            "values of all actions",
-            "algorithms that act on action values have them; others may have `value`",
+            "action values",
+            "only algorithms that act on action values have them; try `value`",
         ),
         "parameters": ("distribution over actions", "`explore` samples its actions"),
     }
@@ -258,9 +258,9 @@ class TrainedPolicy:
         state = self.initial_state(batch) if state is None else state
         if state.first.shape != batch:
             raise RlcliError(
-                f"the state is that of a batch of shape {state.first.shape}, but the "
-                f"observation has batch shape {batch}",
-                "`policy.initial_state(batch)` is the state of a new batch",
+                f"the state has batch shape {state.first.shape}, but the observation "
+                f"has batch shape {batch}",
+                "`policy.initial_state(batch)` creates the state of a new batch",
             )
         first = False if first is None else first
         if np.shape(first) not in ((), batch):

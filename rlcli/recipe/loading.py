@@ -189,8 +189,8 @@ def refuse_combinations(
     """Refuses a recipe that stands for several runs; `hint` says what trains them."""
     if load_combinations(recipe, sets) != [()]:
         raise RlcliError(
-            f"recipe `{name}` has a section `vary`: it stands for several runs",
-            f"{hint}; the setting `{NONE}` trains a single one",
+            f"recipe `{name}` has a section `vary`, so it defines several runs",
+            f"{hint}; the setting `{NONE}` makes it a single run",
         )
 
 
@@ -204,7 +204,7 @@ def load_bases(recipe: str | Path) -> Recipe:
     try:
         return _read_recipe(Sections(bases, True), "bases")
     except RlcliError as error:
-        message = f"the recipes that {quote(recipe)} extends are no recipe themselves"
+        message = f"the recipes that {quote(recipe)} extends are incomplete"
         raise RlcliError(f"{message}: {error.message}", error.hint) from error
 
 

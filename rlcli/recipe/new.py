@@ -45,8 +45,8 @@ def new(
     path = find_recipe(recipe)
     if path not in shipped_recipes().values():
         raise RlcliError(
-            f"{quote(path)} is no built-in recipe",
-            f"begin a new file with `extends: {path}`: it has only what differs",
+            f"{quote(path)} is not a built-in recipe",
+            f"create a file with `extends: {path}` and the options that differ",
         )
     name, text = path.stem, path.read_text(encoding="utf-8")
     if environment is not None:
@@ -68,7 +68,7 @@ def _read_environment(environment: str) -> dict[str, Any]:
     section = section if isinstance(section, Mapping) else {"name": section}
     if not isinstance(section.get("name"), str):
         raise RlcliError(
-            f"--environment: `{environment}` names no environment",
+            f"--environment: `{environment}` is not the name of an environment",
             "for example `--environment Acrobot-v1`",
         )
     registry.find("environment", section["name"])

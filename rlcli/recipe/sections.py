@@ -67,7 +67,7 @@ class Sections:
     def check(self) -> None:
         """Refuses unknown sections, and recipes without environment or updater."""
         if "extends" in self.data:  # a file's own is replaced by the recipes it names
-            hint = "write it in a recipe's file; recipes of runs are complete without"
+            hint = "write `extends` in a recipe file; the recipe of a run is complete"
             self.fail(("extends",), "`extends` has no effect here", hint)
         for key, value in self.data.items():
             self._refuse_unsupported(

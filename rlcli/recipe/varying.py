@@ -50,7 +50,7 @@ def recipe_combinations(document: Document) -> list[tuple[str, ...]]:
     for each in settings:
         if settings.count(each) > 1:
             text = ", ".join(each)
-            raise _error(document, [], f"{quote(text)} stands twice among the values")
+            raise _error(document, [], f"{quote(text)} is listed twice")
     return settings
 
 

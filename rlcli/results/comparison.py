@@ -247,7 +247,7 @@ def _compare_overall(
         label: each for label, each in scores.items() if len(each) == len(samples)
     }
     for label in scores.keys() - complete.keys():
-        notes.append(f"`{label}` is not compared over environments: it lacks some")
+        notes.append(f"`{label}` is not compared over environments: it lacks runs")
     if not complete:
         notes.append(
             "no group has runs in all environments: group by `updater.name` or `name`"

@@ -15,7 +15,7 @@ FORMATS = (".md", ".html", ".json")
 _SHOWN_SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of a performance profile
 _RESULTS = {
     "last": "the last value of each seed",
-    "best": "the best value of each seed, which is above what the seed holds",
+    "best": "the best value of each seed, a maximum that is biased upwards",
     "auc": "the mean over training of each seed (area under the curve)",
 }
 _STYLE = (

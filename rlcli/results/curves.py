@@ -115,7 +115,7 @@ class CurveReader:
             seeds = "1 seed" if count == 1 else f"{count} seeds"
             self.notes.append(
                 f"{seeds} of `{folder}` left out: a longer or newer run of the same "
-                "recipe has the same"
+                "recipe has the same seeds"
             )
         return list(found.values())
 

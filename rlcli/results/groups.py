@@ -160,7 +160,7 @@ def _find(member: Member, key: str) -> Any:
     value = find_value(record, key)
     if value is MISSING:
         raise RlcliError(
-            f"run `{member.folder}` has no {quote(key)}, by which runs are grouped",
+            f"run `{member.folder}` has no {quote(key)} to group by",
             "group by `recipe`, `run`, `name`, or by an option that all recipes have",
         )
     if value is None or value == []:

@@ -176,7 +176,7 @@ def _redivide(
     progress = checkpoint.restore_tree(shapes, leaves, source=tree.path)
     agent = setup.agent.redivide(progress.agent, int(progress.iteration), before, after)
     progress, message = loop.restore(progress._replace(agent=agent))
-    changed = f"{before} devices shared the agent before, and {after} do now"
+    changed = f"the agent was divided among {before} devices, and now among {after}"
     return progress, message or f"not exactly the same run: {changed}"
 
 

@@ -108,7 +108,7 @@ class SweepFolder:
             or not fields <= data.keys()
             or not all(_has_type(name, data[name]) for name in fields)
         ):
-            message = f"`{self.settings}` is damaged, or of another version of rlcli"
+            message = f"`{self.settings}` is damaged, or from another version of rlcli"
             raise RlcliError(message, _REMEDY)
         chosen: dict[str, Any] = {name: data[name] for name in fields}
         chosen["set"] = tuple(chosen["set"])
@@ -203,7 +203,7 @@ def find_sweep(
         where = f"`{parent / name}`" if name else f"a sweep below `{parent}`"
         raise RlcliError(
             f"there is no sweep to resume: expected {where}",
-            "without `--resume` a new one is started",
+            "remove `--resume` to start a new sweep",
         )
     return SweepFolder(max(found, key=lambda path: path.stat().st_mtime))
 

@@ -35,8 +35,8 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {  # beside the distribution and `when`
 _CONTROLLED: Mapping[str, str] = {  # what a sweep decides itself
     "train.seed": "the seeds of a sweep are `--seed` and `--seeds`",
     "train.seeds": "the seeds of a sweep are `--seed` and `--seeds`",
-    "train.evaluate": "trials are compared by equal evaluations: use `--set`",
-    "extends": "sweep each recipe by itself, or search the options that differ",
+    "train.evaluate": "all trials need the same evaluations: use `--set`",
+    "extends": "sweep each recipe separately, or search the options that differ",
     "extra": "rlcli does not read this section",
 }
 _MOST_POINTS = 1_000_000  # combinations of a grid
@@ -253,8 +253,8 @@ class _Reader:
         if not isinstance(log, bool):
             self.fail(f"`log` of {quote(self.key)}: expected true or false", "", "log")
         if log and step > 1:
-            message = f"{quote(self.key)} has `log` and a `step`, which exclude"
-            self.fail(f"{message} each other", "remove one of the two", "step")
+            message = f"{quote(self.key)} has both `log` and `step`"
+            self.fail(message, "remove one of the two", "step")
         self.check_range(low, high, log or kind == "log_uniform", kind)
         if step > 1:
             high = low + (high - low) // step * step  # the highest value
@@ -270,7 +270,7 @@ class _Reader:
             or "=" in self.key
             or self.key != self.key.strip()
         ):
-            self.fail(f"{quote(self.key)} is no dotted name of an option")
+            self.fail(f"{quote(self.key)} is not the dotted name of an option")
 
     def fail_without_kind(self, value: Mapping[str, Any]) -> NoReturn:
         name = next(iter(value), "")
@@ -290,8 +290,8 @@ class _Reader:
         labels = [documents.format_inline(value) for value in values]
         for label in labels:
             if labels.count(label) > 1:
-                message = f"{quote(label)} stands twice among the values"
-                self.fail(f"{message} of {quote(self.key)}", "remove one", CHOICE)
+                message = f"{quote(label)} is listed twice in {quote(self.key)}"
+                self.fail(message, "remove one of them", CHOICE)
         return tuple(labels)
 
     def read_bounds(self, kind: str, value: Any) -> tuple[float, float]:
@@ -338,7 +338,7 @@ class _Reader:
                 hint = suggest(key, self.before)
                 self.fail(message, hint, "when", key)
             if other.kind != CHOICE:
-                message = f"`when` of {quote(self.key)}: `{key}` is no `choice`"
+                message = f"`when` of {quote(self.key)}: `{key}` is not a `choice`"
                 self.fail(message, "make it a `choice` of values", "when", key)
             wanted = [wanted] if _label_of(wanted) in other.choices else wanted
             wanted = wanted if isinstance(wanted, list) else [wanted]

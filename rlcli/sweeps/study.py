@@ -94,8 +94,8 @@ class Study:
         if settings.storage is None:
             if is_reader and not sweep.journal.exists():
                 raise RlcliError(
-                    f"`{sweep.journal}` is missing: the trials of the sweep",
-                    "`--resume` starts all trials again",
+                    f"`{sweep.journal}` is missing: it stores the trials",
+                    "restore the file; `--resume` without it starts all trials again",
                 )
             # Its lock is a link to this path, which has to hold from any folder.
             path = str(sweep.journal.absolute())

@@ -247,7 +247,8 @@ def _first_rung(recipe: Recipe) -> int:
     if every is None:
         raise RlcliError(
             "trials are compared by evaluations, but the recipe has none",
-            f"for example `--set train.evaluate.every={recipe.train.steps // 10 or 1}`",
+            "turn them on, for example with "
+            f"`--set train.evaluate.every={recipe.train.steps // 10 or 1}`",
         )
     return every
 
@@ -292,7 +293,7 @@ def _reopen(
     if dump_recipe(resolve(base)) != folder.recipe.read_text(encoding="utf-8"):
         raise RlcliError(
             f"the recipe has changed since `{folder.folder}` was started",
-            f"`{folder.recipe}` has all its options as they were",
+            f"`{folder.recipe}` has the original options",
         )
     changes = {key: value for key, value in given.items() if key in _CHANGEABLE}
     settings = dataclasses.replace(settings, **changes)

@@ -98,14 +98,16 @@ def combine(
                 for text, values in zip(vary_zip, zipped, strict=True)
             )
             raise RlcliError(
-                f"`--vary-zip` needs equally many values of each option: {counts}"
+                f"`--vary-zip` needs the same number of values for each option: "
+                f"{counts}",
+                "add or remove values, or use `--vary` for a grid",
             )
         axes.append([*zip(*zipped, strict=True)])
     for axis in axes:
         for settings in axis:
             if axis.count(settings) > 1:
                 text = ", ".join(settings)
-                raise RlcliError(f"{quote(text)} stands twice among the values")
+                raise RlcliError(f"{quote(text)} is listed twice", "remove one of them")
     _refuse_twice([text.partition("=")[0].strip() for text in (*vary, *vary_zip)])
     for combination in itertools.product(*axes):
         yield tuple(itertools.chain(*combination))
@@ -115,7 +117,7 @@ def _refuse_twice(keys: Sequence[str]) -> None:
     for key in keys:
         if keys.count(key) > 1:
             raise RlcliError(
-                f"{quote(key)} is varied twice", "name all its values in one place"
+                f"{quote(key)} is varied twice", "list all its values in one option"
             )
 
 

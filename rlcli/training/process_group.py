@@ -60,9 +60,9 @@ def check_agreement(step: int) -> None:
     first = processes.of_first(step)
     if processes.any_process(step != first):
         raise RlcliError(
-            f"the processes have read different checkpoints: that of the first is at "
-            f"step {first:,}, this one's at step {step:,}",
-            "all of them have to see the same run folder",
+            "the processes have read different checkpoints: process 0 at step "
+            f"{first:,}, this process at step {step:,}",
+            "put the run on a file system that all processes share",
         )
 
 

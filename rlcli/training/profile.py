@@ -55,7 +55,7 @@ class Profile:
         return [
             f"an iteration takes {self.seconds * 1e6:,.1f} µs, of which:",
             *table,
-            f"(divided as in {self.iterations:,} traced iterations, which took "
+            f"(shares are from {self.iterations:,} traced iterations, which took "
             f"{self.overhead:.1f} times as long)",
             *(cut if self.is_cut else []),
             f"trace, for https://ui.perfetto.dev: {self.trace}",

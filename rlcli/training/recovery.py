@@ -105,7 +105,7 @@ def newest_common(
     raise RlcliError(
         f"`{runs[0].folder}` and the runs trained with it have no readable checkpoint "
         f"of the same step{''.join(f'; {each}' for each in messages)}",
-        "train them anew",
+        "train them again",
     )
 
 

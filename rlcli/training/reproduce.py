@@ -59,7 +59,7 @@ def reproduce(
     end = last_step(original)
     if not end:
         raise RlcliError(
-            f"run `{original.folder}` has made no step that could be reproduced",
+            f"run `{original.folder}` has made no steps to reproduce",
             f"`{original.command('resume')}` continues it",
         )
     name = original.read_info().get("recipe", original.folder.name)
@@ -81,7 +81,7 @@ def reproduce(
             chunks.close()
     if folder is None:
         raise RlcliError(
-            "the reproduction ended before its first step", "allow it a longer time"
+            "the reproduction ended before its first step", "raise `--max-time`"
         )
     return _compare(original, Run(folder))
 
@@ -122,8 +122,8 @@ def _describe_begin(original: Run, trust: bool, new: Run) -> Sequence[str]:
         if message
         else "versions and machine are those of the original",
         code.use_code(original) if trust else "",
-        f"the original was resumed {resumes} times: options that were changed then "
-        "hold here from the beginning"
+        f"the original was resumed {resumes} times: options that a resume changed "
+        "apply here from the beginning"
         if resumes
         else "",
     ]

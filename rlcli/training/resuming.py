@@ -251,10 +251,10 @@ def _check_time_left(
     status, _ = final_status(members, signals, deadline_of(max_time))
     if status in ("", "finished", "failed"):  # the end of a run that was killed
         return
-    reason = "`--max-time` was over" if status == "out_of_time" else "it was stopped"
+    reason = "`--max-time` was reached" if status == "out_of_time" else "it was stopped"
     raise RlcliError(
         f"`{members[0].folder.folder}` did not continue: {reason} before its first "
         "step",
-        "the run is unchanged",
+        "the run is unchanged: resume it again, with a longer `--max-time` if set",
         code=EXIT_CODES[status],
     )

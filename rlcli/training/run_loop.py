@@ -178,7 +178,7 @@ def run_chunks(
                 )
             except GeneratorExit:  # the caller has closed the generator
                 status = "stopped"
-                reason = f"by its caller, at step {experiment.step:,}"
+                reason = f"by the caller of `chunks`, at step {experiment.step:,}"
                 break
         if profiler and not profiler.has_ended:
             monitor.message("no profile: the run ended before it could be taken")

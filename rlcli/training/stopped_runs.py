@@ -65,9 +65,9 @@ def run_in_process(task: Task) -> None:
     except ValueError:  # a crash
         lines = process.stderr.strip().splitlines() or ["no message"]
         raise RlcliError(
-            f"the process that trains ended with code {process.returncode}: "
+            f"the training process ended with exit code {process.returncode}: "
             f"{lines[-1]}",
-            "`rlcli train RECIPE --smoke` shows the whole message",
+            "`rlcli train RECIPE --smoke` prints the whole message",
         ) from None
     raise RlcliError(error["message"], error["hint"], code=error["code"])
 

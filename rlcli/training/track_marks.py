@@ -14,7 +14,7 @@ from rlcli.recipe import Part
 from rlcli.recipe.grammar import to_plain
 from rlcli.runs.files import read_json, to_json, write_json
 
-_HINT = "restore it, or remove it: then the run is new to its trackers, with every row"
+_HINT = "restore it, or remove it: the trackers then get all rows again, as a new run"
 
 
 class Marks:

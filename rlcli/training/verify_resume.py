@@ -22,19 +22,19 @@ from rlcli.training.verbs import check_single
 FEW_UPDATES = 3
 STOPS_HINT = "Ctrl-C ends the verification"
 NOT_REPRODUCIBLE = (
-    "two runs differ without any stop: usually by random numbers that do not come from "
-    "the key or the seed of `reset`, by the time, or by the order of a set"
+    "two runs differ even without a stop. Usual causes: random numbers that do not "
+    "come from the key or the seed of `reset`, the clock, or the order of a set"
 )
 HIDDEN_STATE = (
-    "usually state in Python objects that outlives an episode, such as a counter in an "
-    "environment on the host, random numbers that do not come from the key or the seed "
-    "of `reset`, or the order of a set: a resume begins with new objects, and replays "
-    "the actions of the current episode"
+    "a resume creates new Python objects, and replays the actions of the current "
+    "episode. Usual causes: state in Python objects that outlives an episode, such as "
+    "a counter in an environment, random numbers that do not come from the key or the "
+    "seed of `reset`, or the order of a set"
 )
 NOT_RESTORED = (
-    "a resume begins new episodes there: an environment on the host is restored if its "
-    "`reset(seed=…)` and the same actions give the same observations, and if it is not "
-    "vectorized by its author or EnvPool"
+    "a resume begins new episodes in this environment. To be restored, an environment "
+    "on the host must give the same observations for the same `reset(seed=…)` and "
+    "actions, and must not be vectorized by its author or EnvPool"
 )
 
 

@@ -59,12 +59,12 @@ def parse_group(coordinator: str | None, process: str | None) -> ProcessGroup:
     numbers = re.fullmatch(r"(\d+)/(\d+)", process)
     if numbers is None or int(numbers[1]) >= int(numbers[2]):
         raise RlcliError(
-            f"`--process {process}` is no process: expected I/N with 0 ≤ I < N",
+            f"`--process {process}` is invalid: expected I/N with 0 ≤ I < N",
             _HINT,
         )
     if not re.fullmatch(r"[^\s:]+:\d+", coordinator):
         raise RlcliError(
-            f"`--coordinator {coordinator}` is no address: expected HOST:PORT, or "
+            f"`--coordinator {coordinator}` is invalid: expected HOST:PORT, or "
             f"`{AUTO}`",
             _HINT,
         )
@@ -82,8 +82,9 @@ def _launched_group() -> ProcessGroup:
         return ProcessGroup(coordinator, int(os.environ[index]), int(os.environ[count]))
     names = ", ".join(f"`{count}`" for _, count in _LAUNCHERS)
     raise RlcliError(
-        f"`--coordinator auto` finds no variables of a launcher: {names} are not set",
-        _HINT,
+        f"`--coordinator auto` needs the variables of a launcher, but {names} are not "
+        "set",
+        f"start rlcli with `srun`, `mpirun` or `torchrun`; {_HINT}",
     )
 
 

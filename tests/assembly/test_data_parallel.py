@@ -60,7 +60,7 @@ def test_every_device_builds_the_parts_of_its_share():
         (
             PPO,
             {"data_parallel": 2, "devices": 1},
-            "`devices: 1` is no multiple of `data_parallel: 2`",
+            "`devices: 1` is not a multiple of `data_parallel: 2`",
             "use `devices: auto`",
         ),
         (

@@ -136,5 +136,5 @@ def test_the_command_line_can_be_imported_where_posix_is_missing():
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert process.returncode == 1
-    assert process.stderr.startswith("error: rlcli does not run on Windows itself")
+    assert process.stderr.startswith("error: rlcli does not run natively on Windows")
     assert "install WSL" in process.stderr

@@ -271,7 +271,7 @@ def test_only_a_recipe_with_a_base_differs_from_it(write, words):
 def test_bases_that_are_no_recipe_cannot_be_compared_with(write):
     write("train: {steps: 900}\n", "base.yaml")
     mine = write("extends: base.yaml\nenvironment: CartPole-v1\nupdater: ppo\n")
-    with pytest.raises(RlcliError, match=r"no recipe themselves: .* no `environment`"):
+    with pytest.raises(RlcliError, match=r"are incomplete: .* no `environment`"):
         rlcli.show(mine, diff_from_base=True)
 
 

@@ -89,7 +89,7 @@ def test_a_comment_behind_the_environment_stays_in_its_place():
 
 def test_a_recipe_of_ones_own_is_extended_instead(folder):
     (folder / "mine.yaml").write_text("environment: CartPole-v1\nupdater: ppo\n")
-    with pytest.raises(RlcliError, match=r"is no built-in recipe") as error:
+    with pytest.raises(RlcliError, match=r"is not a built-in recipe") as error:
         rlcli.new("mine.yaml")
     assert "`extends: mine.yaml`" in error.value.hint
 
@@ -107,7 +107,7 @@ def test_an_existing_file_is_not_overwritten(folder):
     [
         ({"recipe": "dqn_cartpol"}, "there is no recipe `dqn_cartpol`"),
         ({"environment": "Acrobo-v1"}, "there is no environment `Acrobo-v1`"),
-        ({"environment": "[1]"}, "names no environment"),
+        ({"environment": "[1]"}, "is not the name of an environment"),
         ({"output": "rlcli.schema.json/x.yaml"}, "cannot be written"),
     ],
 )

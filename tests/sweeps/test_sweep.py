@@ -233,19 +233,19 @@ def test_the_winner_is_exported_as_a_recipe(fake, folder):
 def test_a_damaged_sweep_is_a_clear_error(fake):
     path = start()
     (path / "journal.log").unlink()
-    with pytest.raises(RlcliError, match="is missing: the trials"):
+    with pytest.raises(RlcliError, match="is missing: it stores the trials"):
         rlcli.show_sweep(path)
     (path / "sweep.yaml").write_text("format: 99\n")
-    with pytest.raises(RlcliError, match="damaged, or of another version"):
+    with pytest.raises(RlcliError, match="damaged, or from another version"):
         rlcli.show_sweep(path)
 
 
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ("trials: 4", "trials: x", "damaged, or of another version"),
-        ("objective: return", "objective: 3", "damaged, or of another version"),
-        ("set: []", "set: [3]", "damaged, or of another version"),
+        ("trials: 4", "trials: x", "damaged, or from another version"),
+        ("objective: return", "objective: 3", "damaged, or from another version"),
+        ("set: []", "set: [3]", "damaged, or from another version"),
         ("sampler: random", "sampler: tep", "`sampler` cannot be `tep`"),
     ],
 )

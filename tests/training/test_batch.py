@@ -82,9 +82,9 @@ def test_the_combinations_are_a_grid_of_lists_and_of_zipped_lists(
         (["a"], [], "expected options to vary as KEY=VALUE,VALUE, got `a`"),
         (["=1,2"], [], "expected options to vary"),
         (["a=1,,2"], [], "expected options to vary"),
-        (["a=1,1"], [], "`a=1` stands twice"),
+        (["a=1,1"], [], "`a=1` is listed twice"),
         (["a=1"], ["a=2"], "`a` is varied twice"),
-        ([], ["a=1,2", "b=3"], "equally many values of each option: `a` 2, `b` 1"),
+        ([], ["a=1,2", "b=3"], "same number of values for each option: `a` 2, `b` 1"),
     ],
 )
 def test_wrong_variations_are_refused(vary, zipped, message):

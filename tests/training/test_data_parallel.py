@@ -71,7 +71,7 @@ def test_a_run_on_two_devices_is_continued_on_one(data, tmp_path):
     rlcli.resume(run, set=changes, quiet=True)
     info = info_of(run)
     assert (info["status"], info["layout"]["devices"]) == ("finished", 1)
-    assert "2 devices shared the agent before" in info["resumes"][0]["inexact"]
+    assert "the agent was divided among 2 devices" in info["resumes"][0]["inexact"]
     assert progress_of(run)["iteration"] == 2 * before["iteration"]
 
 

@@ -79,7 +79,7 @@ def test_the_first_different_row_and_the_different_arrays_are_named(runs, tmp_pa
 
 def test_a_run_without_a_step_has_nothing_to_reproduce(tmp_path):
     (tmp_path / "run.json").write_text("{}")
-    with pytest.raises(RlcliError, match="has made no step"):
+    with pytest.raises(RlcliError, match="has made no steps to reproduce"):
         rlcli.reproduce(tmp_path, to=tmp_path / "again")
 
 

@@ -179,7 +179,7 @@ def test_programs_with_other_layers_are_processes_of_their_own(folder):
         ("{tracer.gamma: 0.9}", "`vary.tracer.gamma`: expected a list, got `0.9`"),
         ("3", "`vary`: expected a mapping of lists, got `3`"),
         ("[3]", "`vary`: expected a mapping of lists"),
-        ("{tracer.gamma: [0.9, 0.9]}", "`vary`: `tracer.gamma=0.9` stands twice"),
+        ("{tracer.gamma: [0.9, 0.9]}", "`vary`: `tracer.gamma=0.9` is listed twice"),
     ],
 )
 def test_a_wrong_section_vary_is_refused_with_its_line(vary, message, folder):

@@ -43,7 +43,7 @@ def test_damaged_marks_are_an_error_that_says_what_their_removal_costs(
         Marks(path)
     assert caught.value.message.startswith(f"`{path}` is damaged: ")
     assert message in caught.value.message
-    assert "then the run is new to its trackers, with every row" in caught.value.hint
+    assert "the trackers then get all rows again, as a new run" in caught.value.hint
 
 
 @pytest.mark.slow  # trains

@@ -241,7 +241,7 @@ def test_a_resume_that_is_over_before_its_first_step_writes_nothing(tmp_path):
     run = left_at(500, tmp_path / "run")
     (run / ".run.json.1.tmp").write_text("of a killed process")
     before = snapshot(run)
-    with pytest.raises(RlcliError, match="`--max-time` was over") as caught:
+    with pytest.raises(RlcliError, match="`--max-time` was reached") as caught:
         rlcli.resume(run, set=["train.steps=9_000"], max_time="1s", quiet=True)
     assert caught.value.code == 75
     assert snapshot(run) == before

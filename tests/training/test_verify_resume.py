@@ -189,5 +189,5 @@ def test_the_command_says_whether_all_is_equal(monkeypatch, capsys):
 def test_a_process_that_crashes_is_an_error(monkeypatch):
     end = type("End", (), {"returncode": -9, "stdout": "", "stderr": "a\nlast"})
     monkeypatch.setattr(stopped_runs.subprocess, "run", lambda *_, **__: end)
-    with pytest.raises(RlcliError, match="ended with code -9: last"):
+    with pytest.raises(RlcliError, match="ended with exit code -9: last"):
         stopped_runs.run_in_process(stopped_runs.Task("run", DATA, (), None))

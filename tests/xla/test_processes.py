@@ -47,10 +47,10 @@ def test_the_variables_of_a_launcher_name_the_process(monkeypatch, variables, gr
     [
         ("node0:9000", None, "`--coordinator` requires `--process`"),
         (None, "0/2", "`--process` requires `--coordinator`"),
-        ("node0:9000", "2/2", "`--process 2/2` is no process"),
-        ("node0:9000", "one", "`--process one` is no process"),
-        ("node0", "0/2", "`--coordinator node0` is no address"),
-        ("auto", None, "finds no variables of a launcher"),
+        ("node0:9000", "2/2", "`--process 2/2` is invalid: expected I/N"),
+        ("node0:9000", "one", "`--process one` is invalid: expected I/N"),
+        ("node0", "0/2", "`--coordinator node0` is invalid: expected HOST:PORT"),
+        ("auto", None, "needs the variables of a launcher"),
     ],
 )
 def test_incomplete_options_are_refused(coordinator, process, message):

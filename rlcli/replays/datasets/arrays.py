@@ -140,7 +140,7 @@ def _to_elements(
 
     member_spaces = dict(_member_spaces(space))
     if unknown := sorted(members.keys() - member_spaces.keys()):
-        refuse(unknown[0], f"is no member of {describe(space)}")
+        refuse(unknown[0], f"is not a member of {describe(space)}")
     element = spaces.zeros(space)
     leaves = [convert(path, member_spaces[path]) for path in leaves_by_path(element)]
     return jax.tree.unflatten(jax.tree.structure(element), leaves)

@@ -134,7 +134,7 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
     with archive.open(info) as member:
         version = np.lib.format.read_magic(member)
         if version not in _HEADERS:
-            raise ValueError(f"`{info.filename}` is no array of numbers")
+            raise ValueError(f"`{info.filename}` is not an array of numbers")
         shape, is_fortran, dtype = _HEADERS[version](member)
         size = math.prod(shape) * dtype.itemsize
         if dtype.hasobject:
@@ -157,7 +157,7 @@ def _parse_metadata(array: np.ndarray | None, name: str) -> Mapping[str, Any]:
         metadata = json.loads(array.item())
         version = metadata.get("format_version")
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise RlcliError(f"{name} has metadata that are not a JSON object") from error
+        raise RlcliError(f"the metadata of {name} is not a JSON object") from error
     if version != VERSION:
         raise RlcliError(
             f"{name} has format version {version!r}, but this rlcli reads {VERSION}",

@@ -93,5 +93,5 @@ def _refuse_imports(members: Sequence[Member]) -> None:
             raise RlcliError(
                 f"the recipe of run `{member.folder}` imports code: "
                 + ", ".join(f"`{each}`" for each in imports),
-                "`--trust` allows that; `--episodes 0` leaves out what needs it",
+                "allow it with `--trust`, or leave out episodes with `--episodes 0`",
             )

@@ -57,7 +57,7 @@ def test_members_of_tuples_and_dicts_are_found_by_their_paths():
         (TWO, TWO, "`observations` holds float32[4], expected Discrete(2)"),
         (BOX, spaces.Discrete(2, start=1), "`actions` holds values outside"),
         (BOX, spaces.Box(-1, 1, (1,)), "`actions` holds int64[], expected Box(1,)"),
-        (spaces.Dict({"a": BOX}), TWO, "`observations` is no member of Dict(a: Box"),
+        (spaces.Dict({"a": BOX}), TWO, "`observations` is not a member of Dict(a: Box"),
     ],
 )
 def test_data_of_other_spaces_are_refused(

@@ -88,7 +88,7 @@ def test_a_missing_array_is_named(tmp_path, name):
             {"truncations": np.zeros(60, bool), "terminations": np.zeros(60, bool)},
             "its last step ends no episode",
         ),
-        ({"metadata": np.array("[1]")}, "metadata that are not a JSON object"),
+        ({"metadata": np.array("[1]")}, "is not a JSON object"),
         ({"metadata": np.array(json.dumps({"format_version": 2}))}, "version 2"),
     ],
 )

@@ -473,5 +473,5 @@ def test_recurrence_is_refused_by_parts_that_do_not_support_it():
     with pytest.raises(RlcliError, match="does not support recurrent networks"):
         build(recipe.load_recipe({**data, "updater": "sac", "tracer": "n_step"}))
     own = {"name": "rlcli.networks.torsos:Torso", "memory": "gru"}
-    with pytest.raises(RlcliError, match="it takes no memory"):
+    with pytest.raises(RlcliError, match="which cannot have a `memory`"):
         build(recipe.load_recipe({**data, "network": own}))
