@@ -136,7 +136,10 @@ def _resume_chunks(
             recovery.recorded_recipe(folder, saved, sets, trust)
             for folder, saved in zip(folders, found, strict=True)
         ]
-        recipes = [tuple(own_recipe(group, each) for each in pair) for pair in recipes]
+        recipes = [
+            (own_recipe(group, before), own_recipe(group, after))
+            for before, after in recipes
+        ]
         members, inexact = _restore(folders, found, recipes)
         check_agreement(members[0].experiment.step)
         before = [recipe for recipe, _ in recipes]
