@@ -22,8 +22,8 @@ GOALS = {"achieved_goal", "desired_goal"}  # members of the observations with go
 def check_names(recipe: Recipe, used_names: set[str], groups: set[str]) -> None:
     """Refuses networks and optimizers for functions that the updater does not have.
 
-    `groups` are the updater's parameter groups. Some are not functions, but have an
-    optimizer.
+    `groups` are the updater's parameter groups. A group without a network, such as the
+    temperature of SAC, can still have an optimizer.
     """
     for section, known_names in (
         ("network", used_names),
@@ -60,7 +60,7 @@ def check_parts(
     updater: Updater,
     replay: Replay | None,
 ) -> None:
-    """Refuses parts that do not meet the declared requirements of others."""
+    """Refuses parts that do not meet the requirements that other parts declare."""
     _check_single_steps(recipe, tracer, updater)
     _check_window(recipe, tracer.window or 1, num_envs)
     _check_episodes(recipe, tracer, replay)

@@ -93,9 +93,10 @@ def _network_factory(
     steps: list[Preprocess],
     is_separate: bool,
 ) -> Callable[[str, Head, gymnasium.Space, int | None], Network]:
-    """A factory of functions on this network, preceded by the preprocessing `steps`.
+    """Returns `(name, head, space, copies) -> Network` for a network of the recipe.
 
-    `is_separate` functions do not share their torso.
+    `steps` preprocess its input. If `is_separate`, the function does not share its
+    torso with others.
     """
     part = spec.part
     assert part is not None  # guaranteed by the grammar
@@ -167,7 +168,7 @@ def _check_dropout(
 def _forward(
     recipe: Recipe, clock: Clock, part: Part, factory: Callable
 ) -> Callable[..., Any]:
-    """A forward pass with the values of its options at that time."""
+    """A user's forward pass, with its options evaluated at the clock."""
     settings = schedules.evaluate_options(part.options, clock, recipe.train.steps)
     label = f"network {quote(part.name)}"
 

@@ -2,10 +2,12 @@
 
 A program that contains the learning rate as a constant would be compiled anew for each
 value. So the numbers of a recipe are one array, `Progress.numbers`, and the parts are
-built with its elements. These remain constants: 0 and 1 outside of schedules, because
-programs are simpler with them; the values of `steps` schedules; options of
-environments, which equal their originals to the bit; and options of parts from outside
-rlcli, which may expect Python numbers.
+built with its elements. These remain constants:
+
+- 0 and 1 outside of schedules: programs are simpler with them
+- the values of `steps` schedules
+- options of environments, which must match the original environments bit for bit
+- options of parts from outside rlcli, which may expect Python numbers
 """
 
 from __future__ import annotations
@@ -88,7 +90,7 @@ def options_at(
 def _map_numbers(
     part: Part, place: str, recipe: Recipe, function: Callable[[str, float], Any]
 ) -> dict[str, Any]:
-    """The options of a part with `function(place, number)` for each number."""
+    """The options of a part, each number replaced by `function(place, number)`."""
     factory = registry.find(part.kind, part.name).factory
     factory_module = getattr(getattr(factory, "func", factory), "__module__", "")
     if factory_module.partition(".")[0] not in _PACKAGES:
@@ -123,7 +125,7 @@ def _map_schedule(
     total_steps: int,
     function: Callable[[str, float], Any],
 ) -> schedules.Schedule:
-    """Maps the numbers of a schedule; those of `steps` are constants."""
+    """Maps the numbers of a schedule, in steps; a `steps` schedule is unchanged."""
     if schedule.name == "steps":
         return schedule
     in_steps = schedules.schedule_in_steps(schedule, total_steps)

@@ -115,13 +115,16 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
 
 
 def _constant(environment: Environment, clock: Clock) -> Environment:
-    """An environment that does not depend on the time."""
+    """Returns the environment for any clock: it does not depend on schedules."""
     del clock
     return environment
 
 
 def _device_count(recipe: Recipe, seeds: int, is_pure: bool) -> int:
-    """The number of devices, or of groups that share a seed, that divide the seeds."""
+    """The number of devices over which the seeds are divided.
+
+    With `train.data_parallel`, it is the number of device groups instead.
+    """
     requested, num_threads = recipe.train.devices, recipe.train.threads
     group = recipe.train.data_parallel
     if seeds > 1 and isinstance(num_threads, int) and num_threads > 1:
@@ -131,7 +134,7 @@ def _device_count(recipe: Recipe, seeds: int, is_pure: bool) -> int:
             "remove `threads`: several seeds use one thread",
         )
     if not is_pure:
-        return 1  # the host loop runs on one
+        return 1  # the host loop uses a single device
     available = jax.device_count()
     is_pool = jax.default_backend() == "cpu" and not threads.is_single_threaded()
     if requested == "auto" and is_pool:
@@ -171,8 +174,8 @@ class _AgentParts(NamedTuple):
 def _agent_parts_factory(
     recipe: Recipe, environment_at: Callable[[Clock], Environment]
 ) -> Callable[[Clock], _AgentParts]:
-    """A function that builds the parts of the agent for a given time."""
-    environment = environment_at(START)  # its spaces do not depend on the time
+    """Returns a function that builds the parts of the agent at a clock."""
+    environment = environment_at(START)  # its spaces do not depend on schedules
     owner = f"environment `{recipe.environment.name}`"
     env_spaces = Spaces(
         environment.observation, environment.action, environment.num_envs, owner
@@ -181,7 +184,7 @@ def _agent_parts_factory(
         action_masks.check_mask(env_spaces.observation, env_spaces.action)
     except RlcliError as error:
         raise recipe.locate_error(("environment",), error) from error
-    networks: dict[str, Network] = {}  # of the functions that the updater requests
+    networks: dict[str, Network] = {}  # of the networks that the updater requests
 
     def build_updater(
         clock: Clock, tracer: Tracer
@@ -227,7 +230,7 @@ def _agent_parts_factory(
         limit = recipe.time_limit
         factory = registry.find("replay", recipe.replay.name).factory
         names = positional_parameters(factory)
-        # A factory may give the first three other names.
+        # The first three are passed by position: a factory may rename them.
         names = ("window", "unroll", "num_envs", *names[3:])
         inputs = [supplied[name]() for name in names]
         try:
@@ -250,13 +253,13 @@ def _agent_parts_factory(
 
 
 def _combine_parts(recipe: Recipe, parts: _AgentParts, num_envs: int) -> Agent:
-    """The agent of these parts."""
+    """Combines the parts of an agent, with its number of updates."""
     train, (tracer, updater, wrap_updater, replay) = recipe.train, parts
     wrapped = wrap_updater(updater)
     if replay is None:
         return agents.online_agent(wrapped, tracer)
     # The replay has to contain a whole window before the first update, even if
-    # `train.start` is smaller. A data set contains it from the start.
+    # `train.start` is smaller. An offline replay contains its data set from the start.
     window = max(_row_window(tracer, updater), replay.window)
     window = 1 if replay.is_offline else window
     min_iterations = -(-window // train.unroll) - 1

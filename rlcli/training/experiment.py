@@ -1,4 +1,4 @@
-"""Experiment: the logging, evaluation and checkpoints of a run that is trained."""
+"""Experiment: the logging, evaluation and checkpoints of one run in training."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class ChunkReport(NamedTuple):
 
 
 class Experiment:
-    """A run in progress: what to write to its folder, as its program advances.
+    """A run in training: collects the results that are written to its folder.
 
-    Experiments that are trained together share a `program`, in which the seeds of this
-    one begin at `first`.
+    Experiments that are trained together share a `program`. `first` is the index of
+    this experiment's first seed in the program.
     """
 
     def __init__(
@@ -98,7 +98,10 @@ class Experiment:
         return self.failures.ending
 
     def restore(self, saved: CheckpointContent, best: Path) -> None:
-        """Continues from a checkpoint, with which the program was restored."""
+        """Continues from a checkpoint, after the program was restored from it.
+
+        `best` is the file of the best policies, if the run has one.
+        """
         faults = take_seeds(self._seeds, self.program.progress.faults)
         self.failures.restore(saved.frozen, processes.fetch(faults)._asdict())
         self.log_rows.restore(self.iteration, saved.metrics)
@@ -227,7 +230,8 @@ class Experiment:
             return
         episodes, acting = self._episodes, self.acting()
         saved = self.program.saved(self._seeds)
-        if not processes.is_first():  # whose devices the first one has read
+        # Every process takes part in fetching the arrays; only the first one writes.
+        if not processes.is_first():
             return
         self.program.report_phase("writing a checkpoint")
         run.make_checkpoints_folder()
@@ -287,13 +291,13 @@ def advance_together(
 ) -> list[ChunkReport]:
     """Advances experiments with the same program by at most `max_iterations`.
 
-    The chunk ends at the next evaluation or checkpoint at the latest. An experiment
-    that has failed stays as it is, and its report is empty.
+    The chunk ends at the next evaluation or checkpoint at the latest. The report of an
+    experiment that has failed is empty, and its state does not change.
     """
     active = [experiment for experiment in experiments if not experiment.failure]
     first, program = experiments[0], experiments[0].program
     train, steps, before = first.recipe.train, first.steps, program.iteration
-    if before:  # the first iteration traces and compiles first
+    if before:  # the first chunk begins with tracing and compiling, its own phases
         program.report_phase("running")
     periods = (train.evaluate.every, train.checkpoint.every)
     ends = [before + max_iterations, first.iterations]

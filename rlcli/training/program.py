@@ -53,7 +53,7 @@ class Program:
         self.report_phase: Callable[[str], None] = lambda phase: None
         self._progress: Progress | None = None
         self._on_host: dict[str, ArrayTree] = {}  # copies of the current progress
-        self._copying = threading.Lock()  # several runs are saved at once
+        self._copying = threading.Lock()  # threads save several runs in parallel
         self._packed_summary = jax.jit(self._pack_summary)
         self._packing: Packing | None = None  # of the summary
         self._evaluator: Evaluator | None = None
@@ -96,7 +96,7 @@ class Program:
         self._progress = jax.block_until_ready(self.loop.begin())
 
     def restore(self, saved: CheckpointContent) -> str:
-        """Continues from a checkpoint; returns what could not be restored, else ""."""
+        """Continues from a checkpoint; returns a message if this is inexact, or ""."""
         self._progress, message = snapshots.restore_progress(
             saved, self.recipe, self.setup, self.loop
         )
@@ -153,7 +153,7 @@ class Program:
         }
 
     def acting(self, seeds: slice) -> ArrayTree:
-        """The acting state of some policies, `[seeds, ...]`, on the host."""
+        """The acting state of some seeds' policies, `[S, ...]`, on the host."""
         with self._copying:
             acting = self._on_host.get("acting")
             if acting is None:
@@ -163,7 +163,7 @@ class Program:
         return take_seeds(seeds, acting)
 
     def saved(self, seeds: slice) -> ArrayTree:
-        """What a checkpoint of some seeds contains: arrays, as `Loop.save`."""
+        """The arrays in a checkpoint of some seeds, as `Loop.save` returns them."""
         if seeds == ALL_SEEDS:
             return self.loop.save(self.progress)
         with self._copying:

@@ -1,7 +1,7 @@
 """Resume: the function behind `rlcli resume`.
 
-Runs that were trained together are resumed together: so each continues with the same
-bits. Imports JAX only when it runs, after the thread layout is set.
+Runs that were trained together are resumed together, so that each continues with the
+same bits. Imports JAX only when it runs, after the thread layout is set.
 """
 
 from __future__ import annotations
@@ -130,24 +130,24 @@ def _resume_chunks(
         return
     monitor.set_phase(TRACING)
     with report_compilation(monitor.set_phase):
-        found, messages = recovery.newest_common(folders)
+        checkpoints, messages = recovery.newest_common(folders)
         messages += [code.use_code(folders[0])] if trust else []
         recipes = [
             recovery.recorded_recipe(folder, saved, sets, trust)
-            for folder, saved in zip(folders, found, strict=True)
+            for folder, saved in zip(folders, checkpoints, strict=True)
         ]
         recipes = [
             (own_recipe(group, before), own_recipe(group, after))
             for before, after in recipes
         ]
-        members, inexact = _restore(folders, found, recipes)
+        members, inexact = _restore(folders, checkpoints, recipes)
         check_agreement(members[0].experiment.step)
-        before = [recipe for recipe, _ in recipes]
+        recipes_before = [recipe for recipe, _ in recipes]
         for _, experiment in members:
             recovery.refuse_too_short(experiment)
             if ends_at_log_points:
                 experiment.log_rows.max_points = 1
-        pairs = zip(members, before, strict=True)
+        pairs = zip(members, recipes_before, strict=True)
         alive = [pair for pair in pairs if not _has_failed(pair[0])]
         if all(itertools.starmap(_is_finished, alive)):
             for (folder, experiment), _ in alive[:1]:
@@ -158,7 +158,9 @@ def _resume_chunks(
         for folder, experiment in members:
             if experiment.trackers:
                 Marks(folder.trackers)  # refuses a damaged file before any change
-        for member, saved, recipe in zip(members, found, before, strict=True):
+        for member, saved, recipe in zip(
+            members, checkpoints, recipes_before, strict=True
+        ):
             _record_resume(member, saved, recipe, inexact)
             if len(folders) > 1:  # also if `run.json` was missing
                 names = [folder.folder.absolute().name for folder in folders]
@@ -170,19 +172,20 @@ def _resume_chunks(
 
 def _restore(
     folders: Sequence[Run],
-    found: Sequence[CheckpointContent | None],
+    checkpoints: Sequence[CheckpointContent | None],
     recipes: Sequence[tuple[Recipe, Recipe]],
 ) -> tuple[list[ActiveRun], str]:
-    """The runs as their checkpoints left them, and what could not be restored.
+    """Restores runs from their checkpoints; also returns a message if it is inexact.
 
-    `recipes` are those before and after a change of options.
+    `recipes` are those before and after a change of options. A checkpoint is None for a
+    failed run, and for all runs if they start over.
     """
     from rlcli.assembly import out_of_memory
     from rlcli.runs import snapshots
     from rlcli.training import recovery
     from rlcli.training.together import build_experiments
 
-    for folder, saved, (recipe, _) in zip(folders, found, recipes, strict=True):
+    for folder, saved, (recipe, _) in zip(folders, checkpoints, recipes, strict=True):
         seeds = recovery.recorded_seeds(folder, saved, recipe)
     experiments = build_experiments([recipe for _, recipe in recipes], seeds)
     program = experiments[0].program
@@ -190,15 +193,16 @@ def _restore(
     program.check()
     inexact = ""
     with out_of_memory.explain_out_of_memory("this run", program.memory):
-        first = next(filter(None, found), None)
+        first = next(filter(None, checkpoints), None)
         if first is None:
             program.begin()
             return members, inexact
-        # The state of a run that has failed is that of another one: it is not used.
-        trees = [(saved or first).progress for saved in found]
+        # The program needs a state for the seeds of a failed run, too. It gets that of
+        # another run, and its results are not used.
+        trees = [(saved or first).progress for saved in checkpoints]
         progress = snapshots.stack_progress(trees) if len(trees) > 1 else trees[0]
         inexact = program.restore(first._replace(progress=progress))
-    for (folder, experiment), saved in zip(members, found, strict=True):
+    for (folder, experiment), saved in zip(members, checkpoints, strict=True):
         if saved is None:
             experiment.failures.end(folder.read_info().get("reason", ""))
         else:
@@ -242,7 +246,7 @@ def _is_finished(member: ActiveRun, recipe_before: Recipe) -> bool:
 
 
 def _has_failed(member: ActiveRun) -> bool:
-    """Whether a run has failed in such a way that it cannot make another step."""
+    """Whether a run cannot continue, and `run.json` records that it failed."""
     folder, experiment = member
     return bool(experiment.failure) and folder.read_info().get("status") == "failed"
 
@@ -252,7 +256,8 @@ def _check_time_left(
 ) -> None:
     """Refuses to resume runs that would be stopped before their first step."""
     status, _ = final_status(members, signals, deadline_of(max_time))
-    if status in ("", "finished", "failed"):  # the end of a run that was killed
+    # A run that was killed at its end still has to record that it finished or failed.
+    if status in ("", "finished", "failed"):
         return
     reason = "`--max-time` was reached" if status == "out_of_time" else "it was stopped"
     raise RlcliError(

@@ -38,10 +38,10 @@ STOP_REACHED = "every seed has reached the return of `train.stop`"
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-    """What `chunks` yields: the progress of the run, metrics and evaluations."""
+    """One chunk of a run, as `rlcli.chunks` yields it: its metrics and evaluations."""
 
     run: Path
-    step: int  # environment steps of one seed
+    step: int  # environment steps of one seed at the end of the chunk
     rows: Sequence[Mapping[str, Any]]  # of metrics: one per log point and seed
     evaluation: Sequence[Mapping[str, Any]]  # one per seed, after an evaluation
     _experiment: Experiment = dataclasses.field(repr=False)
@@ -77,9 +77,9 @@ def _close_unfinished() -> None:
 def run_in_memory(
     members: Sequence[ActiveRun], chunks: Iterator[Chunk]
 ) -> Iterator[Chunk]:
-    """The chunks of runs; removes their folders if there was no memory for a step.
+    """Yields the chunks of runs; removes their folders if the memory is insufficient.
 
-    A folder with a step or a checkpoint remains.
+    A folder remains if its run has made a step or has a checkpoint.
     """
     from rlcli.assembly.out_of_memory import OutOfMemoryError  # here: imports JAX
 
@@ -123,10 +123,11 @@ def run_chunks(
 ) -> Iterator[Chunk]:
     """Advances runs to their end, with logs, evaluations and checkpoints.
 
-    Several runs have a common program. One that fails ends, and the others continue.
-    Yields the chunks of the first.
+    Several runs share one program. A run that fails ends, and the others continue.
+    Yields the chunks of the first run.
     """
-    # Called in reverse order of registration: before the exit functions of JAX.
+    # Registered anew, now that JAX has registered its exit functions: the interpreter
+    # calls them in reverse order, and runs must end before JAX shuts down.
     atexit.unregister(_close_unfinished)
     atexit.register(_close_unfinished)
     deadline = deadline_of(max_time)
@@ -164,7 +165,9 @@ def run_chunks(
             save_all(saved)
             for writer in failed:
                 writer.end("failed", "")
-            for writer in saved:  # last: a kill before leaves all a common checkpoint
+            # After all runs are saved: if the process is killed before, they still have
+            # a checkpoint of the same step.
+            for writer in saved:
                 writer.prune()
             if requested:
                 monitor.message(f"checkpoint saved at step {experiment.step:,}")
@@ -204,9 +207,9 @@ def _advance(
 def _begin(
     members: Sequence[ActiveRun], signals: Signals, monitor: Monitor
 ) -> list[int | None]:
-    """Records that runs begin, and shows them.
+    """Marks runs as running in `run.json`, and begins to show them in the monitor.
 
-    Returns the step at which the metrics of each are continued; None for a new run.
+    Returns the step at which the metrics of each continue; None for a new run.
     """
     for folder, experiment in members:
         if not experiment.failure:
@@ -238,7 +241,7 @@ def _begin(
 def _show_chunk(
     members: Sequence[ActiveRun], reports: Sequence[ChunkReport], monitor: Monitor
 ) -> None:
-    """Shows the results of a chunk: of each seed, or of each of several runs."""
+    """Shows the results of a chunk, per seed; per run if there are several runs."""
     step = members[0].experiment.step
     if len(members) == 1:
         monitor.update(reports[0].rows, step, reports[0].evaluation)
@@ -259,9 +262,9 @@ def _show_chunk(
 
 @contextlib.contextmanager
 def _record_errors(folders: Sequence[Run]) -> Iterator[None]:
-    """Records an error that ends runs, for example one of their environment.
+    """Records an error that ends runs, for example an error of their environment.
 
-    A run that had already ended keeps the reason.
+    A run that has already ended keeps its own reason.
     """
     try:
         yield
@@ -279,9 +282,9 @@ def _record_errors(folders: Sequence[Run]) -> Iterator[None]:
 
 
 def catch_signals(folders: Sequence[Run], *, is_resume: bool = False) -> Signals:
-    """Signals for these runs, which end the process if it cannot react in time.
+    """The signal handling of these runs; ends the process if it does not react in time.
 
-    A resume that ends before `run_chunks` leaves the runs as they were.
+    A resume that is ended before `run_chunks` does not change the runs.
     """
     return Signals(functools.partial(_leave if is_resume else _abandon, folders))
 
@@ -298,7 +301,7 @@ def _leave(folders: Sequence[Run], status: str) -> None:
 def _abandon(folders: Sequence[Run], status: str) -> None:
     """Ends the process while it computes; resume continues at the last checkpoint.
 
-    A run that has ended, and only waits for its trackers, keeps its status.
+    A run that has ended, and only waits for its trackers, keeps its final status.
     """
     latest = folders[0].latest_checkpoint()
     state = f"saved in `{latest.name}`" if latest else "not saved: resume starts over"

@@ -24,7 +24,7 @@ _MAX_THREADS = 8  # that write checkpoints
 
 
 class ActiveRun(NamedTuple):
-    """A run of those that are trained together; usually the only one."""
+    """A run in training: its folder and its experiment."""
 
     folder: Run
     experiment: Experiment
@@ -53,7 +53,7 @@ class RunWriter:
             monitor.warn(message)
 
     def _write_film(self, report: ChunkReport) -> dict[str, Path]:
-        """The film of an evaluation, by its name in trackers, if it is wanted."""
+        """Films an evaluation if the recipe requests it; the file by tracker key."""
         experiment = self._experiment
         if not report.evaluation or not experiment.recipe.train.evaluate.render:
             return {}
@@ -87,7 +87,7 @@ class RunWriter:
             return
         self._has_ended = True
         failures = self._experiment.failures
-        if failures.ending:  # which already names the frozen seeds
+        if failures.ending:  # already names the frozen seeds
             status, reason = "failed", failures.ending
         else:
             reason = "; ".join(filter(None, [reason, failures.summary]))
@@ -102,7 +102,7 @@ class RunWriter:
 
 
 def save_all(writers: Sequence[RunWriter]) -> None:
-    """Writes the checkpoints of runs, several at once: each waits for the disk."""
+    """Writes the checkpoints of runs, in parallel because each waits for the disk."""
     if len(writers) <= 1:
         for writer in writers:
             writer.save()
@@ -116,11 +116,11 @@ def save_all(writers: Sequence[RunWriter]) -> None:
 def write_run(
     member: ActiveRun, resume_at: int | None, signals: Signals, monitor: Monitor
 ) -> Iterator[RunWriter]:
-    """The writer of a run, with its trackers, which are ended also by an error.
+    """Opens the writer of a run; on exit, also after an error, finishes its trackers.
 
-    `run.json` already has the final status when the trackers are waited for: a process
-    that is killed meanwhile leaves a run that has ended. `resume_at` is that of
-    `Metrics`.
+    The final status is in `run.json` before the wait for the trackers begins, so a
+    process that is killed during the wait leaves a run that has ended. `resume_at` is
+    passed to `Metrics`.
     """
     folder, experiment = member
     recipe, seeds = experiment.recipe, experiment.setup.seeds
@@ -128,7 +128,8 @@ def write_run(
         tracking = Tracking(experiment.trackers, folder, recipe, seeds, experiment.step)
         try:
             yield RunWriter(member, rows, tracking)
-            signals.forget_requests()  # the next one ends the wait for the trackers
+            # The next request ends the wait for the trackers.
+            signals.forget_requests()
         finally:
             signals.acknowledge()
             if experiment.trackers:

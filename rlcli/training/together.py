@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 def build_experiments(
     recipes: Sequence[Recipe], seeds: Sequence[int]
 ) -> list[Experiment]:
-    """Builds recipes that differ in numbers only, with the same seeds for each.
+    """Builds experiments of recipes that differ in numbers only, with equal `seeds`.
 
-    Several have a common program; refuses recipes that cannot have one.
+    Several experiments share one program; refuses recipes that cannot share one.
     """
     from rlcli.assembly import build, build_together, out_of_memory
     from rlcli.training.experiment import Experiment
@@ -61,10 +61,11 @@ def build_experiments(
 
 
 def group_recipes(recipes: Sequence[Recipe]) -> list[list[int]]:
-    """The indices of recipes that can be trained together.
+    """Groups recipes that can be trained together; returns the indices of each group.
 
-    They are equal but for numbers. An environment on the host is stepped by the process
-    of its run, and a run with `train.stop` ends earlier than others.
+    The recipes of a group differ in numbers only. A recipe is alone in its group if its
+    environment runs on the host, where each run steps it in a process of its own, or if
+    it has `train.stop`, with which runs end at different steps.
     """
     from rlcli import registry
     from rlcli.assembly.numbers import without_numbers
@@ -91,9 +92,10 @@ def train_together(
     smoke: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Trains variants of a recipe: the options that are set, and the folder of the run.
+    """Trains variants of a recipe, each given by its options and its run folder.
 
-    They have to be a group of `group_recipes`. The threads have been set.
+    The variants must form one group of `group_recipes`. The caller has applied the
+    thread layout.
     """
     with Monitor(title=Path(recipe).stem, quiet=quiet, hint=CTRL_C) as monitor:
         from rlcli.assembly import record_data
@@ -126,7 +128,7 @@ def train_together(
                 stack.enter_context(folder.lock())
             signals = stack.enter_context(catch_signals(folders))
             begin_runs(members, smoke)
-            # JAX is imported: warns if that was before the threads could be set.
+            # Returns a warning if JAX was imported before the threads could be set.
             warning = thread_layout.apply_for_recipe(
                 recipe, set=variants[0][0], seeds=len(variants) * train.seeds
             )
