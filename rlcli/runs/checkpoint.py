@@ -229,7 +229,10 @@ def _claimed_size(header: bytes, file_size: int, source: str | os.PathLike[str])
 
 
 def _check_memory(file_size: int, size: int, source: Path) -> None:
-    """Refuses a file that does not fit in memory together with its content twice."""
+    """Refuses a file that does not fit in memory.
+
+    Reading needs the file, its uncompressed content, and the arrays decoded from it.
+    """
     needed, available = file_size + 2 * size, available_memory()
     if available is not None and needed > available.size:
         raise RlcliError(
@@ -297,7 +300,7 @@ def _is_key(leaf: Any) -> bool:
 
 
 def _encode_leaf(leaf: Any) -> Any:
-    """A leaf in its stored form: a typed key as its data."""
+    """The stored form of a leaf: a typed key is stored as its uint32 data."""
     import jax
 
     return jax.random.key_data(leaf) if _is_key(leaf) else leaf
@@ -312,7 +315,7 @@ def _stored_shape(shape: Any) -> Any:
 
 
 def _restore_leaf(shape: Any, array: np.ndarray) -> Any:
-    """A leaf in the program's form: keys are typed keys again."""
+    """The leaf of the program from its stored form: a typed key, or the array."""
     import jax
 
     if not _is_key(shape):

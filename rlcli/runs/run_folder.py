@@ -30,7 +30,7 @@ TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)(?:-(\d+))?")
 _CHECKPOINT = re.compile(rf"(\d{{9,18}}){re.escape(SUFFIX)}")
 _OTHER_PLACE = "choose another folder with `--runs` or `--run`"
 _PATIENCE = 5.0  # seconds to wait for a process that creates the same run
-_POLL = 0.01
+_POLL = 0.01  # seconds between two attempts
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,10 @@ class Run:
     """The folder of a run, with the paths of its files."""
 
     folder: Path
-    is_new: bool = field(
-        default=False, compare=False
-    )  # created by this process, which may remove it
-    is_below_recipe: bool = field(
-        default=False, compare=False
-    )  # in the folder of a recipe's runs, which may be removed when it is empty
+    # Whether this process created the folder, and so may remove it.
+    is_new: bool = field(default=False, compare=False)
+    # Whether it is in a folder of a recipe's runs, which may be removed when empty.
+    is_below_recipe: bool = field(default=False, compare=False)
 
     @property
     def recipe(self) -> Path:
@@ -82,7 +80,7 @@ class Run:
 
     @property
     def policy(self) -> Path:
-        """The latest policy: what acting needs."""
+        """The latest policy: the part of the agent's state that acting needs."""
         return self.folder / f"policy{SUFFIX}"
 
     @property
@@ -334,7 +332,11 @@ def _existing_or_new(folder: Path) -> Run:
 
 @contextlib.contextmanager
 def _claim(run: Run) -> Iterator[None]:
-    """Holds the lock of a folder without a run; only one of two claims succeeds."""
+    """Holds the lock of a folder while a run is created in it.
+
+    Raises an error if the folder already contains a run, or if another process holds
+    the lock for `_PATIENCE` seconds.
+    """
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:

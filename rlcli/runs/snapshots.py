@@ -1,8 +1,9 @@
 """Snapshots: the content of checkpoint and policy files.
 
-A checkpoint contains the whole state, for resume; a policy file only what acting needs.
-Both contain the resolved recipe, so that a single file can be evaluated and rendered.
-They do not depend on clock, path or machine: equal progress gives equal bytes.
+A checkpoint contains the whole state, for resume. A policy file contains only the part
+of the state that acting needs. Both contain the resolved recipe, so that a single file
+can be evaluated and rendered. They do not depend on clock, path or machine: equal
+progress gives equal bytes.
 """
 
 from __future__ import annotations
@@ -30,29 +31,24 @@ from rlcli.types import ArrayTree
 from rlcli.xla import threads, tree_paths
 
 _CHECKPOINT, _POLICY = "checkpoint", "policy"
-_MAX_STEP, _MAX_SEED = (
-    2**53,
-    2**32,
-)  # the largest integer that is exact in a float; the number of seeds
-_CIRCUMSTANCES = "circumstances"  # missing in early files
-_HOST_PREFIX = (
-    "environment"  # of the state of host environments, whose shapes code cannot know
-)
-_FROZEN = (
-    "frozen"  # only in files of runs with frozen seeds, as `_FAULTS` in newer ones
-)
-_FAULTS = "faults/"
+_MAX_STEP = 2**53  # integers up to this are exact in a float64
+_MAX_SEED = 2**32  # seeds are less than this
+_CIRCUMSTANCES = "circumstances"  # missing in files of early versions
+# Tree path of the state of a host environment, whose shapes depend on its episodes.
+_HOST_PREFIX = "environment"
+_FROZEN = "frozen"  # only in files of runs with frozen seeds
+_FAULTS = "faults/"  # tree path; missing in files of early versions
 _NO_SEED: FrozenSeeds = MappingProxyType({})
 
 
 class Snapshot(NamedTuple):
-    """A policy from a file, for all seeds of its run."""
+    """The policies of all seeds of a run, from a policy file or a checkpoint."""
 
     recipe: Recipe
     seeds: tuple[int, ...]
     steps: tuple[int, ...]  # of each seed when its policy was saved
     episodes: tuple[int, ...]
-    returns: tuple[float, ...]  # of the best evaluations; () in a latest policy
+    returns: tuple[float, ...]  # of the best evaluations; () for the latest policies
     acting: Mapping[str, np.ndarray]  # by tree path, `[S, ...]`
     frozen: FrozenSeeds = _NO_SEED  # when the file was written
 
@@ -136,7 +132,7 @@ def stack_progress(
 def restore_progress(
     tree: CheckpointContent, recipe: Recipe, setup: Setup, loop: Loop
 ) -> tuple[Progress, str]:
-    """Restores the progress of a run; also returns a message if this is inexact."""
+    """Restores the progress of a run; also returns a message, "" if it is exact."""
     if _recorded_division(tree) != setup.data_parallel:
         return _redivide(tree, recipe, setup, loop)
     shapes = loop.shapes()
@@ -151,29 +147,29 @@ def restore_progress(
     return loop.restore(result._replace(environment=host) if host else result)
 
 
-def _recorded_division(tree: CheckpointContent) -> int:
+def _recorded_division(saved: CheckpointContent) -> int:
     """The number of devices that shared an agent; 1 in files of early versions."""
-    data = documents.load_document(tree.recipe, source=str(tree.path)).data
+    data = documents.load_document(saved.recipe, source=str(saved.path)).data
     return data["train"].get("data_parallel", 1)
 
 
 def _redivide(
-    tree: CheckpointContent, recipe: Recipe, setup: Setup, loop: Loop
+    saved: CheckpointContent, recipe: Recipe, setup: Setup, loop: Loop
 ) -> tuple[Progress, str]:
-    """Restores the progress of an agent that other devices have shared."""
-    before, after = _recorded_division(tree), setup.data_parallel
+    """Restores the progress of an agent that another number of devices has shared."""
+    before, after = _recorded_division(saved), setup.data_parallel
     if setup.agent.redivide is None:
         assert recipe.replay is not None  # only replays cannot be divided anew
         raise RlcliError(
-            f"`{tree.path}` holds the replay `{recipe.replay.name}` of {before} "
+            f"`{saved.path}` holds the replay `{recipe.replay.name}` of {before} "
             f"devices, which cannot be divided among {after}",
             f"resume with `--set train.data_parallel={before}`",
         )
     train = dataclasses.replace(recipe.train, devices="auto", data_parallel=before)
     recipe_before = dataclasses.replace(recipe, train=train)
-    shapes = make_loop(build(recipe_before, tree.seeds)).shapes()
-    leaves = _with_faults(tree.progress, shapes)
-    progress = checkpoint.restore_tree(shapes, leaves, source=tree.path)
+    shapes = make_loop(build(recipe_before, saved.seeds)).shapes()
+    leaves = _with_faults(saved.progress, shapes)
+    progress = checkpoint.restore_tree(shapes, leaves, source=saved.path)
     agent = setup.agent.redivide(progress.agent, int(progress.iteration), before, after)
     progress, message = loop.restore(progress._replace(agent=agent))
     changed = f"the agent was divided among {before} devices, and now among {after}"
@@ -181,7 +177,7 @@ def _redivide(
 
 
 def save_policy(path: Path, snapshot: Snapshot) -> None:
-    """Writes a policy file: what acting needs."""
+    """Writes a policy file, which contains the part of the state that acting needs."""
     checkpoint.write(
         path,
         {
@@ -237,7 +233,7 @@ def load_snapshot(path: Path, *, trust: bool = False) -> Snapshot:
 
 
 def _as_float32(leaf: np.ndarray) -> np.ndarray:
-    """The leaf, in float32 if it is stored in half precision, as large policies are."""
+    """The leaf, in float32 if it is stored in half precision, as in large policies."""
     return leaf.astype(np.float32) if leaf.dtype == np.float16 else leaf
 
 

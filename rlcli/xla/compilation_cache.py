@@ -19,7 +19,7 @@ _MIN_COMPILE_SECONDS = 0.2  # faster compilations are not stored
 
 
 def enable_compilation_cache() -> None:
-    """Sets JAX's environment variables, except those that the user has set.
+    """Sets JAX's variables for the cache, except those that the user has set.
 
     Has no effect once JAX is imported.
     """

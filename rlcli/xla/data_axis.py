@@ -23,7 +23,7 @@ AXIS = "data"  # its name in meshes
 
 
 def axis_size() -> int:
-    """The number of devices of the axis; 1 outside of such a program."""
+    """The number of devices on the axis; 1 in a program without the axis."""
     try:
         return jax.lax.axis_size(AXIS)
     except NameError:  # JAX has no other way to ask whether an axis exists
@@ -58,7 +58,7 @@ def any_over_devices(flag: Array) -> Array:
 
 
 def fold_in_device(key: Key) -> Key:
-    """A different key for each device."""
+    """Derives a different key for each device."""
     if axis_size() == 1:
         return key
     return jax.random.fold_in(key, jax.lax.axis_index(AXIS))
@@ -73,8 +73,8 @@ def share_indices(size: int) -> Array:
 def draw_share(draw: Callable[[Key, int], ArrayTree], key: Key, size: int) -> ArrayTree:
     """This device's share of the noise `draw(key, batch)`, for `size` elements.
 
-    The noise of an element is that of its index among the elements of all devices.
-    Noise without a batch axis, which is a key, is a different one for each device.
+    The noise of an element depends only on its index among the elements of all devices.
+    If the noise is a key, without a batch axis, each device gets a different key.
     """
     devices = axis_size()
     if devices == 1:
@@ -95,7 +95,10 @@ def _first_index(size: int) -> Array:
 
 
 def _reduce(reduction: Callable[..., ArrayTree], tree: ArrayTree) -> ArrayTree:
-    """Reduces a pytree with one operation for each dtype: all devices wait for each."""
+    """Reduces a pytree with one collective operation per dtype.
+
+    Each operation makes all devices wait for each other.
+    """
     leaves = jax.tree.leaves(tree)
     if axis_size() == 1 or not leaves:
         return tree

@@ -24,7 +24,7 @@ def fusion_barrier(function: Callable[..., ArrayTree], min_size: int = 0) -> Cal
     The function becomes a branch of a conditional, which XLA does not fuse across and
     which costs half a microsecond. The other branch is never taken, because a 32-bit
     number has at most 32 bits set, which XLA does not infer. Under `vmap` there is one
-    conditional for the whole batch. On an accelerator there is none.
+    conditional for the whole batch. On an accelerator the function is not wrapped.
 
     Args:
         function: from arrays, the first of them not empty, to a pytree of arrays.

@@ -7,7 +7,7 @@ from jaxtyping import Int
 
 from rlcli.types import Array
 
-_MAX_COMPARED = 64  # entries, up to which a comparison costs less than a gather
+_MAX_COMPARED = 64  # entries of a row; up to this a comparison is cheaper than a gather
 
 
 def select_index(rows: Array, index: Int[Array, "..."], axis: int = -1) -> Array:

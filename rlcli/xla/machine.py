@@ -20,14 +20,15 @@ class Available(NamedTuple):
     """Memory that this process can still allocate."""
 
     size: int  # bytes
-    source: str  # what sets this limit, such as "physical memory"
+    source: str  # the name of the limit, such as "physical memory"
 
 
 def available_memory(root: Path = Path("/")) -> Available | None:
-    """The tightest limit on what this process can still allocate; None if unknown.
+    """The smallest limit on the memory this process can still allocate, or None.
 
-    Physical memory without swap, the limits of its cgroups (versions 1 and 2), and
-    `ulimit`. `root` is the folder that holds `proc` and `sys`.
+    Considers physical memory without swap, the limits of the process's cgroups
+    (versions 1 and 2), and `ulimit`. None if all of them are unknown. `root` is the
+    folder that holds `proc` and `sys`.
     """
     limits = [*_physical(root), *_cgroups(root), *_resource_limits(root)]
     return min(limits, default=None)
@@ -66,8 +67,8 @@ def _cgroups(root: Path) -> Iterator[Available]:
             names = (*names, "total_inactive_file")
         else:
             continue
-        # In a container the path may be that of the host, which is not mounted: then
-        # the top folder is that of the container.
+        # In a container the path may be the one on the host, which is not mounted. The
+        # top folder is then the cgroup of the container.
         parts = [part for part in PurePosixPath(path).parts if part not in ("/", "..")]
         for depth in range(len(parts) + 1):
             yield from _cgroup(base.joinpath(*parts[:depth]), *names)

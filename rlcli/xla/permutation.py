@@ -8,17 +8,18 @@ from jaxtyping import Int
 
 from rlcli.types import Array, Key
 
-# At most half of the 32 bits are an index. Equal random bits, of probability less than
-# n · 2⁻³¹ for a pair of n items, leave the pair in its original order.
+# The index takes at most half of the 32 bits. Two of n items have equal random bits
+# with a probability below n · 2⁻³¹, and then keep their original order.
 _MAX_SIZE = 2**16
 
 
 def permutation(key: Key, size: int) -> Int[Array, "size"]:
-    """A random order of 0, …, size − 1, each equally likely but for equal random bits.
+    """A random permutation of 0, …, size − 1.
 
-    `jax.random.permutation` sorts the indices by random numbers, two arrays that XLA
-    sorts together. This sorts one array, of numbers with random upper bits and an index
-    as lower bits: a quarter of the time for 512 items, a tenth for 8 192.
+    All permutations are equally likely, except where two items draw equal random bits.
+    `jax.random.permutation` sorts two arrays together, the indices and random numbers.
+    This function sorts one array, of numbers with random upper bits and an index as
+    lower bits: it takes a quarter of the time for 512 items, a tenth for 8 192.
     """
     if size > _MAX_SIZE:
         return jax.random.permutation(key, size)

@@ -1,9 +1,8 @@
 """Processes: one agent on the devices of several processes, on one host or several.
 
 Every process runs the same program on its own devices, so all of them have to make the
-same decisions: what depends on time or on signals is agreed between two chunks. The
-first process writes the run. Imports JAX only in functions, and only if there are
-several processes.
+same decisions: between two chunks they agree on those that depend on time or signals.
+The first process writes the run. Imports JAX only in functions.
 """
 
 from __future__ import annotations
@@ -130,12 +129,15 @@ def any_process(flag: bool) -> bool:
 
 
 def of_first(number: int) -> int:
-    """The number that the first process has."""
+    """The first process's value of a number, in every process."""
     return number if _group.count == 1 else _gather_number(number)[0]
 
 
 def agree(value: str, values: Sequence[str]) -> str:
-    """One of `values` for all processes: the last one that any of them has."""
+    """Returns the same value in every process.
+
+    Of the values that the processes pass, it is the one that is last in `values`.
+    """
     if _group.count == 1:
         return value
     return values[max(_gather_number(values.index(value)))]

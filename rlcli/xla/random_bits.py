@@ -17,7 +17,7 @@ from rlcli.xla import backend
 from rlcli.xla.fusion_barrier import fusion_barrier
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-_MIN_BATCH = 128  # as many hashes cost as much as a conditional
+_MIN_BATCH = 128  # hashes; fewer cost less than the conditional of a fusion barrier
 
 
 def unroll_key(key: Key) -> Key:

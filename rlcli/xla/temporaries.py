@@ -1,10 +1,10 @@
 """Temporaries: the memory that a traced program needs in addition to its arguments.
 
-A lower bound computed from the jaxpr, before compilation. XLA computes
+It is a lower bound, computed from the jaxpr before compilation. XLA computes
 elementwise operations where their results are read. Only the results of matrix
 products, convolutions, gathers, sorts and the like have to be written to memory. An
 elementwise result reuses the memory of an operand that no later operation reads.
-In-place updates and loops reuse the memory of the operand they update.
+In-place updates and loops reuse the memory of the operand that they update.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Threads: the size of XLA's thread pool. Does not import JAX.
 
-The size is fixed when JAX is imported. `runs.thread_layout` chooses
-the layout from a recipe; this module applies it to the environment variables.
+The size is fixed when JAX is imported. `runs.thread_layout` chooses the layout from a
+recipe, and this module sets the environment variables for it.
 """
 
 from __future__ import annotations
@@ -69,9 +69,10 @@ def usable_cores() -> int:
 
 
 def fewest_devices(seeds: int, devices: int) -> int:
-    """The smallest number of devices on which the largest share is as small as on all.
+    """The smallest number of devices that is not slower than all `devices`.
 
-    Of 5 seeds, 4 devices and 3 devices both give one device 2 seeds.
+    The device with the most seeds determines the time. With 5 seeds this device has 2
+    seeds on 4 devices and also on 3, so 3 devices suffice.
     """
     largest_share = -(-seeds // min(devices, seeds))
     return -(-seeds // largest_share)
@@ -121,7 +122,7 @@ def environment_variables(layout: Layout) -> dict[str, str]:
 
 def has_accelerator() -> bool:
     """Whether JAX will run on an accelerator instead of the CPU."""
-    import importlib.metadata  # here: a tenth of the time of `rlcli --help`
+    import importlib.metadata  # here: takes a tenth of the time of `rlcli --help`
     import importlib.util
 
     platforms = os.environ.get("JAX_PLATFORMS") or os.environ.get("JAX_PLATFORM_NAME")
