@@ -68,7 +68,7 @@ Key: TypeAlias = jaxtyping.Key[Array, ""]  # a typed JAX PRNG key, consumed once
 Params = Any  # a mapping from parameter group: {"q": …} or {"shared": …, …}
 
 # Types of options, with their ranges. A `float` option accepts a number or a schedule.
-# A `Structural` one determines a space or a state, and accepts a number only.
+# A `Structural` option, which determines a space or a state, accepts a number only.
 Probability = Annotated[float, Ge(0.0), Le(1.0)]
 Positive = Annotated[float, Gt(0.0)]
 NonNegative = Annotated[float, Ge(0.0)]
@@ -296,11 +296,12 @@ class Replay(NamedTuple):
     draw: Callable[[Key], ArrayTree]  # key -> noise for one sample
     # (state, steps, count) -> state
     add: Callable[[ArrayTree, Transition, Int32[Array, ""]], ArrayTree]
-    sample: Callable[..., tuple[Transition, Float[Array, "T N"], ArrayTree]]
     # (state, count, noise) -> steps[T, N], weight[T, N], index; T is at least the
     # requested window. `extras["carry"]` may have one row, that of the first step.
-    reweigh: Callable[..., ArrayTree]  # (state, index, priority) -> state, after each
-    # update, with the priority that the updater reports
+    sample: Callable[..., tuple[Transition, Float[Array, "T N"], ArrayTree]]
+    # (state, index, priority) -> state: called after each update, with the priority
+    # that the updater reports
+    reweigh: Callable[..., ArrayTree]
     capacity: int = 0  # steps of one seed, over all its environments
     window: int = 0  # consecutive steps that the buffer must hold before it can sample
     # Whether samples are whole episodes. The buffer may then have none: there is no

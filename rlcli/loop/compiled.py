@@ -53,8 +53,8 @@ from rlcli.xla.temporaries import temporary_bytes
 def compiled_loop(setup: Setup) -> Loop:
     """Compiles chunks of iterations, sharded over devices and vmapped over seeds.
 
-    The arrays of a progress have an entry for each padded seed, except in what `save`
-    returns and `restore` takes.
+    The arrays of a progress have an entry for each padded seed. `save` removes the
+    padding, and `restore` adds it.
     """
     progress_axes = setup.axes
     seeds_per_device = len(setup.padded_seeds) // setup.devices

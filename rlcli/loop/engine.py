@@ -14,17 +14,20 @@ class Loop(NamedTuple):
     """A training loop, for all seeds of a run simultaneously."""
 
     begin: Callable[[], Progress]
-    advance: Callable[[Progress, int | Sequence[int]], tuple[Progress, Log]]
     # (progress, counts) -> progress, log: `counts` are increasing numbers of
-    # iterations. Runs the last one, and writes a row of the log after each.
-    save: Callable[[Progress], ArrayTree]  # arrays only
+    # iterations. Runs `counts[-1]` iterations, and logs a row after each count.
+    advance: Callable[[Progress, int | Sequence[int]], tuple[Progress, Log]]
+    # progress -> the arrays of a checkpoint
+    save: Callable[[Progress], ArrayTree]
+    # arrays -> progress, and a message about state that could not be restored, or ""
     restore: Callable[[ArrayTree], tuple[Progress, str]]
-    # saved -> progress, and a message that names what could not be restored
+    # () -> the shapes of the arrays of `save`, without the state of a host environment
     shapes: Callable[[], Progress]
-    # the shapes of what `save` returns, without the state of a host environment
     close: Callable[[Progress], None]
+    # () -> a lower bound on the bytes of temporary arrays, over all devices. Traces the
+    # program, so that inconsistent parts and arrays that do not fit in memory raise an
+    # error.
     temporaries: Callable[[], int]
-    # bytes of temporary arrays of the program, at least, over all devices; traces it,
-    # so that inconsistent parts and arrays that do not fit in memory raise an error
+    # () -> the compiled program of `advance`, as text: a profile takes the names of
+    # operations from it
     hlo: Callable[[], str]
-    # the compiled program of `advance`, as text: names its operations for a profile

@@ -250,7 +250,7 @@ def _noise_functions(setup: Setup) -> tuple[Callable, Packing]:
 def _step_function(setup: Setup, noises: Packing) -> Callable:
     """Returns `(carry, timestep, noise, final_updates) -> carry` of one seed.
 
-    `noise` is that of a block of steps.
+    `noise` is the noise of a whole block, from which each step takes its row.
     """
     block = noise_block_size(setup.environment.num_envs)
 

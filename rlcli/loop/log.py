@@ -36,7 +36,7 @@ class LogBuffer(NamedTuple):
 
 
 def log_points(iterations: int | Sequence[int]) -> np.ndarray:
-    """Repeats the last of increasing iterations: int32 `[MAX_LOG_POINTS]`."""
+    """Pads increasing iterations to `[MAX_LOG_POINTS]` int32, by repeating the last."""
     points = np.atleast_1d(np.asarray(iterations, np.int32))
     if not 0 < len(points) <= MAX_LOG_POINTS:
         raise ValueError(f"expected 1 to {MAX_LOG_POINTS} points, got {len(points)}")
@@ -68,5 +68,5 @@ def write_if(is_due: Array, buffer: LogBuffer, packed: PackedTree) -> LogBuffer:
 
 
 def finished_episodes(statistics: EpisodeStatistics) -> EpisodeStatistics:
-    """The statistics without those of the current episodes."""
+    """The statistics without the running ones, of the current episodes."""
     return statistics._replace(running_return=(), running_length=(), running_info={})

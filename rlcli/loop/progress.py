@@ -145,7 +145,7 @@ AXES = Progress._make([None, None, 0, 0, 0, 0, 0, 0, 0, 0, None, None])
 
 
 def stream_key(seed: Array | int, index: int) -> Key:
-    """The key of one random stream of a seed."""
+    """The key of one random stream of a seed; `index` is a stream such as `INIT`."""
     return jax.random.fold_in(jax.random.key(seed), index)
 
 
@@ -223,7 +223,7 @@ def select_action(
 ) -> tuple[Pending, ArrayTree]:
     """Selects the next action; also returns the next state of the policy.
 
-    `state` is the state of the agent, and `policy` that of the policy. The action has
+    `state` and `policy` are the states of the agent and of its policy. The action has
     the extras that unrolls store.
     """
     decision, next_policy = agent.policy.explore(

@@ -42,8 +42,8 @@ def prioritized(
     P(i) is the probability of window i, m its mass, and w its importance weight, where
     min P is the minimum over the batch. p is the priority that the updater last
     reported for the window. With `by: td_error` or `rank` it is |δ| (Schaul et al.,
-    2015, https://arxiv.org/abs/1511.05952), or what the updater's option `priority`
-    selects. `by: gradient_norm` requires ‖∇ loss‖ (Lahire et al., 2022,
+    2015, https://arxiv.org/abs/1511.05952), unless the updater's option `priority`
+    selects another one. `by: gradient_norm` requires ‖∇ loss‖ (Lahire et al., 2022,
     https://arxiv.org/abs/2110.01528): `q_learning` reports it with `priority:
     gradient_norm`. New windows get the largest p so far. α and β may be schedules; a
     mass keeps the α with which it was computed. Sampling is stratified: each window of

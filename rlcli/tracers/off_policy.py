@@ -72,7 +72,7 @@ def retrace(*, gamma: Probability = 0.99, lambda_: Probability = 1.0) -> Tracer:
 
     v is the expected action value under the target policy π of the updater: the greedy
     policy for Q-learning, so c is 0 after other actions. μ is the behavior policy. The
-    values are those of target parameters, if there are any. The row's `reward` is Qₜ,
+    values use the target parameters, if there are any. The row's `reward` is Qₜ,
     and its discount is 0. At the end of an episode, and of `[T, B]` steps, c is 0: a
     truncated episode bootstraps from its true next observation (Munos et al., 2016,
     https://arxiv.org/abs/1606.02647). It needs consecutive steps: an unroll, or the

@@ -41,7 +41,7 @@ ALL_SEEDS = slice(None)
 class Program:
     """Trains the seeds of a setup, and evaluates their policies.
 
-    `recipe` is that of the run, or of one of several runs that are trained together.
+    `recipe` is the recipe of the run, or of one of the runs that are trained together.
     """
 
     def __init__(self, recipe: Recipe, setup: Setup) -> None:

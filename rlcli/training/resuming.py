@@ -197,8 +197,8 @@ def _restore(
         if first is None:
             program.begin()
             return members, inexact
-        # The program needs a state for the seeds of a failed run, too. It gets that of
-        # another run, and its results are not used.
+        # The program needs a state for the seeds of a failed run, too. They get a copy
+        # of another run's state, and their results are not used.
         trees = [(saved or first).progress for saved in checkpoints]
         progress = snapshots.stack_progress(trees) if len(trees) > 1 else trees[0]
         inexact = program.restore(first._replace(progress=progress))

@@ -335,8 +335,8 @@ def _estimate_function(parts: TDParts, has_target: bool) -> Callable:
     critic, scale = parts.critic, parts.scale
 
     def estimate(state: Learner, steps: Transition) -> Estimates:
-        # Returns over several steps bootstrap from the target parameters, as those of
-        # one step do (Munos et al., 2016, https://arxiv.org/abs/1606.02647).
+        # Multi-step returns bootstrap from the target parameters, as one-step targets
+        # do (Munos et al., 2016, https://arxiv.org/abs/1606.02647).
         params, inputs = state.params, (steps.first, initial_carry(critic, steps))
         target_params = state.target if has_target else params
         prediction = critic.predict_action(
