@@ -185,7 +185,7 @@ def _improvement_table(
 ) -> Iterator[Table]:
     if pairs:
         yield Table(
-            f"{place}: probability that a seed of the first is higher",
+            f"{place}: probability of improvement, first over second",
             ["first", "second", "probability"],
             [[pair["first"], pair["second"], _format_estimate(pair)] for pair in pairs],
         )

@@ -190,7 +190,7 @@ def test_groups_have_intervals_differences_and_a_key(tmp_path):
     found = make(tmp_path / "runs", tmp_path)
     assert "optimizer.learning_rate 0.0005 0.01" in found.text
     assert "versions.jax a b" in found.text
-    assert "probability that a seed of the first is higher" in found.text
+    assert "probability of improvement, first over second" in found.text
     means = [b for b in found.charts[0]["blocks"] if b["kind"] == "mean"]
     assert [(b["x"], b["low"], b["high"]) for b in means] == [([60.5], 60, 61)] * 2
 
