@@ -153,8 +153,8 @@ def forward_pass(
         expected_shape = (rows, *head.shape)
         if getattr(out, "shape", None) != expected_shape:
             raise RlcliError(
-                f"network function `{group}` gives {_leaf_shapes(out)} where "
-                f"{expected_shape} is needed",
+                f"network function `{group}` returns shape {_leaf_shapes(out)}, "
+                f"expected {expected_shape}",
                 f"observations are {shapes}, a batch of {rows}",
             )
         return {group: transformed_fn.init(group_key(group, key), obs)[0]}

@@ -243,14 +243,15 @@ def _check_memory(
     """Raises an error for functions that cannot have a memory."""
     if copies is not None:
         raise RlcliError(
-            f"network function `{group}` has a memory, and an ensemble of {copies}",
-            "leave out `memory`, or `critics`",
+            f"network function `{group}` cannot combine a memory with an ensemble of "
+            f"{copies} critics",
+            "remove `memory` or `critics`",
         )
     if is_shared and isinstance(space, Pair):
         raise RlcliError(
-            f"network function `{group}` takes an action, and shares a memory that "
-            "takes no action",
-            "give it a separate network, or leave out `memory`",
+            f"network function `{group}` takes an action, but the shared memory does "
+            "not",
+            "give it a separate network, or remove `memory`",
         )
 
 
@@ -268,8 +269,8 @@ def _recurrent_network(
     ) -> tuple[ArrayTree, ArrayTree]:
         if not jax.tree.leaves(carry):
             raise RlcliError(
-                "the network has a memory, and the updater does not support memories",
-                "leave out `memory`, or choose an updater that supports it",
+                "the network has a memory, but the updater does not support memories",
+                "remove `memory`, or choose an updater that supports it",
             )
         outputs_flat, carries = outputs(params, key, obs, carry, first)
         return jax.tree.map(

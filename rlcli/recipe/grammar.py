@@ -326,7 +326,7 @@ def contradictions(
             yield ("train", key), message, hint
     if train.start >= train.steps:
         message = f"the agent would never learn: `start` is {train.start:,}"
-        hint = "updates begin after `start` steps: make it smaller than `steps`"
+        hint = "updates begin after `start` steps: lower `start` below `steps`"
         yield ("train", "start"), f"{message}, `steps` is {train.steps:,}", hint
     if train.unroll * num_envs > train.steps:
         size = f"{train.unroll:,} × {num_envs:,}"

@@ -153,7 +153,7 @@ def make_curve(
         return None
     grid = _grid([x for x, _ in thinned], max_points)
     if not len(grid):
-        notes.append(f"`{label}`: its seeds have no range of x in common")
+        notes.append(f"`{label}`: the x ranges of its seeds do not overlap")
         return None
     longest = max(x[-1] for x, _ in thinned)
     if grid[-1] < (1 - _CUT) * longest:

@@ -83,7 +83,7 @@ def check_protocol(
         more = len(lines) - _LISTED
         shown = lines[:_LISTED] + ([f"and {more} more"] if more > 0 else [])
         raise RlcliError(
-            "the runs cannot be compared, because they were not made in the same way:\n"
+            "the runs cannot be compared, because their settings differ:\n"
             + "\n".join(f"  {line}" for line in shown),
             "leave some runs out, or compare them anyway with `--allow-differences`",
         )

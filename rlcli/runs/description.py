@@ -74,7 +74,7 @@ def describe_run(record: Record) -> str:
     lines = _lines(_fields(record)).splitlines()
     changes = record["changes"] or {}
     if changes:
-        lines += ["", "different from the recipe as shipped or written:"]
+        lines += ["", "options that differ from the recipe file:"]
         width = max(map(len, changes)) + 2
         for key, (before, after) in changes.items():
             values = (formats.format_value(each, _LONGEST) for each in (after, before))

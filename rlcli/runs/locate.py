@@ -89,7 +89,9 @@ def complete_path(path: str | Path) -> Path:
     matches = sorted(path.parent.glob(f"{path.name}_*"))
     if len(matches) > 1:
         listing = ", ".join(f"`{match}`" for match in matches)
-        raise RlcliError(f"`{path}` may be any of {len(matches)} runs", listing)
+        raise RlcliError(
+            f"`{path}` matches {len(matches)} runs", f"pass one of {listing}"
+        )
     return matches[0] if matches else path
 
 

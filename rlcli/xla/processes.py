@@ -107,8 +107,8 @@ def join(group: ProcessGroup) -> None:
         reason = str(error).strip().split("\n")[0]
         raise RlcliError(
             f"process {group.index} cannot join the other processes: {reason}",
-            "start all processes with the same `--coordinator`, whose port is free on "
-            "the host of process 0",
+            "start all processes with the same `--coordinator`, and check that its "
+            "port is free on the host of process 0",
         ) from error
     _group = group
 

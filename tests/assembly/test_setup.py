@@ -261,7 +261,7 @@ def test_a_forward_pass_of_the_users_own_is_a_network(tmp_path):
 def test_a_forward_pass_of_the_wrong_shape_is_refused_with_the_right_one(tmp_path):
     name = f"{__name__}:too_wide"
     error = build_error(f"{DQN}network: '{name}'\n", tmp_path)
-    assert "network function `q` gives (2, 3) where (2, 2) is needed" in error.message
+    assert "network function `q` returns shape (2, 3), expected (2, 2)" in error.message
 
 
 def test_a_schedule_is_evaluated_at_the_clock_inside_the_program(tmp_path):

@@ -402,7 +402,7 @@ def test_a_forward_pass_with_outputs_of_another_shape_is_refused(forward, given)
     with pytest.raises(RlcliError) as caught:
         network.init(jax.random.key(0))
     assert caught.value.message == (
-        f"network function `q` gives {given} where (2, 3) is needed"
+        f"network function `q` returns shape {given}, expected (2, 3)"
     )
     assert caught.value.hint == "observations are (2, 2, 3), a batch of 2"
 
@@ -410,7 +410,7 @@ def test_a_forward_pass_with_outputs_of_another_shape_is_refused(forward, given)
 def test_a_forward_pass_of_a_pair_takes_observation_and_action():
     space = Pair(BOX, gymnasium.spaces.Box(-1, 1, (2,)))
     network = forward_pass("q", pairwise, return_head(), space)
-    with pytest.raises(RlcliError, match=r"where \(2, 5\) is needed") as caught:
+    with pytest.raises(RlcliError, match=r", expected \(2, 5\)") as caught:
         other = return_head(name="quantile", quantiles=5)
         forward_pass("q", pairwise, other, space).init(jax.random.key(0))
     assert caught.value.hint == "observations are ((2, 2, 3), (2, 2)), a batch of 2"

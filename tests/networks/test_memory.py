@@ -146,4 +146,4 @@ def test_an_updater_without_support_for_memories_is_an_error():
     ours, (obs, first) = network(), inputs()
     with pytest.raises(RlcliError, match="does not support memories") as caught:
         ours.apply(ours.init(KEY), None, obs, (), first)
-    assert "leave out `memory`" in caught.value.hint
+    assert "remove `memory`" in caught.value.hint

@@ -211,7 +211,9 @@ def test_initial_values_of_a_table_are_zero_except_for_atoms():
 
 
 def test_a_dueling_head_without_actions_is_refused():
-    with pytest.raises(RlcliError, match="a dueling head requires outputs per action"):
+    with pytest.raises(
+        RlcliError, match="a dueling head requires one output per action"
+    ):
         network("quantile", (), dueling=True).init(KEY)
 
 

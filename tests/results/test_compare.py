@@ -109,7 +109,7 @@ def test_a_threshold_has_the_median_of_steps_and_seconds(runs):
 )
 def test_different_protocols_are_refused_and_named(runs, change, difference):
     other = write(runs / "e", [1.0, 2.0], resolved=RESOLVED.replace(*change))
-    with pytest.raises(RlcliError, match="not made in the same way") as caught:
+    with pytest.raises(RlcliError, match="their settings differ") as caught:
         rlcli.compare([runs / "a", other])
     assert f"CartPole-v1: {difference}" in caught.value.message
     assert str(other) in caught.value.message

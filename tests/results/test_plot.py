@@ -202,4 +202,4 @@ def test_seeds_without_points_in_common_have_no_curve(tmp_path):
     write(tmp_path / "b", {1: [(5, 1.0), (6, 1.0)]})
     with pytest.raises(RlcliError, match="no run has a curve of `avg_G`") as caught:
         rlcli.plot(tmp_path)
-    assert "no range of x in common" in caught.value.hint
+    assert "the x ranges of its seeds do not overlap" in caught.value.hint

@@ -38,7 +38,7 @@ def test_a_run_is_shown_in_words(tmp_path):
         "created  2026-11-20T10:00:00Z, 2 h ago, ended 2026-11-20T10:05:00Z",
         "command  rlcli train dqn_cartpole",
         "",
-        "different from the recipe as shipped or written:",
+        "options that differ from the recipe file:",
         "  optimizer.learning_rate  0.0005  (was 0.001)",
         "  train.seeds              2  (was 1)",
     ]

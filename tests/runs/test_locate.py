@@ -61,7 +61,7 @@ def test_the_overrides_in_the_name_of_a_folder_may_be_omitted(noon):
     assert locate_run(path) == run
     assert locate_policy(path) == (run, run.policy)
     create_run("dqn", overrides=["a.b=2"])
-    with pytest.raises(RlcliError, match="may be any of 2 runs") as refused:
+    with pytest.raises(RlcliError, match="matches 2 runs") as refused:
         locate_run(path)
     assert "10-00-00_b=1`, `" in refused.value.hint
     with pytest.raises(RlcliError, match="there is no file or folder"):

@@ -59,7 +59,7 @@ def test_q_takes_batches_of_any_shape():
 
 def test_a_forward_pass_of_the_wrong_shape_is_an_error_with_both_shapes():
     q = rlcli.q_function(lambda obs: hk.Linear(2)(jax.nn.one_hot(obs, 5)), discrete())
-    with pytest.raises(RlcliError, match=r"gives \(2, 2\) where \(2, 3\) is needed"):
+    with pytest.raises(RlcliError, match=r"shape \(2, 2\), expected \(2, 3\)"):
         q.init(jax.random.key(0))
 
 

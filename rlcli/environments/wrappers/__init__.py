@@ -31,7 +31,7 @@ def refuse_mask(core: Environment, name: str) -> None:
     """
     if action_masks.split_mask(core.observation)[1] is not None:
         raise RlcliError(
-            f"wrapper `{name}` would play actions that the `{action_masks.MASK}` "
+            f"wrapper `{name}` would take actions that the `{action_masks.MASK}` "
             f"forbids",
             "remove it from `wrappers`",
         )

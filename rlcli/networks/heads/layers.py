@@ -33,8 +33,9 @@ def readout(
     """
     if dueling and not actions:
         raise RlcliError(
-            "a dueling head requires outputs per action, and this head has one value",
-            "leave out `dueling`",
+            "a dueling head requires one output per action, but this head has one "
+            "value",
+            "remove `dueling`",
         )
 
     def layer(rows: tuple[int, ...]) -> Float[Array, "..."]:

@@ -90,7 +90,9 @@ def _view_extremes(
         try:
             replay = replay_episode(result, place, options)
         except RlcliError as error:
-            notes.append(f"no replay of `{result.run}`: {error.message}")
+            notes.append(
+                f"no episode of `{result.run}` can be replayed: {error.message}"
+            )
         else:
             yield view_episode(title, replay, result, place)
 
@@ -151,8 +153,8 @@ def view_episode(
     is_cut = not replay.has_ended and steps < replay.length
     if not is_cut and not np.isclose(replay.total, expected, rtol=1e-4, atol=1e-6):
         notes.append(
-            f"The replay has the return {replay.total:.6g}, the evaluation had "
-            f"{expected:.6g} in {replay.length:,} steps: single observations are "
+            f"The replayed episode has the return {replay.total:.6g}, the evaluation "
+            f"had {expected:.6g} in {replay.length:,} steps: single observations are "
             "rounded differently from a batch"
         )
     caption = (
@@ -208,7 +210,7 @@ def _value_charts(replay: EpisodeRecording) -> list[Chart]:
         label = "discounted return"
         lines.append(Line(label, 1, x, replay.discounted[steps].tolist()))
         if not replay.has_terminated:
-            note += " The episode was truncated: the return lacks what would follow."
+            note += " The episode was truncated, so the return lacks later rewards."
     found = []
     if lines:
         found.append(

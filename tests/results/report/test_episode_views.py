@@ -71,7 +71,9 @@ def test_the_caption_has_the_return_steps_seed_and_run():
 
 def test_a_replay_that_differs_from_the_evaluation_has_a_note():
     (note,) = view(replay(), expected=5.0).notes
-    assert note.startswith("The replay has the return 4, the evaluation had 5")
+    assert note.startswith(
+        "The replayed episode has the return 4, the evaluation had 5"
+    )
 
 
 def test_the_caption_of_a_cut_replay_has_its_steps_and_no_end():
@@ -99,7 +101,9 @@ def test_an_episode_that_cannot_be_replayed_has_a_note(monkeypatch):
         [Group("a", [])], EpisodeOptions(2, 0, False, False), notes, lambda phase: None
     )
     assert found.summary.startswith("Mean 6") and found.episodes == []
-    assert {*notes} == {"no replay of `runs/a`: `mine/Env` cannot be made"}
+    assert {*notes} == {
+        "no episode of `runs/a` can be replayed: `mine/Env` cannot be made"
+    }
 
 
 def test_estimates_that_a_policy_lacks_are_named_in_one_note():
