@@ -186,37 +186,6 @@ def _agent_parts_factory(
         raise recipe.locate_error(("environment",), error) from error
     networks: dict[str, Network] = {}  # of the networks that the updater requests
 
-    def build_updater(
-        clock: Clock, tracer: Tracer
-    ) -> tuple[Updater, Callable[[Updater], Updater]]:
-        seen_spaces = env_spaces._replace(
-            simulator=functools.partial(build_simulator, recipe, clock),
-            gamma=tracer.gamma,
-            span=tracer.window,
-        )
-        functions = functools.partial(
-            build_network, recipe, clock, env_spaces, networks
-        )
-        optimizer = partition_by_group(
-            {
-                group: build_part(
-                    part, clock, recipe, place=recipe.optimizer_place(group)
-                )
-                for group, part in recipe.optimizer.items()
-            }
-        )
-        policies = functools.partial(_build_policy, recipe, clock, env_spaces, tracer)
-        updater = build_part(
-            recipe.updater, clock, recipe, seen_spaces, functions, policies, optimizer
-        )
-        normalize = _build_normalizer(recipe, env_spaces, tracer)
-        if recipe.intrinsic_reward is None:
-            return updater, normalize
-        reward = build_part(
-            recipe.intrinsic_reward, clock, recipe, seen_spaces, functions, optimizer
-        )
-        return updater, lambda updater: normalize(add_intrinsic_reward(updater, reward))
-
     def build_replay(clock: Clock, window: int) -> Replay | None:
         if recipe.replay is None:
             return None
@@ -240,7 +209,9 @@ def _agent_parts_factory(
 
     def build_parts(clock: Clock) -> _AgentParts:
         tracer = build_part(recipe.tracer, clock, recipe)
-        updater, wrap_updater = build_updater(clock, tracer)
+        updater, wrap_updater = _build_updater(
+            recipe, env_spaces, networks, clock, tracer
+        )
         replay = build_replay(clock, _row_window(tracer, updater))
         return _AgentParts(tracer, updater, wrap_updater, replay)
 
@@ -250,6 +221,42 @@ def _agent_parts_factory(
     check_names(recipe, set(networks), groups)
     check_statistics(recipe, networks, updater)
     return build_parts
+
+
+def _build_updater(
+    recipe: Recipe,
+    env_spaces: Spaces,
+    networks: dict[str, Network],
+    clock: Clock,
+    tracer: Tracer,
+) -> tuple[Updater, Callable[[Updater], Updater]]:
+    """The updater, and the function that adds intrinsic reward and normalization.
+
+    The networks that they request are added to `networks`, by name.
+    """
+    seen_spaces = env_spaces._replace(
+        simulator=functools.partial(build_simulator, recipe, clock),
+        gamma=tracer.gamma,
+        span=tracer.window,
+    )
+    functions = functools.partial(build_network, recipe, clock, env_spaces, networks)
+    optimizer = partition_by_group(
+        {
+            group: build_part(part, clock, recipe, place=recipe.optimizer_place(group))
+            for group, part in recipe.optimizer.items()
+        }
+    )
+    policies = functools.partial(_build_policy, recipe, clock, env_spaces, tracer)
+    updater = build_part(
+        recipe.updater, clock, recipe, seen_spaces, functions, policies, optimizer
+    )
+    normalize = _build_normalizer(recipe, env_spaces, tracer)
+    if recipe.intrinsic_reward is None:
+        return updater, normalize
+    reward = build_part(
+        recipe.intrinsic_reward, clock, recipe, seen_spaces, functions, optimizer
+    )
+    return updater, lambda updater: normalize(add_intrinsic_reward(updater, reward))
 
 
 def _combine_parts(recipe: Recipe, parts: _AgentParts, num_envs: int) -> Agent:

@@ -17,6 +17,7 @@ from rlcli.networks.memory import is_recurrent
 from rlcli.preprocessing.moments import (
     EPSILON,
     Moments,
+    ObservationMoments,
     initial_moments,
     observation_moments,
     update_moments,
@@ -24,7 +25,6 @@ from rlcli.preprocessing.moments import (
 from rlcli.registry import register
 from rlcli.types import (
     Array,
-    ArrayTree,
     Clock,
     Count,
     Key,
@@ -49,6 +49,34 @@ class RNDState(NamedTuple):
     observation: Moments  # of the floats in observations
     returns: Moments  # of the running discounted errors
     running: Float[Array, "B"]  # the running discounted error of each environment
+
+
+class RNDParts(NamedTuple):
+    """The networks and the numbers of random network distillation."""
+
+    predictor: Network
+    target: Network
+    moments: ObservationMoments
+    step: Callable  # the gradient step of the predictor
+    coefficient: Array | float
+    epochs: int
+    minibatches: int
+
+    def errors(
+        self, params: Params, state: RNDState, steps: Transition
+    ) -> Float[Array, "T B"]:
+        """The mean squared error of the predictor at the next observations."""
+        obs = self.moments.normalize(state.observation, steps.next_obs)
+        first = jnp.zeros_like(steps.first)
+        prediction, _ = self.predictor.apply(params, None, obs, (), first)
+        truth, _ = self.target.apply(state.target, None, obs, (), first)
+        return jnp.mean((prediction - truth) ** 2, axis=-1)
+
+    def reward(
+        self, state: RNDState, errors: Float[Array, "T B"]
+    ) -> Float[Array, "T B"]:
+        """The reward of steps with these errors."""
+        return self.coefficient * errors / jnp.sqrt(state.returns.variance + EPSILON)
 
 
 @register("intrinsic_reward")
@@ -88,18 +116,7 @@ def rnd(
         )
     moments = observation_moments(spaces.observation, clip)
     begin, step = learner(predictor.init, optimizer)
-
-    def error(
-        params: Params, state: RNDState, steps: Transition
-    ) -> Float[Array, "T B"]:
-        obs = moments.normalize(state.observation, steps.next_obs)
-        first = jnp.zeros_like(steps.first)
-        prediction, _ = predictor.apply(params, None, obs, (), first)
-        truth, _ = target.apply(state.target, None, obs, (), first)
-        return jnp.mean((prediction - truth) ** 2, axis=-1)
-
-    def scale(state: RNDState) -> Array:
-        return coefficient / jnp.sqrt(state.returns.variance + EPSILON)
+    parts = RNDParts(predictor, target, moments, step, coefficient, epochs, minibatches)
 
     def init(key: Key) -> RNDState:
         predictor_key, target_key = jax.random.split(key)
@@ -112,76 +129,76 @@ def rnd(
         )
 
     def reward(state: RNDState, steps: Transition) -> Float[Array, "T B"]:
-        return scale(state) * error(state.predictor.params, state, steps)
-
-    def update(
-        state: RNDState,
-        rows: Transition,
-        weight: Float[Array, "T B"],
-        clock: Clock,
-        key: Key,
-    ) -> tuple[RNDState, dict[str, Array]]:
-        if weight.size % minibatches:
-            raise RlcliError(
-                f"intrinsic reward `rnd` cannot split {weight.size} rows into "
-                f"{minibatches} equal minibatches",
-                "make `intrinsic_reward.minibatches` a divisor of the rows",
-            )
-
-        def losses(params: Params, rows: Transition) -> Losses:
-            errors = error(params, state, rows)
-            rewards = {"intrinsic_reward": scale(state) * errors}
-            zeros = jnp.zeros(errors.shape[1:])
-            return Losses([Term(errors, is_weighted=False)], zeros, rewards)
-
-        def learn(before: Learner, part: tuple) -> tuple[Learner, dict[str, Array]]:
-            rows, weight = part
-            loss = functools.partial(losses, rows=rows)
-            after, _, metrics = step(before, loss, weight, clock)
-            return after, {
-                "intrinsic_reward": metrics["intrinsic_reward"],
-                "predictor_loss": metrics["loss"],
-            }
-
-        seen = rows._replace(obs=(), action=(), extras={})  # all that `error` needs
-        after, metrics = minibatch_epochs(
-            learn,
-            state.predictor,
-            split_sequences((seen, weight), 1, "rnd"),
-            key,
-            epochs=epochs,
-            minibatches=minibatches,
-            updater="rnd",
-        )
-        return state._replace(predictor=after), metrics
-
-    def observe(state: RNDState, unroll: Transition) -> RNDState:
-        errors = error(state.predictor.params, state, unroll)
-        running, returns = _running_returns(state.running, errors, gamma)
-        return state._replace(
-            observation=moments.update(state.observation, unroll),
-            returns=update_moments(state.returns, returns.reshape(-1)),
-            running=running,
-        )
+        return parts.reward(state, parts.errors(state.predictor.params, state, steps))
 
     return IntrinsicReward(
         init=init,
         reward=reward,
-        update=update,
+        update=functools.partial(_update_predictor, parts),
         failed_at=lambda state: state.predictor.failed,
-        observe=observe,
-        environment_axes=RNDState(None, None, None, None, 0),  # type: ignore[arg-type] # axes
+        observe=functools.partial(_observe, parts, gamma),
+        environment_axes=RNDState._make([None, None, None, None, 0]),
         is_data_parallel=True,
     )
 
 
-def _running_returns(
-    running: Float[Array, "B"], rewards: Float[Array, "T B"], gamma: Array | float
-) -> tuple[Float[Array, "B"], Float[Array, "T B"]]:
-    """Discounted sums of earlier rewards: after the last step, and at each."""
+def _update_predictor(
+    parts: RNDParts,
+    state: RNDState,
+    rows: Transition,
+    weight: Float[Array, "T B"],
+    clock: Clock,
+    key: Key,
+) -> tuple[RNDState, dict[str, Array]]:
+    """Trains the predictor on the rows of an update."""
+    if weight.size % parts.minibatches:
+        raise RlcliError(
+            f"intrinsic reward `rnd` cannot split {weight.size} rows into "
+            f"{parts.minibatches} equal minibatches",
+            "make `intrinsic_reward.minibatches` a divisor of the rows",
+        )
 
-    def add(before: ArrayTree, reward: Array) -> tuple[Array, Array]:
-        after = reward + gamma * before
+    def losses(params: Params, rows: Transition) -> Losses:
+        errors = parts.errors(params, state, rows)
+        metrics = {"intrinsic_reward": parts.reward(state, errors)}
+        zeros = jnp.zeros(errors.shape[1:])
+        return Losses([Term(errors, is_weighted=False)], zeros, metrics)
+
+    def learn(before: Learner, part: tuple) -> tuple[Learner, dict[str, Array]]:
+        rows, weight = part
+        loss = functools.partial(losses, rows=rows)
+        after, _, metrics = parts.step(before, loss, weight, clock)
+        return after, {
+            "intrinsic_reward": metrics["intrinsic_reward"],
+            "predictor_loss": metrics["loss"],
+        }
+
+    seen = rows._replace(obs=(), action=(), extras={})  # `errors` needs no more
+    after, metrics = minibatch_epochs(
+        learn,
+        state.predictor,
+        split_sequences((seen, weight), 1, "rnd"),
+        key,
+        epochs=parts.epochs,
+        minibatches=parts.minibatches,
+        updater="rnd",
+    )
+    return state._replace(predictor=after), metrics
+
+
+def _observe(
+    parts: RNDParts, gamma: Array | float, state: RNDState, unroll: Transition
+) -> RNDState:
+    """Updates the running statistics with a new unroll."""
+    errors = parts.errors(state.predictor.params, state, unroll)
+
+    def add(before: Array, error: Array) -> tuple[Array, Array]:
+        after = error + gamma * before
         return after, after
 
-    return jax.lax.scan(add, running, rewards)
+    running, returns = jax.lax.scan(add, state.running, errors)
+    return state._replace(
+        observation=parts.moments.update(state.observation, unroll),
+        returns=update_moments(state.returns, returns.reshape(-1)),
+        running=running,
+    )
