@@ -1,7 +1,6 @@
 """Random network distillation: its errors, its scale, and what updaters learn from."""
 
 import functools
-from types import SimpleNamespace
 
 import gymnasium
 import jax
@@ -18,7 +17,7 @@ from rlcli.networks.functions import separate_network
 from rlcli.networks.torsos import mlp
 from rlcli.recipe import load_recipe, resolve
 from rlcli.tracers.lambda_return import lambda_return
-from rlcli.types import Clock, Estimates, Report, Transition, Updater
+from rlcli.types import Clock, Estimates, Policy, Report, Transition, Updater
 from rlcli.updaters import Spaces
 from rlcli.updaters.intrinsic_rewards import IntrinsicReward, add_intrinsic_reward
 from rlcli.updaters.intrinsic_rewards.rnd import rnd
@@ -125,11 +124,11 @@ def test_rows_of_weight_0_do_not_change_the_predictor():
 def echo_updater():
     """An updater whose state is the rows of its last update."""
     ones = jnp.ones((STEPS, ENVS))
-    policy = SimpleNamespace()
+    never = lambda *_: None  # noqa: E731 - a policy that is not used
     return Updater(
         init=lambda key: ones,
         acting=lambda state: (),
-        policy=policy,  # type: ignore[arg-type] # never used
+        policy=Policy(never, never, never, never, never),
         update=lambda state, batch, *_: (
             batch.reward,
             Report(ones[0], {"own": ones[0, 0]}),
