@@ -19,19 +19,17 @@ def test_an_old_path_imports_the_very_module(old, new):
 
 def test_old_paths_are_imported_in_a_fresh_process():
     program = (
-        "from rlcli.updaters.q_learning import q_learning\n"
-        "import rlcli.agents, rlcli.loop.agents, rlcli.environments.host\n"
+        "from rlcli.checkpoint import flatten_tree\n"
         "import rlcli.datasets.names, rlcli.replays.datasets.names\n"
         "assert rlcli.datasets.names is rlcli.replays.datasets.names\n"
-        "assert rlcli.agents is rlcli.loop.agents\n"
-        "print(rlcli.agents.__name__, rlcli.environments.host.__name__)"
+        "print(rlcli.checkpoint.__name__, rlcli.datasets.names.__name__)"
     )
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert result.stdout.split() == [
-        "rlcli.loop.agents",
-        "rlcli.environments.adapters.host",
+        "rlcli.runs.checkpoint",
+        "rlcli.replays.datasets.names",
     ]
 
 

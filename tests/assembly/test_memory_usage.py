@@ -36,7 +36,14 @@ def sizes_of(data, *sets):
     return {item.name: item.size for item in items}, loop
 
 
-@pytest.mark.parametrize("data", [DATA, HOST, PPO], ids=["replay", "host", "ppo"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(DATA, id="replay"),
+        pytest.param(HOST, id="host"),
+        pytest.param(PPO, id="ppo", marks=pytest.mark.slow),
+    ],
+)
 def test_what_a_run_keeps_is_all_counted_once(data):
     sizes, loop = sizes_of(data)
     kept = ("parameters and optimizer", "replay", "environments", "unroll")

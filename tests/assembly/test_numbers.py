@@ -52,7 +52,7 @@ def program(data, *sets: str) -> str:
                 "tracer.gamma=0.9",
             ],
         ),
-        (
+        pytest.param(
             PPO,
             [
                 "updater.clip_ratio=0.1",
@@ -60,6 +60,7 @@ def program(data, *sets: str) -> str:
                 "tracer.gamma=0.9",
                 "tracer.lambda=0.8",
             ],
+            marks=pytest.mark.slow,
         ),
     ],
     ids=["dqn", "ppo"],

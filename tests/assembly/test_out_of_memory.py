@@ -70,8 +70,11 @@ def limited():
     "sets",
     [
         ["replay.capacity=1_000_000_000"],
-        ["train.seeds=1_000_000"],
-        ["replay.batch_size=1_000_000_000", "replay.capacity=1_000_000_000"],
+        pytest.param(["train.seeds=1_000_000"], marks=pytest.mark.slow),
+        pytest.param(
+            ["replay.batch_size=1_000_000_000", "replay.capacity=1_000_000_000"],
+            marks=pytest.mark.slow,
+        ),
         [
             "environment.num_envs=500_000_000",
             "replay.capacity=1_000_000_000",

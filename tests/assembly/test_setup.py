@@ -193,7 +193,7 @@ def test_no_update_happens_before_a_replay_can_be_sampled(tmp_path):
 @pytest.mark.parametrize(
     "replay",
     [
-        "{name: uniform, replacement: false}",
+        pytest.param("{name: uniform, replacement: false}", marks=pytest.mark.slow),
         "{name: prioritized, beta: {from: 0.4, to: 1.0}, alpha: {from: 1, to: 0.5}}",
         "{name: prioritized, by: rank, frames: {stack: 2, padding: zero}}",
         "{name: frames, stack: 4}",
@@ -207,8 +207,15 @@ def test_every_replay_is_built_and_traced_from_a_recipe(replay, tmp_path):
     assert Program(read, setup).check()
 
 
-@pytest.mark.parametrize("tracer", ["v_trace", "{name: retrace, lambda: 0.9}"])
-@pytest.mark.parametrize("replay", ["null", "{name: sequences, length: 6}"])
+@pytest.mark.parametrize(
+    ("tracer", "replay"),
+    [
+        ("v_trace", "null"),
+        ("{name: retrace, lambda: 0.9}", "{name: sequences, length: 6}"),
+        pytest.param("{name: retrace, lambda: 0.9}", "null", marks=pytest.mark.slow),
+        pytest.param("v_trace", "{name: sequences, length: 6}", marks=pytest.mark.slow),
+    ],
+)
 def test_off_policy_tracers_are_built_and_traced_from_a_recipe(
     tracer, replay, tmp_path
 ):

@@ -60,7 +60,10 @@ CARTPOLE = {
 
 
 @pytest.mark.parametrize("explore", [pytest.param(False, marks=pytest.mark.slow), True])
-@pytest.mark.parametrize(("seeds", "devices"), [((0,), 1), ((0, 1, 2), 2)])
+@pytest.mark.parametrize(
+    ("seeds", "devices"),
+    [pytest.param((0,), 1, marks=pytest.mark.slow), ((0, 1, 2), 2)],
+)
 def test_episodes_are_those_of_the_host_loop(seeds, devices, explore):
     compiled, host = play_both(CARTPOLE, seeds=seeds, devices=devices, explore=explore)
     np.testing.assert_array_equal(compiled.lengths, host.lengths)

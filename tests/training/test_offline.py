@@ -23,7 +23,12 @@ train: {steps: 200, start: 0, checkpoint: {every: 100}}
 """
 
 
-@pytest.fixture(params=[RECIPE, PREFILLED], ids=["offline", "prefilled"])
+@pytest.fixture(
+    params=[
+        pytest.param(RECIPE, id="offline"),
+        pytest.param(PREFILLED, id="prefilled", marks=pytest.mark.slow),
+    ]
+)
 def recipe(request, tmp_path):
     write_data(tmp_path / "data.npz", bandit_data(0.5))
     path = tmp_path / "mine.yaml"

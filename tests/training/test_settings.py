@@ -34,12 +34,13 @@ def settings(optimizer) -> dict[str, float]:
             {"name": "sgd", "learning_rate": {"from": 0.1, "to": 0.0}},
             {"optimizer.learning_rate": 0.05},
         ),
-        (
+        pytest.param(
             {
                 "default": {"name": "sgd", "learning_rate": 0.1},
                 "q": {"name": "sgd", "learning_rate": {"from": 0.2, "to": 0.0}},
             },
             {"optimizer.q.learning_rate": 0.1},
+            marks=pytest.mark.slow,
         ),
     ],
 )

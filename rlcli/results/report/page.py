@@ -60,7 +60,7 @@ def make_content(
         learning=learning,
         episodes=episodes,
         recipes=provenance.describe_recipes(groups),
-        recipe_differences=provenance.find_differences(groups),
+        recipe_differences=provenance.find_option_differences(groups),
         machine_differences=provenance.find_machine_differences(members),
         runs=provenance.describe_runs(groups),
     )

@@ -64,7 +64,7 @@ def describe_recipes(groups: Sequence[Group]) -> list[RecipeTable]:
     return tables
 
 
-def find_differences(groups: Sequence[Group]) -> list[Difference]:
+def find_option_differences(groups: Sequence[Group]) -> list[Difference]:
     """The options in which the recipes of groups differ; a value of each group."""
     recipes = [
         next((_flatten(m.recipe) for m in group.members if m.recipe), {})

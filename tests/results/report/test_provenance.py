@@ -41,7 +41,7 @@ def test_options_of_parts_with_other_names_are_no_differences(tmp_path):
     other = other.replace("epsilon: {name: linear, from: 1.0, to: 0.1}", "heat: 1")
     write_run(tmp_path / "a")
     write_run(tmp_path / "b", resolved=other.replace("[64, 64]", "[8]"))
-    found = provenance.find_differences(groups_of(tmp_path))
+    found = provenance.find_option_differences(groups_of(tmp_path))
     assert found == [
         ("network.layers", ["[64, 64]", "[8]"]),
         ("policy.name", ["epsilon_greedy", "boltzmann"]),
@@ -51,7 +51,7 @@ def test_options_of_parts_with_other_names_are_no_differences(tmp_path):
 def test_options_that_only_one_has_are_differences_of_the_same_part(tmp_path):
     write_run(tmp_path / "a")
     write_run(tmp_path / "b", resolved=RESOLVED.replace("[64, 64]", "[64, 64]\n  x: 1"))
-    found = provenance.find_differences(groups_of(tmp_path))
+    found = provenance.find_option_differences(groups_of(tmp_path))
     assert found == [("network.x", ["–", "1"])]
 
 

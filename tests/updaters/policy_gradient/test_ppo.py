@@ -73,7 +73,7 @@ def with_near_log_probs(ours, rows):
 @pytest.mark.parametrize(
     ("action", "clip", "normalize", "value_weight", "entropy_weight"),
     [
-        (CHOICE, 0.1, True, 0.0, 0.0),
+        pytest.param(CHOICE, 0.1, True, 0.0, 0.0, marks=pytest.mark.slow),
         pytest.param(CHOICE, 0.3, False, 2.0, 0.5, marks=pytest.mark.slow),
         pytest.param(BOX, 0.1, False, 0.0, 0.0, marks=pytest.mark.slow),
         (BOX, 0.3, True, 0.5, 0.1),

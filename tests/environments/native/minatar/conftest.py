@@ -1,12 +1,25 @@
 """Fixtures to compare games with MinAtar's, states the same randomness."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
-import minatar
 import numpy as np
 import pytest
 
 from rlcli.environments.native.minatar import game
+
+# MinAtar's window needs these, and importing them takes more than a second.
+_WINDOW = {name: sys.modules.get(name) for name in ("matplotlib", "seaborn")}
+sys.modules |= dict.fromkeys(_WINDOW, None)
+import minatar  # noqa: E402
+import minatar.gym  # noqa: E402
+
+for _name, _module in _WINDOW.items():
+    if _module is None:
+        del sys.modules[_name]
+    else:
+        sys.modules[_name] = _module
 
 # The results do not depend on compiler options; compiling takes a third of the time.
 FAST_COMPILE = {"xla_backend_optimization_level": 0}

@@ -45,6 +45,7 @@ def pair(pair_class):
     return pair_class("freeway", freeway.freeway, freeway.RULES, state_of, calls_of)
 
 
+@pytest.mark.slow  # single steps match, from any state
 def test_random_play_matches_minatar(pair):
     before, _, _, after, _ = pair.check_play(range(4), 400)
     assert np.any((before.game.y < 9) & (after.game.y == 9))  # hit

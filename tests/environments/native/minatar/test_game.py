@@ -77,7 +77,16 @@ def test_every_game_has_the_common_options_of_minatar(name):
             assert options[key].default == defaults[key].default
 
 
-@pytest.mark.parametrize("name", ["Asterix", "Breakout", "Freeway", "SpaceInvaders"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("Asterix", "Breakout", "SpaceInvaders")
+        ),
+        "Freeway",
+    ],
+)
 def test_the_minimal_actions_match_minatar(name):
     reference = minatar.Environment(GAMES[name]).minimal_action_set()
     find = registry.find

@@ -62,6 +62,7 @@ def pair(pair_class):
     return pair_of(pair_class)
 
 
+@pytest.mark.slow  # single steps match, from any state
 def test_random_play_matches_minatar(pair):
     before, _, _, _, (_, reward, terminal) = pair.check_play(range(5), 400)
     assert reward.sum() > 50
