@@ -24,7 +24,7 @@ from rlcli.runs import run_folder
 from rlcli.runs.durations import START_TIME, parse_duration
 from rlcli.runs.run_folder import Run
 from rlcli.training.pace import Pace
-from rlcli.training.run_writer import ActiveRun, save_all, write_run
+from rlcli.training.run_writer import ActiveRun, RunWriter, save_all, write_run
 from rlcli.training.signals import Signals, exit_now
 from rlcli.training.watchdog import Watchdog
 from rlcli.xla import processes
@@ -158,17 +158,7 @@ def run_chunks(
                 writer.record(each, monitor)
             requested = processes.any_process(signals.take_save_request())
             is_slow = processes.any_process(pace.is_slow)
-            failed = [writer for writer in writers if writer.has_failed]
-            is_save_due = any(each.is_checkpoint_due for each in reports)
-            is_save_due |= requested or is_slow
-            saved = writers if is_save_due else failed
-            save_all(saved)
-            for writer in failed:
-                writer.end("failed", "")
-            # After all runs are saved: if the process is killed before, they still have
-            # a checkpoint of the same step.
-            for writer in saved:
-                writer.prune()
+            _save_if_due(writers, reports, requested or is_slow)
             if requested:
                 monitor.message(f"checkpoint saved at step {experiment.step:,}")
             try:
@@ -192,6 +182,25 @@ def run_chunks(
         experiment.program.close()
         for writer in writers:
             writer.end(status, reason)
+
+
+def _save_if_due(
+    writers: Sequence[RunWriter], reports: Sequence[ChunkReport], is_requested: bool
+) -> None:
+    """Saves all runs if a checkpoint is due or requested; ends those that have failed.
+
+    Runs that have failed are saved in any case.
+    """
+    failed = [writer for writer in writers if writer.has_failed]
+    is_due = is_requested or any(each.is_checkpoint_due for each in reports)
+    saved = writers if is_due else failed
+    save_all(saved)
+    for writer in failed:
+        writer.end("failed", "")
+    # After all runs are saved: if the process is killed before, they still have a
+    # checkpoint of the same step.
+    for writer in saved:
+        writer.prune()
 
 
 def _advance(
