@@ -7,7 +7,8 @@ BIN := $(VENV)/bin
 RECIPE := recipes/dqn_cartpole.yaml
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo tutorial test test-docs test-slow docs check audit format bench zoo datasets
+.PHONY: demo tutorial test test-docs test-slow faults fuzz docs check audit format bench \
+	zoo datasets
 .DELETE_ON_ERROR:
 
 # Trains, evaluates and renders; the folder of the run is train's line on stdout.
@@ -35,6 +36,12 @@ test-docs: $(VENV)/installed-dev
 test-slow: $(VENV)/installed-dev
 	RLCLI_CHECK_TYPES=1 JAX_DISABLE_MOST_OPTIMIZATIONS=false $(BIN)/python -m pytest \
 		-n 2 --dist loadfile -m slow --durations 10 $(PART)
+
+# Lets every system call on a file of a run fail once, then kills runs at random moments.
+# With a C compiler in the C library, else in Python. FAULTS="--fault kill" selects.
+faults: $(VENV)/installed-dev
+	PYTHONPATH=tests/support $(BIN)/python tests/faults/campaign.py $(FAULTS)
+	PYTHONPATH=tests/support $(BIN)/python tests/faults/kills.py
 
 # Builds the documentation site in build/docs; a warning is an error.
 docs: $(VENV)/installed-docs

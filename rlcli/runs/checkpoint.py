@@ -94,15 +94,8 @@ def write(path: str | os.PathLike[str], data: Any) -> None:
 
     The temporary file is in the same folder, and its name starts with a dot.
     """
-    path = Path(path)
-    try:
-        with replacing(path) as file:
-            _write_to(file, data)
-    except OSError as error:
-        raise RlcliError(
-            f"`{path}` cannot be written: {error.strerror}",
-            "check that its folder exists and is writable, and that the disk has room",
-        ) from error
+    with replacing(Path(path)) as file:
+        _write_to(file, data)
 
 
 def _write_to(file: BinaryIO, data: Any) -> None:

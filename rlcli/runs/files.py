@@ -97,6 +97,22 @@ def name_file_in_errors(path: Path, purpose: str) -> Iterator[None]:
         raise RlcliError(f"`{path}` cannot be {purpose}: {reason}", hint) from error
 
 
+@contextlib.contextmanager
+def explain_file_errors() -> Iterator[None]:
+    """Converts an `OSError` that no other function has explained to an `RlcliError`.
+
+    For example of a disk that fails while the files of a run are listed.
+    """
+    try:
+        yield
+    except BrokenPipeError:  # the reader of stdout has gone: no error of a file
+        raise
+    except OSError as error:
+        subject = "a file" if error.filename is None else quote(error.filename, 200)
+        message = f"{subject} cannot be used: {error.strerror or error}"
+        raise RlcliError(message, _HINTS.get(error.errno or 0, "")) from error
+
+
 def check_writable(folder: Path, hint: str) -> None:
     """Refuses a folder that cannot be written to, or cannot be created.
 
@@ -158,7 +174,10 @@ def remove_temporaries(folder: Path, names: Iterable[str]) -> None:
     remain.
     """
     pattern = re.compile("|".join(names))
-    with contextlib.suppress(FileNotFoundError):
+    with (
+        name_file_in_errors(folder, "cleaned of temporary files"),
+        contextlib.suppress(FileNotFoundError),
+    ):
         for entry in os.scandir(folder):
             match = _TEMPORARY.fullmatch(entry.name)
             if match and pattern.fullmatch(match["name"]) and _is_regular(entry):
@@ -201,7 +220,10 @@ def read_json(path: Path, hint: str = _RECREATED) -> dict[str, Any]:
     """
     if not os.path.lexists(path):
         return {}
-    with open_regular(path, os.O_RDONLY, "rb") as file:
+    with (
+        name_file_in_errors(path, "read"),
+        open_regular(path, os.O_RDONLY, "rb") as file,
+    ):
         if os.fstat(file.fileno()).st_size > LARGEST_JSON:
             raise RlcliError(
                 f"`{path}` is damaged: it has more than {LARGEST_JSON:,} bytes"

@@ -8,11 +8,12 @@ import time
 from pathlib import Path
 
 from rlcli.errors import RlcliError
-from rlcli.runs.files import read_json
+from rlcli.runs.files import explain_file_errors, read_json
 from rlcli.runs.run_folder import TIME, Run, is_run
 from rlcli.runs.zoo import find_shipped_policy
 
 
+@explain_file_errors()
 def locate_policy(path: str | Path, *, best: bool = False) -> tuple[Run | None, Path]:
     """Finds the run and the policy file of a path, for eval and render.
 
@@ -43,6 +44,7 @@ def locate_policy(path: str | Path, *, best: bool = False) -> tuple[Run | None, 
     return run, policy
 
 
+@explain_file_errors()
 def locate_run(path: str | Path) -> Run:
     """Finds a run by its folder, by one of its files, or by its recipe's folder.
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rlcli.errors import RlcliError
-from rlcli.runs.files import open_regular
+from rlcli.runs.files import name_file_in_errors, open_regular
 
 FILE_NAME = ".lock"
 _PATIENCE = 0.05  # seconds to wait for a process that only tests the lock
@@ -62,7 +62,11 @@ def hold(folder: Path) -> Iterator[None]:
 def sign(folder: Path) -> None:
     """Writes the number of this process into the lock, for messages of others."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    with open_regular(folder / FILE_NAME, flags, "w", encoding="ascii") as file:
+    path = folder / FILE_NAME
+    with (
+        name_file_in_errors(path, "written"),
+        open_regular(path, flags, "w", encoding="ascii") as file,
+    ):
         file.write(str(os.getpid()))
 
 

@@ -168,10 +168,11 @@ def _truncate(path: Path, resume_at: int | None) -> None:
     """
     if not os.path.lexists(path):
         return
-    with open_regular(path, os.O_RDWR, "r+b") as file:
-        size = 0 if resume_at is None else _end_of(path, file, resume_at)
-        with name_file_in_errors(path, "written"):
-            file.truncate(size)
+    with (
+        name_file_in_errors(path, "written"),
+        open_regular(path, os.O_RDWR, "r+b") as file,
+    ):
+        file.truncate(0 if resume_at is None else _end_of(path, file, resume_at))
 
 
 def _end_of(path: Path, file: IO[bytes], step: int) -> int:

@@ -238,12 +238,12 @@ class Run:
 
     def list_checkpoints(self) -> list[Path]:
         """All checkpoints, unordered; skips folders, pipes and other names."""
-        paths = self.checkpoints.glob(f"*{SUFFIX}")
-        return [
-            path
-            for path in paths
-            if _CHECKPOINT.fullmatch(path.name) and path.is_file()
-        ]
+        with files.name_file_in_errors(self.checkpoints, "read"):
+            return [
+                path
+                for path in self.checkpoints.glob(f"*{SUFFIX}")
+                if _CHECKPOINT.fullmatch(path.name) and path.is_file()
+            ]
 
 
 def check_place(runs: str | Path = "runs", run: str | Path | None = None) -> None:
@@ -298,13 +298,25 @@ def create_run(
             f"`{error.filename}` cannot be created: {error.strerror}",
             _OTHER_PLACE,
         ) from error
-    with _claim(created):
+    with _claim(created), _discard_incomplete(created):
+        created.remove_temporaries()  # of a process that was killed here
         replace_file(created.recipe, written.encode())
         replace_file(created.resolved_recipe, resolved.encode())
         # Last, because `run.json` marks the folder as a complete run.
         first = {"recipe": recipe, "status": "created", "created": timestamp()}
         write_json(created.info, {**first, "name": name, **fields})
     return created
+
+
+@contextlib.contextmanager
+def _discard_incomplete(run: Run) -> Iterator[None]:
+    """Removes the files of a run that cannot be created, for example on a full disk."""
+    try:
+        yield
+    except RlcliError:
+        with contextlib.suppress(OSError, RlcliError):
+            run.discard()
+        raise
 
 
 def _create_numbered_folder(parent: Path, start: str, label: str) -> Run:

@@ -16,6 +16,7 @@ from rlcli.errors import EXIT_CODES, RlcliError
 from rlcli.monitor import Monitor
 from rlcli.recipe import Recipe
 from rlcli.runs import thread_layout
+from rlcli.runs.files import explain_file_errors
 from rlcli.runs.locate import locate_run
 from rlcli.runs.run_folder import Run
 from rlcli.runs.trained_together import find_trained_together
@@ -96,9 +97,10 @@ def resume_chunks(
     `ends_at_log_points`: whether chunks end at log points. `group`: the processes that
     train the run; `folder` is this one's own.
     """
-    folders = find_trained_together(folder)
-    title = folder.read_info().get("recipe", folder.folder.name)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(explain_file_errors())
+        folders = find_trained_together(folder)
+        title = folder.read_info().get("recipe", folder.folder.name)
         for each in folders:
             stack.enter_context(each.lock())
         monitor = stack.enter_context(Monitor(title=title, quiet=quiet, hint=CTRL_C))

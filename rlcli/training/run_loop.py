@@ -22,6 +22,7 @@ from rlcli.monitor import Monitor
 from rlcli.monitor.lines import group_by_point, merge_evaluation, merge_rows
 from rlcli.runs import run_folder
 from rlcli.runs.durations import START_TIME, parse_duration
+from rlcli.runs.files import explain_file_errors
 from rlcli.runs.run_folder import Run
 from rlcli.training.pace import Pace
 from rlcli.training.run_writer import ActiveRun, RunWriter, save_all, write_run
@@ -276,7 +277,8 @@ def _record_errors(folders: Sequence[Run]) -> Iterator[None]:
     A run that has already ended keeps its own reason.
     """
     try:
-        yield
+        with explain_file_errors():
+            yield
     except RlcliError as error:
         fields = {
             "reason": error.message,

@@ -16,6 +16,7 @@ from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
 from rlcli.recipe import Recipe, load_recipe
 from rlcli.runs import run_folder, thread_layout
+from rlcli.runs.files import explain_file_errors
 from rlcli.runs.run_folder import Run
 from rlcli.training.run_loop import catch_signals, run_chunks, run_in_memory
 from rlcli.training.run_writer import ActiveRun
@@ -97,7 +98,10 @@ def train_together(
     The variants must form one group of `group_recipes`. The caller has applied the
     thread layout.
     """
-    with Monitor(title=Path(recipe).stem, quiet=quiet, hint=CTRL_C) as monitor:
+    with (
+        explain_file_errors(),
+        Monitor(title=Path(recipe).stem, quiet=quiet, hint=CTRL_C) as monitor,
+    ):
         from rlcli.assembly import record_data
         from rlcli.training.compile_phases import TRACING, report_compilation
 

@@ -24,6 +24,7 @@ from rlcli.recipe.loading import refuse_combinations
 from rlcli.registry import user_code
 from rlcli.runs import provenance, run_folder, thread_layout
 from rlcli.runs.differences import Differences, find_differences
+from rlcli.runs.files import explain_file_errors
 from rlcli.runs.naming import check_name, check_tags
 from rlcli.runs.run_folder import Run
 from rlcli.training.process_group import own_place, own_recipe
@@ -210,7 +211,10 @@ def train_chunks(
         describe_begin: messages about the run before it begins.
         max_time: see `chunks`, as for the others.
     """
-    with Monitor(title=find_errors(), quiet=quiet, hint=CTRL_C) as monitor:
+    with (
+        explain_file_errors(),
+        Monitor(title=find_errors(), quiet=quiet, hint=CTRL_C) as monitor,
+    ):
         monitor.set_phase("loading JAX")
         warning = set_threads()
         from rlcli.assembly import record_data

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from rlcli.errors import RlcliError
-from rlcli.runs.files import merge_json, read_json, replace_file, to_json
+from rlcli.runs.files import (
+    explain_file_errors,
+    merge_json,
+    read_json,
+    replace_file,
+    to_json,
+)
 
 
 def test_a_replaced_file_is_the_new_one_and_leaves_nothing_beside_it(tmp_path):
@@ -78,3 +84,17 @@ def test_a_damaged_file_is_named(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(RlcliError, match=r"run\.json` is damaged"):
         read_json(path)
+
+
+def test_an_error_of_the_disk_that_nobody_explains_names_the_file():
+    with pytest.raises(RlcliError) as caught, explain_file_errors():
+        raise OSError(28, "No space left on device", "runs/lake/log.txt")
+    assert caught.value.message == (
+        "`runs/lake/log.txt` cannot be used: No space left on device"
+    )
+    assert "free space" in caught.value.hint
+
+
+def test_a_closed_pipe_is_no_error_of_a_file():
+    with pytest.raises(BrokenPipeError), explain_file_errors():
+        raise BrokenPipeError(32, "Broken pipe")

@@ -1,0 +1,43 @@
+"""Faults: no failed call on a file of a run loses anything; `make faults` tries all."""
+
+import random
+
+import pytest
+from fault_injection import PythonInjector
+from fault_scenarios import Campaign, sharing_a_program
+
+SEED = 7
+CASES = 10
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory):
+    with sharing_a_program():
+        yield Campaign(PythonInjector(), tmp_path_factory.mktemp("faults"))
+
+
+def test_the_undisturbed_run_is_the_same_every_time(campaign):
+    assert campaign.check("train", "", 0) == "survived"
+
+
+@pytest.mark.parametrize("scenario", ["train", "resume"])
+def test_a_run_survives_or_ends_in_one_error_and_is_resumed(campaign, scenario):
+    draw = random.Random(SEED)
+    count = campaign.counts[scenario]
+    assert count > 100
+    for index, at in enumerate(sorted(draw.sample(range(1, count + 1), CASES // 2))):
+        fault = ("kill", "ENOSPC", "EIO", "short")[index % 4]
+        campaign.check(scenario, fault, at)
+
+
+def test_a_run_that_cannot_be_created_leaves_no_folder_behind(campaign, tmp_path):
+    assert campaign.interrupt("train", tmp_path / "run", "ENOSPC", 12) == "one error"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_creation_leaves_nothing_after_the_next_one(campaign, tmp_path):
+    outcome = campaign.interrupt("train", tmp_path / "run", "kill", 31)
+    assert outcome == "killed"
+    assert list((tmp_path / "run").glob(".*.tmp"))
+    assert campaign.interrupt("train", tmp_path / "run") == "survived"
+    assert not list((tmp_path / "run").glob(".*.tmp"))
