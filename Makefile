@@ -43,6 +43,11 @@ faults: $(VENV)/installed-dev
 	PYTHONPATH=tests/support $(BIN)/python tests/faults/campaign.py $(FAULTS)
 	PYTHONPATH=tests/support $(BIN)/python tests/faults/kills.py
 
+# 100 000 random recipes, options, checkpoints, run folders and plug-ins: each is a
+# success or one clear error. FUZZ="--seed 7 --cases 1" repeats a single case.
+fuzz: $(VENV)/installed-dev
+	PYTHONPATH=tests/support $(BIN)/python tests/fuzz/campaign.py $(FUZZ)
+
 # Builds the documentation site in build/docs; a warning is an error.
 docs: $(VENV)/installed-docs
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs build/docs

@@ -177,7 +177,7 @@ def _forward(
             outputs = factory(*inputs, **settings)
         except RlcliError:
             raise
-        except Exception as error:  # a plug-in may raise anything
+        except (Exception, SystemExit) as error:  # a plug-in may raise anything
             if is_own(factory):
                 raise
             message = failure_message(label, error, factory)
@@ -238,7 +238,7 @@ def _build_head(
         return factory(**options)
     except RlcliError as error:
         raise recipe.locate_error(("network", "head"), error) from error
-    except Exception as error:  # a plug-in may raise anything
+    except (Exception, SystemExit) as error:  # a plug-in may raise anything
         label = str(options.get("name", "scalar"))
         head = registry.find("head", label).factory
         if is_own(head):

@@ -64,7 +64,7 @@ def build_part(
         message = f"{label} cannot be built with these options: {reason}"
         hint = f"`rlcli show {part.kind} {part.name}` describes the options"
         raise recipe.error(place, message, hint) from error
-    except Exception as error:  # a plug-in may raise anything
+    except (Exception, SystemExit) as error:  # a plug-in may raise anything
         if is_own(factory):
             raise
         raise recipe.error(place, failure_message(label, error, factory)) from error
@@ -72,7 +72,7 @@ def build_part(
     return record
 
 
-def failure_message(label: str, error: Exception, factory: Callable) -> str:
+def failure_message(label: str, error: BaseException, factory: Callable) -> str:
     """The message about a factory from outside rlcli that raised an exception."""
     return f"{label} cannot be built: {plugins.reason(error, factory)}"
 

@@ -181,6 +181,11 @@ def refuse_long(size: int, source: str) -> None:
 def parse(text: str, source: str) -> Document:
     """Any YAML value with its lines; `source` names the text in error messages."""
     try:
+        text.encode()
+    except UnicodeEncodeError as error:  # bytes of a command line that are not UTF-8
+        prefix = f"{source}: " if source else ""
+        raise RlcliError(f"{prefix}the text is not UTF-8") from error
+    try:
         _refuse_deep(text, source)
         root = yaml.compose(text, Loader=_Reader)
     except yaml.MarkedYAMLError as error:

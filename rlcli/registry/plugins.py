@@ -21,6 +21,7 @@ from typing import Any
 
 from rlcli.errors import RlcliError, quote, shorten
 from rlcli.registry import user_code
+from rlcli.terminal import printable
 
 TRACEBACK = "set `RLCLI_TRACEBACK=1` to see the traceback"  # of an exception in a hint
 # The number of positional arguments that `assembly` passes to a factory. For networks
@@ -123,7 +124,10 @@ def signature_of(factory: Callable, label: str = "") -> inspect.Signature:
 
 def reason(error: BaseException, factory: Any = None) -> str:
     """An exception in one line, with the line of user code or of the factory's file."""
-    text = " ".join(str(error).split())
+    try:
+        text = " ".join(printable(str(error)).split())
+    except Exception:  # noqa: BLE001 - of a plug-in that has no text
+        text = ""
     text = shorten(
         f"{type(error).__name__}: {text}" if text else type(error).__name__, 160
     )

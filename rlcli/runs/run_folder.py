@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shlex
@@ -28,6 +29,7 @@ from rlcli.runs.provenance import command_line, program
 SUFFIX = ".pkl.lz4"
 TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)(?:-(\d+))?")
 _CHECKPOINT = re.compile(rf"(\d{{9,18}}){re.escape(SUFFIX)}")
+_FILM = r"\d{9,18}\.gif"
 _OTHER_PLACE = "choose another folder with `--runs` or `--run`"
 _PATIENCE = 5.0  # seconds to wait for a process that creates the same run
 _POLL = 0.01  # seconds between two attempts
@@ -98,9 +100,14 @@ class Run:
         """The id of the run in its trackers, and the last step of each."""
         return self.folder / "trackers.json"
 
+    @property
+    def films(self) -> Path:
+        """The folder of the films of evaluations."""
+        return self.folder / "films"
+
     def film(self, step: int) -> Path:
         """The film of the evaluation at a step: `films/000050000.gif`."""
-        return self.folder / "films" / f"{step:09d}.gif"
+        return self.films / f"{step:09d}.gif"
 
     def checkpoint(self, step: int) -> Path:
         """The checkpoint of a step: `checkpoints/000050000.pkl.lz4`."""
@@ -144,6 +151,15 @@ class Run:
         names += [re.escape(path.name) for path in texts]
         files.remove_temporaries(self.folder, names)
         files.remove_temporaries(self.checkpoints, [_CHECKPOINT.pattern])
+        if not self.films.is_symlink():
+            files.remove_temporaries(self.films, [_FILM])
+
+    def make_films_folder(self) -> None:
+        """Creates the folder of the films; refuses a link, which leads elsewhere."""
+        with files.name_file_in_errors(self.films, "created"):
+            self.films.mkdir(exist_ok=True)
+            if self.films.is_symlink():
+                raise OSError(errno.ELOOP, "a symbolic link")
 
     def make_checkpoints_folder(self) -> None:
         """Creates the folder of the checkpoints, unless it or a link to one exists."""

@@ -182,13 +182,15 @@ class Experiment:
         ]
         return report._replace(evaluation=rows, histograms=histograms)
 
-    def write_film(self, target: Path) -> None:
-        """Films an episode of the greedy policy of the first seed."""
+    def write_film(self, run: Run) -> Path:
+        """Films an episode of the greedy policy of the first seed; returns the file."""
         self.program.report_phase("rendering")
         if self._film_writer is None:
             self._film_writer = make_film_writer(self.recipe, self.setup)
-        target.parent.mkdir(exist_ok=True)
-        self._film_writer(self.acting(), target, self.step)
+        run.make_films_folder()
+        film = run.film(self.step)
+        self._film_writer(self.acting(), film, self.step)
+        return film
 
     @property
     def _is_active(self) -> np.ndarray:

@@ -57,9 +57,8 @@ class RunWriter:
         experiment = self._experiment
         if not report.evaluation or not experiment.recipe.train.evaluate.render:
             return {}
-        film = self._folder.film(experiment.step)
         try:
-            experiment.write_film(film)
+            film = experiment.write_film(self._folder)
         except RlcliError as error:  # training does not depend on it
             self._tracking.warn(f"no film of the evaluation: {error.message}")
             return {}

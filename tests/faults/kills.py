@@ -22,6 +22,7 @@ from kill_recipes import RECIPES
 from rlcli.runs import checkpoint
 from rlcli.runs.run_folder import Run, is_run
 
+_FIELDS = ("checkpoint", "policies", "rows", "temporary files", "films", "status")
 CLOCKS = {"dt", "steps_per_second", "updates_per_second", "time"}
 
 
@@ -72,8 +73,13 @@ def _check(name: str, kills: int, draw: random.Random, folder: Path) -> bool:
             command = _continue(run, [*train, run])
             if code == 0:
                 break
-        if _run(command) != 0 or _result(run) != expected:
-            print(f"{name}: {run.name} differs after {done} kills")
+        if _run(command) != 0:
+            return False
+        found = _result(run)
+        if found != expected:
+            pairs = zip(_FIELDS, found, expected, strict=True)
+            different = [field for field, one, other in pairs if one != other]
+            print(f"{name}: {run.name} has other {', '.join(different)}", flush=True)
             return False
     seconds = time.monotonic() - start
     print(

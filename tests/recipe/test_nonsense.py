@@ -113,6 +113,11 @@ def test_nonsense_is_refused_when_the_recipe_is_read(each, words):
     assert error.message.startswith("--set ")
 
 
+def test_bytes_of_a_command_line_that_are_not_utf_8_are_refused():
+    error = refusal("dqn_cartpole", ["policy.name=\udcff"])
+    assert error is not None and error.message.endswith(": the text is not UTF-8")
+
+
 @pytest.mark.parametrize(
     ("name", "sets", "words"),
     [

@@ -167,11 +167,14 @@ def test_only_temporary_files_of_rlcli_are_removed():
     ours = [
         *(".run.json.12.345.tmp", ".policy.pkl.lz4.12.345.tmp", ".run.json.12"),
         *("checkpoints/.000000100.pkl.lz4.7.8.tmp", "checkpoints/.000000100.pkl.lz4.7"),
+        "films/.000000100.gif.7.8.tmp",
     ]
     users = [
         *(".bashrc", ".run.json.swp", ".notes.txt.1.tmp", "checkpoints/.half"),
         *("checkpoints/.nfs000.12", "checkpoints/.run.json.12.345.tmp"),
+        "films/.mine.gif.7.8.tmp",
     ]
+    run.make_films_folder()
     for name in (*ours, *users):
         (run.folder / name).write_bytes(b"")
     (run.checkpoints / ".ipynb_checkpoints").mkdir()
@@ -396,3 +399,14 @@ def test_members_are_found_from_each_of_them(folder):
         Run(folder / "a"),
         Run(folder / "b"),
     ]
+
+
+def test_films_are_not_written_through_a_link(tmp_path):
+    run = create_run("dqn")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / ".000000100.gif.7.8.tmp").write_bytes(b"")
+    run.films.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RlcliError, match="symbolic link"):
+        run.make_films_folder()
+    run.remove_temporaries()
+    assert [*(tmp_path / "elsewhere").iterdir()]

@@ -244,7 +244,7 @@ def _call_external(
         hint = install_command(external.install)
         message = f"{external.name} lacks a dependency: {error}"
         raise RlcliError(message, hint) from error
-    except Exception as error:  # foreign code may raise anything
+    except (Exception, SystemExit) as error:  # foreign code may raise anything
         raise RlcliError(
             f"{external.name} cannot be made: {plugins.reason(error)}",
             "`options` are the keyword arguments of the environment",

@@ -110,7 +110,7 @@ class HostVectorState:
         actions = self._flatten_action(action)
         try:
             timestep = self.vector.step(self._to_native(actions))
-        except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
             raise self._wrap_error("step", error, actions) from _original_error(error)
         if self._is_replayable:
             self.history.append(actions)
@@ -289,7 +289,7 @@ class HostVectorState:
         """Calls the vector; errors name the environment and its position."""
         try:
             return getattr(self.vector, method)(*args)
-        except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
             raise self._wrap_error(method, error) from _original_error(error)
 
     def _wrap_error(

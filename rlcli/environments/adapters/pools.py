@@ -179,7 +179,7 @@ class SyncVector:
             single_action = map_tree(operator.itemgetter(index), action)
             try:
                 result = step(single_action)
-            except Exception as error:  # foreign code may raise anything
+            except (Exception, SystemExit) as error:  # foreign code may raise anything
                 raise EnvironmentFailedError(index, "step") from error
             if type(result) is not tuple or len(result) != 5:
                 raise _invalid_output(index, "step", _describe_result(result))
@@ -221,7 +221,7 @@ class SyncVector:
         try:
             bound_method = getattr(self.envs[index], method)
             return with_timeout(bound_method, self._timeout)(**keywords)
-        except Exception as error:  # foreign code may raise anything
+        except (Exception, SystemExit) as error:  # foreign code may raise anything
             raise EnvironmentFailedError(index, method) from error
 
 

@@ -1,0 +1,132 @@
+"""Guards of fuzzing: time, memory, clear errors, and no code from data."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rlcli.errors import RlcliError
+from rlcli.terminal import printable
+
+MAX_SECONDS = 10
+MAX_MEMORY = 2**30  # bytes more than before
+LONGEST = 700  # characters of a message; most contain a path
+CANARY = "fuzz_canary"  # a module that exists nowhere, which only data name
+_FORBIDDEN = (
+    *("os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "pty.spawn"),
+    *("subprocess.Popen", "socket.connect", "socket.bind", "pickle.find_class"),
+)
+_CHANGES = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate")
+_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
+
+class FoundError(AssertionError):
+    """A case that is neither a success nor one clear error."""
+
+
+class _Timeout(BaseException):
+    """A case took too long."""
+
+
+class Guard:
+    """Runs cases in this process; files may change only below `folder`.
+
+    An audit hook cannot be removed: make one guard for all cases.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = os.path.realpath(folder)
+        self._is_active = False
+        self._is_data = False
+        self._problem = ""
+        self.slowest = 0.0
+        sys.addaudithook(self._audit)
+
+    @contextlib.contextmanager
+    def limits(self) -> Iterator[None]:
+        """Context with the limit of memory and the alarm; not for threads."""
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        handler = signal.signal(signal.SIGALRM, _raise_timeout)
+        with contextlib.suppress(OSError, ValueError):  # not Linux
+            limit = _virtual_memory() + MAX_MEMORY
+            resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, handler)
+            resource.setrlimit(resource.RLIMIT_AS, before)
+            faulthandler.cancel_dump_traceback_later()
+
+    def run(self, case: Callable[[], object], *, is_data: bool) -> bool:
+        """Runs a case: whether it succeeded; raises `FoundError` for a defect.
+
+        `is_data`: whether nothing that the case reads may be imported.
+        """
+        self._problem, self._is_data, start = "", is_data, time.perf_counter()
+        # The second one is for code that does not return to Python.
+        signal.setitimer(signal.ITIMER_REAL, MAX_SECONDS)
+        faulthandler.dump_traceback_later(3 * MAX_SECONDS, exit=True)
+        self._is_active = True
+        try:
+            case()
+            return self._finish(True)
+        except RlcliError as error:
+            _check_message(error)
+            return self._finish(False)
+        except _Timeout:
+            raise FoundError(f"took longer than {MAX_SECONDS} s") from None
+        except MemoryError as error:
+            raise FoundError("needed more than 1 GiB") from error
+        except Exception as error:
+            raise FoundError(f"not a clear error: {error!r:.300}") from error
+        finally:
+            self._is_active = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            self.slowest = max(self.slowest, time.perf_counter() - start)
+
+    def _finish(self, is_success: bool) -> bool:
+        if self._problem:
+            raise FoundError(self._problem)
+        return is_success
+
+    def _audit(self, event: str, arguments: tuple) -> None:
+        if not self._is_active or self._problem:
+            return
+        if event in _FORBIDDEN:
+            self._problem = f"data caused `{event}` {arguments!r:.200}"
+        elif event == "import" and self._is_data and str(arguments[0]) == CANARY:
+            self._problem = f"data imported `{arguments[0]}`"
+        elif (event == "open" and (arguments[2] or 0) & _WRITE) or event in _CHANGES:
+            self._check_place(event, arguments[0])
+
+    def _check_place(self, event: str, path: object) -> None:
+        if isinstance(path, str | bytes | os.PathLike):
+            name = os.path.abspath(os.fsdecode(path))
+            if not name.startswith((self._folder, "/dev/", "/proc/")):
+                self._problem = f"`{event}` outside of the folder: {name}"
+
+
+def _check_message(error: RlcliError) -> None:
+    """Checks that an error is one line, and that it and its hint are printable."""
+    if not error.message or "\n" in error.message or len(error.message) > LONGEST:
+        raise FoundError(f"not one clear line: {error.message!r:.500}")
+    if printable(str(error)) != str(error):
+        raise FoundError(f"not printable: {error!s:.300}")
+
+
+def _raise_timeout(*_: object) -> None:
+    raise _Timeout
+
+
+def _virtual_memory() -> int:
+    """The virtual memory of this process in bytes."""
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[0]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,376 @@
+"""Targets of fuzzing: random cases by kind, each a function to call.
+
+What a case does depends only on its random generator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import io
+import json
+import os
+import random
+import shutil
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import fuzz_parts
+import fuzz_values
+from folders import write_run
+
+import rlcli
+from rlcli import recipe, registry
+from rlcli.assembly import build
+from rlcli.cli import main
+from rlcli.recipe import documents
+from rlcli.recipe.loading import check_document
+from rlcli.runs import checkpoint, code, pickles, snapshots
+from rlcli.runs.listing import find_runs
+from rlcli.runs.locate import locate_policy, locate_run
+from rlcli.runs.metrics import Metrics, MetricsReader, read_metrics
+from rlcli.runs.records import read_record
+from rlcli.runs.run_folder import Run
+from rlcli.training import recovery
+
+DATA = Path(__file__).parents[1] / "data"
+SECRET = b"a file outside of the run\n"
+
+
+class Target(NamedTuple):
+    """A kind of cases."""
+
+    share: int  # of all cases, in parts of 100
+    make: Callable[[random.Random, Place], Callable[[], object]]
+    is_data: bool = True  # whether nothing that it names may be imported
+
+
+class Place:
+    """The folder of the cases: a run to copy, and a file outside of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.file = folder / "case.yaml"
+        self.secret = folder / "secret"
+        self.secret.write_bytes(SECRET)
+        self.run = _make_run(folder / "template")
+        self.copy = folder / "run"
+        self.files = [
+            path.relative_to(self.run) for path in self.run.rglob("*") if path.is_file()
+        ]
+        self._contents = {name: (self.run / name).read_bytes() for name in self.files}
+
+    def content(self, name: Path) -> bytes:
+        """The bytes of a file of the run."""
+        return self._contents[name]
+
+    def copy_run(self) -> Path:
+        """A new copy of the run."""
+        shutil.rmtree(self.copy, ignore_errors=True)
+        for name, data in self._contents.items():
+            (self.copy / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.copy / name).write_bytes(data)
+        return self.copy
+
+
+def _make_run(folder: Path) -> Path:
+    """The folder of a run with a checkpoint and a policy, without any training."""
+    saved = DATA / "checkpoint-without-frozen.pkl.lz4"
+    content = checkpoint.read(saved)
+    write_run(folder, resolved=content["recipe"], step=1_000)
+    (folder / "recipe.yaml").write_text(content["recipe"])
+    (folder / "checkpoints").mkdir()
+    shutil.copy(saved, folder / "checkpoints" / "000001000.pkl.lz4")
+    shutil.copy(DATA / "policy-without-frozen.pkl.lz4", folder / "policy.pkl.lz4")
+    (folder / "log.txt").write_text("step 1,000\n")
+    (folder / "trackers.json").write_text('{"id": "a", "steps": {"mlflow": 5}}')
+    (folder / ".lock").write_text("1")
+    return folder
+
+
+@functools.cache
+def _recipes() -> list[tuple[str, bytes]]:
+    return [(n, p.read_bytes()) for n, p in sorted(recipe.shipped_recipes().items())]
+
+
+@functools.cache
+def _schema() -> dict[str, Any]:
+    return rlcli.schema()
+
+
+@functools.cache
+def _resolved(name: str) -> dict[str, Any]:
+    return recipe.resolve(recipe.load_recipe(name))
+
+
+def recipe_data(draw: random.Random, place: Place) -> Callable[[], object]:
+    """A recipe that the schema describes, or a built-in one with a part replaced."""
+    del place
+    if draw.random() < 0.5:
+        data = fuzz_values.from_schema(draw, _schema())
+    else:
+        data = fuzz_values.change(draw, _resolved(draw.choice(_recipes())[0]))
+    is_stored = draw.random() < 0.5
+    if not isinstance(data, dict):
+        return lambda: documents.load_document(str(data)[:10_000], source="case")
+    return lambda: recipe.load_recipe(data, trusted=False, is_stored=is_stored)
+
+
+def recipe_bytes(draw: random.Random, place: Place) -> Callable[[], object]:
+    """A recipe file of which some bytes have changed."""
+    _, data = draw.choice(_recipes())
+    data = fuzz_values.mutate(draw, data, [draw.choice(_recipes())[1]])
+    place.file.write_bytes(data)
+    if draw.random() < 0.3:
+        return lambda: check_document(place.file, [])
+    return lambda: recipe.load_recipe(place.file, trusted=False)
+
+
+def settings(draw: random.Random, place: Place) -> Callable[[], object]:
+    """Options of `--set`."""
+    del place
+    name, _ = draw.choice(_recipes())
+    sets = []
+    for _ in range(draw.choice((1, 1, 2, 3))):
+        section = draw.choice([*_resolved(name)])
+        inner = _resolved(name)[section]
+        option = draw.choice(
+            [*inner, "name", "x"] if isinstance(inner, dict) else ["x"]
+        )
+        text = draw.choice((*fuzz_values.TEXTS, *fuzz_values.DOCUMENTS))
+        if draw.random() < 0.5:
+            text = fuzz_values.to_json(fuzz_values.value(draw)).decode()
+        each = f"{section}.{option}={text}"
+        if draw.random() < 0.3:
+            each = fuzz_values.mutate(draw, each.encode("utf-8", "replace")).decode(
+                "utf-8", "replace"
+            )
+        sets.append(each)
+    return lambda: recipe.load_recipe(name, sets, trusted=False)
+
+
+def checkpoints(draw: random.Random, place: Place) -> Callable[[], object]:
+    """A checkpoint or policy with changed bytes, pickle, or content."""
+    name = draw.choice(("checkpoints/000001000.pkl.lz4", "policy.pkl.lz4"))
+    data, kind = place.content(Path(name)), draw.random()
+    if kind < 0.4:
+        data = fuzz_values.mutate(draw, data)
+    elif kind < 0.6:
+        content = b"".join(pickles.encode(checkpoint.from_bytes(data)))
+        data = _with_header(fuzz_values.mutate(draw, content, [b"\x8c\x05posix\x93."]))
+    else:
+        content = fuzz_values.change(draw, checkpoint.from_bytes(data))
+        with contextlib.suppress(TypeError, ValueError):  # what no file can contain
+            data = checkpoint.to_bytes(content)
+    path = place.folder / "case.pkl.lz4"
+    path.write_bytes(data)
+    if draw.random() < 0.05:
+        return lambda: snapshots.load_snapshot(path)
+    if draw.random() < 0.5:
+        return lambda: snapshots.read_checkpoint(path)
+    return lambda: snapshots.snapshot_recipe(path)
+
+
+def _with_header(pickle: bytes) -> bytes:
+    """A file with this pickle whose header and checksum are right."""
+    frame = b"".join(checkpoint._compressed([pickle]))
+    head = struct.pack(
+        "<8sIQ", checkpoint.MAGIC, checkpoint.FORMAT_VERSION, len(pickle)
+    )
+    return head + hashlib.sha256(head + frame).digest() + frame
+
+
+def run_files(draw: random.Random, place: Place) -> Callable[[], object]:
+    """A run folder in which one or two files have changed."""
+    folder = place.copy_run()
+    for _ in range(draw.choice((1, 1, 2))):
+        _spoil_file(draw, folder / draw.choice(place.files))
+    return draw.choice(_READERS)(folder, draw)
+
+
+def _spoil_file(draw: random.Random, path: Path) -> None:
+    """Changes values of a JSON file, or bytes, or removes the file."""
+    if not path.exists():  # it was removed
+        return
+    data = path.read_bytes()
+    lines = data.splitlines() if path.suffix == ".jsonl" else [data]
+    if path.suffix in (".json", ".jsonl") and lines and draw.random() < 0.6:
+        index = draw.randrange(len(lines))
+        with contextlib.suppress(ValueError):  # bytes of it were changed before
+            changed = fuzz_values.change(draw, json.loads(lines[index]))
+            lines[index] = fuzz_values.to_json(changed)
+            path.write_bytes(b"".join(line + b"\n" for line in lines))
+            return
+    if draw.random() < 0.1:
+        path.unlink()
+    else:
+        path.write_bytes(fuzz_values.mutate(draw, data))
+
+
+def links(draw: random.Random, place: Place) -> Callable[[], object]:
+    """A run folder in which something is a link, a pipe, a device or a folder."""
+    folder = place.copy_run()
+    names = [*place.files, Path("checkpoints"), Path("films"), Path("code")]
+    path = folder / draw.choice(names)
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    kind = draw.randrange(8)
+    if kind == 0:
+        os.mkfifo(path)
+    elif kind == 1:
+        path.mkdir()
+    else:
+        targets = (place.secret, path, "/dev/zero", place.folder, "missing", "/")
+        path.symlink_to(targets[kind - 2])
+    read = draw.choice(_WRITERS if draw.random() < 0.7 else _READERS)(folder, draw)
+
+    def case() -> None:
+        try:
+            read()
+        finally:
+            if place.secret.read_bytes() != SECRET:
+                place.secret.write_bytes(SECRET)
+                raise AssertionError("a file outside of the run has changed")
+
+    return case
+
+
+def _resume_reading(folder: Path, draw: random.Random) -> Callable[[], object]:
+    """What `rlcli resume` reads before it builds anything."""
+    del draw
+    run = Run(folder)
+
+    def read() -> None:
+        saved, _ = recovery.newest_common([run])
+        before, _ = recovery.recorded_recipe(run, saved[0], [], False)
+        recovery.recorded_seeds(run, saved[0], before)
+
+    return read
+
+
+_READERS: tuple[Callable[[Path, random.Random], Callable[[], object]], ...] = (
+    _resume_reading,
+    lambda folder, draw: lambda: rlcli.runs(folder.parent),
+    lambda folder, draw: lambda: rlcli.show(str(folder)),
+    lambda folder, draw: lambda: rlcli.diff(folder, folder.parent / "template"),
+    lambda folder, draw: lambda: read_metrics(folder),
+    lambda folder, draw: lambda: MetricsReader(folder).read(),
+    lambda folder, draw: lambda: read_record(folder),
+    lambda folder, draw: lambda: rlcli.plot(folder),
+    lambda folder, draw: lambda: rlcli.compare([folder, folder.parent / "template"]),
+    lambda folder, draw: lambda: locate_policy(folder),
+    lambda folder, draw: lambda: [*find_runs(folder), locate_run(folder)],
+    lambda folder, draw: lambda: code.use_code(Run(folder)),
+)
+
+
+def _hold_and_clean(folder: Path, draw: random.Random) -> Callable[[], object]:
+    run, step = Run(folder), draw.choice((None, 0, 500, 1_000))
+
+    def write() -> None:
+        with run.lock():
+            run.sign_lock()
+            run.remove_temporaries()
+            with Metrics(folder, step) as rows:
+                rows.append([{"T": 1_000, "seed": 0}])
+
+    return write
+
+
+_WRITERS: tuple[Callable[[Path, random.Random], Callable[[], object]], ...] = (
+    _hold_and_clean,
+    lambda folder, draw: lambda: Run(folder).record_resume(step=5, inexact=""),
+    lambda folder, draw: lambda: Run(folder).write_index(latest="000001000.pkl.lz4"),
+    lambda folder, draw: lambda: Run(folder).prune_checkpoints(1, 1_000),
+    lambda folder, draw: lambda: Run(folder).make_films_folder(),
+    lambda folder, draw: lambda: Run(folder).make_checkpoints_folder(),
+    lambda folder, draw: lambda: checkpoint.write(Run(folder).policy, {"a": 1}),
+)
+
+
+def commands(draw: random.Random, place: Place) -> Callable[[], object]:
+    """The command line, with a recipe file or a run folder."""
+    if draw.random() < 0.5:
+        recipe_bytes(draw, place)
+        words = ["show", str(place.file)]
+    else:
+        folder = place.copy_run()
+        _spoil_file(draw, folder / draw.choice(place.files))
+        words = [draw.choice(("show", "runs", "diff")), str(folder)]
+        words += [str(place.run)] if words[0] == "diff" else []
+    if draw.random() < 0.3:
+        words[1] = draw.choice(fuzz_values.TEXTS)
+
+    def case() -> None:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            exit_code = main(words)
+        lines = err.getvalue()
+        if exit_code and "error: " not in lines:
+            raise AssertionError(f"exit code {exit_code}: {lines[:300]}")
+        if "Traceback" in lines:
+            raise AssertionError(lines[-300:])
+
+    return case
+
+
+def plug_ins(draw: random.Random, place: Place) -> Callable[[], object]:
+    """A part whose factory raises, or returns something else than its kind."""
+    del place
+    kind = draw.choice(
+        ("updater", "tracer", "replay", "optimizer", "policy", "network")
+    )
+    options = {"x": fuzz_values.value(draw)} if draw.random() < 0.5 else {}
+    return use_part(kind, f"fuzz_parts:{draw.choice(bad_parts())}", options)
+
+
+def use_part(kind: str, name: str, options: dict[str, Any]) -> Callable[[], object]:
+    """Builds a recipe with this part."""
+    data = {
+        "environment": "CartPole-v1",
+        "network": {"name": "mlp", "layers": [4]},
+        "updater": "q_learning",
+        "replay": {"name": "uniform", "capacity": 100, "batch_size": 2},
+        "train": {"steps": 100},
+        kind: {"name": name, **options},
+    }
+    return lambda: build(recipe.load_recipe(data))
+
+
+def bad_parts() -> list[str]:
+    """The names of the parts in `fuzz_parts`."""
+    return sorted(name for name in vars(fuzz_parts) if name.startswith("part_"))
+
+
+def registered_names(draw: random.Random, place: Place) -> Callable[[], object]:
+    """The lookup of a part, and of its options, by any name."""
+    del place
+    kind = draw.choice([*registry.KINDS, *fuzz_values.TEXTS[:12]])
+    name = draw.choice(fuzz_values.TEXTS)
+    return lambda: rlcli.show(kind, name)
+
+
+TARGETS: dict[str, Target] = {
+    "recipe data": Target(24, recipe_data),
+    "recipe bytes": Target(20, recipe_bytes),
+    "--set": Target(14, settings),
+    "checkpoints": Target(20, checkpoints),
+    "run files": Target(10, run_files),
+    "links": Target(8, links),
+    "names": Target(2, registered_names),
+    "commands": Target(1, commands),
+    "plug-ins": Target(1, plug_ins, is_data=False),
+}
+
+
+def cases(seed: int, count: int) -> Iterator[tuple[str, random.Random]]:
+    """The kinds of so many cases, each with its own random generator."""
+    names = [*TARGETS]
+    shares = [target.share for target in TARGETS.values()]
+    for index in range(seed, seed + count):
+        draw = random.Random(index)
+        yield draw.choices(names, shares)[0], draw
