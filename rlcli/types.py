@@ -160,6 +160,10 @@ class Environment(NamedTuple):
     render_final: Callable[..., Any] = lambda state, index=0: None
     # Host environments only: `observation` and `action` are canonical forms of these.
     external: External | None = None
+    # Host environments only: makes the same environment, but restarted where it fails,
+    restarting: Callable[[], Environment] | None = None
+    # and the `environments.adapters.restarting.Restarts` of its state; None without.
+    restarts: Callable[[ArrayTree], Any] = lambda state: None
     # Goal environments only, whose observations are dicts with `achieved_goal` and
     # `desired_goal`: (achieved, desired) -> reward, discount of a step whose `next_obs`
     # has the first and whose episode has the second. Both are functions of these alone,

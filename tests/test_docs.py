@@ -197,7 +197,7 @@ def recipe_table(section):
 
 def test_the_documented_train_keys_and_defaults_equal_the_grammar():
     table = recipe_table("train")
-    unsupported = {"episodes", "on_error"}
+    unsupported = {"episodes"}
     assert set(table) == set(registry.options(grammar.Train)) - unsupported
     data = {"environment": "CartPole-v1", "updater": "q_learning"}
     defaults = resolve(load_recipe(data))["train"]
@@ -239,15 +239,13 @@ def test_every_unsupported_option_is_documented():
     for names in grammar.UNSUPPORTED_OPTIONS.values():
         unsupported |= {*names}
     assert unsupported <= documented
-    words = {"train", "episodes", "on_error"}
-    assert documented - unsupported <= words | {"stop"}
+    assert documented - unsupported <= {"train", "episodes"}
 
 
 @pytest.mark.parametrize(
     "option",
     [
         "episodes=3",
-        "on_error=restart",
     ],
 )
 def test_unsupported_train_options_are_refused(option):

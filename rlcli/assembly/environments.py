@@ -58,9 +58,17 @@ def environment_factory(
             recipe.timeout,
             rendering,
         )
+        host_env = _restart_on_error(recipe, host_env)
         host_env = stack_frames(host_env, frame_steps)
         return lambda clock: host_env
 
+    if recipe.train.on_error == "restart":
+        raise recipe.error(
+            ("train", "on_error"),
+            f"`on_error: restart` has no effect: environment `{part.name}` runs in the "
+            "compiled program, which cannot raise an exception",
+            "remove `on_error`",
+        )
     limit = recipe.time_limit
     assert limit != "default"  # only adapters have a default limit
 
@@ -76,6 +84,19 @@ def environment_factory(
         return stack_frames(envs, frame_steps)
 
     return environment
+
+
+def _restart_on_error(recipe: Recipe, environment: Environment) -> Environment:
+    """The environment, restarted where it fails if `train.on_error` says so."""
+    if recipe.train.on_error == "stop":
+        return environment
+    if environment.restarting is None:
+        raise recipe.error(
+            ("train", "on_error"),
+            f"environment `{recipe.environment.name}` cannot be restarted",
+            "use `on_error: stop`, or build the environment with `host_environment`",
+        )
+    return environment.restarting()
 
 
 def build_core(

@@ -7,6 +7,7 @@ host, and so are those whose single steps are asked for, for rendering.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from rlcli.loop.episode_records import (
     episode_functions,
     evaluation_reset_seed,
 )
+from rlcli.terminal import printable
 from rlcli.types import Array, ArrayTree, Environment, Policy, Transition
 from rlcli.xla.temporaries import temporary_bytes
 
@@ -202,7 +204,7 @@ class Evaluator:
                 )
                 records = self._record(records, policy, timestep, cut)
         finally:
-            environment.close(state)
+            _close(environment, state)
 
     def _steps(
         self, acting: ArrayTree, evaluation_index: int
@@ -241,4 +243,12 @@ class Evaluator:
                     break
             yield None, records
         finally:
-            environment.close(state)
+            _close(environment, state)
+
+
+def _close(environment: Environment, state: ArrayTree) -> None:
+    """Closes an environment, and says which of its episodes ended by a failure."""
+    restarts = environment.restarts(state)
+    for message in restarts.messages if restarts else ():
+        print(f"warning: an episode ended: {printable(message)}", file=sys.stderr)
+    environment.close(state)

@@ -101,6 +101,8 @@ def stack_frames(environment: Environment, steps: Sequence[Preprocess]) -> Envir
             state.environment, *index
         ),
         close=lambda state: environment.close(state.environment),
+        restarting=None,  # of the environment without the stacks
+        restarts=lambda state: environment.restarts(state.environment),
         goal_reward=None,  # it takes single goals, and these are stacked
         **({} if environment.pure else _save_and_restore(environment, stacker)),
     )

@@ -315,10 +315,7 @@ def contradictions(
     train: Train, num_envs: int, has_replay: bool
 ) -> Iterator[tuple[Place, str, str]]:
     """Contradictory or unsupported options of `train`: (place, message, hint)."""
-    unsupported = (
-        ("episodes", train.episodes is not None, "set `steps`"),
-        ("on_error", train.on_error != "stop", "use `stop`"),
-    )
+    unsupported = (("episodes", train.episodes is not None, "set `steps`"),)
     for key, is_set, hint in unsupported:
         if is_set:
             value = quote_value(to_plain(getattr(train, key))).strip("`")

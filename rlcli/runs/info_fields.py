@@ -47,6 +47,8 @@ INFO_FIELDS: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
         "reason": _is(str),
         "seeds": _is_list_of(int),
         "layout": _is(dict),
+        "command": _is(str, NoneType),
+        "smoke": _is(bool, NoneType),
         "total_steps": _is(int),
         "created": _is(str),
         "ended": _is(str, NoneType),

@@ -18,7 +18,7 @@ from rlcli.runs import checkpoint, snapshots
 from rlcli.runs.run_folder import Run
 from rlcli.runs.snapshots import BestPolicies, CheckpointContent
 from rlcli.runs.statistics import episode_summary
-from rlcli.training.failures import Failures
+from rlcli.training.failures import Failures, describe_restarts
 from rlcli.training.log_rows import LogRows
 from rlcli.training.periods import is_due, next_due
 from rlcli.training.program import ALL_SEEDS, Program
@@ -138,7 +138,12 @@ class Experiment:
         """
         summary = take_seeds(self._seeds, summary)
         messages = self.failures.update(summary, self.iteration, self.acting)
-        rows = self.log_rows.rows(points, summary, times, self.failures.frozen)
+        restarts = self.setup.environment.restarts(self.program.progress.environment)
+        if restarts is not None:
+            messages += describe_restarts(restarts)
+        rows = self.log_rows.rows(
+            points, summary, times, self.failures.frozen, restarts
+        )
         period = self.recipe.train.checkpoint.every
         return ChunkReport(
             iterations=points[-1] - points[0],

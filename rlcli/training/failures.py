@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rlcli.environments.adapters.restarting import Restarts
 from rlcli.loop.faults import NONE, Fault, first_not_finite, first_outside
 from rlcli.loop.progress import Setup
 from rlcli.recipe import Recipe
@@ -21,6 +22,8 @@ from rlcli.runs.frozen import (
 from rlcli.spaces import describe
 from rlcli.types import ArrayTree
 from rlcli.updaters.learner import NOT_FAILED
+
+_MAX_RESTARTS = 3  # messages about restarts in a chunk
 
 
 class Failures:
@@ -167,3 +170,11 @@ def _find_not_finite(acting: ArrayTree, index: int) -> str:
         if not np.all(np.isfinite(leaf[index])):
             return f"`{path}`"
     return "the loss"
+
+
+def describe_restarts(restarts: Restarts) -> list[str]:
+    """Messages about the environments that were restarted in a chunk."""
+    messages = [*restarts.messages]
+    if (surplus := len(messages) - _MAX_RESTARTS) > 0:
+        messages[_MAX_RESTARTS:] = [f"and {surplus} more restarts"]
+    return messages

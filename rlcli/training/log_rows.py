@@ -13,6 +13,7 @@ import numpy as np
 
 from rlcli import schedules
 from rlcli.assembly.numbers import options_at
+from rlcli.environments.adapters.restarting import Restarts
 from rlcli.loop.log import MAX_LOG_POINTS, Log
 from rlcli.loop.progress import Setup, numbers_by_place
 from rlcli.recipe import Recipe
@@ -65,6 +66,7 @@ class LogRows:
         summary: Mapping[str, Any],
         times: tuple[float, float],
         frozen: FrozenSeeds,
+        restarts: Restarts | None = None,
     ) -> list[dict[str, Any]]:
         """Returns the rows of a chunk, and stores its last metrics in `self.metrics`.
 
@@ -80,7 +82,9 @@ class LogRows:
             if is_due(before, point, self._period, self._setup.steps):
                 fraction = (point - points[0]) / (points[-1] - points[0])
                 point_time = times[0] + fraction * (times[1] - times[0])
-                rows += self._rows_at(point, index, summary, point_time, frozen)
+                rows_at = self._rows_at(point, index, summary, point_time, frozen)
+                steps_since = (points[-1] - point) * self._setup.unroll
+                rows += _add_restarts(rows_at, restarts, steps_since)
         return rows
 
     def _rows_at(
@@ -125,6 +129,17 @@ class LogRows:
             "updates_per_second": num_updates * seeds / seconds,
             "time": time.time() - (time.perf_counter() - point_time),
         }
+
+
+def _add_restarts(
+    rows: list[dict[str, Any]], restarts: Restarts | None, steps_since: int
+) -> list[dict[str, Any]]:
+    """The rows of a log point with the restarts of each seed until then."""
+    if restarts is None:
+        return rows
+    counts = restarts.counts_before(steps_since).tolist()
+    pairs = zip(rows, counts, strict=True)
+    return [row | ({"restarts": count} if count else {}) for row, count in pairs]
 
 
 def settings_at(

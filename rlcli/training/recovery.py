@@ -22,11 +22,11 @@ from rlcli.runs.snapshots import CheckpointContent, read_checkpoint
 if TYPE_CHECKING:
     from rlcli.training.experiment import Experiment
 
-# Options that a resume may change: the length of the run, what it writes, and its
-# devices.
+# Options that a resume may change: the length of the run, what it writes, its devices,
+# and what a failed environment does.
 CHANGEABLE = (
     *("steps", "stop", "log", "evaluate", "checkpoint", "trackers"),
-    *("devices", "data_parallel"),
+    *("devices", "data_parallel", "on_error"),
 )
 _MAX_LISTED = 5  # differences in a message
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import faulthandler
 import resource
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from fuzz_guard import FoundError, Guard
 from fuzz_targets import TARGETS, Place, cases
 
 _REPORT = 5_000  # cases between two lines
+_WATCHED, _PATIENCE = 100, 600  # so many cases have so many seconds
 
 
 def main() -> int:
@@ -38,6 +40,8 @@ def main() -> int:
             for index, (kind, draw) in enumerate(cases(options.seed, options.cases)):
                 if options.target not in (None, kind):
                     continue
+                if index % _WATCHED == 0:  # for code that does not return to Python
+                    faulthandler.dump_traceback_later(_PATIENCE, exit=True)
                 target, begin = TARGETS[kind], time.perf_counter()
                 counts[kind] += 1
                 try:

@@ -224,7 +224,6 @@ def test_a_recipe_that_lacks_the_main_thing_is_refused(recipe_file, text, messag
         ("plugins", ["./my_network.py"], "section `plugins`"),
         ("updater", {"rule": "sarsa"}, "option `rule`"),
         ("train", {"episodes": 500}, "`episodes: 500`"),
-        ("train", {"on_error": "restart"}, "`on_error: restart`"),
     ],
 )
 def test_what_a_later_version_brings_is_refused_by_its_name(
@@ -334,7 +333,6 @@ def test_the_whole_grammar_is_understood_but_for_what_is_refused_by_name():
         ("normalize",),
         ("plugins",),
         ("network", "preprocess"),
-        ("train", "on_error"),
     ):
         error = _refusal(data)
         assert "not supported in this version" in error.message

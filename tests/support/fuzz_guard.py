@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import os
 import resource
 import signal
@@ -52,18 +51,17 @@ class Guard:
     @contextlib.contextmanager
     def limits(self) -> Iterator[None]:
         """Context with the limit of memory and the alarm; not for threads."""
-        before = resource.getrlimit(resource.RLIMIT_AS)
+        before = resource.getrlimit(resource.RLIMIT_DATA)
         handler = signal.signal(signal.SIGALRM, _raise_timeout)
         with contextlib.suppress(OSError, ValueError):  # not Linux
-            limit = _virtual_memory() + MAX_MEMORY
-            resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
+            limit = _data_memory() + MAX_MEMORY
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, before[1]))
         try:
             yield
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, handler)
-            resource.setrlimit(resource.RLIMIT_AS, before)
-            faulthandler.cancel_dump_traceback_later()
+            resource.setrlimit(resource.RLIMIT_DATA, before)
 
     def run(self, case: Callable[[], object], *, is_data: bool) -> bool:
         """Runs a case: whether it succeeded; raises `FoundError` for a defect.
@@ -71,9 +69,7 @@ class Guard:
         `is_data`: whether nothing that the case reads may be imported.
         """
         self._problem, self._is_data, start = "", is_data, time.perf_counter()
-        # The second one is for code that does not return to Python.
         signal.setitimer(signal.ITIMER_REAL, MAX_SECONDS)
-        faulthandler.dump_traceback_later(3 * MAX_SECONDS, exit=True)
         self._is_active = True
         try:
             case()
@@ -126,7 +122,7 @@ def _raise_timeout(*_: object) -> None:
     raise _Timeout
 
 
-def _virtual_memory() -> int:
-    """The virtual memory of this process in bytes."""
-    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[0]
+def _data_memory() -> int:
+    """The memory of this process in bytes that its limit counts."""
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[5]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")

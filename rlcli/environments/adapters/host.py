@@ -32,12 +32,10 @@ import jax
 import numpy as np
 
 from rlcli.environments.adapters.conversion import HostArray, canonical_space
-from rlcli.environments.adapters.host_vector import (
-    ExternalEnvironment,
-    HostVectorState,
-    episode_seed,
-)
+from rlcli.environments.adapters.host_errors import ExternalEnvironment
+from rlcli.environments.adapters.host_vector import HostVectorState, episode_seed
 from rlcli.environments.adapters.pools import HostVector, SyncVector
+from rlcli.environments.adapters.restarting import RestartingVector
 from rlcli.types import ArrayTree, Environment, External, Key, TimeStep
 
 __all__ = [
@@ -74,7 +72,10 @@ def sync_host_environment(
     def make_vector(count: int) -> SyncVector:
         return SyncVector(make, count, external.timeout)
 
-    return host_environment(external, spaces, make_vector, num_envs, seeds, make)
+    # Each is stepped alone, so it can be restarted alone.
+    return host_environment(
+        external, spaces, make_vector, num_envs, seeds, make, part_size=1
+    )
 
 
 def host_environment(
@@ -84,12 +85,18 @@ def host_environment(
     num_envs: int,
     seeds: int,
     make_one: Callable[[], gymnasium.Env] | None = None,
+    part_size: int | None = None,
+    *,
+    is_restarting: bool = False,
 ) -> Environment:
     """Builds S×B environments from the vector `make(S · B)`, stepped simultaneously.
 
     Environment b of seed s has index b + B × s in the vector. `spaces` are its native
     observation and action spaces; the result has their `canonical_space`. `make_one`
     makes a single environment, if the library has one, for use without the vector.
+
+    With `is_restarting`, environments that fail are restarted, `part_size` of them
+    together: a divisor of S · B, by default all of them.
     """
     observation = canonical_space(spaces[0], f"{external.name}: its observation space")
     action = canonical_space(spaces[1], f"{external.name}: its action space")
@@ -97,7 +104,12 @@ def host_environment(
     def fresh(numbers: HostArray) -> HostVectorState:
         if np.shape(numbers) != (seeds,):
             raise ValueError(f"expected {seeds} seeds, got shape {np.shape(numbers)}")
-        vector = make(seeds * num_envs)
+        count = seeds * num_envs
+        vector: HostVector
+        if is_restarting:
+            vector = RestartingVector(make, count, part_size or count)
+        else:
+            vector = make(count)
         return HostVectorState(
             external, spaces[1], vector, environment, np.array(numbers, np.uint32)
         )
@@ -124,6 +136,10 @@ def host_environment(
         state = fresh(arrays["seeds"])
         return state, state.restore(arrays)
 
+    def restarting() -> Environment:
+        rest = (num_envs, seeds, make_one, part_size)
+        return host_environment(external, spaces, make, *rest, is_restarting=True)
+
     environment = Environment(
         reset=reset,
         step=step,
@@ -138,6 +154,8 @@ def host_environment(
         restore=restore,
         close=HostVectorState.close,
         external=External(*spaces, make_one),
+        restarting=restarting,
+        restarts=HostVectorState.take_restarts,
     )
     return environment
 

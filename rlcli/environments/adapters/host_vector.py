@@ -9,26 +9,31 @@ from __future__ import annotations
 import collections
 import operator
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 import jax
 import numpy as np
-from gymnasium.error import DependencyNotInstalled
 
 from rlcli.environments.adapters.conversion import (
     HostArray,
-    InvalidOutputError,
     action_flattener,
     map_tree,
     native_converter,
 )
-from rlcli.environments.adapters.limits import StepTimeoutError
+from rlcli.environments.adapters.host_errors import (
+    ExternalEnvironment,
+    explain_error,
+    original_error,
+)
 from rlcli.environments.adapters.pools import EnvironmentFailedError, HostVector
+from rlcli.environments.adapters.restarting import (
+    RestartingVector,
+    RestartRecord,
+    Restarts,
+)
 from rlcli.environments.observation_image import observation_image
 from rlcli.errors import RlcliError
-from rlcli.registry import plugins
-from rlcli.registry.libraries import install_command
 from rlcli.spaces import zeros
 from rlcli.types import ArrayTree, Environment, TimeStep
 
@@ -41,14 +46,6 @@ def episode_seed(
     """Returns the seed of an episode: 32 bits, a function of the three arguments."""
     sequence = np.random.SeedSequence([int(seed), int(environment), int(episode)])
     return int(sequence.generate_state(1)[0])
-
-
-class ExternalEnvironment(NamedTuple):
-    """The description of an external environment in messages, and its timeout."""
-
-    name: str  # such as "environment `gymnasium/CartPole-v1`"
-    install: str  # the extra or library with its dependencies, also for rendering
-    timeout: float | None = None  # maximum seconds of a step
 
 
 class HostVectorState:
@@ -90,6 +87,10 @@ class HostVectorState:
         # Empty if the vector is not replayable.
         self.history: collections.deque[ArrayTree] = collections.deque()
         self.obs: ArrayTree = None
+        self._restarts: RestartRecord | None = None
+        if isinstance(vector, RestartingVector):
+            self._restarts = RestartRecord(len(seeds))
+            vector.report = self._record_restart
         # The final states of the episodes that ended last, for `render_final`.
         self._final_obs: ArrayTree = None
         self._final_images: dict[int, HostArray] = {}
@@ -98,6 +99,20 @@ class HostVectorState:
     def length(self) -> HostArray:
         """The steps of each environment's episode so far, `[S · B]`."""
         return self._steps - self._start_steps
+
+    def take_restarts(self) -> Restarts | None:
+        """The restarts so far; None if a failure ends the run."""
+        return self._restarts and self._restarts.take(self._steps)
+
+    def _record_restart(
+        self, rows: HostArray, method: str, error: BaseException
+    ) -> None:
+        """Records that environments failed and are restarted."""
+        assert self._restarts is not None  # only a restarting vector calls it
+        ending = f"{len(rows)} environments are" if len(rows) > 1 else "it is"
+        message = f"{self._wrap_error(method, error).message}; {ending} restarted"
+        seeds = np.unique(rows // self.grid[1])
+        self._restarts.add(seeds, self._steps + (method == "step"), message)
 
     def begin(self) -> ArrayTree:
         """Starts episode 0 of every environment; returns obs `[S, B, ...]`."""
@@ -111,7 +126,7 @@ class HostVectorState:
         try:
             timestep = self.vector.step(self._to_native(actions))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
-            raise self._wrap_error("step", error, actions) from _original_error(error)
+            raise self._wrap_error("step", error, actions) from original_error(error)
         if self._is_replayable:
             self.history.append(actions)
         self._steps += 1
@@ -174,7 +189,9 @@ class HostVectorState:
             leaf = np.moveaxis(np.where(mask, leaf, 0).astype(leaf.dtype), 0, 1)
             return leaf.reshape(self.grid + leaf.shape[1:])
 
+        restarts = self._restarts
         return {
+            **({"restarts": restarts.counts.copy()} if restarts else {}),
             "seeds": self.seeds.copy(),
             "episode": self._to_grid(self.episode).copy(),
             "length": self._to_grid(self.length).copy(),
@@ -190,6 +207,8 @@ class HostVectorState:
         Those are `is_lost`: the next step truncates the episode at the saved
         observation, with reward 0.
         """
+        if self._restarts and "restarts" in arrays:
+            self._restarts.counts[:] = arrays["restarts"]
         self.episode = np.array(arrays["episode"], np.int64).ravel()
         self._start_steps = self._steps - np.array(arrays["length"], np.int64).ravel()
         current_obs = self._begin_episodes(np.arange(self.count))
@@ -268,12 +287,13 @@ class HostVectorState:
         """Closes all environments."""
         self.vector.close()
 
-    def label(self, index: int) -> str:
-        """Describes an environment, for messages."""
+    def label(self, index: int, *, with_step: bool = False) -> str:
+        """Describes an environment, for messages; its next step, if `with_step`."""
         row, column = divmod(index, self.grid[1])
+        step = f", step {self.length[index] + 1}" if with_step else ""
         return (
             f"{self.external.name} (number {column} of seed {self.seeds[row]}, "
-            f"episode {self.episode[index]})"
+            f"episode {self.episode[index]}{step})"
         )
 
     def _begin_episodes(self, indices: HostArray) -> ArrayTree:
@@ -290,7 +310,7 @@ class HostVectorState:
         try:
             return getattr(self.vector, method)(*args)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
-            raise self._wrap_error(method, error) from _original_error(error)
+            raise self._wrap_error(method, error) from original_error(error)
 
     def _wrap_error(
         self, method: str, error: BaseException, action: ArrayTree = ()
@@ -299,33 +319,14 @@ class HostVectorState:
         name, method = self.external.name, "reset" if method == "begin" else method
         index = None
         if isinstance(error, EnvironmentFailedError):
-            index, name, method = error.index, self.label(error.index), error.method
-        error = _original_error(error)
-        if isinstance(error, InvalidOutputError):
-            call = f"`{method}`"
-            if method == "step" and index is not None:
-                call = f"step {self.length[index] + 1}"
-            return RlcliError(
-                f"{name}: {call} returned {error}",
-                "an environment must return observations of its declared space, and "
-                "numbers as rewards; use a wrapper to convert them",
-            )
-        if isinstance(error, StepTimeoutError):
-            return RlcliError(
-                f"{name}: `{method}` took longer than {self.external.timeout:g} s",
-                "increase `timeout` under `environment:`",
-            )
-        hint = ""
-        if isinstance(error, ImportError | DependencyNotInstalled):
-            hint = install_command(self.external.install)
-        elif "OpenGL" in str(error):
-            hint = "set `MUJOCO_GL=egl` to render MuJoCo without a display"
-        message = f"{name} failed in `{method}`: {plugins.reason(error)}"
+            index, method = error.index, error.method
+            name = self.label(index, with_step=method == "step")
+        cause = ""
         if method == "step":
-            message += self._describe_cause(
+            cause = self._describe_cause(
                 slice(None) if index is None else [index], action
             )
-        return RlcliError(message, hint)
+        return explain_error(self.external, name, method, original_error(error), cause)
 
     def _describe_cause(self, index: Any, action: ArrayTree) -> str:
         """The likely cause of a failed step: an action or observation with a NaN."""
@@ -352,12 +353,6 @@ class HostVectorState:
             f"{reason} {', '.join(lost[:MAX_NAMED])}{more}: {len(lost)} of "
             f"{self.count} episodes end here, and new ones begin"
         )
-
-
-def _original_error(error: BaseException) -> BaseException:
-    """Returns the error of the environment itself, which a vector may wrap."""
-    cause = error.__cause__
-    return cause if isinstance(error, EnvironmentFailedError) and cause else error
 
 
 def _select_rows(tree: ArrayTree, index: Any) -> ArrayTree:

@@ -113,6 +113,10 @@ class EnvironmentFailedError(Exception):
         self.method = method
 
 
+class WorkerDiedError(Exception):
+    """The process of an environment has ended."""
+
+
 _BOOLS = (bool, np.bool_)
 _NUMBERS = (float, int, np.floating, np.integer, np.bool_)
 
@@ -258,15 +262,43 @@ class AsyncVector:
             all_seeds[index] = seed
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # errors are raised as well
-            obs, _ = self._reset(seed=all_seeds, options={"reset_mask": mask})
+            obs, _ = self._call(
+                "reset", self._reset, seed=all_seeds, options={"reset_mask": mask}
+            )
         return jax.tree.map(lambda leaf: leaf[indices], self._to_canonical(obs))
 
     def step(self, action: ArrayTree) -> HostTimeStep:
         """As `HostVector.step`."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # errors are raised as well
-            obs, reward, terminated, truncated, _ = self._step(action)
+            obs, reward, terminated, truncated, _ = self._call(
+                "step", self._step, action
+            )
         return host_timestep(self._to_canonical(obs), reward, terminated, truncated)
+
+    def _call(
+        self, method: str, function: Callable, *args: Any, **keywords: Any
+    ) -> Any:
+        """Calls the vector; an error names the environment whose process failed."""
+        try:
+            return function(*args, **keywords)
+        except (EOFError, ConnectionError):  # a pipe has no other end
+            for index, process in enumerate(self.env.processes):
+                process.join(0.2)  # it may be about to end
+                if process.exitcode is not None:
+                    died = WorkerDiedError(
+                        f"its process ended with exit code {process.exitcode}"
+                    )
+                    raise EnvironmentFailedError(index, method) from died
+            raise
+        except Exception as error:  # foreign code may raise anything
+            # Gymnasium has closed the pipe of a process that reported an exception.
+            pipes = [
+                index for index, pipe in enumerate(self.env.parent_pipes) if not pipe
+            ]
+            if not pipes:
+                raise
+            raise EnvironmentFailedError(pipes[-1], method) from error
 
     def render(self, index: int) -> Any:
         """Renders nothing: `can_render` is false."""
@@ -275,6 +307,7 @@ class AsyncVector:
     def close(self) -> None:
         """As `HostVector.close`; terminates processes with an unfinished call."""
         is_busy = self.env._state is not AsyncState.DEFAULT
+        is_busy |= any(not process.is_alive() for process in self.env.processes)
         if is_busy:  # waiting for the result could block: it may be half read
             self.env._state = AsyncState.DEFAULT
         if not self.env.closed:

@@ -152,7 +152,8 @@ def test_an_error_names_the_environment_seed_and_episode() -> None:
     with pytest.raises(RlcliError) as caught:
         env.step(state, np.array([[0, 1], [0, 2]]))
     assert re.fullmatch(
-        r"environment `Broken` \(number 1 of seed 6, episode 0\) failed in `step`: "
+        r"environment `Broken` \(number 1 of seed 6, episode 0, step 1\) failed in "
+        r"`step`: "
         r"ZeroDivisionError: by nothing \(.*test_host\.py:\d+\)",
         caught.value.message,
     )
@@ -202,7 +203,8 @@ def test_in_another_thread_a_slow_step_raises_afterwards() -> None:
     thread.start()
     thread.join()
     assert (
-        "(number 1 of seed 6, episode 0): `step` took longer than 0.1 s" in problem[0]
+        "(number 1 of seed 6, episode 0, step 1): `step` took longer than 0.1 s"
+        in problem[0]
     )
 
 
@@ -294,7 +296,8 @@ def test_an_invalid_timestep_is_refused_with_its_location(place, value, space, p
     with pytest.raises(RlcliError) as caught:
         play_steps(make_spoiled_env(place, value, space))
     message = caught.value.message
-    where = "environment `Spoils` (number 0 of seed 5, episode 0): step 3 returned "
+    where = "environment `Spoils` (number 0 of seed 5, episode 0, step 3): "
+    where += "`step` returned "
     assert message.startswith(where + problem)
     assert "wrapper" in caught.value.hint
 
@@ -331,7 +334,9 @@ def test_a_step_result_of_another_type_is_refused(timestep, problem):
         def step(self, action):
             return timestep
 
-    with pytest.raises(RlcliError, match=re.escape(f"step 1 returned {problem}")):
+    with pytest.raises(
+        RlcliError, match=re.escape(f"step 1): `step` returned {problem}")
+    ):
         play_steps(Odd)
 
 

@@ -120,7 +120,8 @@ def test_async_and_sync_vectors_return_the_same_timesteps():
 def test_an_error_in_a_process_names_the_environment():
     env = make_async_vector(Broken)
     state, _ = env.reset(SEEDS)
-    with pytest.raises(RlcliError, match="`Broken` failed in `step`: ZeroDivision"):
+    label = r"`Broken` \(number 0 of seed 8, episode 0, step 1\) failed in `step`"
+    with pytest.raises(RlcliError, match=f"{label}: ZeroDivision"):
         env.step(state, np.array([[0, 1], [2, 1]]))
     env.close(state)
 

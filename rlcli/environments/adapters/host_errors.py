@@ -1,0 +1,61 @@
+"""Errors of host environments: what a user reads if one fails."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gymnasium.error import DependencyNotInstalled
+
+from rlcli.environments.adapters.conversion import InvalidOutputError
+from rlcli.environments.adapters.limits import StepTimeoutError
+from rlcli.environments.adapters.pools import EnvironmentFailedError, WorkerDiedError
+from rlcli.errors import RlcliError
+from rlcli.registry import plugins
+from rlcli.registry.libraries import install_command
+
+
+class ExternalEnvironment(NamedTuple):
+    """The description of an external environment in messages, and its timeout."""
+
+    name: str  # such as "environment `gymnasium/CartPole-v1`"
+    install: str  # the extra or library with its dependencies, also for rendering
+    timeout: float | None = None  # maximum seconds of a step
+
+
+def explain_error(
+    external: ExternalEnvironment,
+    name: str,
+    method: str,
+    error: BaseException,
+    cause: str,
+) -> RlcliError:
+    """Converts an error of an environment; `name` says which one, and its step.
+
+    `cause` is the likely cause of an exception.
+    """
+    if isinstance(error, InvalidOutputError):
+        return RlcliError(
+            f"{name}: `{method}` returned {error}",
+            "an environment must return observations of its declared space, and "
+            "numbers as rewards; use a wrapper to convert them",
+        )
+    if isinstance(error, StepTimeoutError):
+        return RlcliError(
+            f"{name}: `{method}` took longer than {external.timeout:g} s",
+            "increase `timeout` under `environment:`",
+        )
+    hint = "`train: {on_error: restart}` restarts environments that fail"
+    if isinstance(error, WorkerDiedError):
+        return RlcliError(f"{name}: {error} in `{method}`", hint)
+    if isinstance(error, ImportError | DependencyNotInstalled):
+        hint = install_command(external.install)
+    elif "OpenGL" in str(error):
+        hint = "set `MUJOCO_GL=egl` to render MuJoCo without a display"
+    reason = plugins.reason(error)
+    return RlcliError(f"{name} failed in `{method}`: {reason}{cause}", hint)
+
+
+def original_error(error: BaseException) -> BaseException:
+    """Returns the error of the environment itself, which a vector may wrap."""
+    cause = error.__cause__
+    return cause if isinstance(error, EnvironmentFailedError) and cause else error
