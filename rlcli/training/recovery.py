@@ -48,7 +48,7 @@ def newest_readable(run: Run) -> tuple[CheckpointContent | None, list[str]]:
         raise errors[0]
     info = run.read_info()
     status = info.get("status")
-    if status == "failed":
+    if status == "failed" and info.get("frozen"):  # it would freeze again
         raise RlcliError(
             f"run `{run.folder}` failed before its first checkpoint: "
             f"{info.get('reason', '')}",

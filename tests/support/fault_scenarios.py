@@ -135,10 +135,7 @@ class Campaign:
             try:
                 resume(folder)
             except RlcliError as error:
-                # Nothing is lost: it had not saved anything.
-                if "before its first checkpoint" not in error.message:
-                    raise BrokenRunError(f"cannot be resumed: {error}") from error
-                return f"{outcome}, nothing to resume"
+                raise BrokenRunError(f"cannot be resumed: {error}") from error
             self._compare(folder)
             return f"{outcome}, resumed"
 

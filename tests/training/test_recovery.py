@@ -7,11 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from folders import write_run
 
 import rlcli
 from rlcli.errors import RlcliError
 from rlcli.runs import checkpoint
 from rlcli.runs.run_folder import Run
+from rlcli.training import recovery
 
 DATA = {
     "environment": {"name": "FrozenLakeNonSlippery-v0", "num_envs": 2},
@@ -244,3 +246,20 @@ def test_chunks_left_unfinished_at_the_end_of_the_interpreter_end_the_run(tmp_pa
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads((run / "run.json").read_text())["status"] == "stopped"
     assert Run(run).latest_checkpoint() is not None
+
+
+def test_a_run_that_a_full_disk_ended_before_its_first_checkpoint_starts_over(tmp_path):
+    reason = "`log.txt` cannot be written: No space left on device"
+    folder = write_run(
+        tmp_path / "run", status="failed", reason=reason, is_evaluated=False
+    )
+    assert recovery.newest_readable(Run(folder)) == (None, [])
+
+
+def test_a_run_whose_seeds_froze_before_its_first_checkpoint_does_not(tmp_path):
+    frozen = {"0": "the loss is not finite"}
+    folder = write_run(
+        tmp_path / "run", status="failed", frozen=frozen, is_evaluated=False
+    )
+    with pytest.raises(RlcliError, match="failed before its first checkpoint"):
+        recovery.newest_readable(Run(folder))
