@@ -107,7 +107,8 @@ def host_environment(
         count = seeds * num_envs
         vector: HostVector
         if is_restarting:
-            vector = RestartingVector(make, count, part_size or count)
+            size = part_size or count
+            vector = RestartingVector(make, count, size, external.timeout)
         else:
             vector = make(count)
         return HostVectorState(

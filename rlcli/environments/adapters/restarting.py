@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from rlcli.environments.adapters.conversion import HostArray, map_tree
+from rlcli.environments.adapters.limits import with_timeout
 from rlcli.environments.adapters.pools import (
     EnvironmentFailedError,
     HostTimeStep,
@@ -67,18 +68,23 @@ class RestartingVector:
     """Vectors of `part_size` environments each; one that fails is made again.
 
     `report(rows, method, error)` is called for each failure, before the restart: `rows`
-    are the environments whose episodes end.
+    are the environments whose episodes end. Closing one may take `timeout` seconds.
     """
 
     def __init__(
-        self, make: Callable[[int], HostVector], count: int, part_size: int
+        self,
+        make: Callable[[int], HostVector],
+        count: int,
+        part_size: int,
+        timeout: float | None = None,
     ) -> None:
         self.report: Callable[[HostArray, str, BaseException], None] = _ignore
         self._make = lambda: make(part_size)
+        self._timeout = timeout
         self._rows = np.split(np.arange(count), range(part_size, count, part_size))
         self._parts = [self._make() for _ in self._rows]
         self._failures = [0] * len(self._parts)  # in a row
-        # Rows whose episode was lost while another one of their part began.
+        # Rows whose episode was lost, and that have not begun another one.
         self._is_lost = np.zeros(count, np.bool_)
         self._obs: list[ArrayTree] = [None] * len(self._parts)
         self.is_replayable = all(part.is_replayable for part in self._parts)
@@ -120,10 +126,10 @@ class RestartingVector:
         self, part: int, indices: HostArray, seeds: Sequence[int]
     ) -> ArrayTree:
         rows = self._rows[part]
-        local, is_begun = indices - rows[0], False
+        local, is_new = indices - rows[0], False
         while True:
             try:
-                if is_begun:  # a new vector: all of its environments have to begin
+                if is_new:  # all environments of the vector have to begin
                     all_seeds = [seeds[0]] * len(rows)
                     for index, seed in zip(local, seeds, strict=True):
                         all_seeds[index] = seed
@@ -134,7 +140,7 @@ class RestartingVector:
                 break
             except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
                 self._restart(part, rows, "begin", error)
-                is_begun = True
+                is_new = True
                 self._is_lost[np.setdiff1d(rows, indices)] = True
         self._remember(part, local, first)
         self._is_lost[indices] = False
@@ -193,7 +199,7 @@ class RestartingVector:
             raise error
         self.report(rows, method, error)
         with contextlib.suppress(Exception, SystemExit):  # it may be in any state
-            self._parts[part].close()
+            with_timeout(self._parts[part].close, self._timeout)()
         self._parts[part] = self._make()
 
 

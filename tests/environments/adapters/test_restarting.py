@@ -108,6 +108,20 @@ def test_a_failed_environment_is_truncated_and_the_others_go_on(action, reason):
     np.testing.assert_array_equal(timestep.obs[..., 1], np.where(failed, 1, 3))
 
 
+def test_an_environment_whose_close_hangs_as_well_is_made_again():
+    class Hangs(Fragile):
+        def close(self):
+            time.sleep(20 * (getattr(self, "at", [0, 0])[1] > 0))
+
+    env = make_env(Hangs)
+    state, _ = env.reset(SEEDS)
+    state, _ = env.step(state, actions())
+    start = time.monotonic()
+    state, timestep = env.step(state, actions((0, 0), HANG))
+    assert timestep.last.tolist() == [[True, False], [False, False]]
+    assert time.monotonic() - start < 10
+
+
 def test_another_environment_is_not_made_again():
     Fragile.made = 0
     env = make_env()
