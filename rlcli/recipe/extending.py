@@ -89,19 +89,22 @@ class Extender:
     def _find_base(self, document: Document, place: Place, name: str) -> Path:
         """The file of a base: relative to that of the document, or built in."""
         path = Path(document.source).parent / name
-        try:
-            exists = path.exists()
-        except (OSError, ValueError):  # a name too long for a file, or a null byte
-            exists = False
-        if exists:
+        if _exists(path):
             return path
         if name in self._shipped:
             return self._shipped[name]
         hint = suggest(name, self._shipped)
-        if path.with_name(f"{path.name}.yaml").exists():
+        if _exists(Path(f"{path}.yaml")):
             hint = f"did you mean `{name}.yaml`?"
         message = f"{document.where(place)}there is no recipe {quote(name)} to extend"
         raise RlcliError(message, hint if hint.startswith("did you mean") else _HINT)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name too long for a file, or a null byte
+        return False
 
 
 def merge_documents(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import rlcli
@@ -302,3 +304,11 @@ def test_the_difference_from_a_base_makes_the_same_recipe_of_it(write, change):
         text = documents.dump_yaml(find_changes(left, right))
         again = recipe.load_recipe(write(f"extends: left.yaml\n{text}"))
         assert recipe.resolve(again) == right
+
+
+@pytest.mark.parametrize("name", ["x" * 252, "x" * 5_000, "a\0b"])
+def test_a_base_whose_name_is_no_file_name_is_refused(name, tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(json.dumps({"extends": name}))
+    with pytest.raises(RlcliError, match="there is no recipe"):
+        recipe.load_recipe(file)
