@@ -33,12 +33,12 @@ ALLOWED = {
     # An unpickler without globals, for content that was checked opcode by opcode.
     "rlcli.runs.pickles": {"pickle.Unpickler", "pickle.UnpicklingError"},
     # The headers of arrays, whose dtypes have no objects.
-    "rlcli.datasets.files": {"numpy.lib.format.read_array_header"},
+    "rlcli.replays.datasets.files": {"numpy.lib.format.read_array_header"},
     # Modules of rlcli, by the name of an attribute, a command, a kind or a format.
     "rlcli": {"importlib.import_module"},
     "rlcli._old_paths": {"importlib.import_module"},
     "rlcli.cli": {"importlib.import_module"},
-    "rlcli.exports.export": {"importlib.import_module"},
+    "rlcli.evaluation.export.export": {"importlib.import_module"},
     "rlcli.registry.parts": {"importlib.import_module"},
     # Libraries that rlcli names itself.
     "rlcli.evaluation.films": {"importlib.import_module"},

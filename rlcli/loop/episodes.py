@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from rlcli.environments.adapters.host import to_host_environment
+from rlcli.errors import printable
 from rlcli.loop import timestep_shapes, vmap_seeds
 from rlcli.loop.compiled_episodes import compiled_episodes
 from rlcli.loop.episode_records import (
@@ -23,7 +24,6 @@ from rlcli.loop.episode_records import (
     episode_functions,
     evaluation_reset_seed,
 )
-from rlcli.terminal import printable
 from rlcli.types import Array, ArrayTree, Environment, Policy, Transition
 from rlcli.xla.temporaries import temporary_bytes
 

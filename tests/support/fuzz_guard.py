@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from rlcli.errors import RlcliError
-from rlcli.terminal import printable
+from rlcli.errors import RlcliError, printable
 
 MAX_SECONDS = 10
 MAX_MEMORY = 2**30  # bytes more than before
