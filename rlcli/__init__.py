@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # a test compares these rows with the tables below
     from rlcli.runs.comparison import diff as diff
     from rlcli.runs.description import show as show
     from rlcli.runs.listing import runs as runs
+    from rlcli.sweeps.bsuite.suite import bsuite as bsuite
     from rlcli.sweeps.export import export_sweep
     from rlcli.sweeps.summary import show_sweep
     from rlcli.sweeps.sweep import sweep as sweep
@@ -71,6 +72,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(  # name -> module of its functio
         "compare": "rlcli.results.compare",
         "report": "rlcli.results.report.report",
         "sweep": "rlcli.sweeps.sweep",
+        "bsuite": "rlcli.sweeps.bsuite.suite",
         "new": "rlcli.recipe.new",
         "schema": "rlcli.recipe.schema",
         "doctor": "rlcli.training.doctor",

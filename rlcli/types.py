@@ -169,6 +169,9 @@ class Environment(NamedTuple):
     # has the first and whose episode has the second. Both are functions of these alone,
     # so that the replay `hindsight` may replace the desired goal.
     goal_reward: Callable[..., tuple[Array, Array]] | None = None
+    # Cores only: whether a reset costs more than a step, so that on a CPU a vector
+    # resets no other environments than those whose episode has ended.
+    costly_reset: bool = False
 
 
 class RenderState(NamedTuple):

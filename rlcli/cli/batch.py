@@ -22,7 +22,7 @@ def train_and_report(recipes: Sequence[str], *, quiet: bool, **keywords: Any) ->
     from rlcli.training import signals  # here, to keep `--help` fast
     from rlcli.training.batch import exit_code
 
-    with signals.own_process(), _show(quiet) as report:
+    with signals.own_process(), show_runs(quiet) as report:
         ended = rlcli.train_all(recipes, report=report, quiet=quiet, **keywords)
     for each in ended:
         if each.code != errors.OK and each.message:
@@ -37,7 +37,7 @@ def train_and_report(recipes: Sequence[str], *, quiet: bool, **keywords: Any) ->
 
 
 @contextlib.contextmanager
-def _show(
+def show_runs(
     quiet: bool,
 ) -> Iterator[Callable[[Sequence[Plan], Sequence[RunEnd]], None]]:
     """A function that shows the runs: a table in a terminal, otherwise lines."""

@@ -14,6 +14,8 @@ from rlcli.errors import SpellingWarning, printable, printable_json
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from rlcli.results.comparison_tables import Table as ResultTable
+
 PIPE_WIDTH = 160  # characters of a line of a table in a pipe or file
 
 
@@ -111,9 +113,7 @@ def print_chart(result: Mapping[str, Any]) -> None:
 
 def print_comparison(data: Mapping[str, Any]) -> None:
     """Prints the tables of `rlcli.compare`."""
-    from rich import box  # here, to keep `--help` fast
-    from rich.markup import escape
-    from rich.table import Table
+    from rich.markup import escape  # here, to keep `--help` fast
 
     from rlcli.results import comparison_tables
 
@@ -127,16 +127,25 @@ def print_comparison(data: Mapping[str, Any]) -> None:
         screen.print(escape(printable(f"  {letter}  {label}")), soft_wrap=True)
     for table in tables:
         screen.print()
-        screen.print(escape(printable(table.title)), soft_wrap=True)
-        shown = Table(box=box.SIMPLE_HEAD if screen.is_terminal else None)
-        for index, name in enumerate(table.header):
-            if index:
-                shown.add_column(escape(name), justify="right", no_wrap=True)
-            else:
-                shown.add_column(escape(name), overflow="fold")
-        for row in table.rows:
-            shown.add_row(*(escape(printable(cell)) for cell in row))
-        screen.print(shown)
+        print_table(table, screen)
+
+
+def print_table(table: ResultTable, screen: Console) -> None:
+    """Prints a table of results with its title."""
+    from rich import box  # here, to keep `--help` fast
+    from rich.markup import escape
+    from rich.table import Table
+
+    screen.print(escape(printable(table.title)), soft_wrap=True)
+    shown = Table(box=box.SIMPLE_HEAD if screen.is_terminal else None)
+    for index, name in enumerate(table.header):
+        if index:
+            shown.add_column(escape(name), justify="right", no_wrap=True)
+        else:
+            shown.add_column(escape(name), overflow="fold")
+    for row in table.rows:
+        shown.add_row(*(escape(printable(cell)) for cell in row))
+    screen.print(shown)
 
 
 def silence(stream: TextIO) -> None:

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep, key_as_noise
+from rlcli.xla import backend
 from rlcli.xla.data_axis import share_indices
 from rlcli.xla.random_bits import unroll_key
 
@@ -30,7 +31,9 @@ class VectorState(NamedTuple):
 class VectorNoise(NamedTuple):
     """The random numbers of one step of B environments, `[B, ...]`."""
 
-    restart: ArrayTree  # initial state and observation, used if the episode ends
+    # Initial state and observation, used if the episode ends; for cores whose reset is
+    # costly, the key for them.
+    restart: ArrayTree
     core: ArrayTree  # noise of the core's step
 
 
@@ -66,6 +69,9 @@ def vector(
     def values_of(index: int | Array) -> dict[str, Array]:
         return values_at(each, index)
 
+    # Only its spaces and flags are used, which do not depend on `each`.
+    example = core_of(values_of(0))
+    resets_on_demand = example.costly_reset and backend.is_cpu()
     reset_keys = jax.vmap(reset_key, (None, 0))
     step_keys = jax.vmap(step_key, (None, 0))
     core_reset = jax.vmap(lambda values, key: core_of(values).reset(key))
@@ -85,8 +91,10 @@ def vector(
         key = unroll_key(key)
         indices = environments()
         values = values_of(indices)
-        fresh = core_reset(values, reset_keys(key, indices))
-        return VectorNoise(fresh, core_draw(values, step_keys(key, indices)))
+        restart = reset_keys(key, indices)
+        if not resets_on_demand:
+            restart = core_reset(values, restart)
+        return VectorNoise(restart, core_draw(values, step_keys(key, indices)))
 
     def step(
         state: VectorState, action: Array, noise: VectorNoise, cut: Array | bool = False
@@ -98,9 +106,17 @@ def vector(
         if time_limit is not None:
             last = last | (elapsed >= time_limit)
         final = final_of(core)
-        core, obs = select_per_environment(
-            last, noise.restart, (core, timestep.next_obs)
-        )
+        if resets_on_demand:
+
+            def fresh(index: Array) -> tuple[ArrayTree, ArrayTree]:
+                own = {name: option[index] for name, option in values.items()}
+                return core_of(own).reset(noise.restart[index])
+
+            core, obs = replace_one_by_one(last, fresh, (core, timestep.next_obs))
+        else:
+            core, obs = select_per_environment(
+                last, noise.restart, (core, timestep.next_obs)
+            )
         elapsed = jnp.where(last, 0, elapsed)
         state = VectorState(core, elapsed, final)
         return state, timestep._replace(obs=obs, last=last)
@@ -115,8 +131,6 @@ def vector(
     def render_final(state: VectorState, index: int = 0) -> Any:
         return render_core(state.final, index) if rendering else None
 
-    # Only its spaces are used, which do not depend on `each`.
-    example = core_of(values_of(0))
     return Environment(
         reset=reset,
         step=step,
@@ -178,3 +192,23 @@ def select_per_environment(
         return jnp.where(mask, new, old)
 
     return jax.tree.map(choose, new, old)
+
+
+def replace_one_by_one(
+    condition: Array, new: Callable[[Array], ArrayTree], old: ArrayTree
+) -> ArrayTree:
+    """Replaces row i of all leaves by `new(i)` where `condition` `[B]` is true.
+
+    `new` is computed once for each such row, one after the other.
+    """
+
+    def replace_first(carry: tuple[Array, ArrayTree]) -> tuple[Array, ArrayTree]:
+        waiting, rows = carry
+        index = jnp.argmax(waiting)
+        rows = jax.tree.map(
+            lambda leaf, row: jnp.asarray(leaf).at[index].set(row), rows, new(index)
+        )
+        return jnp.asarray(waiting).at[index].set(False), rows
+
+    start = (condition, old)
+    return jax.lax.while_loop(lambda carry: jnp.any(carry[0]), replace_first, start)[1]

@@ -119,12 +119,17 @@ def as_markdown(data: Mapping[str, Any]) -> str:
     """The tables in Markdown."""
     lines = [describe_comparison(data)]
     for table in tables(data):
-        cells = [[each.replace("|", r"\|") for each in row] for row in table.rows]
-        dashes = ["---", *["---:"] * (len(table.header) - 1)]
-        lines += ["", f"**{table.title}**", ""]
-        lines += [f"| {' | '.join(row)} |" for row in (table.header, dashes, *cells)]
+        lines += ["", *markdown_lines(table)]
     lines += ["", *(f"- {note}" for note in data["notes"])] if data["notes"] else []
     return "\n".join(lines) + "\n"
+
+
+def markdown_lines(table: Table) -> list[str]:
+    """The lines of a table in Markdown, with its title."""
+    cells = [[each.replace("|", r"\|") for each in row] for row in table.rows]
+    dashes = ["---", *["---:"] * (len(table.header) - 1)]
+    rows = [f"| {' | '.join(row)} |" for row in (table.header, dashes, *cells)]
+    return [f"**{table.title}**", "", *rows]
 
 
 def as_html(data: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +29,25 @@ def check_figure(path: Path) -> None:
 
 def draw(result: Mapping[str, Any], path: Path) -> None:
     """Writes the curves of `rlcli.plot`; equal curves give equal bytes."""
+    save(path, lambda axes: _fill(axes, result))
+
+
+def save(
+    path: Path,
+    fill: Callable[[Any], None],
+    *,
+    size: tuple[float, float] = (8, 5),
+    projection: str | None = None,
+) -> None:
+    """Writes a figure whose axes `fill` has drawn; `size` is in inches."""
     matplotlib = import_library("matplotlib", "plot")
     from matplotlib.figure import Figure
 
     suffix = path.suffix.lower()
     style = {"svg.hashsalt": "rlcli", "svg.fonttype": "none", "pdf.fonttype": 42}
     with matplotlib.rc_context(style):
-        figure = Figure(figsize=(8, 5), layout="constrained")
-        _fill(figure.add_subplot(), result)
+        figure = Figure(figsize=size, layout="constrained")
+        fill(figure.add_subplot(projection=projection))
         data = io.BytesIO()
         figure.savefig(data, format=suffix[1:], dpi=150, metadata=_DATES[suffix])
     write_output(path, data.getvalue())

@@ -101,8 +101,24 @@ def train_all(
             return [describe_end(plan) for plan in plans]
         groups = [[plan] for plan in plans]
     groups = [part for group in groups for part in divide_group(group)]
-    pool = ProcessPool(jobs or usable_cores(), environment)
-    return _Batch(groups, shared, pool, report).run()
+    return train_groups(groups, shared, jobs=jobs, report=report, variables=environment)
+
+
+def train_groups(
+    groups: Sequence[Sequence[Plan]],
+    options: Sequence[str],
+    *,
+    jobs: int | None = None,
+    report: Callable[[Sequence[Plan], Sequence[Ended]], None] = lambda *_: None,
+    variables: Mapping[str, str] | None = None,
+) -> list[Ended]:
+    """Trains each group of plans in a process, and returns how the runs ended.
+
+    `options` are those of `rlcli train` for all; `variables` is the environment of the
+    processes, by default that of this one. The others are those of `train_all`.
+    """
+    pool = ProcessPool(jobs or usable_cores(), variables)
+    return _Batch(groups, options, pool, report).run()
 
 
 def _train_here(

@@ -278,3 +278,35 @@ def test_render_draws_the_selected_environment_with_its_values():
     )
     state, _ = poles.reset(jax.random.key(0))
     assert not np.array_equal(poles.render(state, 0), poles.render(state, 1))
+
+
+@pytest.mark.parametrize("limit", [None, 4])
+def test_costly_resets_happen_on_demand_with_the_same_episodes(limit):
+    def make(costly):
+        def core_of(values):
+            return counter(length=6, **values)._replace(costly_reset=costly)
+
+        each = {"pay": jnp.array([1.0, 2.0])}
+        return vector(core_of, 5, time_limit=limit, each=each, rendering=True)
+
+    plain, costly = play(make(False), 20), play(make(True), 20)
+    equal(plain[:2], costly[:2])
+    assert plain[2].elapsed.tolist() == costly[2].elapsed.tolist()
+    equal(plain[2].final.count, costly[2].final.count)
+
+
+def test_costly_resets_of_several_seeds_are_those_of_each():
+    def core_of(values):
+        return counter()._replace(costly_reset=True)
+
+    env = vector(core_of, 4)
+    keys = jax.random.split(jax.random.key(0), 3)
+    actions, cut = jnp.zeros(4, int), jnp.array([True, False, True])
+    step = functools.partial(jax.vmap, in_axes=(0, None, 0, 0))(env.step)
+    state, _ = jax.vmap(env.reset)(keys)
+    _, together = jax.jit(step)(state, actions, jax.vmap(env.draw)(keys), cut)
+    for seed in range(3):
+        state, _ = env.reset(keys[seed])
+        noise = env.draw(keys[seed])
+        _, alone = env.step(state, actions, noise, cut[seed])
+        equal(jax.tree.map(lambda leaf, i=seed: leaf[i], together), alone)

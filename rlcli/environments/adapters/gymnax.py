@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rlcli.environments.adapters import jax_libraries
 from rlcli.environments.adapters.jax_core import pure_core
-from rlcli.errors import RlcliError, suggest
+from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.registry.libraries import import_library
 from rlcli.types import Array, ArrayTree, Environment, Key
 
 EXTRA = "gymnax"
@@ -36,7 +36,7 @@ def gymnax_adapter(id: str, *, options: dict[str, Any] | None = None) -> Environ
     only shorten episodes. Observations have the dtypes of their space.
     """
     env, params, observation, action = _make_env(
-        id, json.dumps(options or {}, default=_to_json_value)
+        id, jax_libraries.encode_options(options)
     )
 
     def begin(key: Key) -> tuple[ArrayTree, ArrayTree]:
@@ -72,46 +72,31 @@ def _make_env(
 
     Cached, since each trace rebuilds parts; so no array of it may be a JAX tracer.
     """
-    gymnax = import_library("gymnax", EXTRA)
-    name = f"environment `gymnax/{id}`"
-    if id not in gymnax.registered_envs:
-        hint = suggest(id, gymnax.registered_envs, "gymnax/")
-        raise RlcliError(f"there is no {name}", hint)
+    gymnax = jax_libraries.import_jax_library("gymnax", EXTRA)
+    jax_libraries.check_id("gymnax/", id, gymnax.registered_envs)
     given_options = json.loads(options)
+
+    def make() -> tuple[Any, Any, set[str]]:
+        _, params = gymnax.make(id)
+        fields = {field.name for field in dataclasses.fields(params)}
+        keywords = {key: given_options[key] for key in given_options.keys() - fields}
+        return *gymnax.make(id, **keywords), fields & given_options.keys()
+
+    hint = "`options` are fields of its parameters and arguments of its class"
+    env, params, fields = jax_libraries.make_concrete(f"gymnax/{id}", make, hint)
     with jax.ensure_compile_time_eval():
-        try:
-            _, params = gymnax.make(id)
-            fields = {
-                field.name for field in dataclasses.fields(params)
-            } & given_options.keys()
-            keywords = {
-                key: given_options[key] for key in given_options.keys() - fields
-            }
-            env, params = gymnax.make(id, **keywords)
-        except Exception as error:  # foreign code may raise anything
-            raise RlcliError(
-                f"{name} cannot be made: {type(error).__name__}: {error}",
-                "`options` are fields of its parameters and arguments of its class",
-            ) from error
         changes = {
             key: _convert_option(
-                getattr(params, key), given_options[key], f"{name}: `{key}`"
+                getattr(params, key),
+                given_options[key],
+                f"environment `gymnax/{id}`: `{key}`",
             )
             for key in fields
         }
         params = params.replace(**changes)
-        observation = _convert_space(env.observation_space(params))
-        return env, params, observation, _convert_space(env.action_space(params))
-
-
-def _to_json_value(value: Any) -> Any:
-    """Converts an array into a number or a list, for JSON."""
-    if isinstance(value, np.generic | np.ndarray | jax.Array):
-        return np.asarray(value).tolist()
-    raise RlcliError(
-        f"`options` contains {value!r}",
-        "values of `options` are numbers, strings, booleans, and lists of these",
-    )
+        convert = jax_libraries.convert_gymnax_space
+        observation = convert(env.observation_space(params))
+        return env, params, observation, convert(env.action_space(params))
 
 
 def _convert_option(default: Any, value: Any, owner: str) -> Any:
@@ -127,20 +112,3 @@ def _convert_option(default: Any, value: Any, owner: str) -> Any:
         shape_note = f" of shape {like.shape}" if like.ndim else ""
         raise RlcliError(f"{owner} is {value!r}", f"expected {description}{shape_note}")
     return jnp.asarray(value, like.dtype) if like.ndim else value
-
-
-def _convert_space(space: Any) -> gymnasium.Space:
-    """Converts a space of gymnax into one of Gymnasium."""
-    members = getattr(space, "spaces", None)
-    if isinstance(members, dict):
-        return gymnasium.spaces.Dict(
-            {name: _convert_space(member) for name, member in members.items()}
-        )
-    if members is not None:
-        return gymnasium.spaces.Tuple([_convert_space(member) for member in members])
-    if hasattr(space, "n"):
-        return gymnasium.spaces.Discrete(int(space.n))
-    dtype: Any = np.dtype(jnp.dtype(space.dtype)).type
-    low = np.broadcast_to(np.asarray(space.low, dtype), space.shape)
-    high = np.broadcast_to(np.asarray(space.high, dtype), space.shape)
-    return gymnasium.spaces.Box(low, high, space.shape, dtype)

@@ -46,6 +46,8 @@ def pure_core(
     go: Callable[[ArrayTree, ArrayTree, Key], tuple],
     observation: gymnasium.Space,
     action: gymnasium.Space,
+    *,
+    costly_reset: bool = False,
 ) -> Environment:
     """Builds a core from traceable functions without batch axis and auto-reset.
 
@@ -54,7 +56,7 @@ def pure_core(
 
     `obs` is the next observation, also at the end of an episode. It is cast to the
     dtypes of its space, and rendered as an image. If the library truncates an episode,
-    `last` is true and `discount` stays 1.
+    `last` is true and `discount` stays 1. `costly_reset` is that of `Environment`.
     """
 
     def make_state(state: ArrayTree, obs: ArrayTree) -> AdapterState:
@@ -86,7 +88,9 @@ def pure_core(
     def render(state: AdapterState) -> np.ndarray:
         return observation_image(observation, jax.device_get(state.obs))
 
-    return Environment(reset, step, observation, action, render)
+    return Environment(
+        reset, step, observation, action, render, costly_reset=costly_reset
+    )
 
 
 def _strong_type(leaf: Any) -> Array:

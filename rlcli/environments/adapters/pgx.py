@@ -7,16 +7,14 @@ from typing import Any
 
 import gymnasium
 import jax
-import numpy as np
 
+from rlcli.environments.adapters import jax_libraries
 from rlcli.environments.adapters.jax_core import pure_core
-from rlcli.errors import RlcliError, suggest
+from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.registry.libraries import import_library
 from rlcli.types import Array, ArrayTree, Environment, Key
 
 EXTRA = "pgx"
-_FLAG: Any = bool  # a dtype that the type stubs of Box lack
 
 
 @register("environment", "pgx/")
@@ -52,32 +50,19 @@ def _make_env(
     id: str, action_mask: bool
 ) -> tuple[Any, gymnasium.Space, gymnasium.Space]:
     """Returns the game and its spaces; cached, since each trace rebuilds parts."""
-    pgx = import_library("pgx", EXTRA)
-    name = f"environment `pgx/{id}`"
-    if id not in pgx.available_envs():
-        hint = suggest(id, pgx.available_envs(), "pgx/")
-        raise RlcliError(f"there is no {name}", hint)
+    pgx = jax_libraries.import_jax_library("pgx", EXTRA)
+    jax_libraries.check_id("pgx/", id, pgx.available_envs())
     with jax.ensure_compile_time_eval():
         env = pgx.make(id)
         if env.num_players != 1:
             raise RlcliError(
-                f"{name} has {env.num_players} players, but rlcli trains one agent",
+                f"environment `pgx/{id}` has {env.num_players} players, but rlcli "
+                "trains one agent",
                 "choose a single-player game, such as `pgx/2048` or `pgx/minatar-…`",
             )
         board = jax.eval_shape(env.init, jax.random.key(0)).observation
-    space: gymnasium.Space = _board_space(board)
+    space: gymnasium.Space = jax_libraries.space_like(board)
     if action_mask:
-        mask = gymnasium.spaces.Box(0, 1, (env.num_actions,), _FLAG)
+        mask = jax_libraries.bounded_box(0, 1, (env.num_actions,), bool)
         space = gymnasium.spaces.Dict({"observation": space, "action_mask": mask})
     return env, space, gymnasium.spaces.Discrete(env.num_actions)
-
-
-def _board_space(board: Any) -> gymnasium.spaces.Box:
-    """The space of a game's observations, with bounds from the dtype: Pgx has none."""
-    if board.dtype == np.bool_:
-        return gymnasium.spaces.Box(0, 1, board.shape, _FLAG)
-    is_integer = np.issubdtype(board.dtype, np.integer)
-    low, high = -np.inf, np.inf
-    if is_integer:
-        low, high = np.iinfo(board.dtype).min, np.iinfo(board.dtype).max
-    return gymnasium.spaces.Box(low, high, board.shape, board.dtype.type)

@@ -1,4 +1,4 @@
-"""Reward wrappers: scale, clip or add noise."""
+"""Reward wrappers: scale, clip, add noise, or log."""
 
 from __future__ import annotations
 
@@ -46,6 +46,20 @@ def reward_noise(core: Environment, *, scale: NonNegative) -> Environment:
         return state, timestep._replace(reward=timestep.reward + scale * normal)
 
     return core._replace(draw=draw, step=step, goal_reward=None)
+
+
+@register("wrapper")
+def log_return(core: Environment) -> Environment:
+    """Logs the rewards as `return`: metrics have `total_return`, over all episodes."""
+
+    def step(
+        state: ArrayTree, action: ArrayTree, noise: ArrayTree
+    ) -> tuple[ArrayTree, TimeStep]:
+        state, timestep = core.step(state, action, noise)
+        info = {**timestep.info, "return": timestep.reward}
+        return state, timestep._replace(info=info)
+
+    return core._replace(step=step)
 
 
 def _map_reward(core: Environment, transform: Callable[[Array], Array]) -> Environment:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from rlcli.errors import suggest
 
 _GAMES = "asterix|breakout|freeway|pong|seaquest|spaceinvaders"  # also those of MinAtar
-_NO_ADAPTER = "brax|craftax|jumanji|navix|playground|popgym|procgen|xland|jaxmarl"
+_NO_ADAPTER = "playground|popgym|procgen|xland|jaxmarl"
 # Patterns of whole names, in any case, and the hint; `{id}` is the group of this name.
 _PATTERNS = (
     (r"(?:openai_?)?gym/(?P<id>.+)", "did you mean `gymnasium/{id}`?"),
@@ -24,6 +24,8 @@ _PATTERNS = (
         "did you mean `gymnasium/gymnasium_robotics:{id}`?",
     ),
     (r"2048", "did you mean `pgx/2048`?"),
+    (r"(?P<id>navix-.+)", "did you mean `navix/{id}`?"),
+    (r"(?P<id>craftax-.+)", "did you mean `craftax/{id}`?"),
     (
         rf"(?P<id>{_NO_ADAPTER})\b.*",
         "rlcli has no adapter for `{id}`; a plug-in can add one (docs/parts.md)",
@@ -36,7 +38,8 @@ _PATTERNS = (
 )
 _OTHERS = (
     "`rlcli list environments` lists the environments of rlcli; those of other "
-    "libraries are `gymnasium/ID`, `envpool/ID`, `gymnax/ID` and `pgx/ID`"
+    "libraries are `gymnasium/ID`, `envpool/ID`, `gymnax/ID`, `pgx/ID`, `brax/ID`, "
+    "`craftax/ID`, `jumanji/ID` and `navix/ID`"
 )
 
 

@@ -82,6 +82,15 @@ CASES = [
         exact=False,
     ),
     Case("pgx/minatar-breakout", "pgx", {"action_mask": False}),
+    Case("brax/fast", "brax"),
+    Case("brax/inverted_pendulum", "brax", {"backend": "spring"}),
+    Case("craftax/Craftax-Classic-Symbolic-v1", "craftax"),
+    Case("jumanji/Snake-v1", "jumanji"),
+    Case("jumanji/Tetris-v0", "jumanji"),
+    Case("jumanji/RubiksCube-v0", "jumanji", {"options": {"time_limit": 5}}, limit=7),
+    Case("jumanji/Game2048-v1", "jumanji", {"action_mask": False}),
+    Case("navix/Navix-Empty-Random-5x5-v0", "navix", {"first_person": True}),
+    Case("navix/Navix-DoorKey-5x5-v0", "navix", {"view": "categorical"}),
 ]
 
 
@@ -183,7 +192,7 @@ class Play(NamedTuple):
 
 
 def element(tree, *index):
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[index], tree)
+    return jax.tree.map(lambda leaf: np.asarray(np.asarray(leaf)[index]), tree)
 
 
 def sample_actions(environment, steps, seed=0):
@@ -324,7 +333,9 @@ def adapt(name):
     return actual.factory(*[1, 1, None, None] * bool(actual.facts.get("adapter")))
 
 
-@pytest.mark.parametrize("package", ["gymnax", "pgx", "envpool"])
+@pytest.mark.parametrize(
+    "package", ["gymnax", "pgx", "envpool", "brax", "craftax", "jumanji", "navix"]
+)
 def test_a_missing_package_is_named_with_its_extra(package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(RlcliError, match=f"`{package}` cannot be imported") as caught:
@@ -338,6 +349,10 @@ def test_a_missing_package_is_named_with_its_extra(package, monkeypatch):
         ("gymnax", "CartPole", "CartPole-v1"),
         ("envpool", "Pendulum", "Pendulum-v1"),
         ("pgx", "2O48", "2048"),
+        ("brax", "Ant", "ant"),
+        ("craftax", "Craftax-Symbolic", "Craftax-Symbolic-v1"),
+        ("jumanji", "Snake", "Snake-v1"),
+        ("navix", "Navix-Empty-5x5", "Navix-Empty-5x5-v0"),
     ],
 )
 def test_an_unknown_id_suggests_the_closest_id(package, id, meant):

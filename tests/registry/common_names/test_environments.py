@@ -32,6 +32,8 @@ KNOWN = registry.names("environment")
         ("Catch", "bsuite/Catch"),
         ("deep_sea", "bsuite/DeepSea"),
         ("2048", "pgx/2048"),
+        ("Navix-Empty-5x5-v0", "navix/Navix-Empty-5x5-v0"),
+        ("Craftax-Symbolic-v1", "craftax/Craftax-Symbolic-v1"),
         ("MiniGrid-Empty-5x5-v0", "gymnasium/minigrid:MiniGrid-Empty-5x5-v0"),
     ],
 )
@@ -48,8 +50,8 @@ def test_an_environment_that_two_libraries_have_suggests_both():
 
 
 def test_a_library_without_an_adapter_says_so():
-    hint = suggest_environment("brax/ant", KNOWN)
-    assert hint.startswith("rlcli has no adapter for `brax`")
+    hint = suggest_environment("procgen/coinrun", KNOWN)
+    assert hint.startswith("rlcli has no adapter for `procgen`")
 
 
 def test_a_name_that_nothing_resembles_says_where_to_look():

@@ -1,0 +1,115 @@
+"""`rlcli bsuite`: trains a recipe on the experiments of bsuite, and scores it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import rlcli
+from rlcli.cli import batch, completion, options, output
+from rlcli.cli.options import Json, MaxTime, Quiet, Set
+
+
+def command(
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE",
+            autocompletion=completion.complete_recipe,
+            help="A YAML file, or the name of a built-in recipe; or the folder of a "
+            "sweep, which is scored again.",
+            show_default=False,
+        ),
+    ],
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ID...]",
+            help="Ids such as `catch_noise/3`, experiments such as `catch_noise`, or "
+            "tags such as `noise`. Default: all.",
+            show_default=False,
+        ),
+    ] = None,
+    set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
+    seed: Annotated[
+        int,
+        typer.Option(
+            "--seed", min=0, max=options.MAX_SEED, metavar="N", help="The first seed."
+        ),
+    ] = 0,
+    mnist: Annotated[
+        Path | None,
+        typer.Option(
+            "--mnist",
+            metavar="DIR",
+            help="The folder of the MNIST training set, which some experiments need.",
+            show_default=False,
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            min=1,
+            metavar="N",
+            help="Train at most N runs at once; by default one per core.",
+            show_default=False,
+        ),
+    ] = None,
+    runs: Annotated[
+        Path,
+        typer.Option(
+            "--runs", metavar="DIR", help="Create the sweep below DIR/bsuite/<recipe>."
+        ),
+    ] = Path("runs"),
+    run: Annotated[
+        Path | None,
+        typer.Option("--run", metavar="DIR", help="Create the sweep in exactly DIR."),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="Name the folder of the sweep."),
+    ] = None,
+    max_time: MaxTime = None,
+    smoke: Annotated[
+        bool,
+        typer.Option("--smoke", help="Test the whole pipeline with a tiny budget."),
+    ] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Train a recipe on the experiments of bsuite, and score it as bsuite does.
+
+    Writes the results of each id, a table of scores and a radar plot.
+    """
+    from rlcli.sweeps.bsuite.suite import tables  # here, to keep `--help` fast
+    from rlcli.training import signals
+
+    with signals.own_process(), batch.show_runs(quiet) as report:
+        data = rlcli.bsuite(
+            recipe,
+            ids or (),
+            set=tuple(set),
+            seed=seed,
+            mnist=mnist,
+            jobs=jobs,
+            runs=runs,
+            run=run,
+            name=name,
+            max_time=options.parse_max_time(max_time),
+            smoke=smoke,
+            report=report,
+        )
+    for note in data["notes"]:
+        output.print_message(note)
+    if json:
+        output.print_data(output.as_json(data))
+    else:
+        screen = output.console()
+        for table in tables(data):
+            output.print_table(table, screen)
+            screen.print()
+        output.print_data(data["folder"])
+    raise typer.Exit(0 if data["experiments"] else 1)

@@ -1,0 +1,58 @@
+"""Brax: the adapter behind `brax/…`, compiled with the agent."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+
+from rlcli.environments.adapters import jax_libraries
+from rlcli.environments.adapters.jax_core import pure_core
+from rlcli.registry import register
+from rlcli.types import Array, ArrayTree, Environment, Key
+
+Backend = Literal["generalized", "spring", "positional", "mjx"]
+
+
+@register("environment", "brax/", time_limit=1_000)
+def brax_adapter(
+    id: str, *, backend: Backend | None = None, options: dict[str, Any] | None = None
+) -> Environment:
+    """Robots of Brax (Freeman et al., 2021), compiled with the agent.
+
+    `backend` is the physics: null is that of the environment, for most `generalized`.
+    `options` are keyword arguments of the class. Actions are in [-1, 1]. The default
+    time limit is 1000 steps, as in Brax's training. https://github.com/google/brax
+    """
+    keywords = (options or {}) | ({"backend": backend} if backend else {})
+    env, observation = _make_env(id, jax_libraries.encode_options(keywords))
+
+    def begin(key: Key) -> tuple[ArrayTree, ArrayTree]:
+        state = env.reset(key)
+        return state, state.obs
+
+    def go(state: Any, action: Array, key: Key) -> tuple:
+        del key  # only the initial state is random
+        # Copied: environments of Brax change these dicts in place.
+        copies = {"metrics": dict(state.metrics), "info": dict(state.info)}
+        state = env.step(state.replace(**copies), action)
+        return state, state.obs, state.reward, state.done != 0, False
+
+    action = gymnasium.spaces.Box(-1.0, 1.0, (env.action_size,), np.float32)
+    return pure_core(begin, go, observation, action, costly_reset=True)
+
+
+@functools.cache
+def _make_env(id: str, options: str) -> tuple[Any, gymnasium.Space]:
+    """Returns the environment and its observation space, from options in JSON."""
+    envs = jax_libraries.import_jax_library("brax.envs", "brax")
+    jax_libraries.check_id("brax/", id, envs._envs)
+
+    make = functools.partial(envs.get_environment, id, **json.loads(options))
+    hint = "`options` are keyword arguments of its class in `brax.envs`"
+    env = jax_libraries.make_concrete(name := f"brax/{id}", make, hint)
+    shapes = jax_libraries.observation_shapes(name, lambda key: env.reset(key).obs)
+    return env, jax_libraries.space_like(shapes)

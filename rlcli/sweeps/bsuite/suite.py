@@ -1,0 +1,255 @@
+"""bsuite: trains a recipe on bsuite's ids; the function behind `rlcli bsuite`.
+
+runs/bsuite/<recipe>/<time>/
+  bsuite.json     the recipe, and the run and seed of each id
+  runs/           the runs; ids with equal settings are the seeds of one
+  results/        a CSV file for each id, in bsuite's format
+  scores.json, scores.md, radar.png
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlcli import errors
+from rlcli.errors import RlcliError, quote
+from rlcli.recipe import check_document
+from rlcli.recipe.loading import read_without_parts, refuse_combinations
+from rlcli.results import figure
+from rlcli.results.comparison_tables import Table, markdown_lines
+from rlcli.runs.durations import parse_duration
+from rlcli.runs.files import read_json, to_json, write_json, write_output
+from rlcli.runs.formats import format_number
+from rlcli.runs.naming import check_name
+from rlcli.runs.run_folder import check_place
+from rlcli.sweeps.bsuite import radar
+from rlcli.sweeps.bsuite.episodes import read_results, write_csv
+from rlcli.sweeps.bsuite.experiments import (
+    EXPERIMENTS,
+    Job,
+    make_jobs,
+    select_ids,
+)
+from rlcli.sweeps.bsuite.scores import Results, score_experiments, score_tags
+from rlcli.training.batch import Ended, train_groups
+from rlcli.training.plans import Plan
+
+INFO = "bsuite.json"
+GROUP = "bsuite"  # the folder of all sweeps, below the folder of runs
+_ROWS = 1_000  # of metrics in a run
+_MNIST = "MNISTBandit"
+
+
+def bsuite(
+    recipe: str | Path,
+    ids: Sequence[str] = (),
+    *,
+    set: Sequence[str] = (),
+    seed: int = 0,
+    mnist: str | Path | None = None,
+    jobs: int | None = None,
+    runs: str | Path = "runs",
+    run: str | Path | None = None,
+    name: str | None = None,
+    max_time: str | float | None = None,
+    smoke: bool = False,
+    report: Callable[[Sequence[Plan], Sequence[Ended]], None] = lambda *_: None,
+) -> dict[str, Any]:
+    """Trains a recipe on the experiments of bsuite, and scores it as bsuite does.
+
+    Returns the scores of experiments and tags, from 0 to 1, which the folder also has
+    as tables and a radar plot, with the results of each id as CSV files of bsuite.
+    Given the folder of a sweep instead of a recipe, its runs are scored again.
+
+    Args:
+        recipe: a file, the name of a built-in recipe, or the folder of a sweep. The
+            environment and the number of steps are those of bsuite, `num_envs` that
+            of the recipe.
+        ids: ids such as `catch_noise/3`, experiments such as `catch_noise`, or tags
+            such as `noise`. By default all.
+        set: options that replace the recipe's.
+        seed: the first seed. Ids with equal settings have consecutive seeds.
+        mnist: the folder with the MNIST training set; without it, experiments with
+            MNIST are left out.
+        jobs: runs at once; by default the number of cores.
+        runs: the sweep is created as `<runs>/bsuite/<recipe>/<time>`.
+        run: the folder of the sweep, instead of one below `runs`.
+        name: the name of its folder, instead of the time.
+        max_time: seconds, or a duration such as `3h50m`, for each run.
+        smoke: trains each run with a tiny budget.
+        report: is called with the plans and those that have ended, about once a second.
+    """
+    figure.check(Path("radar.png"))  # before any work
+    if (Path(recipe) / INFO).is_file():
+        if ids or set:
+            raise RlcliError(
+                f"{quote(recipe)} is the folder of a sweep, whose ids are known",
+                "`rlcli bsuite FOLDER` scores it again; name a recipe to train",
+            )
+        return _score(Path(recipe), [])
+    title = check_document(recipe, set)
+    refuse_combinations(recipe, set, title, "`rlcli bsuite` scores one agent")
+    chosen, notes = _leave_out_mnist(select_ids(ids), ids, mnist)
+    folder = _choose_folder(title, runs, run, name)
+    planned = [
+        (job, _plan(recipe, set, job, seed, mnist, folder)) for job in make_jobs(chosen)
+    ]
+    for _, plan in planned:
+        check_document(plan.recipe, plan.sets)
+    _write_info(folder, title, seed, planned, notes)
+    limit = None if max_time is None else f"{math.ceil(parse_duration(max_time))}s"
+    options = ["--quiet", *(["--smoke"] if smoke else [])]
+    options += [] if limit is None else ["--max-time", limit]
+    ended = train_groups(
+        [[plan] for _, plan in planned], options, jobs=jobs, report=report
+    )
+    failed = [
+        f"`{each.plan.folder.name}`: {each.message or f'exit code {each.code}'}"
+        for each in ended
+        if each.code != errors.OK
+    ]
+    return _score(folder, failed)
+
+
+def _leave_out_mnist(
+    chosen: list[tuple[str, int]], words: Sequence[str], path: str | Path | None
+) -> tuple[list[tuple[str, int]], list[str]]:
+    """The ids that can be trained, and a note on the others."""
+    needs = {name for name, _ in chosen if EXPERIMENTS[name].environment == _MNIST}
+    if path is not None or not needs:
+        return chosen, []
+    hint = "give the folder of the MNIST training set: `--mnist FOLDER`"
+    if any(word.partition("/")[0] in needs for word in words):
+        raise RlcliError("experiments with MNIST need its images", hint)
+    rest = [each for each in chosen if each[0] not in needs]
+    return rest, [f"left out: {', '.join(sorted(needs))}; {hint}"]
+
+
+def _choose_folder(
+    title: str, runs: str | Path, run: str | Path | None, name: str | None
+) -> Path:
+    start = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())
+    place = Path(runs) / GROUP / title / (start if name is None else check_name(name))
+    folder = place if run is None else Path(run)
+    if (folder / INFO).exists():
+        raise RlcliError(
+            f"`{folder}` contains a sweep already",
+            f"choose another folder; `rlcli bsuite {folder}` scores that one",
+        )
+    check_place(run=folder / "runs" / "run")
+    return folder
+
+
+def _plan(
+    recipe: str | Path,
+    sets: Sequence[str],
+    job: Job,
+    seed: int,
+    mnist: str | Path | None,
+    folder: Path,
+) -> Plan:
+    """The run of a job: the recipe with the environment and the budget of bsuite."""
+    experiment, index = EXPERIMENTS[job.experiment], job.indices[0]
+    data = read_without_parts(recipe, sets).data.get("environment")
+    num_envs = data.get("num_envs", 1) if isinstance(data, Mapping) else 1
+    num_envs = num_envs if isinstance(num_envs, int) and num_envs > 0 else 1
+    options = {**experiment.options(index), "num_envs": num_envs}
+    if mnist is not None and experiment.environment == _MNIST:
+        options["path"] = str(Path(mnist).absolute())
+    rounds = math.ceil(experiment.episodes / num_envs)  # of episodes side by side
+    size = experiment.max_length(index) * num_envs  # steps of a round
+    own = {
+        "environment": to_json(options),
+        "train.steps": rounds * size,
+        "train.log.every": math.ceil(rounds / _ROWS) * size,
+        "train.seed": seed + job.seed,
+        "train.seeds": len(job.indices),
+        "train.evaluate": "{every: null}",
+        "train.checkpoint.every": "null",
+        "train.stop": "null",
+    }
+    settings = (*sets, *(f"{key}={value}" for key, value in own.items()))
+    last = f"-{job.indices[-1]}" if len(job.indices) > 1 else ""
+    place = folder / "runs" / f"{job.experiment}-{index}{last}"
+    return Plan(str(recipe), settings, place, place)
+
+
+def _write_info(
+    folder: Path,
+    title: str,
+    seed: int,
+    planned: Sequence[tuple[Job, Plan]],
+    notes: Sequence[str],
+) -> None:
+    ids = {
+        f"{job.experiment}/{index}": [plan.folder.name, seed + job.seed + offset]
+        for job, plan in planned
+        for offset, index in enumerate(job.indices)
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / INFO, {"recipe": title, "ids": ids, "notes": [*notes]})
+
+
+def _score(folder: Path, failed: Sequence[str]) -> dict[str, Any]:
+    """Writes the results of the runs, and returns their scores."""
+    info = read_json(folder / INFO)
+    found: dict[str, dict[int, list[dict[str, float]]]] = {}
+    read: dict[str, dict[int, list[dict[str, float]]]] = {}
+    missing = []
+    for id, (place, seed) in info["ids"].items():
+        if place not in read:
+            read[place] = read_results(folder / "runs" / place)
+        if rows := read[place].get(seed):
+            name, _, index = id.partition("/")
+            found.setdefault(name, {})[int(index)] = rows
+            write_csv(rows, folder / "results", id)
+        else:
+            missing.append(id)
+    data = {"folder": str(folder), "recipe": info["recipe"], **score(found)}
+    data["notes"] = [*info["notes"], *failed]
+    if missing:
+        data["notes"].append(f"no finished episode: {', '.join(missing)}")
+    unfinished = [e["experiment"] for e in data["experiments"] if not e["finished"]]
+    if unfinished:
+        data["notes"].append(
+            f"fewer episodes than bsuite has, in some runs of {', '.join(unfinished)}"
+        )
+    write_json(folder / "scores.json", data)
+    lines = [line for table in tables(data) for line in (*markdown_lines(table), "")]
+    lines += [f"- {note}" for note in data["notes"]]
+    write_output(folder / "scores.md", ("\n".join(lines) + "\n").encode())
+    radar.draw_radar(data["tags"], info["recipe"], folder / "radar.png")
+    return data
+
+
+def score(results: Mapping[str, Results]) -> dict[str, Any]:
+    """The scores of experiments and tags, given the rows of each id."""
+    scores = score_experiments(results)
+    return {"experiments": scores, "tags": score_tags(scores)}
+
+
+def tables(data: Mapping[str, Any]) -> list[Table]:
+    """The tables of `rlcli.bsuite`."""
+    experiments = [
+        [
+            each["experiment"],
+            format_number(each["score"]),
+            f"{each['ids']} of {each['all_ids']}",
+            "yes" if each["finished"] else "no",
+            ", ".join(each["tags"]),
+        ]
+        for each in data["experiments"]
+    ]
+    tags = [
+        [each["tag"], format_number(each["score"]), str(each["experiments"])]
+        for each in data["tags"]
+    ]
+    columns = ["experiment", "score", "ids", "finished", "tags"]
+    return [
+        Table(f"{data['recipe']} on bsuite", columns, experiments),
+        Table("mean by tag", ["tag", "score", "experiments"], tags),
+    ]

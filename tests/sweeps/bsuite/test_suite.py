@@ -1,0 +1,152 @@
+"""`rlcli bsuite`: from a recipe to scores."""
+
+import json
+import sys
+
+import pytest
+
+import rlcli
+from rlcli.cli import main
+from rlcli.errors import RlcliError
+from rlcli.recipe import load_recipe
+from rlcli.runs.run_folder import is_run
+from rlcli.training import batch
+
+
+def write_sweep(folder):
+    """The folder of a sweep with two runs, one of which has not begun."""
+    ids = {"catch/0": ["catch-0-1", 0], "catch/1": ["catch-0-1", 1]}
+    ids["bandit/3"] = ["bandit-3", 0]
+    run = folder / "runs" / "catch-0-1"
+    run.mkdir(parents=True)
+    info = {"recipe": "mine", "ids": ids, "notes": ["left out: mnist"]}
+    (folder / "bsuite.json").write_text(json.dumps(info))
+    rows = [
+        {"T": 90_000, "seed": seed, "ep": 10_000, "t": 9, "G": 1.0, "avg_G": 1.0}
+        | {"total_return": 9_000.0, "total_regret": 4_000.0 * (1 + seed)}
+        for seed in (0, 1)
+    ]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (run / "metrics.jsonl").write_text(lines)
+    return folder
+
+
+def test_the_folder_of_a_sweep_is_scored_again(tmp_path, capsys):
+    folder = write_sweep(tmp_path / "sweep")
+    data = rlcli.bsuite(folder)
+    (catch,) = data["experiments"]
+    assert catch["score"] == pytest.approx((1.6 - 0.6) / 1.6)  # mean regret 0.6
+    assert (catch["ids"], catch["all_ids"], catch["finished"]) == (2, 20, True)
+    assert {each["tag"]: each["experiments"] for each in data["tags"]} == {
+        **dict.fromkeys(("exploration", "generalization", "memory"), 0),
+        **dict.fromkeys(("noise", "scale"), 0),
+        **dict.fromkeys(("basic", "credit_assignment"), 1),
+    }
+    assert json.loads((folder / "scores.json").read_text())["tags"] == data["tags"]
+    assert "| catch | 0.625 | 2 of 20 | yes |" in (folder / "scores.md").read_text()
+    assert (folder / "radar.png").read_bytes().startswith(b"\x89PNG")
+    names = {path.name for path in (folder / "results").iterdir()}
+    assert names == {"bsuite_id_-_catch-0.csv", "bsuite_id_-_catch-1.csv"}
+    assert main(["bsuite", str(folder)]) == 0
+    captured = capsys.readouterr()
+    assert "0.625" in captured.out and captured.out.splitlines()[-1] == str(folder)
+    assert "left out: mnist" in captured.err
+    assert "no finished episode: bandit/3" in captured.err
+    assert main(["bsuite", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == data
+
+
+@pytest.fixture
+def planned(monkeypatch):
+    """The plans of a sweep, whose runs do not train."""
+    plans = []
+
+    def keep(groups, options, **keywords):
+        plans.extend(plan for group in groups for plan in group)
+        return []
+
+    monkeypatch.setattr("rlcli.sweeps.bsuite.suite.train_groups", keep)
+    return plans
+
+
+def test_runs_have_the_environment_and_the_budget_of_bsuite(tmp_path, planned):
+    sets = ["environment.num_envs=3", "tracer.gamma=0.5"]
+    words = ["catch_noise/5", "catch_noise/6", "discounting_chain/4"]
+    data = rlcli.bsuite("dqn_catch", words, set=sets, seed=7, run=tmp_path / "sweep")
+    assert [plan.folder.name for plan in planned] == [
+        "catch_noise-5-6",
+        "discounting_chain-4",
+    ]
+    noise, chain = (load_recipe(plan.recipe, plan.sets) for plan in planned)
+    assert noise.environment.name == "bsuite/Catch"
+    assert [wrapper.name for wrapper in noise.wrappers] == [
+        "reward_noise",
+        "log_return",
+    ]
+    assert noise.wrappers[0].options["scale"] == 0.3
+    assert (noise.train.seed, noise.train.seeds, noise.num_envs) == (8, 2, 3)
+    assert noise.train.steps == 3_334 * 27  # three environments, 10,000 episodes
+    assert noise.tracer.options["gamma"] == 0.5
+    assert chain.environment.options["mapping_seed"] == 4
+    assert chain.train.steps == 334 * 300 and chain.train.log.every == 300
+    assert chain.train.evaluate.every is chain.train.stop is None
+    assert data["experiments"] == []
+    ids = json.loads((tmp_path / "sweep" / "bsuite.json").read_text())["ids"]
+    assert ids["catch_noise/6"] == ["catch_noise-5-6", 9]
+
+
+def test_mnist_is_left_out_without_its_images(tmp_path, planned):
+    data = rlcli.bsuite("dqn_catch", ["generalization"], run=tmp_path / "a")
+    names = {plan.folder.name.split("-")[0] for plan in planned}
+    assert "cartpole" in names and not any("mnist" in name for name in names)
+    assert data["notes"][0].startswith("left out: mnist, mnist_noise, mnist_scale")
+    with pytest.raises(RlcliError, match="MNIST need its images"):
+        rlcli.bsuite("dqn_catch", ["mnist/1"], run=tmp_path / "b")
+    planned.clear()
+    rlcli.bsuite("dqn_catch", ["mnist/1"], mnist=tmp_path, run=tmp_path / "c")
+    assert f'"path": "{tmp_path}"' in " ".join(planned[0].sets)
+
+
+def test_errors_come_before_any_work(tmp_path, planned, monkeypatch):
+    sweep = write_sweep(tmp_path / "sweep")
+    for arguments, keywords, message in [
+        (("dqn_catch", ["cach"]), {}, "no id, experiment or tag `cach`"),
+        (("dqn_katch",), {}, "dqn_katch"),
+        ((sweep, ["catch"]), {}, "folder of a sweep"),
+        (("dqn_catch",), {"run": sweep}, "contains a sweep already"),
+        (("dqn_catch",), {"set": ["trian.steps=1"]}, "trian"),
+    ]:
+        with pytest.raises(RlcliError, match=message):
+            rlcli.bsuite(*arguments, **{"runs": tmp_path / "runs", **keywords})
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr("rlcli.results.figure.missing_modules", lambda extra: [extra])
+    with pytest.raises(RlcliError, match="require matplotlib"):
+        rlcli.bsuite("dqn_catch", runs=tmp_path / "runs")
+    assert planned == [] and not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+def test_a_recipe_is_trained_and_scored(tmp_path):
+    words = ["catch/0", "catch/1", "discounting_chain/0"]
+    keywords = {"smoke": True, "jobs": 1, "run": tmp_path}
+    data = rlcli.bsuite("dqn_catch", words, **keywords)
+    assert [each["ids"] for each in data["experiments"]] == [2], data["notes"]
+    missing, unfinished = data["notes"]  # 256 steps are not enough for an episode
+    assert missing == "no finished episode: discounting_chain/0"
+    assert unfinished.startswith("fewer episodes than bsuite has")
+    assert is_run(tmp_path / "runs" / "catch-0-1")
+    header = (tmp_path / "results" / "bsuite_id_-_catch-1.csv").read_text()
+    assert "total_regret" in header and "total_return" in header
+
+
+@pytest.mark.slow
+def test_a_run_that_fails_is_named_and_the_others_are_scored(tmp_path, monkeypatch):
+    def fail(groups, options, **keywords):
+        ended = batch.train_groups(groups[:1], options, **keywords)
+        return [*ended, batch.Ended(groups[1][0], 1, "no memory")]
+
+    monkeypatch.setattr("rlcli.sweeps.bsuite.suite.train_groups", fail)
+    words = ["catch/0", "discounting_chain/0"]
+    data = rlcli.bsuite("dqn_catch", words, smoke=True, run=tmp_path)
+    assert [each["experiment"] for each in data["experiments"]] == ["catch"]
+    assert "`discounting_chain-0`: no memory" in data["notes"]
