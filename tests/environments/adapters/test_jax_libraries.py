@@ -1,0 +1,160 @@
+"""What adapters of JAX libraries share, and what only one of them has."""
+
+import sys
+import types
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rlcli import registry
+from rlcli.environments.adapters import jax_libraries
+from rlcli.errors import RlcliError
+
+
+class Spec:
+    """A specification with Jumanji's attributes."""
+
+    def __init__(self, **attributes):
+        vars(self).update(attributes)
+
+    def validate(self, value):
+        return value
+
+
+def test_specifications_become_spaces():
+    like = {"shape": (2,), "dtype": np.dtype("int8")}
+    spec = Spec(
+        _name="observation",
+        choice=Spec(num_values=5, shape=(), dtype=np.dtype("int32")),
+        choices=Spec(num_values=jnp.array([2, 3]), **like),
+        bounded=Spec(minimum=-1, maximum=jnp.array([3, 4]), **like),
+        free=Spec(**like),
+        flags=Spec(minimum=False, maximum=True, shape=(3,), dtype=np.dtype(bool)),
+    )
+    assert jax_libraries.convert_spec(spec) == spaces.Dict(
+        {
+            "choice": spaces.Discrete(5),
+            "choices": spaces.MultiDiscrete([2, 3]),
+            "bounded": spaces.Box(np.int8([-1, -1]), np.int8([3, 4]), dtype=np.int8),
+            "free": spaces.Box(-128, 127, (2,), np.int8),
+            "flags": spaces.Box(0, 1, (3,), bool),
+        }
+    )
+
+
+def test_shapes_become_unbounded_spaces():
+    shapes = {"x": jnp.zeros(3), "pixels": {"y": jnp.zeros((2, 2), jnp.uint8)}}
+    assert jax_libraries.space_like(shapes) == spaces.Dict(
+        {
+            "x": spaces.Box(-np.inf, np.inf, (3,)),
+            "pixels": spaces.Dict({"y": spaces.Box(0, 255, (2, 2), np.uint8)}),
+        }
+    )
+
+
+class Seen(NamedTuple):
+    grid: jax.Array
+    more: NamedTuple
+    left_out: jax.Array
+
+
+class More(NamedTuple):
+    mask: jax.Array
+
+
+def test_fields_are_read_in_the_shapes_of_the_space():
+    seen = Seen(jnp.ones(4), More(jnp.arange(6).reshape(2, 3)), jnp.zeros(()))
+    space = spaces.Dict(
+        {
+            "grid": spaces.Box(0, 1, (4,)),
+            "more": spaces.Dict({"mask": spaces.Box(0, 5, (6,), int)}),
+        }
+    )
+    read = jax_libraries.read_fields(space, seen)
+    assert read["grid"].shape == (4,) and read.keys() == {"grid", "more"}
+    assert read["more"]["mask"].tolist() == [*range(6)]
+
+
+def test_errors_of_a_library_are_one_line():
+    def fail(*_):
+        raise TypeError("no argument `sixe`")
+
+    with pytest.raises(RlcliError, match="`a/b` cannot be made: TypeError: no") as made:
+        jax_libraries.make_concrete("a/b", fail, "look at its class")
+    assert made.value.hint == "look at its class"
+    with pytest.raises(RlcliError, match="`a/b` cannot be reset: TypeError"):
+        jax_libraries.observation_shapes("a/b", fail)
+
+
+def test_what_a_library_prints_is_no_data(monkeypatch, capsys):
+    library = types.ModuleType("loud_library")
+    monkeypatch.setitem(sys.modules, "loud_library", library)
+    assert jax_libraries.import_jax_library("loud_library", "none") is library
+    jax_libraries.make_concrete("a/b", lambda: print("loading textures"), "")
+    assert capsys.readouterr() == ("", "loading textures\n")
+
+
+def find(name, **options):
+    return registry.find("environment", name).factory(**options)
+
+
+def test_combined_actions_of_jumanji_are_one_action_with_one_mask():
+    pytest.importorskip("jumanji")
+    core = find("jumanji/Minesweeper-v0")
+    assert core.action == spaces.Discrete(100)
+    state, obs = core.reset(jax.random.key(0))
+    assert obs["board"].shape == (10, 10) and obs["action_mask"].all()
+    _, timestep = core.step(state, jnp.int32(37), jax.random.key(1))
+    assert np.flatnonzero(~timestep.obs["action_mask"]).tolist() == [37]
+    assert np.argwhere(np.asarray(timestep.obs["board"]) != -1).tolist() == [[3, 7]]
+    plain = find("jumanji/Minesweeper-v0", action_mask=False)
+    assert plain.action == spaces.MultiDiscrete([10, 10])
+    assert "action_mask" not in plain.observation.spaces
+
+
+def test_rewards_of_several_agents_are_added():
+    pytest.importorskip("jumanji")
+    core = find("jumanji/LevelBasedForaging-v0")
+    assert "action_mask" not in core.observation.spaces  # one mask for each agent
+    reward = jax.eval_shape(
+        lambda key: core.step(core.reset(key)[0], jnp.zeros(2, int), key)[1].reward,
+        jax.random.key(0),
+    )
+    assert reward.shape == ()
+
+
+def test_the_limit_of_craftax_truncates():
+    pytest.importorskip("craftax")
+    core = find("craftax/Craftax-Classic-Symbolic-v1", options={"max_timesteps": 1})
+    state, _ = jax.jit(core.reset)(jax.random.key(0))
+    _, timestep = jax.jit(core.step)(state, jnp.int32(0), jax.random.key(1))
+    assert (bool(timestep.last), float(timestep.discount)) == (True, 1.0)
+
+
+def test_the_limit_of_navix_truncates():
+    pytest.importorskip("navix")
+    core = find("navix/Navix-Empty-5x5-v0", options={"max_steps": 1})
+    state, _ = core.reset(jax.random.key(0))
+    _, timestep = core.step(state, jnp.int32(0), jax.random.key(1))
+    assert (bool(timestep.last), float(timestep.discount)) == (True, 1.0)
+
+
+@pytest.mark.parametrize("backend", ["generalized", "mjx"])
+def test_brax_has_the_backend_that_is_asked_for(backend):
+    pytest.importorskip("brax")
+    core = find("brax/inverted_pendulum", backend=backend)
+    state, _ = jax.eval_shape(core.reset, jax.random.key(0))
+    is_mjx = type(state.state.pipeline_state).__module__.startswith("brax.mjx")
+    assert is_mjx == (backend == "mjx")
+    assert core.action == spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+
+def test_unknown_options_of_brax_name_the_environment():
+    pytest.importorskip("brax")
+    with pytest.raises(RlcliError, match="`brax/ant` cannot be made") as caught:
+        find("brax/ant", options={"legs": 6})
+    assert "`brax.envs`" in caught.value.hint
