@@ -54,6 +54,7 @@ def test_every_command_of_the_readme_runs_in_order(folder):
         command = [word for word in command if word != "--smoke"]
         budget = {
             "train": ["--smoke"],
+            "bsuite": ["--smoke"],
             "eval": ["--episodes", "2"],
             "report": ["--episodes", "0"],
             "sweep": [

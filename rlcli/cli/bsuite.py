@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import rlcli
 from rlcli.cli import batch, completion, options, output
 from rlcli.cli.options import Json, MaxTime, Quiet, Set
+
+if TYPE_CHECKING:
+    from rlcli.training.batch import Ended
+    from rlcli.training.plans import Plan
 
 
 def command(
@@ -82,12 +87,20 @@ def command(
 ) -> None:
     """Train a recipe on the experiments of bsuite, and score it as bsuite does.
 
-    Writes the results of each id, a table of scores and a radar plot.
+    Writes the results of each id, tables of scores and a radar plot, and prints the
+    folder. The exit code is that of `rlcli train` for several runs.
     """
     from rlcli.sweeps.bsuite.suite import tables  # here, to keep `--help` fast
     from rlcli.training import signals
+    from rlcli.training.batch import exit_code
 
-    with signals.own_process(), batch.show_runs(quiet) as report:
+    last: list[Ended] = []
+    with signals.own_process(), batch.show_runs(quiet) as show:
+
+        def report(plans: Sequence[Plan], ended: Sequence[Ended]) -> None:
+            last[:] = ended
+            show(plans, ended)
+
         data = rlcli.bsuite(
             recipe,
             ids or (),
@@ -112,4 +125,4 @@ def command(
             output.print_table(table, screen)
             screen.print()
         output.print_data(data["folder"])
-    raise typer.Exit(0 if data["experiments"] else 1)
+    raise typer.Exit(exit_code(last))

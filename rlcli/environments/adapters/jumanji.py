@@ -49,7 +49,7 @@ def jumanji_adapter(
 
 
 @functools.cache
-def _make_env(id: str, mask: bool, options: str) -> tuple[Any, spaces.Dict, Any]:
+def _make_env(id: str, mask: bool, options: str) -> tuple[Any, Any, Any]:
     """Returns the environment and its spaces, from options in JSON."""
     jumanji = jax_libraries.import_jax_library("jumanji", "jumanji")
     jax_libraries.check_id("jumanji/", id, jumanji.registered_environments())

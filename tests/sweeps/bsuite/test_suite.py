@@ -125,6 +125,19 @@ def test_errors_come_before_any_work(tmp_path, planned, monkeypatch):
     assert planned == [] and not (tmp_path / "runs").exists()
 
 
+def test_the_exit_code_is_that_of_several_runs(tmp_path, monkeypatch, capsys):
+    def fail(groups, options, *, jobs, report):
+        plans = [plan for group in groups for plan in group]
+        ended = [batch.Ended(plan, 1, "no memory") for plan in plans]
+        report(plans, ended)
+        return ended
+
+    monkeypatch.setattr("rlcli.sweeps.bsuite.suite.train_groups", fail)
+    assert main(["bsuite", "dqn_catch", "catch/3", "--run", str(tmp_path)]) == 1
+    error = capsys.readouterr().err
+    assert "`catch-3`: no memory" in error and "no finished episode: catch/3" in error
+
+
 @pytest.mark.slow
 def test_a_recipe_is_trained_and_scored(tmp_path):
     words = ["catch/0", "catch/1", "discounting_chain/0"]
