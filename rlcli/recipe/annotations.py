@@ -7,6 +7,7 @@ mean. Ranges stand in the annotation: `Annotated[float, Ge(0.0), Le(1.0)]`.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import types
@@ -42,7 +43,7 @@ class MismatchError(ValueError):
 def convert(annotation: Any, value: Any) -> Any:
     """Returns the value converted to its annotation, or raises `MismatchError`."""
     try:
-        return pydantic.TypeAdapter(_with_validators(annotation)).validate_python(value)
+        return _adapter(annotation).validate_python(value)
     except pydantic.ValidationError as error:
         mismatches = [_Mismatch.from_error(item, value) for item in error.errors()]
     depth = max(len(mismatch.place) for mismatch in mismatches)
@@ -59,6 +60,22 @@ def convert(annotation: Any, value: Any) -> Any:
     hint = next((mismatch.hint for mismatch in mismatches if mismatch.hint), "")
     message = f"expected {expected}, got {quote_value(mismatches[0].value)}"
     raise MismatchError(mismatches[0].place, message, hint)
+
+
+def _adapter(annotation: Any) -> pydantic.TypeAdapter:
+    """The validator of an annotation, which is slow to make."""
+    try:
+        hash(annotation)
+    except TypeError:  # for example with a list in its metadata
+        return pydantic.TypeAdapter(_with_validators(annotation))
+    return _hashable_adapter(annotation, repr(annotation))
+
+
+@functools.lru_cache(maxsize=1_000)
+def _hashable_adapter(annotation: Any, text: str) -> pydantic.TypeAdapter:
+    """As `_adapter`; `text` distinguishes unions that differ in their order."""
+    del text
+    return pydantic.TypeAdapter(_with_validators(annotation))
 
 
 def is_schedulable(annotation: Any) -> bool:
