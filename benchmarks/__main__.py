@@ -27,6 +27,7 @@ NAMES = (
     "jym",
     "environments",
     "memory",
+    "sweep",
 )
 
 
