@@ -12,7 +12,11 @@ from rlcli.cli import completion, options, output
 from rlcli.cli.options import Json, MaxTime, Quiet, Set
 from rlcli.errors import EXIT_CODES
 
-_VERBS = {"show": ("FOLDER",), "export": ("FOLDER", "FILE.yaml")}
+_VERBS = {
+    "show": ("FOLDER",),
+    "export": ("FOLDER", "FILE.yaml"),
+    "train": ("FILE",),  # of the processes that a sweep starts
+}
 
 
 def command(
@@ -43,7 +47,8 @@ def command(
             "--trials",
             min=1,
             metavar="N",
-            help="Number of trials. Default: 50, or all combinations of a grid.",
+            help="Number of trials. Default: 50, all combinations of a grid, or 20 of "
+            "`pbt`.",
             show_default=False,
         ),
     ] = None,
@@ -74,9 +79,10 @@ def command(
             "--sampler",
             metavar="NAME",
             autocompletion=completion.complete_word(
-                "tpe", "random", "grid", "cmaes", "nsga2"
+                "tpe", "random", "grid", "cmaes", "nsga2", "pbt"
             ),
-            help="`tpe` (default), `random`, `grid`, `cmaes` or `nsga2`.",
+            help="`tpe` (default), `random`, `grid`, `cmaes`, `nsga2`, or `pbt`: "
+            "population-based training.",
             show_default=False,
         ),
     ] = None,
@@ -122,6 +128,28 @@ def command(
             show_default=False,
         ),
     ] = None,
+    together: Annotated[
+        int | None,
+        typer.Option(
+            "--together",
+            min=1,
+            metavar="N",
+            help="Begin N trials at once; those of equal structure are one program. "
+            "Default: by the sampler and `--jobs`.",
+            show_default=False,
+        ),
+    ] = None,
+    ready: Annotated[
+        int | None,
+        typer.Option(
+            "--ready",
+            min=1,
+            metavar="N",
+            help="`pbt`: the worst members copy the best ones after every N "
+            "evaluations. Default: 1.",
+            show_default=False,
+        ),
+    ] = None,
     set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
     jobs: Annotated[
         int | None,
@@ -129,7 +157,7 @@ def command(
             "--jobs",
             min=1,
             metavar="N",
-            help="Train at most N runs at once. Default: one per core.",
+            help="Train in at most N processes at once. Default: one per core.",
             show_default=False,
         ),
     ] = None,
@@ -226,6 +254,8 @@ def command(
     verb, *rest = words
     if verb in _VERBS and (rest or not Path(verb).exists()):
         _check_words(verb, rest)
+        if verb == "train":
+            raise typer.Exit(_train_group(rest[0]))
         if verb == "export":
             output.print_data(rlcli.export_sweep(rest[0], rest[1], trial=trial))
         else:
@@ -251,7 +281,8 @@ def command(
         **{"confirm_seeds": confirm_seeds, "set": tuple(set), "jobs": jobs},
         **{"storage": storage, "runs": runs, "run": run, "name": name},
         **{"space": space, "resume": resume, "engine": engine, "address": address},
-        **{"cpus": cpus, "gpus": gpus, "slurm": slurm},
+        **{"cpus": cpus, "gpus": gpus, "together": together, "ready": ready},
+        "slurm": slurm,
         "max_time": options.parse_max_time(max_time),
     }
     with sweep_screen.show_progress(quiet) as report:
@@ -259,6 +290,14 @@ def command(
     if slurm is not None:
         raise typer.Exit(sweep_screen.report_script(folder, slurm, quiet=quiet))
     raise typer.Exit(sweep_screen.report_end(folder, quiet=quiet, json=json))
+
+
+def _train_group(file: str) -> int:
+    from rlcli.sweeps import grouping  # here, to keep `--help` fast
+    from rlcli.training import signals
+
+    with signals.own_process():
+        return grouping.train_group(file)
 
 
 def _check_words(verb: str, rest: list[str]) -> None:

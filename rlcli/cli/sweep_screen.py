@@ -73,7 +73,7 @@ def _has_ended(trial: Trial) -> bool:
 
 
 def _best(progress: SweepProgress) -> Trial | None:
-    from rlcli.sweeps.driver import rank
+    from rlcli.sweeps.ranking import rank
 
     return next(iter(rank(progress.trials, progress.objective)), None)
 
@@ -211,7 +211,9 @@ def print_sweep(data: Mapping[str, Any], *, json: bool) -> None:
         return
     _print_trials(screen, data)
     _print_confirmation(screen, data)
-    _print_options(screen, data)
+    _print_lineage(screen, data)
+    if data["slices"]:
+        _print_options(screen, data)
 
 
 def _print_trials(screen: Any, data: Mapping[str, Any]) -> None:
@@ -250,6 +252,24 @@ def _print_confirmation(screen: Any, data: Mapping[str, Any]) -> None:
         cells = (str(each["trial"]), _value(each["trial_value"]), _interval(each))
         table.add_row(*map(escape, cells), escape(each["run"]))
     screen.print()
+    screen.print(table)
+
+
+def _print_lineage(screen: Any, data: Mapping[str, Any]) -> None:
+    """The history of the winner of a population, or of the best member so far."""
+    leader = data["winner"] or data["best"]
+    if leader is None or "lineage" not in data["trials"][leader["trial"]]:
+        return
+    stages = data["trials"][leader["trial"]]["lineage"]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    keys = [*stages[0]["options"]]
+    for name in ("from step", "trial", *shorten_keys(keys)):
+        table.add_column(escape(printable(name)), justify="right")
+    for stage in stages:
+        numbers = [_option(stage["options"][key]) for key in keys]
+        table.add_row(f"{stage['step']:,}", str(stage["trial"]), *numbers)
+    screen.print()
+    screen.print(f"lineage of trial {leader['trial']}")
     screen.print(table)
 
 

@@ -54,6 +54,7 @@ INFO_FIELDS: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
         "ended": _is(str, NoneType),
         "imports": _is_list_of(str),
         "members": _is_members,
+        "population": _is(bool),
         "code": _is(dict),
         "resumes": _is_list_of(dict),
     }

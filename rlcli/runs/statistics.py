@@ -39,6 +39,21 @@ def iqm(values: Values, axis: int = -1) -> Any:
     return float(mean) if mean.ndim == 0 else mean
 
 
+def bounded_iqm(values: Values, *, worst: float) -> float:
+    """The IQM of values of which up to a quarter may be `worst`, which is infinite.
+
+    With more of them it is `worst`.
+    """
+    array = np.asarray(values, np.float64)
+    finite = np.isfinite(array)
+    if 4 * np.count_nonzero(~finite) > len(array):
+        return worst
+    # Those that are not finite have no weight; equal to the worst of the others, they
+    # stay at their end of the order.
+    end = array[finite].min() if worst < 0 else array[finite].max()
+    return iqm(np.where(finite, array, end))
+
+
 def _iqm_weights(n: int) -> npt.NDArray[np.float64]:
     """The weight of each of n sorted values in their interquartile mean."""
     edges = np.arange(n)

@@ -1,6 +1,8 @@
-"""Trained together: finds the runs that share the program of a run."""
+"""Trained together: the runs that share a program, by the field `members`."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from rlcli.errors import RlcliError, quote
 from rlcli.runs.run_folder import Run, is_run
@@ -35,3 +37,21 @@ def find_trained_together(run: Run) -> list[Run]:
                 "restore the field `members` of both files",
             )
     return members
+
+
+def change_members(runs: Sequence[Run]) -> None:
+    """Makes runs in one folder the only ones that are trained together.
+
+    Others that were trained with them are alone from now on. Continues where a process
+    was killed that did the same.
+    """
+    names = [run.folder.name for run in runs]
+    before = [run.read_info().get("members", names) for run in runs]
+    others = {name for members in before for name in members}.difference(names)
+    for name in sorted(others):
+        other = Run(runs[0].folder.parent / name)
+        if other.read_info().get("members", [name]) != [name]:
+            other.write_info(members=[name])
+    for run, members in zip(runs, before, strict=True):
+        if members != names:
+            run.write_info(members=names)

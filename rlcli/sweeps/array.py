@@ -137,7 +137,7 @@ def train_trial(
         queue.stop_all(received)
 
     with ForwardedSignals(handle):
-        queue.submit(Job(f"trial {number}", run, arguments))
+        queue.submit(Job(f"trial {number}", (run,), arguments))
         try:
             while not (ends := queue.advance()) and not queue.is_empty:
                 if time.monotonic() > deadline and not queue.is_stopping:
@@ -146,6 +146,9 @@ def train_trial(
                 time.sleep(_POLL)
         finally:  # after an error, the run saves a checkpoint
             queue.stop_all(signal.SIGTERM)
-    if ends and ends[0].status in ("failed", "crashed"):
-        raise RlcliError(f"trial {number} has failed: {ends[0].message}")
-    return ends[0].status if ends and ends[0].status != SIGNALLED else status
+    if not ends:
+        return status
+    (end,) = ends[0].runs
+    if end.status in ("failed", "crashed"):
+        raise RlcliError(f"trial {number} has failed: {end.message}")
+    return end.status if end.status != SIGNALLED else status

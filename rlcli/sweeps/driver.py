@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
-from rlcli.runs.run_folder import Run
-from rlcli.sweeps import layout
+from rlcli.runs.run_folder import Run, is_run
+from rlcli.sweeps import grouping, layout, pbt
 from rlcli.sweeps.jobs import (
     SIGNALLED,
     STATUS_OF_SIGNALS,
@@ -20,6 +20,7 @@ from rlcli.sweeps.jobs import (
     Job,
     JobEnd,
     JobQueue,
+    RunEnd,
 )
 from rlcli.sweeps.layout import Settings, SweepFolder
 from rlcli.sweeps.objectives import (
@@ -28,6 +29,8 @@ from rlcli.sweeps.objectives import (
     parse_objective,
     summarize,
 )
+from rlcli.sweeps.pbt import PBT
+from rlcli.sweeps.ranking import describe_entry, find_winner, rank
 from rlcli.sweeps.space import Space
 from rlcli.sweeps.study import Study, Trial
 from rlcli.training.processes import ForwardedSignals
@@ -35,6 +38,7 @@ from rlcli.training.processes import ForwardedSignals
 _POLL = 0.05  # seconds between two looks at the processes
 _READ = 0.5  # seconds between two looks at the evaluations of a trial
 _REPORT = 1.0
+_RESTART = 30.0  # seconds that fewer trials in a program have to save
 
 
 class SweepProgress(NamedTuple):
@@ -74,7 +78,8 @@ class Driver:
         self._engine = engine
         self._deadline = deadline
         self._report = report
-        self._running: dict[str, _Running] = {}
+        self._running: dict[Path, _Running] = {}  # by the folders of their runs
+        self._unstarted: list[Trial] = []  # of an earlier process, without a run
         self._begun = 0  # trials, also those of earlier processes
         self._durations: list[float] = []
         self._confirmed: list[int] = []
@@ -90,13 +95,12 @@ class Driver:
             with ForwardedSignals(self._handle):
                 states = [each.state for each in self._study.trials()]
                 self._begun = len(states) - states.count("waiting")
-                for trial in self._study.restore_running():
-                    self._begin_trial(trial)
-                self._work(self._start_trials, self._end_trial)
+                self._restore(self._study.restore_running())
+                self._work(self._start_trials, self._end_job)
                 confirmed = self._confirm() if not self._status else []
             status = self._status
             if not status:
-                result = _result(confirmed, self._objective)
+                result = find_winner(confirmed, self._objective)
                 status = "finished" if result["winner"] else "failed"
         finally:  # after an error, the runs save a checkpoint
             self._queue.stop_all(signal.SIGTERM)
@@ -115,8 +119,7 @@ class Driver:
             if time.monotonic() > self._deadline and not self._status:
                 self._status = "out_of_time"
                 self._queue.stop_all(signal.SIGTERM)
-            is_done = self._begun >= self._settings.trials
-            if self._queue.is_empty and (is_done or self._queue.is_stopping):
+            if self._queue.is_empty and (self._all_begun or self._queue.is_stopping):
                 return
             time.sleep(_POLL)
 
@@ -127,47 +130,109 @@ class Driver:
         else:
             self._queue.forward(number)
 
-    def _start_trials(self) -> None:
-        while self._queue.has_room and self._begun < self._settings.trials:
-            self._begun += 1
-            self._begin_trial(self._study.ask())
-            for each in self._queue.advance():
-                self._end_trial(each)
+    @property
+    def _all_begun(self) -> bool:
+        return not self._unstarted and self._begun >= self._settings.trials
 
-    def _begin_trial(self, trial: Trial) -> None:
-        settings = self._settings
-        folder = self._sweep.trial(trial.number)
-        sets = self._space.settings(trial.values)
-        arguments = layout.trial_arguments(
-            settings, folder, sets, settings.seed, settings.seeds
-        )
-        key = f"trial {trial.number}"
-        reader = EvaluationReader(folder, settings.seeds)
-        running = _Running(trial.number, reader, max(trial.rungs, default=0))
-        running.pruned_at = trial.notes.get("pruned_at")
-        self._running[key] = running
-        job = Job(key, folder, arguments)
-        if running.pruned_at is not None:  # it was about to be stopped
-            self._end_trial(JobEnd(job, SIGNALLED, ""))
-        else:
-            self._queue.submit(job)
+    def _restore(self, trials: Sequence[Trial]) -> None:
+        """Continues the running trials of an earlier process, in the same groups."""
+        groups: dict[tuple[str, ...], list[Trial]] = {}
+        for trial in trials:
+            folder = self._sweep.trial(trial.number)
+            if "pruned_at" in trial.notes:  # it was about to be stopped
+                self._study.end(trial.number, "pruned")
+            elif is_run(folder):
+                members = Run(folder).read_info().get("members", [folder.name])
+                groups.setdefault(tuple(members), []).append(trial)
+            else:
+                self._unstarted.append(trial)
+        for members, group in groups.items():
+            # Some may have no run: the process was killed while it created them.
+            missing = [
+                trial
+                for trial in self._unstarted
+                if self._sweep.trial(trial.number).name in members
+            ]
+            self._unstarted = [each for each in self._unstarted if each not in missing]
+            self._submit(sorted([*group, *missing], key=lambda each: each.number))
+
+    def _start_trials(self) -> None:
+        while self._queue.has_room and not self._all_begun:
+            trials = self._next_block()
+            begun = [t for t in trials if is_run(self._sweep.trial(t.number))]
+            for trial in begun:  # by a task of a job array
+                self._submit([trial])
+            trials = [trial for trial in trials if trial not in begun]
+            sets = [self._space.settings(trial.values) for trial in trials]
+            for indices in grouping.group_trials(self._settings, sets):
+                self._submit([trials[index] for index in indices])
+            for each in self._queue.advance():
+                self._end_job(each)
+
+    def _next_block(self) -> list[Trial]:
+        """Begins the next trials: so many that their numbers end at a multiple.
+
+        So the groups are the same if a process is killed while it begins trials.
+        """
+        size, unstarted = self._settings.together or 1, self._unstarted
+        block = (unstarted[0].number if unstarted else self._begun) // size
+        trials = [trial for trial in unstarted if trial.number // size == block]
+        self._unstarted = [trial for trial in unstarted if trial not in trials]
+        end = min((block + 1) * size, self._settings.trials)
+        while self._begun < end:
+            self._begun += 1
+            trials.append(self._study.ask())
+        return trials
+
+    def _submit(self, trials: Sequence[Trial]) -> None:
+        """Trains trials to their ends, in one program if there are several."""
+        for trial in trials:
+            folder = self._sweep.trial(trial.number)
+            if folder not in self._running:
+                reader = EvaluationReader(folder, self._settings.seeds)
+                self._running[folder] = _Running(trial, reader)
+        options = [
+            (trial.number, self._space.settings(trial.values)) for trial in trials
+        ]
+        self._queue.submit(grouping.make_job(self._sweep, self._settings, options))
 
     def _read_rungs(self) -> None:
-        """Compares running trials after each evaluation, and stops those to prune."""
+        """Compares running trials after each evaluation, and prunes them."""
         if time.monotonic() - self._read_at < _READ:
             return
         self._read_at = time.monotonic()
         for job in self._queue.running:
-            running = self._running.get(job.key)
-            if running is None or running.pruned_at is not None:
-                continue
-            step = None
-            with contextlib.suppress(RlcliError):  # `_end_trial` records it
-                step = self._report_rungs(running)
-            if step is not None and step < _total_steps(job):
-                running.pruned_at = step
-                self._study.note(running.number, pruned_at=step)
-                self._queue.stop(job.key)
+            for folder in job.folders:
+                running = self._running.get(folder)
+                if running is None:
+                    continue
+                step = None
+                with contextlib.suppress(RlcliError):  # `_end_trial` records it
+                    step = self._report_rungs(running)
+                if step is not None and step < _total_steps(folder):
+                    self._prune(job, running, step)
+
+    def _prune(self, job: Job, running: _Running, step: int) -> None:
+        """Ends a trial; stops its process if that saves enough of its work.
+
+        The rows of a pruned trial are computed until then, but not read any more.
+        """
+        number = running.trial.number
+        self._study.note(number, pruned_at=step)
+        left = [
+            folder
+            for folder in job.folders
+            if folder in self._running and folder != self._sweep.trial(number)
+        ]
+        count = len(job.folders)
+        elapsed = time.monotonic() - running.begin
+        remaining = elapsed * (_total_steps(job.folders[0]) / step - 1)
+        saved = remaining * (count - len(left)) / count
+        if not left or (2 * len(left) <= count and saved > _RESTART):
+            self._queue.stop(job.key)
+        del self._running[self._sweep.trial(number)]
+        self._durations.append(elapsed)
+        self._study.end(number, "pruned")
 
     def _report_rungs(self, running: _Running) -> int | None:
         """Reports new evaluations; the step of one after which to prune, else None."""
@@ -177,18 +242,35 @@ class Driver:
                 continue
             running.reported = each.step
             value = self._objective.rung(evaluations[:count])
-            if self._study.report(running.number, each.step, value):
+            if self._study.report(running.trial.number, each.step, value):
                 return each.step
         return None
 
-    def _end_trial(self, end: JobEnd) -> None:
-        """Records how a trial has ended, unless it will be continued."""
-        running = self._running[end.job.key]
-        is_pruned = end.status == SIGNALLED and running.pruned_at is not None
-        if end.status == SIGNALLED and not is_pruned:
-            return  # it stays a running trial for `--resume`
-        del self._running[end.job.key]
-        number, evaluations = running.number, []
+    def _end_job(self, end: JobEnd) -> None:
+        """Records how trials have ended, unless they will be continued."""
+        runs = [run for run in end.runs if run.folder in self._running]
+        trials = [self._running[run.folder].trial for run in runs]
+        is_refused = not any(map(is_run, end.job.folders))
+        is_divisible = len(runs) > 1 and self._settings.sampler != PBT
+        if is_refused and is_divisible and not self._queue.is_stopping:
+            # They need more memory than there is, or one of them is wrong.
+            middle = len(trials) // 2
+            self._submit(trials[:middle])
+            self._submit(trials[middle:])
+            return
+        left = []
+        for run, trial in zip(runs, trials, strict=True):
+            if run.status == SIGNALLED:
+                left.append(trial)
+            else:
+                self._end_trial(run)
+        if left and not self._queue.is_stopping:  # stopped without those pruned
+            self._submit(left)
+
+    def _end_trial(self, end: RunEnd) -> None:
+        """Records how a trial has ended."""
+        running = self._running.pop(end.folder)
+        number, evaluations = running.trial.number, []
         try:
             while self._report_rungs(running) is not None:
                 pass  # it has ended: all its rungs are recorded
@@ -196,11 +278,8 @@ class Driver:
         except RlcliError as error:
             end = end._replace(status="crashed", message=error.message)
         self._durations.append(time.monotonic() - running.begin)
-        if is_pruned:
-            self._study.end(number, "pruned")
-            return
         has_failed = end.status in ("failed", "crashed")
-        if has_failed and _is_frozen(end.job, self._settings.seeds):
+        if has_failed and _is_frozen(end.folder, self._settings.seeds):
             values = [self._objective.worst] * self._settings.seeds
             self._study.note(number, reason=end.message, seeds=values)
             self._study.end(number, "complete", self._objective.worst)
@@ -219,23 +298,27 @@ class Driver:
         best = rank(self._study.trials(), self._objective)
         if not settings.confirm:
             return [
-                _entry(trial, self._sweep.trial(trial.number)) for trial in best[:1]
+                self._describe(trial, self._sweep.trial(trial.number))
+                for trial in best[:1]
             ]
         best = best[: settings.confirm]
         self._confirmed = [trial.number for trial in best]
         first = layout.first_confirmed_seed(settings)
         for trial in best:
             folder = self._sweep.confirmation(trial.number)
-            sets = self._space.settings(trial.values)
+            sets = self._final_settings(trial)
             arguments = layout.trial_arguments(
                 settings, folder, sets, first, settings.confirm_seeds
             )
-            self._queue.submit(Job(f"confirm {trial.number}", folder, arguments))
+            self._queue.submit(Job(f"confirm {trial.number}", (folder,), arguments))
         failed: set[Path] = set()
 
         def end(job_end: JobEnd) -> None:
-            if job_end.status not in ("finished", "stopped"):
-                failed.add(job_end.job.folder)
+            failed.update(
+                run.folder
+                for run in job_end.runs
+                if run.status not in ("finished", "stopped")
+            )
 
         self._work(lambda: None, end)
         entries = []
@@ -245,8 +328,23 @@ class Driver:
             if evaluations and folder not in failed:
                 values = self._objective.measure(evaluations)
                 notes = summarize(values, self._objective)
-                entries.append(_entry(trial, folder) | notes)
+                entries.append(self._describe(trial, folder) | notes)
         return entries
+
+    def _final_settings(self, trial: Trial) -> tuple[str, ...]:
+        """The settings of a recipe that makes what a trial has made."""
+        if self._settings.sampler != PBT:
+            return self._space.settings(trial.values)
+        return pbt.member_settings(
+            self._sweep, self._settings, self._space, trial.number
+        )
+
+    def _describe(self, trial: Trial, folder: Path) -> dict[str, Any]:
+        """A trial in the result of the sweep."""
+        if self._settings.sampler == PBT:
+            lineages = pbt.read_lineages(self._sweep, self._settings, self._space)
+            trial = trial._replace(values=dict(lineages[trial.number][-1].options))
+        return describe_entry(trial, folder)
 
     def _tell(self, *, force: bool = False) -> None:
         if not force and time.monotonic() - self._reported_at < _REPORT:
@@ -257,7 +355,8 @@ class Driver:
         seconds = None
         if self._durations and left > 0:
             mean = sum(self._durations) / len(self._durations)
-            seconds = mean * math.ceil(left / self._engine.jobs)
+            at_once = self._engine.jobs * (self._settings.together or 1)
+            seconds = mean * math.ceil(left / at_once)
         self._report(
             SweepProgress(
                 self._sweep.folder,
@@ -273,53 +372,18 @@ class Driver:
 class _Running:
     """A trial that has not ended."""
 
-    def __init__(self, number: int, reader: EvaluationReader, reported: int) -> None:
-        self.number = number
+    def __init__(self, trial: Trial, reader: EvaluationReader) -> None:
+        self.trial = trial
         self.reader = reader
-        self.reported = reported  # the step of the last rung
+        self.reported = max(trial.rungs, default=0)  # the step of the last rung
         self.begin = time.monotonic()
-        self.pruned_at: int | None = None
 
 
-def _total_steps(job: Job) -> float:
+def _total_steps(folder: Path) -> float:
     """The steps of a run; infinite if they are unknown."""
-    return Run(job.folder).read_info().get("total_steps") or math.inf
+    return Run(folder).read_info().get("total_steps") or math.inf
 
 
-def _is_frozen(job: Job, seeds: int) -> bool:
+def _is_frozen(folder: Path, seeds: int) -> bool:
     """Whether all seeds of a run are frozen."""
-    return len(Run(job.folder).read_info().get("frozen") or ()) == seeds
-
-
-def rank(trials: Sequence[Trial], objective: Objective) -> list[Trial]:
-    """The complete trials with a finite value, best first."""
-    sign = -1 if objective.is_maximized else 1
-    complete = [
-        (sign * trial.value, trial.number, trial)
-        for trial in trials
-        if trial.state == "complete"
-        and trial.value is not None
-        and math.isfinite(trial.value)
-    ]
-    return [trial for *_, trial in sorted(complete, key=lambda each: each[:2])]
-
-
-def _entry(trial: Trial, folder: Path) -> dict[str, Any]:
-    """A trial in the result of a sweep."""
-    return {
-        "trial": trial.number,
-        "options": trial.values,
-        "run": str(Path(folder.parent.name) / folder.name),  # within the sweep's folder
-        "trial_value": trial.value,
-        "value": trial.value,
-        "ci95": trial.notes.get("ci95"),
-        "seeds": trial.notes.get("seeds"),
-    }
-
-
-def _result(confirmed: list[dict[str, Any]], objective: Objective) -> dict[str, Any]:
-    """What `result.json` says: the confirmed trials, best first, and the winner."""
-    sign = -1 if objective.is_maximized else 1
-    ranked = sorted(confirmed, key=lambda each: (sign * each["value"], each["trial"]))
-    winner = next((each for each in ranked if math.isfinite(each["value"])), None)
-    return {"winner": winner, "confirmed": ranked}
+    return len(Run(folder).read_info().get("frozen") or ()) == seeds

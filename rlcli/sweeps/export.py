@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
+from rlcli.recipe import dump_recipe, load_recipe, resolve
 from rlcli.runs.files import check_output, write_output
 from rlcli.runs.formats import format_number
 from rlcli.runs.run_folder import Run
-from rlcli.sweeps.layout import SweepFolder
+from rlcli.sweeps.layout import Settings, SweepFolder
+from rlcli.sweeps.pbt import PBT, member_settings
 
 
 def export_sweep(
@@ -18,7 +20,9 @@ def export_sweep(
     """Writes the recipe of the winner, and returns its file.
 
     It is a complete recipe, with the seeds of the winner's run: `rlcli train` with it
-    makes the same run, to the byte where the machine is the same.
+    makes the same run, to the byte where the machine is the same. (Up to rounding if
+    the run was trained together with others.) Numbers that a population has changed
+    during training are schedules.
 
     Args:
         folder: the folder of a sweep.
@@ -27,7 +31,7 @@ def export_sweep(
     """
     check_output(Path(output), "a recipe", (".yaml", ".yml"))
     sweep = SweepFolder(Path(folder))
-    sweep.read_settings()
+    settings = sweep.read_settings()
     if trial is None:
         run, title = _winner(sweep)
     else:
@@ -37,7 +41,10 @@ def export_sweep(
                 f"`{folder}` has no trial {trial}",
                 f"`rlcli sweep show {folder}` lists the trials",
             )
-    text = run.resolved_recipe.read_text(encoding="utf-8")
+    if settings.sampler == PBT and run.folder.parent == sweep.population:
+        text = _member_recipe(sweep, settings, int(run.folder.name))
+    else:
+        text = run.resolved_recipe.read_text(encoding="utf-8")
     comment = f"# {title} of the sweep {sweep.folder.absolute().name}\n"
     write_output(Path(output), (comment + text).encode())
     return Path(output)
@@ -52,3 +59,11 @@ def _winner(sweep: SweepFolder) -> tuple[Run, str]:
         )
     sentence = f"Winner (trial {winner['trial']}, {format_number(winner['value'])})"
     return Run(sweep.folder / winner["run"]), sentence
+
+
+def _member_recipe(sweep: SweepFolder, settings: Settings, number: int) -> str:
+    """The recipe of what a member of a population has become."""
+    sets = member_settings(sweep, settings, sweep.read_space(), number)
+    seeds = f"train.seed={settings.seed}", f"train.seeds={settings.seeds}"
+    recipe = load_recipe(settings.recipe, [*settings.set, *sets, *seeds])
+    return dump_recipe(resolve(recipe))

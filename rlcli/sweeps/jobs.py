@@ -1,7 +1,8 @@
-"""Jobs: the runs of a sweep, each trained by a process until it has ended.
+"""Jobs: runs of a sweep, trained by a process until they have ended.
 
-A job that crashes is resumed. A job whose run has already ended starts no process, and
-one that another process still trains waits for it.
+A job has one run, or several that are trained together as one program. A job that
+crashes is resumed. A job whose runs have already ended starts no process, and one that
+another process still trains waits for it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from rlcli.errors import USAGE, USER_ERROR
 from rlcli.runs.run_folder import Run, is_run
+from rlcli.runs.trained_together import change_members
 from rlcli.training.processes import ProcessEnd
 
 ATTEMPTS = 3  # processes of a job, if they crash
 ENDED = ("finished", "stopped", "failed")  # the statuses of runs that do not continue
-SIGNALLED = "signalled"  # the status of a job that was stopped with a signal
+SIGNALLED = "signalled"  # the status of a run that was stopped with a signal
 STATUS_OF_SIGNALS: Mapping[int, str] = MappingProxyType(  # of what a signal stops
     {
         signal.SIGINT: "interrupted",
@@ -29,26 +31,54 @@ STATUS_OF_SIGNALS: Mapping[int, str] = MappingProxyType(  # of what a signal sto
 
 
 class Job(NamedTuple):
-    """A run that has to be trained to its end."""
+    """Runs that have to be trained to their ends, by one process."""
 
     key: str
-    folder: Path
-    arguments: Sequence[str]  # of `rlcli`, to train it from the beginning
+    folders: tuple[Path, ...]
+    arguments: Sequence[str]  # of `rlcli`, to train them from the beginning
+
+    @property
+    def runs(self) -> list[Run]:
+        """Its runs, of which some may not have begun."""
+        return [*map(Run, self.folders)]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a process that an earlier one has started still trains a run."""
+        return any(run.folder.is_dir() and not run.is_abandoned() for run in self.runs)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the job can be resumed.
+
+        The folders of several runs are created before the first step of all: a job that
+        has only some of them, without checkpoints, begins anew.
+        """
+        exist = [is_run(folder) for folder in self.folders]
+        return all(exist) or any(run.list_checkpoints() for run in self.runs)
 
     def next_arguments(self) -> list[str]:
-        """The arguments of `rlcli` that begin the run, or continue it."""
-        if not is_run(self.folder):
+        """The arguments of `rlcli` that begin the runs, or continue them."""
+        if not self.has_begun:
             return [*self.arguments]
-        trust = ["--trust"] if Run(self.folder).read_info().get("imports") else []
-        return ["resume", "--quiet", *trust, "--", str(self.folder)]
+        first = self.runs[0]
+        trust = ["--trust"] if first.read_info().get("imports") else []
+        return ["resume", "--quiet", *trust, "--", str(first.folder)]
+
+
+class RunEnd(NamedTuple):
+    """How a run has ended: its status, `crashed`, or `SIGNALLED`."""
+
+    folder: Path
+    status: str
+    message: str
 
 
 class JobEnd(NamedTuple):
-    """How a job has ended: its run's status, `crashed`, or `SIGNALLED`."""
+    """How the runs of a job have ended."""
 
     job: Job
-    status: str
-    message: str
+    runs: Sequence[RunEnd]
 
 
 @runtime_checkable
@@ -110,6 +140,7 @@ class JobQueue:
 
     def submit(self, job: Job) -> None:
         """Adds a job."""
+        self._stopped.discard(job.key)
         self._waiting.append(job)
 
     def advance(self) -> list[JobEnd]:
@@ -118,13 +149,14 @@ class JobQueue:
         for job in [*self._waiting]:
             if self.is_stopping or not self._engine.has_room:
                 break
-            run = Run(job.folder)
-            if job.folder.is_dir() and not run.is_abandoned():
-                continue  # a process that an earlier one has started still trains it
-            self._waiting.remove(job)
-            if (status := _read_status(run)) in ENDED:
-                ends.append(JobEnd(job, status, _reason(run)))
+            if job.is_busy:
                 continue
+            self._waiting.remove(job)
+            if (end := _end_of_all(job)) is not None:
+                ends.append(end)
+                continue
+            if job.has_begun:
+                change_members(job.runs)
             self._running[job.key] = job
             self._engine.start(job)
             if self.is_stopping:  # by a signal that came before it was running
@@ -136,9 +168,10 @@ class JobQueue:
         return ends
 
     def stop(self, key: str) -> None:
-        """Stops a running job, whose run saves a checkpoint."""
-        self._stopped.add(key)
-        self._engine.send_signal(signal.SIGTERM, key)
+        """Stops a running job, whose runs save a checkpoint."""
+        if key not in self._stopped:  # a second signal would end it at once
+            self._stopped.add(key)
+            self._engine.send_signal(signal.SIGTERM, key)
 
     def stop_all(self, number: int) -> None:
         """Stops all jobs with a signal, and starts no other."""
@@ -151,25 +184,35 @@ class JobQueue:
 
     def _result(self, job: Job, end: ProcessEnd) -> JobEnd | None:
         """How a job has ended; None if it goes on with another process."""
-        run = Run(job.folder)
-        status = _read_status(run)
-        if status in ENDED:
-            return JobEnd(job, status, _reason(run) or end.message)
+        if (result := _end_of_all(job, end.message)) is not None:
+            return result
         if job.key in self._stopped or self.is_stopping:
-            return JobEnd(job, SIGNALLED, end.message)
+            return _end_of_others(job, SIGNALLED, end.message)
         if end.code in (USER_ERROR, USAGE):
-            return JobEnd(job, "failed", end.message.removeprefix("error: "))
+            message = end.message.removeprefix("error: ")
+            return _end_of_others(job, "failed", message)
         self._attempts[job.key] = self._attempts.get(job.key, 1) + 1
         if self._attempts[job.key] > ATTEMPTS:
             message = f"its process ended {ATTEMPTS} times with exit code {end.code}"
-            return JobEnd(job, "crashed", message)
+            return _end_of_others(job, "crashed", message)
         self.submit(job)
         return None
 
 
-def _read_status(run: Run) -> str:
-    return run.read_info().get("status", "") if is_run(run.folder) else ""
+def _end_of_all(job: Job, message: str = "") -> JobEnd | None:
+    """The end of a job whose runs have all ended, otherwise None."""
+    end = _end_of_others(job, "", message)
+    return end if all(run.status for run in end.runs) else None
 
 
-def _reason(run: Run) -> str:
-    return run.read_info().get("reason", "")
+def _end_of_others(job: Job, status: str, message: str) -> JobEnd:
+    """The end of a job with this status for all runs that have not ended themselves."""
+    ends = []
+    for folder in job.folders:
+        info = Run(folder).read_info() if is_run(folder) else {}
+        if info.get("status") in ENDED:
+            reason = info.get("reason", "") or message
+            ends.append(RunEnd(folder, info["status"], reason))
+        else:
+            ends.append(RunEnd(folder, status, message))
+    return JobEnd(job, ends)

@@ -6,6 +6,7 @@ runs/sweeps/<recipe>/<time>/
   recipe.yaml     the recipe without the space, with every default filled in
   journal.log     the trials, as Optuna's journal file
   trials/0007/    the run of a trial
+  jobs/0007.json  the runs that are trained together, if there are several
   confirm/0007/   the run of one of the best trials, with other seeds
   result.json     the winner
 """
@@ -29,6 +30,7 @@ from rlcli.runs.files import check_writable, read_json, replace_file, write_json
 from rlcli.runs.naming import check_name
 from rlcli.sweeps.space import Space, read_space
 
+_NUMBERS = ("trials", "seed", "seeds", "confirm", "confirm_seeds", "together", "ready")
 FORMAT = 1  # of `sweep.yaml`
 GROUP = "sweeps"  # the folder of all sweeps, below the folder of runs
 
@@ -49,6 +51,8 @@ class Settings:
     confirm_seeds: int
     storage: str | None  # the URL of a database instead of the journal
     study: str  # its name in the storage
+    ready: int | None  # of `pbt`: evaluations between two rounds
+    together: int | None  # trials that are begun at once; None: not chosen yet
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,15 @@ class SweepFolder:
         """The run of a trial."""
         return self.folder / "trials" / f"{number:04d}"
 
+    @property
+    def population(self) -> Path:
+        """The folder of the members of a population, and of its record."""
+        return self.folder / "trials"
+
+    def job(self, number: int) -> Path:
+        """The runs that are trained together; `number` is the first trial."""
+        return self.folder / "jobs" / f"{number:04d}.json"
+
     def confirmation(self, number: int) -> Path:
         """The run of a trial with other seeds."""
         return self.folder / "confirm" / f"{number:04d}"
@@ -102,6 +115,8 @@ class SweepFolder:
                 "`rlcli sweep RECIPE --space FILE` starts one",
             )
         data = load_document(self.settings, example=_REMEDY).data
+        # Of a sweep that was started before they existed.
+        data = {"together": 1, "ready": None, **data}
         fields = {field.name for field in dataclasses.fields(Settings)}
         if (
             data.get("format") != FORMAT
@@ -136,9 +151,11 @@ def _has_type(name: str, value: Any) -> bool:
     """Whether a value of `sweep.yaml` has the type of the field of `Settings`."""
     if name == "set":
         return isinstance(value, list) and all(isinstance(each, str) for each in value)
-    if name in ("trials", "seed", "seeds", "confirm", "confirm_seeds"):
+    if name in ("storage", "together", "ready") and value is None:
+        return True
+    if name in _NUMBERS:
         return type(value) is int
-    return isinstance(value, str) or (name == "storage" and value is None)
+    return isinstance(value, str)
 
 
 _REMEDY = "restore the file from a copy of the sweep's folder"

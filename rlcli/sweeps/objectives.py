@@ -25,6 +25,7 @@ import numpy as np
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.runs import statistics
 from rlcli.runs.metrics import MetricsReader
+from rlcli.runs.statistics import bounded_iqm
 
 RETURN, AUC, STEPS_TO = "return", "auc", "steps_to"
 
@@ -102,18 +103,6 @@ def parse_objective(text: str) -> Objective:
         hint = suggest(kind, (RETURN, AUC, f"{STEPS_TO}:475"))
         raise RlcliError(f"there is no objective {quote(text)}", hint)
     return Objective(kind)
-
-
-def bounded_iqm(values: Sequence[float] | np.ndarray, *, worst: float) -> float:
-    """The IQM of values of which some may be `worst`, which is infinite."""
-    array = np.asarray(values, np.float64)
-    finite = np.isfinite(array)
-    if 4 * np.count_nonzero(~finite) > len(array):
-        return worst
-    # Those that are not finite have no weight; equal to the worst of the others, they
-    # stay at their end of the order.
-    end = array[finite].min() if worst < 0 else array[finite].max()
-    return statistics.iqm(np.where(finite, array, end))
 
 
 def summarize(values: Sequence[float], objective: Objective) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from rlcli.registry.libraries import import_library
-from rlcli.runs.run_folder import Run
 from rlcli.sweeps.jobs import Job
 from rlcli.training.processes import ProcessEnd, ProcessPool
 
@@ -130,7 +129,7 @@ def run_job(job: Job, cores: int) -> tuple[int, str]:
 
     When Ray cancels the task, the process stops with a checkpoint.
     """
-    while job.folder.is_dir() and not Run(job.folder).is_abandoned():
+    while job.is_busy:
         time.sleep(_POLL)  # the process of a worker that has failed is stopping
     with _claim_cores(cores) as claimed:
         pool = ProcessPool(1)

@@ -19,9 +19,10 @@ from rlcli.errors import RlcliError, quote
 from rlcli.registry.libraries import import_library, require_extra
 from rlcli.sweeps.layout import Settings, SweepFolder
 from rlcli.sweeps.objectives import parse_objective
+from rlcli.sweeps.pbt import PBT
 from rlcli.sweeps.space import CHOICE, Option, Space, Values
 
-SAMPLERS = ("tpe", "random", "grid", "cmaes", "nsga2")
+SAMPLERS = ("tpe", "random", "grid", "cmaes", "nsga2", PBT)
 PRUNERS = ("asha", "median", "none")
 EXTRA = "sweep"
 REDUCTION = 3  # ASHA continues one trial of so many at each rung
@@ -56,7 +57,7 @@ def fixed_values(settings: Settings, space: Space, number: int) -> Values | None
     """The values of a trial if they depend on its number only, otherwise None."""
     if settings.sampler == "grid":
         return space.grid()[number]
-    if settings.sampler == "random":
+    if settings.sampler in ("random", PBT):
         return space.draw(settings.seed, number)
     return None
 
@@ -201,8 +202,11 @@ class Study:
         """How much of the variation between good trials each option explains.
 
         PED-ANOVA (Watanabe et al., 2023), https://arxiv.org/abs/2304.10255; {} with
-        fewer than two different results. Options that not every trial has are left out.
+        fewer than two different results. Options that not every trial has are left out,
+        and {} for a population, whose options change.
         """
+        if self._settings.sampler == PBT:
+            return {}
         importance = self._optuna.importance
         with _ignore_warnings(), contextlib.suppress(RuntimeError, ValueError):
             evaluator = importance.PedAnovaImportanceEvaluator()

@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlcli.runs import locks
 from rlcli.runs.formats import format_number
-from rlcli.sweeps.driver import rank
+from rlcli.runs.population import Stage
 from rlcli.sweeps.layout import SweepFolder
 from rlcli.sweeps.objectives import Objective, parse_objective
+from rlcli.sweeps.pbt import PBT, read_lineages
+from rlcli.sweeps.ranking import rank
 from rlcli.sweeps.space import CHOICE, Option
 from rlcli.sweeps.study import Study, Trial
 
@@ -27,7 +29,8 @@ def show_sweep(folder: str | Path) -> dict[str, Any]:
     `trials` are all trials by their numbers, `best` is the best of them, `confirmed`
     are the best ones trained with other seeds, and `winner` is the best of these.
     `importance` says how much of the variation between good trials each option
-    explains; `slices` has the trials of each part of an option's range.
+    explains; `slices` has the trials of each part of an option's range. The options of
+    the members of a population are their last ones, and `lineage` has all.
     """
     sweep = SweepFolder(Path(folder))
     settings, space = sweep.read_settings(), sweep.read_space()
@@ -36,6 +39,13 @@ def show_sweep(folder: str | Path) -> dict[str, Any]:
     trials = study.trials()
     best = rank(trials, objective)
     result = sweep.read_result()
+    lineages: Mapping[int, Sequence[Stage]] = {}
+    if settings.sampler == PBT:
+        lineages = read_lineages(sweep, settings, space)
+    described = {
+        trial.number: _describe(sweep, trial, lineages.get(trial.number, ()))
+        for trial in trials
+    }
     return {
         "folder": str(folder),
         "recipe": settings.recipe,
@@ -47,15 +57,15 @@ def show_sweep(folder: str | Path) -> dict[str, Any]:
         "status": find_sweep_status(sweep),
         "total": settings.trials,
         "counts": dict(Counter(trial.state for trial in trials)),
-        "best": _describe(sweep, best[0]) if best else None,
+        "best": described[best[0].number] if best else None,
         "winner": result.get("winner"),
         "confirmed": result.get("confirmed", []),
         "importance": study.importance(),
         "slices": [
             {"option": option.key, "values": slice_trials(option, trials, objective)}
-            for option in space.options
+            for option in (space.options if settings.sampler != PBT else ())
         ],
-        "trials": [_describe(sweep, trial) for trial in trials],
+        "trials": [*described.values()],
     }
 
 
@@ -67,17 +77,24 @@ def find_sweep_status(sweep: SweepFolder) -> str:
     return status
 
 
-def _describe(sweep: SweepFolder, trial: Trial) -> dict[str, Any]:
+def _describe(
+    sweep: SweepFolder, trial: Trial, stages: Sequence[Stage]
+) -> dict[str, Any]:
+    lineage = [
+        {"step": each.step, "trial": int(each.member), "options": {**each.options}}
+        for each in stages
+    ]
     return {
         "trial": trial.number,
         "state": trial.state,
         "value": trial.value,
         "ci95": trial.notes.get("ci95"),
         "seeds": trial.notes.get("seeds"),
-        "options": trial.values,
+        "options": lineage[-1]["options"] if lineage else trial.values,
         "run": str(sweep.trial(trial.number)),
         "rungs": {str(step): value for step, value in sorted(trial.rungs.items())},
         "reason": trial.notes.get("reason", ""),
+        **({"lineage": lineage} if lineage else {}),
     }
 
 

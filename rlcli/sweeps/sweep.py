@@ -24,12 +24,13 @@ from rlcli.recipe.loading import refuse_combinations
 from rlcli.registry.libraries import require_extra
 from rlcli.results.checks import check_choice
 from rlcli.runs.durations import parse_duration
-from rlcli.sweeps import array, layout
+from rlcli.sweeps import array, grouping, layout, pbt
 from rlcli.sweeps.driver import Driver, Report
 from rlcli.sweeps.jobs import Engine
 from rlcli.sweeps.layout import Settings, SweepFolder
 from rlcli.sweeps.local_engine import LocalEngine
 from rlcli.sweeps.objectives import parse_objective
+from rlcli.sweeps.pbt import PBT
 from rlcli.sweeps.space import Space, load_space
 from rlcli.sweeps.study import PRUNERS, SAMPLERS, Study, open_database, require_optuna
 from rlcli.sweeps.validation import check_space
@@ -59,6 +60,8 @@ def sweep(
     objective: str | None = None,
     confirm: int | None = None,
     confirm_seeds: int | None = None,
+    together: int | None = None,
+    ready: int | None = None,
     set: Sequence[str] = (),
     jobs: int | None = None,
     engine: str = "local",
@@ -76,26 +79,34 @@ def sweep(
 ) -> Path:
     """Searches options of a recipe with many trials, and returns the sweep's folder.
 
-    A trial is a run with several seeds, in a process of its own. The best trials are
-    trained again with other seeds before a winner is named. A sweep that was stopped or
-    killed continues with `resume`: no trial is lost or counted twice.
+    A trial is a run with several seeds. Trials that differ in numbers only are trained
+    together, as one program. The best trials are trained again with other seeds before
+    a winner is named. A sweep that was stopped or killed continues with `resume`: no
+    trial is lost or counted twice.
 
     Args:
         recipe: a file, or the name of a built-in recipe; with `resume` also the folder
             of a sweep.
         space: the options to search: a YAML file, or its data.
-        trials: the number of trials, by default 50; of a grid, its combinations.
+        trials: the number of trials, by default 50; of a grid, its combinations; of
+            `pbt` the members of the population, by default 20.
         seeds: the seeds of each trial, by default 5.
         seed: the first of these seeds, from which the sampler is seeded as well; by
             default that of the recipe.
-        sampler: `tpe`, `random`, `grid`, `cmaes` or `nsga2`. A trial of `random` or
-            `grid` depends on `seed` and its number only.
+        sampler: `tpe`, `random`, `grid`, `cmaes`, `nsga2` or `pbt`, population-based
+            training. A trial of `random` or `grid` depends on `seed` and its number
+            only.
         pruner: `asha`, `median` or `none`: which trials end early.
         objective: `return`, `auc` or `steps_to:475`, the IQM over seeds.
         confirm: how many of the best trials are trained with other seeds, by default 3.
         confirm_seeds: the number of those seeds, by default that of a trial.
+        together: how many trials are begun at once, to be trained together if they
+            have the same structure; 1 trains each in a process of its own. By default
+            the sampler and `jobs` decide.
+        ready: of `pbt`, after how many evaluations the worst members copy the best
+            ones, by default 1.
         set: options that replace the recipe's in every trial.
-        jobs: processes at once; by default the number of cores.
+        jobs: processes at once; by default the number of cores, of `pbt` 1.
         engine: `local`, or `ray`: the processes run on the nodes of a Ray cluster,
             which share the sweep's folder.
         address: the cluster, `auto` or `ray://HOST:PORT`; by default one on this
@@ -117,7 +128,8 @@ def sweep(
     given = {
         **{"trials": trials, "seeds": seeds, "seed": seed, "sampler": sampler},
         **{"pruner": pruner, "objective": objective, "confirm": confirm},
-        **{"confirm_seeds": confirm_seeds, "storage": storage},
+        **{"confirm_seeds": confirm_seeds, "storage": storage, "together": together},
+        "ready": ready,
         "set": tuple(set) or None,
     }
     given = {key: value for key, value in given.items() if value is not None}
@@ -150,6 +162,8 @@ def sweep(
     require_optuna()
     base = check_space(recipe, set, read)
     settings = _settings(given, recipe, base, read, f"{title}/{place.name}")
+    if settings.sampler == PBT:
+        pbt.check_population(base, settings, read)
     if settings.storage is not None:
         open_database(settings.storage)  # before there is a folder
     text = dump_recipe(resolve(base))
@@ -170,15 +184,22 @@ def _run(
     settings: Settings,
     space: Space,
     first_rung: int,
-    make_engine: Callable[[], Engine],
+    make_engine: Callable[[int | None], Engine],
     deadline: float,
     report: Report,
 ) -> Path:
     # Processes elsewhere have another working directory.
     place = SweepFolder(folder.folder.absolute())
     study = Study(place, settings, space, first_rung)
-    engine = make_engine()
+    is_population = settings.sampler == PBT
+    if is_population:
+        pbt.begin_population(place, settings, space)
+    engine = make_engine(1 if is_population else None)
     try:
+        if settings.together is None:
+            size = grouping.choose_size(settings, engine.jobs)
+            settings = dataclasses.replace(settings, together=size)
+            place.write_settings(settings)
         driver = Driver(
             *(place, settings, space, study, engine), deadline=deadline, report=report
         )
@@ -190,8 +211,11 @@ def _run(
 
 def _engine_maker(
     engine: str, jobs: int | None, address: str | None, cpus: float, gpus: float
-) -> Callable[[], Engine]:
-    """A function that makes the engine; refuses one that cannot be."""
+) -> Callable[[int | None], Engine]:
+    """A function that makes the engine; refuses one that cannot be.
+
+    Its argument is the number of processes on this machine, by default that of cores.
+    """
     check_choice("engine", engine, ENGINES)
     if engine == "local":
         if address is not None or gpus or cpus != 1:
@@ -199,13 +223,13 @@ def _engine_maker(
                 "`address`, `cpus` and `gpus` are options of `--engine ray`",
                 "`--jobs` is the number of processes of `--engine local`",
             )
-        return lambda: LocalEngine(jobs or usable_cores())
+        return lambda default: LocalEngine(jobs or default or usable_cores())
     if cpus < 0 or gpus < 0 or cpus + gpus == 0:
         raise RlcliError(f"a process cannot have {cpus:g} CPUs and {gpus:g} GPUs")
     require_extra("ray", "`--engine ray`")
     from rlcli.sweeps.ray_engine import RayEngine
 
-    return lambda: RayEngine(jobs, address=address, cpus=cpus, gpus=gpus)
+    return lambda default: RayEngine(jobs, address=address, cpus=cpus, gpus=gpus)
 
 
 def _check_options(given: Mapping[str, Any]) -> None:
@@ -214,9 +238,11 @@ def _check_options(given: Mapping[str, Any]) -> None:
     check_choice("pruner", given.get("pruner", PRUNERS[0]), PRUNERS)
     parse_objective(given.get("objective", "return"))
     least = {"trials": 1, "seeds": 1, "confirm": 0, "confirm_seeds": 1, "seed": 0}
+    least |= {"together": 1, "ready": 1}
     for name, bound in least.items():
         if name in given and given[name] < bound:
             raise RlcliError(f"`{name}` cannot be {given[name]}: expected ≥ {bound}")
+    pbt.check_options(given)
 
 
 def _settings(
@@ -229,7 +255,10 @@ def _settings(
     """The settings of a new sweep, with defaults."""
     _first_rung(base)
     chosen: dict[str, Any] = {**DEFAULTS, "seed": base.train.seed, "set": ()}
-    chosen |= {"storage": None, **given}
+    chosen |= {"storage": None, "together": None, "ready": None}
+    if given.get("sampler") == PBT:
+        chosen |= {"trials": pbt.TRIALS, "pruner": "none", "ready": 1}
+    chosen |= given
     if chosen["sampler"] == "grid":
         size = len(space.grid())
         chosen["trials"] = min(given.get("trials", size), size)
@@ -276,9 +305,10 @@ def _reopen(
     """The settings, the space and the first rung of a sweep; refuses other ones."""
     settings, read = folder.read_settings(), folder.read_space()
     before = dataclasses.asdict(settings)
-    _check_options(before)
+    _check_options({key: value for key, value in before.items() if value is not None})
+    changeable = ("confirm",) if settings.sampler == PBT else _CHANGEABLE
     for key, value in given.items():
-        if key not in _CHANGEABLE and value != before[key]:
+        if key not in changeable and value != before[key]:
             raise RlcliError(
                 f"`{folder.folder}` was started with `{key}` {quote(before[key])}, not "
                 f"{quote(value)}",
@@ -295,7 +325,7 @@ def _reopen(
             f"the recipe has changed since `{folder.folder}` was started",
             f"`{folder.recipe}` has the original options",
         )
-    changes = {key: value for key, value in given.items() if key in _CHANGEABLE}
+    changes = {key: value for key, value in given.items() if key in changeable}
     settings = dataclasses.replace(settings, **changes)
     if settings.sampler == "grid":
         trials = min(settings.trials, len(read.grid()))

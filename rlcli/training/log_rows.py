@@ -30,6 +30,7 @@ class LogRows:
         """`period` is the number of steps between two log points, if there are any."""
         self.metrics: dict[str, np.ndarray] = {}  # of the last update, `[S]` each
         self.max_points = MAX_LOG_POINTS  # of a chunk
+        self.options: Mapping[str, float] = {}  # that a population changes
         self._setup = setup
         self._period = period
         # The iteration of the last log point, which may be before a resume.
@@ -109,6 +110,7 @@ class LogRows:
             row["updates"] = updates(point)
             for name, values in summary["settings"].items():
                 row[name] = float(values[seed_index, index])
+            row |= self.options
             if has_learned:
                 row |= {k: float(v[seed_index]) for k, v in self.metrics.items()}
             if seed in frozen and step >= frozen[seed].step:

@@ -14,7 +14,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from rlcli.assembly import check_environment, memory_usage
 from rlcli.assembly.data_parallel import check_devices
@@ -25,7 +24,7 @@ from rlcli.evaluation.evaluator import make_evaluator
 from rlcli.loop import make_loop, vmap_seeds
 from rlcli.loop.episodes import EvaluationResult, Evaluator
 from rlcli.loop.log import Log, log_points
-from rlcli.loop.progress import Progress, Setup, numbers_array
+from rlcli.loop.progress import Progress, Setup
 from rlcli.loop.seeds import drop_padding, take_seeds
 from rlcli.recipe import Recipe
 from rlcli.runs import snapshots
@@ -103,6 +102,14 @@ class Program:
         self.iteration = int(self.progress.iteration)
         return message
 
+    def replace_progress(self, progress: Progress) -> None:
+        """Continues with another state of the same shapes, between two chunks."""
+        self._on_host.clear()
+        if self.setup.all_devices > 1:  # as `advance` returns them
+            before = jax.tree.map(lambda leaf: leaf.sharding, self.progress)
+            progress = jax.device_put(progress, before)
+        self._progress = progress
+
     def advance(self, points: Sequence[int]) -> tuple[dict[str, Any], tuple]:
         """Trains up to the last of increasing iterations, the log points.
 
@@ -179,8 +186,8 @@ class Program:
             self._evaluator = make_evaluator(self.recipe, self.setup, episodes)
         acting = self.acting(ALL_SEEDS)
         if self.setup.has_own_numbers:
-            numbers = np.asarray(numbers_array(self.setup))[: len(self.setup.seeds)]
-            acting = acting, numbers
+            numbers = processes.fetch(self.progress.numbers)
+            acting = acting, numbers[: len(self.setup.seeds)]
         return self._evaluator.evaluate(acting, evaluation_index=self.step)
 
     def close(self) -> None:

@@ -56,6 +56,13 @@ def reproduce(
         trust: allows the recipe to import code from outside rlcli.
     """
     original = locate_run(run)
+    if original.read_info().get("population"):
+        raise RlcliError(
+            f"run `{original.folder}` cannot be reproduced alone: it is a member of a "
+            "population, whose numbers have changed",
+            "`rlcli sweep export SWEEP FILE --trial N` writes a recipe that makes its "
+            "history again",
+        )
     end = last_step(original)
     if not end:
         raise RlcliError(

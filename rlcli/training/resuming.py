@@ -125,7 +125,7 @@ def _resume_chunks(
     warning = thread_layout.apply_for_run(folders[0].folder, sets, group.count)
     processes.join(group)
     from rlcli.runs import code
-    from rlcli.training import recovery
+    from rlcli.training import recovery, together
     from rlcli.training.compile_phases import TRACING, report_compilation
 
     if len(folders) > 1 and all(map(recovery.is_frozen, folders)):
@@ -168,7 +168,10 @@ def _resume_chunks(
                 names = [folder.folder.absolute().name for folder in folders]
                 member.folder.write_info(members=names)
         messages = [warning, *messages, inexact]
-        chunks = run_chunks(members, signals, max_time, monitor, *messages)
+        chunks = run_chunks(
+            *(members, signals, max_time, monitor, *messages),
+            population=together.find_population(members),
+        )
         yield from run_in_memory(members, chunks)
 
 

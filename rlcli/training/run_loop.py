@@ -32,6 +32,7 @@ from rlcli.xla import processes
 
 if TYPE_CHECKING:
     from rlcli.training.experiment import ChunkReport, Experiment
+    from rlcli.training.population import Population
     from rlcli.training.profile import Profiler
 
 STOP_REACHED = "every seed has reached the return of `train.stop`"
@@ -121,11 +122,12 @@ def run_chunks(
     monitor: Monitor,
     *messages: str,
     profile: bool = False,
+    population: Population | None = None,
 ) -> Iterator[Chunk]:
     """Advances runs to their end, with logs, evaluations and checkpoints.
 
     Several runs share one program. A run that fails ends, and the others continue.
-    Yields the chunks of the first run.
+    The runs may be a population. Yields the chunks of the first run.
     """
     # Registered anew, now that JAX has registered its exit functions: the interpreter
     # calls them in reverse order, and runs must end before JAX shuts down.
@@ -152,6 +154,8 @@ def run_chunks(
                 break
             before = experiment.iteration
             reports = _advance(members, profiler, processes.of_first(pace.size(before)))
+            if population is not None:  # before a checkpoint of this step
+                reports = population.advance(reports)
             report = reports[0]
             pace.measure(before, report.iterations, report.seconds)
             _show_chunk(members, reports, monitor)

@@ -24,6 +24,7 @@ from rlcli.training.verbs import CTRL_C, begin_runs, find_recipe_changes, smoke_
 
 if TYPE_CHECKING:
     from rlcli.training.experiment import Experiment
+    from rlcli.training.population import Population
 
 
 def build_experiments(
@@ -92,11 +93,13 @@ def train_together(
     max_time: str | float | None = None,
     smoke: bool = False,
     quiet: bool = False,
+    is_population: bool = False,
 ) -> None:
     """Trains variants of a recipe, each given by its options and its run folder.
 
     The variants must form one group of `group_recipes`. The caller has applied the
     thread layout.
+    `is_population`: the folders are beside a `population.json`.
     """
     with (
         explain_file_errors(),
@@ -123,6 +126,7 @@ def train_together(
                     "overrides": sets,
                     "changes": find_recipe_changes(each, recipe),
                     "members": names,
+                    **({"population": True} if is_population else {}),
                 }
                 for each, (sets, folder) in zip(full, variants, strict=True)
             ]
@@ -136,9 +140,21 @@ def train_together(
             warning = thread_layout.apply_for_recipe(
                 recipe, set=variants[0][0], seeds=len(variants) * train.seeds
             )
-            chunks = run_chunks(members, signals, max_time, monitor, warning)
+            chunks = run_chunks(
+                *(members, signals, max_time, monitor, warning),
+                population=find_population(members),
+            )
             for _ in run_in_memory(members, chunks):
                 pass
+
+
+def find_population(members: Sequence[ActiveRun]) -> Population | None:
+    """The population of runs whose program has begun; None if they are none."""
+    if not any(member.folder.read_info().get("population") for member in members):
+        return None
+    from rlcli.training.population import Population
+
+    return Population(members)
 
 
 def _create_runs(

@@ -68,9 +68,12 @@ class FakeEngine:
     def start(self, job: Job) -> None:
         self.started.append((job.key, job.next_arguments()[0]))
         self.running[job.key] = job
-        job.folder.mkdir(parents=True, exist_ok=True)
-        write_info(job.folder, status="running", total_steps=RUNGS[-1])
-        (job.folder / "metrics.jsonl").touch()
+        names = [folder.name for folder in job.folders]
+        fields = {"members": names} if len(names) > 1 else {}
+        for folder in job.folders:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_info(folder, status="running", total_steps=RUNGS[-1], **fields)
+            (folder / "metrics.jsonl").touch()
 
     def collect(self) -> list[ProcessEnd]:
         self.calls += 1
@@ -82,8 +85,9 @@ class FakeEngine:
                 code = self.codes[key].pop(0)
                 ends.append(ProcessEnd(key, code, "error: it does not work"))
                 del self.running[key]
-            elif self._evaluate(job):
-                write_info(job.folder, status=self.end, frozen=self.frozen)
+            elif all([self._evaluate(job, folder) for folder in job.folders]):
+                for folder in job.folders:
+                    write_info(folder, status=self.end, frozen=self.frozen)
                 ends.append(ProcessEnd(key, 0, ""))
                 del self.running[key]
         return ends
@@ -91,33 +95,36 @@ class FakeEngine:
     def send_signal(self, number: int, key: str | None = None) -> None:
         self.signals.append((number, key))
         for each in [key] if key is not None else [*self.running]:
-            write_info(self.running[each].folder, status="terminated")
+            for folder in self.running[each].folders:
+                write_info(folder, status="terminated")
             self.codes.setdefault(each, []).insert(0, 143)
 
-    def _evaluate(self, job: Job) -> bool:
-        """Writes the next evaluation; whether it was the last."""
-        path = job.folder / "metrics.jsonl"
+    def _evaluate(self, job: Job, folder: Path) -> bool:
+        """Writes the next evaluation of a run; whether it was the last."""
+        path = folder / "metrics.jsonl"
         done = {json.loads(line)["T"] for line in path.read_text().splitlines()}
         step = next(step for step in RUNGS if step not in done)
-        first, count = (read_option(job, name) for name in ("--seed", "--seeds"))
-        options = read_settings(job)
+        options = read_settings(job, folder)
+        first, count = (options[f"train.{name}"] for name in ("seed", "seeds"))
         with path.open("a") as file:
-            for seed in range(int(first), int(first) + int(count)):
+            for seed in range(first, first + count):
                 row = {"T": step, "seed": seed}
                 row["evaluation"] = evaluation(self.curve(options, seed, step))
                 file.write(json.dumps(row) + "\n")
         return step == RUNGS[-1]
 
 
-def read_option(job: Job, name: str) -> str:
-    """The value of an option among the arguments of a job."""
-    return job.arguments[[*job.arguments].index(name) + 1]
-
-
-def read_settings(job: Job) -> dict[str, Any]:
-    """The values of `--set`."""
-    pairs = itertools.pairwise(job.arguments)
-    texts = [text.partition("=") for name, text in pairs if name == "--set"]
+def read_settings(job: Job, folder: Path) -> dict[str, Any]:
+    """The options with which a run of a job was begun."""
+    if job.arguments[0] == "sweep":
+        runs = json.loads(Path(job.arguments[-1]).read_text())["runs"]
+        settings = next(each["set"] for each in runs if each["folder"] == str(folder))
+    else:
+        pairs = [*itertools.pairwise(job.arguments)]
+        settings = [text for name, text in pairs if name == "--set"]
+        seeds = {name: text for name, text in pairs if name in ("--seed", "--seeds")}
+        settings += [f"train.{name[2:]}={text}" for name, text in seeds.items()]
+    texts = [text.partition("=") for text in settings]
     return {key: documents.parse(value, "").data for key, _, value in texts}
 
 
@@ -147,6 +154,7 @@ def settings(**changes: Any) -> Settings:
         **{"recipe": "a.yaml", "set": (), "trials": 6, "seed": 0, "seeds": 2},
         **{"sampler": "random", "pruner": "none", "objective": "return"},
         **{"confirm": 2, "confirm_seeds": 3, "storage": None, "study": "a"},
+        **{"together": 1, "ready": None},
     }
     return Settings(**fields | changes)
 

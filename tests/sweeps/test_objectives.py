@@ -7,11 +7,11 @@ import pytest
 from sweeps import write_trial
 
 from rlcli.errors import RlcliError
+from rlcli.runs.statistics import bounded_iqm
 from rlcli.sweeps.objectives import (
     Evaluation,
     EvaluationReader,
     Objective,
-    bounded_iqm,
     parse_objective,
     summarize,
 )

@@ -44,8 +44,8 @@ def wait_for(condition, seconds=240):
 
 
 def test_a_task_returns_the_exit_code_and_the_error(engine, tmp_path):
-    engine.start(Job("good", tmp_path / "a", ["--version"]))
-    engine.start(Job("bad", tmp_path / "b", ["train", "nope"]))
+    engine.start(Job("good", (tmp_path / "a",), ["--version"]))
+    engine.start(Job("bad", (tmp_path / "b",), ["train", "nope"]))
     assert not engine.has_room
     ended = {}
 
@@ -66,7 +66,7 @@ def test_a_run_continues_after_its_worker_is_killed_and_stops_when_cancelled(
     folder = tmp_path / "run"
     recipe = str(tmp_path / "lake.yaml")
     arguments = ["train", "--quiet", "--run", str(folder), "--", recipe]
-    engine.start(Job("long", folder, arguments))
+    engine.start(Job("long", (folder,), arguments))
     wait_for((folder / "metrics.jsonl").is_file)
 
     def read_info():

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from sweeps import FakeEngine
@@ -61,7 +62,7 @@ def fake(monkeypatch):
 
 def start(**keywords):
     options = {"space": "space.yaml", "trials": 4, "seeds": 2, "jobs": 2}
-    options |= {"sampler": "random", "pruner": "none", "confirm": 1}
+    options |= {"sampler": "random", "pruner": "none", "confirm": 1, "together": 1}
     return rlcli.sweep("lake.yaml", **options | keywords)
 
 
@@ -144,6 +145,7 @@ def test_a_sweep_may_keep_its_trials_in_a_database(fake):
         ("lake.yaml", {"pruner": "x"}, "`pruner` cannot be `x`"),
         ("lake.yaml", {"objective": "x"}, "there is no objective `x`"),
         ("lake.yaml", {"trials": 0}, "`trials` cannot be 0: expected ≥ 1"),
+        ("lake.yaml", {"together": 0}, "`together` cannot be 0: expected ≥ 1"),
         ("lake.yaml", {"set": ["train.evaluate=null"]}, "the recipe has none"),
         ("lake.yaml", {"set": ["vary={train.start: [0, 9]}"]}, "has a section `vary`"),
         ("lake.yaml", {"sampler": "grid"}, "a grid needs the number of values"),
@@ -305,6 +307,55 @@ def test_a_sweep_whose_driver_is_killed_ends_as_an_undisturbed_one(folder):
 
 
 @pytest.mark.slow
+def test_trials_that_are_trained_together_have_the_results_of_trials_alone(folder):
+    """Up to rounding; with another structure they have a program of their own."""
+    space = {
+        "optimizer.learning_rate": {"log_uniform": [0.01, 1.0]},
+        "network": {"choice": ["table", "linear"]},
+    }
+    found = []
+    for together in (6, 1):
+        options = {"name": f"t{together}", "trials": 6, "jobs": 1, "confirm": 0}
+        path = start(space=space, together=together, **options)
+        found.append(rlcli.show_sweep(path))
+    for one, other in zip(*(each["trials"] for each in found), strict=True):
+        assert one["options"] == other["options"]
+        assert one["state"] == other["state"] == "complete"
+        assert one["seeds"] == pytest.approx(other["seeds"])
+    infos = [
+        json.loads((Path(each["run"]) / "run.json").read_text())
+        for each in found[0]["trials"]
+    ]
+    members = {tuple(info.get("members", [f"{n:04d}"])) for n, info in enumerate(infos)}
+    kinds = [each["options"]["network"] for each in found[0]["trials"]]
+    assert members == {
+        tuple(f"{n:04d}" for n in range(6) if kinds[n] == kind) for kind in {*kinds}
+    }
+
+
+@pytest.mark.slow
+def test_a_program_without_its_pruned_trials_goes_on_as_before(folder, monkeypatch):
+    monkeypatch.setattr(driver, "_RESTART", 0.0)
+    # Many learning rates are too small to learn anything.
+    keywords = {
+        "space": {"optimizer.learning_rate": {"log_uniform": [1e-30, 1.0]}},
+        "set": ["policy.epsilon=0.5", "train.steps=300_000"],
+        **{"trials": 6, "jobs": 1, "confirm": 0, "together": 6},
+    }
+    keywords["set"] += ["train.evaluate.every=5_000", "train.log.every=5_000"]
+    pruned = rlcli.show_sweep(start(name="pruned", pruner="asha", **keywords))
+    whole = rlcli.show_sweep(start(name="whole", **keywords))
+    assert whole["counts"] == {"complete": 6}
+    assert pruned["counts"].keys() <= {"complete", "pruned"}
+    for one, other in zip(pruned["trials"], whole["trials"], strict=True):
+        assert one["options"] == other["options"]
+        for step, value in one["rungs"].items():
+            assert value == pytest.approx(other["rungs"][step])
+        if one["state"] == "complete":
+            assert one["seeds"] == pytest.approx(other["seeds"])
+
+
+@pytest.mark.slow
 def test_ctrl_c_saves_all_trials_and_says_how_to_go_on(folder):
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a job in a script
     try:
@@ -327,4 +378,4 @@ def test_ctrl_c_saves_all_trials_and_says_how_to_go_on(folder):
     for run in runs:
         assert json.loads((run / "run.json").read_text())["status"] == "interrupted"
         assert [*(run / "checkpoints").iterdir()]
-    assert rlcli.show_sweep(path)["counts"] == {"running": 2}
+    assert rlcli.show_sweep(path)["counts"] == {"running": 3}  # two of them together

@@ -77,6 +77,12 @@ def test_the_first_different_row_and_the_different_arrays_are_named(runs, tmp_pa
     assert result["state"] == [] and not result["identical"]
 
 
+def test_a_member_of_a_population_is_not_reproduced_alone(tmp_path):
+    (tmp_path / "run.json").write_text('{"population": true}')
+    with pytest.raises(RlcliError, match="is a member of a population"):
+        rlcli.reproduce(tmp_path)
+
+
 def test_a_run_without_a_step_has_nothing_to_reproduce(tmp_path):
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(RlcliError, match="has made no steps to reproduce"):

@@ -1,0 +1,137 @@
+"""Population: the files of runs that are a population, beside their folders.
+
+`population.json` has what is searched, and how. `rounds.jsonl` has a line for each
+round of population-based training: which member has copied which other one, and the
+numbers of all members afterwards. It is written before a checkpoint of that step or a
+later one, so a run that is resumed finds the numbers of its checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rlcli.errors import RlcliError
+from rlcli.runs.files import read_json, replace_file, to_json, write_json
+
+FILE_NAME, ROUNDS = "population.json", "rounds.jsonl"
+_REMEDY = "restore the file from a copy of the folder"
+
+
+class SearchedOption(NamedTuple):
+    """A number of the recipe that changes during training, and its range."""
+
+    key: str
+    places: tuple[str, ...]  # of the number in the program, see `Setup.numbers`
+    low: float
+    high: float
+    is_log: bool
+
+
+class PopulationSettings(NamedTuple):
+    """What is searched, and how."""
+
+    members: tuple[str, ...]  # the names of their folders
+    seed: int  # of the random numbers of all rounds
+    ready: int  # evaluations between two rounds
+    options: tuple[SearchedOption, ...]
+
+
+class Member(NamedTuple):
+    """A member in a round."""
+
+    score: float | None  # of the evaluation; None if it is not finite, or has failed
+    copied: str | None  # the member whose state it has copied
+    options: Mapping[str, float]  # after the round
+
+
+class Round(NamedTuple):
+    """A round of population-based training."""
+
+    number: int  # from 1
+    step: int  # of each seed
+    members: Mapping[str, Member]
+
+
+class Stage(NamedTuple):
+    """A part of the history of a member: itself or an ancestor, and its options."""
+
+    step: int  # after which it begins
+    member: str
+    options: Mapping[str, float]
+
+
+def write_settings(folder: Path, settings: PopulationSettings) -> None:
+    """Writes the settings of the population of a folder."""
+    options = [option._asdict() for option in settings.options]
+    write_json(folder / FILE_NAME, settings._asdict() | {"options": options})
+
+
+def read_settings(folder: Path) -> PopulationSettings:
+    """The settings of the population of a folder."""
+    path = folder / FILE_NAME
+    try:
+        fields = read_json(path, _REMEDY)
+        options = tuple(
+            SearchedOption(**each | {"places": tuple(each["places"])})
+            for each in fields.pop("options")
+        )
+        members = tuple(fields.pop("members"))
+        return PopulationSettings(members=members, options=options, **fields)
+    except (KeyError, TypeError) as error:
+        raise RlcliError(f"`{path}` is damaged, or missing", _REMEDY) from error
+
+
+def write_rounds(folder: Path, rounds: Sequence[Round]) -> None:
+    """Replaces the rounds of the population of a folder."""
+    lines = [
+        to_json(
+            {
+                "round": each.number,
+                "step": each.step,
+                "members": {
+                    name: member._asdict() for name, member in each.members.items()
+                },
+            }
+        )
+        for each in rounds
+    ]
+    replace_file(folder / ROUNDS, "".join(f"{line}\n" for line in lines).encode())
+
+
+def read_rounds(folder: Path) -> list[Round]:
+    """The rounds so far; [] before the first."""
+    path = folder / ROUNDS
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    try:
+        return [_parse_round(json.loads(line)) for line in lines]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RlcliError(f"`{path}` is damaged: {error}", _REMEDY) from error
+
+
+def _parse_round(fields: Mapping[str, Any]) -> Round:
+    members = {name: Member(**each) for name, each in fields["members"].items()}
+    return Round(fields["round"], fields["step"], members)
+
+
+def find_lineage(
+    rounds: Sequence[Round], member: str, first: Mapping[str, Mapping[str, float]]
+) -> list[Stage]:
+    """The history of the state that a member has now, from the first step on.
+
+    `first` are the options of all members at the beginning. A stage begins where the
+    options change: at a round in which the member of that time copied another one.
+    """
+    stages: list[Stage] = []
+    for each in reversed(rounds):
+        now = each.members[member]
+        if now.copied is not None:
+            stages.append(Stage(each.step, member, now.options))
+            member = now.copied
+    stages.append(Stage(0, member, first[member]))
+    return stages[::-1]

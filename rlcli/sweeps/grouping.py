@@ -1,0 +1,109 @@
+"""Grouping: trials of equal structure, which are trained together as one program.
+
+A process gets the runs that it trains in a file, `jobs/0007.json`, which is named after
+the first of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from rlcli import errors
+from rlcli.errors import RlcliError
+from rlcli.recipe import load_recipe
+from rlcli.runs import thread_layout
+from rlcli.runs.files import read_json, write_json
+from rlcli.runs.run_folder import Run, is_run
+from rlcli.sweeps import layout
+from rlcli.sweeps.jobs import Job
+from rlcli.sweeps.layout import Settings, SweepFolder
+from rlcli.sweeps.pbt import PBT
+
+_INDEPENDENT = ("random", "grid")  # samplers that do not learn from other trials
+_MOST = 64  # trials of a group, if a sampler chooses them independently
+_MOST_LEARNED = 16  # if it learns from the trials before them
+_STEPS = 8  # how often each process asks such a sampler, at least
+
+
+def choose_size(settings: Settings, jobs: int) -> int:
+    """The number of trials that are begun at once, for so many processes.
+
+    All processes get trials. A sampler that learns from trials chooses few at once,
+    because it does not know their results yet. A population is one program.
+    """
+    if settings.sampler == PBT:
+        return settings.trials
+    if settings.sampler in _INDEPENDENT:
+        return min(math.ceil(settings.trials / jobs), _MOST)
+    return min(math.ceil(settings.trials / (_STEPS * jobs)), _MOST_LEARNED)
+
+
+def group_trials(settings: Settings, sets: Sequence[Sequence[str]]) -> list[list[int]]:
+    """The indices of trials with these options that have the same program.
+
+    A trial whose recipe is refused is alone: its own process explains the error.
+    """
+    if len(sets) <= 1:
+        return [[index] for index in range(len(sets))]
+    from rlcli.training.together import group_recipes
+
+    loaded, alone = [], []
+    for index, each in enumerate(sets):
+        try:
+            recipe = load_recipe(settings.recipe, [*settings.set, *each])
+        except RlcliError:
+            alone.append([index])
+            continue
+        loaded.append((index, recipe))
+    groups = group_recipes([recipe for _, recipe in loaded])
+    return sorted([[loaded[i][0] for i in group] for group in groups] + alone)
+
+
+def make_job(
+    sweep: SweepFolder,
+    settings: Settings,
+    trials: Sequence[tuple[int, Sequence[str]]],
+) -> Job:
+    """The job of trials that have the same program: their numbers and options.
+
+    A trial alone is trained by `rlcli train`, as by hand.
+    """
+    folders = tuple(sweep.trial(number) for number, _ in trials)
+    first, last = trials[0][0], trials[-1][0]
+    if len(trials) == 1:
+        arguments = layout.trial_arguments(
+            settings, folders[0], trials[0][1], settings.seed, settings.seeds
+        )
+        return Job(f"trial {first}", folders, arguments)
+    train = f"train.seed={settings.seed}", f"train.seeds={settings.seeds}"
+    runs = [
+        {"folder": str(folder), "set": [*settings.set, *sets, *train]}
+        for folder, (_, sets) in zip(folders, trials, strict=True)
+    ]
+    file = sweep.job(first)
+    file.parent.mkdir(exist_ok=True)
+    rows = len(trials) * settings.seeds
+    fields = {"recipe": settings.recipe, "seeds": rows, "runs": runs}
+    write_json(file, fields | {"population": settings.sampler == PBT})
+    return Job(f"trials {first} to {last}", folders, ["sweep", "train", str(file)])
+
+
+def train_group(file: str | Path) -> int:
+    """Trains the runs of a file of `make_job`; the exit code of the first."""
+    content = read_json(Path(file), "`rlcli sweep FOLDER --resume` writes it again")
+    if not content:
+        raise RlcliError(f"there is no file `{file}`")
+    variants = [(each["set"], Path(each["folder"])) for each in content["runs"]]
+    for _, folder in variants:
+        if is_run(folder):  # of a process that was killed before it had created all
+            Run(folder).discard()
+    recipe, sets = content["recipe"], variants[0][0]
+    thread_layout.apply_for_recipe(recipe, set=sets, seeds=content["seeds"])
+    from rlcli.training.together import train_together
+
+    is_population = content["population"]
+    train_together(recipe, variants, quiet=True, is_population=is_population)
+    status = Run(variants[0][1]).read_info()["status"]
+    return errors.EXIT_CODES[status]
