@@ -13,7 +13,7 @@ from rlcli.cli import batch, completion, options, output
 from rlcli.cli.options import Json, MaxTime, Quiet, Set
 
 if TYPE_CHECKING:
-    from rlcli.training.batch import Ended
+    from rlcli.training.batch import RunEnd
     from rlcli.training.plans import Plan
 
 
@@ -94,10 +94,10 @@ def command(
     from rlcli.training import signals
     from rlcli.training.batch import exit_code
 
-    last: list[Ended] = []
+    last: list[RunEnd] = []
     with signals.own_process(), batch.show_runs(quiet) as show:
 
-        def report(plans: Sequence[Plan], ended: Sequence[Ended]) -> None:
+        def report(plans: Sequence[Plan], ended: Sequence[RunEnd]) -> None:
             last[:] = ended
             show(plans, ended)
 

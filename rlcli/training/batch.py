@@ -109,9 +109,9 @@ def train_groups(
     options: Sequence[str],
     *,
     jobs: int | None = None,
-    report: Callable[[Sequence[Plan], Sequence[Ended]], None] = lambda *_: None,
+    report: Callable[[Sequence[Plan], Sequence[RunEnd]], None] = lambda *_: None,
     variables: Mapping[str, str] | None = None,
-) -> list[Ended]:
+) -> list[RunEnd]:
     """Trains each group of plans in a process, and returns how the runs ended.
 
     `options` are those of `rlcli train` for all; `variables` is the environment of the

@@ -35,7 +35,7 @@ from rlcli.sweeps.bsuite.experiments import (
     select_ids,
 )
 from rlcli.sweeps.bsuite.scores import Results, score_experiments, score_tags
-from rlcli.training.batch import Ended, train_groups
+from rlcli.training.batch import RunEnd, train_groups
 from rlcli.training.plans import Plan
 
 INFO = "bsuite.json"
@@ -57,7 +57,7 @@ def bsuite(
     name: str | None = None,
     max_time: str | float | None = None,
     smoke: bool = False,
-    report: Callable[[Sequence[Plan], Sequence[Ended]], None] = lambda *_: None,
+    report: Callable[[Sequence[Plan], Sequence[RunEnd]], None] = lambda *_: None,
 ) -> dict[str, Any]:
     """Trains a recipe on the experiments of bsuite, and scores it as bsuite does.
 
@@ -83,7 +83,7 @@ def bsuite(
         smoke: trains each run with a tiny budget.
         report: is called with the plans and those that have ended, about once a second.
     """
-    figure.check(Path("radar.png"))  # before any work
+    figure.check_figure(Path("radar.png"))  # before any work
     if (Path(recipe) / INFO).is_file():
         if ids or set:
             raise RlcliError(
