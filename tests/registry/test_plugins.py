@@ -111,7 +111,7 @@ def test_a_broken_plug_in_is_listed_with_its_error_and_the_others_normally(site)
     }
     assert listed["broken"] == (
         "broken: updater `broken` of plug-in `shaky 1.2` (module `breaks`) cannot be "
-        f"loaded: ValueError: no such device \x1b[31m ({site / 'breaks.py'}:1)"
+        f"loaded: ValueError: no such device \\x1b[31m ({site / 'breaks.py'}:1)"
     )
     assert "No module named 'breaks_not_there'" in listed["gone"]
     assert "SystemExit: bye" in listed["quits"]

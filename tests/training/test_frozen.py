@@ -319,4 +319,6 @@ def test_a_reward_that_is_no_number_ends_the_run_and_is_recorded(tmp_path):
     facts = info(tmp_path / "run")
     assert facts["status"] == "failed"
     assert facts["reason"] == caught.value.message
-    assert "(number 0 of seed 20, episode 0): step 15 returned " in facts["reason"]
+    assert (
+        "(number 0 of seed 20, episode 0, step 15): `step` returned " in facts["reason"]
+    )

@@ -8,10 +8,22 @@ from gymnasium.error import DependencyNotInstalled
 
 from rlcli.environments.adapters.conversion import InvalidOutputError
 from rlcli.environments.adapters.limits import StepTimeoutError
-from rlcli.environments.adapters.pools import EnvironmentFailedError, WorkerDiedError
 from rlcli.errors import RlcliError
 from rlcli.registry import plugins
 from rlcli.registry.libraries import install_command
+
+
+class EnvironmentFailedError(Exception):
+    """Environment `index` failed in `method`; `__cause__` is its error."""
+
+    def __init__(self, index: int, method: str) -> None:
+        super().__init__(f"environment {index} failed in `{method}`")
+        self.index = index
+        self.method = method
+
+
+class WorkerDiedError(Exception):
+    """The process of an environment has ended."""
 
 
 class ExternalEnvironment(NamedTuple):

@@ -22,11 +22,12 @@ from rlcli.environments.adapters.conversion import (
     native_converter,
 )
 from rlcli.environments.adapters.host_errors import (
+    EnvironmentFailedError,
     ExternalEnvironment,
     explain_error,
     original_error,
 )
-from rlcli.environments.adapters.pools import EnvironmentFailedError, HostVector
+from rlcli.environments.adapters.pools import HostVector
 from rlcli.environments.adapters.restarting import (
     RestartingVector,
     RestartRecord,

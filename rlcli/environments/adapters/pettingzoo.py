@@ -20,9 +20,10 @@ from rlcli.environments.adapters.conversion import (
     map_tree,
 )
 from rlcli.environments.adapters.host import host_environment
+from rlcli.environments.adapters.host_errors import EnvironmentFailedError
 from rlcli.environments.adapters.host_vector import ExternalEnvironment
 from rlcli.environments.adapters.limits import with_timeout
-from rlcli.environments.adapters.pools import EnvironmentFailedError, HostTimeStep
+from rlcli.environments.adapters.pools import HostTimeStep
 from rlcli.errors import RlcliError
 from rlcli.registry import plugins, register
 from rlcli.registry.libraries import import_library
@@ -90,6 +91,7 @@ def pettingzoo_adapter(
         ),
         num_envs,
         seeds,
+        part_size=len(agents),  # copies are stepped one by one, and restart alone
     )
 
 

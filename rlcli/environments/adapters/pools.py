@@ -27,6 +27,10 @@ from rlcli.environments.adapters.conversion import (
     element_stacker,
     map_tree,
 )
+from rlcli.environments.adapters.host_errors import (
+    EnvironmentFailedError,
+    WorkerDiedError,
+)
 from rlcli.environments.adapters.limits import with_timeout
 from rlcli.types import ArrayTree
 
@@ -102,19 +106,6 @@ class HostVector(Protocol):
     def close(self) -> None:
         """Releases all resources."""
         ...
-
-
-class EnvironmentFailedError(Exception):
-    """Environment `index` failed in `method`; `__cause__` is its error."""
-
-    def __init__(self, index: int, method: str) -> None:
-        super().__init__(f"environment {index} failed in `{method}`")
-        self.index = index
-        self.method = method
-
-
-class WorkerDiedError(Exception):
-    """The process of an environment has ended."""
 
 
 _BOOLS = (bool, np.bool_)

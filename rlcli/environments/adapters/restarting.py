@@ -15,12 +15,9 @@ import jax
 import numpy as np
 
 from rlcli.environments.adapters.conversion import HostArray, map_tree
+from rlcli.environments.adapters.host_errors import EnvironmentFailedError
 from rlcli.environments.adapters.limits import with_timeout
-from rlcli.environments.adapters.pools import (
-    EnvironmentFailedError,
-    HostTimeStep,
-    HostVector,
-)
+from rlcli.environments.adapters.pools import HostTimeStep, HostVector
 from rlcli.types import ArrayTree
 
 MAX_FAILURES = 3  # in a row, without a step between them; then the run ends
@@ -89,6 +86,7 @@ class RestartingVector:
         self._obs: list[ArrayTree] = [None] * len(self._parts)
         self.is_replayable = all(part.is_replayable for part in self._parts)
         self.can_render = all(part.can_render for part in self._parts)
+        self.group = self._parts[0].group
 
     def begin(self, indices: HostArray, seeds: Sequence[int]) -> ArrayTree:
         """As `HostVector.begin`."""
