@@ -130,7 +130,8 @@ def _random_recipe(path: str | Path) -> Recipe | None:
             return None
         message = f"there is no run, recipe or environment {quote(path)}"
         raise RlcliError(message, error.hint) from error
-    return load_recipe({"environment": str(path), "policy": "random", "updater": "ppo"})
+    section = {"environment": str(path), "policy": "random", "updater": "ppo"}
+    return resize(load_recipe(section), 1)
 
 
 def _compose_frames(

@@ -39,7 +39,9 @@ _PACKAGES = {"mpe2": "mpe2"} | {
 
 def count_agents(id: str, options: dict[str, Any] | None) -> int:
     """The number of agents of an environment."""
-    return len(_make(id, options or {}).possible_agents)
+    example = _make(id, options or {})
+    example.close()
+    return len(example.possible_agents)
 
 
 @register(
@@ -149,7 +151,9 @@ class ParallelVector:
             seen, rewards, terminated, _, _ = self._call(index, "step", actions)
             is_over = not copy.agents or self._steps[index] == self._limit
             for agent in self.agents:
+                # Truncated before the others, it has no later value either.
                 is_alive = agent in actions and not terminated[agent]
+                is_alive &= is_over or agent in copy.agents
                 obs.append(seen.get(agent, self._absent))
                 reward.append(float(rewards[agent]) if agent in actions else 0.0)
                 discount.append(float(is_alive))

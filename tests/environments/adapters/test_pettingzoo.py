@@ -22,14 +22,15 @@ LENGTH = 4
 class Game:
     """Each agent sees a number, and gets it as reward for action 1.
 
-    Agent `b` ends after two steps, if `short`; agent `c` joins after one, if `late`.
+    Agent `b` ends after two steps, if `short`, or is truncated then, if `cut`. Agent
+    `c` joins after one, if `late`.
     """
 
     render_mode = None
 
-    def __init__(self, *, agents="ab", short=False, late=False):
+    def __init__(self, *, agents="ab", short=False, late=False, cut=False):
         self.possible_agents = list(agents)
-        self.short, self.late = short, late
+        self.short, self.late, self.cut = short, late, cut
         self.resets = []
 
     def observation_space(self, agent):
@@ -57,13 +58,14 @@ class Game:
         self.time += 1
         rewards = {a: self._seen[a].item() * int(actions[a]) for a in self.agents}
         ended = {a: self.short and a == "b" and self.time == 2 for a in self.agents}
-        truncated = dict.fromkeys(self.agents, self.time == LENGTH)
+        truncated = {
+            a: self.time == LENGTH or (self.cut and a == "b" and self.time == 2)
+            for a in self.agents
+        }
         joined = ["c"] if self.late and self.time == 1 else []
         self.agents += joined
         obs = self._observe()
-        self.agents = [
-            a for a in self.agents if not (ended.get(a) or self.time == LENGTH)
-        ]
+        self.agents = [a for a in self.agents if not (ended.get(a) or truncated.get(a))]
         return obs, rewards, ended, truncated, {}
 
     def close(self):
@@ -101,8 +103,9 @@ def test_each_agent_of_each_copy_is_a_row_and_a_copy_begins_once():
     assert timestep.last == [True] * 4 and timestep.discount == [1.0] * 4
 
 
-def test_an_agent_that_has_ended_waits_for_the_others_without_reward():
-    vector = ParallelVector([Game(short=True)], None, None)
+@pytest.mark.parametrize("end", ["short", "cut"])
+def test_an_agent_that_has_ended_waits_for_the_others_without_reward(end):
+    vector = ParallelVector([Game(**{end: True})], None, None)
     vector.begin(np.arange(2), [0, 1])
     obs, reward, discount, last = play(vector, LENGTH)
     np.testing.assert_array_equal(discount[:, 1], [1, 0, 0, 0])
