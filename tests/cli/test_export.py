@@ -21,7 +21,7 @@ def calls(monkeypatch):
         return RESULT
 
     monkeypatch.setitem(vars(rlcli), "export", function)
-    monkeypatch.setattr(formats, "check_rendering", lambda path, **keywords: None)
+    monkeypatch.setattr(formats, "check_export", lambda path, **keywords: None)
     return calls
 
 
