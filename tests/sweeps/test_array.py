@@ -39,13 +39,14 @@ def results(sweep):
     return trials, sweep.read_result()
 
 
+@pytest.mark.parametrize("together", [1, 6])
 @pytest.mark.parametrize("sampler", array.SAMPLERS)
 def test_tasks_in_any_order_give_the_result_of_one_driver(
-    monkeypatch, tmp_path, sampler
+    monkeypatch, tmp_path, sampler, together
 ):
     alone = make_sweep(tmp_path / "a", sampler=sampler)
     drive(alone, FakeEngine())
-    tasks = make_sweep(tmp_path / "b", sampler=sampler)
+    tasks = make_sweep(tmp_path / "b", sampler=sampler, together=together)
     for number in (3, 0, 5, 1, 4):  # 2 has not begun
         status, _ = train(monkeypatch, tasks, number)
         assert status == "finished"

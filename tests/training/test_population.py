@@ -2,6 +2,7 @@
 
 import json
 
+import jax
 import numpy as np
 import pytest
 
@@ -9,6 +10,7 @@ import rlcli
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.runs import checkpoint
+from rlcli.runs.frozen import Frozen
 from rlcli.runs.metrics import drop_clock_fields, read_metrics
 from rlcli.runs.population import (
     PopulationSettings,
@@ -22,6 +24,7 @@ from rlcli.training.experiment import advance_together
 from rlcli.training.population import Population
 from rlcli.training.run_writer import ActiveRun, RunWriter
 from rlcli.training.together import build_experiments, train_together
+from rlcli.updaters.learner import NOT_FAILED
 
 LAKE = """
 environment: FrozenLakeNonSlippery-v0
@@ -120,6 +123,23 @@ def test_rounds_may_be_rarer_than_evaluations(folder):
     members, population = begin(folder / "p", ready=4)
     train_to_the_end(members, population)
     assert [each.step for each in read_rounds(folder / "p")] == [1_600, 3_200]
+
+
+@pytest.mark.slow
+def test_a_frozen_seed_is_healed_by_a_copy(folder):
+    members, population = begin(folder / "p")
+    experiments = [member.experiment for member in members]
+    reports = advance_together(experiments, 400)
+    experiments[0].failures.frozen[1] = Frozen(9, "the loss is not finite")
+    rows = [{**row, "frozen": "x"} for row in reports[0].evaluation]
+    reports[0] = reports[0]._replace(evaluation=rows)
+    population.advance(reports)
+    (made,) = read_rounds(folder / "p")
+    assert made.members["a"].score is None and made.members["a"].copied
+    assert experiments[0].failures.frozen == {}
+    agent, state = experiments[0].setup.agent, experiments[0].program.progress.agent
+    failed = jax.vmap(agent.failed_at)(state)
+    assert (np.asarray(failed)[:2] == NOT_FAILED).all()
 
 
 def test_a_population_has_the_members_of_its_record(folder):
