@@ -431,5 +431,5 @@ def test_a_forward_pass_does_not_support_implicit_quantiles():
 
 def test_a_forward_pass_without_outputs_is_refused():
     network = forward_pass("q", lambda obs: None, action_values_head(3), BOX)
-    with pytest.raises(RlcliError, match="gives None where"):
+    with pytest.raises(RlcliError, match="returns shape None"):
         network.init(jax.random.key(0))
