@@ -1,6 +1,7 @@
 """Faults: no failed call on a file of a run loses anything; `make faults` tries all."""
 
 import random
+import shutil
 
 import pytest
 from fault_injection import PythonInjector
@@ -30,13 +31,23 @@ def test_a_run_survives_or_ends_in_one_error_and_is_resumed(campaign, scenario):
         campaign.check(scenario, fault, at)
 
 
+def find_operation(campaign, folder, start):
+    """The number of the first operation of a run that begins in this way."""
+    assert campaign.interrupt("train", folder) == "survived"
+    operations = campaign.injector.operations
+    return next(i for i, name in enumerate(operations, 1) if name.startswith(start))
+
+
 def test_a_run_that_cannot_be_created_leaves_no_folder_behind(campaign, tmp_path):
-    assert campaign.interrupt("train", tmp_path / "run", "ENOSPC", 12) == "one error"
+    at = find_operation(campaign, tmp_path / "whole", "create /.recipe.yaml")
+    shutil.rmtree(tmp_path / "whole")
+    assert campaign.interrupt("train", tmp_path / "run", "ENOSPC", at) == "one error"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_killed_creation_leaves_nothing_after_the_next_one(campaign, tmp_path):
-    outcome = campaign.interrupt("train", tmp_path / "run", "kill", 31)
+    at = find_operation(campaign, tmp_path / "whole", "write /.run.json")
+    outcome = campaign.interrupt("train", tmp_path / "run", "kill", at)
     assert outcome == "killed"
     assert list((tmp_path / "run").glob(".*.tmp"))
     assert campaign.interrupt("train", tmp_path / "run") == "survived"

@@ -103,7 +103,7 @@ class Campaign:
     """
 
     def __init__(self, injector: Any, folder: Path) -> None:
-        self._injector = injector
+        self.injector = injector
         self._folder = folder
         train(folder / "whole")
         self.expected = result(folder / "whole")
@@ -146,7 +146,7 @@ class Campaign:
         function = {"train": train, "resume": resume}[scenario]
         with (
             mock.patch.object(os, "getpid", lambda: _OTHER_PROCESS),
-            self._injector.inject(folder, fault, at),
+            self.injector.inject(folder, fault, at),
         ):
             try:
                 function(folder)
