@@ -206,6 +206,7 @@ def test_folders_pipes_and_other_names_are_not_checkpoints():
         ('{"resumes": 3}', "`resumes`"),
         ('{"status": ["a"]}', "`status`"),
         ('{"layout": []}', "`layout`"),
+        ('{"command": {}}', "`command`"),
         ("[" * 100_000, "is damaged"),
         ('{"a":' * 100_000, "is damaged"),
         ("nonsense", "is damaged"),
