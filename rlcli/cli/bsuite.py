@@ -82,6 +82,13 @@ def command(
         bool,
         typer.Option("--smoke", help="Test the whole pipeline with a tiny budget."),
     ] = False,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Continue the sweep in this folder: train what has not finished.",
+        ),
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -113,6 +120,7 @@ def command(
             name=name,
             max_time=options.parse_max_time(max_time),
             smoke=smoke,
+            resume=resume,
             report=report,
         )
     for note in data["notes"]:

@@ -101,12 +101,18 @@ def train_all(
             return [describe_end(plan) for plan in plans]
         groups = [[plan] for plan in plans]
     groups = [part for group in groups for part in divide_group(group)]
-    return train_groups(groups, shared, jobs=jobs, report=report, variables=environment)
+
+    def command(plans: Sequence[Plan]) -> list[str]:
+        return ["train", *arguments_of(plans), *shared, "--", plans[0].recipe]
+
+    return train_groups(
+        groups, command, jobs=jobs, report=report, variables=environment
+    )
 
 
 def train_groups(
     groups: Sequence[Sequence[Plan]],
-    options: Sequence[str],
+    command: Callable[[Sequence[Plan]], Sequence[str]],
     *,
     jobs: int | None = None,
     report: Callable[[Sequence[Plan], Sequence[RunEnd]], None] = lambda *_: None,
@@ -114,11 +120,12 @@ def train_groups(
 ) -> list[RunEnd]:
     """Trains each group of plans in a process, and returns how the runs ended.
 
-    `options` are those of `rlcli train` for all; `variables` is the environment of the
-    processes, by default that of this one. The others are those of `train_all`.
+    `command` returns the arguments of `rlcli` for a group; `variables` is the
+    environment of the processes, by default that of this one. The others are those of
+    `train_all`.
     """
     pool = ProcessPool(jobs or usable_cores(), variables)
-    return _Batch(groups, options, pool, report).run()
+    return _Batch(groups, command, pool, report).run()
 
 
 def _train_here(
@@ -159,13 +166,13 @@ class _Batch:
     def __init__(
         self,
         groups: Sequence[Sequence[Plan]],
-        options: Sequence[str],
+        command: Callable[[Sequence[Plan]], Sequence[str]],
         pool: ProcessPool,
         report: Callable[[Sequence[Plan], Sequence[RunEnd]], None],
     ) -> None:
         self._groups = {str(plans[0].folder): plans for plans in groups}
         self._waiting = [*self._groups]
-        self._options = options
+        self._command = command
         self._pool = pool
         all_plans = [plan for plans in groups for plan in plans]
         self._report = lambda: report(all_plans, self._ended)
@@ -192,9 +199,7 @@ class _Batch:
     def _start(self) -> None:
         while self._waiting and self._pool.has_room and not self._is_stopped:
             key = self._waiting.pop(0)
-            plans = self._groups[key]
-            options = [*arguments_of(plans), *self._options]
-            self._pool.start(key, ["train", *options, "--", plans[0].recipe])
+            self._pool.start(key, self._command(self._groups[key]))
             if self._is_stopped:  # by a signal that came before it was running
                 self._pool.send_signal(signal.SIGTERM, key)
 

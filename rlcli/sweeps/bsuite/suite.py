@@ -1,7 +1,7 @@
 """bsuite: trains a recipe on bsuite's ids; the function behind `rlcli bsuite`.
 
 runs/bsuite/<recipe>/<time>/
-  bsuite.json     the recipe, and the run and seed of each id
+  bsuite.json     how it was started, and the run and seed of each id
   runs/           the runs; ids with equal settings are the seeds of one
   results/        a CSV file for each id, in bsuite's format
   scores.json, scores.md, radar.png
@@ -17,7 +17,7 @@ from typing import Any
 
 from rlcli import errors
 from rlcli.errors import RlcliError, quote
-from rlcli.recipe import check_document
+from rlcli.recipe import check_document, find_recipe, shipped_recipes
 from rlcli.recipe.loading import read_without_parts, refuse_combinations
 from rlcli.results import figure
 from rlcli.results.comparison_tables import Table, markdown_lines
@@ -25,7 +25,7 @@ from rlcli.runs.durations import parse_duration
 from rlcli.runs.files import read_json, to_json, write_json, write_output
 from rlcli.runs.formats import format_number
 from rlcli.runs.naming import check_name
-from rlcli.runs.run_folder import check_place
+from rlcli.runs.run_folder import check_place, is_run
 from rlcli.sweeps.bsuite import radar
 from rlcli.sweeps.bsuite.episodes import read_results, write_csv
 from rlcli.sweeps.bsuite.experiments import (
@@ -36,7 +36,7 @@ from rlcli.sweeps.bsuite.experiments import (
 )
 from rlcli.sweeps.bsuite.scores import Results, score_experiments, score_tags
 from rlcli.training.batch import RunEnd, train_groups
-from rlcli.training.plans import Plan
+from rlcli.training.plans import Plan, arguments_of
 
 INFO = "bsuite.json"
 GROUP = "bsuite"  # the folder of all sweeps, below the folder of runs
@@ -57,13 +57,15 @@ def bsuite(
     name: str | None = None,
     max_time: str | float | None = None,
     smoke: bool = False,
+    resume: bool = False,
     report: Callable[[Sequence[Plan], Sequence[RunEnd]], None] = lambda *_: None,
 ) -> dict[str, Any]:
     """Trains a recipe on the experiments of bsuite, and scores it as bsuite does.
 
     Returns the scores of experiments and tags, from 0 to 1, which the folder also has
     as tables and a radar plot, with the results of each id as CSV files of bsuite.
-    Given the folder of a sweep instead of a recipe, its runs are scored again.
+    Given the folder of a sweep instead of a recipe, its runs are scored again, with
+    `resume` after those that have not finished are trained.
 
     Args:
         recipe: a file, the name of a built-in recipe, or the folder of a sweep. The
@@ -81,38 +83,93 @@ def bsuite(
         name: the name of its folder, instead of the time.
         max_time: seconds, or a duration such as `3h50m`, for each run.
         smoke: trains each run with a tiny budget.
+        resume: continues the sweep in the folder `recipe`, with its own options.
         report: is called with the plans and those that have ended, about once a second.
     """
     figure.check_figure(Path("radar.png"))  # before any work
-    if (Path(recipe) / INFO).is_file():
-        if ids or set:
-            raise RlcliError(
-                f"{quote(recipe)} is the folder of a sweep, whose ids are known",
-                "`rlcli bsuite FOLDER` scores it again; name a recipe to train",
-            )
-        return _score(Path(recipe), [])
-    title = check_document(recipe, set)
-    refuse_combinations(recipe, set, title, "`rlcli bsuite` scores one agent")
-    chosen, notes = _leave_out_mnist(select_ids(ids), ids, mnist)
-    folder = _choose_folder(title, runs, run, name)
-    planned = [
-        (job, _plan(recipe, set, job, seed, mnist, folder)) for job in make_jobs(chosen)
-    ]
-    for _, plan in planned:
-        check_document(plan.recipe, plan.sets)
-    _write_info(folder, title, seed, planned, notes)
     limit = None if max_time is None else f"{math.ceil(parse_duration(max_time))}s"
-    options = ["--quiet", *(["--smoke"] if smoke else [])]
-    options += [] if limit is None else ["--max-time", limit]
-    ended = train_groups(
-        [[plan] for _, plan in planned], options, jobs=jobs, report=report
-    )
-    failed = [
+    options = ["--quiet", *([] if limit is None else ["--max-time", limit])]
+    if resume or (Path(recipe) / INFO).is_file():
+        folder, info = _reopen(Path(recipe), ids, set)
+        if not resume:
+            return _score(folder, info, [])
+    else:
+        title = check_document(recipe, set)
+        refuse_combinations(recipe, set, title, "`rlcli bsuite` scores one agent")
+        chosen, notes = _leave_out_mnist(select_ids(ids), ids, mnist)
+        folder = _choose_folder(title, runs, run, name)
+        info = {
+            "recipe": title,
+            "source": _absolute(recipe),
+            "set": [*set],
+            "seed": seed,
+            "mnist": None if mnist is None else str(Path(mnist).absolute()),
+            "smoke": smoke,
+            "chosen": [f"{name}/{index}" for name, index in chosen],
+            "notes": notes,
+        }
+    failed = _train(folder, info, options, jobs, report)
+    return _score(folder, info, failed)
+
+
+def _train(
+    folder: Path,
+    info: dict[str, Any],
+    options: Sequence[str],
+    jobs: int | None,
+    report: Callable[[Sequence[Plan], Sequence[RunEnd]], None],
+) -> list[str]:
+    """Trains the runs that have not finished; returns what to say about failures."""
+    planned = _plan_runs(folder, info)
+    info["ids"] = {
+        f"{job.experiment}/{index}": [plan.folder.name, info["seed"] + job.seed + i]
+        for job, plan in planned
+        for i, index in enumerate(job.indices)
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / INFO, info)
+
+    def command(plans: Sequence[Plan]) -> list[str]:
+        (plan,) = plans
+        if is_run(plan.folder):
+            return ["resume", *options, "--", str(plan.folder)]
+        smoke = ["--smoke"] if info["smoke"] else []
+        own = [*arguments_of(plans), *options, *smoke]
+        return ["train", *own, "--", plan.recipe]
+
+    left = [[plan] for _, plan in planned if not _is_finished(plan.folder)]
+    return [
         f"`{each.plan.folder.name}`: {each.message or f'exit code {each.code}'}"
-        for each in ended
+        for each in train_groups(left, command, jobs=jobs, report=report)
         if each.code != errors.OK
     ]
-    return _score(folder, failed)
+
+
+def _reopen(
+    folder: Path, ids: Sequence[str], sets: Sequence[str]
+) -> tuple[Path, dict[str, Any]]:
+    """The folder of a sweep, and what it was started with."""
+    if not (folder / INFO).is_file():
+        raise RlcliError(
+            f"{quote(folder)} is not the folder of a sweep of bsuite",
+            "`--resume` takes the folder that `rlcli bsuite` has printed",
+        )
+    if ids or sets:
+        raise RlcliError(
+            f"{quote(folder)} is the folder of a sweep with ids and options",
+            "name a recipe to train others",
+        )
+    return folder, read_json(folder / INFO)
+
+
+def _absolute(recipe: str | Path) -> str:
+    """The name of a built-in recipe, or the path of a file from any folder."""
+    is_shipped = str(recipe) in shipped_recipes() and not Path(recipe).exists()
+    return str(recipe) if is_shipped else str(find_recipe(recipe).absolute())
+
+
+def _is_finished(folder: Path) -> bool:
+    return read_json(folder / "run.json").get("status") == "finished"
 
 
 def _leave_out_mnist(
@@ -138,35 +195,40 @@ def _choose_folder(
     if (folder / INFO).exists():
         raise RlcliError(
             f"`{folder}` contains a sweep already",
-            f"choose another folder; `rlcli bsuite {folder}` scores that one",
+            f"choose another folder; `rlcli bsuite {folder} --resume` continues it",
         )
     check_place(run=folder / "runs" / "run")
     return folder
 
 
-def _plan(
-    recipe: str | Path,
-    sets: Sequence[str],
-    job: Job,
-    seed: int,
-    mnist: str | Path | None,
-    folder: Path,
-) -> Plan:
+def _plan_runs(folder: Path, info: Mapping[str, Any]) -> list[tuple[Job, Plan]]:
+    """The runs of a sweep; refuses a recipe or options that are wrong."""
+    ids = [
+        (name, int(i)) for name, _, i in (id.partition("/") for id in info["chosen"])
+    ]
+    planned = [(job, _plan(job, folder, info)) for job in make_jobs(ids)]
+    for _, plan in planned:
+        check_document(plan.recipe, plan.sets)
+    return planned
+
+
+def _plan(job: Job, folder: Path, info: Mapping[str, Any]) -> Plan:
     """The run of a job: the recipe with the environment and the budget of bsuite."""
     experiment, index = EXPERIMENTS[job.experiment], job.indices[0]
+    recipe, sets = info["source"], info["set"]
     data = read_without_parts(recipe, sets).data.get("environment")
     num_envs = data.get("num_envs", 1) if isinstance(data, Mapping) else 1
     num_envs = num_envs if isinstance(num_envs, int) and num_envs > 0 else 1
     options = {**experiment.options(index), "num_envs": num_envs}
-    if mnist is not None and experiment.environment == _MNIST:
-        options["path"] = str(Path(mnist).absolute())
+    if experiment.environment == _MNIST:
+        options["path"] = info["mnist"]
     rounds = math.ceil(experiment.episodes / num_envs)  # of episodes side by side
     size = experiment.max_length(index) * num_envs  # steps of a round
     own = {
         "environment": to_json(options),
         "train.steps": rounds * size,
         "train.log.every": math.ceil(rounds / _ROWS) * size,
-        "train.seed": seed + job.seed,
+        "train.seed": info["seed"] + job.seed,
         "train.seeds": len(job.indices),
         "train.evaluate": "{every: null}",
         "train.checkpoint.every": "null",
@@ -175,28 +237,13 @@ def _plan(
     settings = (*sets, *(f"{key}={value}" for key, value in own.items()))
     last = f"-{job.indices[-1]}" if len(job.indices) > 1 else ""
     place = folder / "runs" / f"{job.experiment}-{index}{last}"
-    return Plan(str(recipe), settings, place, place)
+    return Plan(recipe, settings, place, place)
 
 
-def _write_info(
-    folder: Path,
-    title: str,
-    seed: int,
-    planned: Sequence[tuple[Job, Plan]],
-    notes: Sequence[str],
-) -> None:
-    ids = {
-        f"{job.experiment}/{index}": [plan.folder.name, seed + job.seed + offset]
-        for job, plan in planned
-        for offset, index in enumerate(job.indices)
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / INFO, {"recipe": title, "ids": ids, "notes": [*notes]})
-
-
-def _score(folder: Path, failed: Sequence[str]) -> dict[str, Any]:
+def _score(
+    folder: Path, info: Mapping[str, Any], failed: Sequence[str]
+) -> dict[str, Any]:
     """Writes the results of the runs, and returns their scores."""
-    info = read_json(folder / INFO)
     found: dict[str, dict[int, list[dict[str, float]]]] = {}
     read: dict[str, dict[int, list[dict[str, float]]]] = {}
     missing = []

@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+from folders import write_run
 
 import rlcli
 from rlcli.cli import main
@@ -61,7 +62,7 @@ def planned(monkeypatch):
     """The plans of a sweep, whose runs do not train."""
     plans = []
 
-    def keep(groups, options, **keywords):
+    def keep(groups, command, **keywords):
         plans.extend(plan for group in groups for plan in group)
         return []
 
@@ -126,9 +127,9 @@ def test_errors_come_before_any_work(tmp_path, planned, monkeypatch):
 
 
 def test_the_exit_code_is_that_of_several_runs(tmp_path, monkeypatch, capsys):
-    def fail(groups, options, *, jobs, report):
+    def fail(groups, command, *, jobs, report):
         plans = [plan for group in groups for plan in group]
-        ended = [batch.Ended(plan, 1, "no memory") for plan in plans]
+        ended = [batch.RunEnd(plan, 1, "no memory") for plan in plans]
         report(plans, ended)
         return ended
 
@@ -136,6 +137,33 @@ def test_the_exit_code_is_that_of_several_runs(tmp_path, monkeypatch, capsys):
     assert main(["bsuite", "dqn_catch", "catch/3", "--run", str(tmp_path)]) == 1
     error = capsys.readouterr().err
     assert "`catch-3`: no memory" in error and "no finished episode: catch/3" in error
+
+
+def test_a_sweep_is_resumed_with_its_own_options(tmp_path, monkeypatch):
+    """A run that has finished, one that was interrupted, and one that has not begun."""
+    commands = []
+
+    def keep(groups, command, **keywords):
+        commands.extend([*map(command, groups)])
+        return []
+
+    monkeypatch.setattr("rlcli.sweeps.bsuite.suite.train_groups", keep)
+    words = ["deep_sea/0", "deep_sea/1", "deep_sea/2"]
+    keywords = {"set": ["tracer.gamma=0.5"], "seed": 4, "smoke": True}
+    rlcli.bsuite("dqn_catch", words, run=tmp_path, **keywords)
+    before = commands.copy()
+    assert [each[0] for each in before] == ["train"] * 3 and "--smoke" in before[2]
+    for index, status in enumerate(("finished", "interrupted")):
+        write_run(tmp_path / "runs" / f"deep_sea-{index}", status=status)
+    commands.clear()
+    rlcli.bsuite(tmp_path, resume=True, max_time="1h")
+    folder = str(tmp_path / "runs" / "deep_sea-1")
+    assert commands[0] == ["resume", "--quiet", "--max-time", "3600s", "--", folder]
+    assert [word for word in commands[1] if word not in ("--max-time", "3600s")] == [
+        *before[2]
+    ]
+    with pytest.raises(RlcliError, match="not the folder of a sweep"):
+        rlcli.bsuite("dqn_catch", resume=True)
 
 
 @pytest.mark.slow
@@ -154,9 +182,9 @@ def test_a_recipe_is_trained_and_scored(tmp_path):
 
 @pytest.mark.slow
 def test_a_run_that_fails_is_named_and_the_others_are_scored(tmp_path, monkeypatch):
-    def fail(groups, options, **keywords):
-        ended = batch.train_groups(groups[:1], options, **keywords)
-        return [*ended, batch.Ended(groups[1][0], 1, "no memory")]
+    def fail(groups, command, **keywords):
+        ended = batch.train_groups(groups[:1], command, **keywords)
+        return [*ended, batch.RunEnd(groups[1][0], 1, "no memory")]
 
     monkeypatch.setattr("rlcli.sweeps.bsuite.suite.train_groups", fail)
     words = ["catch/0", "discounting_chain/0"]
