@@ -10,7 +10,7 @@ import rlcli
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.runs import checkpoint
-from rlcli.runs.frozen import Frozen
+from rlcli.runs.frozen import FrozenSeed
 from rlcli.runs.metrics import drop_clock_fields, read_metrics
 from rlcli.runs.population import (
     PopulationSettings,
@@ -130,7 +130,7 @@ def test_a_frozen_seed_is_healed_by_a_copy(folder):
     members, population = begin(folder / "p")
     experiments = [member.experiment for member in members]
     reports = advance_together(experiments, 400)
-    experiments[0].failures.frozen[1] = Frozen(9, "the loss is not finite")
+    experiments[0].failures.frozen[1] = FrozenSeed(9, "the loss is not finite")
     rows = [{**row, "frozen": "x"} for row in reports[0].evaluation]
     reports[0] = reports[0]._replace(evaluation=rows)
     population.advance(reports)

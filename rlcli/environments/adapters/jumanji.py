@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from gymnasium import spaces
 
-from rlcli.action_masks import MASK
+from rlcli.distributions.action_masks import MASK
 from rlcli.environments.adapters import jax_libraries
 from rlcli.environments.adapters.jax_core import pure_core
 from rlcli.registry import register
