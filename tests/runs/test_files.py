@@ -16,6 +16,7 @@ from rlcli.runs.files import (
     replace_file,
     to_json,
 )
+from rlcli.runs.run_folder import Run
 
 
 def test_a_replaced_file_is_the_new_one_and_leaves_nothing_beside_it(tmp_path):
@@ -98,3 +99,15 @@ def test_an_error_of_the_disk_that_nobody_explains_names_the_file():
 def test_a_closed_pipe_is_no_error_of_a_file():
     with pytest.raises(BrokenPipeError), explain_file_errors():
         raise BrokenPipeError(32, "Broken pipe")
+
+
+def test_films_are_not_written_through_a_link(tmp_path):
+    run = Run(tmp_path / "run")
+    run.folder.mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / ".000000100.gif.7.8.tmp").write_bytes(b"")
+    run.films.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RlcliError, match="symbolic link"):
+        run.make_films_folder()
+    run.remove_temporaries()
+    assert [*(tmp_path / "elsewhere").iterdir()]

@@ -400,14 +400,3 @@ def test_members_are_found_from_each_of_them(folder):
         Run(folder / "a"),
         Run(folder / "b"),
     ]
-
-
-def test_films_are_not_written_through_a_link(tmp_path):
-    run = create_run("dqn")
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / ".000000100.gif.7.8.tmp").write_bytes(b"")
-    run.films.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(RlcliError, match="symbolic link"):
-        run.make_films_folder()
-    run.remove_temporaries()
-    assert [*(tmp_path / "elsewhere").iterdir()]
