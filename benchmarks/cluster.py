@@ -41,6 +41,7 @@ def sweep(
         RECIPE,
         space=SPACE,
         trials=trials,
+        together=1,  # a process for each trial: some have ended when a node is lost
         seeds=seeds,
         sampler="random",
         pruner="none",
