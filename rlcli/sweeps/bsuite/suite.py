@@ -224,10 +224,12 @@ def _plan(job: Job, folder: Path, info: Mapping[str, Any]) -> Plan:
         options["path"] = info["mnist"]
     rounds = math.ceil(experiment.episodes / num_envs)  # of episodes side by side
     size = experiment.max_length(index) * num_envs  # steps of a round
+    period = math.ceil(rounds / _ROWS)  # of the rows of metrics
+    rounds = math.ceil(rounds / period) * period  # the last row is at the end
     own = {
         "environment": to_json(options),
         "train.steps": rounds * size,
-        "train.log.every": math.ceil(rounds / _ROWS) * size,
+        "train.log.every": period * size,
         "train.seed": info["seed"] + job.seed,
         "train.seeds": len(job.indices),
         "train.evaluate": "{every: null}",

@@ -86,7 +86,8 @@ def test_runs_have_the_environment_and_the_budget_of_bsuite(tmp_path, planned):
     ]
     assert noise.wrappers[0].options["scale"] == 0.3
     assert (noise.train.seed, noise.train.seeds, noise.num_envs) == (8, 2, 3)
-    assert noise.train.steps == 3_334 * 27  # three environments, 10,000 episodes
+    # Three environments and 10,000 episodes: 3,334 rounds, of which four have one row.
+    assert noise.train.log.every == 4 * 27 and noise.train.steps == 3_336 * 27
     assert noise.tracer.options["gamma"] == 0.5
     assert chain.environment.options["mapping_seed"] == 4
     assert chain.train.steps == 334 * 300 and chain.train.log.every == 300
