@@ -51,7 +51,10 @@ def extend_path() -> None:
     use two recipes whose modules have the same names.
     """
     global _added
-    entries = [entry for entry in sys.path if entry not in _added]
+    entries = [*sys.path]
+    for added in _added:  # once: the same folder may have been there before
+        with contextlib.suppress(ValueError):
+            entries.remove(added)
     first = [] if entries[: len(_folders)] == [*_folders] else [*_folders]
     last: list[str] = []
     with contextlib.suppress(OSError):  # the current folder may have been removed

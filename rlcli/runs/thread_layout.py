@@ -26,7 +26,7 @@ BATCH_SIZE, UNROLL, MINIBATCHES, ENVIRONMENTS = 32, 128, 4, 1
 
 
 # Adapters of environments on the host, whose seeds use one device.
-HOST_ADAPTERS = ("envpool/", "gymnasium/")
+HOST_ADAPTERS = ("envpool/", "gymnasium/", "pettingzoo/")
 
 
 def apply_for_check(

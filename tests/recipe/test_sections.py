@@ -170,7 +170,7 @@ def test_optimizers_are_one_or_by_group_with_a_default():
             "start: 60_000",
             8,
             "the agent would never learn: `st",
-            "smaller",
+            "lower `start`",
         ),
         ("steps: 50_000", "unroll: 20_000", 8, "an unroll has 20,000 × 4 steps", ""),
         ("seeds: 1", "seed: -1", 8, "expected 0 ≤ int < 2_147_483_648", ""),

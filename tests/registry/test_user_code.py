@@ -75,6 +75,17 @@ def test_two_recipes_with_modules_of_the_same_name_use_their_own(tmp_path):
         assert sys.modules["mine"].__file__ == str(path.with_suffix(".py"))
 
 
+def test_a_folder_that_python_searches_already_stays(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", ["first", *sys.path])
+    before = [*sys.path]
+    user_code.search_first(tmp_path)
+    user_code.extend_path()
+    user_code.search_first()
+    user_code.extend_path()
+    assert sys.path == before
+
+
 def test_the_folder_of_a_recipe_without_import_paths_is_not_searched(tmp_path):
     (tmp_path / "plain.yaml").write_text("environment: CartPole-v1\nupdater: ppo\n")
     (tmp_path / "optax.py").write_text("raise ValueError('the wrong module')\n")

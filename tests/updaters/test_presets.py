@@ -24,7 +24,7 @@ ENVIRONMENTS = [
 def test_the_usual_names_of_algorithms_are_presets():
     assert {
         *("dqn", "double_dqn", "dueling_dqn", "c51", "qr_dqn", "iqn", "rainbow"),
-        *("impala", "a2c", "reinforce", "ddpg", "td3", "sac"),
+        *("impala", "a2c", "reinforce", "awr", "ddpg", "td3", "sac"),
     } == set(PRESETS)
 
 
