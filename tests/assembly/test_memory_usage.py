@@ -76,6 +76,7 @@ def test_each_grows_with_the_option_that_it_names():
     assert more["evaluation"] > sizes["evaluation"]
 
 
+@pytest.mark.slow
 def test_environments_on_the_host_are_counted_before_they_are_made():
     sizes, _ = sizes_of(HOST, "environment.num_envs=200", "replay.capacity=100_000")
     assert sizes["environments on the host"] >= 600 * 2_000
@@ -149,6 +150,7 @@ def test_seeds_repeated_for_the_devices_are_counted(small_machine):
     assert detail in caught.value.message
 
 
+@pytest.mark.slow
 def test_check_refuses_what_train_refuses_and_says_what_is_needed(small_machine):
     with pytest.raises(rlcli.RlcliError, match="this run needs"):
         rlcli.check([{**DATA, "replay": {"name": "uniform", "capacity": 10_000_000}}])

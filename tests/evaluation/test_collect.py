@@ -62,6 +62,7 @@ def test_episodes_are_those_of_an_evaluation(episodes):
     assert data.returns.tolist() == returns
 
 
+@pytest.mark.slow
 def test_the_seeds_of_a_run_contribute_equally(tmp_path):
     _, data = collect(tmp_path, PENDULUM, seeds=(0, 1), episodes=4)
     policy = tmp_path / "policy.pkl.lz4"

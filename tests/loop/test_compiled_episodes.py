@@ -70,6 +70,7 @@ def test_episodes_are_those_of_the_host_loop(seeds, devices, explore):
     np.testing.assert_array_equal(compiled.returns, host.returns)
 
 
+@pytest.mark.slow
 def test_the_memory_of_a_recurrent_policy_resets_with_its_episode():
     data = {
         "environment": {"name": "bsuite/MemoryChain", "num_envs": 3},

@@ -80,6 +80,7 @@ def assert_close(leaves: dict, expected: dict) -> None:
         np.testing.assert_allclose(leaf, expected[path], 1e-4, 1e-5, err_msg=path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_an_online_agent_makes_the_same_run_on_two_devices_as_on_one(seeds):
     """With normalization, and environments and actions of the same random numbers."""

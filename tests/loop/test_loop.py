@@ -307,6 +307,7 @@ def test_vmapped_seeds_equal_single_seed_runs_after_a_hundred_updates(kind):
         np.testing.assert_allclose(ours, expected, atol=1e-4, rtol=1e-4, err_msg=name)
 
 
+@pytest.mark.slow
 def test_seeds_on_two_devices_give_the_same_bits_as_on_one():
     spread = leaves_after("with_replay", 100, seeds=2, devices=2)
     run = compiled_loop("with_replay")  # a program for any single seed
@@ -383,6 +384,7 @@ def test_an_unroll_contains_the_timesteps_of_the_environment():
             )
 
 
+@pytest.mark.slow
 def test_the_stream_of_an_environment_depends_on_seed_and_index_only():
     def walk(num_envs: int, seed: int):
         data = {**WITH_REPLAY, "environment": environment(swing, num_envs)}

@@ -90,6 +90,7 @@ def at_or_past(period: int, total: int, iteration: int = 3) -> list[int]:
     )
 
 
+@pytest.mark.slow
 def test_a_row_has_what_the_environment_logs_of_the_last_episode():
     data = {
         "environment": {"name": "bsuite/SimpleBandit", "num_envs": 2},
@@ -105,6 +106,7 @@ def test_a_row_has_what_the_environment_logs_of_the_last_episode():
     assert len({row["regret"] for row in rows}) > 1
 
 
+@pytest.mark.slow
 def test_a_run_ends_with_the_last_whole_iteration_within_its_steps():
     experiment = experiment_of(**NEVER)
     run_reports(experiment, itertools.cycle([7, 1, 4]))
@@ -338,6 +340,7 @@ def test_a_seed_whose_loss_is_no_number_is_marked_and_the_others_go_on(half_froz
     assert {row["T"] for row in rows if "frozen" in row} == {40, 50, 60}
 
 
+@pytest.mark.slow
 def test_a_frozen_seed_keeps_its_last_good_parameters(half_frozen):
     experiment, _ = half_frozen
     before = fragile_run()
@@ -355,6 +358,7 @@ def test_a_frozen_seed_keeps_its_last_good_parameters(half_frozen):
         assert any(moved) == lucky(seed)
 
 
+@pytest.mark.slow
 def test_the_run_ends_at_once_where_the_recipe_says_so():
     experiment = fragile_run(train={**FRAGILE["train"], "on_nan": "stop"})
     while not experiment.is_finished and not experiment.failure:

@@ -174,6 +174,7 @@ def test_eval_marks_frozen_seeds_and_says_that_they_are_included(options, traine
     assert " over 3 seeds (1 frozen, included) of 2 episodes on " in err
 
 
+@pytest.mark.slow
 def test_the_json_of_eval_marks_frozen_seeds(trained):
     run, _, _ = trained
     found = rlcli.eval(run, trust=True, episodes=2)
@@ -195,6 +196,7 @@ def left(run: Path, source: Path, step: int) -> Path:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [20, pytest.param(40, marks=pytest.mark.slow)])
 def test_a_resumed_run_has_the_same_frozen_seeds(step, trained, tmp_path):
     source, _, _ = trained
@@ -210,6 +212,7 @@ def test_a_resumed_run_has_the_same_frozen_seeds(step, trained, tmp_path):
         assert (run / name).read_bytes() == (source / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_finished_run_with_frozen_seeds_is_no_success_when_resumed(trained, tmp_path):
     run = shutil.copytree(trained[0], tmp_path / "run")
     err, code = run_cli("resume", run, "--trust", "--quiet")
@@ -298,6 +301,7 @@ def test_a_nan_of_a_host_environment_is_attributed_to_the_environment(tmp_path):
     assert len(err) == 1
 
 
+@pytest.mark.slow
 def test_an_observation_beyond_its_bounds_is_warned_of_once_and_trained_on(tmp_path):
     run, err = hosted("observation", 1.5, tmp_path)
     assert info(run)["status"] == "finished"

@@ -36,6 +36,7 @@ def recipe(request, tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_a_resumed_run_ends_as_an_uninterrupted_one(recipe, tmp_path):
     once = rlcli.train(recipe, run=tmp_path / "once", quiet=True)
     sets = ["train.steps=100"]

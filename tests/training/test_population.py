@@ -84,6 +84,7 @@ def train_to_the_end(members, population) -> list:
     return reports
 
 
+@pytest.mark.slow
 def test_a_good_learning_rate_spreads_with_the_state_that_it_has_made(folder):
     members, population = begin(folder / "p")
     reports = train_to_the_end(members, population)

@@ -130,6 +130,7 @@ def test_the_checkpoint_of_another_run_is_refused(run, tmp_path):
         rlcli.resume(run, quiet=True)
 
 
+@pytest.mark.slow
 def test_the_best_policy_of_another_run_is_refused(run, tmp_path):
     foreign = rlcli.train(DATA, run=tmp_path / "other", seed=7, quiet=True)
     shutil.copy(foreign / "best.pkl.lz4", run / "best.pkl.lz4")

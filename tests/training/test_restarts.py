@@ -55,6 +55,7 @@ def test_a_run_whose_environments_fail_reaches_its_end(whole_run):
     assert ", step 3) failed in `step`: ZeroDivisionError: by nothing" in log
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_is_continued_with_restarts_to_the_same_result(
     whole_run, tmp_path
 ):

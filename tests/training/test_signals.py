@@ -143,6 +143,7 @@ def busy(*arguments):
     return process
 
 
+@pytest.mark.slow
 def test_without_an_answer_the_process_ends_after_a_few_seconds():
     with busy("0.5") as process:
         start = time.monotonic()
@@ -162,6 +163,7 @@ def test_a_second_signal_ends_a_process_that_is_inside_of_xla():
     assert process.returncode == 7
 
 
+@pytest.mark.slow
 def test_a_run_that_acknowledges_may_take_its_time():
     with busy("0.2", "answered") as process:
         process.send_signal(signal.SIGTERM)

@@ -95,6 +95,7 @@ def test_a_run_leaves_all_that_it_takes_to_go_on_and_to_look_at_it(finished_runs
     assert {"versions", "command", "layout", "created", "ended"} <= set(facts)
 
 
+@pytest.mark.slow
 def test_the_recipe_lies_in_the_run_as_it_was_written(tmp_path):
     text = "# mine\n" + yaml.safe_dump(DATA)
     (tmp_path / "mine.yaml").write_text(text)
@@ -153,6 +154,7 @@ def test_a_name_that_cannot_be_a_folders_is_refused_before_training(wrong, tmp_p
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_rows_come_at_every_log_point_for_every_seed(finished_runs):
     logged = [row for row in rows(finished_runs["seeds"]) if "evaluation" not in row]
     steps = range(100, 1_501, 100)
@@ -164,6 +166,7 @@ def test_rows_come_at_every_log_point_for_every_seed(finished_runs):
     assert all(row["evaluation"]["episodes"] == 2 for row in evaluated)
 
 
+@pytest.mark.slow
 def test_two_runs_of_a_recipe_are_the_same_to_the_byte(finished_runs, tmp_path):
     again = rlcli.train(DATA, run=tmp_path / "run", quiet=True)
     assert files(again) == files(finished_runs["native"])
@@ -315,6 +318,7 @@ def test_periods_may_change_from_one_resume_to_the_next(finished_runs, tmp_path)
     assert all(np.array_equal(ours[name], leaf) for name, leaf in theirs.items())
 
 
+@pytest.mark.slow
 def test_chunks_hand_on_what_one_might_want_to_look_at(tmp_path):
     steps, seen = [], []
     chunks = rlcli.chunks(DATA, seeds=2, run=tmp_path / "run", quiet=True)
@@ -342,6 +346,7 @@ def test_a_run_ends_when_its_time_is_over_after_a_checkpoint(tmp_path):
     assert report_training(run, quiet=True) == 75
 
 
+@pytest.mark.slow
 def test_a_run_stops_at_its_goal_and_resuming_it_says_so(tmp_path, capsys):
     sets = ["train.stop.return=1", "train.evaluate.every=300"]
     run = rlcli.train(DATA, set=sets, run=tmp_path / "run", quiet=True)

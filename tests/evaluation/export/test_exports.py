@@ -260,6 +260,7 @@ def test_actions_equal_those_of_the_run_where_rlcli_cannot_be_imported(
                     np.testing.assert_array_equal(actions, leaf, err_msg=name)
 
 
+@pytest.mark.slow
 def test_only_what_actions_depend_on_is_state(policies):
     for name, (policy, *_) in policies.items():
         function = make_policy_function(policy)

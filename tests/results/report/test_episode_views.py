@@ -186,6 +186,7 @@ def test_a_film_has_its_frames_in_rows():
         assert abs(pixel - 2 * (frame + 1)).max() <= 3
 
 
+@pytest.mark.slow
 def test_a_long_film_has_few_frames_and_the_last_one():
     painter = Painter((400, 600, 3))
     film, _ = film_of(painter, 1_000)

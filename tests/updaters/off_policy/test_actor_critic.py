@@ -362,6 +362,7 @@ def test_estimates_with_a_target_policy_equal_its_tables():
     np.testing.assert_allclose(found.log_prob, np.log(likely[taken]), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_multi_step_targets_are_noisy_with_smoothing():
     sigma, limit = 0.4, 0.5
     options = {"smoothing": sigma, "smoothing_clip": limit}

@@ -52,6 +52,7 @@ def test_random_play_matches_minatar(pair):
     assert len(np.unique(before.game.y)) > 4
 
 
+@pytest.mark.slow
 def test_a_step_matches_minatar_from_unvisited_states(pair):
     pair.mutated(mutate, 0, 5000)
     before, _, noise, after, (_, reward, terminal) = pair.check()

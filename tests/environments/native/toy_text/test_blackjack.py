@@ -86,6 +86,7 @@ def dealers_ends():
     return found
 
 
+@pytest.mark.slow
 def test_the_test_covers_all_hands():
     assert len(hands()) == len({(t, a) for t, a, _ in hands()}) + 1  # 21 with an ace: 2
     assert {sum(h) for h in hands().values()} == set(range(2, 32))
