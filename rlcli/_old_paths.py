@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib.machinery import ModuleSpec
 from types import MappingProxyType, ModuleType
 
@@ -36,7 +36,7 @@ class _Finder:
     """
 
     def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self, name: str, path: Iterable[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         del path, target
         return ModuleSpec(name, self) if name in MOVED else None  # type: ignore[arg-type] # a loader by its methods
