@@ -102,16 +102,14 @@ def measure(recipe: str, sets: Sequence[str], count: int) -> dict[str, float]:
     experiment = Experiment(parsed, build(parsed))
     experiment.program.check()
     experiment.program.begin()
-    chunk = 1
-    experiment.advance(chunk)
+    experiment.advance(1)
     compiled = time.perf_counter() - begin
-    while True:  # chunks are at least so long that the measurement is exact
-        begin = time.perf_counter()
-        experiment.advance(chunk)
-        elapsed = time.perf_counter() - begin
-        if elapsed >= SECONDS:
-            break
-        chunk *= 2
+    experiment.advance(1)
+    done, elapsed = 0, 0.0
+    while elapsed < SECONDS:
+        report = experiment.advance(2 * done + 1)  # a chunk is limited by its metrics
+        done += report.iterations
+        elapsed += report.seconds
     with tempfile.TemporaryDirectory() as folder:
         run = run_folder.create_run("scaling", run=Path(folder) / "run")
         begin = time.perf_counter()
@@ -120,7 +118,7 @@ def measure(recipe: str, sets: Sequence[str], count: int) -> dict[str, float]:
         size = sum(each.stat().st_size for each in run.checkpoints.iterdir())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {
-        "rate": chunk * experiment.steps * count / elapsed,
+        "rate": done * experiment.steps * count / elapsed,
         "compile": compiled,
         "memory": peak - before,
         "checkpoint": size,
