@@ -23,9 +23,9 @@ from typing import Any
 MIB = 2**20
 SECONDS = 1.0  # of training that is measured, at least
 NO_END = (  # chunks end when this module says so
-    "train.steps=2_000_000_000",
+    "train.steps=1_000_000_000",
     "train.evaluate.every=null",
-    "train.checkpoint.every=2_000_000_000",
+    "train.checkpoint.every=1_000_000_000",
 )
 SWEEPS = (100, 1_000, 2_000)  # trials that a sweep has already
 Row = tuple[str, str, Sequence[str], int]  # label, recipe, settings, seeds
