@@ -3,8 +3,8 @@
     python -m benchmarks.scaling [environments seeds devices replay trials]
 
 Prints the tables of docs/scaling.md. Each row of a run is a separate process, which
-compiles, trains for a second at least, and writes a checkpoint. Memory is the peak of
-the process minus what it had before the recipe was read. `trials` needs the extra
+compiles, trains for three seconds at least, and writes a checkpoint. Memory is the peak
+of the process minus what it had before the recipe was read. `trials` needs the extra
 `sweep`: it measures what the driver of a sweep does for a trial, without training.
 """
 
@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import Any
 
 MIB = 2**20
-SECONDS = 1.0  # of training that is measured, at least
+SECONDS = 3.0  # of training that is measured, at least
 NO_END = (  # chunks end when this module says so
     "train.steps=1_000_000_000",
     "train.evaluate.every=null",
     "train.checkpoint.every=1_000_000_000",
 )
 SWEEPS = (100, 1_000, 2_000)  # trials that a sweep has already
+NO_WARM_UP = "train.start=0"  # else the speed would be that of steps without updates
 Row = tuple[str, str, Sequence[str], int]  # label, recipe, settings, seeds
 
 
@@ -41,7 +42,7 @@ def environments() -> list[Row]:
 
 def seeds() -> list[Row]:
     """More and more agents in one program."""
-    return [(f"{n:,}", "dqn_cartpole", [], n) for n in (1, 8, 64, 256, 1_024)]
+    return [(f"{n:,}", "dqn_cartpole", [NO_WARM_UP], n) for n in (1, 8, 64, 256, 1_024)]
 
 
 def devices() -> list[Row]:
@@ -56,7 +57,7 @@ def devices() -> list[Row]:
 def replay() -> list[Row]:
     """A larger and larger replay, which is a part of every checkpoint."""
     return [
-        (f"{n:,}", "dqn_cartpole", [f"replay.capacity={n}"], 1)
+        (f"{n:,}", "dqn_cartpole", [NO_WARM_UP, f"replay.capacity={n}"], 1)
         for n in (10_000, 100_000, 1_000_000, 10_000_000)
     ]
 
