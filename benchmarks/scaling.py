@@ -27,7 +27,7 @@ NO_END = (  # chunks end when this module says so
     "train.evaluate.every=null",
     "train.checkpoint.every=1_000_000_000",
 )
-SWEEPS = (100, 1_000, 2_000)  # trials that a sweep has already
+SWEEPS = (100, 300, 1_000)  # trials that a sweep has already
 NO_WARM_UP = "train.start=0"  # else the speed would be that of steps without updates
 Row = tuple[str, str, Sequence[str], int]  # label, recipe, settings, seeds
 
@@ -142,10 +142,20 @@ def print_trials() -> None:
         studies, sizes = {}, {}
         for sampler in ("random", "tpe"):
             settings = Settings(
-                **{"recipe": "a", "set": (), "trials": SWEEPS[-1], "seed": 0},
-                **{"seeds": 5, "sampler": sampler, "pruner": "asha", "study": "a"},
-                **{"objective": "return", "confirm": 0, "confirm_seeds": 5},
+                recipe="a",
+                set=(),
+                trials=SWEEPS[-1],
+                seed=0,
+                seeds=5,
+                sampler=sampler,
+                pruner="asha",
+                objective="return",
+                confirm=0,
+                confirm_seeds=5,
                 storage=None,
+                study="a",
+                ready=None,
+                together=1,
             )
             place = create_sweep(Path(folder) / sampler, settings, space, "")
             studies[sampler] = Study(place, settings, space)
