@@ -85,6 +85,7 @@ def test_a_hook_sees_rows_and_parameters_of_every_seed(left_at):
     ]
 
 
+@pytest.mark.slow
 def test_a_run_is_saved_when_its_caller_leaves_and_can_be_resumed(left_at):
     folder = left_at[-1].run
     info = json.loads((folder / "run.json").read_text())

@@ -68,6 +68,7 @@ def test_shipped_data_keep_a_path_that_does_not_depend_on_the_installation():
     assert load_recipe(data).replay.options["path"] == f"data/{shipped.name}"
 
 
+@pytest.mark.slow
 def test_the_recipe_of_a_run_names_the_content_of_its_data(file):
     recorded = record_data(offline(file))
     assert recorded.replay.options["path"].startswith(f"{file}{HASH}")
@@ -144,6 +145,7 @@ def test_a_policy_acts_without_the_data_that_it_was_trained_on(tmp_path, file):
     assert action in (0, 1)
 
 
+@pytest.mark.slow
 def test_statistics_of_observations_are_those_of_the_data(tmp_path):
     data = random_data()
     write_data(tmp_path / "data.npz", data)

@@ -142,6 +142,7 @@ def test_the_error_says_how_much_of_what_and_which_value_would_fit(
     rlcli.check([{**DATA, "replay": {"name": "uniform", "capacity": 6_200_000}}])
 
 
+@pytest.mark.slow
 def test_seeds_repeated_for_the_devices_are_counted(small_machine):
     data = {**DATA, "train": {**DATA["train"], "devices": 2}}
     with pytest.raises(rlcli.RlcliError) as caught:
@@ -163,6 +164,7 @@ def test_check_refuses_what_train_refuses_and_says_what_is_needed(small_machine)
     assert report["memory"] == (tree_bytes(loop.shapes()) - 8) // 3 + 8
 
 
+@pytest.mark.slow
 def test_resume_refuses_before_it_reads_a_checkpoint(tmp_path, monkeypatch):
     recipe = load_recipe(DATA)
     experiment = Experiment(recipe, build(recipe)._replace(devices=1))

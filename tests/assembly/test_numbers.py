@@ -69,6 +69,7 @@ def test_other_numbers_need_no_other_program(data, sets):
     assert program(data, *sets) == program(data)
 
 
+@pytest.mark.slow
 def test_other_numbers_need_no_other_program_for_the_rows_of_metrics():
     def rows(*sets: str) -> str:
         parsed = load_recipe(DQN, sets)

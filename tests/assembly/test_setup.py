@@ -290,6 +290,7 @@ def test_a_schedule_is_evaluated_at_the_clock_inside_the_program(tmp_path):
     assert found == [0, -5, -10, -10]
 
 
+@pytest.mark.slow
 def test_each_environment_has_its_own_value_by_turns():
     data = {
         "environment": {

@@ -238,6 +238,7 @@ def test_environment_i_takes_value_i_mod_n_of_each():
     assert timesteps.last.sum(axis=0).tolist() == [6, 4, 3, 6, 4]
 
 
+@pytest.mark.slow
 def test_values_of_each_may_be_traced():
     def pay(values):
         env = vector(lambda each: counter(**each), 4, each={"pay": values})
@@ -295,6 +296,7 @@ def test_costly_resets_happen_on_demand_with_the_same_episodes(limit):
     equal(plain[2].final.count, costly[2].final.count)
 
 
+@pytest.mark.slow
 def test_costly_resets_of_several_seeds_are_those_of_each():
     def core_of(values):
         return counter()._replace(costly_reset=True)

@@ -77,6 +77,7 @@ def test_a_truncated_episode_is_no_terminated_one(tmp_path):
     assert np.flatnonzero(data.truncations).tolist() == [6, 13, 20]
 
 
+@pytest.mark.slow
 def test_a_number_of_steps_is_exact_and_cuts_the_last_episode(tmp_path):
     result, data = collect(tmp_path, PENDULUM, steps=10)
     assert result["steps"] == len(data.rewards) == 10
@@ -92,6 +93,7 @@ def test_actions_are_those_that_the_environment_executes(tmp_path):
     assert np.std(random.actions[""]) > 0.8  # uniform in ±2: 1.15
 
 
+@pytest.mark.slow
 def test_the_metadata_tell_where_the_data_come_from(tmp_path):
     result, data = collect(tmp_path, steps=5, random=True)
     assert data.metadata["environment"]["name"] == "CartPole-v1"
@@ -100,6 +102,7 @@ def test_the_metadata_tell_where_the_data_come_from(tmp_path):
     assert len(data.metadata["recipe_sha256"]) == 64
 
 
+@pytest.mark.slow
 def test_equal_requests_give_equal_files(episodes, tmp_path):
     folder, result, _ = episodes
     again, _ = collect(tmp_path, episodes=6, seed=3)

@@ -169,6 +169,7 @@ def test_the_original_environment_agrees_with_ours_on_a_policy(run):
         assert abs(row["mean"] - other["mean"]) <= noise + 0.5
 
 
+@pytest.mark.slow
 def test_the_environment_may_be_another_one_in_more_than_its_name(run):
     short = "{name: CartPole-v1, time_limit: 5}"
     result = rlcli.eval(run, episodes=3, environment=short)
@@ -229,6 +230,7 @@ def test_episodes_that_never_end_are_cut_with_a_warning(tmp_path, monkeypatch, c
     assert "no time limit" in err
 
 
+@pytest.mark.slow
 def test_a_limit_of_the_environments_own_is_no_reason_to_warn(run, monkeypatch, capsys):
     monkeypatch.setattr(playing, "MAX_EPISODE_STEPS", 8)
     rlcli.eval(run, episodes=3)

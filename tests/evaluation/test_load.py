@@ -151,6 +151,7 @@ def evaluated_vector(policy, num_envs):
     return env, draw, jax.random.key(evaluation_reset_seed(policy.seed, 0))
 
 
+@pytest.mark.slow
 def test_a_batch_breaks_ties_as_an_evaluation_does(tmp_path):
     data = {
         "environment": {"name": "FrozenLake-v1", "time_limit": 30},
@@ -204,6 +205,7 @@ def test_a_batch_has_the_actions_of_its_rows(dqn):
     assert empty.shape == (2, 0)
 
 
+@pytest.mark.slow
 def test_a_state_of_vmap_continues_as_that_of_a_batch(tmp_path):
     policy = load(tmp_path, "recurrent")
     shape = (3, 2, *policy.spaces.observation.shape)

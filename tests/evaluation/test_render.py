@@ -65,6 +65,7 @@ def test_an_action_is_formatted_briefly():
     assert _format_action((np.int32(1), {"a": np.array([2.0])})) == "1 2"
 
 
+@pytest.mark.slow
 def test_a_random_policy_is_filmed_in_a_strip(tmp_path):
     file = rlcli.render("probe-truncation", output=tmp_path / "a.png", overlay=True)
     with Image.open(file) as image:

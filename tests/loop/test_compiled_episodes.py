@@ -80,6 +80,7 @@ def test_the_memory_of_a_recurrent_policy_resets_with_its_episode():
     assert_equal_episodes(*play_both(data, episodes_per_env=3))
 
 
+@pytest.mark.slow
 def test_long_evaluations_continue_over_several_calls_of_the_program(monkeypatch):
     monkeypatch.setattr(compiled_episodes, "_FIRST_STEPS", 3)
     monkeypatch.setattr(compiled_episodes, "_TARGET", 0.0)  # every call is too slow

@@ -124,6 +124,7 @@ def test_a_gradient_step_on_two_devices_equals_that_on_one_with_the_same_rows(
     )
 
 
+@pytest.mark.slow
 def test_batch_normalization_on_two_devices_equals_that_of_the_whole_batch():
     """Losses, gradients through the statistics, and running statistics."""
     space = gymnasium.spaces.Box(-1.0, 1.0, (5,), np.float32)

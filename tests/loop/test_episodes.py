@@ -55,6 +55,7 @@ def test_every_environment_counts_exactly_episodes_per_env_episodes():
     assert result.num_cut == 0
 
 
+@pytest.mark.slow
 def test_evaluation_does_not_favour_short_episodes():
     # Counting the first episodes to finish would favour short ones.
     evaluator = make_evaluator(

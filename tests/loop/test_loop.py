@@ -333,6 +333,7 @@ def test_vmapped_seeds_on_each_of_two_devices_equal_those_on_one(seeds):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data",
     [
@@ -406,6 +407,7 @@ def test_the_stream_of_an_environment_depends_on_seed_and_index_only():
     assert not np.any(np.all(few[:, 0] == few[:, 1], axis=-1))
 
 
+@pytest.mark.slow
 def test_counters_are_the_numbers_of_steps_and_updates():
     leaves = leaves_after("with_replay", 100, seeds=3)
     assert (leaves["iteration"], leaves["position"]) == (100, 0)

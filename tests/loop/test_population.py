@@ -38,6 +38,7 @@ def expected_parents(scores, is_alive, donor):
     return parents
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(SCORES, st.integers(0, 2**16), st.integers(0, 2**9 - 1))
 def test_the_worst_members_copy_the_best(scores, seed, bits):

@@ -182,6 +182,7 @@ def test_normal_scales_are_initially_one_and_independent_of_observations():
     np.testing.assert_array_equal(outputs[:, 2:], np.tile([1.0, -1.0], (6, 1)))
 
 
+@pytest.mark.slow
 def test_a_shared_torso_has_gradients_of_every_function_and_heads_their_own():
     torso = mlp(layers=[8])
     policy = shared_network("policy", torso, action_values_head(3), BOX)

@@ -23,6 +23,7 @@ def products(jaxpr):
         yield tuple(str(each.aval.dtype) for each in equation.invars)
 
 
+@pytest.mark.slow
 def test_layers_compute_in_bfloat16_and_the_rest_stays_in_float32():
     plain = hk.without_apply_rng(hk.transform(network))
     mixed = hk.without_apply_rng(hk.transform(compute_in("bfloat16", network)))

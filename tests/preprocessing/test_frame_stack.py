@@ -214,6 +214,7 @@ def test_networks_may_preprocess_differently_but_must_stack_the_same_frames():
         build_shapes(network)
 
 
+@pytest.mark.slow
 def test_the_replay_frames_stores_each_frame_once():
     memory = {"name": "frame_stack", "frames": 4}
     more = {"replay": {"name": "frames", "capacity": 64}, "updater": "q_learning"}

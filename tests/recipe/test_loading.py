@@ -203,6 +203,7 @@ _recipes = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(_recipes)
 def test_a_resolved_recipe_is_the_same_recipe(data):

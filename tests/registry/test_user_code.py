@@ -162,6 +162,7 @@ def test_an_exception_while_tracing_names_the_part_and_the_line(tmp_path, step):
     assert error.value.hint == plugins.TRACEBACK
 
 
+@pytest.mark.slow
 def test_a_core_without_render_draws_its_observations(tmp_path):
     from rlcli.assembly import build_environment
     from rlcli.environments.observation_image import observation_image

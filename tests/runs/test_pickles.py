@@ -176,6 +176,7 @@ def nested_list(depth: int) -> list:
     return data
 
 
+@pytest.mark.slow
 def test_the_maximum_depth_is_the_same_for_writing_and_reading():
     assert load_pickle(dump_pickle(nested_list(pickles.MAX_DEPTH))) == nested_list(
         pickles.MAX_DEPTH

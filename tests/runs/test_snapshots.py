@@ -283,6 +283,7 @@ def test_a_files_recipe_imports_nothing_of_its_authors_unless_trusted(
     assert not trap.exists()
 
 
+@pytest.mark.slow
 def test_who_trusts_a_file_plays_its_authors_network(policy, trap):
     data = recipe.resolve(recipe.load_recipe(DATA)) | {
         "network": "trap_of_theirs:network"

@@ -84,6 +84,7 @@ def write_record(path: Path) -> None:
     write_rounds(path / "trials", [Round(1, 300, first), Round(3, 900, second)])
 
 
+@pytest.mark.slow
 def test_a_population_is_one_job_of_one_process(fake):
     path = start(name="first", ready=2)
     (engine,) = fake

@@ -128,6 +128,7 @@ def test_a_sweep_is_resumed_by_its_folder_its_name_or_as_the_newest(fake):
     assert len(rlcli.show_sweep(path)["trials"]) == 6
 
 
+@pytest.mark.slow
 def test_a_sweep_may_keep_its_trials_in_a_database(fake):
     pytest.importorskip("sqlalchemy")
     path = start(storage="sqlite:///trials.db")

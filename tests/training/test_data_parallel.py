@@ -55,13 +55,8 @@ def progress_of(run: Path) -> dict:
     return checkpoint.read(run / "checkpoints" / name)["progress"]
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        pytest.param(SMALL_PPO, id="ppo", marks=pytest.mark.slow),
-        pytest.param(SMALL_DQN, id="dqn"),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("data", [SMALL_PPO, SMALL_DQN], ids=["ppo", "dqn"])
 def test_a_run_on_two_devices_is_continued_on_one(data, tmp_path):
     run = rlcli.train(data, run=tmp_path / "run", quiet=True)
     assert info_of(run)["layout"]["devices"] == 2

@@ -114,6 +114,7 @@ def test_a_run_ends_with_the_last_whole_iteration_within_its_steps():
     assert int(experiment.program.progress.iteration) == experiment.iteration == 33
 
 
+@pytest.mark.slow
 def test_every_period_acts_at_the_end_of_the_iteration_at_or_past_each_multiple():
     experiment = experiment_of(
         log={"every": 10},
@@ -228,6 +229,7 @@ def test_a_restored_experiment_continues_with_the_same_results(middle, tmp_path)
         assert (run.folder / name).read_bytes() == (other.folder / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_evaluations_are_the_same_whenever_they_are_made_and_for_any_periods():
     often = experiment_of(evaluate={"every": 10, "episodes": 2}, **NEVER)
     seldom = experiment_of(evaluate={"every": 30, "episodes": 2}, **NEVER)
@@ -242,6 +244,7 @@ def test_evaluations_are_the_same_whenever_they_are_made_and_for_any_periods():
     assert {key: many[key] for key in few} == few
 
 
+@pytest.mark.slow
 def test_the_best_policy_of_each_seed_is_that_of_its_own_best_evaluation():
     experiment = experiment_of(evaluate={"every": 10, "episodes": 2}, **NEVER)
     acting, found = {}, {}

@@ -151,6 +151,7 @@ def test_a_file_alone_says_which_of_its_seeds_are_frozen(name, trained, tmp_path
     assert load_snapshot(path, trust=True).frozen == {BAD: FrozenSeed(31, REASON, True)}
 
 
+@pytest.mark.slow
 def test_a_file_from_before_the_failure_has_no_frozen_seed(trained):
     run, _, _ = trained
     path = run / "checkpoints" / "000000020.pkl.lz4"
@@ -291,6 +292,7 @@ def hosted(what: str, value: object, tmp_path: Path, **train) -> tuple[Path, lis
     return failed(environment, tmp_path, train={"seeds": 1, **train})
 
 
+@pytest.mark.slow
 def test_a_nan_of_a_host_environment_is_attributed_to_the_environment(tmp_path):
     run, err = hosted("observation", float("nan"), tmp_path)
     place = "(environment 0, step 30)"  # of both environments, in step 15 of each

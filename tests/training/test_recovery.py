@@ -138,6 +138,7 @@ def test_the_best_policy_of_another_run_is_refused(run, tmp_path):
         rlcli.resume(run, quiet=True)
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(run, whole, capsys):
     newest = run / "checkpoints/000000300.pkl.lz4"
     newest.write_bytes(newest.read_bytes()[:-1])

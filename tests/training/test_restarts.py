@@ -44,6 +44,7 @@ def rows(folder):
     ]
 
 
+@pytest.mark.slow
 def test_a_run_whose_environments_fail_reaches_its_end(whole_run):
     folder = whole_run()
     assert json.loads((folder / "run.json").read_text())["status"] == "finished"

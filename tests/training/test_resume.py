@@ -195,6 +195,7 @@ def test_a_run_is_resumed_on_a_machine_with_fewer_cores(start_process, tmp_path)
     assert_alike(tmp_path / "run", tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_every_way_to_stop_has_its_exit_code_and_loses_nothing(
     start_process, uninterrupted_run, tmp_path
 ):

@@ -27,6 +27,7 @@ def settings(optimizer) -> dict[str, float]:
     return {name: value for name, value in row.items() if "." in name}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("optimizer", "rates"),
     [

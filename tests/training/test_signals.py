@@ -153,6 +153,7 @@ def test_without_an_answer_the_process_ends_after_a_few_seconds():
     assert 0.4 < time.monotonic() - start < 10
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_a_process_that_is_inside_of_xla():
     with busy("1000") as process:
         process.send_signal(signal.SIGINT)

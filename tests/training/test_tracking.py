@@ -230,6 +230,7 @@ def make_histograms(alive):
     return make
 
 
+@pytest.mark.slow
 def test_only_the_newest_histograms_wait_for_a_tracker_that_hangs(folder):
     alive, recorder = [], Recorder()
     tracked, go_on = hang(folder, recorder, range(1, 11), make_histograms(alive))

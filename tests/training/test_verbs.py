@@ -217,6 +217,7 @@ def test_several_host_environments_of_two_seeds_resume_exactly(tmp_path):
     assert rows(run) == rows(whole)
 
 
+@pytest.mark.slow
 def test_a_run_killed_before_its_first_checkpoint_starts_again(finished_runs, tmp_path):
     run = shutil.copytree(finished_runs["native"], tmp_path / "run")
     shutil.rmtree(run / "checkpoints")
@@ -240,6 +241,7 @@ def test_a_finished_run_says_so_and_stays_as_it_is(finished_runs, tmp_path, caps
     assert snapshot(run) == before
 
 
+@pytest.mark.slow
 def test_a_resume_that_is_over_before_its_first_step_writes_nothing(tmp_path):
     run = left_at(500, tmp_path / "run")
     (run / ".run.json.1.tmp").write_text("of a killed process")
@@ -338,6 +340,7 @@ def test_chunks_hand_on_what_one_might_want_to_look_at(tmp_path):
     assert [row["T"] for row in seen] == [step for step in logged for _ in range(2)]
 
 
+@pytest.mark.slow
 def test_a_run_ends_when_its_time_is_over_after_a_checkpoint(tmp_path):
     run = rlcli.train(DATA, run=tmp_path / "run", max_time="1s", quiet=True)
     # The process of the tests is older than a second.

@@ -127,6 +127,7 @@ def test_learning_from_sequences_equals_learning_from_their_learning_rows():
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("updater", ["v_trace", "pqn"])
 def test_recurrent_on_policy_updaters_learn_from_replayed_sequences(updater):
     data = {

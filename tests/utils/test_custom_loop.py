@@ -126,6 +126,7 @@ def test_a_custom_loop_equals_a_brute_force_table(n):
     np.testing.assert_allclose(actual, brute_force(steps, begin, n), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_act_is_greedy_unless_it_explores():
     agent = agent_of(1, epsilon=1.0)
     state = agent.init(jax.random.key(0), rlcli.transition(0, 0, (0, 0, False, False)))

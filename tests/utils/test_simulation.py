@@ -134,6 +134,7 @@ def test_tracing_other_parameters_is_refused():
         jax.vmap(reset)(jnp.array([2.0, 3.0]))
 
 
+@pytest.mark.slow
 def test_each_environment_may_have_its_own_parameters():
     """Environment i has value i modulo their number, as in a recipe."""
     lengths = np.float32([0.5, 1.0])

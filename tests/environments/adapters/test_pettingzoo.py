@@ -165,6 +165,7 @@ def recipe(name="mpe2/game_v0", num_envs=4, **options):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("games")
 def test_one_policy_learns_from_the_steps_of_all_agents():
     setup = build(recipe(short=True))

@@ -1,6 +1,7 @@
 """Exported policies act like the run, in a process without rlcli."""
 
 import ast
+import functools
 import json
 import subprocess
 import sys
@@ -186,17 +187,18 @@ def _registered():
 
 
 @pytest.fixture(scope="module")
-def policies(tmp_path_factory):
-    """A policy of each kind, with observations of two steps and where they begin."""
-    folder = tmp_path_factory.mktemp("policies")
-    policies = {}
-    for name, recipe in RECIPES.items():
-        (folder / name).mkdir()
-        policy = rlcli.load(write_policy(folder / name, recipe, scale=1.0))
+def make_policy(tmp_path_factory):
+    """A function: a policy, with observations of two steps and where they begin."""
+
+    @functools.cache
+    def make(name):
+        folder = tmp_path_factory.mktemp(name)
+        policy = rlcli.load(write_policy(folder, RECIPES[name], scale=1.0))
         rng = np.random.default_rng(0)
         times = [sample(policy.spaces.observation, rng) for _ in range(2)]
-        policies[name] = policy, times, rng.random(ROWS) < 0.3
-    return policies
+        return policy, times, rng.random(ROWS) < 0.3
+
+    return make
 
 
 def sample(space, rng):
@@ -221,18 +223,19 @@ def named_leaves(prefix, tree):
 
 
 @pytest.mark.parametrize(
-    "format",
+    ("format", "names"),
     [
-        pytest.param(name, marks=[pytest.mark.slow] * (name != "numpy"))
-        for name in FORMATS
+        pytest.param("numpy", ["normalized", "recurrent"], id="some"),
+        *(pytest.param(n, RECIPES, id=n, marks=pytest.mark.slow) for n in FORMATS),
     ],
 )
 def test_actions_equal_those_of_the_run_where_rlcli_cannot_be_imported(
-    format, policies, tmp_path
+    format, names, make_policy, tmp_path
 ):
     if FORMATS[format]:
         pytest.importorskip(FORMATS[format])
-    for name, (policy, times, first) in policies.items():
+    for name in names:
+        policy, times, first = make_policy(name)
         (tmp_path / name).mkdir()
         suffix = {"numpy": ".py", "onnx": ".onnx", "stablehlo": ".stablehlo.zip"}
         output = tmp_path / name / f"policy{suffix[format]}"
@@ -243,9 +246,10 @@ def test_actions_equal_those_of_the_run_where_rlcli_cannot_be_imported(
             arrays |= {f"{time}/{key}": leaf for key, leaf in leaves.items()}
         np.savez(tmp_path / f"{name}.npz", first=first, **arrays)
     subprocess.run(
-        [sys.executable, "-c", ACT, str(tmp_path), format, *policies], check=True
+        [sys.executable, "-c", ACT, str(tmp_path), format, *names], check=True
     )
-    for name, (policy, (obs, next_obs), first) in policies.items():
+    for name in names:
+        policy, (obs, next_obs), first = make_policy(name)
         action, state = policy.act(obs)
         next_action, _ = policy.act(next_obs, state, first)
         with np.load(tmp_path / f"{name}.{format}.actions.npz") as file:
@@ -261,15 +265,16 @@ def test_actions_equal_those_of_the_run_where_rlcli_cannot_be_imported(
 
 
 @pytest.mark.slow
-def test_only_what_actions_depend_on_is_state(policies):
-    for name, (policy, *_) in policies.items():
+def test_only_what_actions_depend_on_is_state(make_policy):
+    for name in RECIPES:
+        policy, *_ = make_policy(name)
         function = make_policy_function(policy)
         assert bool(function.state) == (name in STATEFUL)
         assert ("first" in function.inputs) == (name in STATEFUL)
 
 
-def test_the_metadata_describe_arrays_spaces_and_the_run(policies):
-    policy, *_ = policies["host"]
+def test_the_metadata_describe_arrays_spaces_and_the_run(make_policy):
+    policy, *_ = make_policy("host")
     data = describe_policy(policy, make_policy_function(policy))
     assert json.loads(json.dumps(data, allow_nan=False)) == data
     by_name = {entry["name"]: entry for entry in [*data["inputs"], *data["outputs"]]}
@@ -286,18 +291,18 @@ def test_the_metadata_describe_arrays_spaces_and_the_run(policies):
     assert data["recipe"]["updater"]["name"] == "ppo"
 
 
-def test_a_stablehlo_program_runs_on_all_platforms(policies, tmp_path):
+def test_a_stablehlo_program_runs_on_all_platforms(make_policy, tmp_path):
     pytest.importorskip("flatbuffers")
     output = tmp_path / "policy.stablehlo.zip"
-    rlcli.export(policies["normalized"][0].file, format="stablehlo", output=output)
+    rlcli.export(make_policy("normalized")[0].file, format="stablehlo", output=output)
     with zipfile.ZipFile(output) as archive:
         program = jax.export.deserialize(bytearray(archive.read("policy.stablehlo")))
     assert program.platforms == ("cpu", "cuda", "tpu")
 
 
-def test_equal_policies_give_equal_bytes(policies, tmp_path):
+def test_equal_policies_give_equal_bytes(make_policy, tmp_path):
     pytest.importorskip("onnx")
-    file, contents = policies["normalized"][0].file, []
+    file, contents = make_policy("normalized")[0].file, []
     for _ in range(2):
         result = rlcli.export(file, format="onnx", output=tmp_path / "policy.onnx")
         contents.append((tmp_path / "policy.onnx").read_bytes())
@@ -305,8 +310,8 @@ def test_equal_policies_give_equal_bytes(policies, tmp_path):
     assert result["bytes"] == len(contents[0])
 
 
-def test_a_module_acts_on_single_observations_and_any_batch(policies, tmp_path):
-    policy, (obs, _), _ = policies["recurrent"]
+def test_a_module_acts_on_single_observations_and_any_batch(make_policy, tmp_path):
+    policy, (obs, _), _ = make_policy("recurrent")
     rlcli.export(policy.file, format="numpy", output=tmp_path / "single.py")
     sys.path.insert(0, str(tmp_path))
     try:

@@ -32,6 +32,7 @@ def write_sweep(folder):
     return folder
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_sweep_is_scored_again(tmp_path, capsys):
     folder = write_sweep(tmp_path / "sweep")
     data = rlcli.bsuite(folder)

@@ -172,6 +172,7 @@ AGENTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", AGENTS)
 def test_any_updater_learns_with_it(kind):
     parsed = load_recipe({**SMALL, **AGENTS[kind]})

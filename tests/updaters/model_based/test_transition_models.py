@@ -144,6 +144,7 @@ def test_a_model_refuses_rows_of_whole_episodes():
         build(recipe.load_recipe(data))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [epsilon_greedy, boltzmann])
 def test_policies_act_on_lookahead_values_as_on_any_action_values(policy):
     ours = make_updater(CHOICES, table(), policy=policy)

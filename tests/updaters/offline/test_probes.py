@@ -48,6 +48,7 @@ def greedy_action(environment, file, updater, updates, **more):
     return np.asarray(decision.action)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("updater", "expected"),
     [

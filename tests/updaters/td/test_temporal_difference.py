@@ -140,6 +140,7 @@ def test_one_action_and_all_actions_critics_learn_the_same(tabular):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_network_noise_affects_exploring_and_not_exploiting():
     environment, agent = build_parts(
         {"name": "q_learning"},
@@ -166,6 +167,7 @@ def test_network_noise_affects_exploring_and_not_exploiting():
     assert len(np.unique(explored, axis=0)) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["scalar", "implicit_quantile"])
 def test_each_environment_explores_with_its_own_network_noise(head, tabular):
     """All values are 0, so that the noise alone selects the action of one state."""

@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrap_angle
 
@@ -14,6 +15,7 @@ ANGLES = np.concatenate(
 ).astype(np.float32)
 
 
+@pytest.mark.slow
 def test_sine_and_cosine_match_numpy_to_float32_precision():
     exact = ANGLES.astype(np.float64)
     sine, cosine = sine_and_cosine(jnp.asarray(ANGLES))

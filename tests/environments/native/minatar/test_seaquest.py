@@ -251,6 +251,7 @@ def test_the_arrays_hold_the_maximum_number_of_enemies(pair):
     assert most == 29
 
 
+@pytest.mark.slow
 def test_without_ramping_the_difficulty_matches_minatar(pair_class):
     pair = pair_of(pair_class, difficulty_ramping=False)
 

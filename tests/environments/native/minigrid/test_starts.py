@@ -62,13 +62,14 @@ def test_starts_are_as_frequent_as_in_the_original(pair_class, name):
     assert similar(ours, theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "number"),
     [
-        pytest.param("MiniGrid-KeyCorridorS3R2-v0", 1500, marks=pytest.mark.slow),
         ("MiniGrid-KeyCorridorS3R1-v0", 1500),
-        pytest.param("MiniGrid-KeyCorridorS3R3-v0", 4000, marks=pytest.mark.slow),
-        pytest.param("MiniGrid-KeyCorridorS5R3-v0", 4000, marks=pytest.mark.slow),
+        ("MiniGrid-KeyCorridorS3R2-v0", 1500),
+        ("MiniGrid-KeyCorridorS3R3-v0", 4000),
+        ("MiniGrid-KeyCorridorS5R3-v0", 4000),
     ],
 )
 def test_rooms_and_doors_are_as_frequent_as_in_the_original(pair_class, name, number):
