@@ -99,7 +99,9 @@ def check_episodes(policy, episodes, seed=3):
     assert np.mean(returns) == pytest.approx(evaluated["mean"], rel=1e-6)
 
 
-@pytest.mark.parametrize("name", ["normalization", "recurrent"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("normalization", marks=pytest.mark.slow), "recurrent"]
+)
 def test_a_loop_plays_the_episodes_of_an_evaluation(name, tmp_path, optimized):
     check_episodes(load(tmp_path, name), 1)
 
@@ -332,7 +334,13 @@ def test_a_recurrent_policy_has_a_value_and_a_distribution(tmp_path):
     assert jax.vmap(policy.distribution)(obs).entropy().shape == (2,)
 
 
-@pytest.mark.parametrize("updater", ["pqn", "model_learning", "r2d2"])
+@pytest.mark.parametrize(
+    "updater",
+    [
+        "pqn",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("model_learning", "r2d2")),
+    ],
+)
 def test_other_algorithms_with_action_values_have_them(updater, tmp_path):
     if updater == "r2d2":
         memory = {"memory": {"name": "gru", "size": 4}}

@@ -227,7 +227,7 @@ _values = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.dictionaries(_words, _values, min_size=1))
 def test_what_is_dumped_is_read_back_the_same(data):
     assert documents.load_document(documents.dump_yaml(data)).data == data

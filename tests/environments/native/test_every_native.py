@@ -159,7 +159,7 @@ PLAYED = pytest.mark.parametrize(
         if not is_variant(name)
     ],
 )
-FEW_EXAMPLES = settings(max_examples=4, deadline=None, phases=[Phase.generate])
+FEW_EXAMPLES = settings(max_examples=2, deadline=None, phases=[Phase.generate])
 
 
 def options(name):
