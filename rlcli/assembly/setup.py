@@ -189,21 +189,17 @@ def _agent_parts_factory(
     def build_replay(clock: Clock, window: int) -> Replay | None:
         if recipe.replay is None:
             return None
-        supplied: Mapping[str, Callable[[], Any]] = {
-            "window": lambda: window,
-            "unroll": lambda: recipe.train.unroll,
-            "num_envs": lambda: environment.num_envs,
+        sizes = window, recipe.train.unroll, environment.num_envs
+        limit = recipe.time_limit
+        optional: Mapping[str, Callable[[], Any]] = {
             "goal_reward": lambda: check_goals(recipe, environment_at(clock)),
             "time_limit": lambda: limit if isinstance(limit, int) else None,
         }
-        limit = recipe.time_limit
         factory = registry.find("replay", recipe.replay.name).factory
-        names = positional_parameters(factory)
-        # The first three are passed by position: a factory may rename them.
-        names = ("window", "unroll", "num_envs", *names[3:])
-        inputs = [supplied[name]() for name in names]
+        names = set(optional).intersection(positional_parameters(factory))
+        inputs = {name: optional[name]() for name in names}
         try:
-            return build_part(recipe.replay, clock, recipe, *inputs)
+            return build_part(recipe.replay, clock, recipe, *sizes, **inputs)
         except RlcliError as error:
             raise data_parallel.explain_share(recipe, error) from error
 

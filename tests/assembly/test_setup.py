@@ -9,8 +9,9 @@ import pytest
 from rlcli import recipe
 from rlcli.assembly import build_environment
 from rlcli.errors import RlcliError
+from rlcli.replays.uniform import uniform
 from rlcli.training.program import Program
-from rlcli.types import Clock, Transition
+from rlcli.types import Clock, Count, Transition
 from tests.assembly.building import CARTPOLE, build_error, built, setup_of
 
 BOX = "environment: probe-continuous-action\n"
@@ -269,6 +270,18 @@ def test_a_forward_pass_of_the_wrong_shape_is_refused_with_the_right_one(tmp_pat
     name = f"{__name__}:too_wide"
     error = build_error(f"{DQN}network: '{name}'\n", tmp_path)
     assert "network function `q` returns shape (2, 3), expected (2, 2)" in error.message
+
+
+def small_uniform(window, unroll, num_envs, factor=2, *, batch_size: Count = 4):
+    """A replay with a positional parameter that rlcli does not know."""
+    return uniform(
+        window, unroll, num_envs, capacity=100 * factor, batch_size=batch_size
+    )
+
+
+def test_a_positional_parameter_of_the_users_own_replay_keeps_its_default(tmp_path):
+    replay = f"replay: {{name: '{__name__}:small_uniform'}}\n"
+    setup_of(f"{CARTPOLE}updater: q_learning\n{replay}", tmp_path)
 
 
 def test_a_schedule_is_evaluated_at_the_clock_inside_the_program(tmp_path):
