@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import gymnasium
 
 from rlcli import distributions
-from rlcli.distributions import Distribution
+from rlcli.distributions import BoxFamily, Distribution
 from rlcli.errors import RlcliError
 from rlcli.spaces import describe
 from rlcli.types import Environment
@@ -69,10 +69,12 @@ def refuse_memory(updater: str, has_memory: bool) -> None:
         )
 
 
-def default_distribution(space: gymnasium.Space, updater: str) -> Distribution:
+def default_distribution(
+    space: gymnasium.Space, updater: str, *, box: BoxFamily = "normal"
+) -> Distribution:
     """Returns the default distribution family over the space, or raises an error."""
     try:
-        return distributions.distribution_for(space)
+        return distributions.distribution_for(space, box=box)
     except TypeError as error:
         raise RlcliError(
             f"updater `{updater}` needs a distribution over actions, but there is none "

@@ -191,13 +191,6 @@ def _apply_by_role(
     return apply, learn, by_role["learn"]
 
 
-def choose_critics(params: Params, group: str, number: int, key: Key) -> Params:
-    """The parameters with `number` random members of the ensemble `group`."""
-    members = jax.tree.leaves(params[group])[0].shape[0]
-    index = jax.random.choice(key, members, (number,), replace=False)
-    return {**params, group: jax.tree.map(lambda leaf: leaf[index], params[group])}
-
-
 def _refuse_memory(network: Network, function: str) -> None:
     """Refuses recurrent networks in critics whose carry no updater stores."""
     if is_recurrent(network):

@@ -56,7 +56,6 @@ from rlcli.updaters.critics import (
     add_penalty,
     all_actions_critic,
     bootstrap_target,
-    choose_critics,
     is_recurrent_critic,
     one_action_critic,
     regression_losses,
@@ -112,17 +111,25 @@ class OffPolicyOptions(NamedTuple):
     regularizers: Sequence[Mapping[str, Any]] = ()  # with defaults filled in
     # (parts, params, rows, key) -> a term of the critics' loss, `[T, B]`
     critic_penalty: Callable[..., Float[Array, "T B"]] | None = None
-    # (parts, params, target params, rows, keys) -> a function of the parameters, whose
-    # results are q(s, a), the target, and the updated statistics of networks
-    predict: Callable[..., PredictionFunction] = lambda *inputs: predict_separately(
-        *inputs
-    )
+    # Returns a function of the parameters, whose results are q(s, a), the target, and
+    # the updated statistics of networks. None: `predict_separately`.
+    predict: Callable[[OffPolicyParts, CriticInputs], PredictionFunction] | None = None
     # Whether `predict` updates the statistics of networks, see `Network.learn`.
     learns_statistics: bool = False
     # (parts, params, policy loss, choice, rows) -> the policy loss to use instead
     change_policy_loss: Callable[..., Float[Array, "T B"]] = (
         lambda parts, params, loss, *_: loss
     )
+
+
+class CriticInputs(NamedTuple):
+    """The inputs of one update of the critics."""
+
+    online: Params  # before the update
+    target_params: Params  # all parameters: the target's for groups that have them
+    rows: Transition
+    target_key: Key
+    critic_key: Key
 
 
 class OffPolicyParts(NamedTuple):
@@ -142,15 +149,16 @@ class OffPolicyParts(NamedTuple):
         """
         return target_params if self.settings.has_target_policy else online
 
-    def choose_critics(self, target_params: Params, key: Key) -> Params:
-        """The parameters of the critics in a target."""
-        number = self.settings.subset
-        if number is None or number == self.settings.critics:
+    def sample_critics(self, target_params: Params, key: Key) -> Params:
+        """The parameters with the critics of a target: a random subset, or all."""
+        critics, subset = self.settings.critics, self.settings.subset
+        if subset is None or subset == critics:
             return target_params
         # A key of its own, so that other updaters draw the same numbers without it.
-        return choose_critics(
-            target_params, "critic", number, jax.random.fold_in(key, 2)
-        )
+        key = jax.random.fold_in(key, 2)
+        index = jax.random.choice(key, critics, (subset,), replace=False)
+        sampled = jax.tree.map(lambda leaf: leaf[index], target_params["critic"])
+        return {**target_params, "critic": sampled}
 
     def soft(
         self, params: Params, choice: ActionChoices, q: Float[Array, "T B M"]
@@ -212,9 +220,11 @@ def off_policy_actor_critic(
         key: Key,
     ) -> tuple[Learner, Report]:
         target_key, critic_key, policy_key, penalty_key = jax.random.split(key, 4)
-        predict = settings.predict(
-            *(parts, state.params, target_params(state), batch),
-            (target_key, critic_key),
+        predict = (settings.predict or predict_separately)(
+            parts,
+            CriticInputs(
+                state.params, target_params(state), batch, target_key, critic_key
+            ),
         )
 
         def critic_losses(params: Params) -> Losses:
@@ -249,45 +259,27 @@ def off_policy_actor_critic(
 
 
 def predict_separately(
-    parts: OffPolicyParts,
-    online: Params,
-    target_params: Params,
-    rows: Transition,
-    keys: tuple[Key, Key],
+    parts: OffPolicyParts, inputs: CriticInputs
 ) -> PredictionFunction:
-    """Predictions of actions taken, and targets from the target parameters.
-
-    See `OffPolicyOptions.predict`.
-    """
-    target_key, critic_key = keys
-    target = _critic_target(parts, online, target_params, rows, target_key)
-
-    def predict(params: Params) -> tuple[Prediction, Particles, Params]:
-        inputs = (critic_key, rows.obs, rows.action, rows.first)
-        return parts.critic.predict_action("learn", params, *inputs), target, {}
-
-    return predict
-
-
-def _critic_target(
-    parts: OffPolicyParts,
-    online: Params,
-    target_params: Params,
-    rows: Transition,
-    key: Key,
-) -> Particles:
-    """The bootstrap target of the critics for rows `[T, B]`."""
-    choice_key, critic_key = jax.random.split(key)
+    """Predictions of actions taken, and targets from the target parameters."""
+    online, target_params, rows, target_key, critic_key = inputs
+    choice_key, bootstrap_key = jax.random.split(target_key)
     choice = parts.actor.choose_target(
         parts.target_policy(online, target_params),
         *(rows.next_obs, rows.first, choice_key),
     )
-    critic_params = parts.choose_critics(target_params, key)
-    prediction = evaluate_choices(
-        *(parts.critic, "bootstrap", critic_params, critic_key),
+    critic_params = parts.sample_critics(target_params, target_key)
+    next_prediction = evaluate_choices(
+        *(parts.critic, "bootstrap", critic_params, bootstrap_key),
         *(rows.next_obs, choice, rows.first),
     )
-    return soft_target(parts, online, rows, choice, prediction)
+    target = soft_target(parts, online, rows, choice, next_prediction)
+
+    def predict(params: Params) -> tuple[Prediction, Particles, Params]:
+        batch = (critic_key, rows.obs, rows.action, rows.first)
+        return parts.critic.predict_action("learn", params, *batch), target, {}
+
+    return predict
 
 
 def soft_target(
@@ -349,7 +341,7 @@ def _estimate(
     first = steps.first
     policy_params = parts.target_policy(online, target_params)
     reduce_critics = parts.settings.target_reduction
-    target_params = parts.choose_critics(target_params, key)
+    target_params = parts.sample_critics(target_params, key)
 
     def soft_value(obs: ArrayTree) -> Float[Array, "T B"]:
         choice = parts.actor.choose_target(policy_params, obs, first, key)

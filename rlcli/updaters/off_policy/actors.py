@@ -18,14 +18,17 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from rlcli import spaces
-from rlcli.distributions import Distribution
+from rlcli.distributions import BoxFamily, Distribution
 from rlcli.distributions.family import event_size, unflatten_event
 from rlcli.distributions.squashed import box_bijector
+from rlcli.errors import RlcliError
 from rlcli.networks.functions import learn_outputs
 from rlcli.networks.heads import action_head, distribution_head
 from rlcli.networks.predictions import Prediction
 from rlcli.policies import ActionOffer, DistributionOffer, Offer, ValuesOffer
+from rlcli.spaces import describe
 from rlcli.types import Array, ArrayTree, Key, Network, Params
+from rlcli.updaters import Spaces, default_distribution
 from rlcli.updaters.critics import Critic
 
 
@@ -51,6 +54,31 @@ class Actor(NamedTuple):
     choose_target: Callable[[Params, ArrayTree, Bool[Array, "T B"], Key], ActionChoices]
     offers: Mapping[str, Offer]
     family: Distribution | None  # distribution of the outputs; None: deterministic
+
+
+def distribution_actor(
+    updater: str,
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    *,
+    box: BoxFamily,
+    hint: str = "`ppo` and `a2c` support any action space",
+) -> Actor:
+    """A categorical actor over Discrete actions, or a stochastic one over a Box.
+
+    Raises an error with `hint` for other action spaces.
+    """
+    space = spaces.action
+    family = default_distribution(space, updater, box=box)
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return categorical_actor(networks, family)
+    if family.differentiable is None:
+        raise RlcliError(
+            f"`{updater}` needs a Discrete action space or a Box of floats, but "
+            f"{spaces.owner} has {describe(space)}",
+            hint,
+        )
+    return stochastic_actor(networks, family)
 
 
 def categorical_actor(networks: Callable[..., Network], family: Distribution) -> Actor:

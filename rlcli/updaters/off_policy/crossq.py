@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
 from rlcli.networks.predictions import Particles, Prediction
-from rlcli.types import ArrayTree, Key, Params, Transition
+from rlcli.types import ArrayTree, Params
 from rlcli.updaters.off_policy.actor_critic import (
+    CriticInputs,
     OffPolicyOptions,
     OffPolicyParts,
     PredictionFunction,
@@ -40,27 +39,17 @@ def crossq(settings: OffPolicyOptions) -> OffPolicyOptions:
     return settings._replace(predict=predict_jointly, learns_statistics=True)
 
 
-def predict_jointly(
-    parts: OffPolicyParts,
-    online: Params,
-    target_params: Params,
-    rows: Transition,
-    keys: tuple[Key, Key],
-) -> PredictionFunction:
-    """Predictions and targets from one forward pass of the critics.
-
-    See `OffPolicyOptions.predict`.
-    """
-    del target_params  # there are none
-    target_key, key = keys
+def predict_jointly(parts: OffPolicyParts, inputs: CriticInputs) -> PredictionFunction:
+    """Predictions and targets from one forward pass of the critics."""
+    online, _, rows, target_key, critic_key = inputs
     choice = parts.actor.choose_target(online, rows.next_obs, rows.first, target_key)
-    inputs = _join(rows.obs, rows.next_obs)
+    batch = _join(rows.obs, rows.next_obs)
     if choice.action is not None:
-        inputs = (inputs, _join(rows.action, choice.action))
+        batch = (batch, _join(rows.action, choice.action))
     first = _join(rows.first, rows.first)
 
     def predict(params: Params) -> tuple[Prediction, Particles, Params]:
-        both, statistics = parts.critic.learn(params, key, inputs, first)
+        both, statistics = parts.critic.learn(params, critic_key, batch, first)
         prediction, next_prediction = _split(both)
         prediction = parts.critic.select(prediction, rows.action)
         if choice.action is not None:
@@ -78,7 +67,7 @@ def _join(first: ArrayTree, second: ArrayTree) -> ArrayTree:
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), first, second)
 
 
-def _split(prediction: Any) -> tuple[Any, Any]:
+def _split(prediction: Prediction) -> tuple[Prediction, Prediction]:
     """The predictions `[C, T, B, ...]` of the two batches in `[C, T, 2 B, ...]`."""
     size = jax.tree.leaves(prediction)[0].shape[2] // 2
     first = jax.tree.map(lambda leaf: leaf[:, :, :size], prediction)

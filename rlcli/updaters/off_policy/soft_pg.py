@@ -12,19 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces as kinds
 
-from rlcli import distributions
-from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss, TransformName
-from rlcli.spaces import describe, half_width
-from rlcli.types import (
-    Count,
-    FormerValue,
-    Network,
-    Positive,
-    Structural,
-    Updater,
-)
-from rlcli.updaters import Spaces, default_distribution
+from rlcli.spaces import half_width
+from rlcli.types import Count, FormerValue, Positive, Structural, Updater
 from rlcli.updaters.decorator import Parts, updater_decorator
 from rlcli.updaters.learner import Target
 from rlcli.updaters.off_policy.actor_critic import (
@@ -32,7 +22,7 @@ from rlcli.updaters.off_policy.actor_critic import (
     Temperature,
     off_policy_actor_critic,
 )
-from rlcli.updaters.off_policy.actors import Actor, categorical_actor, stochastic_actor
+from rlcli.updaters.off_policy.actors import distribution_actor
 from rlcli.updaters.presets import preset
 from rlcli.updaters.regularizers import Regularizer, fill_defaults
 
@@ -83,7 +73,9 @@ def soft_actor_critic(
         return off_policy_actor_critic(
             name,
             *parts,
-            soft_actor(name, parts.spaces, parts.networks),
+            distribution_actor(
+                name, parts.spaces, parts.networks, box="squashed_normal"
+            ),
             build_temperature(
                 parts.spaces.action,
                 options.temperature,
@@ -136,21 +128,6 @@ def sac() -> None:
     quantile head and `loss: huber` DSAC (Ma et al., 2020,
     https://arxiv.org/abs/2004.14547).
     """
-
-
-def soft_actor(updater: str, spaces: Spaces, networks: Callable[..., Network]) -> Actor:
-    """The actor over Discrete actions, or over a Box with reparameterized samples."""
-    if isinstance(spaces.action, kinds.Discrete):
-        family = default_distribution(spaces.action, updater)
-        return categorical_actor(networks, family)
-    family = distributions.distribution_for(spaces.action, box="squashed_normal")
-    if family.differentiable is None:
-        raise RlcliError(
-            f"`{updater}` needs a Discrete action space or a Box of floats, but "
-            f"{spaces.owner} has {describe(spaces.action)}",
-            "`ppo` and `a2c` support any action space",
-        )
-    return stochastic_actor(networks, family)
 
 
 def build_temperature(

@@ -5,15 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-import gymnasium
 import jax
 import optax
 from jaxtyping import Float
 
-from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss, TransformName, min_over_critics
 from rlcli.registry import register
-from rlcli.spaces import describe
 from rlcli.types import (
     Array,
     Count,
@@ -25,7 +22,7 @@ from rlcli.types import (
     Transition,
     Updater,
 )
-from rlcli.updaters import Spaces, default_distribution
+from rlcli.updaters import Spaces
 from rlcli.updaters.advantage_weights import exponential_weight
 from rlcli.updaters.learner import Target
 from rlcli.updaters.off_policy.actor_critic import (
@@ -34,12 +31,7 @@ from rlcli.updaters.off_policy.actor_critic import (
     OffPolicyParts,
     off_policy_actor_critic,
 )
-from rlcli.updaters.off_policy.actors import (
-    ActionChoices,
-    Actor,
-    categorical_actor,
-    stochastic_actor,
-)
+from rlcli.updaters.off_policy.actors import ActionChoices, distribution_actor
 from rlcli.updaters.td.q_learning import POLYAK_TARGET
 
 
@@ -76,7 +68,13 @@ def awac(
         networks,
         policies,
         optimizer,
-        _build_actor(spaces, networks),
+        distribution_actor(
+            "awac",
+            spaces,
+            networks,
+            box="normal",
+            hint="`iql` and `behaviour_cloning` support more action spaces",
+        ),
         ZERO_TEMPERATURE,
         OffPolicyOptions(
             critics=critics,
@@ -106,18 +104,3 @@ def awac_loss(
     weight = exponential_weight(q + policy_loss, beta, weight_clip)
     log_prob = parts.actor.family.log_prob(choice.outputs, rows.action)
     return -jax.lax.stop_gradient(weight) * log_prob
-
-
-def _build_actor(spaces: Spaces, networks: Callable[..., Network]) -> Actor:
-    """A categorical actor over Discrete actions, or a normal one over a Box."""
-    space = spaces.action
-    family = default_distribution(space, "awac")
-    if isinstance(space, gymnasium.spaces.Discrete):
-        return categorical_actor(networks, family)
-    if family.differentiable is None:
-        raise RlcliError(
-            "`awac` needs a Discrete action space or a Box of floats, but "
-            f"{spaces.owner} has {describe(space)}",
-            "`iql` and `behaviour_cloning` support more action spaces",
-        )
-    return stochastic_actor(networks, family)

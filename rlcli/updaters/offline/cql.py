@@ -39,7 +39,8 @@ from rlcli.updaters.off_policy.actor_critic import (
     OffPolicyParts,
     off_policy_actor_critic,
 )
-from rlcli.updaters.off_policy.soft_pg import build_temperature, soft_actor
+from rlcli.updaters.off_policy.actors import distribution_actor
+from rlcli.updaters.off_policy.soft_pg import build_temperature
 from rlcli.updaters.td.q_learning import POLYAK_TARGET, double_q_learning
 from rlcli.updaters.td.temporal_difference import (
     TDOptions,
@@ -108,7 +109,7 @@ def cql(
     return off_policy_actor_critic(
         "cql",
         *parts,
-        soft_actor("cql", spaces, networks),
+        distribution_actor("cql", spaces, networks, box="squashed_normal"),
         build_temperature(
             spaces.action, temperature, initial_temperature, target_entropy
         ),
