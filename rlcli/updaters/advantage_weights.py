@@ -13,9 +13,9 @@ def exponential_weight(
 ) -> Float[Array, "T B"]:
     """min(exp(β Â), limit), the weight of advantage-weighted regression.
 
-    The policy π(a|s) ∝ μ(a|s) exp(β Â) maximizes the expected advantage at a given
-    divergence from the policy μ that acted (Peters & Schaal, 2007,
-    https://doi.org/10.1145/1273496.1273590).
+    Of the policies at a given KL divergence from the policy μ that acted, one of the
+    form π(a|s) ∝ μ(a|s) exp(β Â) has the highest expected advantage (Peng et al., 2019,
+    https://arxiv.org/abs/1910.00177).
     """
     # Limited before the exponential, which could overflow.
     return jnp.exp(jnp.minimum(beta * advantage, jnp.log(limit)))
