@@ -1,4 +1,4 @@
-"""Moments: running means and variances, and observations normalized by them."""
+"""Moments: running means and variances, of observations and of discounted sums."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import NamedTuple
 import gymnasium
 import jax
 import jax.numpy as jnp
+from jaxtyping import Bool, Float
 
 from rlcli import spaces
 from rlcli.distributions import action_masks
 from rlcli.types import Array, ArrayTree, Transition
 from rlcli.xla.data_axis import axis_size, mean_over_devices
 
-EPSILON = 1e-8  # added to variances
+_EPSILON = 1e-8  # added to variances
 _MAX_COUNT = 2**30  # the count saturates here, and so does the weight of new rows
 
 
@@ -50,7 +51,7 @@ def observation_moments(space: gymnasium.Space, clip: float) -> ObservationMomen
     def normalize(moments: Moments, obs: ArrayTree) -> ArrayTree:
         def scale_leaf(leaf: Array, mean: Array, variance: Array) -> Array:
             return jnp.clip(
-                (leaf - mean) * jax.lax.rsqrt(variance + EPSILON), -clip, clip
+                (leaf - mean) * jax.lax.rsqrt(variance + _EPSILON), -clip, clip
             )
 
         return put(
@@ -100,6 +101,30 @@ def update_moments(moments: Moments, rows: ArrayTree) -> Moments:
         jax.tree.map(centre, moments.mean, new_mean),
         jax.tree.map(spread, moments.variance, moments.mean, new_mean, new_variance),
     )
+
+
+def standard_deviation(moments: Moments) -> Array:
+    """The standard deviation of a single array, √(var + 10⁻⁸)."""
+    return jnp.sqrt(moments.variance + _EPSILON)
+
+
+def discounted_sums(
+    before: Float[Array, "B"],
+    rewards: Float[Array, "T B"],
+    first: Bool[Array, "T B"],
+    gamma: Array | float,
+) -> tuple[Float[Array, "B"], Float[Array, "T B"]]:
+    """The running discounted sums Sₜ = rₜ + γ Sₜ₋₁: the last one, and all.
+
+    `before` is the sum before the first step. Where `first`, Sₜ₋₁ is replaced by 0.
+    """
+
+    def scan_step(sum_before: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
+        reward, is_first = step
+        new_sum = reward + gamma * jnp.where(is_first, 0.0, sum_before)
+        return new_sum, new_sum
+
+    return jax.lax.scan(scan_step, before, (rewards, first))
 
 
 def _variance_over_devices(rows: ArrayTree, mean: ArrayTree) -> ArrayTree:

@@ -18,11 +18,12 @@ import jax.numpy as jnp
 from rlcli import spaces
 from rlcli.errors import RlcliError
 from rlcli.preprocessing.moments import (
-    EPSILON,
     Moments,
     ObservationMoments,
+    discounted_sums,
     initial_moments,
     observation_moments,
+    standard_deviation,
     update_moments,
 )
 from rlcli.types import (
@@ -127,7 +128,7 @@ def _normalize_updater(
         # Rounded: XLA turns the division into a product. It could fuse this product
         # with the sum of a target in one of the two loops (host, compiled) only, and
         # then the loops would round differently.
-        unit = _reward_scale(returns)
+        unit = standard_deviation(returns)
         return round_to_dtype(jax.tree.map(lambda x: x / unit, rewards), returns.count)
 
     def update(
@@ -144,7 +145,7 @@ def _normalize_updater(
         if not isinstance(state.statistics.returns, Moments):
             return estimates
         # Tracers sum raw rewards, so they need values in the same unit.
-        unit = _reward_scale(state.statistics.returns)
+        unit = standard_deviation(state.statistics.returns)
         intrinsic = estimates.intrinsic_reward
         return estimates._replace(
             v_tm1=estimates.v_tm1 * unit,
@@ -161,8 +162,8 @@ def _normalize_updater(
         if isinstance(moments, Moments):
             moments = observations.update(moments, steps)
         if isinstance(returns, Moments):
-            running, returns_seen = _running_returns(running, steps, gamma)
-            returns = update_moments(returns, returns_seen.reshape(-1))
+            running, sums = discounted_sums(running, steps.reward, steps.first, gamma)
+            returns = update_moments(returns, sums.reshape(-1))
         statistics = NormalizationStatistics(moments, returns, running)
         return NormalizedState(learner, statistics)
 
@@ -203,23 +204,3 @@ def _normalize_policy(policy: Policy, normalize: Callable[..., ArrayTree]) -> Po
             if function is not None
         }
     )
-
-
-def _reward_scale(returns: Moments) -> Array:
-    """The divisor of rewards: the standard deviation of returns, √(var(G) + 10⁻⁸)."""
-    return jnp.sqrt(returns.variance + EPSILON)
-
-
-def _running_returns(
-    running: Any, steps: Transition, gamma: Array | float
-) -> tuple[Array, Array]:
-    """The running discounted returns: after the last step `[B]`, and each `[T, B]`."""
-
-    def scan_step(
-        return_before: Array, step: tuple[Array, Array]
-    ) -> tuple[Array, Array]:
-        reward, first = step
-        new_return = reward + gamma * jnp.where(first, 0.0, return_before)
-        return new_return, new_return
-
-    return jax.lax.scan(scan_step, running, (steps.reward, steps.first))

@@ -15,11 +15,12 @@ from rlcli.errors import RlcliError
 from rlcli.networks.heads import feature_head
 from rlcli.networks.memory import is_recurrent
 from rlcli.preprocessing.moments import (
-    EPSILON,
     Moments,
     ObservationMoments,
+    discounted_sums,
     initial_moments,
     observation_moments,
+    standard_deviation,
     update_moments,
 )
 from rlcli.registry import register
@@ -76,7 +77,7 @@ class RNDParts(NamedTuple):
         self, state: RNDState, errors: Float[Array, "T B"]
     ) -> Float[Array, "T B"]:
         """The reward of steps with these errors."""
-        return self.coefficient * errors / jnp.sqrt(state.returns.variance + EPSILON)
+        return self.coefficient * errors / standard_deviation(state.returns)
 
 
 @register("intrinsic_reward")
@@ -102,7 +103,8 @@ def rnd(
     update, so e is small for observations like those of earlier updates and large for
     new ones. β is `coefficient`, γ `gamma`, c `clip`. The statistics are running ones
     of all unrolls, and E does not restart with an episode. Only floats of observations
-    are normalized.
+    are normalized. Unlike in the paper, the sum of both rewards has one value function
+    and one discount, and ends with the episode.
 
     In `network:` and `optimizer:`, f is `predictor` and g `random_target`. In each
     update f takes `epochs` · `minibatches` gradient steps.
@@ -113,6 +115,11 @@ def rnd(
         raise RlcliError(
             "intrinsic reward `rnd` does not support recurrent networks",
             "give `predictor` and `random_target` a network without `memory`",
+        )
+    if predictor.learn is not None or target.learn is not None:
+        raise RlcliError(
+            "intrinsic reward `rnd` does not support `batch_norm`",
+            "give `predictor` and `random_target` a network without `batch_norm`",
         )
     moments = observation_moments(spaces.observation, clip)
     begin, step = learner(predictor.init, optimizer)
@@ -164,8 +171,8 @@ def _update_predictor(
         zeros = jnp.zeros(errors.shape[1:])
         return Losses([Term(errors, is_weighted=False)], zeros, metrics)
 
-    def learn(before: Learner, part: tuple) -> tuple[Learner, dict[str, Array]]:
-        rows, weight = part
+    def learn(before: Learner, minibatch: tuple) -> tuple[Learner, dict[str, Array]]:
+        rows, weight = minibatch
         loss = functools.partial(losses, rows=rows)
         after, _, metrics = parts.step(before, loss, weight, clock)
         return after, {
@@ -173,11 +180,11 @@ def _update_predictor(
             "predictor_loss": metrics["loss"],
         }
 
-    seen = rows._replace(obs=(), action=(), extras={})  # `errors` needs no more
+    inputs = rows._replace(obs=(), action=(), extras={})  # of `errors`
     after, metrics = minibatch_epochs(
         learn,
         state.predictor,
-        split_sequences((seen, weight), 1, "rnd"),
+        split_sequences((inputs, weight), 1, "rnd"),
         key,
         epochs=parts.epochs,
         minibatches=parts.minibatches,
@@ -191,14 +198,10 @@ def _observe(
 ) -> RNDState:
     """Updates the running statistics with a new unroll."""
     errors = parts.errors(state.predictor.params, state, unroll)
-
-    def add(before: Array, error: Array) -> tuple[Array, Array]:
-        after = error + gamma * before
-        return after, after
-
-    running, returns = jax.lax.scan(add, state.running, errors)
+    no_restart = jnp.zeros_like(unroll.first)
+    running, sums = discounted_sums(state.running, errors, no_restart, gamma)
     return state._replace(
         observation=parts.moments.update(state.observation, unroll),
-        returns=update_moments(state.returns, returns.reshape(-1)),
+        returns=update_moments(state.returns, sums.reshape(-1)),
         running=running,
     )

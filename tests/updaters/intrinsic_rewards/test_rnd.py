@@ -174,7 +174,7 @@ AGENTS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", AGENTS)
-def test_any_updater_learns_with_it(kind):
+def test_agents_with_and_without_a_replay_are_traced_with_it(kind):
     parsed = load_recipe({**SMALL, **AGENTS[kind]})
     assert load_recipe(resolve(parsed)) == parsed
     engine = loop.make_loop(build(parsed)._replace(devices=1))
@@ -188,6 +188,15 @@ def test_a_recurrent_network_is_refused():
     network = {"name": "mlp", "memory": "gru"}
     with pytest.raises(RlcliError, match="`rnd` does not support recurrent networks"):
         build(load_recipe({**SMALL, **AGENTS["on-policy"], "network": network}))
+
+
+def test_networks_with_batch_normalization_are_refused():
+    batch_norm = {"name": "mlp", "layers": [4], "batch_norm": True}
+    data = {**SMALL, **AGENTS["replay"], "updater": "crossq", "network": batch_norm}
+    with pytest.raises(RlcliError, match="`rnd` does not support `batch_norm`"):
+        build(load_recipe(data))
+    network = {"default": batch_norm, "predictor": "mlp", "random_target": "mlp"}
+    build(load_recipe({**data, "network": network}))
 
 
 def test_rows_that_minibatches_do_not_divide_are_refused():
