@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import gymnasium
 import jax
 from gymnasium import spaces as kinds
 from jaxtyping import Bool
 
 from rlcli.distributions import action_masks
-from rlcli.networks.functions import learn_outputs
 from rlcli.networks.heads import Head
 from rlcli.networks.inputs import Pair
 from rlcli.types import Array, ArrayTree, Key, Network, Params
@@ -37,27 +38,23 @@ def mask_network(network: Network, head: Head, space: gymnasium.Space) -> Networ
         )
         return select_index(action_masks.allowed_actions(obs), actions - start)
 
-    def mask(outputs: ArrayTree, inputs: ArrayTree) -> ArrayTree:
-        return mask_fn(outputs, jax.lax.stop_gradient(action_mask(inputs)))
+    def with_mask(function: Callable[..., tuple]) -> Callable[..., tuple]:
+        """`apply` or `learn` of the network, with masked outputs."""
 
-    def apply(
-        params: Params,
-        key: Key | None,
-        inputs: ArrayTree,
-        carry: ArrayTree,
-        first: Bool[Array, "..."] | None,
-    ) -> tuple[ArrayTree, ArrayTree]:
-        outputs, carries = network.apply(params, key, inputs, carry, first)
-        return mask(outputs, inputs), carries
+        def masked(
+            params: Params,
+            key: Key | None,
+            inputs: ArrayTree,
+            carry: ArrayTree,
+            first: Bool[Array, "..."] | None,
+        ) -> tuple[ArrayTree, ArrayTree]:
+            outputs, rest = function(params, key, inputs, carry, first)
+            mask = jax.lax.stop_gradient(action_mask(inputs))
+            return mask_fn(outputs, mask), rest
 
-    def learn(
-        params: Params,
-        key: Key | None,
-        inputs: ArrayTree,
-        carry: ArrayTree,
-        first: Bool[Array, "..."] | None,
-    ) -> tuple[ArrayTree, Params]:
-        outputs, statistics = learn_outputs(network, params, key, inputs, carry, first)
-        return mask(outputs, inputs), statistics
+        return masked
 
-    return network._replace(apply=apply, learn=network.learn and learn)
+    return network._replace(
+        apply=with_mask(network.apply),
+        learn=None if network.learn is None else with_mask(network.learn),
+    )

@@ -316,7 +316,8 @@ def mix_critics(particles: Particles) -> Particles:
 def truncate_particles(particles: Particles, share: float) -> Particles:
     """The distribution without its highest values, of probability `share` in total.
 
-    The other probabilities are divided by 1 − `share`. Values are increasing.
+    The other probabilities are divided by 1 − `share`. The values of the result are
+    sorted in increasing order.
     """
     operands = [jnp.asarray(leaf) for leaf in particles]
     value, probability = jax.lax.sort(operands, num_keys=1)
