@@ -1,10 +1,10 @@
 """Population: exploit and explore, pure functions on the stacked state of a program.
 
-Population-based training (PBT) (Jaderberg et al., 2017),
-https://arxiv.org/abs/1711.09846. N members are trained in one program, each with S
-seeds: row n S + s of every array is seed s of member n. After a number of steps the
-worst members copy the state of the best ones (*exploit*), and their numbers, such as
-the learning rate, change at random (*explore*).
+N members are trained in one program, each with S seeds: row n S + s of every array is
+seed s of member n. In population-based training (PBT), the worst members copy the state
+of the best ones after a number of steps (*exploit*), and their numbers, such as the
+learning rate, change at random (*explore*) (Jaderberg et al., 2017,
+https://arxiv.org/abs/1711.09846).
 
 The copy is complete: the state of the environments, of the policy and of the replay
 belong together. The members have the same seeds, and random numbers depend on seed and
@@ -32,7 +32,7 @@ SHIFT = 0.2  # of any other number, as a share of its range
 class Noise(NamedTuple):
     """The random numbers of a round: all in [0, 1)."""
 
-    donor: Float32[Array, "N"]
+    parent: Float32[Array, "N"]  # selects one of the best members
     direction: Float32[Array, "N K"]  # below 1/2: the number decreases
     resample: Float32[Array, "N K"]
     value: Float32[Array, "N K"]  # as a share of the range
@@ -57,9 +57,9 @@ def draw_noise(key: Key, members: int, options: int) -> Noise:
 
 
 def select_parents(
-    scores: Float[Array, "N"], is_alive: Bool[Array, "N"], donor: Float32[Array, "N"]
+    scores: Float[Array, "N"], is_alive: Bool[Array, "N"], noise: Float32[Array, "N"]
 ) -> Int[Array, "N"]:
-    """The member whose state each member copies: itself, if it goes on.
+    """The member whose state each member copies, or its own index if it copies none.
 
     Each of the worst fifth copies one of the best fifth, at least one, if that is
     better. Members that are not alive take no part. Of equal scores, the first is
@@ -72,7 +72,7 @@ def select_parents(
     alive = jnp.sum(is_alive)
     count = jnp.maximum(1, jnp.floor(QUANTILE * alive).astype(jnp.int32))
     count = jnp.minimum(count, alive // 2)
-    best = jnp.minimum((donor * count).astype(jnp.int32), jnp.maximum(count - 1, 0))
+    best = jnp.minimum((noise * count).astype(jnp.int32), jnp.maximum(count - 1, 0))
     candidate = order[best]
     copies = is_alive & (rank >= alive - count) & (scores[candidate] > scores)
     return jnp.where(copies, candidate, jnp.arange(members))

@@ -46,7 +46,7 @@ def _decide(
 ) -> tuple[Array, Array]:
     """Which member each one copies, itself if none, and the numbers afterwards."""
     noise = draw_noise(key, *values.shape)
-    parents = select_parents(scores, is_alive, noise.donor)
+    parents = select_parents(scores, is_alive, noise.parent)
     has_copied = parents != jnp.arange(len(parents))
     return parents, explore(values[parents], has_copied, noise, ranges)
 

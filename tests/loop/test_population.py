@@ -25,14 +25,14 @@ SCORES = st.lists(
 )
 
 
-def expected_parents(scores, is_alive, donor):
+def expected_parents(scores, is_alive, noise):
     """Sorts the members, and lets the worst of them copy."""
     alive = [index for index, each in enumerate(is_alive) if each]
     ranked = sorted(alive, key=lambda index: (-scores[index], index))
     count = min(max(1, int(0.2 * len(alive) + 1e-9)), len(alive) // 2)
     parents = [*range(len(scores))]
     for index in ranked[len(ranked) - count :]:
-        best = ranked[int(donor[index] * count)]
+        best = ranked[int(noise[index] * count)]
         if scores[best] > scores[index]:
             parents[index] = best
     return parents
@@ -44,15 +44,15 @@ def expected_parents(scores, is_alive, donor):
 def test_the_worst_members_copy_the_best(scores, seed, bits):
     members = len(scores)
     is_alive = np.array([bool(bits >> index & 1) for index in range(members)])
-    donor = np.random.default_rng(seed).random(members, np.float32)
-    parents = select_parents(jnp.array(scores), jnp.array(is_alive), donor)
-    assert parents.tolist() == expected_parents(scores, is_alive, donor)
+    noise = np.random.default_rng(seed).random(members, np.float32)
+    parents = select_parents(jnp.array(scores), jnp.array(is_alive), noise)
+    assert parents.tolist() == expected_parents(scores, is_alive, noise)
 
 
 def test_a_fifth_of_the_members_copies():
     scores = jnp.arange(20.0)
-    donor = jnp.linspace(0, 0.999, 20)
-    parents = select_parents(scores, jnp.ones(20, bool), donor)
+    noise = jnp.linspace(0, 0.999, 20)
+    parents = select_parents(scores, jnp.ones(20, bool), noise)
     assert {*parents[:4].tolist()} <= {16, 17, 18, 19}
     assert parents[4:].tolist() == [*range(4, 20)]
 
