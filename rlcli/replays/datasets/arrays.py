@@ -18,6 +18,8 @@ from rlcli.xla.tree_paths import escape_step, leaves_by_path
 
 # Arrays by the tree path of a member of a Tuple or Dict; "" for a single array.
 Members = Mapping[str, np.ndarray]
+TREES = ("observations", "actions", "final_observations")  # fields with members
+FLAT = ("rewards", "terminations", "truncations")
 _MAX = np.finfo(np.float32).max
 _COLLECT = "`rlcli collect` writes data sets; docs/formats.md describes their arrays"
 
@@ -97,17 +99,17 @@ def to_transitions(
     last = data.ends
     episode = np.cumsum(last) - last  # the index of the episode of each step
 
-    def shift(leaf: np.ndarray, final: np.ndarray) -> np.ndarray:
-        following = np.concatenate([leaf[1:], leaf[-1:]])
-        following[last] = final[episode[last]]
-        return following
+    def next_rows(leaf: np.ndarray, final: np.ndarray) -> np.ndarray:
+        rows = np.concatenate([leaf[1:], leaf[-1:]])
+        rows[last] = final[episode[last]]
+        return rows
 
     return Transition(
         obs=obs,
         action=actions,
         reward=data.rewards.astype(np.float32, copy=False),
         discount=np.where(data.terminations, 0, 1).astype(np.float32),
-        next_obs=jax.tree.map(shift, obs, final_obs),
+        next_obs=jax.tree.map(next_rows, obs, final_obs),
         first=np.concatenate([[True], last[:-1]]),
         last=last,
         extras={},
@@ -167,11 +169,10 @@ def array_names(data: DatasetArrays) -> dict[str, np.ndarray]:
     """All arrays by their names in a file, in a fixed order."""
     names = {
         _join(key, path): array
-        for key in ("observations", "actions", "final_observations")
+        for key in TREES
         for path, array in sorted(getattr(data, key).items())
     }
-    flat = ("rewards", "terminations", "truncations")
-    return names | {key: getattr(data, key) for key in flat}
+    return names | {key: getattr(data, key) for key in FLAT}
 
 
 def _describe(array: np.ndarray) -> str:

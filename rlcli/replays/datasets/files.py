@@ -15,19 +15,23 @@ from typing import Any
 import numpy as np
 
 from rlcli.errors import RlcliError
-from rlcli.replays.datasets.arrays import DatasetArrays, array_names, check_arrays
+from rlcli.replays.datasets.arrays import (
+    FLAT,
+    TREES,
+    DatasetArrays,
+    array_names,
+    check_arrays,
+)
 from rlcli.xla.machine import available_memory, format_size
 
 SUFFIX = ".npz"
 VERSION = 1
 _FORMAT = "rlcli-dataset"
 _METADATA = "metadata"
-_FLAT = ("rewards", "terminations", "truncations")
 _HEADERS = {  # readers of headers, by the version of NumPy's format
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
-_TREES = ("observations", "actions", "final_observations")
 
 
 def dump_dataset(data: DatasetArrays) -> bytes:
@@ -45,10 +49,10 @@ def load_dataset(path: Path) -> DatasetArrays:
     with _open(path) as file:
         arrays = _read_arrays(file, name)
     metadata = _parse_metadata(arrays.pop(_METADATA, None), name)
-    missing = [key for key in _FLAT if key not in arrays]
+    missing = [key for key in FLAT if key not in arrays]
     missing += [
         key
-        for key in _TREES
+        for key in TREES
         if not any(each.partition("/")[0] == key for each in arrays)
     ]
     if missing:
@@ -85,7 +89,7 @@ def file_digest(path: Path) -> str:
 
 @contextlib.contextmanager
 def _open(path: Path) -> Iterator[io.BufferedReader]:
-    """Opens a data set; whatever is wrong with the file raises an `RlcliError`."""
+    """Opens a data set; any problem with the file raises an `RlcliError`."""
     try:
         if not path.is_file():  # reading a pipe or a device might never end
             raise FileNotFoundError(path)
