@@ -160,9 +160,9 @@ class Environment(NamedTuple):
     render_final: Callable[..., Any] = lambda state, index=0: None
     # Host environments only: `observation` and `action` are canonical forms of these.
     external: External | None = None
-    # Host environments only: makes the same environment, but restarted where it fails,
+    # Host environments only: makes the same environment, but restarted where it fails.
     restarting: Callable[[], Environment] | None = None
-    # and the `environments.adapters.restarting.Restarts` of its state; None without.
+    # state -> its `environments.adapters.restarting.Restarts`; None without restarts.
     restarts: Callable[[ArrayTree], Any] = lambda state: None
     # Goal environments only, whose observations are dicts with `achieved_goal` and
     # `desired_goal`: (achieved, desired) -> reward, discount of a step whose `next_obs`
@@ -268,7 +268,7 @@ class Estimates(NamedTuple):
     log_prob: Float[Array, "T B"]
     q_tm1: Float[Array, "T B"]  # value of the action taken
     carry: ArrayTree = ()  # `[T, B, ...]`: the recurrent state before `next_obs`
-    # Added to the rewards of the steps before they are traced; None: nothing is.
+    # Added to the rewards of the steps before they are traced; None: nothing is added.
     intrinsic_reward: Float[Array, "T B"] | None = None
 
 
