@@ -19,7 +19,8 @@ def is_float32(value: float) -> bool:
 
     False for NaN and for integers too large for a float.
     """
-    return value == 0 or FLOAT32_TINY <= abs(value) <= FLOAT32_MAX
+    # `bool`, because comparisons of NumPy's numbers return `np.bool_`.
+    return bool(value == 0 or FLOAT32_TINY <= abs(value) <= FLOAT32_MAX)
 
 
 def to_float32(value: float) -> float:

@@ -1,7 +1,5 @@
 """The losses of offline updaters, against loops in NumPy."""
 
-import types
-
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -10,8 +8,14 @@ import pytest
 
 from rlcli import distributions
 from rlcli.networks.predictions import IDENTITY, Scalar
-from rlcli.types import Transition
-from rlcli.updaters.off_policy.actors import ActionChoices
+from rlcli.types import Network, Transition
+from rlcli.updaters.critics import Critic
+from rlcli.updaters.off_policy.actor_critic import (
+    ZERO_TEMPERATURE,
+    OffPolicyOptions,
+    OffPolicyParts,
+)
+from rlcli.updaters.off_policy.actors import ActionChoices, Actor
 from rlcli.updaters.offline.awac import awac_loss
 from rlcli.updaters.offline.behaviour_cloning import squared_error
 from rlcli.updaters.offline.cql import continuous_penalty, discrete_penalty
@@ -19,6 +23,33 @@ from rlcli.updaters.offline.iql import expectile_loss
 from rlcli.updaters.offline.td3_bc import td3_bc_loss
 
 BOX = gymnasium.spaces.Box(-2.0, 2.0, (1,), np.float32)
+
+
+def never(*_, **__):
+    raise AssertionError
+
+
+def off_policy_parts(predict_action, choose=never, family=None):
+    """Parts of which a loss uses only these functions."""
+    return OffPolicyParts(
+        actor=Actor(Network(never, never, never), choose, never, {}, family),
+        critic=Critic(never, predict_action, never, never),
+        temperature=ZERO_TEMPERATURE,
+        scale=IDENTITY,
+        settings=OffPolicyOptions(),
+    )
+
+
+def rows_of(action):
+    """Rows with these actions `[T, B, ...]`."""
+    zeros, false = np.zeros(action.shape[:2], "f4"), np.zeros(action.shape[:2], bool)
+    return Transition(zeros, action, zeros, zeros, zeros, false, false, {})
+
+
+def choice_of(action, outputs):
+    """A single action `[T, B, ...]`, from these outputs of the policy."""
+    ones = jnp.ones((*action.shape[:2], 1))
+    return ActionChoices(action, ones, jnp.zeros_like(ones), outputs)
 
 
 def test_the_discrete_penalty_is_the_gap_between_soft_maximum_and_action():
@@ -42,22 +73,14 @@ def test_the_continuous_penalty_estimates_the_integral_over_actions():
         outputs = jnp.broadcast_to(jnp.array([0.3, -0.2]), (*shape, 2))
         noise = family.draw(key, 2).reshape((*shape, -1))
         action, log_prob = family.differentiable(outputs, noise)
-        return ActionChoices(
-            action, jnp.ones((*shape, 1)), log_prob[..., None], outputs
-        )
+        return choice_of(action, outputs)._replace(log_prob=log_prob[..., None])
 
     def predict_action(role, params, key, obs, action, first):
         return Scalar(slopes[:, None, None, None] * action[None, ..., :1])
 
-    parts = types.SimpleNamespace(
-        actor=types.SimpleNamespace(choose=choose),
-        critic=types.SimpleNamespace(predict_action=predict_action),
-        scale=IDENTITY,
-    )
+    parts = off_policy_parts(predict_action, choose)
     action = np.array([[[0.5], [-1.5]]], "f4")
-    rows = Transition(
-        (), action, np.zeros(shape, "f4"), (), (), np.zeros(shape, bool), (), {}
-    )
+    rows = rows_of(action)
     penalty = jax.jit(
         lambda key: continuous_penalty(0.5, 4_000, BOX, parts, (), rows, key)
     )
@@ -89,8 +112,8 @@ def test_the_policy_of_td3_bc_weighs_values_by_their_mean_size():
     rng = np.random.default_rng(0)
     q, shape = rng.normal(size=(2, 3)) * 7, (2, 3, 1)
     chosen, action = rng.uniform(-2, 2, shape), rng.uniform(-2, 2, shape)
-    rows = types.SimpleNamespace(action=jnp.asarray(action))
-    choice = types.SimpleNamespace(action=jnp.asarray(chosen))
+    rows, chosen_array = rows_of(jnp.asarray(action)), jnp.asarray(chosen)
+    choice = choice_of(chosen_array, chosen_array)
     found = td3_bc_loss(2.5, BOX, -jnp.asarray(q), choice, rows)
     expected = -2.5 * q / np.mean(np.abs(q)) + (chosen - action)[..., 0] ** 2 / 4
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
@@ -112,16 +135,12 @@ def test_the_policy_of_awac_imitates_actions_that_are_better_than_its_own():
     def predict_action(role, params, key, obs, action, first):
         return Scalar(jnp.asarray(q)[..., None])
 
-    parts = types.SimpleNamespace(
-        actor=types.SimpleNamespace(family=family),
-        critic=types.SimpleNamespace(predict_action=predict_action),
-        scale=IDENTITY,
-    )
-    rows = types.SimpleNamespace(obs=(), action=jnp.asarray(action), first=())
+    parts = off_policy_parts(predict_action, family=family)
+    rows = rows_of(jnp.asarray(action))
 
     def loss(outputs, value):
-        choice = types.SimpleNamespace(outputs=outputs)
-        return awac_loss(2.0, 5.0, parts, (), -value, choice, rows)
+        choice = choice_of(rows.action, outputs)
+        return awac_loss(2.0, 5.0, parts, {}, -value, choice, rows)
 
     advantage = q.min(0) - value
     weight = np.minimum(np.exp(2 * advantage), 5)

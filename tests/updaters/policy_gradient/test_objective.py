@@ -1,7 +1,5 @@
 """The decorator of objectives: options, defaults and requirements."""
 
-import types
-
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -152,9 +150,17 @@ def test_a_result_that_is_not_one_loss_per_row_is_refused(result, message):
 
 def test_an_undecorated_objective_is_a_function_of_its_context():
     ppo = registry.find("updater", "ppo").factory
-    context = types.SimpleNamespace(
-        log_ratio=jnp.log(jnp.array([0.5, 1.1, 2.0, 2.0])),
+    zeros, false = np.zeros(4, "f4"), np.zeros(4, bool)
+    context = ObjectiveContext(
+        log_prob=jnp.log(jnp.array([0.5, 1.1, 2.0, 2.0])),
         advantage=jnp.array([1.0, 1.0, 1.0, -1.0]),
+        target=zeros,
+        value=zeros,
+        weight=zeros + 1,
+        steps=Transition(
+            *(zeros, zeros, zeros, zeros, zeros, false, false),
+            extras={"log_prob": zeros},
+        ),
     )
     loss, metrics = ppo.__wrapped__(context, clip_ratio=0.2)
     np.testing.assert_allclose(loss, [-0.5, -1.1, -1.2, 2.0], rtol=1e-6)
