@@ -112,7 +112,8 @@ def test_the_programs_of_a_recipe_can_be_lowered_for_a_gpu(name):
 def test_a_recipe_opens_with_what_it_does_and_refers_editors_to_the_schema(path):
     lines = path.read_text(encoding="utf-8").splitlines()
     comments = [*itertools.takewhile(lambda line: line.startswith("# "), lines)]
-    assert len(comments[0]) > 20
+    # `rlcli list` shows the first line.
+    assert len(comments[0]) > 20 and comments[0].endswith(".")
     assert comments[-1] == COMMENT
 
 
