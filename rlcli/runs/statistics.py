@@ -129,22 +129,6 @@ def _bootstrap_weights(
     return weights
 
 
-def return_spread(values: Values) -> dict[str, float]:
-    """The mean, std, min and max of the returns of one seed's episodes.
-
-    The std divides by n, not by n − 1.
-    """
-    array = np.asarray(values, np.float64)
-    if array.size == 0:
-        raise ValueError("expected at least one value, got none")
-    return {
-        "mean": float(array.mean()),
-        "std": float(array.std()),
-        "min": float(array.min()),
-        "max": float(array.max()),
-    }
-
-
 def summary(values: Values) -> dict[str, Any]:
     """Mean, IQM and its 95 % interval over seeds, with one value each.
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import trim_mean
 
-from rlcli.runs.statistics import bootstrap_ci95, iqm, return_spread, summary
+from rlcli.runs.statistics import bootstrap_ci95, iqm, summary
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_seed_without_a_number_is_not_hidden_by_trimming():
 
 
 def test_no_values_have_no_statistics():
-    for statistic in (iqm, bootstrap_ci95, return_spread):
+    for statistic in (iqm, bootstrap_ci95):
         with pytest.raises(ValueError, match="got"):
             statistic([])
 
@@ -87,15 +87,6 @@ def test_the_interval_has_the_width_that_theory_gives():
 
 def test_the_interval_of_values_that_are_not_finite_is_not_finite():
     assert np.isnan(bootstrap_ci95([1.0, float("nan")])).all()
-
-
-def test_the_spread_of_episodes_is_theirs_alone():
-    assert return_spread([1.0, 3.0]) == {
-        "mean": 2.0,
-        "std": 1.0,
-        "min": 1.0,
-        "max": 3.0,
-    }
 
 
 def test_a_summary_holds_mean_iqm_and_interval():

@@ -162,11 +162,6 @@ def _class_options(env_class: type, reserved: Set[str]) -> list[inspect.Paramete
     ]
 
 
-def imports_module(id: str) -> bool:
-    """Whether creating `id` imports a module, which only trusted recipes may do."""
-    return ":" in id
-
-
 def _find_spec(id: str, name: str) -> EnvSpec:
     """Finds the spec of an id; the newest version if the id has none."""
     module, _, plain = id.rpartition(":")

@@ -13,7 +13,7 @@ from gymnasium import spaces
 import rlcli
 from rlcli import recipe, registry
 from rlcli.assembly import build_environment
-from rlcli.environments.adapters.gymnasium import gymnasium_adapter, imports_module
+from rlcli.environments.adapters.gymnasium import gymnasium_adapter
 from rlcli.environments.adapters.host_vector import episode_seed
 from rlcli.errors import RlcliError
 from rlcli.registry import user_code
@@ -325,11 +325,6 @@ def test_an_id_may_name_the_module_that_registers_it(tmp_path, monkeypatch) -> N
     assert adapter("rlcli_test_module:my_space/Mine").action == spaces.Discrete(2)
     assert adapter("my_space/Mine-v2").action == spaces.Discrete(2)
     gymnasium.registry.pop("my_space/Mine-v2")
-
-
-def test_only_an_id_with_a_module_imports_one() -> None:
-    assert imports_module("module:Id-v0") and imports_module("module:space/Id-v0")
-    assert not imports_module("CartPole-v1") and not imports_module("space/Id-v0")
 
 
 def test_float64_boxes_become_float32_boxes_that_contain_the_observations() -> None:
