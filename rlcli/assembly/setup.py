@@ -197,7 +197,7 @@ def _agent_parts_factory(
         }
         factory = registry.find("replay", recipe.replay.name).factory
         names = set(optional).intersection(positional_parameters(factory))
-        inputs = {name: optional[name]() for name in names}
+        inputs: dict[str, Any] = {name: optional[name]() for name in names}
         try:
             return build_part(recipe.replay, clock, recipe, *sizes, **inputs)
         except RlcliError as error:

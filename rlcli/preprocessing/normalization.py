@@ -161,7 +161,7 @@ def _normalize_updater(
             learner = updater.observe(learner, rows)
         if isinstance(moments, Moments):
             moments = observations.update(moments, steps)
-        if isinstance(returns, Moments):
+        if isinstance(returns, Moments) and not isinstance(running, tuple):
             running, sums = discounted_sums(running, steps.reward, steps.first, gamma)
             returns = update_moments(returns, sums.reshape(-1))
         statistics = NormalizationStatistics(moments, returns, running)
