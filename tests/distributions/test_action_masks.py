@@ -16,7 +16,7 @@ from rlcli.networks import heads
 from rlcli.networks.functions import separate_network
 from rlcli.networks.inputs import Pair
 from rlcli.networks.masking import mask_network
-from rlcli.networks.torsos import linear
+from rlcli.networks.torsos import linear, mlp
 from rlcli.policies import ValuesOffer
 from rlcli.policies.discrete import epsilon_greedy
 from rlcli.policies.sampled import random
@@ -100,9 +100,9 @@ def obs(shape=(3, 5), seed=0):
     return {action_masks.MASK: mask, "place": place}
 
 
-def network(head, space=SEEN):
+def network(head, space=SEEN, torso=None):
     """A network that obeys, the same without a mask, and parameters of both."""
-    torso = prepare_torso(linear(), [])
+    torso = prepare_torso(torso or linear(), [])
     plain = separate_network("q", torso, head, space)
     shapes = jax.eval_shape(plain.init, jax.random.key(0))
     rng = np.random.default_rng(1)
@@ -119,6 +119,19 @@ def test_what_is_not_allowed_is_worth_next_to_nothing_and_the_rest_what_it_was()
     np.testing.assert_array_equal(found[mask], np.asarray(expected)[mask])
     assert (np.asarray(found)[~mask] == action_masks.FORBIDDEN_VALUE).all()
     assert (np.asarray(action_masks.is_allowed(found)) == mask).all()
+
+
+def test_networks_with_running_statistics_obey_in_losses():
+    torso = mlp(layers=[3], batch_norm=True)
+    obeys, plain, params = network(heads.action_values_head(ACTIONS), torso=torso)
+    assert obeys.learn is not None and plain.learn is not None
+    seen = obs()
+    found, statistics = obeys.learn(params, None, seen, (), None)
+    expected, plain_statistics = plain.learn(params, None, seen, (), None)
+    mask = seen[action_masks.MASK] == 1
+    np.testing.assert_array_equal(found[mask], np.asarray(expected)[mask])
+    assert (np.asarray(found)[~mask] == action_masks.FORBIDDEN_VALUE).all()
+    jax.tree.map(np.testing.assert_array_equal, statistics, plain_statistics)
 
 
 def test_no_network_sees_the_mask():
