@@ -430,3 +430,18 @@ def test_supported_combinations_build_and_trace(updater, more):
     setup = build(recipe.load_recipe({**PENDULUM, "updater": updater, **more}))
     agent = setup.agent
     assert agent.updates(2_000) == 1_800
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (gymnasium.spaces.MultiBinary(2), "`soft_pg` needs a Discrete action space"),
+        (gymnasium.spaces.Text(3), "updater `soft_pg` needs a distribution over"),
+    ],
+)
+def test_soft_pg_refuses_action_spaces_that_it_cannot_sample_with_a_gradient(
+    space, message
+):
+    networks = policies = lambda *_, **__: None
+    with pytest.raises(RlcliError, match=message):
+        soft_pg(Spaces(OBSERVATION, space), networks, policies, optax.sgd(0.1))
