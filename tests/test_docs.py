@@ -62,6 +62,16 @@ def blocks(name):
     return BLOCK.findall((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8"))
 
 
+@pytest.mark.parametrize(
+    "file", (ROOT / "docs").rglob("*.md"), ids=lambda file: file.stem
+)
+def test_a_heading_stands_once_in_a_document(file):
+    """Links lead to the first of several equal headings."""
+    text = BLOCK.sub("", file.read_text(encoding="utf-8"))
+    headings = re.findall(r"(?m)^#+ .*", text)
+    assert len(headings) == len({*headings})
+
+
 @pytest.mark.pages
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_block_of_a_document_runs_with_the_documented_output(name, folder):
