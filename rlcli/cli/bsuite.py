@@ -10,7 +10,16 @@ import typer
 
 import rlcli
 from rlcli.cli import batch, completion, options, output
-from rlcli.cli.options import Json, MaxTime, Quiet, Set
+from rlcli.cli.options import (
+    Jobs,
+    Json,
+    MaxTime,
+    Quiet,
+    Set,
+    Smoke,
+    SweepName,
+    SweepRun,
+)
 
 if TYPE_CHECKING:
     from rlcli.training.batch import RunEnd
@@ -53,35 +62,17 @@ def command(
             show_default=False,
         ),
     ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs",
-            min=1,
-            metavar="N",
-            help="Train at most N runs at once; by default one per core.",
-            show_default=False,
-        ),
-    ] = None,
+    jobs: Jobs = None,
     runs: Annotated[
         Path,
         typer.Option(
             "--runs", metavar="DIR", help="Create the sweep below DIR/bsuite/<recipe>."
         ),
     ] = Path("runs"),
-    run: Annotated[
-        Path | None,
-        typer.Option("--run", metavar="DIR", help="Create the sweep in exactly DIR."),
-    ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="NAME", help="Name the folder of the sweep."),
-    ] = None,
+    run: SweepRun = None,
+    name: SweepName = None,
     max_time: MaxTime = None,
-    smoke: Annotated[
-        bool,
-        typer.Option("--smoke", help="Test the whole pipeline with a tiny budget."),
-    ] = False,
+    smoke: Smoke = False,
     resume: Annotated[
         bool,
         typer.Option(

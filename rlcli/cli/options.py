@@ -62,6 +62,36 @@ Set = Annotated[
         help="Override an option of the recipe: `train.steps=1000`. Can be repeated.",
     ),
 ]
+Seeds = Annotated[
+    int | None,
+    typer.Option(
+        "--seeds",
+        min=1,
+        metavar="N",
+        help="Train N consecutive seeds in one program.",
+    ),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        min=1,
+        metavar="N",
+        help="Train in at most N processes at once. Default: one per core.",
+        show_default=False,
+    ),
+]
+Smoke = Annotated[
+    bool, typer.Option("--smoke", help="Test the whole pipeline with a tiny budget.")
+]
+SweepRun = Annotated[
+    Path | None,
+    typer.Option("--run", metavar="DIR", help="Create the sweep in exactly DIR."),
+]
+SweepName = Annotated[
+    str | None,
+    typer.Option("--name", metavar="NAME", help="Name the folder of the sweep."),
+]
 MaxTime = Annotated[
     str | None,
     typer.Option(

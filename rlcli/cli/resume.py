@@ -29,7 +29,8 @@ def command(
     """Continue a run exactly where it stopped.
 
     `--set` can only change `train.steps`, `train.stop`, `train.log`, `train.evaluate`,
-    `train.checkpoint`, `train.trackers`, `train.devices` and `train.data_parallel`.
+    `train.checkpoint`, `train.trackers`, `train.devices`, `train.data_parallel` and
+    `train.on_error`.
     """
     from rlcli.training import process_group, signals  # here, to keep `--help` fast
 

@@ -9,7 +9,7 @@ import typer
 
 import rlcli
 from rlcli.cli import completion, options, output
-from rlcli.cli.options import Json, MaxTime, Quiet, Set
+from rlcli.cli.options import Jobs, Json, MaxTime, Quiet, Set, SweepName, SweepRun
 from rlcli.errors import EXIT_CODES
 
 _VERBS = {
@@ -151,16 +151,7 @@ def command(
         ),
     ] = None,
     set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs",
-            min=1,
-            metavar="N",
-            help="Train in at most N processes at once. Default: one per core.",
-            show_default=False,
-        ),
-    ] = None,
+    jobs: Jobs = None,
     engine: Annotated[
         str,
         typer.Option(
@@ -203,14 +194,8 @@ def command(
             "--runs", metavar="DIR", help="Create the sweep below DIR/sweeps/<recipe>."
         ),
     ] = Path("runs"),
-    run: Annotated[
-        Path | None,
-        typer.Option("--run", metavar="DIR", help="Create the sweep in exactly DIR."),
-    ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="NAME", help="Name the folder of the sweep."),
-    ] = None,
+    run: SweepRun = None,
+    name: SweepName = None,
     resume: Annotated[
         bool,
         typer.Option(

@@ -9,7 +9,16 @@ import typer
 
 import rlcli
 from rlcli.cli import batch, completion, options, training_outcome
-from rlcli.cli.options import Coordinator, MaxTime, Process, Quiet, Set
+from rlcli.cli.options import (
+    Coordinator,
+    Jobs,
+    MaxTime,
+    Process,
+    Quiet,
+    Seeds,
+    Set,
+    Smoke,
+)
 
 
 def command(
@@ -43,31 +52,14 @@ def command(
             "order, instead of a grid.",
         ),
     ] = [],  # noqa: B006
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs",
-            min=1,
-            metavar="N",
-            help="Train at most N of several runs at once. Default: one per core.",
-            show_default=False,
-        ),
-    ] = None,
+    jobs: Jobs = None,
     seed: Annotated[
         int | None,
         typer.Option(
             "--seed", min=0, max=options.MAX_SEED, metavar="N", help="The first seed."
         ),
     ] = None,
-    seeds: Annotated[
-        int | None,
-        typer.Option(
-            "--seeds",
-            min=1,
-            metavar="N",
-            help="Train N consecutive seeds in one program.",
-        ),
-    ] = None,
+    seeds: Seeds = None,
     runs: Annotated[
         Path,
         typer.Option(
@@ -91,10 +83,7 @@ def command(
         ),
     ] = [],  # noqa: B006 - as for `--set`
     max_time: MaxTime = None,
-    smoke: Annotated[
-        bool,
-        typer.Option("--smoke", help="Test the whole pipeline with a tiny budget."),
-    ] = False,
+    smoke: Smoke = False,
     quiet: Quiet = False,
     profile: Annotated[
         bool,

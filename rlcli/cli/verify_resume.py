@@ -9,7 +9,7 @@ import typer
 import rlcli
 from rlcli import errors
 from rlcli.cli import completion, output
-from rlcli.cli.options import Json, Quiet, Set
+from rlcli.cli.options import Json, Quiet, Seeds, Set
 
 
 def command(
@@ -23,10 +23,7 @@ def command(
         ),
     ],
     set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
-    seeds: Annotated[
-        int | None,
-        typer.Option("--seeds", min=1, metavar="N", help="Train N consecutive seeds."),
-    ] = None,
+    seeds: Seeds = None,
     steps: Annotated[
         int | None,
         typer.Option(

@@ -8,6 +8,7 @@ import pytest
 
 import rlcli
 from rlcli.cli import main
+from rlcli.training.recovery import CHANGEABLE
 
 
 @pytest.fixture
@@ -77,6 +78,12 @@ def test_resume_hands_every_option_to_the_function_of_its_name(ends):
         "process": "1/2",
     }
     assert calls == [((Path("runs/x"),), keywords)]
+
+
+def test_the_help_of_resume_names_every_option_that_it_may_change(capsys):
+    assert main(["resume", "--help"]) == 0
+    out = capsys.readouterr().out
+    assert [name for name in CHANGEABLE if f"`train.{name}`" not in out] == []
 
 
 def test_the_folder_is_the_last_line_on_stdout_and_the_next_command_on_stderr(
