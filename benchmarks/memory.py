@@ -44,7 +44,8 @@ def main() -> None:
 def measure(recipe: str, sets: list[str]) -> dict[str, int]:
     """Returns the estimated memory of a run and its peak, in bytes."""
     from rlcli.assembly import memory_usage
-    from rlcli.runs import run_folder, thread_layout
+    from rlcli.runs import thread_layout
+    from rlcli.runs.creation import create_run
 
     thread_layout.apply_for_recipe(recipe, set=sets, seeds=None)
     from rlcli.assembly import build
@@ -60,7 +61,7 @@ def measure(recipe: str, sets: list[str]) -> dict[str, int]:
     for _ in range(CHUNKS):
         experiment.advance(max(1, 1_000 // experiment.steps))
     with tempfile.TemporaryDirectory() as folder:
-        experiment.save(run_folder.create_run("memory", run=Path(folder) / "run"))
+        experiment.save(create_run("memory", run=Path(folder) / "run"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {
         "estimate": memory_usage.total(experiment.program.memory),

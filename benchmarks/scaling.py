@@ -89,7 +89,8 @@ def measure(recipe: str, sets: Sequence[str], count: int) -> dict[str, float]:
     import resource
 
     from benchmarks.memory import resident
-    from rlcli.runs import run_folder, thread_layout
+    from rlcli.runs import thread_layout
+    from rlcli.runs.creation import create_run
 
     sets = [*sets, *NO_END]
     thread_layout.apply_for_recipe(recipe, set=sets, seeds=count)
@@ -112,7 +113,7 @@ def measure(recipe: str, sets: Sequence[str], count: int) -> dict[str, float]:
         done += report.iterations
         elapsed += report.seconds
     with tempfile.TemporaryDirectory() as folder:
-        run = run_folder.create_run("scaling", run=Path(folder) / "run")
+        run = create_run("scaling", run=Path(folder) / "run")
         begin = time.perf_counter()
         experiment.save(run)
         saved = time.perf_counter() - begin

@@ -35,6 +35,7 @@ WITHOUT_JAX = (
     "rlcli.runs.comparison",
     "rlcli.runs.description",
     "rlcli.runs.listing",
+    "rlcli.runs.creation",
     "rlcli.runs.run_folder",
     "rlcli.training",
     "rlcli.results.compare",

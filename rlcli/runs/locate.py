@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rlcli.errors import RlcliError
 from rlcli.runs.files import explain_file_errors, read_json
+from rlcli.runs.naming import TIME_FORMAT
 from rlcli.runs.run_folder import TIME, Run, is_run
 from rlcli.runs.zoo import find_shipped_policy
 
@@ -132,7 +133,7 @@ def _start_order(folder: Path) -> tuple[str, int]:
         return created.removesuffix("Z").replace(":", "-"), 1
     except (RlcliError, LookupError):
         changed = time.gmtime((folder / "run.json").stat().st_mtime)
-        return time.strftime("%Y-%m-%dT%H-%M-%S", changed), 1
+        return time.strftime(TIME_FORMAT, changed), 1
 
 
 def _suggest_path(path: Path) -> str:

@@ -5,13 +5,18 @@ Everything here is safe in file names and in shells without quotes.
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from rlcli.errors import RlcliError, quote
 
 LONGEST_NAME = 80  # characters of a name, a tag, or the overrides in a folder's name
+TIME_FORMAT = "%Y-%m-%dT%H-%M-%S"  # of UTC, in the name of a folder
 LONGEST_VALUE = 24  # characters of a value in a folder's name
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._+=,@-]{{0,{LONGEST_NAME - 1}}}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]+")
@@ -26,6 +31,23 @@ def check_name(name: str, what: str = "name") -> str:
             "a letter or a digit",
         )
     return name
+
+
+def name_or_time(name: str | None) -> str:
+    """The name of a new folder: `name`, or the current time, `2026-11-20T10-00-00`."""
+    if name is None:
+        return time.strftime(TIME_FORMAT, time.gmtime())
+    return check_name(name)
+
+
+def number_folder(
+    folder: Path, is_taken: Callable[[Path], bool] = os.path.lexists
+) -> Path:
+    """The folder, or the first of `<folder>-2`, `<folder>-3`, … that is not taken."""
+    numbered = (folder.with_name(f"{folder.name}-{n}") for n in itertools.count(2))
+    return next(
+        each for each in itertools.chain([folder], numbered) if not is_taken(each)
+    )
 
 
 def check_tags(tags: Sequence[str]) -> list[str]:

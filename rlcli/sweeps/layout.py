@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +25,7 @@ from rlcli.errors import RlcliError, quote
 from rlcli.recipe.documents import dump_yaml, load_document
 from rlcli.runs import locks
 from rlcli.runs.files import check_writable, read_json, replace_file, write_json
-from rlcli.runs.naming import check_name
+from rlcli.runs.naming import check_name, name_or_time, number_folder
 from rlcli.sweeps.space import Space, read_space
 
 _NUMBERS = ("trials", "seed", "seeds", "confirm", "confirm_seeds", "together", "ready")
@@ -195,12 +193,7 @@ def choose_folder(
             hint = "continue the sweep with `--resume`, or choose another folder"
             raise RlcliError(f"`{folder}` exists already", hint)
     else:
-        start = name or time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())
-        parent, start = Path(runs) / GROUP / title, check_name(start)
-        names = itertools.chain([start], (f"{start}-{n}" for n in itertools.count(2)))
-        folder = next(
-            parent / each for each in names if not os.path.lexists(parent / each)
-        )
+        folder = number_folder(Path(runs) / GROUP / title / name_or_time(name))
     check_writable(folder, "choose another folder with `--runs` or `--run`")
     return folder
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,8 +17,8 @@ from rlcli.recipe import check_document
 from rlcli.recipe.loading import load_combinations, read_without_parts
 from rlcli.recipe.varying import NONE
 from rlcli.runs import thread_layout
-from rlcli.runs.naming import check_name, describe_overrides
-from rlcli.runs.run_folder import check_place
+from rlcli.runs.creation import check_place
+from rlcli.runs.naming import describe_overrides, name_or_time, number_folder
 
 
 class Plan(NamedTuple):
@@ -43,8 +42,7 @@ def plan_runs(
     name: str | None = None,
 ) -> list[Plan]:
     """The runs that `train_all` trains; refuses recipes and options that are wrong."""
-    start = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())
-    start = start if name is None else check_name(name)
+    start = name_or_time(name)
     given = [*combine(vary, vary_zip)]
     plans: list[Plan] = []
     for recipe in map(str, recipes):
@@ -62,7 +60,7 @@ def plan_runs(
         common = (*set, NONE) if own != [()] else tuple(set)
         for values in combinations:
             folder = group / describe_overrides(values)
-            folder = _number(folder, [plan.folder for plan in plans].__contains__)
+            folder = number_folder(folder, [plan.folder for plan in plans].__contains__)
             check_place(run=folder)
             plans.append(Plan(recipe, (*common, *values), folder, group, values))
     return plans
@@ -75,7 +73,7 @@ def _choose_group(place: Path, plans: Sequence[Plan], *, is_new: bool) -> Path:
     not exist.
     """
     taken = [plan.group for plan in plans]
-    return _number(
+    return number_folder(
         place, lambda each: each in taken or (is_new and os.path.lexists(each))
     )
 
@@ -143,14 +141,6 @@ def _parse_values(text: str) -> list[str]:
             "for example `--vary optimizer.learning_rate=1e-4,3e-4`",
         )
     return settings
-
-
-def _number(folder: Path, is_taken: Callable[[Path], bool]) -> Path:
-    """The folder, with a number if it is taken."""
-    numbered = (folder.with_name(f"{folder.name}-{n}") for n in itertools.count(2))
-    return next(
-        each for each in itertools.chain([folder], numbered) if not is_taken(each)
-    )
 
 
 def group_plans(plans: Sequence[Plan], overrides: Sequence[str]) -> list[list[Plan]]:

@@ -10,8 +10,9 @@ from typing import Any
 
 from rlcli.errors import RlcliError
 from rlcli.recipe import Recipe
-from rlcli.runs import run_folder, thread_layout
+from rlcli.runs import thread_layout
 from rlcli.runs.comparison import diff
+from rlcli.runs.creation import check_place
 from rlcli.runs.formats import format_value
 from rlcli.runs.locate import locate_run
 from rlcli.runs.run_folder import Run
@@ -94,7 +95,7 @@ def reproduce(
 
 
 def _check_place(runs: str | Path, to: str | Path | None, name: str) -> str:
-    run_folder.check_place(runs, to)
+    check_place(runs, to)
     return name
 
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
 from rlcli.recipe import Recipe, load_recipe
-from rlcli.runs import run_folder, thread_layout
+from rlcli.runs import thread_layout
+from rlcli.runs.creation import create_run
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.run_folder import Run
 from rlcli.training.run_loop import catch_signals, run_chunks, run_in_memory
@@ -166,9 +167,7 @@ def _create_runs(
         for recipe, more in zip(recipes, fields, strict=True):
             text = recipe.resolved_text
             written = recipe.document.text or text
-            folder = run_folder.create_run(
-                recipe.name, written=written, resolved=text, **more
-            )
+            folder = create_run(recipe.name, written=written, resolved=text, **more)
             folders.append(folder)
     except RlcliError:
         for folder in folders:

@@ -22,7 +22,7 @@ from rlcli.recipe import (
 )
 from rlcli.recipe.loading import refuse_combinations
 from rlcli.registry import user_code
-from rlcli.runs import provenance, run_folder, thread_layout
+from rlcli.runs import creation, provenance, thread_layout
 from rlcli.runs.differences import Differences, find_differences
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.naming import check_name, check_tags
@@ -145,7 +145,7 @@ def _chunks(
         """Finds errors that need no JAX, and returns the name of the recipe."""
         name = check_single(recipe, sets)
         if group.is_first:
-            run_folder.check_place(runs, run)
+            creation.check_place(runs, run)
         return name
 
     def set_threads() -> str:
@@ -227,7 +227,7 @@ def train_chunks(
             recipe = record_data(recipe)
             experiment = _build_experiment(recipe, ends_at_log_points)
             text = recipe.resolved_text
-            folder = run_folder.create_run(
+            folder = creation.create_run(
                 recipe.name,
                 written=recipe.document.text or text,
                 resolved=text,

@@ -7,7 +7,7 @@ import rlcli
 from rlcli.assembly import build, memory_usage
 from rlcli.loop import make_loop
 from rlcli.recipe import dump_recipe, load_recipe, resolve
-from rlcli.runs import run_folder
+from rlcli.runs.creation import create_run
 from rlcli.training.experiment import Experiment
 from rlcli.xla import machine
 from rlcli.xla.temporaries import tree_bytes
@@ -169,7 +169,7 @@ def test_resume_refuses_before_it_reads_a_checkpoint(tmp_path, monkeypatch):
     recipe = load_recipe(DATA)
     experiment = Experiment(recipe, build(recipe)._replace(devices=1))
     experiment.program.begin()
-    run = run_folder.create_run("mine", run=tmp_path / "run")
+    run = create_run("mine", run=tmp_path / "run")
     run.resolved_recipe.write_text(dump_recipe(resolve(recipe)), encoding="utf-8")
     experiment.save(run)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.lz4")}

@@ -14,7 +14,8 @@ from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.recipe import documents
 from rlcli.recipe.settings import apply_settings
-from rlcli.runs import checkpoint, run_folder
+from rlcli.runs import checkpoint
+from rlcli.runs.creation import create_run
 from rlcli.runs.files import read_json
 from rlcli.training.experiment import Experiment
 from rlcli.training.program import Program
@@ -35,7 +36,7 @@ def policy(tmp_path_factory) -> Path:
     parsed = recipe.load_recipe(DATA)
     experiment = Experiment(parsed, build(parsed))
     experiment.program.begin()
-    run = run_folder.create_run("sea", run=tmp_path_factory.mktemp("runs") / "sea")
+    run = create_run("sea", run=tmp_path_factory.mktemp("runs") / "sea")
     experiment.save(run)
     assert run.policy.stat().st_size < 2_000
     return run.policy

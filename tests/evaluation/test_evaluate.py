@@ -14,7 +14,9 @@ from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.evaluation.evaluate import replace_environment
 from rlcli.loop import episodes as playing
-from rlcli.runs import run_folder, snapshots
+from rlcli.runs import snapshots
+from rlcli.runs.creation import create_run
+from rlcli.runs.run_folder import Run
 from rlcli.runs.statistics import iqm
 from rlcli.training.experiment import BestPolicies, Experiment
 
@@ -36,7 +38,7 @@ def begin_run(folder: Path, data=DATA, advance: int = 0) -> Path:
     """A run that has hardly learned."""
     parsed = recipe.load_recipe(data)
     experiment = Experiment(parsed, build(parsed)._replace(devices=1))
-    run = run_folder.create_run("mine", run=folder)
+    run = create_run("mine", run=folder)
     experiment.program.begin()
     if advance:
         experiment.advance(advance)
@@ -141,7 +143,7 @@ def test_the_best_is_another_policy_than_the_latest(tmp_path):
     folder = begin_run(tmp_path / "run")
     parsed = recipe.load_recipe(DATA)
     experiment = Experiment(parsed, build(parsed)._replace(devices=1))
-    files = run_folder.Run(folder)
+    files = Run(folder)
     saved = snapshots.read_checkpoint(files.latest_checkpoint())
     experiment.program.restore(saved)
     experiment.restore(saved, files.best)
@@ -258,7 +260,7 @@ def test_a_deterministic_world_gives_what_was_worked_out_by_hand(tmp_path):
         }
     )
     experiment = Experiment(parsed, build(parsed))
-    folder = run_folder.create_run("mine", run=tmp_path / "run")
+    folder = create_run("mine", run=tmp_path / "run")
     experiment.program.begin()
     better = jax.numpy.array([[0.0, 5.0]])
     progress = experiment.program.progress

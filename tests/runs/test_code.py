@@ -9,7 +9,8 @@ import pytest
 from rlcli import recipe
 from rlcli.errors import RlcliError
 from rlcli.registry import user_code
-from rlcli.runs import code, run_folder
+from rlcli.runs import code
+from rlcli.runs.creation import create_run
 from rlcli.runs.run_folder import Run
 
 MODULE = """
@@ -36,7 +37,7 @@ def lab(tmp_path, fresh_imports):
 @pytest.fixture
 def run(lab, tmp_path):
     loaded = recipe.load_recipe(lab / "r.yaml")
-    created = run_folder.create_run("r", run=tmp_path / "run")
+    created = create_run("r", run=tmp_path / "run")
     created.write_info(**code.copy_code(created, loaded))
     return created
 
@@ -60,7 +61,7 @@ def test_the_modules_are_copied_with_their_hashes_and_origins(run, lab):
 
 
 def test_a_recipe_without_user_code_copies_nothing(tmp_path):
-    created = run_folder.create_run("r", run=tmp_path / "run")
+    created = create_run("r", run=tmp_path / "run")
     fields = code.copy_code(created, recipe.load_recipe("dqn_cartpole"))
     assert fields == {"imports": [], "code": {}}
     assert not created.code.exists()
@@ -69,7 +70,7 @@ def test_a_recipe_without_user_code_copies_nothing(tmp_path):
 def test_code_in_an_existing_folder_is_not_overwritten(lab, tmp_path):
     (tmp_path / "old/code").mkdir(parents=True)
     (tmp_path / "old/code/mine.py").write_text("precious")
-    created = run_folder.create_run("r", run=tmp_path / "old")
+    created = create_run("r", run=tmp_path / "old")
     with pytest.raises(RlcliError, match=r"`.*old/code` exists already"):
         code.copy_code(created, recipe.load_recipe(lab / "r.yaml"))
     created.discard()
@@ -78,7 +79,7 @@ def test_code_in_an_existing_folder_is_not_overwritten(lab, tmp_path):
 
 def test_a_discarded_run_leaves_no_copy_in_a_folder_that_existed(lab, tmp_path):
     (tmp_path / "old").mkdir()
-    created = run_folder.create_run("r", run=tmp_path / "old")
+    created = create_run("r", run=tmp_path / "old")
     created.write_info(**code.copy_code(created, recipe.load_recipe(lab / "r.yaml")))
     assert created.code.is_dir()
     created.discard()

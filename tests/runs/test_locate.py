@@ -6,8 +6,8 @@ import pytest
 from folders import finish_run
 
 from rlcli.errors import RlcliError
+from rlcli.runs.creation import create_run
 from rlcli.runs.locate import list_runs, locate_policy, locate_run
-from rlcli.runs.run_folder import create_run
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,9 @@ from folders import snapshot, write_run
 
 from rlcli.errors import RlcliError
 from rlcli.runs.conditions import read_recipe
+from rlcli.runs.creation import create_run
 from rlcli.runs.records import FIELDS, find_status, read_record
-from rlcli.runs.run_folder import Run, create_run
+from rlcli.runs.run_folder import Run
 from rlcli.runs.statistics import bootstrap_ci95, iqm
 
 

@@ -13,8 +13,10 @@ from rlcli import recipe
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.loop import make_loop
-from rlcli.runs import checkpoint, run_folder, snapshots
+from rlcli.runs import checkpoint, snapshots
+from rlcli.runs.creation import create_run
 from rlcli.runs.frozen import FrozenSeed
+from rlcli.runs.run_folder import Run
 from rlcli.training.experiment import Experiment
 
 DATA = {
@@ -31,7 +33,7 @@ def begin_experiment(folder: Path, data=DATA) -> Experiment:
     parsed = recipe.load_recipe(data)
     experiment = Experiment(parsed, build(parsed)._replace(devices=1))
     experiment.program.begin()
-    experiment.save(run_folder.create_run("mine", run=folder))
+    experiment.save(create_run("mine", run=folder))
     return experiment
 
 
@@ -93,7 +95,7 @@ def test_the_tree_that_acts_comes_back_from_its_paths(policy, experiment):
 @pytest.mark.parametrize("data", [DATA, HOST], ids=["native", "host"])
 def test_progress_comes_back_to_the_bit(data, tmp_path):
     experiment = begin_experiment(tmp_path / "run", data)
-    latest = run_folder.Run(tmp_path / "run").latest_checkpoint()
+    latest = Run(tmp_path / "run").latest_checkpoint()
     saved = snapshots.read_checkpoint(latest)
     progress, sentence = snapshots.restore_progress(
         saved, experiment.recipe, experiment.setup, make_loop(experiment.setup)
@@ -193,7 +195,7 @@ def test_files_without_a_record_of_frozen_seeds_still_open(tmp_path):
 
 @pytest.mark.slow
 def test_a_run_from_before_files_recorded_frozen_seeds_is_resumed(tmp_path):
-    run = run_folder.create_run("old", run=tmp_path / "run")
+    run = create_run("old", run=tmp_path / "run")
     run.checkpoints.mkdir()
     saved = OLD / "checkpoint-without-frozen.pkl.lz4"
     shutil.copy(saved, run.checkpoint(40))

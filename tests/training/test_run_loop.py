@@ -5,7 +5,7 @@ import json
 import pytest
 from folders import snapshot
 
-from rlcli.runs.run_folder import create_run
+from rlcli.runs.creation import create_run
 from rlcli.training import run_loop
 from rlcli.training.signals import own_process
 
