@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -260,18 +260,35 @@ def command(
                 train_trial(verb, trial, max_time=options.parse_max_time(max_time))
             ]
         )
-    keywords: dict[str, Any] = {
-        **{"trials": trials, "seeds": seeds, "seed": seed, "sampler": sampler},
-        **{"pruner": pruner, "objective": objective, "confirm": confirm},
-        **{"confirm_seeds": confirm_seeds, "set": tuple(set), "jobs": jobs},
-        **{"storage": storage, "runs": runs, "run": run, "name": name},
-        **{"space": space, "resume": resume, "engine": engine, "address": address},
-        **{"cpus": cpus, "gpus": gpus, "together": together, "ready": ready},
-        "slurm": slurm,
-        "max_time": options.parse_max_time(max_time),
-    }
     with sweep_screen.show_progress(quiet) as report:
-        folder = rlcli.sweep(verb, report=report, **keywords)
+        folder = rlcli.sweep(
+            verb,
+            space=space,
+            trials=trials,
+            seeds=seeds,
+            seed=seed,
+            sampler=sampler,
+            pruner=pruner,
+            objective=objective,
+            confirm=confirm,
+            confirm_seeds=confirm_seeds,
+            together=together,
+            ready=ready,
+            set=tuple(set),
+            jobs=jobs,
+            engine=engine,
+            address=address,
+            cpus=cpus,
+            gpus=gpus,
+            max_time=options.parse_max_time(max_time),
+            storage=storage,
+            runs=runs,
+            run=run,
+            name=name,
+            resume=resume,
+            slurm=slurm,
+            report=report,
+        )
     if slurm is not None:
         raise typer.Exit(sweep_screen.report_script(folder, slurm, quiet=quiet))
     raise typer.Exit(sweep_screen.report_end(folder, quiet=quiet, json=json))

@@ -10,6 +10,7 @@ define the sections, and `loading` assembles the `Recipe`.
 """
 
 from rlcli.recipe.finding import find_recipe as find_recipe
+from rlcli.recipe.finding import locate_recipe as locate_recipe
 from rlcli.recipe.finding import shipped_recipes as shipped_recipes
 from rlcli.recipe.loading import Recipe as Recipe
 from rlcli.recipe.loading import check_document as check_document

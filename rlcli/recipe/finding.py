@@ -45,6 +45,13 @@ def find_recipe(recipe: str | Path) -> Path:
     raise RlcliError(f"there is no recipe {quote(recipe)}", _suggest_recipe(recipe))
 
 
+def locate_recipe(recipe: str | Path) -> str:
+    """A recipe for another working directory: a built-in name, or an absolute path."""
+    path = find_recipe(recipe)
+    is_name = isinstance(recipe, str) and shipped_recipes().get(recipe) == path
+    return str(recipe) if is_name else str(path.absolute())
+
+
 def _suggest_recipe(name: str) -> str:
     """The hint for an unknown recipe: often the name of an algorithm or environment."""
     if name in (*registry.KINDS, *registry.KINDS.values()):

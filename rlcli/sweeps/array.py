@@ -17,14 +17,13 @@ from pathlib import Path
 from rlcli.errors import RlcliError
 from rlcli.runs.durations import parse_duration
 from rlcli.runs.files import check_output, write_output
-from rlcli.sweeps import layout
-from rlcli.sweeps.jobs import SIGNALLED, STATUS_OF_SIGNALS, Job, JobQueue
+from rlcli.sweeps.grouping import make_job
+from rlcli.sweeps.jobs import SIGNALLED, STATUS_OF_SIGNALS, JobQueue
 from rlcli.sweeps.layout import Settings, SweepFolder
 from rlcli.sweeps.local_engine import LocalEngine
 from rlcli.sweeps.study import fixed_values
 from rlcli.training.processes import ForwardedSignals
 
-SAMPLERS = ("random", "grid")  # whose trials depend on their numbers only
 _POLL = 0.05  # seconds between two looks at the queue
 _GRACE = 120  # seconds before the limit of time at which SLURM sends TERM
 
@@ -58,12 +57,12 @@ exit "$code"
 """
 
 
-def check_sampler(sampler: str) -> None:
+def check_sampler(settings: Settings) -> None:
     """Refuses a sampler whose trials depend on the results of others."""
-    if sampler not in SAMPLERS:
+    if not settings.has_independent_trials:
         raise RlcliError(
-            f"a job array cannot have the sampler `{sampler}`, which chooses trials by "
-            "the results of others",
+            f"a job array cannot have the sampler `{settings.sampler}`, which chooses "
+            "trials by the results of others",
             "pass `--sampler random` or `grid`, or use `--engine ray` on the cluster",
         )
 
@@ -85,7 +84,7 @@ def write_script(
     `max_time`: each task stops after this time, and is queued again. A sweep that is
     resumed may have a new script, for more trials.
     """
-    check_sampler(settings.sampler)
+    check_sampler(settings)
     folder = sweep.folder.absolute()
     logs = folder / "slurm"
     logs.mkdir(exist_ok=True)
@@ -115,16 +114,14 @@ def train_trial(
     deadline = time.monotonic() + limit
     sweep = SweepFolder(Path(folder).absolute())
     settings, space = sweep.read_settings(), sweep.read_space()
-    check_sampler(settings.sampler)
+    check_sampler(settings)
     if number >= settings.trials:
         raise RlcliError(
             f"`{folder}` has no trial {number}: they are 0 to {settings.trials - 1}"
         )
     values = fixed_values(settings, space, number)
-    run = sweep.trial(number)
-    arguments = layout.trial_arguments(
-        settings, run, space.settings(values or {}), settings.seed, settings.seeds
-    )
+    assert values is not None  # `check_sampler` refuses other samplers
+    job = make_job(sweep, settings, [(number, space.settings(values))])
     queue = JobQueue(LocalEngine(1))
     status = ""
 
@@ -137,7 +134,7 @@ def train_trial(
         queue.stop_all(received)
 
     with ForwardedSignals(handle):
-        queue.submit(Job(f"trial {number}", (run,), arguments))
+        queue.submit(job)
         try:
             while not (ends := queue.advance()) and not queue.is_empty:
                 if time.monotonic() > deadline and not queue.is_stopping:

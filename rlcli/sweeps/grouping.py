@@ -21,9 +21,8 @@ from rlcli.sweeps.jobs import Job
 from rlcli.sweeps.layout import Settings, SweepFolder
 from rlcli.sweeps.pbt import PBT
 
-_INDEPENDENT = ("random", "grid")  # samplers that do not learn from other trials
-_MOST = 64  # trials of a group, if a sampler chooses them independently
-_MOST_LEARNED = 16  # if it learns from the trials before them
+_MOST = 64  # trials of a group, if the sampler does not learn from others
+_MOST_LEARNED = 16  # if it does
 _STEPS = 8  # how often each process asks such a sampler, at least
 
 
@@ -35,7 +34,7 @@ def choose_size(settings: Settings, jobs: int) -> int:
     """
     if settings.sampler == PBT:
         return settings.trials
-    if settings.sampler in _INDEPENDENT:
+    if settings.has_independent_trials:
         return min(math.ceil(settings.trials / jobs), _MOST)
     return min(math.ceil(settings.trials / (_STEPS * jobs)), _MOST_LEARNED)
 

@@ -30,6 +30,7 @@ from rlcli.sweeps.space import Space, read_space
 
 _NUMBERS = ("trials", "seed", "seeds", "confirm", "confirm_seeds", "together", "ready")
 FORMAT = 1  # of `sweep.yaml`
+_INDEPENDENT = ("random", "grid")  # samplers that do not learn from other trials
 GROUP = "sweeps"  # the folder of all sweeps, below the folder of runs
 
 
@@ -51,6 +52,11 @@ class Settings:
     study: str  # its name in the storage
     ready: int | None  # of `pbt`: evaluations between two rounds
     together: int | None  # trials that are begun at once; None: not chosen yet
+
+    @property
+    def has_independent_trials(self) -> bool:
+        """Whether a trial depends on its number only, not on the results of others."""
+        return self.sampler in _INDEPENDENT
 
 
 @dataclass(frozen=True)

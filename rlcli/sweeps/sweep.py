@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import (
     Recipe,
     check_document,
     dump_recipe,
-    find_recipe,
     load_recipe,
+    locate_recipe,
     resolve,
-    shipped_recipes,
 )
 from rlcli.recipe.loading import refuse_combinations
 from rlcli.registry.libraries import require_extra
@@ -126,28 +126,59 @@ def sweep(
     begin = time.monotonic()
     deadline = math.inf if max_time is None else begin + parse_duration(max_time)
     given = {
-        **{"trials": trials, "seeds": seeds, "seed": seed, "sampler": sampler},
-        **{"pruner": pruner, "objective": objective, "confirm": confirm},
-        **{"confirm_seeds": confirm_seeds, "storage": storage, "together": together},
+        "trials": trials,
+        "seeds": seeds,
+        "seed": seed,
+        "sampler": sampler,
+        "pruner": pruner,
+        "objective": objective,
+        "confirm": confirm,
+        "confirm_seeds": confirm_seeds,
+        "together": together,
         "ready": ready,
         "set": tuple(set) or None,
+        "storage": storage,
     }
     given = {key: value for key, value in given.items() if value is not None}
     _check_options(given)
     make_engine = _engine_maker(engine, jobs, address, cpus, gpus)
     if slurm is not None:
         array.check_script(slurm)
-    if resume:
-        folder = _find(recipe, set, runs, run, name)
-        require_optuna()
-        with folder.lock():
-            settings, read, first_rung = _reopen(folder, given, space)
-            if slurm is not None:
-                array.write_script(folder, settings, slurm, max_time=max_time)
-                return folder.folder
-            return _run(
-                folder, settings, read, first_rung, make_engine, deadline, report
-            )
+    with contextlib.ExitStack() as stack:
+        if resume:
+            folder = _find(recipe, set, runs, run, name)
+            require_optuna()
+            stack.enter_context(folder.lock())
+            opened = _reopen(folder, given, space)
+        else:
+            place = runs, run, name
+            opened = _create(recipe, given, space, place, is_array=slurm is not None)
+            stack.enter_context(opened.folder.lock())
+        if slurm is not None:
+            array.write_script(opened.folder, opened.settings, slurm, max_time=max_time)
+        else:
+            _run(opened, make_engine, deadline, report)
+    return opened.folder.folder
+
+
+class _OpenSweep(NamedTuple):
+    """A sweep that was created or is resumed."""
+
+    folder: SweepFolder
+    settings: Settings
+    space: Space
+    first_rung: int  # the step of the first evaluation
+
+
+def _create(
+    recipe: str | Path,
+    given: Mapping[str, Any],
+    space: str | Path | Mapping[str, Any] | None,
+    place: tuple[str | Path, str | Path | None, str | None],
+    *,
+    is_array: bool,
+) -> _OpenSweep:
+    """Creates a sweep; refuses a recipe, a space or options that are wrong."""
     if layout.is_sweep(Path(recipe)):
         message = f"{quote(recipe)} is the folder of a sweep, not a recipe"
         raise RlcliError(message, "`--resume` continues it")
@@ -155,39 +186,34 @@ def sweep(
         raise RlcliError(
             "a sweep needs a space of options to search", "pass a file with `--space`"
         )
-    title = check_document(recipe, set)
-    refuse_combinations(recipe, set, title, "search its options with `--space` instead")
+    sets = given.get("set", ())
+    title = check_document(recipe, sets)
+    refuse_combinations(
+        recipe, sets, title, "search its options with `--space` instead"
+    )
     read = load_space(space)
-    place = layout.choose_folder(title, runs, run, name)
+    folder = layout.choose_folder(title, *place)
     require_optuna()
-    base = check_space(recipe, set, read)
-    settings = _settings(given, recipe, base, read, f"{title}/{place.name}")
+    base = check_space(recipe, sets, read)
+    first_rung = _first_rung(base)
+    settings = _settings(given, recipe, base, read, f"{title}/{folder.name}")
     if settings.sampler == PBT:
         pbt.check_population(base, settings, read)
     if settings.storage is not None:
         open_database(settings.storage)  # before there is a folder
-    text = dump_recipe(resolve(base))
-    if slurm is not None:
-        array.check_sampler(settings.sampler)
-    folder = layout.create_sweep(place, settings, read, text)
-    if slurm is not None:
-        array.write_script(folder, settings, slurm, max_time=max_time)
-        return folder.folder
-    with folder.lock():
-        return _run(
-            folder, settings, read, _first_rung(base), make_engine, deadline, report
-        )
+    if is_array:
+        array.check_sampler(settings)
+    sweep = layout.create_sweep(folder, settings, read, dump_recipe(resolve(base)))
+    return _OpenSweep(sweep, settings, read, first_rung)
 
 
 def _run(
-    folder: SweepFolder,
-    settings: Settings,
-    space: Space,
-    first_rung: int,
+    opened: _OpenSweep,
     make_engine: Callable[[int | None], Engine],
     deadline: float,
     report: Report,
-) -> Path:
+) -> None:
+    folder, settings, space, first_rung = opened
     # Processes elsewhere have another working directory.
     place = SweepFolder(folder.folder.absolute())
     study = Study(place, settings, space, first_rung)
@@ -206,7 +232,6 @@ def _run(
         driver.run()
     finally:
         engine.close()
-    return folder.folder
 
 
 def _engine_maker(
@@ -253,7 +278,6 @@ def _settings(
     study: str,
 ) -> Settings:
     """The settings of a new sweep, with defaults."""
-    _first_rung(base)
     chosen: dict[str, Any] = {**DEFAULTS, "seed": base.train.seed, "set": ()}
     chosen |= {"storage": None, "together": None, "ready": None}
     if given.get("sampler") == PBT:
@@ -262,12 +286,10 @@ def _settings(
     if chosen["sampler"] == "grid":
         size = len(space.grid())
         chosen["trials"] = min(given.get("trials", size), size)
-    is_shipped = str(recipe) in shipped_recipes() and not Path(recipe).exists()
     if chosen["storage"] is not None:  # where another study may have this name
         study = f"{study}/{secrets.token_hex(4)}"
-    path = str(recipe) if is_shipped else str(find_recipe(recipe).absolute())
     chosen.setdefault("confirm_seeds", chosen["seeds"])
-    return Settings(recipe=path, study=study, **chosen)
+    return Settings(recipe=locate_recipe(recipe), study=study, **chosen)
 
 
 def _first_rung(recipe: Recipe) -> int:
@@ -301,8 +323,8 @@ def _reopen(
     folder: SweepFolder,
     given: Mapping[str, Any],
     space: str | Path | Mapping[str, Any] | None,
-) -> tuple[Settings, Space, int]:
-    """The settings, the space and the first rung of a sweep; refuses other ones."""
+) -> _OpenSweep:
+    """Opens a sweep that exists; refuses other options than it was started with."""
     settings, read = folder.read_settings(), folder.read_space()
     before = dataclasses.asdict(settings)
     _check_options({key: value for key, value in before.items() if value is not None})
@@ -331,4 +353,4 @@ def _reopen(
         trials = min(settings.trials, len(read.grid()))
         settings = dataclasses.replace(settings, trials=trials)
     folder.write_settings(settings)
-    return settings, read, _first_rung(base)
+    return _OpenSweep(folder, settings, read, _first_rung(base))

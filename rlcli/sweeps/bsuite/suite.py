@@ -10,22 +10,22 @@ runs/bsuite/<recipe>/<time>/
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlcli import errors
 from rlcli.errors import RlcliError, quote
-from rlcli.recipe import check_document, find_recipe, shipped_recipes
+from rlcli.recipe import check_document, locate_recipe
 from rlcli.recipe.loading import read_without_parts, refuse_combinations
 from rlcli.results import figure
 from rlcli.results.comparison_tables import Table, markdown_lines
+from rlcli.runs.creation import check_place
 from rlcli.runs.durations import parse_duration
 from rlcli.runs.files import read_json, to_json, write_json, write_output
 from rlcli.runs.formats import format_number
-from rlcli.runs.naming import check_name
-from rlcli.runs.run_folder import check_place, is_run
+from rlcli.runs.naming import name_or_time, number_folder
+from rlcli.runs.run_folder import is_run
 from rlcli.sweeps.bsuite import radar
 from rlcli.sweeps.bsuite.episodes import read_results, write_csv
 from rlcli.sweeps.bsuite.experiments import (
@@ -39,7 +39,7 @@ from rlcli.training.batch import RunEnd, train_groups
 from rlcli.training.plans import Plan, arguments_of
 
 INFO = "bsuite.json"
-GROUP = "bsuite"  # the folder of all sweeps, below the folder of runs
+GROUP = "bsuite"  # the folder of these sweeps, below the folder of runs
 _ROWS = 1_000  # of metrics in a run
 _MNIST = "MNISTBandit"
 
@@ -100,7 +100,7 @@ def bsuite(
         folder = _choose_folder(title, runs, run, name)
         info = {
             "recipe": title,
-            "source": _absolute(recipe),
+            "source": locate_recipe(recipe),
             "set": [*set],
             "seed": seed,
             "mnist": None if mnist is None else str(Path(mnist).absolute()),
@@ -162,12 +162,6 @@ def _reopen(
     return folder, read_json(folder / INFO)
 
 
-def _absolute(recipe: str | Path) -> str:
-    """The name of a built-in recipe, or the path of a file from any folder."""
-    is_shipped = str(recipe) in shipped_recipes() and not Path(recipe).exists()
-    return str(recipe) if is_shipped else str(find_recipe(recipe).absolute())
-
-
 def _is_finished(folder: Path) -> bool:
     return read_json(folder / "run.json").get("status") == "finished"
 
@@ -189,14 +183,16 @@ def _leave_out_mnist(
 def _choose_folder(
     title: str, runs: str | Path, run: str | Path | None, name: str | None
 ) -> Path:
-    start = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())
-    place = Path(runs) / GROUP / title / (start if name is None else check_name(name))
-    folder = place if run is None else Path(run)
-    if (folder / INFO).exists():
-        raise RlcliError(
-            f"`{folder}` contains a sweep already",
-            f"choose another folder; `rlcli bsuite {folder} --resume` continues it",
-        )
+    """The folder of a new sweep, `<runs>/bsuite/<recipe>/<time>`; creates nothing."""
+    if run is None:
+        folder = number_folder(Path(runs) / GROUP / title / name_or_time(name))
+    else:
+        folder = Path(run)
+        if (folder / INFO).exists():
+            raise RlcliError(
+                f"`{folder}` contains a sweep already",
+                f"choose another folder; `rlcli bsuite {folder} --resume` continues it",
+            )
     check_place(run=folder / "runs" / "run")
     return folder
 
