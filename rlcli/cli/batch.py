@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from rlcli import errors
 from rlcli.cli import output
 
 if TYPE_CHECKING:
-    from rlcli.training.batch import Plan, RunEnd
+    from rlcli.training.batch import BatchReport, Plan, PlanEnd
 
 
 def train_and_report(recipes: Sequence[str], *, quiet: bool, **keywords: Any) -> int:
@@ -37,9 +37,7 @@ def train_and_report(recipes: Sequence[str], *, quiet: bool, **keywords: Any) ->
 
 
 @contextlib.contextmanager
-def show_runs(
-    quiet: bool,
-) -> Iterator[Callable[[Sequence[Plan], Sequence[RunEnd]], None]]:
+def show_runs(quiet: bool) -> Iterator[BatchReport]:
     """A function that shows the runs: a table in a terminal, otherwise lines."""
     from rich.live import Live
 
@@ -49,7 +47,7 @@ def show_runs(
         return
     live = Live(console=screen, auto_refresh=False, transient=True)
 
-    def show(plans: Sequence[Plan], ended: Sequence[RunEnd]) -> None:
+    def show(plans: Sequence[Plan], ended: Sequence[PlanEnd]) -> None:
         if not live.is_started:  # not for runs in this process, which show themselves
             live.start()
         table = _table([plan.folder for plan in plans], screen.width)
@@ -68,7 +66,7 @@ class _Lines:
         self._quiet = quiet
         self._shown = 0
 
-    def __call__(self, plans: Sequence[Plan], ended: Sequence[RunEnd]) -> None:
+    def __call__(self, plans: Sequence[Plan], ended: Sequence[PlanEnd]) -> None:
         for each in ended[self._shown :]:
             if not self._quiet:
                 number = f"{self._shown + 1} of {len(plans)}"
@@ -89,7 +87,7 @@ def _table(folders: Sequence[Path], width: int) -> Any:
     return tables.runs_table([read_record(each) for each in found], common, width)
 
 
-def _print_end(ended: Sequence[RunEnd]) -> None:
+def _print_end(ended: Sequence[PlanEnd]) -> None:
     from rlcli.runs.provenance import program
     from rlcli.runs.run_folder import Run
     from rlcli.runs.trained_together import find_trained_together

@@ -22,7 +22,7 @@ from rlcli.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from rlcli.training.batch import RunEnd
+    from rlcli.training.batch import PlanEnd
     from rlcli.training.plans import Plan
 
 
@@ -92,10 +92,10 @@ def command(
     from rlcli.training import signals
     from rlcli.training.batch import exit_code
 
-    last: list[RunEnd] = []
+    last: list[PlanEnd] = []
     with signals.own_process(), batch.show_runs(quiet) as show:
 
-        def report(plans: Sequence[Plan], ended: Sequence[RunEnd]) -> None:
+        def report(plans: Sequence[Plan], ended: Sequence[PlanEnd]) -> None:
             last[:] = ended
             show(plans, ended)
 

@@ -39,7 +39,7 @@ class PopulationSettings(NamedTuple):
     options: tuple[SearchedOption, ...]
 
 
-class Member(NamedTuple):
+class RoundEntry(NamedTuple):
     """A member in a round."""
 
     score: float | None  # of the evaluation; None if it is not finite, or has failed
@@ -52,7 +52,7 @@ class Round(NamedTuple):
 
     number: int  # from 1
     step: int  # of each seed
-    members: Mapping[str, Member]
+    members: Mapping[str, RoundEntry]
 
 
 class Stage(NamedTuple):
@@ -115,7 +115,7 @@ def read_rounds(folder: Path) -> list[Round]:
 
 
 def _parse_round(fields: Mapping[str, Any]) -> Round:
-    members = {name: Member(**each) for name, each in fields["members"].items()}
+    members = {name: RoundEntry(**each) for name, each in fields["members"].items()}
     return Round(fields["round"], fields["step"], members)
 
 

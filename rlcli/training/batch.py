@@ -32,12 +32,16 @@ from rlcli.xla.threads import usable_cores
 _POLL = 0.05  # seconds between two looks at the processes
 
 
-class RunEnd(NamedTuple):
-    """A run that has ended."""
+class PlanEnd(NamedTuple):
+    """How the run of a plan has ended."""
 
     plan: Plan
     code: int  # the exit code of `rlcli train`
     message: str  # why the run has failed, or what the process has printed to stderr
+
+
+# Receives all plans, and those that have ended.
+BatchReport = Callable[[Sequence[Plan], Sequence[PlanEnd]], None]
 
 
 def train_all(
@@ -56,8 +60,8 @@ def train_all(
     max_time: str | float | None = None,
     smoke: bool = False,
     quiet: bool = False,
-    report: Callable[[Sequence[Plan], Sequence[RunEnd]], None] = lambda *_: None,
-) -> list[RunEnd]:
+    report: BatchReport = lambda *_: None,
+) -> list[PlanEnd]:
     """Trains every combination of recipes and options, and returns how each ended.
 
     Combinations that differ only in numbers, such as the learning rate, are trained
@@ -115,9 +119,9 @@ def train_groups(
     command: Callable[[Sequence[Plan]], Sequence[str]],
     *,
     jobs: int | None = None,
-    report: Callable[[Sequence[Plan], Sequence[RunEnd]], None] = lambda *_: None,
+    report: BatchReport = lambda *_: None,
     variables: Mapping[str, str] | None = None,
-) -> list[RunEnd]:
+) -> list[PlanEnd]:
     """Trains each group of plans in a process, and returns how the runs ended.
 
     `command` returns the arguments of `rlcli` for a group; `variables` is the
@@ -147,17 +151,17 @@ def _train_here(
 
 def describe_end(
     plan: Plan, code: int = errors.USER_ERROR, message: str = ""
-) -> RunEnd:
+) -> PlanEnd:
     """How a run has ended, by its folder; `code` if it has none."""
     info = read_json(plan.folder / "run.json")
     if not info:
-        return RunEnd(plan, code, message)
+        return PlanEnd(plan, code, message)
     code = errors.EXIT_CODES.get(str(info.get("status")), code)
     if info.get("frozen") and code == errors.OK:
         code = errors.SOME_SEEDS_FROZEN
     has_failed = errors.OK < code < errors.OUT_OF_TIME
     reason = str(info.get("reason", "")) if has_failed else ""
-    return RunEnd(plan, code, reason or message)
+    return PlanEnd(plan, code, reason or message)
 
 
 class _Batch:
@@ -168,7 +172,7 @@ class _Batch:
         groups: Sequence[Sequence[Plan]],
         command: Callable[[Sequence[Plan]], Sequence[str]],
         pool: ProcessPool,
-        report: Callable[[Sequence[Plan], Sequence[RunEnd]], None],
+        report: BatchReport,
     ) -> None:
         self._groups = {str(plans[0].folder): plans for plans in groups}
         self._waiting = [*self._groups]
@@ -176,10 +180,10 @@ class _Batch:
         self._pool = pool
         all_plans = [plan for plans in groups for plan in plans]
         self._report = lambda: report(all_plans, self._ended)
-        self._ended: list[RunEnd] = []
+        self._ended: list[PlanEnd] = []
         self._is_stopped = False  # by a signal
 
-    def run(self) -> list[RunEnd]:
+    def run(self) -> list[PlanEnd]:
         """Trains all runs, and returns them in the order of their ends."""
         reported = 0.0
         try:
@@ -207,7 +211,7 @@ class _Batch:
         for end in self._pool.collect():
             plans = self._groups[end.key]
             if len(plans) == 1:
-                self._ended.append(RunEnd(plans[0], end.code, end.message))
+                self._ended.append(PlanEnd(plans[0], end.code, end.message))
             else:
                 self._ended += [
                     describe_end(plan, end.code, end.message) for plan in plans
@@ -218,7 +222,7 @@ class _Batch:
         self._pool.send_signal(number)
 
 
-def exit_code(ended: Sequence[RunEnd]) -> int:
+def exit_code(ended: Sequence[PlanEnd]) -> int:
     """The exit code of a batch: of a signal, else of an error, else the highest."""
     codes = {each.code for each in ended}
     for code in sorted(codes, reverse=True):

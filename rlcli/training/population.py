@@ -25,8 +25,8 @@ from rlcli.loop.population import (
 from rlcli.loop.progress import Progress, numbers_array
 from rlcli.runs.population import (
     FILE_NAME,
-    Member,
     Round,
+    RoundEntry,
     read_rounds,
     read_settings,
     write_rounds,
@@ -177,7 +177,7 @@ class Population:
 
     def _record(self, number: int, scores: np.ndarray, parents: Sequence[int]) -> None:
         members = {
-            name: Member(
+            name: RoundEntry(
                 score=float(scores[index]) if np.isfinite(scores[index]) else None,
                 copied=None if parents[index] == index else self._names[parents[index]],
                 options=self._options(self._values[index]),

@@ -4,9 +4,9 @@ import pytest
 
 from rlcli.errors import RlcliError
 from rlcli.runs.population import (
-    Member,
     PopulationSettings,
     Round,
+    RoundEntry,
     SearchedOption,
     Stage,
     find_lineage,
@@ -21,18 +21,18 @@ ROUNDS = [
         1,
         100,
         {
-            "a": Member(1.0, None, {"x": 1.0}),
-            "b": Member(3.0, None, {"x": 2.0}),
-            "c": Member(None, "b", {"x": 2.4}),
+            "a": RoundEntry(1.0, None, {"x": 1.0}),
+            "b": RoundEntry(3.0, None, {"x": 2.0}),
+            "c": RoundEntry(None, "b", {"x": 2.4}),
         },
     ),
     Round(
         2,
         200,
         {
-            "a": Member(1.0, "c", {"x": 1.92}),
-            "b": Member(3.0, None, {"x": 2.0}),
-            "c": Member(4.0, None, {"x": 2.4}),
+            "a": RoundEntry(1.0, "c", {"x": 1.92}),
+            "b": RoundEntry(3.0, None, {"x": 2.0}),
+            "c": RoundEntry(4.0, None, {"x": 2.4}),
         },
     ),
 ]

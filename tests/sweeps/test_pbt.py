@@ -16,7 +16,7 @@ from rlcli.cli import main
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.runs.metrics import drop_clock_fields, read_metrics
-from rlcli.runs.population import Member, Round, Stage, read_settings, write_rounds
+from rlcli.runs.population import Round, RoundEntry, Stage, read_settings, write_rounds
 from rlcli.sweeps import driver, sweep
 from rlcli.sweeps.pbt import schedule_settings
 
@@ -76,8 +76,8 @@ def write_record(path: Path) -> None:
     options = {RATE: 0.5, GAMMA: 0.9}
 
     def copies(who: int, which: int, numbers: dict) -> dict:
-        none = {f"{n:04d}": Member(0.0, None, options) for n in range(4)}
-        return none | {f"{who:04d}": Member(0.0, f"{which:04d}", numbers)}
+        none = {f"{n:04d}": RoundEntry(0.0, None, options) for n in range(4)}
+        return none | {f"{who:04d}": RoundEntry(0.0, f"{which:04d}", numbers)}
 
     first = copies(others[0], others[1], {RATE: 0.25, GAMMA: 0.8})
     second = copies(best, others[0], {RATE: 0.3, GAMMA: 0.8})

@@ -11,7 +11,7 @@ import pytest
 
 import rlcli
 from rlcli.errors import RlcliError
-from rlcli.training.batch import RunEnd, describe_end, exit_code
+from rlcli.training.batch import PlanEnd, describe_end, exit_code
 from rlcli.training.plans import (
     Plan,
     arguments_of,
@@ -172,7 +172,7 @@ def test_what_is_wrong_is_found_before_any_run_begins(
 )
 def test_the_exit_code_says_that_a_run_failed(codes, expected, tmp_path):
     plan = Plan("a", (), tmp_path, tmp_path)
-    assert exit_code([RunEnd(plan, code, "") for code in codes]) == expected
+    assert exit_code([PlanEnd(plan, code, "") for code in codes]) == expected
 
 
 def test_a_run_of_several_in_a_process_ends_with_its_own_reason(folder):
@@ -185,7 +185,7 @@ def test_a_run_of_several_in_a_process_ends_with_its_own_reason(folder):
         info = {"status": status, "reason": "all seeds are frozen"}
         (folder / "run.json").write_text(json.dumps(info))
         plan = Plan("a", (), folder, folder)
-        assert describe_end(plan, 1, stderr) == RunEnd(plan, code, message)
+        assert describe_end(plan, 1, stderr) == PlanEnd(plan, code, message)
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ _WRAPPERS = {  # of a setting, by its name in bsuite
 }
 
 
-class Experiment(NamedTuple):
+class BsuiteExperiment(NamedTuple):
     """An experiment of bsuite."""
 
     name: str
@@ -67,8 +67,8 @@ class Experiment(NamedTuple):
         return _LENGTHS[self.environment](self.options(index))
 
 
-class Job(NamedTuple):
-    """A run: ids with equal settings, which are its consecutive seeds."""
+class IdGroup(NamedTuple):
+    """Ids with equal settings, which are the consecutive seeds of one run."""
 
     experiment: str
     indices: tuple[int, ...]
@@ -87,9 +87,9 @@ def _family(
     *,
     tags: tuple[str, ...] = (),
     variant_tags: tuple[str, ...] = (),
-) -> Iterator[Experiment]:
+) -> Iterator[BsuiteExperiment]:
     """A basic experiment and its variants with reward noise and with scaled rewards."""
-    yield Experiment(name, environment, episodes, ("basic", *tags), plain)
+    yield BsuiteExperiment(name, environment, episodes, ("basic", *tags), plain)
     mappings = [{}] * 4
     if "mapping_seed" in plain[0]:
         mappings = [{"mapping_seed": seed} for seed in range(4)]
@@ -104,7 +104,9 @@ def _family(
             for mapping in mappings
         )
         own = (variant, *variant_tags)
-        yield Experiment(f"{name}_{variant}", environment, episodes, own, settings)
+        yield BsuiteExperiment(
+            f"{name}_{variant}", environment, episodes, own, settings
+        )
 
 
 _DEPTHS: Settings = tuple(
@@ -123,7 +125,7 @@ _EXPERIMENTS = (
         tags=("credit_assignment", "generalization"),
         variant_tags=("generalization",),
     ),
-    Experiment(
+    BsuiteExperiment(
         *("cartpole_swingup", "CartpoleSwingup", 1_000),
         ("exploration", "generalization"),
         _SWINGUP,
@@ -133,21 +135,21 @@ _EXPERIMENTS = (
         tags=("credit_assignment",),
         variant_tags=("credit_assignment",),
     ),
-    Experiment("deep_sea", "DeepSea", 10_000, ("exploration",), _DEPTHS),
-    Experiment(
+    BsuiteExperiment("deep_sea", "DeepSea", 10_000, ("exploration",), _DEPTHS),
+    BsuiteExperiment(
         *("deep_sea_stochastic", "DeepSea", 10_000, ("exploration", "noise"), _DEPTHS),
         {"deterministic": False},
     ),
-    Experiment(
+    BsuiteExperiment(
         *("discounting_chain", "DiscountingChain", 1_000, ("credit_assignment",)),
         tuple({"mapping_seed": seed} for seed in range(20)),
     ),
-    Experiment(
+    BsuiteExperiment(
         *("memory_len", "MemoryChain", 10_000, ("memory",)),
         tuple({"memory_length": length} for length in _TO_HUNDRED),
         {"num_bits": 1},
     ),
-    Experiment(
+    BsuiteExperiment(
         *("memory_size", "MemoryChain", 10_000, ("memory",)),
         tuple({"num_bits": bits} for bits in (*_LOG_SPACED, 30, 40)),
         {"memory_length": 2},
@@ -162,19 +164,19 @@ _EXPERIMENTS = (
         tags=("generalization",),
         variant_tags=("generalization",),
     ),
-    Experiment(
+    BsuiteExperiment(
         *("umbrella_distract", "UmbrellaChain", 10_000),
         ("credit_assignment", "noise"),
         tuple({"n_distractor": number} for number in _TO_HUNDRED),
         {"chain_length": 20},
     ),
-    Experiment(
+    BsuiteExperiment(
         *("umbrella_length", "UmbrellaChain", 10_000),
         ("credit_assignment", "noise"),
         tuple({"chain_length": length, "n_distractor": 20} for length in _TO_HUNDRED),
     ),
 )
-EXPERIMENTS: Mapping[str, Experiment] = {each.name: each for each in _EXPERIMENTS}
+EXPERIMENTS: Mapping[str, BsuiteExperiment] = {each.name: each for each in _EXPERIMENTS}
 
 
 def select_ids(words: Sequence[str]) -> list[tuple[str, int]]:
@@ -210,20 +212,20 @@ def _expand(word: str) -> list[tuple[str, int]]:
     ]
 
 
-def make_jobs(ids: Sequence[tuple[str, int]]) -> list[Job]:
-    """The runs of ids: consecutive ids with equal settings are the seeds of one."""
-    jobs: list[Job] = []
+def group_ids(ids: Sequence[tuple[str, int]]) -> list[IdGroup]:
+    """Groups consecutive ids with equal settings."""
+    groups: list[IdGroup] = []
     for name, index in ids:
         settings = EXPERIMENTS[name].settings
-        last = jobs[-1] if jobs else None
+        last = groups[-1] if groups else None
         if (
             last is not None
             and last.experiment == name
             and last.indices[-1] == index - 1
             and settings[index] == settings[index - 1]
         ):
-            jobs[-1] = last._replace(indices=(*last.indices, index))
+            groups[-1] = last._replace(indices=(*last.indices, index))
         else:
             same = [each for each in settings[:index] if each == settings[index]]
-            jobs.append(Job(name, (index,), len(same)))
-    return jobs
+            groups.append(IdGroup(name, (index,), len(same)))
+    return groups

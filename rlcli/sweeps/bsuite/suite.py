@@ -10,7 +10,7 @@ runs/bsuite/<recipe>/<time>/
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +30,12 @@ from rlcli.sweeps.bsuite import radar
 from rlcli.sweeps.bsuite.episodes import read_results, write_csv
 from rlcli.sweeps.bsuite.experiments import (
     EXPERIMENTS,
-    Job,
-    make_jobs,
+    IdGroup,
+    group_ids,
     select_ids,
 )
 from rlcli.sweeps.bsuite.scores import Results, score_experiments, score_tags
-from rlcli.training.batch import RunEnd, train_groups
+from rlcli.training.batch import BatchReport, train_groups
 from rlcli.training.plans import Plan, arguments_of
 
 INFO = "bsuite.json"
@@ -58,7 +58,7 @@ def bsuite(
     max_time: str | float | None = None,
     smoke: bool = False,
     resume: bool = False,
-    report: Callable[[Sequence[Plan], Sequence[RunEnd]], None] = lambda *_: None,
+    report: BatchReport = lambda *_: None,
 ) -> dict[str, Any]:
     """Trains a recipe on the experiments of bsuite, and scores it as bsuite does.
 
@@ -117,14 +117,14 @@ def _train(
     info: dict[str, Any],
     options: Sequence[str],
     jobs: int | None,
-    report: Callable[[Sequence[Plan], Sequence[RunEnd]], None],
+    report: BatchReport,
 ) -> list[str]:
     """Trains the runs that have not finished; returns what to say about failures."""
     planned = _plan_runs(folder, info)
     info["ids"] = {
-        f"{job.experiment}/{index}": [plan.folder.name, info["seed"] + job.seed + i]
-        for job, plan in planned
-        for i, index in enumerate(job.indices)
+        f"{group.experiment}/{index}": [plan.folder.name, info["seed"] + group.seed + i]
+        for group, plan in planned
+        for i, index in enumerate(group.indices)
     }
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / INFO, info)
@@ -197,20 +197,20 @@ def _choose_folder(
     return folder
 
 
-def _plan_runs(folder: Path, info: Mapping[str, Any]) -> list[tuple[Job, Plan]]:
+def _plan_runs(folder: Path, info: Mapping[str, Any]) -> list[tuple[IdGroup, Plan]]:
     """The runs of a sweep; refuses a recipe or options that are wrong."""
     ids = [
         (name, int(i)) for name, _, i in (id.partition("/") for id in info["chosen"])
     ]
-    planned = [(job, _plan(job, folder, info)) for job in make_jobs(ids)]
+    planned = [(group, _plan(group, folder, info)) for group in group_ids(ids)]
     for _, plan in planned:
         check_document(plan.recipe, plan.sets)
     return planned
 
 
-def _plan(job: Job, folder: Path, info: Mapping[str, Any]) -> Plan:
-    """The run of a job: the recipe with the environment and the budget of bsuite."""
-    experiment, index = EXPERIMENTS[job.experiment], job.indices[0]
+def _plan(group: IdGroup, folder: Path, info: Mapping[str, Any]) -> Plan:
+    """The run of ids: the recipe with the environment and the budget of bsuite."""
+    experiment, index = EXPERIMENTS[group.experiment], group.indices[0]
     recipe, sets = info["source"], info["set"]
     data = read_without_parts(recipe, sets).data.get("environment")
     num_envs = data.get("num_envs", 1) if isinstance(data, Mapping) else 1
@@ -226,15 +226,15 @@ def _plan(job: Job, folder: Path, info: Mapping[str, Any]) -> Plan:
         "environment": to_json(options),
         "train.steps": rounds * size,
         "train.log.every": period * size,
-        "train.seed": info["seed"] + job.seed,
-        "train.seeds": len(job.indices),
+        "train.seed": info["seed"] + group.seed,
+        "train.seeds": len(group.indices),
         "train.evaluate": "{every: null}",
         "train.checkpoint.every": "null",
         "train.stop": "null",
     }
     settings = (*sets, *(f"{key}={value}" for key, value in own.items()))
-    last = f"-{job.indices[-1]}" if len(job.indices) > 1 else ""
-    place = folder / "runs" / f"{job.experiment}-{index}{last}"
+    last = f"-{group.indices[-1]}" if len(group.indices) > 1 else ""
+    place = folder / "runs" / f"{group.experiment}-{index}{last}"
     return Plan(recipe, settings, place, place)
 
 

@@ -10,7 +10,7 @@ from rlcli.errors import RlcliError
 from rlcli.sweeps.bsuite.experiments import (
     EXPERIMENTS,
     TAGS,
-    make_jobs,
+    group_ids,
     select_ids,
 )
 
@@ -94,11 +94,12 @@ def test_an_unknown_word_is_an_error_with_a_hint(word, hint):
 
 
 def test_ids_with_equal_settings_are_the_seeds_of_one_run():
-    noise = make_jobs(select_ids(["catch_noise"]))
-    assert [(job.indices, job.seed) for job in noise] == [
+    noise = group_ids(select_ids(["catch_noise"]))
+    assert [(group.indices, group.seed) for group in noise] == [
         ((4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3), 0) for i in range(5)
     ]
-    assert [job.indices for job in make_jobs(select_ids(["deep_sea/1", "deep_sea/2"]))]
-    parts = make_jobs(select_ids(["catch/1", "catch/2", "catch/5"]))
-    assert [(job.indices, job.seed) for job in parts] == [((1, 2), 1), ((5,), 5)]
-    assert len(make_jobs(select_ids(["bandit"]))) == 20
+    others = group_ids(select_ids(["deep_sea/1", "deep_sea/2"]))
+    assert [group.indices for group in others] == [(1,), (2,)]
+    parts = group_ids(select_ids(["catch/1", "catch/2", "catch/5"]))
+    assert [(group.indices, group.seed) for group in parts] == [((1, 2), 1), ((5,), 5)]
+    assert len(group_ids(select_ids(["bandit"]))) == 20
