@@ -181,6 +181,11 @@ class Run:
         options = ["--trust"] if trust and self.read_info().get("imports") else []
         return f"{program()} {shlex.join([verb, path, *options])}"
 
+    def resume_arguments(self, *options: str) -> list[str]:
+        """The arguments of `rlcli` that continue this run, with `--trust` if needed."""
+        trust = ["--trust"] if self.read_info().get("imports") else []
+        return ["resume", *options, *trust, "--", str(self.folder)]
+
     def write_info(self, **fields: Any) -> None:
         """Sets fields of `run.json`, and keeps the others."""
         merge_json(self.info, fields)

@@ -332,7 +332,7 @@ class Driver:
         return entries
 
     def _final_settings(self, trial: Trial) -> tuple[str, ...]:
-        """The settings of a recipe that makes what a trial has made."""
+        """The settings of a recipe that trains a trial again, with any seeds."""
         if self._settings.sampler != PBT:
             return self._space.settings(trial.values)
         return pbt.member_settings(

@@ -62,7 +62,7 @@ def _winner(sweep: SweepFolder) -> tuple[Run, str]:
 
 
 def _member_recipe(sweep: SweepFolder, settings: Settings, number: int) -> str:
-    """The recipe of what a member of a population has become."""
+    """The recipe with schedules that trains a member of a population alone."""
     sets = member_settings(sweep, settings, sweep.read_space(), number)
     seeds = f"train.seed={settings.seed}", f"train.seeds={settings.seeds}"
     recipe = load_recipe(settings.recipe, [*settings.set, *sets, *seeds])

@@ -61,9 +61,7 @@ class Job(NamedTuple):
         """The arguments of `rlcli` that begin the runs, or continue them."""
         if not self.has_begun:
             return [*self.arguments]
-        first = self.runs[0]
-        trust = ["--trust"] if first.read_info().get("imports") else []
-        return ["resume", "--quiet", *trust, "--", str(first.folder)]
+        return self.runs[0].resume_arguments("--quiet")
 
 
 class RunEnd(NamedTuple):

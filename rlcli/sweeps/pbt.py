@@ -153,7 +153,7 @@ def read_lineages(
 def member_settings(
     sweep: SweepFolder, settings: Settings, space: Space, number: int
 ) -> tuple[str, ...]:
-    """The settings `KEY=VALUE` of a recipe that trains what a member has become."""
+    """The settings `KEY=VALUE` of a recipe that trains a member alone."""
     recipe = load_recipe(settings.recipe, settings.set)
     stages = read_lineages(sweep, settings, space)[number]
     return schedule_settings(stages, recipe.num_envs)

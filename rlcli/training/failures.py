@@ -72,7 +72,7 @@ class Failures:
         """Records why the run had failed before those trained with it are resumed."""
         self._ending = reason or "failed"
 
-    def copy(self, other: Failures) -> None:
+    def copy_from(self, other: Failures) -> None:
         """Takes the record of another run, whose state this one has copied."""
         self.frozen = dict(other.frozen)
         self._warned = dict(other._warned)

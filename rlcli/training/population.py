@@ -171,7 +171,7 @@ class Population:
         self._program.replace_progress(self._with_values(progress))
         for index in np.flatnonzero(has_copied):
             parent = self._experiments[parents[index]]
-            self._experiments[index].failures.copy(parent.failures)
+            self._experiments[index].failures.copy_from(parent.failures)
         self._set_options()
         return parents.tolist()
 

@@ -99,8 +99,7 @@ def train_together(
     """Trains variants of a recipe, each given by its options and its run folder.
 
     The variants must form one group of `group_recipes`. The caller has applied the
-    thread layout.
-    `is_population`: the folders are beside a `population.json`.
+    thread layout. `is_population`: the folders are beside a `population.json`.
     """
     with (
         explain_file_errors(),

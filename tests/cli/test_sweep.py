@@ -2,15 +2,13 @@
 
 import io
 import json
-import os
 from pathlib import Path
 
 import pytest
-from sweeps import FakeEngine, drive, learning_curve, make_sweep
+from sweeps import FakeEngine, drive, learning_curve, make_sweep, skip_waiting
 
 import rlcli
 from rlcli.cli import main, sweep_screen
-from rlcli.sweeps import driver
 from rlcli.sweeps.driver import SweepProgress
 from rlcli.sweeps.objectives import Objective
 from rlcli.sweeps.study import Trial
@@ -20,9 +18,7 @@ pytest.importorskip("optuna")
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    for name in ("_POLL", "_READ", "_REPORT"):
-        monkeypatch.setattr(driver, name, 0.0)
+    skip_waiting(monkeypatch)
 
 
 @pytest.fixture

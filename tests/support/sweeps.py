@@ -2,13 +2,16 @@
 
 import itertools
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from folders import evaluation, metric_rows
 
 from rlcli.recipe import documents
+from rlcli.sweeps import array, driver, sweep
 from rlcli.sweeps.driver import Driver, SweepProgress
 from rlcli.sweeps.jobs import Job
 from rlcli.sweeps.layout import Settings, SweepFolder, create_sweep
@@ -112,6 +115,29 @@ class FakeEngine:
                 row["evaluation"] = evaluation(self.curve(options, seed, step))
                 file.write(json.dumps(row) + "\n")
         return step == RUNGS[-1]
+
+
+def skip_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets drivers and tasks look at their runs at once, and files reach no disk."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    monkeypatch.setattr(array, "_POLL", 0.0)
+    for name in ("_POLL", "_READ", "_REPORT"):
+        monkeypatch.setattr(driver, name, 0.0)
+
+
+def use_fake_engines(
+    monkeypatch: pytest.MonkeyPatch, curve: Callable[[Options, int, int], float]
+) -> list[FakeEngine]:
+    """Gives `rlcli.sweep` engines that train nothing; returns those that it makes."""
+    engines: list[FakeEngine] = []
+
+    def make_engine(jobs: int) -> FakeEngine:
+        engines.append(FakeEngine(jobs, curve=curve))
+        return engines[-1]
+
+    monkeypatch.setattr(sweep, "LocalEngine", make_engine)
+    skip_waiting(monkeypatch)
+    return engines
 
 
 def read_settings(job: Job, folder: Path) -> dict[str, Any]:

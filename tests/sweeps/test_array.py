@@ -8,22 +8,18 @@ import sys
 import time
 
 import pytest
-from sweeps import FakeEngine, drive, make_sweep, read_study
+from sweeps import FakeEngine, drive, make_sweep, read_study, skip_waiting
 
 from rlcli.errors import RlcliError
 from rlcli.runs.run_folder import Run
 from rlcli.sweeps import array
-from rlcli.sweeps import driver as driver_module
 
 pytest.importorskip("optuna")
 
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    monkeypatch.setattr(array, "_POLL", 0.0)
-    for name in ("_POLL", "_READ", "_REPORT"):
-        monkeypatch.setattr(driver_module, name, 0.0)
+    skip_waiting(monkeypatch)
 
 
 def train(monkeypatch, sweep, number, **engine):

@@ -2,15 +2,13 @@
 
 import dataclasses
 import math
-import os
 import signal
 import threading
 
 import pytest
-from sweeps import FakeEngine, drive, make_sweep, read_study
+from sweeps import FakeEngine, drive, make_sweep, read_study, skip_waiting
 
 from rlcli.runs.run_folder import Run
-from rlcli.sweeps import driver as driver_module
 from rlcli.sweeps.summary import find_sweep_status, show_sweep
 
 pytest.importorskip("optuna")
@@ -18,10 +16,7 @@ pytest.importorskip("optuna")
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    monkeypatch.setattr(driver_module, "_POLL", 0.0)
-    monkeypatch.setattr(driver_module, "_READ", 0.0)
-    monkeypatch.setattr(driver_module, "_REPORT", 0.0)
+    skip_waiting(monkeypatch)
 
 
 def trials(sweep):

@@ -1,10 +1,9 @@
 """Trials of equal structure: one job, one program, and the same results."""
 
 import json
-import os
 
 import pytest
-from sweeps import FakeEngine, drive, make_sweep, read_study, settings
+from sweeps import FakeEngine, drive, make_sweep, read_study, settings, skip_waiting
 
 from rlcli.errors import RlcliError
 from rlcli.runs.run_folder import Run
@@ -17,9 +16,7 @@ pytest.importorskip("optuna")
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    for name in ("_POLL", "_READ", "_REPORT"):
-        monkeypatch.setattr(driver, name, 0.0)
+    skip_waiting(monkeypatch)
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from sweeps import FakeEngine
+from sweeps import use_fake_engines
 
 import rlcli
 from rlcli.cli import main
@@ -17,7 +17,6 @@ from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.runs.metrics import drop_clock_fields, read_metrics
 from rlcli.runs.population import Round, RoundEntry, Stage, read_settings, write_rounds
-from rlcli.sweeps import driver, sweep
 from rlcli.sweeps.pbt import schedule_settings
 
 pytest.importorskip("optuna")
@@ -47,21 +46,12 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def fake(monkeypatch):
     """Sweeps whose runs are written by hand; returns the engines."""
-    engines = []
 
     def curve(options, seed, step):
         """Later members are better; a schedule is better than all."""
         return step + 100 * options[GAMMA] if isinstance(options[GAMMA], float) else 1e6
 
-    def engine(jobs):
-        engines.append(FakeEngine(jobs, curve=curve))
-        return engines[-1]
-
-    monkeypatch.setattr(sweep, "LocalEngine", engine)
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    for name in ("_POLL", "_READ", "_REPORT"):
-        monkeypatch.setattr(driver, name, 0.0)
-    return engines
+    return use_fake_engines(monkeypatch, curve)
 
 
 def start(**keywords):

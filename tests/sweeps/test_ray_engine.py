@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rlcli.runs.metrics import read_metrics
 from rlcli.sweeps.jobs import Job
 
 ray = pytest.importorskip("ray")
@@ -67,7 +68,7 @@ def test_a_run_continues_after_its_worker_is_killed_and_stops_when_cancelled(
     recipe = str(tmp_path / "lake.yaml")
     arguments = ["train", "--quiet", "--run", str(folder), "--", recipe]
     engine.start(Job("long", (folder,), arguments))
-    wait_for((folder / "metrics.jsonl").is_file)
+    wait_for(lambda: read_metrics(folder))  # before, a signal may leave no checkpoint
 
     def read_info():
         return json.loads((folder / "run.json").read_text())

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from sweeps import FakeEngine
+from sweeps import use_fake_engines
 
 import rlcli
 from rlcli.cli import main
@@ -42,22 +42,13 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def fake(monkeypatch):
     """Sweeps whose runs are written by hand; returns the engines."""
-    engines = []
 
     def curve(options, seed, step):
         return options["tracer.gamma"] * step + options.get(
             "optimizer.learning_rate", 0
         )
 
-    def engine(jobs):
-        engines.append(FakeEngine(jobs, curve=curve))
-        return engines[-1]
-
-    monkeypatch.setattr(sweep, "LocalEngine", engine)
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    for name in ("_POLL", "_READ", "_REPORT"):
-        monkeypatch.setattr(driver, name, 0.0)
-    return engines
+    return use_fake_engines(monkeypatch, curve)
 
 
 def start(**keywords):
@@ -370,7 +361,9 @@ def test_ctrl_c_saves_all_trials_and_says_how_to_go_on(folder):
         signal.signal(signal.SIGINT, before)
     path = folder / "runs/sweeps/lake/a"
     runs = [path / "trials/0000", path / "trials/0001"]
-    wait_for(lambda: all((run / "metrics.jsonl").is_file() for run in runs), process)
+    # Before its first rows a program compiles. A signal then ends its process after a
+    # few seconds, without a checkpoint, if compiling takes longer than that.
+    wait_for(lambda: all(metrics.read_metrics(run) for run in runs), process)
     os.kill(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130

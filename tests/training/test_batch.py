@@ -11,6 +11,7 @@ import pytest
 
 import rlcli
 from rlcli.errors import RlcliError
+from rlcli.runs.metrics import read_metrics
 from rlcli.training.batch import PlanEnd, describe_end, exit_code
 from rlcli.training.plans import (
     Plan,
@@ -229,7 +230,8 @@ def test_a_signal_stops_all_runs_with_a_checkpoint_and_starts_no_other(
     process = start_process(command)
     runs = [folder / f"runs/lake/long/seed={seed}" for seed in (1, 2)]
     deadline = time.monotonic() + 120
-    while not all((run / "metrics.jsonl").is_file() for run in runs):
+    # Until then programs compile, and a signal may end them without a checkpoint.
+    while not all(map(read_metrics, runs)):
         assert time.monotonic() < deadline
         assert process.poll() is None
         time.sleep(0.1)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from rlcli import errors
@@ -25,7 +26,7 @@ from rlcli.runs.durations import parse_duration
 from rlcli.runs.files import read_json, to_json, write_json, write_output
 from rlcli.runs.formats import format_number
 from rlcli.runs.naming import name_or_time, number_folder
-from rlcli.runs.run_folder import is_run
+from rlcli.runs.run_folder import Run, is_run
 from rlcli.sweeps.bsuite import radar
 from rlcli.sweeps.bsuite.episodes import read_results, write_csv
 from rlcli.sweeps.bsuite.experiments import (
@@ -42,6 +43,18 @@ INFO = "bsuite.json"
 GROUP = "bsuite"  # the folder of these sweeps, below the folder of runs
 _ROWS = 1_000  # of metrics in a run
 _MNIST = "MNISTBandit"
+_REMEDY = "restore the file from a copy of the sweep's folder"
+_FIELDS: Mapping[str, type | tuple[type, ...]] = {  # of `bsuite.json`
+    "recipe": str,
+    "source": str,
+    "set": list,
+    "seed": int,
+    "mnist": (str, NoneType),
+    "smoke": bool,
+    "chosen": list,
+    "notes": list,
+    "ids": dict,
+}
 
 
 def bsuite(
@@ -132,7 +145,7 @@ def _train(
     def command(plans: Sequence[Plan]) -> list[str]:
         (plan,) = plans
         if is_run(plan.folder):
-            return ["resume", *options, "--", str(plan.folder)]
+            return Run(plan.folder).resume_arguments(*options)
         smoke = ["--smoke"] if info["smoke"] else []
         own = [*arguments_of(plans), *options, *smoke]
         return ["train", *own, "--", plan.recipe]
@@ -159,11 +172,16 @@ def _reopen(
             f"{quote(folder)} is the folder of a sweep with ids and options",
             "name a recipe to train others",
         )
-    return folder, read_json(folder / INFO)
+    info = read_json(folder / INFO, _REMEDY)
+    for name, kinds in _FIELDS.items():
+        if not isinstance(value := info.get(name), kinds):
+            message = f"`{folder / INFO}` is damaged: `{name}` is "
+            raise RlcliError(message + quote(to_json(value)), _REMEDY)
+    return folder, info
 
 
 def _is_finished(folder: Path) -> bool:
-    return read_json(folder / "run.json").get("status") == "finished"
+    return Run(folder).read_info().get("status") == "finished"
 
 
 def _leave_out_mnist(
@@ -199,9 +217,7 @@ def _choose_folder(
 
 def _plan_runs(folder: Path, info: Mapping[str, Any]) -> list[tuple[IdGroup, Plan]]:
     """The runs of a sweep; refuses a recipe or options that are wrong."""
-    ids = [
-        (name, int(i)) for name, _, i in (id.partition("/") for id in info["chosen"])
-    ]
+    ids = select_ids(info["chosen"])
     planned = [(group, _plan(group, folder, info)) for group in group_ids(ids)]
     for _, plan in planned:
         check_document(plan.recipe, plan.sets)

@@ -20,7 +20,9 @@ def write_sweep(folder):
     ids["bandit/3"] = ["bandit-3", 0]
     run = folder / "runs" / "catch-0-1"
     run.mkdir(parents=True)
-    info = {"recipe": "mine", "ids": ids, "notes": ["left out: mnist"]}
+    info = {"recipe": "mine", "source": "mine.yaml", "set": [], "seed": 0}
+    info |= {"mnist": None, "smoke": False, "chosen": [*ids], "ids": ids}
+    info["notes"] = ["left out: mnist"]
     (folder / "bsuite.json").write_text(json.dumps(info))
     rows = [
         {"T": 90_000, "seed": seed, "ep": 10_000, "t": 9, "G": 1.0, "avg_G": 1.0}
@@ -156,16 +158,26 @@ def test_a_sweep_is_resumed_with_its_own_options(tmp_path, monkeypatch):
     before = commands.copy()
     assert [each[0] for each in before] == ["train"] * 3 and "--smoke" in before[2]
     for index, status in enumerate(("finished", "interrupted")):
-        write_run(tmp_path / "runs" / f"deep_sea-{index}", status=status)
+        run = tmp_path / "runs" / f"deep_sea-{index}"
+        write_run(run, status=status, imports=["mine.network"])
     commands.clear()
     rlcli.bsuite(tmp_path, resume=True, max_time="1h")
-    folder = str(tmp_path / "runs" / "deep_sea-1")
-    assert commands[0] == ["resume", "--quiet", "--max-time", "3600s", "--", folder]
+    options = ["--quiet", "--max-time", "3600s", "--trust"]
+    assert commands[0] == ["resume", *options, "--", str(run)]
     assert [word for word in commands[1] if word not in ("--max-time", "3600s")] == [
         *before[2]
     ]
     with pytest.raises(RlcliError, match="not the folder of a sweep"):
         rlcli.bsuite("dqn_catch", resume=True)
+
+
+@pytest.mark.parametrize("field", ["ids", "chosen", "smoke"])
+def test_a_damaged_record_of_a_sweep_is_named(field, tmp_path):
+    folder = write_sweep(tmp_path / "sweep")
+    info = json.loads((folder / "bsuite.json").read_text())
+    (folder / "bsuite.json").write_text(json.dumps({**info, field: 3}))
+    with pytest.raises(RlcliError, match=rf"bsuite.json` is damaged: `{field}` is `3`"):
+        rlcli.bsuite(folder)
 
 
 @pytest.mark.slow
