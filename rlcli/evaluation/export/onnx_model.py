@@ -26,7 +26,7 @@ from rlcli.evaluation.export.operators import (
     read_take,
     unsupported_error,
 )
-from rlcli.evaluation.export.policy_function import PolicyFunction, next_name
+from rlcli.evaluation.export.policy_function import PolicyFunction
 from rlcli.registry.libraries import import_library
 
 FORMAT = "onnx"
@@ -40,9 +40,7 @@ def write_files(
 ) -> dict[Path, bytes]:
     """The contents of the model's file."""
     onnx = import_library("onnx", "onnx")
-    names = [port.name for port in function.action]
-    names += [next_name(name) for name in function.state]
-    model = make_model(function.graph, names)
+    model = make_model(function.graph, function.output_names)
     text = {"rlcli": json.dumps(metadata, allow_nan=False)}
     onnx.helper.set_model_props(model, text)
     onnx.checker.check_model(model)

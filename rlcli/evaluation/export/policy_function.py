@@ -37,6 +37,12 @@ class PolicyFunction(NamedTuple):
     state: Mapping[str, np.ndarray]  # by the input's name, before the first observation
     graph: Graph
 
+    @property
+    def output_names(self) -> list[str]:
+        """The names of the outputs: first the actions, then the next state."""
+        actions = [port.name for port in self.action]
+        return actions + [next_name(name) for name in self.state]
+
 
 def next_name(name: str) -> str:
     """The output that is the next value of an input that is a state."""

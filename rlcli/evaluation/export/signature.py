@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -33,8 +33,11 @@ def describe_policy(policy: TrainedPolicy, function: PolicyFunction) -> dict[str
             for name, struct in function.inputs.items()
         ],
         "outputs": [
-            {**_array(name, value, batched=True), **_space(spaces.get(name))}
-            for name, value in _outputs(function)
+            {
+                **_array(name, function.graph.outputs[name], batched=True),
+                **_space(spaces.get(name)),
+            }
+            for name in function.output_names
         ],
         "state": [
             {"input": name, "output": next_name(name), "initial": collapse(leaf)}
@@ -44,15 +47,8 @@ def describe_policy(policy: TrainedPolicy, function: PolicyFunction) -> dict[str
     }
 
 
-def _outputs(function: PolicyFunction) -> Iterator[tuple[str, Any]]:
-    """The outputs, first the actions; their shapes have a batch axis."""
-    names = [port.name for port in function.action]
-    names += [next_name(name) for name in function.state]
-    for name in names:
-        yield name, function.graph.outputs[name]
-
-
 def _array(name: str, value: Any, batched: bool = False) -> dict[str, Any]:
+    """The entry of an array; `batched`: its shape has the batch axis already."""
     shape = value.shape[1:] if batched else value.shape
     dtype = np.dtype(value.dtype).name
     return {"name": name, "shape": [BATCH, *shape], "dtype": dtype}

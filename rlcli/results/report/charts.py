@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rlcli.results.canvas import widen_range
 from rlcli.results.report import vega
 from rlcli.results.report.vega import Spec
 
@@ -94,7 +95,7 @@ def draw_lines(
     if has_bands:
         tooltip.append(vega.near_text_field("interval", "95 % interval"))
     xs = [value for each in lines for value in (each.x[0], each.x[-1])]
-    x_axis = vega.axis("x", x, domain=vega.find_range(xs))
+    x_axis = vega.axis("x", x, domain=widen_range(xs))
     y_axis = vega.axis("y", y, zero=False)
     groups, labels = [each.color for each in lines], [each.label for each in lines]
     color, dash = (
@@ -132,7 +133,7 @@ def draw_shares(
     titles = dict(zip(names, labels, strict=True))
     tooltip = [vega.number_field("x", x_title)]
     tooltip += [vega.number_field(n, titles[n], ".1%") for n in names]
-    x_axis = vega.axis("x", x_title, domain=vega.find_range([x[0], x[-1]]))
+    x_axis = vega.axis("x", x_title, domain=widen_range([x[0], x[-1]]))
     hover = {
         "mark": {"type": "rule", "strokeWidth": 1.5, "opacity": 0},
         "params": [vega.select_nearest("rule_hover", ["x"])],
@@ -198,7 +199,7 @@ def draw_histogram(
         "transform": [{"filter": "datum.kind === 'bar'"}],
         "mark": {"type": "rect", "color": tint, "opacity": 0.8},
         "encoding": {
-            "x": vega.axis("x", x, domain=vega.find_range(edges), zero=False),
+            "x": vega.axis("x", x, domain=widen_range(edges), zero=False),
             "x2": {"field": "x2"},
             "y": vega.axis("y", "episodes"),
             "y2": {"datum": 0},

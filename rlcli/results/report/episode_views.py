@@ -193,10 +193,7 @@ def _captions(replay: EpisodeRecording) -> list[str]:
 def _thin(steps: int) -> tuple[np.ndarray, str]:
     """The steps that charts show, and a note if these are not all."""
     every = -(-steps // _MAX_POINTS)
-    note = f"Every {every}th step is shown." if every > 3 else ""
-    note = {2: "Every second step is shown.", 3: "Every third step is shown."}.get(
-        every, note
-    )
+    note = f"One of {every} steps is shown." if every > 1 else ""
     return np.arange(0, steps, every), note
 
 

@@ -7,6 +7,13 @@ from typing import Any
 
 Spec = dict[str, Any]
 
+# Expressions of Vega: the text of an interval, and of a number on the x axis.
+_INTERVAL = (
+    "isValid(datum.low) ? format(datum.low, ',.4~g') + ' to ' + "
+    "format(datum.high, ',.4~g') : 'n/a: 1 seed'"
+)
+_SHORT = "format(datum.value, abs(datum.value) >= 1000 ? '~s' : '~g')"
+
 
 def base(height: int) -> Spec:
     """A chart as wide as its place on the page, with the signal `position`."""
@@ -18,15 +25,6 @@ def base(height: int) -> Spec:
         "params": [{"name": "position", "value": None}],
         "config": {"customFormatTypes": True, "view": {"stroke": None}},
     }
-
-
-_INTERVAL = (
-    "isValid(datum.low) ? format(datum.low, ',.4~g') + ' to ' + "
-    "format(datum.high, ',.4~g') : 'n/a: 1 seed'"
-)
-
-
-_SHORT = "format(datum.value, abs(datum.value) >= 1000 ? '~s' : '~g')"
 
 
 def band(encoding: Spec) -> Spec:
@@ -145,9 +143,3 @@ def _scale(
 ) -> Spec:
     scale = {"domain": [*domain], "range": [*values]}
     return {"field": field, "type": "nominal", "legend": legend, "scale": scale}
-
-
-def find_range(values: Sequence[float]) -> list[float]:
-    """The range of values, never empty."""
-    low, high = float(min(values)), float(max(values))
-    return [low, high] if high > low else [low - 1, high + 1]

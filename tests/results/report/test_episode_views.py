@@ -148,7 +148,7 @@ def test_probabilities_are_shown_instead_of_actions():
 def test_long_episodes_show_every_nth_step():
     chart = view(replay(2_000), expected=2_000).charts[0]
     assert chart.blocks[0]["x"][:3] == [0, 5, 10]
-    assert chart.note == "Every 5th step is shown."
+    assert chart.note == "One of 5 steps is shown."
 
 
 class Painter:
