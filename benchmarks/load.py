@@ -4,8 +4,9 @@
 
 `long`: ten million steps, 1 000 checkpoints and a million rows of metrics. The table
 has memory, open files and speed in the second tenth of the run and in the last one.
-`together`: 100 runs that start at once below one folder. `seeds`: 1 024 seeds.
-`environments`: 65 536 environments.
+`together`: runs that start at once below one folder, eight per core: each is a process
+with an interpreter and JAX of its own, which takes seconds of a core and a third of a
+GB. `seeds`: 1 024 seeds. `environments`: 65 536 environments.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from rlcli.xla.threads import usable_cores
+
 STEPS = 10_000_000
 LONG = (
     f"train.steps={STEPS}",
@@ -30,7 +33,7 @@ LONG = (
     "train.evaluate=null",
     "train.stop=null",
 )
-RUNS = 100
+RUNS_PER_CORE = 8
 MIB = 2**20
 
 
@@ -76,11 +79,13 @@ def measure_long(folder: Path) -> None:
         "train", "qlearning_frozenlake", "--quiet", "--run", str(run), *sets
     )
     samples = observe(process, run)
+    if process.returncode:
+        raise SystemExit(f"the run ended with exit code {process.returncode}")
     parts = [
         [each for each in samples if low * STEPS <= each.step <= high * STEPS]
         for low, high in ((0.1, 0.2), (0.9, 1.0))
     ]
-    print(f"exit code {process.returncode}, {samples[-1].seconds:.0f} s")
+    print(f"{samples[-1].seconds:.0f} s")
     with (run / "metrics.jsonl").open(encoding="utf-8") as file:
         print(f"{sum(1 for _ in file):,} rows, {len(samples):,} checkpoints seen")
     print("\n| part of the run | steps/s | memory MiB | open files |")
@@ -95,9 +100,10 @@ def measure_long(folder: Path) -> None:
 
 def measure_together(folder: Path) -> None:
     """Prints how many of the runs that start at once have finished, in folders."""
+    runs = RUNS_PER_CORE * usable_cores()
     begin = time.perf_counter()
     command = ("train", "qlearning_frozenlake", "--smoke", "--quiet", "--runs")
-    processes = [rlcli(*command, str(folder / "together")) for _ in range(RUNS)]
+    processes = [rlcli(*command, str(folder / "together")) for _ in range(runs)]
     codes = [process.wait() for process in processes]
     infos = [
         json.loads(path.read_text())["status"]
@@ -105,7 +111,7 @@ def measure_together(folder: Path) -> None:
     ]
     seconds = time.perf_counter() - begin
     print(
-        f"{RUNS} runs at once: {codes.count(0)} with exit code 0, {len(infos)} "
+        f"{runs} runs at once: {codes.count(0)} with exit code 0, {len(infos)} "
         f"folders, {infos.count('finished')} finished, {seconds:.0f} s"
     )
 
@@ -144,8 +150,11 @@ MEASUREMENTS: Mapping[str, Callable[[Path], None]] = {
 def main() -> None:
     """Runs the measurements that are named, by default all."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("names", nargs="*", default=[*MEASUREMENTS])
+    parser.add_argument("names", nargs="*", default=[*MEASUREMENTS], metavar="NAME")
     options = parser.parse_args()
+    if unknown := sorted({*options.names} - {*MEASUREMENTS}):
+        known = ", ".join(MEASUREMENTS)
+        parser.error(f"{', '.join(unknown)}: expected some of {known}")
     for name in options.names:
         with tempfile.TemporaryDirectory() as folder:
             MEASUREMENTS[name](Path(folder))
