@@ -165,7 +165,10 @@ def statistics_row(
 
 
 def episode_summary(returns: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
-    """Summarizes the returns and lengths of one seed's episodes."""
+    """Summarizes the returns and lengths of one seed's episodes.
+
+    The std divides by n, not by n − 1.
+    """
     return {
         "mean": float(returns.mean()),
         "std": float(returns.std()),

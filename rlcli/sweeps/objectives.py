@@ -49,10 +49,6 @@ class Objective(NamedTuple):
     def __str__(self) -> str:
         return f"{self.kind}:{self.threshold:g}" if self.kind == STEPS_TO else self.kind
 
-    def is_better(self, value: float, other: float) -> bool:
-        """Whether a value is better than another one."""
-        return value > other if self.is_maximized else value < other
-
     def measure(self, evaluations: Sequence[Evaluation]) -> list[float]:
         """The value of each seed after these evaluations."""
         steps = np.array([each.step for each in evaluations], np.float64)

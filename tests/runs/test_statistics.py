@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import trim_mean
 
-from rlcli.runs.statistics import bootstrap_ci95, iqm, summary
+from rlcli.runs.statistics import bootstrap_ci95, episode_summary, iqm, summary
 
 
 @pytest.mark.parametrize(
@@ -87,6 +87,13 @@ def test_the_interval_has_the_width_that_theory_gives():
 
 def test_the_interval_of_values_that_are_not_finite_is_not_finite():
     assert np.isnan(bootstrap_ci95([1.0, float("nan")])).all()
+
+
+def test_the_spread_of_episodes_is_theirs_alone():
+    assert episode_summary(np.array([1.0, 3.0]), np.array([5, 10])) == {
+        **{"mean": 2.0, "std": 1.0, "min": 1.0, "max": 3.0},
+        **{"length": 7.5, "episodes": 2},
+    }
 
 
 def test_a_summary_holds_mean_iqm_and_interval():
