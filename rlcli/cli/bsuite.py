@@ -88,7 +88,7 @@ def command(
     Writes the results of each id, tables of scores and a radar plot, and prints the
     folder. The exit code is that of `rlcli train` for several runs.
     """
-    from rlcli.sweeps.bsuite.suite import tables  # here, to keep `--help` fast
+    from rlcli.sweeps.bsuite.results import tables  # here, to keep `--help` fast
     from rlcli.training import signals
     from rlcli.training.batch import exit_code
 

@@ -20,22 +20,18 @@ from rlcli.errors import RlcliError, quote
 from rlcli.recipe import check_document, locate_recipe
 from rlcli.recipe.loading import read_without_parts, refuse_combinations
 from rlcli.results import figure
-from rlcli.results.comparison_tables import Table, markdown_lines
 from rlcli.runs.creation import check_place
 from rlcli.runs.durations import parse_duration
-from rlcli.runs.files import read_json, to_json, write_json, write_output
-from rlcli.runs.formats import format_number
+from rlcli.runs.files import read_json, to_json, write_json
 from rlcli.runs.naming import name_or_time, number_folder
 from rlcli.runs.run_folder import Run, is_run
-from rlcli.sweeps.bsuite import radar
-from rlcli.sweeps.bsuite.episodes import read_results, write_csv
 from rlcli.sweeps.bsuite.experiments import (
     EXPERIMENTS,
     IdGroup,
     group_ids,
     select_ids,
 )
-from rlcli.sweeps.bsuite.scores import Results, score_experiments, score_tags
+from rlcli.sweeps.bsuite.results import score_sweep
 from rlcli.training.batch import BatchReport, train_groups
 from rlcli.training.plans import Plan, arguments_of
 
@@ -105,7 +101,7 @@ def bsuite(
     if resume or (Path(recipe) / INFO).is_file():
         folder, info = _reopen(Path(recipe), ids, set)
         if not resume:
-            return _score(folder, info, [])
+            return score_sweep(folder, info, [])
     else:
         title = check_document(recipe, set)
         refuse_combinations(recipe, set, title, "`rlcli bsuite` scores one agent")
@@ -122,7 +118,7 @@ def bsuite(
             "notes": notes,
         }
     failed = _train(folder, info, options, jobs, report)
-    return _score(folder, info, failed)
+    return score_sweep(folder, info, failed)
 
 
 def _train(
@@ -252,65 +248,3 @@ def _plan(group: IdGroup, folder: Path, info: Mapping[str, Any]) -> Plan:
     last = f"-{group.indices[-1]}" if len(group.indices) > 1 else ""
     place = folder / "runs" / f"{group.experiment}-{index}{last}"
     return Plan(recipe, settings, place, place)
-
-
-def _score(
-    folder: Path, info: Mapping[str, Any], failed: Sequence[str]
-) -> dict[str, Any]:
-    """Writes the results of the runs, and returns their scores."""
-    found: dict[str, dict[int, list[dict[str, float]]]] = {}
-    read: dict[str, dict[int, list[dict[str, float]]]] = {}
-    missing = []
-    for id, (place, seed) in info["ids"].items():
-        if place not in read:
-            read[place] = read_results(folder / "runs" / place)
-        if rows := read[place].get(seed):
-            name, _, index = id.partition("/")
-            found.setdefault(name, {})[int(index)] = rows
-            write_csv(rows, folder / "results", id)
-        else:
-            missing.append(id)
-    data = {"folder": str(folder), "recipe": info["recipe"], **score(found)}
-    data["notes"] = [*info["notes"], *failed]
-    if missing:
-        data["notes"].append(f"no finished episode: {', '.join(missing)}")
-    unfinished = [e["experiment"] for e in data["experiments"] if not e["finished"]]
-    if unfinished:
-        data["notes"].append(
-            f"fewer episodes than bsuite has, in some runs of {', '.join(unfinished)}"
-        )
-    write_json(folder / "scores.json", data)
-    lines = [line for table in tables(data) for line in (*markdown_lines(table), "")]
-    lines += [f"- {note}" for note in data["notes"]]
-    write_output(folder / "scores.md", ("\n".join(lines) + "\n").encode())
-    radar.draw_radar(data["tags"], info["recipe"], folder / "radar.png")
-    return data
-
-
-def score(results: Mapping[str, Results]) -> dict[str, Any]:
-    """The scores of experiments and tags, given the rows of each id."""
-    scores = score_experiments(results)
-    return {"experiments": scores, "tags": score_tags(scores)}
-
-
-def tables(data: Mapping[str, Any]) -> list[Table]:
-    """The tables of `rlcli.bsuite`."""
-    experiments = [
-        [
-            each["experiment"],
-            format_number(each["score"]),
-            f"{each['ids']} of {each['all_ids']}",
-            "yes" if each["finished"] else "no",
-            ", ".join(each["tags"]),
-        ]
-        for each in data["experiments"]
-    ]
-    tags = [
-        [each["tag"], format_number(each["score"]), str(each["experiments"])]
-        for each in data["tags"]
-    ]
-    columns = ["experiment", "score", "ids", "finished", "tags"]
-    return [
-        Table(f"{data['recipe']} on bsuite", columns, experiments),
-        Table("mean by tag", ["tag", "score", "experiments"], tags),
-    ]

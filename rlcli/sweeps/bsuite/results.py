@@ -1,0 +1,76 @@
+"""Results: the scores of a sweep of bsuite, as files and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlcli.results.comparison_tables import Table, markdown_lines
+from rlcli.runs.files import write_json, write_output
+from rlcli.runs.formats import format_number
+from rlcli.sweeps.bsuite import radar
+from rlcli.sweeps.bsuite.episodes import read_results, write_csv
+from rlcli.sweeps.bsuite.scores import score_experiments, score_tags
+
+
+def score_sweep(
+    folder: Path, info: Mapping[str, Any], failed: Sequence[str]
+) -> dict[str, Any]:
+    """Writes the results of the runs, and returns their scores."""
+    found: dict[str, dict[int, list[dict[str, float]]]] = {}
+    read: dict[str, dict[int, list[dict[str, float]]]] = {}
+    missing = []
+    for id, (place, seed) in info["ids"].items():
+        if place not in read:
+            read[place] = read_results(folder / "runs" / place)
+        if rows := read[place].get(seed):
+            name, _, index = id.partition("/")
+            found.setdefault(name, {})[int(index)] = rows
+            write_csv(rows, folder / "results", id)
+        else:
+            missing.append(id)
+    scores = score_experiments(found)
+    data = {
+        "folder": str(folder),
+        "recipe": info["recipe"],
+        "experiments": scores,
+        "tags": score_tags(scores),
+    }
+    data["notes"] = [*info["notes"], *failed]
+    if missing:
+        data["notes"].append(f"no finished episode: {', '.join(missing)}")
+    unfinished = [e["experiment"] for e in data["experiments"] if not e["finished"]]
+    if unfinished:
+        data["notes"].append(
+            f"fewer episodes than bsuite has, in some runs of {', '.join(unfinished)}"
+        )
+    write_json(folder / "scores.json", data)
+    lines = [line for table in tables(data) for line in (*markdown_lines(table), "")]
+    lines += [f"- {note}" for note in data["notes"]]
+    write_output(folder / "scores.md", ("\n".join(lines) + "\n").encode())
+    radar.draw_radar(data["tags"], info["recipe"], folder / "radar.png")
+    return data
+
+
+def tables(data: Mapping[str, Any]) -> list[Table]:
+    """The tables of `rlcli.bsuite`."""
+    experiments = [
+        [
+            each["experiment"],
+            format_number(each["score"]),
+            f"{each['ids']} of {each['all_ids']}",
+            "yes" if each["finished"] else "no",
+            ", ".join(each["tags"]),
+        ]
+        for each in data["experiments"]
+    ]
+    tags = [
+        [each["tag"], format_number(each["score"]), str(each["experiments"])]
+        for each in data["tags"]
+    ]
+    columns = ["experiment", "score", "ids", "finished", "tags"]
+    return [
+        Table(f"{data['recipe']} on bsuite", columns, experiments),
+        Table("mean by tag", ["tag", "score", "experiments"], tags),
+    ]
