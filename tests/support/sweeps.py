@@ -213,3 +213,17 @@ def read_study(sweep: SweepFolder) -> Study:
     """The study of a sweep, only to be read."""
     space: Space = sweep.read_space()
     return Study(sweep, sweep.read_settings(), space, is_reader=True)
+
+
+def list_trials(sweep: SweepFolder) -> list[tuple[int, str, Mapping[str, Any], Any]]:
+    """Number, state, options and objective of all trials."""
+    return [
+        (each.number, each.state, each.values, each.value)
+        for each in read_study(sweep).trials()
+    ]
+
+
+def read_winner(sweep: SweepFolder) -> dict[str, Any]:
+    """The winner and the confirmed trials, without the status of the sweep."""
+    result = sweep.read_result()
+    return {key: value for key, value in result.items() if key != "status"}

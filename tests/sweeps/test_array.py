@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from sweeps import FakeEngine, drive, make_sweep, read_study, skip_waiting
+from sweeps import FakeEngine, drive, list_trials, make_sweep, skip_waiting
 
 from rlcli.errors import RlcliError
 from rlcli.runs.run_folder import Run
@@ -28,13 +28,6 @@ def train(monkeypatch, sweep, number, **engine):
     return array.train_trial(sweep.folder, number), made
 
 
-def results(sweep):
-    trials = [
-        (each.number, each.values, each.value) for each in read_study(sweep).trials()
-    ]
-    return trials, sweep.read_result()
-
-
 @pytest.mark.parametrize("together", [1, 6])
 @pytest.mark.parametrize("sampler", ["random", "grid"])
 def test_tasks_in_any_order_give_the_result_of_one_driver(
@@ -49,7 +42,8 @@ def test_tasks_in_any_order_give_the_result_of_one_driver(
     engine = FakeEngine()
     drive(tasks, engine)
     assert [key for key, _ in engine.started if key.startswith("trial")] == ["trial 2"]
-    assert results(tasks) == results(alone)
+    assert list_trials(tasks) == list_trials(alone)
+    assert tasks.read_result() == alone.read_result()
 
 
 def test_a_task_that_was_stopped_resumes_and_one_that_has_ended_does_nothing(

@@ -6,7 +6,15 @@ import signal
 import threading
 
 import pytest
-from sweeps import FakeEngine, drive, make_sweep, read_study, skip_waiting
+from sweeps import (
+    FakeEngine,
+    drive,
+    list_trials,
+    make_sweep,
+    read_study,
+    read_winner,
+    skip_waiting,
+)
 
 from rlcli.runs.run_folder import Run
 from rlcli.sweeps.summary import find_sweep_status, show_sweep
@@ -17,18 +25,6 @@ pytest.importorskip("optuna")
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
     skip_waiting(monkeypatch)
-
-
-def trials(sweep):
-    return [
-        (each.number, each.state, each.values, each.value)
-        for each in read_study(sweep).trials()
-    ]
-
-
-def winner(sweep):
-    result = sweep.read_result()
-    return {key: value for key, value in result.items() if key != "status"}
 
 
 def test_the_best_trials_are_confirmed_with_seeds_that_no_trial_had(tmp_path):
@@ -57,7 +53,7 @@ def test_the_best_trials_are_confirmed_with_seeds_that_no_trial_had(tmp_path):
 def test_a_run_that_stops_at_the_return_of_its_recipe_is_complete(tmp_path):
     sweep = make_sweep(tmp_path / "s")
     assert drive(sweep, FakeEngine(end="stopped")) == "finished"
-    assert {state for _, state, *_ in trials(sweep)} == {"complete"}
+    assert {state for _, state, *_ in list_trials(sweep)} == {"complete"}
 
 
 def test_without_confirmation_the_best_trial_is_the_winner(tmp_path):
@@ -77,8 +73,8 @@ def test_a_killed_driver_continues_to_the_same_result(tmp_path, kill_after):
     assert find_sweep_status(sweep) == "killed"
     engine = FakeEngine()
     assert drive(sweep, engine) == "finished"
-    assert trials(sweep) == trials(undisturbed)
-    assert winner(sweep) == winner(undisturbed)
+    assert list_trials(sweep) == list_trials(undisturbed)
+    assert read_winner(sweep) == read_winner(undisturbed)
     keys = [key for key, _ in engine.started]
     assert len(keys) == len({*keys})
 
@@ -90,7 +86,7 @@ def test_half_a_line_in_the_journal_is_removed(tmp_path):
     with sweep.journal.open("ab") as file:
         file.write(b'{"op_code":')
     assert drive(sweep, FakeEngine()) == "finished"
-    assert [number for number, *_ in trials(sweep)] == [*range(6)]
+    assert [number for number, *_ in list_trials(sweep)] == [*range(6)]
 
 
 def test_a_crashed_process_is_resumed_three_times_at_most(tmp_path):
@@ -223,7 +219,7 @@ def test_the_deadline_stops_all_trials_and_the_sweep_continues(tmp_path):
     assert drive(sweep, FakeEngine(), deadline=0.0) == "out_of_time"
     assert find_sweep_status(sweep) == "out_of_time"
     assert drive(sweep, FakeEngine()) == "finished"
-    assert len(trials(sweep)) == 6
+    assert len(list_trials(sweep)) == 6
 
 
 def test_a_signal_stops_all_trials_and_the_sweep_continues(tmp_path):
@@ -243,7 +239,7 @@ def test_a_signal_stops_all_trials_and_the_sweep_continues(tmp_path):
     again = FakeEngine()
     assert drive(sweep, again) == "finished"
     assert (f"trial {running[0].number}", "resume") in again.started
-    assert [number for number, *_ in trials(sweep)] == [*range(6)]
+    assert [number for number, *_ in list_trials(sweep)] == [*range(6)]
 
 
 def test_a_signal_while_a_process_starts_stops_that_process_too(tmp_path):
@@ -284,5 +280,5 @@ def test_more_trials_continue_a_sweep_that_has_ended(tmp_path):
     drive(sweep, FakeEngine())
     other = make_sweep(tmp_path / "t", trials=6)
     drive(other, FakeEngine())
-    assert trials(sweep) == trials(other)
-    assert winner(sweep)["winner"] == winner(other)["winner"]
+    assert list_trials(sweep) == list_trials(other)
+    assert read_winner(sweep)["winner"] == read_winner(other)["winner"]

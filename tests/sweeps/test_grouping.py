@@ -3,7 +3,16 @@
 import json
 
 import pytest
-from sweeps import FakeEngine, drive, make_sweep, read_study, settings, skip_waiting
+from sweeps import (
+    FakeEngine,
+    drive,
+    list_trials,
+    make_sweep,
+    read_study,
+    read_winner,
+    settings,
+    skip_waiting,
+)
 
 from rlcli.errors import RlcliError
 from rlcli.runs.run_folder import Run
@@ -33,18 +42,6 @@ def _kinds(monkeypatch):
     monkeypatch.setattr(grouping, "group_trials", group)
 
 
-def trials(sweep):
-    return [
-        (each.number, each.state, each.values, each.value)
-        for each in read_study(sweep).trials()
-    ]
-
-
-def result_of(sweep):
-    result = sweep.read_result()
-    return {key: value for key, value in result.items() if key != "status"}
-
-
 def members_of(sweep, number):
     return json.loads((sweep.trial(number) / "run.json").read_text()).get("members")
 
@@ -54,9 +51,9 @@ def test_trials_of_equal_structure_are_one_job_with_the_same_results(tmp_path):
     drive(alone, FakeEngine())
     engine = FakeEngine()
     assert drive(sweep, engine) == "finished"
-    assert trials(sweep) == trials(alone)
-    assert result_of(sweep) == result_of(alone)
-    kinds = [values["kind"] for _, _, values, _ in trials(sweep)]
+    assert list_trials(sweep) == list_trials(alone)
+    assert read_winner(sweep) == read_winner(alone)
+    kinds = [values["kind"] for _, _, values, _ in list_trials(sweep)]
     expected = [
         [f"{n:04d}" for n in block if kinds[n] == kind]
         for block in (range(4), range(4, 6))
@@ -77,8 +74,8 @@ def test_a_killed_driver_continues_with_the_same_groups(tmp_path, kill_after):
         drive(sweep, FakeEngine(kill_after=kill_after))
     engine = FakeEngine()
     assert drive(sweep, engine) == "finished"
-    assert trials(sweep) == trials(undisturbed)
-    assert result_of(sweep) == result_of(undisturbed)
+    assert list_trials(sweep) == list_trials(undisturbed)
+    assert read_winner(sweep) == read_winner(undisturbed)
     for number in range(6):
         assert members_of(sweep, number) == members_of(undisturbed, number)
     keys = [key for key, _ in engine.started]
@@ -104,7 +101,7 @@ def test_a_driver_that_is_killed_while_it_begins_trials_begins_the_rest(
         patch.setattr(driver.Study, "ask", ask_some)
         drive(sweep, FakeEngine())
     assert drive(sweep, FakeEngine()) == "finished"
-    assert trials(sweep) == trials(undisturbed)
+    assert list_trials(sweep) == list_trials(undisturbed)
     for number in range(6):
         assert members_of(sweep, number) == members_of(undisturbed, number)
 
