@@ -8,6 +8,7 @@ import re
 import jax
 import numpy as np
 import pytest
+from folders import read_rows
 from jax.export import export
 from PIL import Image
 
@@ -17,16 +18,10 @@ from rlcli import loop, recipe, registry
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.recipe.schema import COMMENT
-from rlcli.runs import metrics
 from rlcli.training.program import Program
 from rlcli.xla import backend
 
 RECIPES = sorted(recipe.shipped_recipes().items())
-
-
-def rows(run):
-    """The rows of a run, without what clocks say."""
-    return [metrics.drop_clock_fields(row) for row in metrics.read_metrics(run)]
 
 
 @contextlib.contextmanager
@@ -138,7 +133,7 @@ def test_a_recipe_trains_resumes_evaluates_and_renders(path, available, tmp_path
     text = path.read_text(encoding="utf-8")
     if "envpool/" not in text:  # begins new episodes, as its docstring says
         assert unequal == []
-        assert rows(left) == rows(whole)
+        assert read_rows(left) == read_rows(whole)
     result = rlcli.eval(left, episodes=2)
     assert np.isfinite(result["return"]["mean"])
     if "`mujoco`" in text and not {"DISPLAY", "MUJOCO_GL"} & os.environ.keys():

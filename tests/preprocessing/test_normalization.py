@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from folders import read_rows
 from gymnasium import spaces
 
 import rlcli
@@ -17,7 +18,7 @@ from rlcli.loop import agents
 from rlcli.preprocessing.moments import Moments, initial_moments, update_moments
 from rlcli.preprocessing.normalization import normalizer
 from rlcli.recipe import load_recipe, resolve
-from rlcli.runs import checkpoint, metrics
+from rlcli.runs import checkpoint
 from rlcli.tracers.lambda_return import lambda_return
 from rlcli.types import (
     Clock,
@@ -250,9 +251,5 @@ def test_an_interrupted_run_resumes_with_its_statistics(name, tmp_path):
         ] == []
     assert {"observation/count", "observation/mean/0"} <= set(expected)
     assert expected["observation/count"].tolist() == [64, 64]
-    rows = [
-        [metrics.drop_clock_fields(row) for row in metrics.read_metrics(run)]
-        for run in (whole, left)
-    ]
-    assert rows[0] == rows[1]
+    assert read_rows(whole) == read_rows(left)
     assert np.isfinite(rlcli.eval(tmp_path / "left", episodes=2)["return"]["mean"])

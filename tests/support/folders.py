@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlcli.runs import metrics
 from rlcli.runs.run_folder import Run
 
 
@@ -16,6 +17,11 @@ def snapshot(folder: Path) -> dict[Path, tuple[int, bytes]]:
         path: (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
         for path in (folder, *folder.rglob("*"))
     }
+
+
+def read_rows(run: str | Path) -> list[dict[str, Any]]:
+    """The rows of a run without the fields of clocks, which differ in equal runs."""
+    return [metrics.drop_clock_fields(row) for row in metrics.read_metrics(run)]
 
 
 RESOLVED = """\

@@ -9,13 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
+from folders import read_rows
 from sweeps import use_fake_engines
 
 import rlcli
 from rlcli.cli import main
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
-from rlcli.runs.metrics import drop_clock_fields, read_metrics
 from rlcli.runs.population import Round, RoundEntry, Stage, read_settings, write_rounds
 from rlcli.sweeps.pbt import schedule_settings
 
@@ -184,10 +184,6 @@ COMMAND = [sys.executable, "-m", "rlcli", "sweep", "lake.yaml", "--space", "spac
 COMMAND += ["--trials", "4", "--seeds", "2", "--sampler", "pbt", "--confirm", "1"]
 
 
-def rows_of(run) -> list[dict]:
-    return [drop_clock_fields(row) for row in read_metrics(run)]
-
-
 @pytest.mark.slow
 def test_a_population_whose_processes_are_killed_ends_as_an_undisturbed_one(folder):
     # Some of the first learning rates are too small to learn anything.
@@ -213,7 +209,7 @@ def test_a_population_whose_processes_are_killed_ends_as_an_undisturbed_one(fold
     assert len((path / record).read_text().splitlines()) == 9
     for number in range(4):
         run, other = (each / f"trials/{number:04d}" for each in (path, undisturbed))
-        assert rows_of(run) == rows_of(other)
+        assert read_rows(run) == read_rows(other)
     ours, theirs = (rlcli.show_sweep(each) for each in (path, undisturbed))
     for name in ("counts", "winner", "confirmed"):
         assert ours[name] == theirs[name]
@@ -226,7 +222,7 @@ def test_a_population_whose_processes_are_killed_ends_as_an_undisturbed_one(fold
     def returns(run):
         return [
             (row["T"], row["seed"], row["evaluation"]["mean"])
-            for row in rows_of(run)
+            for row in read_rows(run)
             if "evaluation" in row and row["T"] > lineage[-1]["step"]
         ]
 

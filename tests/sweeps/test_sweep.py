@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from folders import read_rows
 from sweeps import use_fake_engines
 
 import rlcli
@@ -265,10 +266,6 @@ def wait_for(condition, process, seconds=120):
         time.sleep(0.05)
 
 
-def without_clocks(run):
-    return [metrics.drop_clock_fields(row) for row in metrics.read_metrics(run)]
-
-
 @pytest.mark.slow
 def test_a_sweep_whose_driver_is_killed_ends_as_an_undisturbed_one(folder):
     subprocess.run([*COMMAND, "--name", "a"], check=True, capture_output=True)
@@ -287,13 +284,13 @@ def test_a_sweep_whose_driver_is_killed_ends_as_an_undisturbed_one(folder):
     for name in ("counts", "winner", "confirmed", "importance"):
         assert resumed[name] == undisturbed[name]
     for one, other in zip(undisturbed["trials"], resumed["trials"], strict=True):
-        assert without_clocks(one["run"]) == without_clocks(other["run"])
+        assert read_rows(one["run"]) == read_rows(other["run"])
         assert (one["options"], one["value"]) == (other["options"], other["value"])
     # The exported recipe makes the winner's run again, to the byte.
     assert main(["sweep", "export", str(path), "best.yaml"]) == 0
     run = rlcli.train("best.yaml", run="again")
     best = path / resumed["winner"]["run"]
-    assert without_clocks(run) == without_clocks(best)
+    assert read_rows(run) == read_rows(best)
     policy = "policy.pkl.lz4"
     assert (run / policy).read_bytes() == (best / policy).read_bytes()
 

@@ -5,13 +5,13 @@ import json
 import jax
 import numpy as np
 import pytest
+from folders import read_rows
 
 import rlcli
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.runs import checkpoint
 from rlcli.runs.frozen import FrozenSeed
-from rlcli.runs.metrics import drop_clock_fields, read_metrics
 from rlcli.runs.population import (
     PopulationSettings,
     SearchedOption,
@@ -155,10 +155,6 @@ def test_a_population_has_the_members_of_its_record(folder):
         Population(members)
 
 
-def rows_of(run) -> list[dict]:
-    return [drop_clock_fields(row) for row in read_metrics(run)]
-
-
 def train(folder) -> None:
     write_population(folder)
     variants = [
@@ -196,7 +192,7 @@ def test_a_population_that_is_killed_makes_the_same_rounds_again(folder, monkeyp
         (resume,) = info["resumes"]
         assert resume["step"] < before[-1].step  # a round was made twice
         assert info["population"] is True
-        assert rows_of(cut / name) == rows_of(whole / name)
+        assert read_rows(cut / name) == read_rows(whole / name)
         ours, theirs = (
             checkpoint.read(each / name / "checkpoints/000004000.pkl.lz4")["progress"]
             for each in (cut, whole)

@@ -4,10 +4,10 @@ import gzip
 import json
 
 import pytest
+from folders import read_rows
 
 import rlcli
 from rlcli.loop import phases
-from rlcli.runs import metrics
 from rlcli.training import profile
 
 HLO = """HloModule jit_f, is_scheduled=true
@@ -87,11 +87,7 @@ def test_a_profiled_run_divides_its_time_and_trains_as_any_other(tmp_path, envir
     path = table.splitlines()[-1].partition(": ")[2]
     with gzip.open(path) as file:
         assert json.load(file)["traceEvents"]
-    found, wanted = (
-        [metrics.drop_clock_fields(row) for row in metrics.read_metrics(folder)]
-        for folder in (run, plain)
-    )
-    assert found == wanted
+    assert read_rows(run) == read_rows(plain)
 
 
 @pytest.mark.slow

@@ -4,13 +4,13 @@ import functools
 import json
 
 import pytest
+from folders import read_rows
 
 import rlcli
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 
-CLOCKS = {"dt", "steps_per_second", "updates_per_second", "time"}
 DATA = {
     "environment": {"name": "fragile:Fragile", "num_envs": 2},
     "network": {"name": "linear"},
@@ -37,19 +37,14 @@ def whole_run(tmp_path_factory):
     return run
 
 
-def rows(folder):
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return [
-        {k: v for k, v in json.loads(line).items() if k not in CLOCKS} for line in lines
-    ]
-
-
 @pytest.mark.slow
 def test_a_run_whose_environments_fail_reaches_its_end(whole_run):
     folder = whole_run()
     assert json.loads((folder / "run.json").read_text())["status"] == "finished"
     for seed in (0, 1):
-        counts = [row.get("restarts", 0) for row in rows(folder) if row["seed"] == seed]
+        counts = [
+            row.get("restarts", 0) for row in read_rows(folder) if row["seed"] == seed
+        ]
         assert counts == sorted(counts) and counts[0] < counts[-1]
     log = (folder / "log.txt").read_text()
     assert "environment `fragile:Fragile` (number " in log
@@ -68,7 +63,7 @@ def test_a_run_that_fails_is_continued_with_restarts_to_the_same_result(
     rlcli.resume(
         tmp_path / "run", set=["train.on_error=restart"], quiet=True, trust=True
     )
-    assert rows(tmp_path / "run") == rows(whole_run())
+    assert read_rows(tmp_path / "run") == read_rows(whole_run())
 
 
 def test_a_compiled_environment_cannot_be_restarted():

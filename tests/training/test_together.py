@@ -6,12 +6,12 @@ import shutil
 
 import numpy as np
 import pytest
+from folders import read_rows
 
 import rlcli
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.runs import checkpoint, thread_layout
-from rlcli.runs.metrics import drop_clock_fields, read_metrics
 from rlcli.training.run_writer import RunWriter
 from rlcli.training.together import build_experiments, group_recipes
 
@@ -37,10 +37,6 @@ def train(name: str, *sets: str, vary=RATES, **keywords):
     return rlcli.train_all(
         ["dqn.yaml"], vary=vary, set=sets, seeds=2, name=name, quiet=True, **keywords
     )
-
-
-def rows_of(run) -> list[dict]:
-    return [drop_clock_fields(row) for row in read_metrics(run)]
 
 
 def assert_close(first, second) -> None:
@@ -108,7 +104,7 @@ def test_each_run_equals_one_that_is_trained_alone(folder):
         run="alone",
         quiet=True,
     )
-    assert_close(rows_of(run), rows_of(alone))
+    assert_close(read_rows(run), read_rows(alone))
     ours, theirs = policies(run), policies(alone)
     for path, leaf in theirs.items():
         np.testing.assert_allclose(ours[path], leaf, rtol=1e-3, atol=1e-4)
@@ -129,7 +125,7 @@ def test_runs_trained_together_are_resumed_together_to_the_same_bytes(folder):
     rlcli.resume(first, set=["train.steps=300"], quiet=True)
     for run in group.iterdir():
         whole = folder / "runs/dqn/whole" / run.name
-        assert rows_of(run) == rows_of(whole)
+        assert read_rows(run) == read_rows(whole)
         info = json.loads((run / "run.json").read_text())
         assert info["status"] == "finished"
         assert info["resumes"][0]["step"] == 100
@@ -153,10 +149,10 @@ def test_a_run_that_fails_does_not_stop_those_trained_with_it(folder):
     good, bad = (each.plan.folder for each in ended)
     assert "all seeds are frozen" in ended[1].message
     assert json.loads((bad / "run.json").read_text())["status"] == "failed"
-    assert {row["T"] for row in rows_of(good)} == {60, 120, 180, 240, 300}
+    assert {row["T"] for row in read_rows(good)} == {60, 120, 180, 240, 300}
     before = (bad / "metrics.jsonl").read_bytes()
     rlcli.resume(bad, set=["train.steps=360"], quiet=True)
-    assert max(row["T"] for row in rows_of(good)) == 360
+    assert max(row["T"] for row in read_rows(good)) == 360
     assert (bad / "metrics.jsonl").read_bytes() == before
 
 
@@ -220,7 +216,7 @@ def test_a_kill_between_two_checkpoints_leaves_one_that_all_have(folder, monkeyp
     assert names == ["000000100.pkl.lz4"]
     rlcli.resume(second, quiet=True)
     for run in (first, second):
-        assert rows_of(run) == rows_of(folder / "runs/dqn/whole" / run.name)
+        assert read_rows(run) == read_rows(folder / "runs/dqn/whole" / run.name)
         assert len([*(run / "checkpoints").iterdir()]) == 1
 
 
@@ -245,7 +241,7 @@ def test_an_error_between_two_checkpoints_does_not_mix_their_steps(folder, monke
         assert json.loads((run / "run.json").read_text())["status"] == "failed"
     rlcli.resume(first, quiet=True)
     for run in (first, second):
-        assert rows_of(run) == rows_of(folder / "runs/dqn/whole" / run.name)
+        assert read_rows(run) == read_rows(folder / "runs/dqn/whole" / run.name)
         assert json.loads((run / "run.json").read_text())["resumes"][0]["step"] == 100
 
 
