@@ -76,7 +76,7 @@ def sweep_with_a_lost_node(folder: Path, *, trials: int, seeds: int) -> dict[str
 
     try:
         result = sweep(
-            *(folder,),
+            folder,
             trials=trials,
             seeds=seeds,
             report=kill_a_node,

@@ -1,4 +1,4 @@
-"""`--sampler pbt`: a population is one job, and its record says what it has become."""
+"""`--sampler pbt`: a population is one job, and its record gives recipes."""
 
 import json
 import os
