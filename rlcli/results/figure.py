@@ -66,7 +66,9 @@ def _fill(axes: Any, result: Mapping[str, Any]) -> None:
         )
         if curve["low"] is not None:
             axes.fill_between(
-                *(curve["x"], curve["low"], curve["high"]),
+                curve["x"],
+                curve["low"],
+                curve["high"],
                 color=line.get_color(),
                 alpha=0.2,
                 linewidth=0,

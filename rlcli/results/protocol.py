@@ -40,9 +40,7 @@ def find_recipe_differences(
                 continue  # the default depends on the unroll
             values = (format_value(one), format_value(other))
             line = "`{}` is {} in `{}`, and {} in `{}`"
-            text = line.format(
-                *(key, values[0], first.folder, values[1], member.folder)
-            )
+            text = line.format(key, values[0], first.folder, values[1], member.folder)
             found.setdefault(key, text)
     return [*found.values()]
 

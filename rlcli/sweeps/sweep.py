@@ -227,7 +227,7 @@ def _run(
             settings = dataclasses.replace(settings, together=size)
             place.write_settings(settings)
         driver = Driver(
-            *(place, settings, space, study, engine), deadline=deadline, report=report
+            place, settings, space, study, engine, deadline=deadline, report=report
         )
         driver.run()
     finally:

@@ -169,7 +169,11 @@ def _resume_chunks(
                 member.folder.write_info(members=names)
         messages = [warning, *messages, inexact]
         chunks = run_chunks(
-            *(members, signals, max_time, monitor, *messages),
+            members,
+            signals,
+            max_time,
+            monitor,
+            *messages,
             population=together.find_population(members),
         )
         yield from run_in_memory(members, chunks)

@@ -141,7 +141,11 @@ def train_together(
                 recipe, set=variants[0][0], seeds=len(variants) * train.seeds
             )
             chunks = run_chunks(
-                *(members, signals, max_time, monitor, warning),
+                members,
+                signals,
+                max_time,
+                monitor,
+                warning,
                 population=find_population(members),
             )
             for _ in run_in_memory(members, chunks):

@@ -238,7 +238,11 @@ def train_chunks(
             with folder.lock(), catch_signals([folder]) as signals:
                 begin_runs(members, smoke)
                 chunks = run_chunks(
-                    *(members, signals, max_time, monitor, warning),
+                    members,
+                    signals,
+                    max_time,
+                    monitor,
+                    warning,
                     *describe_begin(folder),
                     profile=profile,
                 )

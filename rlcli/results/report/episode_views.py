@@ -73,7 +73,9 @@ def describe_episodes(
         episodes = [*_view_extremes(results, options, notes)]
         found.append(
             GroupEpisodes(
-                *(group.label, color, _summarize(results)),
+                group.label,
+                color,
+                _summarize(results),
                 _draw_returns(results, color),
                 _tabulate(results),
                 episodes,
@@ -120,7 +122,10 @@ def _draw_returns(results: Sequence[SeedResult], color: int) -> Chart:
     }
     return charts.draw_histogram(
         "Distribution of returns",
-        *(color, counts.tolist(), edges.tolist(), marks),
+        color,
+        counts.tolist(),
+        edges.tolist(),
+        marks,
         x="return",
         description=f"Histogram of the returns of {len(finite)} episodes, from "
         f"{format_number(low)} to {format_number(high)}; triangles are the means of "
@@ -212,8 +217,12 @@ def _value_charts(replay: EpisodeRecording) -> list[Chart]:
     if lines:
         found.append(
             charts.draw_lines(
-                *("Value estimates", lines),
-                **{"x": "step", "y": "value", "height": 200, "note": note.strip()},
+                "Value estimates",
+                lines,
+                x="step",
+                y="value",
+                height=200,
+                note=note.strip(),
                 description="The policy's value estimate at each step of the episode"
                 ", and the discounted return that followed",
                 has_legend=True,
@@ -231,8 +240,11 @@ def _value_charts(replay: EpisodeRecording) -> list[Chart]:
         ]
         found.append(
             charts.draw_lines(
-                *("Advantages of the actions", gap_lines),
-                **{"x": "step", "y": "q(s, a) − max q", "height": 180},
+                "Advantages of the actions",
+                gap_lines,
+                x="step",
+                y="q(s, a) − max q",
+                height=180,
                 description="The value of each action minus that of the best action",
                 has_legend=True,
             )
@@ -247,7 +259,10 @@ def _action_charts(replay: EpisodeRecording) -> list[Chart]:
         labels = [f"action {index}" for index in range(shares.shape[1])]
         return [
             charts.draw_shares(
-                *("Action probabilities", labels, steps.tolist(), shares[steps]),
+                "Action probabilities",
+                labels,
+                steps.tolist(),
+                shares[steps],
                 x_title="step",
                 description="The probability of each action at each step, with the "
                 "exploration of training",
@@ -263,8 +278,12 @@ def _action_charts(replay: EpisodeRecording) -> list[Chart]:
     ]
     return [
         charts.draw_lines(
-            *("Actions", lines),
-            **{"x": "step", "y": "action", "height": 180, "note": note},
+            "Actions",
+            lines,
+            x="step",
+            y="action",
+            height=180,
+            note=note,
             description="The actions along the episode",
             has_legend=True,
         )

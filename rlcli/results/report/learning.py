@@ -215,7 +215,7 @@ class _Environment:
             group = sample.group
             seeds = self.reader.read_seeds(group, metric)
             curve = make_curve(
-                *(group.label, seeds, self.options.center, self.reader.notes), points
+                group.label, seeds, self.options.center, self.reader.notes, points
             )
             if curve is None:
                 continue
@@ -226,8 +226,12 @@ class _Environment:
             )
             lines.append(
                 Line(
-                    *(group.label, self.colors[group.label]),
-                    *(curve.x.tolist(), curve.y.tolist(), low, high),
+                    group.label,
+                    self.colors[group.label],
+                    curve.x.tolist(),
+                    curve.y.tolist(),
+                    low,
+                    high,
                 )
             )
         if not lines:
@@ -245,7 +249,10 @@ class _Environment:
         return charts.draw_lines(
             options.pop("title"),
             lines,
-            **{"x": "steps", "y": metric, "note": note, "description": description},
+            x="steps",
+            y=metric,
+            note=note,
+            description=description,
             **options,
         )
 

@@ -89,7 +89,9 @@ def _score_regret(results: Results, episodes: int, *, baseline: float) -> float:
 def _score_cartpole(results: Results, episodes: int) -> float:
     found = _until(results, episodes)
     regret = _regret(
-        *(found, episodes, 1_000),
+        found,
+        episodes,
+        1_000,
         lambda row: 1_000 * row["episode"] - row["raw_return"],
     )
     return 0.5 * (regret + _solved(found, 500))
@@ -100,7 +102,9 @@ def _score_swingup(results: Results, episodes: int) -> float:
     for group in _groups(results, "cartpole_swingup", "height_threshold"):
         found = _until(group, episodes)
         regret = _regret(
-            *(found, episodes, 700),
+            found,
+            episodes,
+            700,
             lambda row: 700 * row["episode"] - row["total_return"],
         )
         scores.append(0.5 * (regret + _solved(found, 100)))
@@ -110,7 +114,9 @@ def _score_swingup(results: Results, episodes: int) -> float:
 def _score_mountain_car(results: Results, episodes: int) -> float:
     """Regret against 100 steps in each episode."""
     return _regret(
-        *(results, episodes, 1_000),
+        results,
+        episodes,
+        1_000,
         lambda row: -100 * row["episode"] - row["raw_return"],
     )
 
