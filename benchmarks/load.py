@@ -46,10 +46,10 @@ class Sample(NamedTuple):
     files: int  # open
 
 
-def rlcli(*arguments: str, **keywords: object) -> subprocess.Popen:
+def rlcli(*arguments: str) -> subprocess.Popen:
     """Starts rlcli in a separate process."""
     command = [sys.executable, "-m", "rlcli", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, **keywords)
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
 
 
 def observe(process: subprocess.Popen, run: Path) -> list[Sample]:
