@@ -63,7 +63,7 @@ def blocks(name):
 
 
 @pytest.mark.parametrize(
-    "file", (ROOT / "docs").rglob("*.md"), ids=lambda file: file.stem
+    "file", sorted((ROOT / "docs").rglob("*.md")), ids=lambda file: file.stem
 )
 def test_a_heading_stands_once_in_a_document(file):
     """Links lead to the first of several equal headings."""
