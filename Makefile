@@ -1,5 +1,5 @@
-# Each word does all it needs on a fresh machine: `.venv` is made once, and again only
-# where the list of dependencies changed. PYTHON names another interpreter.
+# Each target works on a fresh machine: it creates `.venv`, and installs again only if
+# the list of dependencies has changed. PYTHON names another interpreter.
 
 PYTHON ?= python3
 VENV := .venv
@@ -22,8 +22,8 @@ tutorial: demo $(VENV)/installed-dev
 	JAX_DISABLE_MOST_OPTIMIZATIONS=false $(BIN)/python -m pytest -m slow \
 		--durations 1 tests/test_tutorial.py
 
-# Two processes, a file to each: the suite compiles more than it computes, and what one
-# file compiles nobody else needs.
+# Two processes, each with whole files: the suite compiles more than it computes, and
+# files seldom share a program.
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not pages"
 
