@@ -20,13 +20,15 @@ from rlcli.environments.adapters.conversion import (
     map_tree,
 )
 from rlcli.environments.adapters.host import host_environment
-from rlcli.environments.adapters.host_errors import EnvironmentFailedError
-from rlcli.environments.adapters.host_vector import ExternalEnvironment
+from rlcli.environments.adapters.host_errors import (
+    EnvironmentFailedError,
+    ExternalEnvironment,
+)
 from rlcli.environments.adapters.limits import with_timeout
 from rlcli.environments.adapters.pools import HostTimeStep
 from rlcli.errors import RlcliError
 from rlcli.registry import plugins, register
-from rlcli.registry.libraries import import_library
+from rlcli.registry.libraries import import_library, install_command
 from rlcli.types import ArrayTree, Environment
 
 EXTRA = "pettingzoo"
@@ -173,7 +175,7 @@ class ParallelVector:
         try:
             function = with_timeout(getattr(self.copies[copy], method), self._timeout)
             return function(*args, **keywords)
-        except Exception as error:  # foreign code may raise anything
+        except (Exception, SystemExit) as error:  # foreign code may raise anything
             raise EnvironmentFailedError(copy * self.group, method) from error
 
 
@@ -183,7 +185,7 @@ def _make(id: str, keywords: dict[str, Any]) -> Any:
     module = _find_module(id, name)
     try:
         return module.parallel_env(**keywords)
-    except Exception as error:  # foreign code may raise anything
+    except (Exception, SystemExit) as error:  # foreign code may raise anything
         raise RlcliError(
             f"{name} cannot be made: {plugins.reason(error)}",
             "`options` are the keyword arguments of `parallel_env`",
@@ -199,15 +201,17 @@ def _find_module(id: str, name: str) -> Any:
             "the names are `pettingzoo/FAMILY/NAME_vN` with a family of "
             + ", ".join(f"`{family}`" for family in _PACKAGES),
         )
-    package = import_library(_PACKAGES[family], EXTRA)
+    package = _PACKAGES[family]
+    import_library(package, EXTRA)
     try:
-        module = importlib.import_module(f"{package.__name__}.{short}")
-    except ModuleNotFoundError as error:
-        if error.name != f"{package.__name__}.{short}":
-            raise RlcliError(f"{name} lacks a dependency: {error}") from error
-        raise RlcliError(
-            f"there is no {name}", "see https://pettingzoo.farama.org"
-        ) from error
+        module = importlib.import_module(f"{package}.{short}")
+    except ImportError as error:
+        if error.name == f"{package}.{short}":
+            hint = "https://pettingzoo.farama.org lists the environments"
+            raise RlcliError(f"there is no {name}", hint) from error
+        library = f"pettingzoo[{family}]" if family != "mpe2" else EXTRA
+        message = f"{name} lacks a dependency: {error}"
+        raise RlcliError(message, install_command(library)) from error
     if not hasattr(module, "parallel_env"):
         raise RlcliError(
             f"{name} is turn-based: its agents do not act simultaneously",

@@ -214,6 +214,18 @@ def test_an_option_that_the_environment_does_not_have_is_refused():
     assert caught.value.hint == "`options` are the keyword arguments of `parallel_env`"
 
 
+@pytest.mark.usefixtures("fresh_imports")
+def test_a_missing_dependency_of_an_environment_is_named(tmp_path, monkeypatch):
+    (tmp_path / "mpe2").mkdir()
+    (tmp_path / "mpe2" / "__init__.py").touch()
+    (tmp_path / "mpe2" / "needs_v0.py").write_text("raise ImportError('no renderer')")
+    monkeypatch.delitem(sys.modules, "mpe2", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(RlcliError, match="needs_v0` lacks a dependency: no") as caught:
+        build(recipe("mpe2/needs_v0", 2))
+    assert caught.value.hint == install_command("pettingzoo")
+
+
 def test_a_missing_package_is_named_with_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "mpe2", None)
     with pytest.raises(RlcliError, match="`mpe2` cannot be imported") as caught:
