@@ -20,6 +20,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlcli.errors import RlcliError, suggest
+from rlcli.registry import plugins
 from rlcli.registry.libraries import import_library
 from rlcli.types import ArrayTree
 
@@ -62,9 +63,8 @@ def _library_errors(message: str, hint: str) -> Iterator[None]:
     """Turns errors of the library into one line each."""
     try:
         yield
-    except Exception as error:  # foreign code may raise anything
-        reason = f"{type(error).__name__}: {error}"
-        raise RlcliError(f"{message}: {reason}", hint) from error
+    except (Exception, SystemExit) as error:  # foreign code may raise anything
+        raise RlcliError(f"{message}: {plugins.reason(error)}", hint) from error
 
 
 def encode_options(options: dict[str, Any] | None) -> str:

@@ -81,11 +81,11 @@ def test_fields_are_read_in_the_shapes_of_the_space():
 
 def test_errors_of_a_library_are_one_line():
     def fail(*_):
-        raise TypeError("no argument `sixe`")
+        raise TypeError("no\nargument `sixe`")
 
-    with pytest.raises(RlcliError, match="`a/b` cannot be made: TypeError: no") as made:
+    with pytest.raises(RlcliError, match="`a/b` cannot be made: TypeError: no a") as e:
         jax_libraries.make_concrete("a/b", fail, "look at its class")
-    assert made.value.hint == "look at its class"
+    assert e.value.hint == "look at its class"
     with pytest.raises(RlcliError, match="`a/b` cannot be reset: TypeError"):
         jax_libraries.observation_shapes("a/b", fail)
 
