@@ -160,9 +160,11 @@ class Environment(NamedTuple):
     render_final: Callable[..., Any] = lambda state, index=0: None
     # Host environments only: `observation` and `action` are canonical forms of these.
     external: External | None = None
-    # Host environments only: makes the same environment, but restarted where it fails.
+    # Host environments only: makes the same environment, whose copies are restarted
+    # when they fail.
     restarting: Callable[[], Environment] | None = None
-    # state -> its `environments.adapters.restarting.Restarts`; None without restarts.
+    # state -> the `environments.adapters.restarting.Restarts` so far; None if a failure
+    # ends the run.
     restarts: Callable[[ArrayTree], Any] = lambda state: None
     # Goal environments only, whose observations are dicts with `achieved_goal` and
     # `desired_goal`: (achieved, desired) -> reward, discount of a step whose `next_obs`

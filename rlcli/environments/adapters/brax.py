@@ -50,9 +50,9 @@ def _make_env(id: str, options: str) -> tuple[Any, gymnasium.Space]:
     """Returns the environment and its observation space, from options in JSON."""
     envs = jax_libraries.import_jax_library("brax.envs", "brax")
     jax_libraries.check_id("brax/", id, envs._envs)
-
+    name = f"brax/{id}"
     make = functools.partial(envs.get_environment, id, **json.loads(options))
     hint = "`options` are keyword arguments of its class in `brax.envs`"
-    env = jax_libraries.make_concrete(name := f"brax/{id}", make, hint)
+    env = jax_libraries.make_concrete(name, make, hint)
     shapes = jax_libraries.observation_shapes(name, lambda key: env.reset(key).obs)
     return env, jax_libraries.space_like(shapes)

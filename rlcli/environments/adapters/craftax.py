@@ -15,8 +15,9 @@ from rlcli.environments.adapters.jax_core import pure_core
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Environment, Key
 
-IDS = [f"Craftax-{kind}-v1" for kind in ("Symbolic", "Pixels")] + [
-    f"Craftax-Classic-{kind}-v1" for kind in ("Symbolic", "Pixels")
+IDS = [
+    f"Craftax-{kind}-v1"
+    for kind in ("Symbolic", "Pixels", "Classic-Symbolic", "Classic-Pixels")
 ]
 
 

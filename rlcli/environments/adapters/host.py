@@ -138,8 +138,16 @@ def host_environment(
         return state, state.restore(arrays)
 
     def restarting() -> Environment:
-        rest = (num_envs, seeds, make_one, part_size)
-        return host_environment(external, spaces, make, *rest, is_restarting=True)
+        return host_environment(
+            external,
+            spaces,
+            make,
+            num_envs,
+            seeds,
+            make_one,
+            part_size,
+            is_restarting=True,
+        )
 
     environment = Environment(
         reset=reset,

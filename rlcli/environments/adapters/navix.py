@@ -51,11 +51,11 @@ def _make_env(id: str, view: str, options: str) -> tuple[Any, gymnasium.Space]:
     """Returns the environment and its observation space, from options in JSON."""
     navix = jax_libraries.import_jax_library("navix", "navix")
     jax_libraries.check_id("navix/", id, navix.registry())
-
+    name = f"navix/{id}"
     keywords = {"observation_fn": getattr(navix.observations, view)}
     make = functools.partial(navix.make, id, **keywords | json.loads(options))
     hint = "`options` are arguments of `navix.make`, such as `max_steps`"
-    env = jax_libraries.make_concrete(name := f"navix/{id}", make, hint)
+    env = jax_libraries.make_concrete(name, make, hint)
     shapes = jax_libraries.observation_shapes(
         name, lambda key: env.reset(key).observation
     )

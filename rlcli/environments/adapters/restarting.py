@@ -8,6 +8,7 @@ observation before, with reward 0. The next episode begins in a new environment.
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -124,22 +125,20 @@ class RestartingVector:
         self, part: int, indices: HostArray, seeds: Sequence[int]
     ) -> ArrayTree:
         rows = self._rows[part]
-        local, is_new = indices - rows[0], False
+        local = indices - rows[0]
+        places, place_seeds = local, seeds
         while True:
             try:
-                if is_new:  # all environments of the vector have to begin
-                    all_seeds = [seeds[0]] * len(rows)
-                    for index, seed in zip(local, seeds, strict=True):
-                        all_seeds[index] = seed
-                    first = self._parts[part].begin(np.arange(len(rows)), all_seeds)
-                    first = map_tree(lambda leaf: leaf[local], first)
-                else:
-                    first = self._parts[part].begin(local, seeds)
+                first = self._parts[part].begin(places, place_seeds)
                 break
             except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
                 self._restart(part, rows, "begin", error)
-                is_new = True
                 self._is_lost[np.setdiff1d(rows, indices)] = True
+                # All environments of the new vector have to begin.
+                seed_of = dict(zip(local, seeds, strict=True))
+                places = np.arange(len(rows))
+                place_seeds = [seed_of.get(place, seeds[0]) for place in places]
+        first = map_tree(operator.itemgetter(np.isin(places, local)), first)
         self._remember(part, local, first)
         self._is_lost[indices] = False
         return first
