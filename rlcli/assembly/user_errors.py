@@ -22,7 +22,7 @@ def explain_user_errors(recipe: Recipe) -> Iterator[None]:
         yield
     except (RlcliError, MemoryError):  # `limit_building` explains a MemoryError
         raise
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit) as error:  # user code may raise anything
         place = user_code.find_place(error)
         if place is None:
             raise

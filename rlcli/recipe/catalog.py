@@ -68,7 +68,7 @@ def show_entry(
 def recipe_data(
     recipe: str, set: Sequence[str] = (), diff_from_base: bool = False
 ) -> dict[str, Any]:
-    """A recipe as plain data; see `show`."""
+    """A recipe as plain data; see `show_entry`."""
     data = resolve(load_recipe(recipe, set))
     return find_changes(resolve(load_bases(recipe)), data) if diff_from_base else data
 

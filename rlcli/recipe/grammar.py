@@ -315,12 +315,11 @@ def contradictions(
     train: Train, num_envs: int, has_replay: bool
 ) -> Iterator[tuple[Place, str, str]]:
     """Contradictory or unsupported options of `train`: (place, message, hint)."""
-    unsupported = (("episodes", train.episodes is not None, "set `steps`"),)
-    for key, is_set, hint in unsupported:
-        if is_set:
-            value = quote_value(to_plain(getattr(train, key))).strip("`")
-            message = f"`{key}: {value}` is not supported in this version of rlcli"
-            yield ("train", key), message, hint
+    if train.episodes is not None:
+        message = (
+            f"`episodes: {train.episodes}` is not supported in this version of rlcli"
+        )
+        yield ("train", "episodes"), message, "set `steps`"
     if train.start >= train.steps:
         message = f"the agent would never learn: `start` is {train.start:,}"
         hint = "updates begin after `start` steps: lower `start` below `steps`"

@@ -125,7 +125,7 @@ def reason(error: BaseException, factory: Any = None) -> str:
     """An exception in one line, with the line of user code or of the factory's file."""
     try:
         text = " ".join(printable(str(error)).split())
-    except Exception:  # noqa: BLE001 - of a plug-in that has no text
+    except Exception:  # noqa: BLE001 - `__str__` of a plug-in's exception
         text = ""
     text = shorten(
         f"{type(error).__name__}: {text}" if text else type(error).__name__, 160

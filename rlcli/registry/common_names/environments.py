@@ -37,9 +37,8 @@ _PATTERNS = (
     ),
 )
 _OTHERS = (
-    "`rlcli list environments` lists the environments of rlcli; those of other "
-    "libraries are `gymnasium/ID`, `envpool/ID`, `gymnax/ID`, `pgx/ID`, `brax/ID`, "
-    "`craftax/ID`, `jumanji/ID` and `navix/ID`"
+    "`rlcli list environments` lists the environments; those of other libraries have "
+    "a prefix, such as `gymnasium/ID`"
 )
 
 
