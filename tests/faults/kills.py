@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,10 +21,10 @@ from pathlib import Path
 from kill_recipes import RECIPES
 
 from rlcli.runs import checkpoint
+from rlcli.runs.metrics import CLOCK_FIELDS
 from rlcli.runs.run_folder import Run, is_run
 
 _FIELDS = ("checkpoint", "policies", "rows", "temporary files", "films", "status")
-CLOCKS = {"dt", "steps_per_second", "updates_per_second", "time"}
 
 
 def main() -> int:
@@ -51,7 +52,7 @@ def _check(name: str, kills: int, draw: random.Random, folder: Path) -> bool:
     start = time.monotonic()
     train = ["train", recipe, "--quiet", "--run"]
     for _ in range(2):  # the second has all programs in the cache
-        _remove(folder / "whole")
+        shutil.rmtree(folder / "whole", ignore_errors=True)
         began = time.monotonic()
         if _run([*train, folder / "whole"]) != 0:
             print(f"{name}: the undisturbed run failed")
@@ -121,15 +122,11 @@ def _result(folder: Path) -> tuple:
     return (
         latest and (latest.name, latest.read_bytes()),
         [path.read_bytes() for path in (run.policy, run.best)],
-        [{k: v for k, v in row.items() if k not in CLOCKS} for row in rows],
+        [{k: v for k, v in row.items() if k not in CLOCK_FIELDS} for row in rows],
         [path.name for path in folder.rglob("*.tmp")],
         sorted(path.name for path in folder.glob("films/*")),
         run.read_info()["status"],
     )
-
-
-def _remove(folder: Path) -> None:
-    subprocess.run(["rm", "-rf", folder], check=True)
 
 
 if __name__ == "__main__":

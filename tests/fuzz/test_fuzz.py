@@ -10,13 +10,16 @@ SEED, CASES = 0, 150
 
 
 @pytest.fixture(scope="module")
-def guard(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("fuzz")
-    return fuzz_targets.Place(folder), Guard(folder)
+def place(tmp_path_factory):
+    return fuzz_targets.Place(tmp_path_factory.mktemp("fuzz"))
 
 
-def test_random_input_is_a_success_or_one_clear_error(guard):
-    place, guard = guard
+@pytest.fixture(scope="module")
+def guard(place):
+    return Guard(place.folder)
+
+
+def test_random_input_is_a_success_or_one_clear_error(place, guard):
     outcomes = collections.Counter()
     with guard.limits():
         for index, (kind, draw) in enumerate(fuzz_targets.cases(SEED, CASES), SEED):
@@ -32,7 +35,7 @@ def test_random_input_is_a_success_or_one_clear_error(guard):
 @pytest.mark.parametrize("name", sorted(fuzz_targets.bad_parts()))
 def test_a_part_that_cannot_be_used_is_one_clear_error(name, guard):
     case = fuzz_targets.use_part("updater", f"fuzz_parts:{name}", {})
-    assert guard[1].run(case, is_data=False) is False
+    assert guard.run(case, is_data=False) is False
 
 
 def test_a_case_depends_on_its_number_only():

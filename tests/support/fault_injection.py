@@ -92,11 +92,10 @@ class PythonInjector:
         return function(*args, **kw)
 
     def write(self, path: str, data: Any, function: Callable[[Any], int]) -> int:
-        """Writes data as one operation; half of them where the fault says so."""
+        """Writes data as one operation; a short write or a kill writes half of them."""
         error = self._next("write", path)
-        is_half = error is not None and isinstance(error, KilledError)
-        is_half |= self._is_now("short")
-        if is_half and self.count == self._at:
+        fault = self._fault
+        if fault and fault.name in ("short", "kill") and self.count == self._at:
             view = memoryview(data).cast("B")
             written = function(view[: (len(view) + 1) // 2])
             if error is None:
@@ -104,10 +103,6 @@ class PythonInjector:
         if error is not None:
             raise error
         return function(data)
-
-    def _is_now(self, name: str) -> bool:
-        fault = self._fault
-        return fault is not None and fault.name == name and self.count == self._at
 
     def _next(self, kind: str, name: str) -> BaseException | None:
         """Counts an operation; the error with which it fails."""

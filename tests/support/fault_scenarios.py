@@ -22,11 +22,11 @@ from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.recipe import Recipe, load_recipe
 from rlcli.runs import checkpoint
+from rlcli.runs.metrics import CLOCK_FIELDS
 from rlcli.runs.run_folder import Run, is_run
 from rlcli.training import experiment, verbs
 from rlcli.training.program import Program
 
-CLOCKS = {"dt", "steps_per_second", "updates_per_second", "time"}
 DATA = {
     "environment": "FrozenLakeNonSlippery-v0",
     "network": "table",
@@ -167,7 +167,7 @@ class Campaign:
         found = result(folder)
         for name in Result._fields:
             if getattr(found, name) != getattr(self.expected, name):
-                raise BrokenRunError(f"another {name}")
+                raise BrokenRunError(f"`{name}` differs from the undisturbed run")
 
     @contextlib.contextmanager
     def _copy(self, *, empty: bool = False) -> Iterator[Path]:
@@ -194,5 +194,5 @@ def result(folder: Path) -> Result:
     return Result(
         latest.read_bytes(),
         (run.policy.read_bytes(), run.best.read_bytes()),
-        [{k: v for k, v in row.items() if k not in CLOCKS} for row in rows],
+        [{k: v for k, v in row.items() if k not in CLOCK_FIELDS} for row in rows],
     )
