@@ -10,7 +10,6 @@ import gymnasium
 import numpy as np
 
 from rlcli.environments.adapters import jax_libraries
-from rlcli.environments.adapters.jax_core import pure_core
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Environment, Key
 
@@ -42,7 +41,8 @@ def brax_adapter(
         return state, state.obs, state.reward, state.done != 0, False
 
     action = gymnasium.spaces.Box(-1.0, 1.0, (env.action_size,), np.float32)
-    return pure_core(begin, go, observation, action, costly_reset=True)
+    name = f"brax/{id}"
+    return jax_libraries.library_core(name, begin, go, observation, action)
 
 
 @functools.cache
@@ -52,7 +52,7 @@ def _make_env(id: str, options: str) -> tuple[Any, gymnasium.Space]:
     jax_libraries.check_id("brax/", id, envs._envs)
     name = f"brax/{id}"
     make = functools.partial(envs.get_environment, id, **json.loads(options))
-    hint = "`options` are keyword arguments of its class in `brax.envs`"
+    hint = "`backend` and `options` are arguments of its class in `brax.envs`"
     env = jax_libraries.make_concrete(name, make, hint)
     shapes = jax_libraries.observation_shapes(name, lambda key: env.reset(key).obs)
     return env, jax_libraries.space_like(shapes)

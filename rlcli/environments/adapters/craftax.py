@@ -11,7 +11,6 @@ import jax
 import numpy as np
 
 from rlcli.environments.adapters import jax_libraries
-from rlcli.environments.adapters.jax_core import pure_core
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Environment, Key
 
@@ -46,7 +45,8 @@ def craftax_adapter(id: str, *, options: dict[str, Any] | None = None) -> Enviro
     convert = jax_libraries.convert_gymnax_space
     observation = convert(env.observation_space(params))
     action = convert(env.action_space(params))
-    return pure_core(begin, go, observation, action, costly_reset=True)
+    name = f"craftax/{id}"
+    return jax_libraries.library_core(name, begin, go, observation, action)
 
 
 @functools.cache

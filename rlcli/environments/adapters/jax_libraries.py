@@ -1,4 +1,4 @@
-"""What the adapters of JAX libraries share: ids, options and spaces.
+"""What the adapters of JAX libraries share: ids, options, spaces and errors.
 
 Parts are rebuilt in each trace, so adapters cache what they make. They pass options as
 JSON, because a cache needs keys that can be hashed.
@@ -10,6 +10,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
@@ -19,10 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
+from rlcli.environments.adapters.jax_core import pure_core
 from rlcli.errors import RlcliError, suggest
 from rlcli.registry import plugins
 from rlcli.registry.libraries import import_library
-from rlcli.types import ArrayTree
+from rlcli.types import Array, ArrayTree, Environment, Key
 
 _FLAG: Any = bool  # a dtype that the type stubs of Box lack
 
@@ -53,9 +55,38 @@ def make_concrete(name: str, make: Callable[[], Any], hint: str) -> Any:
 
 def observation_shapes(name: str, reset: Callable[[Any], ArrayTree]) -> Any:
     """The shapes and dtypes of the observations that `reset(key)` returns."""
-    hint = "the library may not support this version of JAX"
-    with _library_errors(f"environment `{name}` cannot be reset", hint):
+    with _tracing_errors(name, "reset"):
         return jax.eval_shape(reset, jax.random.key(0))
+
+
+def library_core(
+    name: str,
+    begin: Callable[[Key], tuple[ArrayTree, ArrayTree]],
+    go: Callable[[Any, Array, Key], tuple],
+    observation: gymnasium.Space,
+    action: gymnasium.Space,
+) -> Environment:
+    """As `pure_core`, for a library whose resets cost more than a step.
+
+    Errors while the library is traced name the environment.
+    """
+
+    def begin_or_explain(key: Key) -> tuple[ArrayTree, ArrayTree]:
+        with _tracing_errors(name, "reset"):
+            return begin(key)
+
+    def go_or_explain(state: Any, choice: Array, key: Key) -> tuple:
+        with _tracing_errors(name, "stepped"):
+            return go(state, choice, key)
+
+    return pure_core(
+        begin_or_explain, go_or_explain, observation, action, costly_reset=True
+    )
+
+
+def _tracing_errors(name: str, participle: str) -> AbstractContextManager[None]:
+    hint = "the library may not support this version of JAX"
+    return _library_errors(f"environment `{name}` cannot be {participle}", hint)
 
 
 @contextlib.contextmanager
@@ -63,6 +94,8 @@ def _library_errors(message: str, hint: str) -> Iterator[None]:
     """Turns errors of the library into one line each."""
     try:
         yield
+    except MemoryError:  # `limit_building` explains it
+        raise
     except (Exception, SystemExit) as error:  # foreign code may raise anything
         raise RlcliError(f"{message}: {plugins.reason(error)}", hint) from error
 

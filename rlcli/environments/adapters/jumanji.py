@@ -12,7 +12,6 @@ from gymnasium import spaces
 
 from rlcli.distributions.action_masks import MASK
 from rlcli.environments.adapters import jax_libraries
-from rlcli.environments.adapters.jax_core import pure_core
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Environment, Key
 
@@ -45,7 +44,8 @@ def jumanji_adapter(
         terminated = timestep.last() & jnp.all(timestep.discount == 0)
         return state, obs, jnp.sum(timestep.reward), terminated, timestep.last()
 
-    return pure_core(begin, go, observation, action, costly_reset=True)
+    name = f"jumanji/{id}"
+    return jax_libraries.library_core(name, begin, go, observation, action)
 
 
 @functools.cache

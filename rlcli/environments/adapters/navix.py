@@ -10,7 +10,6 @@ import gymnasium
 import jax
 
 from rlcli.environments.adapters import jax_libraries
-from rlcli.environments.adapters.jax_core import pure_core
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Environment, Key
 
@@ -43,7 +42,8 @@ def navix_adapter(
         return timestep, timestep.observation, timestep.reward, *ends
 
     action = gymnasium.spaces.Discrete(len(env.action_set))
-    return pure_core(begin, go, observation, action, costly_reset=True)
+    name = f"navix/{id}"
+    return jax_libraries.library_core(name, begin, go, observation, action)
 
 
 @functools.cache
