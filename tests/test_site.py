@@ -36,13 +36,6 @@ def test_every_page_is_in_the_navigation():
     assert not missing, "add it to a toctree in docs/index.md"
 
 
-def test_a_page_has_no_heading_twice():
-    for page in DOCS.rglob("*.md"):
-        text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.M | re.S)
-        headings = re.findall(r"^#+ .*", text, re.MULTILINE)
-        assert len(headings) == len(set(headings)), page
-
-
 def test_every_public_function_is_in_the_reference():
     names = re.findall(r"auto\w+:: ([\w.]+)$", read("api/functions.md"), re.MULTILINE)
     assert {name.split(".")[-1] for name in names} >= {*rlcli.__all__} - {"__version__"}
