@@ -1,12 +1,12 @@
 """Load: a run of ten million steps, and many runs, seeds and environments at once.
 
-    python -m benchmarks.load [long together seeds environments]
+    python -m benchmarks.load [--runs N] [long together seeds environments]
 
 `long`: ten million steps, 1 000 checkpoints and a million rows of metrics. The table
 has memory, open files and speed in the second tenth of the run and in the last one.
-`together`: runs that start at once below one folder, eight per core: each is a process
-with an interpreter and JAX of its own, which takes seconds of a core and a third of a
-GB. `seeds`: 1 024 seeds. `environments`: 65 536 environments.
+`together`: N runs that start at once below one folder, by default eight per core: each
+is a process with an interpreter and JAX of its own, which takes seconds of a core and a
+third of a GB. `seeds`: 1 024 seeds. `environments`: 65 536 environments.
 """
 
 from __future__ import annotations
@@ -98,9 +98,8 @@ def measure_long(folder: Path) -> None:
         print(f"| {name} | {rate:,.0f} | {memory:,.1f} | {files:.0f} |", flush=True)
 
 
-def measure_together(folder: Path) -> None:
+def measure_together(folder: Path, runs: int) -> None:
     """Prints how many of the runs that start at once have finished, in folders."""
-    runs = RUNS_PER_CORE * usable_cores()
     begin = time.perf_counter()
     command = ("train", "qlearning_frozenlake", "--smoke", "--quiet", "--runs")
     processes = [rlcli(*command, str(folder / "together")) for _ in range(runs)]
@@ -141,7 +140,6 @@ def measure_environments(folder: Path) -> None:
 
 MEASUREMENTS: Mapping[str, Callable[[Path], None]] = {
     "long": measure_long,
-    "together": measure_together,
     "seeds": measure_seeds,
     "environments": measure_environments,
 }
@@ -150,14 +148,20 @@ MEASUREMENTS: Mapping[str, Callable[[Path], None]] = {
 def main() -> None:
     """Runs the measurements that are named, by default all."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("names", nargs="*", default=[*MEASUREMENTS], metavar="NAME")
+    runs = RUNS_PER_CORE * usable_cores()
+    parser.add_argument("--runs", type=int, default=runs, metavar="N")
+    parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args()
-    if unknown := sorted({*options.names} - {*MEASUREMENTS}):
-        known = ", ".join(MEASUREMENTS)
+    measurements = {
+        **MEASUREMENTS,
+        "together": lambda folder: measure_together(folder, options.runs),
+    }
+    if unknown := sorted({*options.names} - {*measurements}):
+        known = ", ".join(measurements)
         parser.error(f"{', '.join(unknown)}: expected some of {known}")
-    for name in options.names:
+    for name in options.names or measurements:
         with tempfile.TemporaryDirectory() as folder:
-            MEASUREMENTS[name](Path(folder))
+            measurements[name](Path(folder))
 
 
 if __name__ == "__main__":
