@@ -110,7 +110,8 @@ def _first_seed_evaluator(recipe: Recipe, setup: Setup, episodes: int) -> Evalua
     """An evaluator of the first seed in one environment that renders."""
     environment = build_environment(resize(recipe, 1), 1, rendering=True)
     # From the unchanged setup: evolution has a member for each environment.
-    return Evaluator(environment, setup.agent.policy, setup.seeds[:1], episodes)
+    policy = setup.agent.policy
+    return Evaluator(environment, policy, setup.seeds[:1], episodes, recording=True)
 
 
 def _random_recipe(path: str | Path) -> Recipe | None:

@@ -1,13 +1,13 @@
 """Compiled evaluation: whole episodes of a pure environment in one program.
 
 It plays the same episodes as the loop on the host in `rlcli.loop.episodes`, at
-microseconds per step instead of a dispatch.
+microseconds per step instead of a dispatch. For videos it also records the steps.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import jax
@@ -16,8 +16,8 @@ import numpy as np
 
 from rlcli.loop.advance import noise_block_size
 from rlcli.loop.episode_records import EpisodeFunctions, EpisodeRecords
+from rlcli.loop.progress import zero_actions
 from rlcli.loop.seeds import (
-    drop_padding,
     pad_seeds,
     resize_seeds,
     shapes_on_devices,
@@ -32,6 +32,8 @@ from rlcli.xla.temporaries import temporary_bytes
 _FIRST_STEPS = 1024  # steps of each environment in the first call of the program
 _GROWTH = 4  # how much longer the next call may be …
 _TARGET = 0.25  # … while one takes less than this, in seconds: it cannot be interrupted
+_RECORDED_STEPS = 512  # steps of each environment that one call records, at most …
+_RECORDED_BYTES = 1 << 24  # … and their size for each seed
 
 
 class CompiledEpisodes(NamedTuple):
@@ -45,21 +47,28 @@ class CompiledEpisodes(NamedTuple):
 
     def run(
         self, acting: ArrayTree, seeds: Array, reset_seeds: Array, evaluation_index: int
-    ) -> EpisodeRecords:
-        """Plays all episodes, in calls of the program short enough to interrupt."""
+    ) -> Iterator[CompiledEpisodesState]:
+        """Plays all episodes, in calls of the program short enough to interrupt.
+
+        Yields the state after each call, `[padded_seeds, ...]`. The next call
+        overwrites it.
+        """
         inputs = (acting, seeds, reset_seeds)
         acting, padded_seeds, reset_seeds = pad_seeds(self.padded_seeds, inputs)
-        state, count, limit = self.begin(reset_seeds), _FIRST_STEPS, _FIRST_STEPS
-        index = np.int32(evaluation_index)
+        state, index = self.begin(reset_seeds), np.int32(evaluation_index)
+        recorded = jax.tree.leaves(state.recording)
+        count = limit = recorded[0].shape[1] if recorded else _FIRST_STEPS
         while True:
             start = time.perf_counter()
             state, is_done = self.advance(
                 acting, state, padded_seeds, index, np.int32(limit)
             )
-            if np.all(is_done):
-                return drop_padding(len(seeds), state.records)
-            if time.perf_counter() - start < _TARGET:
+            has_ended = bool(np.all(is_done))
+            if not recorded and time.perf_counter() - start < _TARGET:
                 count *= _GROWTH
+            yield state
+            if has_ended:
+                return
             limit += count
 
     def shapes(
@@ -76,11 +85,24 @@ class CompiledEpisodes(NamedTuple):
         return state, self.devices * temporary_bytes(program.jaxpr)
 
 
+class RecordedStep(NamedTuple):
+    """A step of the environments of one seed, `[B, ...]`."""
+
+    state: ArrayTree  # of the environments, before the step
+    action: ArrayTree
+    running_return: Array  # before the step
+    length: Array  # before the step
+    reward: Array
+    last: Array
+
+
 class CompiledEpisodesState(NamedTuple):
     """The state of an evaluation between two calls of the program."""
 
     time: Array  # int32 [S]: steps of each environment so far, the same on a device
     environment: ArrayTree
+    # The `RecordedStep`s of the last call, `[S, T, ...]`; () if it records nothing.
+    recording: ArrayTree
     records: EpisodeRecords
 
 
@@ -91,18 +113,22 @@ def compiled_episodes(
     *,
     max_episode_steps: int,
     devices: int = 1,
+    recording: bool = False,
 ) -> CompiledEpisodes:
     """Compiles an evaluation of `seeds` policies, sharded over devices.
 
     Every environment is stepped until all those on its device have finished their
-    episodes; all episodes are truncated every `max_episode_steps`.
+    episodes; all episodes are truncated every `max_episode_steps`. With `recording`
+    every call of the program returns its steps.
     """
     share = -(-seeds // devices)
     block = noise_block_size(environment.num_envs * share)
 
-    def begin_one(reset_seed: Array) -> tuple[ArrayTree, EpisodeRecords]:
+    def begin_one(reset_seed: Array) -> tuple[ArrayTree, ArrayTree, EpisodeRecords]:
         state, obs = environment.reset(jax.random.key(reset_seed))
-        return state, functions.begin(obs)
+        records = functions.begin(obs)
+        steps = _empty_recording(environment, state, records) if recording else ()
+        return state, steps, records
 
     def draw_block(seed: Array, index: Array, start: Array) -> tuple:
         times = start + jnp.arange(block)
@@ -111,21 +137,33 @@ def compiled_episodes(
     def step_one(
         acting: ArrayTree,
         state: ArrayTree,
+        steps: ArrayTree,
         records: EpisodeRecords,
         noise: tuple[ArrayTree, ArrayTree],
         time: Array,
-    ) -> tuple[ArrayTree, EpisodeRecords]:
+    ) -> tuple[ArrayTree, ArrayTree, EpisodeRecords]:
         policy_noise, environment_noise = noise
         cut = (time + 1) % max_episode_steps == 0
         action, policy_state = functions.select(acting, records, policy_noise)
         outcome = environment.step(state, action, environment_noise, cut)
         # Rounded as on the host, so that both loops give the same bits.
-        state, timestep = round_to_dtype(outcome, time)
-        return state, functions.record(records, policy_state, timestep, cut)
+        new_state, timestep = round_to_dtype(outcome, time)
+        if recording:
+            step = RecordedStep(
+                state,
+                action,
+                records.running_return,
+                records.length,
+                timestep.reward,
+                timestep.last,
+            )
+            steps = _write_step(steps, step, time)
+        records = functions.record(records, policy_state, timestep, cut)
+        return new_state, steps, records
 
     begin_all = vmap_seeds(begin_one, share, (0,), 0)
     draw_all = vmap_seeds(draw_block, share, (0, None, None), 0)
-    step_all = vmap_seeds(step_one, share, (0, 0, 0, 0, None), 0)
+    step_all = vmap_seeds(step_one, share, (0, 0, 0, 0, 0, None), 0)
 
     def begin(reset_seeds: Array) -> CompiledEpisodesState:
         return CompiledEpisodesState(
@@ -141,6 +179,31 @@ def compiled_episodes(
         share * devices,
         devices,
     )
+
+
+def _empty_recording(
+    environment: Environment, state: ArrayTree, records: EpisodeRecords
+) -> RecordedStep:
+    """The arrays for the steps of one call, for one seed, `[T, B, ...]`."""
+    step = RecordedStep(
+        state,
+        zero_actions(environment),
+        records.running_return,
+        records.length,
+        reward=records.running_return,
+        last=records.first,
+    )
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(step))
+    length = max(1, min(_RECORDED_STEPS, _RECORDED_BYTES // size))
+    return jax.tree.map(
+        lambda leaf: jnp.broadcast_to(leaf, (length, *leaf.shape)), step
+    )
+
+
+def _write_step(steps: RecordedStep, step: RecordedStep, time: Array) -> RecordedStep:
+    """Writes the step at `time`; a call starts at a multiple of their number."""
+    row = time % len(steps.last)
+    return jax.tree.map(lambda leaf, new: leaf.at[row].set(new), steps, step)
 
 
 def _advance_function(
@@ -179,7 +242,7 @@ def _advance_function(
 
             return jax.lax.while_loop(is_in_block, run_step, carry)
 
-        carry = state.time[0], state.environment, state.records
+        carry = state.time[0], *state[1:]
         time, *rest = jax.lax.while_loop(is_running, run_block, carry)
         share = len(seeds)
         new_state = CompiledEpisodesState(jnp.full(share, time), *rest)

@@ -1,7 +1,7 @@
 """Episodes: evaluation of a policy without learning, for all seeds simultaneously.
 
-Episodes of a pure environment are one compiled program. Others are stepped from the
-host, and so are those whose single steps are asked for, for rendering.
+Episodes of a pure environment are one compiled program, which records their steps for
+videos. Others are stepped from the host, and so are those of `Evaluator.transitions`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,17 @@ from jaxtyping import Float, Int
 from rlcli.environments.adapters.host import to_host_environment
 from rlcli.errors import printable
 from rlcli.loop import timestep_shapes, vmap_seeds
-from rlcli.loop.compiled_episodes import compiled_episodes
+from rlcli.loop.compiled_episodes import (
+    CompiledEpisodes,
+    CompiledEpisodesState,
+    compiled_episodes,
+)
 from rlcli.loop.episode_records import (
     EpisodeRecords,
     episode_functions,
     evaluation_reset_seed,
 )
+from rlcli.loop.seeds import drop_padding
 from rlcli.types import Array, ArrayTree, Environment, Policy, Transition
 from rlcli.xla.temporaries import temporary_bytes
 
@@ -44,7 +49,7 @@ class EvaluationResult(NamedTuple):
 class EvaluationStep(NamedTuple):
     """The state of an evaluation before a step, or after the end of an episode."""
 
-    state: ArrayTree
+    state: ArrayTree  # of a pure environment that of the first seed
     action: ArrayTree  # [S, B, ...]; None where an episode has ended
     reward: Float[Array, "S B"]  # of the previous step
     running_return: Float[Array, "S B"]  # the return so far
@@ -74,13 +79,15 @@ class Evaluator:
         *,
         explore: bool = False,
         devices: int = 1,
+        recording: bool = False,
     ) -> None:
         """`episodes_per_env` is the number of episodes that each environment counts.
 
-        `devices` share the seeds of a pure environment.
+        `devices` share the seeds of a pure environment. `frames` requires `recording`.
         """
         self.environment = environment
         self.episodes_per_env = episodes_per_env
+        self._recording = recording
         self._seeds = np.array(seeds, np.uint32)
         self._host_env = to_host_environment(environment, len(seeds))
         functions = episode_functions(
@@ -108,6 +115,7 @@ class Evaluator:
                 len(seeds),
                 max_episode_steps=MAX_EPISODE_STEPS,
                 devices=devices,
+                recording=recording,
             )
             if environment.pure
             else None
@@ -124,14 +132,18 @@ class Evaluator:
         if self._compiled is None:
             *_, (_, records) = self._steps(acting, evaluation_index)
         else:
-            resets = self._reset_seeds(evaluation_index)
-            records = self._compiled.run(acting, self._seeds, resets, evaluation_index)
+            *_, state = self._calls(self._compiled, acting, evaluation_index)
+            records = drop_padding(len(self._seeds), state.records)
         shape = (len(self._seeds), -1)
         return EvaluationResult(
             np.asarray(records.returns).reshape(shape),
             np.asarray(records.lengths).reshape(shape),
             int(np.sum(records.num_cut)),
         )
+
+    def _no_reward(self) -> np.ndarray:
+        """The reward before the first step."""
+        return np.zeros((self.seeds, self.environment.num_envs), np.float32)
 
     def _reset_seeds(self, evaluation_index: int) -> np.ndarray:
         """The seeds of the first episodes, uint32 `[S]`."""
@@ -167,14 +179,53 @@ class Evaluator:
 
         The last image of an episode is that of its final state, with `action` None. It
         is missing if the environment was not built with `rendering`.
+
+        Raises:
+            ValueError: if the environment is pure and the evaluator does not record.
         """
-        for step, _ in self._steps(acting, evaluation_index):
+        if not self._recording and self.environment.pure:
+            raise ValueError("frames of a pure environment need `recording=True`")
+        if self._compiled is None:
+            steps = (step for step, _ in self._steps(acting, evaluation_index))
+        else:
+            steps = self._recorded_steps(self._compiled, acting, evaluation_index)
+        environment = self.environment
+        for step in steps:
             if step is None:
                 continue
             is_final = step.action is None
-            render = self._host_env.render_final if is_final else self._host_env.render
+            render = environment.render_final if is_final else environment.render
             if (image := render(step.state, 0)) is not None:
                 yield step, image
+
+    def _recorded_steps(
+        self, compiled: CompiledEpisodes, acting: ArrayTree, evaluation_index: int
+    ) -> Iterator[EvaluationStep]:
+        """Yields the steps that the compiled program has recorded, as `_steps` does."""
+        start, reward = 0, self._no_reward()
+        for state in self._calls(compiled, acting, evaluation_index):
+            steps, after = jax.device_get((state.recording, state.environment))
+            stop = int(state.time[0])
+            for row in range(stop - start):
+                step = _take_row(steps, row)
+                total, length = step.running_return, step.length
+                first = _first_seed(step.state)
+                yield EvaluationStep(first, step.action, reward, total, length)
+                reward = step.reward
+                if step.last[0, 0]:
+                    is_latest = start + row + 1 == stop
+                    final = after if is_latest else _take_row(steps.state, row + 1)
+                    total, length = total + reward, length + 1
+                    first = _first_seed(final)
+                    yield EvaluationStep(first, None, reward, total, length)
+            start = stop
+
+    def _calls(
+        self, compiled: CompiledEpisodes, acting: ArrayTree, evaluation_index: int
+    ) -> Iterator[CompiledEpisodesState]:
+        """Yields the state of the compiled program after each call of it."""
+        resets = self._reset_seeds(evaluation_index)
+        return compiled.run(acting, self._seeds, resets, evaluation_index)
 
     def transitions(
         self, acting: ArrayTree, evaluation_index: int = 0
@@ -215,8 +266,7 @@ class Evaluator:
         """
         environment, seeds = self._host_env, self._seeds
         state, obs = environment.reset(self._reset_seeds(evaluation_index))
-        records = self._begin(obs)
-        reward = np.zeros((len(seeds), environment.num_envs), np.float32)
+        records, reward = self._begin(obs), self._no_reward()
         try:
             for time in itertools.count():
                 stream_index = np.array([evaluation_index, time], np.int32)
@@ -244,6 +294,16 @@ class Evaluator:
             yield None, records
         finally:
             _close(environment, state)
+
+
+def _take_row(tree: ArrayTree, row: int) -> ArrayTree:
+    """One row of recorded arrays, `[S, T, ...]` to `[S, ...]`."""
+    return jax.tree.map(lambda leaf: leaf[:, row], tree)
+
+
+def _first_seed(tree: ArrayTree) -> ArrayTree:
+    """The arrays of the first seed, `[S, ...]` to `[...]`."""
+    return jax.tree.map(lambda leaf: leaf[0], tree)
 
 
 def _close(environment: Environment, state: ArrayTree) -> None:

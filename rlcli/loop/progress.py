@@ -239,7 +239,7 @@ def info_names(environment: Environment, state: ArrayTree) -> list[str]:
 
     def step_info(key: Key) -> Mapping[str, Array]:
         noise = environment.draw(key)
-        return environment.step(state, _zero_actions(environment), noise)[1].info
+        return environment.step(state, zero_actions(environment), noise)[1].info
 
     return sorted(jax.eval_shape(step_info, stream_key(0, STEP)))
 
@@ -272,7 +272,7 @@ def initial_progress(
     # The state of the agent depends on the shapes of an unroll, and these depend on the
     # extras of an action, which the agent selects. An unroll without extras breaks the
     # cycle: it suffices for the shapes of the first action.
-    example = Pending(obs, _zero_actions(environment), first, {})
+    example = Pending(obs, zero_actions(environment), first, {})
     shapes, _ = jax.eval_shape(
         lambda: first_action(init_agent(_empty_unroll(setup, example)))
     )
@@ -362,7 +362,7 @@ def update_statistics(
     )
 
 
-def _zero_actions(environment: Environment) -> ArrayTree:
+def zero_actions(environment: Environment) -> ArrayTree:
     """Zeros of the shape of the actions of all environments."""
     return jax.tree.map(
         lambda leaf: jnp.zeros((environment.num_envs, *leaf.shape), leaf.dtype),

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from rlcli import recipe, registry
-from rlcli.assembly import build
+from rlcli.assembly import build, build_environment
 from rlcli.environments.adapters.host import to_host_environment
 from rlcli.loop import compiled_episodes, make_loop
 from rlcli.loop.episodes import Evaluator
@@ -37,6 +37,29 @@ def play_both(data, seeds=(0, 5), episodes_per_env=2, devices=1, explore=True):
     return results
 
 
+def film_both(data, seeds=(5,), episodes_per_env=2):
+    """The steps and images of the compiled program and of the loop on the host."""
+    parsed = recipe.load_recipe(data)
+    setup = build(parsed, seeds)
+    acting = jax.device_get(setup.agent.acting(make_loop(setup).begin().agent))
+    environment = build_environment(parsed, len(seeds), rendering=True)
+    host = to_host_environment(environment, len(seeds))
+    for env in (environment, host):
+        evaluator = Evaluator(
+            *(env, setup.agent.policy, seeds, episodes_per_env), recording=True
+        )
+        yield [*evaluator.frames(acting, 3)]
+
+
+def assert_equal_films(compiled, host):
+    assert len(compiled) == len(host)
+    for (step, image), (host_step, host_image) in zip(compiled, host, strict=True):
+        np.testing.assert_array_equal(image, host_image)
+        for name in ("action", "reward", "running_return", "length"):
+            expected = getattr(host_step, name)
+            jax.tree.map(np.testing.assert_array_equal, getattr(step, name), expected)
+
+
 def assert_equal_episodes(compiled, host):
     np.testing.assert_array_equal(compiled.lengths, host.lengths)
     np.testing.assert_allclose(compiled.returns, host.returns, rtol=1e-5, atol=1e-4)
@@ -49,6 +72,14 @@ def test_every_native_environment_plays_the_episodes_of_the_host_loop(name):
     env = {"name": name, "num_envs": 3, "time_limit": 40}
     data = {"environment": env, "policy": "random", "updater": "ppo"}
     assert_equal_episodes(*play_both(data))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NATIVE)
+def test_every_native_environment_is_filmed_as_on_the_host(name):
+    env = {"name": name, "num_envs": 1, "time_limit": 10}
+    data = {"environment": env, "policy": "random", "updater": "ppo"}
+    assert_equal_films(*film_both(data))
 
 
 CARTPOLE = {
@@ -68,6 +99,22 @@ def test_episodes_are_those_of_the_host_loop(seeds, devices, explore):
     compiled, host = play_both(CARTPOLE, seeds=seeds, devices=devices, explore=explore)
     np.testing.assert_array_equal(compiled.lengths, host.lengths)
     np.testing.assert_array_equal(compiled.returns, host.returns)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "limit"),
+    [
+        ((5,), ("_RECORDED_STEPS", 512)),
+        ((5, 6), ("_RECORDED_STEPS", 7)),
+        ((5,), ("_RECORDED_BYTES", 200)),  # two steps
+    ],
+)
+def test_a_film_shows_the_episodes_of_the_host_loop(seeds, limit, monkeypatch):
+    monkeypatch.setattr(compiled_episodes, *limit)
+    compiled, host = film_both(CARTPOLE, seeds)
+    ends = [step.action is None for step, _ in compiled]
+    assert ends[-1] and sum(ends) >= 2  # of the first environment, until all are done
+    assert_equal_films(compiled, host)
 
 
 @pytest.mark.slow

@@ -120,7 +120,7 @@ def test_endless_episodes_are_truncated_and_counted(monkeypatch):
 
 def test_the_rewards_of_evaluation_steps_sum_to_the_return():
     probe = {"name": "probe-two-steps", "num_envs": 1}  # pays 0, then 1
-    evaluator = make_evaluator(probe, seeds=(0,), episodes_per_env=2)
+    evaluator = make_evaluator(probe, (0,), episodes_per_env=2, recording=True)
     observed = [
         (int(step.length[0, 0]), float(step.reward[0, 0]), image.shape)
         for step, image in evaluator.frames(evaluator.acting)
