@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Mapping, Sequence
 
@@ -28,10 +29,22 @@ class Canvas:
     def __init__(self, width: int, height: int, background: str = PAPER) -> None:
         self._image = Image.new("RGB", (width * SCALE, height * SCALE), background)
         self._draw = ImageDraw.Draw(self._image)
+        # Without supersampling, and the corners of what was drawn since.
+        self._pixels = Image.new("RGB", (width, height), background)
+        self._area: list[Point] = []
+
+    def copy(self) -> Canvas:
+        """Returns a copy to draw on, for a background that many images share."""
+        result = copy.copy(self)
+        result._image = self._image.copy()
+        result._draw = ImageDraw.Draw(result._image)
+        result._pixels, result._area = self._reduce(), []
+        return result
 
     def polygon(self, points: Sequence[Point], fill: str) -> None:
         """Fills the polygon between `points`."""
         self._draw.polygon([_scale_point(point) for point in points], fill)
+        self._area += points
 
     def box(
         self, corner: Point, width: float, height: float, fill: str, radius: float = 0
@@ -41,17 +54,20 @@ class Canvas:
         # Pillow's boxes include their last pixel.
         end = (x + width * SCALE - 1, y + height * SCALE - 1)
         self._draw.rounded_rectangle((x, y, *end), radius * SCALE, fill)
+        self._area += [corner, (corner[0] + width, corner[1] + height)]
 
     def circle(self, centre: Point, radius: float, fill: str) -> None:
         """Fills a circle."""
         self._draw.circle(_scale_point(centre), radius * SCALE, fill)
+        x, y = centre
+        self._area += [(x - radius, y - radius), (x + radius, y + radius)]
 
     def line(self, start: Point, end: Point, width: float, fill: str) -> None:
         """Draws a straight line with round ends."""
         self._draw.line(
             [_scale_point(start), _scale_point(end)], fill, round(width * SCALE)
         )
-        for point in (start, end):
+        for point in (start, end):  # their areas contain that of the line
             self.circle(point, width / 2, fill)
 
     def text(
@@ -67,7 +83,10 @@ class Canvas:
         Pillow's default font has few characters beyond ASCII; others become `?`.
         """
         text = "".join(map(_printable_letter, text))
-        self._draw.text(_scale_point(position), text, fill, _font(size), anchor)
+        where, font = _scale_point(position), _font(size)
+        self._draw.text(where, text, fill, font, anchor)
+        left, top, right, bottom = self._draw.textbbox(where, text, font, anchor)
+        self._area += [(left / SCALE, top / SCALE), (right / SCALE, bottom / SCALE)]
 
     def legend(
         self, corner: Point, colours: Mapping[str, str], size: float = 14
@@ -108,7 +127,25 @@ class Canvas:
 
     def pixels(self) -> np.ndarray:
         """Returns the image, `[height, width, 3]` uint8."""
-        return np.asarray(self._image.reduce(SCALE))
+        return np.asarray(self._reduce())
+
+    def _reduce(self) -> Image.Image:
+        """The image without supersampling.
+
+        Computed only where it was drawn on: this takes most of the time of a drawing.
+        """
+        if not self._area:
+            return self._pixels
+        low = np.floor(np.min(self._area, axis=0)) - 1
+        high = np.ceil(np.max(self._area, axis=0)) + 1
+        corners = np.clip([low, high], 0, self._pixels.size).astype(int)
+        if np.all(corners[0] < corners[1]):
+            box = tuple((corners * SCALE).ravel().tolist())
+            area = self._image.reduce(SCALE, box)
+            self._pixels = self._pixels.copy()
+            self._pixels.paste(area, tuple(corners[0].tolist()))
+        self._area = []
+        return self._pixels
 
 
 @functools.cache

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rlcli.environments.drawing import Canvas
+from rlcli.environments.drawing import PAPER, Canvas
 
 
 def test_a_canvas_has_the_size_asked_for_and_its_background():
@@ -59,3 +59,33 @@ def test_a_legend_has_every_colour_from_left_to_right_beside_its_name():
     columns = np.flatnonzero(np.all(frame[20] == [0, 255, 0], axis=-1))
     assert columns.min() > 10 + 20 + 20  # beyond the swatch and the name of the first
     assert np.ptp(columns) == 19
+
+
+def draw_shapes(canvas, offset):
+    canvas.circle((12 + offset, 20), 4, "#ff0000")
+    canvas.line((5, 30 + offset), (50, 35), 1.3, "#00ff00")
+    canvas.text((40, 10 + offset), "Sg", 14, "#0000ff", anchor="ls")
+    canvas.polygon([(-9, 50), (30, 70 + offset), (20, 40)], "#ffffff")
+
+
+def test_a_copy_shows_what_was_drawn_before_and_after_it():
+    expected, background = Canvas(60, 60), Canvas(60, 60)
+    for canvas in (expected, background):
+        draw_shapes(canvas, 0)
+    copies = [background.copy(), background.copy()]
+    draw_shapes(copies[0], 5)  # which the other copy does not show
+    np.testing.assert_array_equal(copies[1].pixels(), expected.pixels())
+    draw_shapes(expected, 5)
+    np.testing.assert_array_equal(copies[0].pixels(), expected.pixels())
+
+
+@pytest.mark.parametrize("x", [-30.0, -0.4, 3.3, 25.0, 58.9, 90.0])
+def test_only_the_area_drawn_on_is_computed_and_nothing_is_missed(x):
+    canvas, whole = Canvas(60, 60), Canvas(60, 60)
+    canvas.pixels()
+    for each in (canvas, whole):
+        draw_shapes(each, x)
+        each.box((x, 2.5), 7.3, 4.1, "#123456", radius=2)
+    whole.box((0, 0), 1, 1, PAPER)  # the corners, so that everything is computed
+    whole.box((59, 59), 1, 1, PAPER)
+    np.testing.assert_array_equal(canvas.pixels(), whole.pixels())

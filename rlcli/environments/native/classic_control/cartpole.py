@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Annotated, NamedTuple
 
@@ -132,22 +133,39 @@ def _float32_below(limit: float) -> np.float32:
     )
 
 
+_WIDTH, _HEIGHT, _FLOOR = 600, 400, 310.0  # of an image, in pixels
+
+
+def _metre(x_threshold: float) -> float:
+    """The pixels of a metre."""
+    return _WIDTH / (2.3 * x_threshold)
+
+
+def _to_pixel(right: float, above: float) -> drawing.Point:
+    """The point that is so many pixels right of the centre and above the floor."""
+    return _WIDTH / 2 + right, _FLOOR - above
+
+
+@functools.lru_cache(maxsize=4)
+def _draw_track(x_threshold: float) -> drawing.Canvas:
+    """Draws the floor and the track, which all images share."""
+    canvas, end = drawing.Canvas(_WIDTH, _HEIGHT), x_threshold * _metre(x_threshold)
+    canvas.box((0, _FLOOR + 3), _WIDTH, _HEIGHT - _FLOOR - 3, "#f1f0ee")
+    canvas.line(_to_pixel(-end, 0), _to_pixel(end, 0), 4, drawing.GREY)
+    for side in (-end, end):  # the episode ends here
+        canvas.line(_to_pixel(side, -10), _to_pixel(side, 10), 4, drawing.RED)
+    canvas.line(_to_pixel(0, -12), _to_pixel(0, -18), 2, drawing.GREY)
+    return canvas
+
+
 def draw_cartpole(
     x: float, theta: float, length: float, x_threshold: float
 ) -> np.ndarray:
     """Draws the cart on its track, `[400, 600, 3]` uint8; x and y have one scale."""
-    width, height, floor = 600, 400, 310.0
-    metre = width / (2.3 * x_threshold)
-    canvas = drawing.Canvas(width, height)
+    canvas, metre = _draw_track(x_threshold).copy(), _metre(x_threshold)
 
     def to_pixel(position: float, height_above: float) -> drawing.Point:
-        return width / 2 + position * metre, floor - height_above
-
-    canvas.box((0, floor + 3), width, height - floor - 3, "#f1f0ee")
-    canvas.line(to_pixel(-x_threshold, 0), to_pixel(x_threshold, 0), 4, drawing.GREY)
-    for end in (-x_threshold, x_threshold):  # the episode ends here
-        canvas.line(to_pixel(end, -10), to_pixel(end, 10), 4, drawing.RED)
-    canvas.line(to_pixel(0, -12), to_pixel(0, -18), 2, drawing.GREY)
+        return _to_pixel(position * metre, height_above)
 
     for side in (-22, 22):
         left, top = to_pixel(x, 8)
