@@ -142,8 +142,12 @@ def _compose_frames(
 ) -> Iterator[np.ndarray]:
     """Resizes the frames, and adds the overlay if requested."""
     for moment, image_array in steps:
-        image = Image.fromarray(np.asarray(image_array, np.uint8))
-        if overlay and size is None and image.width < _MIN_OVERLAY_WIDTH:
+        frame = np.asarray(image_array, np.uint8)
+        if size is None and not overlay:
+            yield frame
+            continue
+        image = Image.fromarray(frame)
+        if size is None and image.width < _MIN_OVERLAY_WIDTH:
             factor = -(
                 -_MIN_OVERLAY_WIDTH // image.width
             )  # an integer, for crisp pixels
