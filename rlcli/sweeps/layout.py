@@ -119,11 +119,18 @@ class SweepFolder:
                 "`rlcli sweep RECIPE --space FILE` starts one",
             )
         data = load_document(self.settings, example=_REMEDY).data
+        version = data.get("format")
+        if type(version) is int and version > FORMAT:
+            raise RlcliError(
+                f"`{self.settings}` has format version {version}, but this rlcli only "
+                f"supports {FORMAT}",
+                "upgrade: `pip install --upgrade rlcli`",
+            )
         # Of a sweep that was started before they existed.
         data = {"together": 1, "ready": None, **data}
         fields = {field.name for field in dataclasses.fields(Settings)}
         if (
-            data.get("format") != FORMAT
+            version != FORMAT
             or not fields <= data.keys()
             or not all(_has_type(name, data[name]) for name in fields)
         ):

@@ -230,9 +230,13 @@ def test_a_damaged_sweep_is_a_clear_error(fake):
     (path / "journal.log").unlink()
     with pytest.raises(RlcliError, match="is missing: it stores the trials"):
         rlcli.show_sweep(path)
-    (path / "sweep.yaml").write_text("format: 99\n")
+    (path / "sweep.yaml").write_text("format: 1\n")
     with pytest.raises(RlcliError, match="damaged, or from another version"):
         rlcli.show_sweep(path)
+    (path / "sweep.yaml").write_text("format: 99\n")
+    with pytest.raises(RlcliError, match="has format version 99, but") as caught:
+        rlcli.show_sweep(path)
+    assert "upgrade" in caught.value.hint
 
 
 @pytest.mark.parametrize(
