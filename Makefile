@@ -7,8 +7,8 @@ BIN := $(VENV)/bin
 RECIPE := recipes/dqn_cartpole.yaml
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo tutorial test test-docs test-slow faults fuzz docs check audit format bench \
-	zoo datasets
+.PHONY: demo tutorial test test-docs test-slow faults fuzz mutants docs check audit \
+	format bench zoo datasets
 .DELETE_ON_ERROR:
 
 # Trains, evaluates and renders; the folder of the run is train's line on stdout.
@@ -47,6 +47,12 @@ faults: $(VENV)/installed-dev
 # success or one clear error. FUZZ="--seed 7 --cases 1" repeats a single case.
 fuzz: $(VENV)/installed-dev
 	PYTHONPATH=tests/support $(BIN)/python tests/fuzz/campaign.py $(FUZZ)
+
+# Changes one line at a time, in a copy; the tests of its module have to fail. Survivors
+# are printed. MUTANTS="tracers rules --sample 10 --seed 1" selects.
+mutants: $(VENV)/installed-dev $(VENV)-mutants/installed
+	$(VENV)-mutants/bin/python tests/mutants/campaign.py \
+		--python $(abspath $(BIN))/python $(MUTANTS)
 
 # Builds the documentation site in build/docs; a warning is an error.
 docs: $(VENV)/installed-docs
@@ -104,6 +110,11 @@ $(VENV)/installed: pyproject.toml constraints.txt
 $(PEER_VENVS:%=$(VENV)-%/installed): $(VENV)-%/installed:
 	$(PYTHON) -m venv $(VENV)-$*
 	$(VENV)-$*/bin/python -m pip install --quiet $(PACKAGES_$*)
+	touch $@
+
+$(VENV)-mutants/installed:
+	$(PYTHON) -m venv $(VENV)-mutants
+	$(VENV)-mutants/bin/python -m pip install --quiet cosmic-ray==8.7.0
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 from scipy.stats import trim_mean
 
-from rlcli.runs.statistics import bootstrap_ci95, episode_summary, iqm, summary
+from rlcli.runs.statistics import (
+    bootstrap_band,
+    bootstrap_ci95,
+    bounded_iqm,
+    episode_summary,
+    iqm,
+    resample_counts,
+    statistics_row,
+    summary,
+)
 
 
 @pytest.mark.parametrize(
@@ -98,3 +107,87 @@ def test_the_spread_of_episodes_is_theirs_alone():
 
 def test_a_summary_holds_mean_iqm_and_interval():
     assert summary([500.0] * 8) == {"mean": 500.0, "iqm": 500.0, "ci95": [500.0, 500.0]}
+
+
+def test_an_array_of_one_axis_may_name_it():
+    assert iqm([0.0, 1.0, 3.0, 100.0], axis=0) == 2.0
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 5, 8, 9])
+@pytest.mark.parametrize("worst", [-np.inf, np.inf])
+def test_failures_have_no_weight_while_they_are_a_quarter_at_most(n, worst):
+    """An infinite value is as if it were any very bad one."""
+    values = np.random.default_rng(n).normal(size=n)
+    for failures in range(n + 1):
+        failed = np.where(np.arange(n) < failures, worst, values)
+        very_bad = np.where(np.arange(n) < failures, np.sign(worst) * 1e9, values)
+        expected = trim_mean(np.repeat(very_bad, 4), 0.25)
+        if failures > n / 4:
+            expected = worst
+        assert bounded_iqm(failed, worst=worst) == pytest.approx(expected)
+
+
+def test_resamples_are_counts_of_draws_with_replacement():
+    counts = resample_counts(5, 7, (3,))
+    drawn = np.random.default_rng((3,)).integers(5, size=(7, 5))
+    assert counts.tolist() == [[list(row).count(i) for i in range(5)] for row in drawn]
+    assert resample_counts(5).shape == (2_000, 5)
+    np.testing.assert_array_equal(resample_counts(5), resample_counts(5, 2_000, (0,)))
+
+
+def test_an_interval_has_2000_resamples_of_seed_0_unless_it_says_otherwise():
+    values = np.random.default_rng(3).normal(size=6)
+    drawn = np.random.default_rng((0,)).integers(6, size=(2_000, 6))
+    ranked = np.sort(values)
+    expected = np.percentile([iqm(ranked[row]) for row in drawn], [2.5, 97.5])
+    assert bootstrap_ci95(values) == pytest.approx(expected)
+    means = np.percentile([ranked[row].mean() for row in drawn], [2.5, 97.5])
+    band = bootstrap_band(np.stack([values, values + 1], axis=1), "mean")
+    np.testing.assert_allclose(band, np.stack([means, means + 1], axis=1))
+    np.testing.assert_allclose(bootstrap_band(values[:, None])[0], expected[:1])
+
+
+def test_a_band_is_nan_only_where_a_value_is_not_finite():
+    values = np.array([[1.0, 1.0, 5.0], [2.0, np.inf, 6.0]])
+    for edge in bootstrap_band(values):
+        assert np.isfinite(edge).tolist() == [True, False, True]
+
+
+def test_the_row_of_a_log_point_has_the_statistics_of_its_seed():
+    """Seed and log point differ, so that a mix-up of the axes is noticed."""
+    shape = (2, 3)  # seeds, log points
+    numbers = np.arange(1, 7, dtype=np.float32).reshape(shape)
+    statistics = {
+        "episodes": np.array([[0, 1, 2], [3, 4, 5]]),
+        "last_return": 10 * numbers,
+        "last_length": numbers,
+        "average_return": -numbers,
+        "last_info": {"regret": numbers + 0.5},
+        "total_info": {"regret": numbers + 100},
+        "max_info": {"regret": numbers + 200},
+    }
+    assert statistics_row(statistics, (0, 0)) == {"ep": 0}
+    row = statistics_row(statistics, (1, 2))
+    assert row == {
+        "ep": 5,
+        "G": 60.0,
+        "t": 6.0,
+        "avg_G": -6.0,
+        "avg_r": 10.0,
+        "regret": 6.5,
+        "total_regret": 106.0,
+        "max_regret": 206.0,
+    }
+    assert statistics_row(statistics, (0, 1))["ep"] == 1
+
+
+def test_an_evaluation_summarizes_returns_and_lengths():
+    summary = episode_summary(np.array([1.0, 3.0, 8.0]), np.array([2, 4, 9]))
+    assert summary == {
+        "mean": 4.0,
+        "std": pytest.approx(np.sqrt((9 + 1 + 16) / 3)),
+        "min": 1.0,
+        "max": 8.0,
+        "length": 5.0,
+        "episodes": 3,
+    }
