@@ -21,6 +21,7 @@ import pytest
 
 from rlcli.errors import RlcliError
 from rlcli.runs import checkpoint, pickles
+from rlcli.xla.machine import Available, format_size
 
 MEBIBYTE = 2**20
 DATA = {
@@ -320,3 +321,23 @@ def test_a_huge_foreign_file_is_refused_by_its_first_bytes(tmp_path):
         file.truncate(2**40)  # sparse
     with pytest.raises(RlcliError, match="not an rlcli checkpoint"):
         checkpoint.read(path)
+
+
+def test_a_file_is_read_where_itself_its_content_and_its_arrays_fit_into_memory(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "x.pkl.lz4"
+    checkpoint.write(path, DATA)
+    needed = path.stat().st_size + 2 * len(PAYLOAD)
+    available = Available(needed, "physical memory")
+    monkeypatch.setattr(checkpoint, "available_memory", lambda: available)
+    assert_is_data(checkpoint.read(path))
+    available = available._replace(size=needed - 1)
+    with pytest.raises(RlcliError) as caught:
+        checkpoint.read(path)
+    assert caught.value.message == (
+        f"reading `{path}` needs {format_size(needed)} of memory, but only "
+        f"{format_size(needed - 1)} are available"
+    )
+    available = None  # unknown: it is tried
+    assert_is_data(checkpoint.read(path))

@@ -113,7 +113,7 @@ def wrong(**changes: Any) -> str:
         saved[path] = leaf
     saved = {path: leaf for path, leaf in saved.items() if leaf is not None}
     with pytest.raises(RlcliError) as error:
-        checkpoint.restore_tree(shapes, saved, source="x.pkl.lz4")
+        checkpoint.restore_tree(shapes=shapes, arrays=saved, source="x.pkl.lz4")
     return error.value.message.removeprefix("`x.pkl.lz4` does not match its recipe: ")
 
 

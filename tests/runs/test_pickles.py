@@ -142,6 +142,24 @@ def test_large_arrays_come_in_pieces():
     assert_same(load_pickle(b"".join(pieces)), [array])
 
 
+def test_pieces_are_neither_too_large_for_the_memory_nor_too_small_to_be_fast():
+    sizes = [*map(len, encode(np.zeros(4 * MEBIBYTE, np.uint8)))]
+    assert max(sizes) <= MEBIBYTE
+    assert len(sizes) <= 33
+
+
+@pytest.mark.parametrize(
+    "shape", [[-1], [-1, -1], [True], [1.0], "1", 1, None, [1] * 65]
+)
+def test_a_shape_that_no_array_has_is_refused_before_numpy_sees_it(shape):
+    with pytest.raises(MalformedError, match="whose shape is not a list of sizes"):
+        pickles.decode_array("uint8", shape, b"x")
+
+
+def test_an_array_may_have_as_many_axes_as_in_numpy():
+    assert pickles.decode_array("uint8", [1] * 64, b"x").ndim == 64
+
+
 @pytest.mark.parametrize(
     "value",
     [
