@@ -7,6 +7,7 @@ import optax
 import pytest
 import rlax
 
+from rlcli import registry
 from rlcli.networks.functions import separate_network
 from rlcli.networks.torsos import table
 from rlcli.policies.discrete import epsilon_greedy
@@ -81,6 +82,26 @@ def test_errors_equal_q_lambda_of_rlax():
     np.add.at(expected, (rows.obs, rows.action - 1), error / error.size)
     (table_after,) = jax.tree.leaves(after.params)
     np.testing.assert_allclose(table_after, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_estimates_are_values_of_the_table():
+    rows, ours = raw_unroll(), updater(optax.sgd(1.0))
+    found = ours.estimate(state_of(ours), rows)
+    np.testing.assert_array_equal(found.v_tm1, Q[rows.obs].max(-1))
+    np.testing.assert_array_equal(found.v_t, Q[rows.next_obs].max(-1))
+    taken = Q[rows.obs, rows.action - 1]
+    np.testing.assert_array_equal(found.q_tm1, taken)
+    likely = 0.2 / ACTIONS + 0.8 * (taken == Q[rows.obs].max(-1))  # ε-greedy
+    np.testing.assert_allclose(np.exp(found.log_prob), likely, rtol=1e-5)
+
+
+def test_a_recipe_without_options_has_the_sizes_of_the_paper():
+    """As for Atari: https://arxiv.org/abs/2407.04811, but fewer minibatches."""
+    facts = registry.find("updater", "pqn").facts
+    assert facts["unroll"] == 32
+    assert facts["tracer"] == {"name": "lambda_return", "gamma": 0.99, "lambda": 0.65}
+    assert updater(optax.sgd(1.0)).gradient_steps == 2 * 4  # epochs, minibatches
+    assert updater(optax.sgd(1.0), epochs=3, minibatches=5).gradient_steps == 15
 
 
 def test_targets_stay_constant_over_all_epochs():

@@ -1,14 +1,17 @@
 """TD rules against numbers by hand, loops over rows, and rlax."""
 
 import functools
+import itertools
+from types import SimpleNamespace
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
 import rlax
 
 from rlcli.networks.predictions import IDENTITY, Quantiles
-from rlcli.types import Transition
+from rlcli.types import Decision, Transition
 from rlcli.updaters.critics import Critic
 from rlcli.updaters.td.rule_context import TDParts, make_context
 
@@ -354,6 +357,56 @@ def test_the_values_that_select_a_target_action_are_predicted_for_acting():
     bootstrap, act = calls
     assert (bootstrap[0], act[0]) == ("bootstrap", "act")
     assert bootstrap[1:] == act[1:]  # the same noise of the layers
+
+
+def test_each_field_of_the_context_that_samples_has_a_key_of_its_own():
+    keys = {}
+    field = None
+
+    def predict(role, params, key, *inputs):
+        keys.setdefault(field, []).append(tuple(jax.random.key_data(key).tolist()))
+        values = np.zeros((1, 2, 3, ACTIONS, 2), "f4")
+        return Quantiles(values, values)
+
+    def predict_action(*inputs):
+        prediction = predict(*inputs)
+        return jax.tree.map(lambda leaf: leaf[..., 0, :], prediction)
+
+    def draw(key, number):
+        keys.setdefault("the policy", []).append(
+            tuple(jax.random.key_data(key).tolist())
+        )
+        return np.zeros(number, int)
+
+    def explore(acting, obs, state, first, noise):
+        return Decision(noise, {}), state
+
+    policy = SimpleNamespace(initial=lambda n: ((), ()), draw=draw, explore=explore)
+    rows = Transition(*(np.zeros((2, 3), "f4") for _ in range(7)), extras={})
+    critic = Critic(lambda key: {}, predict_action, predict, lambda *_: ())
+    parts = TDParts(None, critic, policy, None, IDENTITY, None)
+    context = make_context(parts, 1.0, 2.0, rows, jax.random.key(0))
+    for field in ("next_q", "online_next_q", "current_q", "sampled_next_q"):
+        getattr(context, field)()
+    used = [*itertools.chain(*keys.values())]
+    assert len({*used}) == len(used) == 5
+
+
+def test_a_policy_is_asked_for_the_probability_of_each_action_in_a_whole_batch():
+    def log_prob(q, action):
+        assert action.shape == q.shape[:-1]
+        likely = jax.nn.log_softmax(q)
+        return (likely * jax.nn.one_hot(action - 3, ACTIONS)).sum(-1)
+
+    policy = SimpleNamespace(log_prob=log_prob)
+    space = gymnasium.spaces.Discrete(ACTIONS, start=3)
+    rows = Transition(*(np.zeros((2, 3), "f4") for _ in range(7)), extras={})
+    parts = TDParts(None, None, policy, space, IDENTITY, None)
+    context = make_context(parts, 1.0, 2.0, rows, jax.random.key(0))
+    q = np.random.default_rng(0).normal(size=(2, 3, ACTIONS)).astype("f4")
+    expected = np.exp(q) / np.exp(q).sum(-1, keepdims=True)
+    found = context.action_probabilities(q)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_transformed_values_are_inverted_before_bootstrapping(tabular):
