@@ -72,6 +72,9 @@ def main() -> int:
     parser.add_argument("modules", nargs="*", help=", ".join(settings["modules"]))
     parser.add_argument("--sample", type=int, default=30, help="mutants of each module")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--survivors", action="store_true", help="only those that survived last time"
+    )
     parser.add_argument("--python", default=sys.executable, help="runs the tests")
     options = parser.parse_args()
     if unknown := {*options.modules} - {*settings["modules"]}:
@@ -117,11 +120,10 @@ def _test_module(
     """Runs the tests for each mutant of the sample; counts those killed, and all."""
     timeout = _measure_tests(module, options.python)
     session = _BUILD / f"{module.name}.sqlite"
-    session.unlink(missing_ok=True)
     with use_db(session, WorkDB.Mode.create) as database:
-        init(module.files, database, {})
-        items = sorted(database.work_items, key=_place_and_operator)
-        sample = dict(_draw_sample(items, options.sample, options.seed, equivalent))
+        items = _list_mutants(database, module, options.survivors)
+        number = len(items) if options.survivors else options.sample
+        sample = dict(_draw_sample(items, number, options.seed, equivalent))
         skipped = [item.job_id for item in items if item.job_id not in sample]
         database.set_multiple_results(skipped, _SKIPPED)
         killed = 0
@@ -141,6 +143,22 @@ def _test_module(
                 flush=True,
             )
     return killed, len(sample)
+
+
+def _list_mutants(
+    database: WorkDB, module: Module, only_survivors: bool
+) -> list[WorkItem]:
+    """All mutants of a module, or those that survived last time, in a fixed order."""
+    if only_survivors:
+        items = [
+            item
+            for item, result in database.completed_work_items
+            if result.test_outcome == TestOutcome.SURVIVED
+        ]
+    else:
+        init(module.files, database, {})
+        items = [*database.work_items]
+    return sorted(items, key=_place_and_operator)
 
 
 def _measure_tests(module: Module, python: str) -> float:

@@ -189,6 +189,10 @@ def test_network_noise_does_not_change_the_random_numbers_of_the_policy():
     np.testing.assert_array_equal(noise[1], uniform[:, 1:])
     first = jax.random.bits(KEY, (100_000,))
     assert not np.isin(jax.random.key_data(ours), first).all()
+    # Policies fold in 0, 1, … for the parts of an action.
+    folded = jax.vmap(jax.random.fold_in, (None, 0))(KEY, jnp.arange(1_000))
+    same = jax.random.key_data(folded) == jax.random.key_data(ours)
+    assert not same.all(-1).any()
 
 
 @pytest.mark.parametrize(
