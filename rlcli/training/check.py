@@ -12,11 +12,11 @@ from rlcli.runs import thread_layout
 
 
 def check(
-    recipes: Sequence[str | Path | Mapping[str, Any]],
+    recipes: str | Path | Mapping[str, Any] | Sequence[str | Path | Mapping[str, Any]],
     *,
     set: Sequence[str] = (),
 ) -> builtins.list[dict[str, Any]]:
-    """Checks recipes: builds and traces them with shapes only, and runs nothing.
+    """Checks a recipe or several: builds and traces them with shapes only.
 
     Returns `[{"recipe", "parameters", "memory", "peak_memory", "iterations", "updates",
     "shapes"}]`, for one seed: `memory` of the state in bytes, `shapes` of parameters by
@@ -26,6 +26,8 @@ def check(
     `set` replaces options of each recipe, such as `train.steps=10_000`. Refuses recipes
     that need more memory than this machine has.
     """
+    if isinstance(recipes, str | Path | Mapping):
+        recipes = [recipes]
     for recipe in recipes:
         check_document(recipe, set)
     thread_layout.apply_for_check(recipes, set=set)
