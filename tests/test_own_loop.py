@@ -37,9 +37,8 @@ def test_the_example_has_at_most_forty_lines_of_code():
     assert len(code) <= 40
 
 
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
 def test_after_500_episodes_the_goal_is_reached_on_the_shortest_way(own_loop, seed):
     params = own_loop.train(seed)
     assert greedy_episode(own_loop.env, own_loop.q, params) == (1, 6)

@@ -2,6 +2,7 @@
 
 import jax
 import pytest
+from tiers import quick_first
 
 import rlcli
 from rlcli.assembly import build, memory_usage
@@ -112,7 +113,7 @@ LARGE = {
 }
 
 
-@pytest.mark.parametrize("option", LARGE)
+@pytest.mark.parametrize("option", quick_first(LARGE))
 def test_a_run_that_needs_more_than_there_is_leaves_no_folder(
     option, small_machine, tmp_path
 ):

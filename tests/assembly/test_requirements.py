@@ -177,6 +177,7 @@ def reporting(spaces, networks, policies, optimizer):
     return updater._replace(priority="gradient_norm")
 
 
+@pytest.mark.slow
 def test_gradient_norm_priorities_require_an_updater_that_reports_them(tmp_path):
     text = (
         f"{CARTPOLE}replay: {{name: prioritized, by: gradient_norm}}\n"

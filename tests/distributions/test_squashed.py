@@ -192,6 +192,7 @@ def test_other_spaces_than_a_box_of_floats_are_refused():
         distributions.squashed_normal(spaces.Box(0, 3, (), np.int32))
 
 
+@pytest.mark.slow
 def test_differentiable_returns_the_log_prob_with_exact_gradients():
     p = 0.5 * RNG.normal(size=(9, 10)).astype("f4")  # so that few come to a bound
     noise = FAMILY.draw(jax.random.key(0), 9)

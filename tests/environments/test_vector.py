@@ -154,6 +154,7 @@ def test_the_vector_is_a_loop_over_cores(factory, limit):
     assert ends > 4
 
 
+@pytest.mark.slow
 def test_more_environments_change_nothing_for_the_others():
     def make(n):
         return vector(lambda values: frozen_lake(slippery=True), n, time_limit=5)

@@ -71,6 +71,7 @@ def test_the_seeds_of_a_run_contribute_equally(tmp_path):
     np.testing.assert_allclose(sorted(data.returns), sorted(expected), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_truncated_episode_is_no_terminated_one(tmp_path):
     _, data = collect(tmp_path, PENDULUM, episodes=3)
     assert not data.terminations.any()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from policy_files import write_policy
+from tiers import quick_first
 
 import rlcli
 from rlcli.assembly import build_environment
@@ -99,9 +100,7 @@ def check_episodes(policy, episodes, seed=3):
     assert np.mean(returns) == pytest.approx(evaluated["mean"], rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param("normalization", marks=pytest.mark.slow), "recurrent"]
-)
+@pytest.mark.parametrize("name", quick_first(["recurrent", "normalization"]))
 def test_a_loop_plays_the_episodes_of_an_evaluation(name, tmp_path, optimized):
     check_episodes(load(tmp_path, name), 1)
 
@@ -325,6 +324,7 @@ def test_the_value_of_an_actor_critic_is_that_of_normalized_observations(tmp_pat
     assert policy.value(obs) == pytest.approx(float(expected), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_recurrent_policy_has_a_value_and_a_distribution(tmp_path):
     policy = load(tmp_path, "recurrent", normalize={"observation": True})
     obs = np.ones((2, *policy.spaces.observation.shape), np.float32)
@@ -334,13 +334,7 @@ def test_a_recurrent_policy_has_a_value_and_a_distribution(tmp_path):
     assert jax.vmap(policy.distribution)(obs).entropy().shape == (2,)
 
 
-@pytest.mark.parametrize(
-    "updater",
-    [
-        "pqn",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("model_learning", "r2d2")),
-    ],
-)
+@pytest.mark.parametrize("updater", quick_first(["pqn", "model_learning", "r2d2"]))
 def test_other_algorithms_with_action_values_have_them(updater, tmp_path):
     if updater == "r2d2":
         memory = {"memory": {"name": "gru", "size": 4}}

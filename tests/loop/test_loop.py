@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxprs import equations
+from tiers import quick_first
 
 from rlcli import loop, recipe
 from rlcli.assembly import build
@@ -279,7 +280,9 @@ def test_a_restored_loop_continues_with_the_same_bits():
     assert_equal(checkpoint.flatten_tree(run.advance(restored, 5)[0]), expected)
 
 
-@pytest.mark.parametrize(("kind", "devices"), [("online", 1), ("with_replay", 2)])
+@pytest.mark.parametrize(
+    ("kind", "devices"), quick_first([("with_replay", 2), ("online", 1)])
+)
 def test_a_restored_loop_has_the_layout_of_a_new_one_and_does_not_recompile(
     kind, devices
 ):
@@ -358,6 +361,7 @@ def test_seeds_are_independent():
         assert not np.any(leaves[name][0] == leaves[name][1])
 
 
+@pytest.mark.slow
 def test_an_unroll_contains_the_timesteps_of_the_environment():
     setup = setup_of(ONLINE)
     env = setup.environment

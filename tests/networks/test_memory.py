@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import quick_first
 
 from rlcli.errors import RlcliError
 from rlcli.networks import memory
@@ -73,7 +74,7 @@ def inputs(space=BOX):
     return obs, first
 
 
-@pytest.mark.parametrize("space", [BOX, CHOICE], ids=["box", "choice"])
+@pytest.mark.parametrize("space", quick_first([BOX, CHOICE]), ids=["box", "choice"])
 @pytest.mark.parametrize(
     "make", [memory.separate_recurrent_network, memory.shared_recurrent_network]
 )

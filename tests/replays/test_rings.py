@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import quick_first
 
 from rlcli.replays.rings import redivide_ring, step_ring
 
@@ -31,7 +32,7 @@ def filled_rings(devices: int, count: int, unroll: int):
 
 @pytest.mark.parametrize(
     ("before", "after", "count", "unroll"),
-    [(2, 1, 10, 1), (1, 4, 10, 1), (4, 2, 3, 1), (4, 1, 7, 2)],
+    quick_first([(4, 1, 7, 2), (2, 1, 10, 1), (1, 4, 10, 1), (4, 2, 3, 1)]),
 )
 def test_each_environment_keeps_its_newest_steps_on_another_device(
     before, after, count, unroll

@@ -135,6 +135,7 @@ def test_every_period_acts_at_the_end_of_the_iteration_at_or_past_each_multiple(
         assert [row["seed"] for row in report.rows] == [4, 5] * (len(points) // 2)
 
 
+@pytest.mark.slow
 def test_a_period_beyond_the_steps_never_comes_and_null_switches_off():
     reports = run_reports(
         experiment_of(log={"every": 1_000}, evaluate=None, checkpoint={"every": None})
@@ -193,14 +194,8 @@ def test_episodes_and_lengths_add_up_to_the_steps_that_were_made():
     assert np.all(np.asarray(statistics.episodes) * 8 + unfinished < 3_000)
 
 
-@pytest.mark.parametrize(
-    "middle",
-    [
-        pytest.param(27, marks=pytest.mark.slow),
-        33,
-        pytest.param(60, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("middle", [27, 33, 60])
 def test_a_restored_experiment_continues_with_the_same_results(middle, tmp_path):
     periods = {
         "log": {"every": 10},
@@ -264,6 +259,7 @@ def test_the_best_policy_of_each_seed_is_that_of_its_own_best_evaluation():
             np.testing.assert_array_equal(best.acting[name][index], leaf)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("goal", "reached"), [(1, True), (501, False)])
 def test_the_goal_is_reached_when_the_evaluation_of_every_seed_has_come_to_it(
     goal, reached

@@ -317,6 +317,7 @@ def test_an_observation_beyond_its_bounds_is_warned_of_once_and_trained_on(tmp_p
     assert (run / "log.txt").read_text().count("outside its declared") == 1
 
 
+@pytest.mark.slow
 def test_a_reward_that_is_no_number_ends_the_run_and_is_recorded(tmp_path):
     with pytest.raises(
         rlcli.RlcliError, match="a reward that is not a number"

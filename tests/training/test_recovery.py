@@ -162,6 +162,7 @@ def test_a_finished_run_whose_checkpoints_are_gone_says_so(whole, tmp_path):
     assert content(run) == before
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_before_its_first_checkpoint_begins_anew(run, whole):
     shutil.rmtree(run / "checkpoints")
     for name in ("checkpoints.json", "policy.pkl.lz4", "best.pkl.lz4"):

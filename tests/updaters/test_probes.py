@@ -93,6 +93,7 @@ TD = {
 FAST = [("double", "truncation")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "probe"),
     [
@@ -209,6 +210,7 @@ BEST = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "probe",
     [

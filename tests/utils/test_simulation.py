@@ -71,6 +71,7 @@ def test_the_return_of_a_core_ends_with_its_episode():
     assert played.steps.first.tolist() == [True] + 49 * [False]
 
 
+@pytest.mark.slow
 def test_parameters_may_be_traced():
     def angle(length):
         env = rlcli.make("CartPole-v1", length=length)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tiers import quick_first
 
 from rlcli import recipe
 from rlcli.errors import RlcliError
@@ -31,7 +32,7 @@ def target_atoms(ours, at, drop):
     return np.array(atoms).T
 
 
-@pytest.mark.parametrize("drop", [0, 1, 3])
+@pytest.mark.parametrize("drop", quick_first([1, 0, 3]))
 def test_an_update_equals_a_loop(tabular, drop):
     ours = tabular(drop)
     rows, (state, report) = ours.rows, ours.update()

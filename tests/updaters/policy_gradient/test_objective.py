@@ -87,6 +87,7 @@ def update(updater, log_prob=0.0):
     return updater.update(updater.init(key), rows, zeros + 1, clock, key)
 
 
+@pytest.mark.slow
 def test_an_objective_receives_its_options_and_its_loss_is_minimized():
     @objective(requires=("log_prob",), regularizers=[], value_weight=0.0)
     def scaled(context: ObjectiveContext, *, factor: Positive = 1.0) -> PolicyLoss:

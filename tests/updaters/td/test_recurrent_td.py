@@ -168,7 +168,8 @@ def test_burn_in_rows_are_not_learned_and_refresh_the_carry():
     assert not same(gradient(rows.reward, obs), expected)
 
 
-@pytest.mark.parametrize("burn_in", [3, pytest.param(0, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("burn_in", [3, 0])
 def test_no_gradient_passes_through_burn_in(burn_in):
     """The gradient is that of the learning rows, with their first carry as constant."""
     rows, (ours, state) = steps(), make_updater("q_learning", loss="mse")

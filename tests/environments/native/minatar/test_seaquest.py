@@ -206,6 +206,7 @@ def test_a_step_matches_minatar_from_unvisited_states(pair):
     assert np.any((a.divers_aboard == 5) & a.divers.alive.all(axis=1))
 
 
+@pytest.mark.slow
 def test_a_crowded_sea_matches_minatar_step_by_step(pair):
     pair.restart(np.random.default_rng(0))
     env = pair.reference.env

@@ -71,6 +71,7 @@ def test_random_play_matches_minatar(pair):
     assert not before.game.right.all()
 
 
+@pytest.mark.slow
 def test_a_step_matches_minatar_from_unvisited_states(pair):
     pair.mutated(mutate, 0, 5000)
     before, _, _, after, (_, reward, terminal) = pair.check()

@@ -93,15 +93,8 @@ PLAYED = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name, marks=() if name == "MiniGrid-MemoryS7-v0" else pytest.mark.slow
-        )
-        for name in PLAYED
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLAYED)
 def test_episodes_of_random_actions_equal_those_of_minigrid(pair_class, name):
     pair = pair_class(name)
     num_ends = pair.check_play(seed=3, episodes=20, steps=120)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium.envs.toy_text import blackjack as original
+from tiers import quick_first
 
 from rlcli import registry
 from rlcli.environments.native.toy_text.blackjack import (
@@ -114,7 +115,7 @@ def test_a_hit_matches_gymnasium_for_every_hand_and_card(card):
             assert not bool(after.natural[index])
 
 
-@pytest.mark.parametrize(("natural", "sab"), RULES)
+@pytest.mark.parametrize(("natural", "sab"), quick_first(RULES))
 def test_the_rewards_of_sticking_have_gymnasiums_probabilities(natural, sab):
     core = blackjack(natural=natural, sab=sab)
     step = jax.jit(jax.vmap(jax.vmap(core.step, (None, None, 0)), (0, None, None)))
