@@ -80,7 +80,6 @@ def test_an_environment_that_returns_something_else_is_refused_by_name(kind, mes
     assert f"environment `{__name__}:core`: `" in caught.value.message
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["check", "train"])
 def test_it_is_refused_before_anything_is_run(verb, tmp_path):
     with pytest.raises(RlcliError, match="`reset` returns an observation"):

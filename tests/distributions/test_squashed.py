@@ -192,12 +192,13 @@ def test_other_spaces_than_a_box_of_floats_are_refused():
         distributions.squashed_normal(spaces.Box(0, 3, (), np.int32))
 
 
-@pytest.mark.slow
 def test_differentiable_returns_the_log_prob_with_exact_gradients():
-    p = 0.5 * RNG.normal(size=(9, 10)).astype("f4")  # so that few come to a bound
+    rng = np.random.default_rng(0)  # whatever other tests draw
+    p = 0.5 * rng.normal(size=(9, 10)).astype("f4")  # so that few come to a bound
     noise = FAMILY.draw(jax.random.key(0), 9)
     x, log_prob = jax.jit(FAMILY.differentiable)(p, noise)
-    np.testing.assert_allclose(x, FAMILY.sample(p, noise), rtol=1e-5)
+    # Beside a bound at 0 the last bits of x are those of the width of the box.
+    np.testing.assert_allclose(x, FAMILY.sample(p, noise), rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(log_prob, FAMILY.log_prob(p, x), rtol=1e-2, atol=1e-2)
     family = distributions.squashed_normal(spaces.Box(-2, 2, (1,)))
 

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
-from tiers import quick_first
 
 import rlcli
 from rlcli import recipe, registry
@@ -79,7 +78,7 @@ def tell(moment):
     )
 
 
-@pytest.mark.parametrize("name", quick_first(NATIVE))
+@pytest.mark.parametrize("name", NATIVE)
 def test_a_native_episode_ends_with_the_drawing_of_its_final_state(name):
     core = registry.find("environment", name).factory()
     for episode in watched(name):

@@ -58,7 +58,6 @@ def test_evaluation_uses_the_learned_policy():
     assert np.all(decision.action == 1)
 
 
-@pytest.mark.slow
 def test_a_run_warms_up_until_learning_starts():
     setup = build(
         recipe.load_recipe(

@@ -71,7 +71,6 @@ def test_the_return_of_a_core_ends_with_its_episode():
     assert played.steps.first.tolist() == [True] + 49 * [False]
 
 
-@pytest.mark.slow
 def test_parameters_may_be_traced():
     def angle(length):
         env = rlcli.make("CartPole-v1", length=length)
@@ -135,7 +134,6 @@ def test_tracing_other_parameters_is_refused():
         jax.vmap(reset)(jnp.array([2.0, 3.0]))
 
 
-@pytest.mark.slow
 def test_each_environment_may_have_its_own_parameters():
     """Environment i has value i modulo their number, as in a recipe."""
     lengths = np.float32([0.5, 1.0])

@@ -7,7 +7,6 @@ import pytest
 from bsuite.environments.cartpole import Cartpole
 from bsuite.environments.catch import Catch
 from bsuite.environments.memory_chain import MemoryChain
-from tiers import quick_first
 
 import rlcli
 from rlcli.loop.progress import EpisodeStatistics, update_statistics
@@ -33,7 +32,7 @@ def nothing_yet(logged):
     )
 
 
-@pytest.mark.parametrize("name", quick_first(TASKS))
+@pytest.mark.parametrize("name", TASKS)
 def test_metrics_match_the_counters_of_bsuite(name):
     reference, core = TASKS[name], rlcli.make(name)
     key = jax.random.key(0)

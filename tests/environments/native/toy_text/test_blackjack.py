@@ -136,7 +136,6 @@ def test_the_rewards_of_sticking_have_gymnasiums_probabilities(natural, sab):
         assert tuple(int(each[-1, 0]) for each in timestep.obs) == obs
 
 
-@pytest.mark.slow
 def test_cards_have_the_probabilities_of_gymnasiums_deck():
     core = blackjack()
     empty = BlackjackState(jnp.int32(0), jnp.asarray(False), jnp.asarray(False), 5)
