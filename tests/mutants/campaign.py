@@ -5,8 +5,9 @@ tests of its module should fail ("killed"). A mutant that survives shows what no
 checks. The random sample has at most one mutant of each place in the source, and
 depends on its seed and the source only.
 
-Runs in an environment with cosmic-ray, which starts a new process for each mutant. A
-tool that forks them from one process cannot be used: a fork of JAX's threads hangs.
+Runs in an environment with cosmic-ray, which starts a new process for each mutant.
+Tools that fork them from one process do not suit JAX, which warns that a fork of its
+threads may deadlock.
 cosmic-ray changes files in place, so this mutates a copy of the checkout, in
 `build/mutants/tree`. `cr-html build/mutants/NAME.sqlite` shows the results of a module.
 """
