@@ -15,16 +15,23 @@ from rlcli.registry import user_code
 from rlcli.xla import threads
 
 # What one test or an earlier run of the suite has compiled, all others read, also in
-# the processes that they start. Programs are compiled without optimization: compiling
-# takes longer than running, except in slow tests (`make test-slow` sets the variable).
-# The fixture `optimized` is for tests that compare bits.
+# the processes that they start. Compiling takes longer than running, so programs are
+# compiled without optimization and by XLA's former code generator, which is twice as
+# fast. Programs as users have them, to compare bits, are for slow tests: for these
+# `make test-slow` sets the variable.
 _PROGRAMS = Path(__file__).parents[1] / ".pytest_cache" / "programs"
+_FAST_COMPILATION = (
+    "--xla_cpu_use_fusion_emitters=false",
+    "--xla_cpu_parallel_codegen_split_count=1",
+)
 os.environ |= {
     "JAX_COMPILATION_CACHE_DIR": str(_PROGRAMS),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
 }
-os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
+if os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true") == "true":
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    os.environ["XLA_FLAGS"] = " ".join([*_FAST_COMPILATION, *flags])
 
 # Tracing allocates so much that the default thresholds spend a fifth of the time of the
 # suite in the garbage collector.
@@ -64,17 +71,6 @@ def _resident_memory() -> int:
     except OSError:
         return 0
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-
-@pytest.fixture
-def optimized():
-    """Programs as users run them, for tests that compare the bits of two programs."""
-    import jax
-
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", False)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture

@@ -101,11 +101,11 @@ def check_episodes(policy, episodes, seed=3):
 
 
 @pytest.mark.parametrize("name", quick_first(["recurrent", "normalization"]))
-def test_a_loop_plays_the_episodes_of_an_evaluation(name, tmp_path, optimized):
+def test_a_loop_plays_the_episodes_of_an_evaluation(name, tmp_path):
     check_episodes(load(tmp_path, name), 1)
 
 
-def test_a_dqn_plays_several_episodes_of_an_evaluation(dqn, optimized):
+def test_a_dqn_plays_several_episodes_of_an_evaluation(dqn):
     check_episodes(dqn, 4)
 
 
@@ -113,15 +113,13 @@ def test_a_dqn_plays_several_episodes_of_an_evaluation(dqn, optimized):
 @pytest.mark.parametrize(
     "name", sorted(RECIPES.keys() - {"normalization", "recurrent"})
 )
-def test_every_kind_of_recipe_plays_the_episodes_of_an_evaluation(
-    name, tmp_path, optimized
-):
+def test_every_kind_of_recipe_plays_the_episodes_of_an_evaluation(name, tmp_path):
     # A matrix product may round differently for a batch of several episodes.
     check_episodes(load(tmp_path, name), 1 if name == "off_policy" else 2)
 
 
 @pytest.mark.slow
-def test_a_search_plays_the_episodes_of_an_evaluation(tmp_path, optimized):
+def test_a_search_plays_the_episodes_of_an_evaluation(tmp_path):
     pytest.importorskip("mctx")
     policy = load(
         *(tmp_path, "wrappers"),

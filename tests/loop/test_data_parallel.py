@@ -233,7 +233,6 @@ def test_without_such_devices_the_functions_return_their_arguments():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("optimized")
 def test_a_saved_agent_of_two_devices_continues_with_the_same_bits():
     loop = make_loop(setup_of(WITH_REPLAY, DEVICES))
     progress, _ = loop.advance(loop.begin(), 30)

@@ -267,7 +267,6 @@ def test_a_clipped_value_loss_is_the_larger_error():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("optimized")
 def test_updates_stop_once_the_kl_limit_is_exceeded():
     rows = batch()
     options = {"optimizer": optax.sgd(0.5), "minibatches": 1}
