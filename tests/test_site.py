@@ -42,6 +42,13 @@ def test_every_public_function_is_in_the_reference():
     assert len(names) == len(set(names))
 
 
+def test_the_changelog_has_this_version_and_every_command():
+    text = (DOCS.parent / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(r"^## (\S+)", text, re.MULTILINE)[1] == rlcli.__version__
+    code = " ".join(re.findall(r"`(?:rlcli )?([^`]+)`", text)).split()
+    assert {name.replace("_", "-") for name in rlcli.COMMANDS} <= {*code}
+
+
 def test_every_contract_is_in_the_reference():
     names = re.findall(r"^:pyobject: (\w+)$", read("api/types.md"), re.MULTILINE)
     records = [
