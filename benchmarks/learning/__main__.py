@@ -47,7 +47,11 @@ def train(row: Row, folder: Path) -> tuple[str, float]:
     """Trains the recipe and draws its learning curve; the run, and seconds to train."""
     run = str(folder / row.recipe)
     start = time.perf_counter()
-    rlcli("train", row.recipe, "--seeds", str(row.seeds), "--run", run, "--quiet")
+    first, count = str(row.seeds.start), str(len(row.seeds))
+    rlcli(
+        *("train", row.recipe, "--seed", first, "--seeds", count),
+        *("--run", run, "--quiet"),
+    )
     seconds = time.perf_counter() - start
     rlcli("plot", run, "--output", str(CURVES / f"{row.recipe}.svg"))
     return run, seconds
@@ -61,6 +65,8 @@ def measure(row: Row) -> dict[str, Any]:
     return {
         "environment": result["environment"],
         "steps": recipe.load_recipe(row.recipe).train.steps,
+        "seeds": [row.seeds[0], row.seeds[-1]],
+        "tuned": row.tuned and [row.tuned[0], row.tuned[-1]],
         "seconds": round(seconds, 1),
         "means": [seed["mean"] for seed in result["seeds"]],
         "iqm": result["return"]["iqm"],

@@ -11,7 +11,11 @@ class Row(NamedTuple):
     recipe: str
     goal: float | None = None
     published: str = ""  # published result of a single run
-    seeds: int = 5
+    seeds: range = range(5)
+    tuned: range | None = None  # the seeds used for tuning, if they are others
+
+
+TUNED, REPORTED = range(100, 110), range(1_000, 1_010)
 
 
 LAKE = (
@@ -39,7 +43,7 @@ OFF_POLICY = (
 )
 MINATAR = ("asterix", "breakout", "space_invaders", "freeway", "seaquest")
 ROWS = (
-    *(Row(f"{name}_frozenlake", 1.0, seeds=10) for name in LAKE),
+    *(Row(f"{name}_frozenlake", 1.0, seeds=range(10)) for name in LAKE),
     *(Row(f"{name}_cartpole", 475.0) for name in POLE),
     Row("ppo_memory_chain", 1.0),
     Row("r2d2_memory_chain", 1.0),

@@ -15,28 +15,32 @@ parameters of each seed, sorted; over the seeds the interquartile mean (IQM) and
 % bootstrap interval. All seeds of a recipe train simultaneously, as one program. The
 time is that of the whole command, including compilation, on shared CPU cores. A goal is
 met if the whole interval is at least as high. In brackets: published results of a
-single run.
+single run. Where the column of seeds has no others for tuning, the recipe was tuned on
+some of the reported seeds, so new seeds may be worse.
 
 `python -m benchmarks.learning` repeats all measurements, `python -m benchmarks.learning
 dqn_cartpole` one of them.
 
-| recipe | environment | steps | goal | return of each seed | IQM | interval | seconds |
-|---|---|---|---|---|---|---|---|
 """
+COLUMNS = (
+    *("recipe", "environment", "steps", "goal", "return of each seed", "IQM"),
+    *("interval", "seeds", "seconds"),
+)
 
 
 def page(rows: Sequence[Row], results: Mapping[str, Mapping[str, Any]]) -> str:
     """Returns the whole document; recipes without results are omitted."""
+    head = [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
     lines = [line(row, results[row.recipe]) for row in rows if row.recipe in results]
-    return HEAD + "".join(f"{text}\n" for text in lines)
+    return HEAD + "".join(f"{text}\n" for text in head + lines)
 
 
 def update_copies(
     text: str, rows: Sequence[Row], results: Mapping[str, Mapping[str, Any]]
 ) -> str:
-    """Replaces the lines of recipes on another page, where they lack the time."""
+    """Replaces the lines of recipes on another page, without seeds and time."""
     copies = {
-        row.recipe: line(row, results[row.recipe]).rpartition(" | ")[0] + " |"
+        row.recipe: line(row, results[row.recipe]).rsplit(" | ", 2)[0] + " |"
         for row in rows
         if row.recipe in results
     }
@@ -82,9 +86,18 @@ def line(row: Row, result: Mapping[str, Any]) -> str:
         " ".join(map(number, means)),
         number(result["iqm"]),
         f"{number(low)} … {number(high)}",
+        seeds(result),
         f"{result['seconds']:.0f}",
     )
     return f"| {' | '.join(cells)} |"
+
+
+def seeds(result: Mapping[str, Any]) -> str:
+    """Returns the seeds of a result, and those used for tuning if they are others."""
+    first, last = result["seeds"]
+    if result["tuned"] is None:
+        return f"{first} … {last}"
+    return "{} … {} (tuned on {} … {})".format(first, last, *result["tuned"])
 
 
 def number(value: float) -> str:

@@ -44,6 +44,11 @@ def test_the_pages_of_algorithms_show_the_curves_that_were_drawn():
 def test_a_goal_is_met_where_the_whole_interval_is_at_least_as_high(low, said):
     result = {"environment": "Acrobot-v1", "steps": 100_000, "seconds": 61.6}
     result |= {"means": [-80.0, -90.25], "iqm": -85.125, "ci95": [low, -80.0]}
+    result |= {"seeds": [7, 8], "tuned": [0, 4]}
     cells = table.line(Row("dqn_acrobot", -85.0, "−76.6"), result).split(" | ")
     assert cells[2:6] == ["100 000", said, "−90.2 −80", "−85.1"]
-    assert cells[6:] == [f"{table.number(low)} … −80", "62 |"]
+    assert cells[6:] == [
+        f"{table.number(low)} … −80",
+        "7 … 8 (tuned on 0 … 4)",
+        "62 |",
+    ]
