@@ -12,7 +12,7 @@ from rlcli.runs.differences import find_differences
 from rlcli.runs.formats import format_value
 
 _TOLERANCE = 0.02  # of the last step: runs end with a whole unroll
-_LISTED = 8  # differences in a message
+_LISTED = 2  # differences in a message; with `--allow-differences` all are notes
 
 
 def environment_of(member: Member) -> str | None:
@@ -69,7 +69,7 @@ def find_early_ends(seeds: Sequence[Seed]) -> list[str]:
 def check_protocol(
     differences: Mapping[str, Sequence[str]], notes: list[str], allow: bool
 ) -> None:
-    """An error that lists all differences, by environment, or notes if `allow`."""
+    """An error that names the first differences, or notes of all if `allow`."""
     lines = [
         f"{environment}: {line}"
         for environment, found in differences.items()
@@ -81,8 +81,8 @@ def check_protocol(
         more = len(lines) - _LISTED
         shown = lines[:_LISTED] + ([f"and {more} more"] if more > 0 else [])
         raise RlcliError(
-            "the runs cannot be compared, because their settings differ:\n"
-            + "\n".join(f"  {line}" for line in shown),
+            "the runs cannot be compared, because their settings differ: "
+            + "; ".join(shown),
             "leave some runs out, or compare them anyway with `--allow-differences`",
         )
 

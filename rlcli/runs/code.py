@@ -17,7 +17,7 @@ from rlcli import registry
 from rlcli.errors import RlcliError
 from rlcli.recipe import Recipe
 from rlcli.registry import user_code
-from rlcli.runs.files import open_regular, replace_file
+from rlcli.runs.files import exists, open_regular, replace_file
 from rlcli.runs.locate import owning_run
 from rlcli.runs.run_folder import Run
 
@@ -36,7 +36,7 @@ def copy_code(run: Run, recipe: Recipe) -> dict[str, Any]:
         module = getattr(getattr(factory, "func", factory), "__module__", "")
         modules += [module] if module not in ("", "__main__") else []
     files = user_code.imported_files(modules)
-    if files and os.path.lexists(run.code):
+    if files and exists(run.code):
         raise RlcliError(
             f"`{run.code}` exists already",
             "choose another folder with `--runs` or `--run`",

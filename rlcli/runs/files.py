@@ -81,6 +81,19 @@ def open_regular(path: Path, flags: int, mode: str = "r", **keywords: Any) -> IO
             raise
 
 
+def exists(path: Path) -> bool:
+    """Whether there is a file, a folder or a link, also a broken one.
+
+    An error of the disk is an `RlcliError`; for `os.path.lexists` the file is missing.
+    """
+    with name_file_in_errors(path, "read"):
+        try:
+            path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+    return True
+
+
 @contextlib.contextmanager
 def name_file_in_errors(path: Path, purpose: str) -> Iterator[None]:
     """Converts an `OSError` to an `RlcliError` that names the file.
@@ -218,7 +231,7 @@ def read_json(path: Path, hint: str = _RECREATED) -> dict[str, Any]:
 
     `hint` says how to mend a damaged file.
     """
-    if not os.path.lexists(path):
+    if not exists(path):
         return {}
     with (
         name_file_in_errors(path, "read"),

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from rlcli.errors import RlcliError
-from rlcli.runs.files import name_file_in_errors, open_regular, to_json
+from rlcli.runs.files import exists, name_file_in_errors, open_regular, to_json
 
 FILE_NAME = "metrics.jsonl"
 _STEP = re.compile(rb'\{"T": (\d{1,18})[,}]')  # the beginning of every row
@@ -73,7 +73,7 @@ def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
     Skips an incomplete last line, which is still being written.
     """
     path = Path(folder) / FILE_NAME
-    if not os.path.lexists(path):
+    if not exists(path):
         return []
     with open_regular(path, os.O_RDONLY, encoding="utf-8", errors="replace") as file:
         return [
@@ -93,7 +93,7 @@ class MetricsReader:
 
     def read(self) -> list[dict[str, Any]] | None:
         """The rows since the last call; None if a resume has removed some of them."""
-        if not os.path.lexists(self._path):
+        if not exists(self._path):
             return [] if self._offset == 0 else None
         with open_regular(self._path, os.O_RDONLY, "rb") as file:
             file.seek(self._offset - len(self._last_line))
@@ -121,7 +121,7 @@ def read_last_rows(
     is not found, and none is searched for unless `with_evaluation`.
     """
     path = Path(folder) / FILE_NAME
-    if not os.path.lexists(path):
+    if not exists(path):
         return [], []
     with open_regular(path, os.O_RDONLY, "rb") as file:
         size, length = file.seek(0, os.SEEK_END), _TAIL
@@ -166,7 +166,7 @@ def _truncate(path: Path, resume_at: int | None) -> None:
     Finds the place by bisection, because rows are ordered by step. Truncates without
     rewriting, so a killed process leaves either the old or the new history.
     """
-    if not os.path.lexists(path):
+    if not exists(path):
         return
     with (
         name_file_in_errors(path, "written"),

@@ -113,6 +113,7 @@ def test_different_protocols_are_refused_and_named(runs, change, difference):
         rlcli.compare([runs / "a", other])
     assert f"CartPole-v1: {difference}" in caught.value.message
     assert str(other) in caught.value.message
+    assert "\n" not in caught.value.message
     assert "--allow-differences" in caught.value.hint
     data = rlcli.compare([runs / "a", other], allow_differences=True)
     assert difference in data["notes"][0]

@@ -1,6 +1,8 @@
 """The rows of a run: one history, whatever happens to the process that writes it."""
 
+import errno
 import json
+import os
 import time
 import tracemalloc
 
@@ -121,6 +123,20 @@ def test_a_run_that_starts_again_begins_a_new_history(tmp_path):
     write(tmp_path, [100, 200])
     write(tmp_path, [50])
     assert steps_of(tmp_path) == [50, 50]
+
+
+def test_a_disk_that_fails_before_rows_are_removed_is_an_error(tmp_path, monkeypatch):
+    write(tmp_path, [10, 20])
+
+    def fail(path, **_):
+        raise OSError(errno.EIO, "Input/output error", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "lstat", fail)  # for `os.path.lexists`: there is no file
+        patch.setattr(os, "stat", fail)
+        with pytest.raises(RlcliError, match=r"metrics.jsonl` cannot be read: Input"):
+            Metrics(tmp_path, resume_at=10)
+    assert steps_of(tmp_path) == [10, 10, 20, 20]
 
 
 def test_a_run_that_has_not_logged_has_no_rows(tmp_path):
