@@ -50,6 +50,8 @@ class Guard:
     @contextlib.contextmanager
     def limits(self) -> Iterator[None]:
         """Context with the limit of memory and the alarm; not for threads."""
+        # Python would write the bytecode of modules that a case is the first to import.
+        bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         before = resource.getrlimit(resource.RLIMIT_DATA)
         handler = signal.signal(signal.SIGALRM, _raise_timeout)
         with contextlib.suppress(OSError, ValueError):  # not Linux
@@ -61,6 +63,7 @@ class Guard:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, handler)
             resource.setrlimit(resource.RLIMIT_DATA, before)
+            sys.dont_write_bytecode = bytecode
 
     def run(self, case: Callable[[], object], *, is_data: bool) -> bool:
         """Runs a case: whether it succeeded; raises `FoundError` for a defect.
