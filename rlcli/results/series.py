@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rlcli.runs import metrics
-from rlcli.runs.files import open_regular
+from rlcli.runs.files import open_regular, parse_json
 
 EVALUATION = "evaluation"  # the field of an evaluation; its metrics are `evaluation.…`
 _START = re.compile(rb'\{"T": (\d{1,18}), "seed": (\d{1,18})([,}])')
@@ -153,7 +153,7 @@ def _scan(line: bytes, fields: Sequence[_Field]) -> bool:
 def _parse(line: bytes) -> dict[str, Any] | None:
     """A row of metrics; None for any other line."""
     try:
-        row = json.loads(line)
+        row = parse_json(line.decode())
     except (ValueError, RecursionError):
         return None
     is_row = isinstance(row, dict) and all(

@@ -14,6 +14,7 @@ import math
 import os
 import re
 import stat
+import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -223,6 +224,19 @@ def _to_plain(value: Any) -> Any:
     return value
 
 
+def _parse_int(digits: str) -> int | float:
+    """An integer; beyond the largest float infinity, as `1e999` is in JSON."""
+    return int(digits) if len(digits) <= sys.float_info.max_10_exp else float(digits)
+
+
+_DECODER = json.JSONDecoder(parse_int=_parse_int)
+
+
+def parse_json(text: str) -> Any:
+    """The value of a JSON document, whose numbers can all be converted to float."""
+    return _DECODER.decode(text)
+
+
 _RECREATED = "remove it: `rlcli resume` recreates it from the newest checkpoint"
 
 
@@ -245,7 +259,7 @@ def read_json(path: Path, hint: str = _RECREATED) -> dict[str, Any]:
     if not data:
         return {}
     try:
-        value = json.loads(data.decode("utf-8"))
+        value = parse_json(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or too deep
         raise RlcliError(f"`{path}` is damaged: {str(error)[:200]}", hint) from error
     if not isinstance(value, dict):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +10,13 @@ from types import TracebackType
 from typing import IO, Any
 
 from rlcli.errors import RlcliError
-from rlcli.runs.files import exists, name_file_in_errors, open_regular, to_json
+from rlcli.runs.files import (
+    exists,
+    name_file_in_errors,
+    open_regular,
+    parse_json,
+    to_json,
+)
 
 FILE_NAME = "metrics.jsonl"
 _STEP = re.compile(rb'\{"T": (\d{1,18})[,}]')  # the beginning of every row
@@ -231,7 +236,7 @@ def _next_step(path: Path, file: IO[bytes]) -> int:
 
 def _parse_row(path: Path, number: int | None, line: str) -> dict[str, Any]:
     try:
-        row = json.loads(line)
+        row = parse_json(line)
     except (ValueError, RecursionError):  # not JSON, or too deeply nested
         row = None
     if not isinstance(row, dict) or not isinstance(row.get("T"), int):

@@ -8,13 +8,12 @@ later one, so a run that is resumed finds the numbers of its checkpoint.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
-from rlcli.runs.files import read_json, replace_file, to_json, write_json
+from rlcli.runs.files import parse_json, read_json, replace_file, to_json, write_json
 
 FILE_NAME, ROUNDS = "population.json", "rounds.jsonl"
 _REMEDY = "restore the file from a copy of the folder"
@@ -109,7 +108,7 @@ def read_rounds(folder: Path) -> list[Round]:
     except FileNotFoundError:
         return []
     try:
-        return [_parse_round(json.loads(line)) for line in lines]
+        return [_parse_round(parse_json(line)) for line in lines]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RlcliError(f"`{path}` is damaged: {error}", _REMEDY) from error
 

@@ -156,6 +156,14 @@ def test_a_broken_line_is_named_with_its_file(tmp_path, broken):
         Metrics(tmp_path, resume_at=100)
 
 
+def test_an_integer_beyond_the_largest_float_is_infinite(tmp_path):
+    digits = "9" * 400
+    line = f'{{"T": 1, "seed": 0, "steps_per_second": {digits}, "loss": -{digits}}}\n'
+    (tmp_path / "metrics.jsonl").write_text(line)
+    (row,) = read_metrics(tmp_path)
+    assert (row["steps_per_second"], row["loss"]) == (np.inf, -np.inf)
+
+
 def test_equal_runs_differ_in_the_clock_only():
     assert CLOCK_FIELDS == ("dt", "steps_per_second", "updates_per_second", "time")
     clock = dict.fromkeys(CLOCK_FIELDS, 1.0)
