@@ -3,6 +3,7 @@
 import functools
 
 import gymnasium
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -277,8 +278,9 @@ def test_updates_stop_once_the_kl_limit_is_exceeded():
 
     (stopped, report), (once, _) = after(4, 1e-6), after(1, None)
     going, unstopped = after(4, 1e6)
-    jax.tree.map(np.testing.assert_array_equal, stopped.params, once.params)
-    jax.tree.map(np.testing.assert_array_equal, stopped.optimizer, once.optimizer)
+    # The programs of one and of four epochs may round differently.
+    chex.assert_trees_all_close(stopped.params, once.params, rtol=1e-6)
+    chex.assert_trees_all_close(stopped.optimizer, once.optimizer, rtol=1e-6)
     assert not np.allclose(*(jax.tree.leaves(each.params)[0] for each in (going, once)))
     assert report.metrics["stopped"] == 0.75
     assert unstopped.metrics["stopped"] == 0
