@@ -1,6 +1,7 @@
 """Networks: shapes, initial parameters and shared parameters."""
 
 import functools
+import itertools
 
 import gymnasium
 import haiku as hk
@@ -57,19 +58,27 @@ def compile_network(network):
     return jax.jit(lambda params, obs: network.apply(params, None, obs, (), None))
 
 
+def init_params(network):
+    return jax.jit(network.init)(jax.random.key(0))
+
+
+def random_params(network, seed=0):
+    """Random parameters with the shapes of a network."""
+    rng = np.random.default_rng(seed)
+    shapes = jax.eval_shape(network.init, jax.random.key(0))
+    return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype("f4"), shapes)
+
+
 @pytest.mark.parametrize("space", [BOX, CHOICE], ids=["box", "choice"])
 @pytest.mark.parametrize("torso", TORSOS.values(), ids=TORSOS)
 @pytest.mark.parametrize(("head", "shape"), HEADS.values(), ids=HEADS)
 @pytest.mark.parametrize("make", [separate_network, shared_network])
 def test_outputs_have_leading_time_and_batch_axes(make, head, shape, torso, space):
     network = make("f", torso, head, space)
-
-    def both(key, obs):
-        return network.apply(network.init(key), None, obs, (), None)[0]
-
+    params = jax.eval_shape(network.init, jax.random.key(0))
     for leading in [(7, 4), (1, 1), (6,)]:
         obs = observations(space, leading)
-        outputs = jax.eval_shape(both, jax.random.key(0), obs)
+        outputs, _ = jax.eval_shape(network.apply, params, None, obs, (), None)
         assert outputs.shape == (*leading, *shape)
         assert outputs.dtype == jnp.float32
         assert head.shape == shape
@@ -77,30 +86,35 @@ def test_outputs_have_leading_time_and_batch_axes(make, head, shape, torso, spac
 
 @pytest.mark.parametrize("torso", ["table", "linear"])
 def test_initial_outputs_of_table_and_linear_are_zero(torso):
-    for space in (BOX, CHOICE):
-        for head, _ in HEADS.values():
-            network = separate_network("f", TORSOS[torso], head, space)
-            params = network.init(jax.random.key(0))
-            assert not np.any(
-                apply_network(network, params, observations(space, (3, 2)))
-            )
+    def initial_outputs(key, head, space):
+        network = separate_network("f", TORSOS[torso], head, space)
+        obs = observations(space, (3, 2))
+        return network.apply(network.init(key), None, obs, (), None)[0]
+
+    @jax.jit
+    def every_output(key):
+        pairs = itertools.product(HEADS.values(), (BOX, CHOICE))
+        return [initial_outputs(key, head, space) for (head, _), space in pairs]
+
+    for outputs in every_output(jax.random.key(0)):
+        assert not np.any(outputs)
 
 
 def test_a_table_has_the_given_initial_value():
     for dueling in (False, True):
         head = action_values_head(3, dueling=dueling)
         network = separate_network("q", table(initial=0.75), head, CHOICE)
-        params = network.init(jax.random.key(0))
+        params = init_params(network)
         actual = apply_network(network, params, observations(CHOICE, (4,)))
         np.testing.assert_array_equal(actual, np.full((4, 3), 0.75, np.float32))
 
 
 def test_a_table_has_one_number_per_observation_and_output():
     network = separate_network("f", table(), action_values_head(3), CHOICE)
-    params = network.init(jax.random.key(0))
+    params = random_params(network)
     (leaf,) = jax.tree.leaves(params)
     assert leaf.shape == (5, 3)
-    numbers = jax.tree.map(lambda leaf: jnp.arange(15.0).reshape(5, 3), params)
+    numbers = jax.tree.map(lambda _: np.arange(15, dtype="f4").reshape(5, 3), params)
     for state in range(5):
         row = apply_network(network, numbers, np.array([2 + state]))
         np.testing.assert_array_equal(row, [3 * state + np.arange(3)])
@@ -108,26 +122,33 @@ def test_a_table_has_one_number_per_observation_and_output():
 
 def test_a_linear_function_is_a_matrix_product_plus_a_bias():
     network = separate_network("f", linear(), action_values_head(3), BOX)
-    params = network.init(jax.random.key(0))
-    rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype("f4"), params)
+    params = random_params(network)
     (layer,) = params["f"].values()
     obs = observations(BOX, (4, 2))
     expected = obs.reshape(4, 2, 6) @ layer["w"] + layer["b"]
     np.testing.assert_allclose(apply_network(network, params, obs), expected, rtol=1e-4)
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh", "elu", "gelu", "silu"])
+ACTIVATIONS = {
+    "relu": lambda x: np.maximum(x, 0),
+    "tanh": np.tanh,
+    "elu": lambda x: np.where(x > 0, x, np.expm1(x)),
+    # The approximation of Hendrycks & Gimpel, 2016
+    "gelu": lambda x: x / 2 * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3))),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+}
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_an_mlp_equals_that_of_numpy(activation):
     network = separate_network(
         "f", mlp(layers=[8, 4], activation=activation), state_value_head(), BOX
     )
     params = random_params(network)
-    act = np.tanh if activation == "tanh" else getattr(jax.nn, activation)
     hidden = observations(BOX, (3,)).reshape(3, 6)
     *layers, last = (params["f"][name] for name in ("linear", "linear_1", "linear_2"))
     for layer in layers:
-        hidden = act(hidden @ layer["w"] + layer["b"])
+        hidden = ACTIVATIONS[activation](hidden @ layer["w"] + layer["b"])
     expected = (hidden @ last["w"] + last["b"])[:, 0]
     actual = apply_network(network, params, observations(BOX, (3,)))
     np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-4)
@@ -150,17 +171,16 @@ def test_layer_norm_normalizes_the_layers():
 def test_orthogonal_layers_are_orthogonal_and_the_initial_policy_is_almost_uniform():
     torso = mlp(layers=[32], init="orthogonal")
     head = distribution_head(distributions.categorical(4))
-    params = separate_network("policy", torso, head, BOX).init(jax.random.key(0))
-    first, last = params["policy"]["linear"]["w"], params["policy"]["linear_1"]["w"]
+    params = init_params(separate_network("policy", torso, head, BOX))
+    layers = ("linear", "linear_1")
+    first, last = (np.asarray(params["policy"][name]["w"]) for name in layers)
     np.testing.assert_allclose(first @ first.T, 2 * np.eye(6), atol=1e-5)
     np.testing.assert_allclose(last.T @ last, 1e-4 * np.eye(4), atol=1e-9)
 
 
 def test_dueling_is_value_plus_advantage_minus_mean_advantage():
     network = separate_network("f", linear(), action_values_head(3, dueling=True), BOX)
-    params = network.init(jax.random.key(0))
-    rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype("f4"), params)
+    params = random_params(network)
     value, advantage = params["f"]["linear"], params["f"]["linear_1"]
     assert (value["w"].shape, advantage["w"].shape) == ((6, 1), (6, 3))
     obs = observations(BOX, (5,))
@@ -174,10 +194,10 @@ def test_normal_scales_are_initially_one_and_independent_of_observations():
     network = separate_network(
         "policy", mlp(layers=[8]), distribution_head(NORMAL), BOX
     )
-    params = network.init(jax.random.key(0))
+    params = init_params(network)
     outputs = apply_network(network, params, observations(BOX, (6,)))
     assert not np.any(outputs[:, 2:])  # log-scales
-    params["policy"]["~"]["log_scale"] = jnp.array([1.0, -1.0])
+    params["policy"]["~"]["log_scale"] = np.array([1.0, -1.0], "f4")
     outputs = apply_network(network, params, observations(BOX, (6,), seed=1))
     np.testing.assert_array_equal(outputs[:, 2:], np.tile([1.0, -1.0], (6, 1)))
 
@@ -221,7 +241,7 @@ def test_shared_and_separate_networks_compute_the_same_function():
         separate_network("q", torso, head, BOX),
         shared_network("q", torso, head, BOX),
     )
-    both = theirs.init(jax.random.key(0))
+    both = random_params(theirs)
     joined = {
         "q": {"linear": both["shared"]["linear"], "linear_1": both["q"]["linear"]}
     }
@@ -250,13 +270,13 @@ def weights(group):
 
 
 def test_discrete_observations_are_one_hot():
-    one_hot = flat_reader(CHOICE)(jnp.array([2, 6]))
+    one_hot = flat_reader(CHOICE)(np.array([2, 6]))
     np.testing.assert_array_equal(one_hot, np.eye(5)[[0, 4]])
 
 
 def test_uint8_observations_are_converted_to_float32():
     pixels = gymnasium.spaces.Box(0, 255, (2, 2), np.uint8)
-    vector = flat_reader(pixels)(jnp.full((3, 2, 2), 200, jnp.uint8))
+    vector = flat_reader(pixels)(np.full((3, 2, 2), 200, np.uint8))
     assert (vector.shape, vector.dtype) == ((3, 4), jnp.float32)
     assert np.all(vector == 200.0)
 
@@ -276,14 +296,11 @@ def test_composite_observations_are_flattened_like_gymnasium(space):
     samples = [space.sample() for _ in range(6)]
     batch = jax.tree.map(lambda *leaves: np.stack(leaves), *samples)
     expected = [gymnasium.spaces.flatten(space, sample) for sample in samples]
-    np.testing.assert_allclose(flat_reader(space)(batch), expected, rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(flat_reader(space))(batch), expected, rtol=1e-6)
     network = separate_network("f", linear(), action_values_head(3), space)
     folded = jax.tree.map(lambda leaf: leaf.reshape((2, 3, *leaf.shape[1:])), batch)
-    assert apply_network(network, network.init(jax.random.key(0)), folded).shape == (
-        2,
-        3,
-        3,
-    )
+    outputs = apply_network(network, random_params(network), folded)
+    assert outputs.shape == (2, 3, 3)
 
 
 def test_unsupported_observation_spaces_are_refused():
@@ -295,20 +312,14 @@ def test_a_table_of_pairs_has_one_number_per_pair():
     network = separate_network(
         "q", table(), return_head(), Pair(CHOICE, gymnasium.spaces.Discrete(3))
     )
-    params = network.init(jax.random.key(0))
+    params = random_params(network)
     (leaf,) = jax.tree.leaves(params)
     assert leaf.shape == (15, 1)
-    numbers = jax.tree.map(lambda leaf: jnp.arange(15.0)[:, None], params)
+    numbers = jax.tree.map(lambda _: np.arange(15, dtype="f4")[:, None], params)
     states, actions = np.mgrid[2:7, 0:3]
-    actual, _ = network.apply(numbers, None, (states, actions), (), None)
-    np.testing.assert_array_equal(actual.value[..., 0], np.arange(15).reshape(5, 3))
-
-
-def random_params(network, seed=0):
-    """Random parameters with the shapes of a network."""
-    rng = np.random.default_rng(seed)
-    shapes = jax.eval_shape(network.init, jax.random.key(0))
-    return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype("f4"), shapes)
+    actual, _ = compile_network(network)(numbers, (states, actions))
+    values = np.asarray(actual.value)[..., 0]
+    np.testing.assert_array_equal(values, np.arange(15).reshape(5, 3))
 
 
 def test_a_shared_torso_concatenates_its_features_with_the_action_of_a_pair():
@@ -351,21 +362,19 @@ def test_each_ensemble_member_equals_a_single_network(make):
     twins = make_network(2)
     params = random_params(twins)
     pair = observations(BOX, (4, 3)), observations(space.spaces[1], (4, 3), seed=1)
-    actual, _ = compile_network(twins)(params, pair)
-    assert actual.value.shape == (2, 4, 3, 1)
-    assert np.all(actual.value[0] != actual.value[1])
+    prediction, _ = compile_network(twins)(params, pair)
+    actual, single = np.asarray(prediction.value), make_network()
+    assert actual.shape == (2, 4, 3, 1)
+    assert np.all(actual[0] != actual[1])
     for copy in range(2):
         own_params = jax.tree.map(lambda leaf, at=copy: leaf[at], params["q"])
-        alone, _ = compile_network(make_network())({**params, "q": own_params}, pair)
-        np.testing.assert_allclose(
-            actual.value[copy], alone.value, rtol=1e-3, atol=1e-4
-        )
+        alone, _ = compile_network(single)({**params, "q": own_params}, pair)
+        np.testing.assert_allclose(actual[copy], alone.value, rtol=1e-3, atol=1e-4)
 
 
 def test_ensemble_members_have_different_initial_parameters():
-    params = separate_network("q", mlp(layers=[8]), return_head((2,)), BOX, 2).init(
-        jax.random.key(0)
-    )
+    network = separate_network("q", mlp(layers=[8]), return_head((2,)), BOX, 2)
+    params = jax.device_get(init_params(network))
     first, last = (params["q"][name]["w"] for name in ("linear", "linear_1"))
     assert first.shape == (2, 6, 8) and last.shape == (2, 8, 2)
     assert np.all(first[0] != first[1]) and np.all(last[0] != last[1])
@@ -373,9 +382,14 @@ def test_ensemble_members_have_different_initial_parameters():
 
 def test_ensemble_members_have_different_keys():
     network = separate_network("q", linear(), return_head((2,), noisy=True), BOX, 2)
-    params, obs = network.init(jax.random.key(0)), observations(BOX, (5,))
-    actual, _ = network.apply(params, jax.random.key(1), obs, (), None)
-    assert np.all(actual.value[0] != actual.value[1])  # both are zero without noise
+
+    @jax.jit
+    def values(keys):
+        params, obs = network.init(keys[0]), observations(BOX, (5,))
+        return network.apply(params, keys[1], obs, (), None)[0].value
+
+    first, second = np.asarray(values(jax.random.split(jax.random.key(0))))
+    assert np.all(first != second)  # both are zero without noise
 
 
 def test_a_user_defined_forward_pass_is_a_network():
@@ -383,7 +397,7 @@ def test_a_user_defined_forward_pass_is_a_network():
         return hk.Linear(3, w_init=jnp.ones)(obs.reshape(len(obs), -1))
 
     network = forward_pass("q", forward, action_values_head(3), BOX)
-    params = network.init(jax.random.key(0))
+    params = init_params(network)
     obs = observations(BOX, (4, 2))
     expected = np.repeat(obs.sum((-1, -2))[..., None], 3, -1)
     np.testing.assert_allclose(apply_network(network, params, obs), expected, rtol=1e-5)
@@ -416,11 +430,12 @@ def test_a_forward_pass_of_a_pair_takes_observation_and_action():
         forward_pass("q", pairwise, other, space).init(jax.random.key(0))
     assert caught.value.hint == "observations are ((2, 2, 3), (2, 2)), a batch of 2"
     pair = observations(BOX, (4, 3)), observations(space.spaces[1], (4, 3), seed=1)
-    params = network.init(jax.random.key(0))
+    params = init_params(network)
     weights = np.asarray(params["q"]["linear"]["w"])[:, 0]
     expected = np.concatenate([pair[0].reshape(4, 3, 6), pair[1]], -1) @ weights
-    actual, _ = network.apply(params, None, pair, (), None)
-    np.testing.assert_allclose(actual.value[..., 0], expected, rtol=1e-4, atol=1e-6)
+    actual, _ = compile_network(network)(params, pair)
+    values = np.asarray(actual.value)[..., 0]
+    np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_a_forward_pass_does_not_support_implicit_quantiles():

@@ -3,7 +3,6 @@
 import gymnasium
 import haiku as hk
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from tiers import quick_first
@@ -26,20 +25,28 @@ def normal(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape).astype("f4")
 
 
+def random_params(init, *inputs):
+    """Random parameters; to compile the initial ones takes longer than a test."""
+    shapes = jax.eval_shape(init, KEY, *inputs)
+    leaves, structure = jax.tree.flatten(shapes)
+    drawn = [normal(*leaf.shape, seed=at) / 2 for at, leaf in enumerate(leaves)]
+    return jax.tree.unflatten(structure, drawn)
+
+
 @pytest.mark.parametrize("name", MEMORIES)
 def test_a_memory_equals_that_of_haiku(name):
     features, nothing = normal(STEPS, BATCH, 4), np.zeros((STEPS, BATCH), bool)
     ours = hk.transform(MEMORIES[name].unroll)
     start = MEMORIES[name].initial(BATCH)
-    params = ours.init(KEY, features, start, nothing)
-    actual, carries = ours.apply(params, None, features, start, nothing)
+    params = random_params(ours.init, features, start, nothing)
+    actual, carries = jax.jit(ours.apply)(params, None, features, start, nothing)
     recurrent = [
         leaf
         for module in params.values()
         for key, leaf in module.items()
         if "recur" in key
     ]
-    weights = jnp.concatenate(recurrent, axis=-1)
+    weights = np.concatenate(recurrent, axis=-1)
     (inputs,) = (each for module, each in params.items() if "inputs" in module)
     cores = {"gru": hk.GRU, "lstm": hk.LSTM}
     theirs = hk.transform(lambda x, h: cores[name](SIZE)(x, h))
@@ -48,13 +55,13 @@ def test_a_memory_equals_that_of_haiku(name):
         params = {"gru": {"w_i": inputs["w"], "w_h": weights, "b": inputs["b"]}}
     else:  # Haiku's gates are in the order i, g, f, o
         order = np.concatenate([np.arange(SIZE) + SIZE * k for k in (0, 3, 1, 2)])
-        both = jnp.concatenate([inputs["w"], weights])[:, order]
+        both = np.concatenate([inputs["w"], weights])[:, order]
         params = {"lstm/linear": {"w": both, "b": inputs["b"][order]}}
-    state = begin
-    for step in range(STEPS):
-        expected, state = theirs.apply(params, None, features[step], state)
-        np.testing.assert_allclose(actual[step], expected, rtol=1e-5, atol=1e-6)
-    last = jax.tree.leaves(jax.tree.map(lambda leaf: leaf[-1], carries))
+    state, step_theirs = begin, jax.jit(theirs.apply)
+    for step, row in enumerate(np.asarray(actual)):
+        expected, state = step_theirs(params, None, features[step], state)
+        np.testing.assert_allclose(row, expected, rtol=1e-5, atol=1e-6)
+    last = jax.tree.leaves(jax.tree.map(lambda leaf: leaf[-1], jax.device_get(carries)))
     for one, other in zip(last, jax.tree.leaves(state), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
@@ -81,16 +88,15 @@ def inputs(space=BOX):
 @pytest.mark.parametrize("name", MEMORIES)
 def test_an_unroll_equals_single_steps(name, make, space):
     ours, (obs, first) = network(name, make, space), inputs(space)
-    params = ours.init(KEY)
-    apply = jax.jit(
-        lambda obs, carry, first: ours.apply(params, None, obs, carry, first)
-    )
-    begin = jax.tree.map(lambda leaf: leaf + 0.5, ours.initial(BATCH))
-    actual, carries = apply(obs, begin, first)
+    params, apply = random_params(ours.init), jax.jit(ours.apply)
+    begin = jax.tree.map(lambda leaf: np.asarray(leaf) + 0.5, ours.initial(BATCH))
+    actual, carries = jax.device_get(apply(params, None, obs, begin, first))
     assert actual.shape == (STEPS, BATCH, 3)
     carry = begin
     for step in range(STEPS):
-        one, carry = apply(obs[step][None], carry, first[step][None])
+        one, carry = jax.device_get(
+            apply(params, None, obs[step][None], carry, first[step][None])
+        )
         carry = jax.tree.map(lambda leaf: leaf[0], carry)
         np.testing.assert_allclose(one[0], actual[step], rtol=1e-5, atol=1e-6)
         for mine, other in zip(
@@ -101,15 +107,16 @@ def test_an_unroll_equals_single_steps(name, make, space):
 
 def test_the_carry_is_reset_only_at_the_first_step_of_an_episode():
     ours, (obs, _) = network(), inputs()
-    params, first = ours.init(KEY), np.zeros((STEPS, BATCH), bool)
+    params, first = random_params(ours.init), np.zeros((STEPS, BATCH), bool)
     first[3, 1] = True
 
+    @jax.jit
     def outputs(obs):
         return ours.apply(params, None, obs, ours.initial(BATCH), first)[0]
 
     other = obs.copy()
     other[:3] += 1
-    differs = np.any(outputs(obs) != outputs(other), axis=-1)
+    differs = np.any(np.asarray(outputs(obs)) != outputs(other), axis=-1)
     assert np.all(differs[:, [0, 2]]) and np.all(differs[:3, 1])
     assert not np.any(differs[3:, 1])
 
@@ -117,26 +124,34 @@ def test_the_carry_is_reset_only_at_the_first_step_of_an_episode():
 @pytest.mark.parametrize("name", MEMORIES)
 def test_next_observations_use_the_carry_before_them(name):
     ours, (obs, _) = network(name), inputs()
-    params, first = ours.init(KEY), np.zeros((STEPS, BATCH), bool)
-    actual, carries = ours.apply(params, None, obs, ours.initial(BATCH), first)
-    before = jax.tree.map(lambda leaf: leaf[:-1], carries)
-    ahead = apply_to_next(ours, params, obs[1:], before)
-    np.testing.assert_allclose(ahead, actual[1:], rtol=1e-5, atol=1e-6)
+    params, first = random_params(ours.init), np.zeros((STEPS, BATCH), bool)
+
+    @jax.jit
+    def outputs(obs):
+        actual, carries = ours.apply(params, None, obs, ours.initial(BATCH), first)
+        before = jax.tree.map(lambda leaf: leaf[:-1], carries)
+        return apply_to_next(ours, params, obs[1:], before), actual[1:]
+
+    np.testing.assert_allclose(*outputs(obs), rtol=1e-5, atol=1e-6)
 
 
 def test_a_feed_forward_network_treats_next_observations_like_observations():
     ours = separate_network("f", mlp(layers=[6]), action_values_head(3), BOX)
-    params, obs = ours.init(KEY), inputs()[0]
-    expected = ours.apply(params, None, obs, (), None)[0]
-    np.testing.assert_allclose(
-        apply_to_next(ours, params, obs, ()), expected, rtol=1e-5
-    )
+    params = random_params(ours.init)
+
+    @jax.jit
+    def outputs(obs):
+        expected = ours.apply(params, None, obs, (), None)[0]
+        return apply_to_next(ours, params, obs, ()), expected
+
+    np.testing.assert_allclose(*outputs(inputs()[0]), rtol=1e-5)
     assert not is_recurrent(ours)
     assert is_recurrent(network())
 
 
 def test_a_shared_memory_has_its_parameters_in_the_shared_group():
-    params = network(make=memory.shared_recurrent_network).init(KEY)
+    ours = network(make=memory.shared_recurrent_network)
+    params = jax.eval_shape(ours.init, KEY)
     assert set(params) == {"shared", "f"}
     inner = {key for module in params["shared"].values() for key in module}
     assert {"gru_recurrent_0", "gru_recurrent_1", "gru_recurrent_2"} <= inner
@@ -146,5 +161,5 @@ def test_a_shared_memory_has_its_parameters_in_the_shared_group():
 def test_an_updater_without_support_for_memories_is_an_error():
     ours, (obs, first) = network(), inputs()
     with pytest.raises(RlcliError, match="does not support memories") as caught:
-        ours.apply(ours.init(KEY), None, obs, (), first)
+        jax.eval_shape(ours.apply, jax.eval_shape(ours.init, KEY), None, obs, (), first)
     assert "remove `memory`" in caught.value.hint

@@ -33,19 +33,23 @@ def particles(count=7, seed=0, scale=3.0):
     )
 
 
+def mean_of(particles):
+    return (particles.value * particles.probability).sum(-1)
+
+
 def numbers(count, seed=1, scale=2.0):
     rng = np.random.default_rng(seed)
-    return jnp.asarray(rng.normal(size=(*ROWS, count)) * scale, jnp.float32)
+    return (rng.normal(size=(*ROWS, count)) * scale).astype("f4")
 
 
 def categorical(count=11, seed=1):
     atoms = np.linspace(-5, 5, count, dtype="f4")
-    return Categorical(numbers(count, seed), jnp.broadcast_to(atoms, (*ROWS, count)))
+    return Categorical(numbers(count, seed), np.broadcast_to(atoms, (*ROWS, count)))
 
 
 def quantiles(count=4, seed=1):
     fractions = (np.arange(count, dtype="f4") + 0.5) / count
-    return Quantiles(numbers(count, seed), jnp.broadcast_to(fractions, (*ROWS, count)))
+    return Quantiles(numbers(count, seed), np.broadcast_to(fractions, (*ROWS, count)))
 
 
 PREDICTIONS = {
@@ -55,32 +59,40 @@ PREDICTIONS = {
 }
 
 
+def compute_loss(prediction, target, loss):
+    return jax.jit(prediction.loss, static_argnums=1)(target, loss)
+
+
 def test_the_quantile_huber_loss_equals_a_number_computed_by_hand():
-    prediction = Quantiles(jnp.array([0.0, 3.0]), jnp.array([0.25, 0.75]))
-    target = Particles(jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5]))
-    assert prediction.loss(target, LOSSES["huber"]) == 0.5
+    prediction = Quantiles(np.array([0, 3], "f4"), np.array([0.25, 0.75], "f4"))
+    target = Particles(np.array([1, 2], "f4"), np.array([0.5, 0.5], "f4"))
+    assert compute_loss(prediction, target, LOSSES["huber"]) == 0.5
 
 
 @pytest.mark.parametrize("kappa", [0.0, 1.0])
 def test_quantile_regression_equals_that_of_rlax(kappa):
     prediction = quantiles()
     values = numbers(6, seed=2)
-    target = Particles(values, jnp.full(values.shape, 1 / 6))
+    target = Particles(values, np.full(values.shape, 1 / 6, "f4"))
     loss = LOSSES["huber"] if kappa else jnp.abs
-    actual = prediction.loss(target, loss)
+    actual = compute_loss(prediction, target, loss)
     each = jax.vmap(
         jax.vmap(rlax.quantile_regression_loss, (0, 0, 0, None)), (0, 0, 0, None)
     )
-    expected = each(prediction.values, prediction.fractions, values, kappa)
+    expected = jax.jit(each, static_argnums=3)(
+        prediction.values, prediction.fractions, values, kappa
+    )
     np.testing.assert_allclose(actual, expected, rtol=1e-5)
 
 
 def test_the_categorical_loss_is_the_cross_entropy_to_the_projection_of_rlax():
     prediction, target = categorical(), particles()
-    project = jax.vmap(jax.vmap(rlax.categorical_l2_project))
+    project = jax.jit(jax.vmap(jax.vmap(rlax.categorical_l2_project)))
     labels = project(target.value, target.probability, prediction.atoms)
-    expected = -(labels * jax.nn.log_softmax(prediction.logits)).sum(-1)
-    actual = prediction.loss(target, LOSSES["huber"])
+    logits = prediction.logits
+    log_prob = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    expected = -(labels * log_prob).sum(-1)
+    actual = compute_loss(prediction, target, LOSSES["huber"])
     np.testing.assert_allclose(actual, expected, rtol=1e-5)
 
 
@@ -88,12 +100,15 @@ def fit_prediction(target, count=11):
     """The prediction with the minimum loss."""
     prediction = categorical(count)
 
-    def loss(logits):
+    @jax.jit
+    @jax.grad
+    def gradient(logits):
         return prediction._replace(logits=logits).loss(target, LOSSES["mse"]).sum()
 
     # The gradient of the cross-entropy is softmax(logits) minus the labels.
-    labels = jax.nn.softmax(prediction.logits) - jax.grad(loss)(prediction.logits)
-    return np.asarray(labels), np.asarray(prediction.atoms)
+    exponentials = np.exp(prediction.logits)
+    probabilities = exponentials / exponentials.sum(-1, keepdims=True)
+    return probabilities - gradient(prediction.logits), prediction.atoms
 
 
 def test_the_projection_keeps_mass_and_mean_within_the_atoms():
@@ -102,7 +117,7 @@ def test_the_projection_keeps_mass_and_mean_within_the_atoms():
     labels, atoms = fit_prediction(target)
     assert np.all(labels > -1e-5)
     np.testing.assert_allclose(labels.sum(-1), 1, atol=1e-5)
-    np.testing.assert_allclose((labels * atoms).sum(-1), target.mean(), atol=1e-4)
+    np.testing.assert_allclose((labels * atoms).sum(-1), mean_of(target), atol=1e-4)
 
 
 def test_particles_outside_the_support_are_projected_onto_its_ends():
@@ -121,36 +136,37 @@ def test_particles_outside_the_support_are_projected_onto_its_ends():
 def test_the_mean_is_compared_with_the_mean(loss):
     prediction, target = Scalar(numbers(1)), particles()
     error = (target.value * target.probability).sum(-1) - prediction.value[..., 0]
-    np.testing.assert_allclose(prediction.error(target), error, atol=1e-5)
+    np.testing.assert_allclose(jax.jit(prediction.error)(target), error, atol=1e-5)
     by_hand = {
         "mse": error**2,
         "huber": np.where(np.abs(error) <= 1, error**2 / 2, np.abs(error) - 0.5),
         "logcosh": np.log(np.cosh(error)),
     }
-    actual = prediction.loss(target, LOSSES[loss])
+    actual = compute_loss(prediction, target, LOSSES[loss])
     np.testing.assert_allclose(actual, by_hand[loss], rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("prediction", PREDICTIONS.values(), ids=PREDICTIONS)
 def test_particles_are_a_distribution_with_the_mean_of_the_prediction(prediction):
-    actual = prediction.particles()
+    actual = jax.device_get(jax.jit(prediction.particles)())
     np.testing.assert_allclose(actual.probability.sum(-1), 1, rtol=1e-5)
     assert np.all(actual.probability >= 0)
-    np.testing.assert_allclose(
-        prediction.error(actual), 0, atol=1e-5
-    )  # its distance to itself is zero
+    distance = jax.jit(prediction.error)(actual)  # to itself
+    np.testing.assert_allclose(distance, 0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_transform_equals_that_of_the_paper_and_has_an_inverse(name):
     x = np.linspace(-50, 50, 41, dtype="f4")
     scale = value_transform(name)
-    np.testing.assert_allclose(scale.inverse(scale.apply(x)), x, rtol=1e-3, atol=1e-3)
+    transformed = jax.jit(scale.apply)(x)
+    restored = jax.jit(scale.inverse)(transformed)
+    np.testing.assert_allclose(restored, x, rtol=1e-3, atol=1e-3)
     by_hand = {
         "log": np.sign(x) * np.log(1 + np.abs(x)),
         "signed_hyperbolic": np.sign(x) * (np.sqrt(np.abs(x) + 1) - 1) + 1e-3 * x,
     }
-    np.testing.assert_allclose(scale.apply(x), by_hand[name], rtol=1e-5)
+    np.testing.assert_allclose(transformed, by_hand[name], rtol=1e-5)
 
 
 def test_the_default_transform_is_the_identity():
@@ -162,37 +178,48 @@ def test_the_default_transform_is_the_identity():
 @pytest.mark.parametrize("prediction", PREDICTIONS.values(), ids=PREDICTIONS)
 def test_particles_are_inverted_and_targets_are_transformed(prediction, name):
     scale, target = value_transform(name), particles()
-    plain, undone = prediction.particles(), prediction.particles(scale)
-    np.testing.assert_array_equal(undone.value, scale.inverse(plain.value))
-    np.testing.assert_array_equal(undone.probability, plain.probability)
-    if isinstance(prediction, Scalar):  # the mean has one particle
-        moved = Particles(scale.apply(target.mean())[..., None], jnp.ones((*ROWS, 1)))
-    else:
+
+    @jax.jit
+    def inverted_particles():
+        plain = prediction.particles()
+        expected = plain._replace(value=scale.inverse(plain.value))
+        return prediction.particles(scale), expected
+
+    jax.tree.map(np.testing.assert_array_equal, *inverted_particles())
+
+    def measures(target, *scale):
+        loss = prediction.loss(target, LOSSES["huber"], *scale)
+        return prediction.error(target, *scale), loss
+
+    @jax.jit
+    def pairs_of_measures():
         moved = target._replace(value=scale.apply(target.value))
-    for measure in (
-        lambda *each: prediction.error(*each),
-        lambda goal, *each: prediction.loss(goal, LOSSES["huber"], *each),
-    ):
-        np.testing.assert_allclose(
-            measure(target, scale), measure(moved), rtol=1e-4, atol=1e-5
-        )
+        if isinstance(prediction, Scalar):  # the mean has one particle
+            mean = scale.apply(target.mean())[..., None]
+            moved = Particles(mean, jnp.ones_like(mean))
+        return [*zip(measures(target, scale), measures(moved), strict=True)]
+
+    for pair in pairs_of_measures():
+        np.testing.assert_allclose(*pair, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("prediction", PREDICTIONS.values(), ids=PREDICTIONS)
 def test_a_target_has_no_gradient(prediction):
     target = particles()
 
-    def loss(value):
+    @jax.jit
+    @jax.grad
+    def gradient(value):
         return prediction.loss(target._replace(value=value), LOSSES["mse"]).sum()
 
-    assert not np.any(jax.grad(loss)(jnp.asarray(target.value)))
+    assert not np.any(gradient(target.value))
 
 
 def test_actions_are_selected_from_every_leaf_with_any_leading_axes():
     rng = np.random.default_rng(0)
     tree = {"a": rng.normal(size=(2, *ROWS, 4, 6)), "b": rng.normal(size=(*ROWS, 4, 1))}
     index = rng.integers(0, 4, ROWS)
-    actual = index_actions(tree, index)
+    actual = jax.device_get(jax.jit(index_actions)(tree, index))
     for at in np.ndindex(ROWS):
         action = index[at]
         np.testing.assert_allclose(actual["b"][at], tree["b"][at][action], rtol=1e-6)
@@ -203,10 +230,9 @@ def test_actions_are_selected_from_every_leaf_with_any_leading_axes():
 
 def test_min_over_critics_selects_the_whole_prediction_with_the_minimum_mean():
     copies = [particles(seed=seed) for seed in range(3)]
-    actual = min_over_critics(
-        Particles(*(jnp.stack(leaf) for leaf in zip(*copies, strict=True)))
-    )
-    means = np.stack([each.mean() for each in copies])
+    stacked = Particles(*(np.stack(leaf) for leaf in zip(*copies, strict=True)))
+    actual = jax.device_get(jax.jit(min_over_critics)(stacked))
+    means = np.stack([mean_of(each) for each in copies])
     for at in np.ndindex(ROWS):
         which = copies[means[(slice(None), *at)].argmin()]
         np.testing.assert_array_equal(actual.value[at], which.value[at])
@@ -219,17 +245,17 @@ def test_a_mixture_has_the_mean_of_its_members_and_mass_one():
         rng.normal(size=(*ROWS, 4, 6)), rng.dirichlet(np.ones(6), (*ROWS, 4))
     )
     share = rng.dirichlet(np.ones(4), ROWS)
-    actual = mix_particles(members, share)
+    actual = jax.device_get(jax.jit(mix_particles)(members, share))
     assert actual.value.shape == (*ROWS, 24)
     np.testing.assert_allclose(actual.probability.sum(-1), 1, rtol=1e-6)
     expected = (share * (members.value * members.probability).sum(-1)).sum(-1)
-    np.testing.assert_allclose(actual.mean(), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(mean_of(actual), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_the_mixture_of_critics_has_all_their_particles_and_their_mean():
     critics = [particles(seed=seed) for seed in range(3)]
-    stacked = Particles(*(jnp.stack(leaf) for leaf in zip(*critics, strict=True)))
-    actual = mix_critics(stacked)
+    stacked = Particles(*(np.stack(leaf) for leaf in zip(*critics, strict=True)))
+    actual = jax.device_get(jax.jit(mix_critics)(stacked))
     for at in np.ndindex(ROWS):
         pooled = [
             (value, probability / 3)
@@ -240,15 +266,14 @@ def test_the_mixture_of_critics_has_all_their_particles_and_their_mean():
         ]
         found = zip(actual.value[at], actual.probability[at], strict=True)
         np.testing.assert_allclose(sorted(found), sorted(pooled), rtol=1e-6)
-    means = np.mean([each.mean() for each in critics], axis=0)
-    np.testing.assert_allclose(actual.mean(), means, rtol=1e-5, atol=1e-6)
+    means = np.mean([mean_of(each) for each in critics], axis=0)
+    np.testing.assert_allclose(mean_of(actual), means, rtol=1e-5, atol=1e-6)
 
 
 def test_truncated_quantiles_are_the_lowest():
-    values = np.asarray(numbers(10))
-    truncated = truncate_particles(
-        Particles(values, np.full(values.shape, 0.1, "f4")), 0.3
-    )
+    values = numbers(10)
+    target = Particles(values, np.full(values.shape, 0.1, "f4"))
+    truncated = jax.jit(truncate_particles)(target, 0.3)
     np.testing.assert_array_equal(truncated.value, np.sort(values, axis=-1))
     expected = np.broadcast_to([1 / 7] * 7 + [0.0] * 3, values.shape)
     np.testing.assert_allclose(truncated.probability, expected, atol=1e-6)
@@ -257,7 +282,7 @@ def test_truncated_quantiles_are_the_lowest():
 def test_truncation_splits_a_particle_on_its_bound():
     """The mass below the bound, counted out from the lowest value."""
     whole, share = particles(), 0.25
-    truncated = truncate_particles(whole, share)
+    truncated = jax.device_get(jax.jit(truncate_particles)(whole, share))
     for at in np.ndindex(ROWS):
         order = np.argsort(whole.value[at])
         room, expected = 1 - share, []

@@ -1,10 +1,7 @@
 """Tabular updaters whose values tests can set."""
 
-import functools
-
 import gymnasium
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -46,26 +43,26 @@ class Tabular:
             Spaces(observation, space), networks, policies, optimizer, **more
         )
         self.whole, self.policy = updater, updater.policy
-        self.update = jax.jit(functools.partial(self._update, updater))
+        self.init = jax.jit(updater.init)  # traced once, also for `update`
+        self.update = jax.jit(self._update)
         self.estimate = jax.jit(updater.estimate)
 
     def state(self, weights, target):
         """Parameters and target parameters, as tables `[…, STATES, numbers]`."""
-        state = jax.eval_shape(self.whole.init, jax.random.key(0))
+        state = self.init.eval_shape(jax.random.key(0))
         names = {name: list(group) for name, group in state.params.items()}
         ((group, (module,)),) = names.items()
         params, target_params = (
-            {group: {module: {"w": jnp.asarray(table, jnp.float32)}}}
+            {group: {module: {"w": np.asarray(table, np.float32)}}}
             for table in (weights, target)
         )
         target_params = target_params if state.target != () else ()
         state = state._replace(params=params, target=target_params, optimizer=None)
         return state, group
 
-    @staticmethod
-    def _update(updater, params, target, rows, weight, key):
-        state = updater.init(jax.random.key(0))._replace(params=params, target=target)
-        return updater.update(state, rows, weight, CLOCK, key)
+    def _update(self, params, target, rows, weight, key):
+        state = self.init(jax.random.key(0))._replace(params=params, target=target)
+        return self.whole.update(state, rows, weight, CLOCK, key)
 
     def updated(self, rows, weights, target, weight=None, key=0):
         """The tables after one gradient step, and the report."""

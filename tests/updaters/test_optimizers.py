@@ -15,7 +15,7 @@ from rlcli.types import Clock
 from rlcli.updaters.optimizers import partition_by_group
 
 NAMES = registry.names("optimizer")
-PARAMS = {"q": {"w": jnp.full((3, 2), 0.5), "b": jnp.ones(2)}}
+PARAMS = {"q": {"w": np.full((3, 2), 0.5, "f4"), "b": np.ones(2, "f4")}}
 
 
 def factory(name):
@@ -34,16 +34,16 @@ def leaves(tree):
 @pytest.mark.filterwarnings("ignore:`optimistic_adam` is deprecated")  # optax's word
 @pytest.mark.parametrize("name", NAMES)
 def test_every_optimizer_goes_downhill_with_its_defaults(name):
-    def once(learning_rate):
+    @jax.jit
+    def step(learning_rate, state, params):  # with the gradient of ½‖params‖²
         optimizer = factory(name)(learning_rate=learning_rate)
-        state, params = optimizer.init(PARAMS), PARAMS
-        for _ in range(3):  # the first step of some is zero
-            updates, state = optimizer.update(params, state, params)  # of ½‖params‖²
-            params = optax.apply_updates(params, updates)
-        return params
+        updates, state = optimizer.update(params, state, params)
+        return state, optax.apply_updates(params, updates)
 
-    # A traced learning rate, as with a schedule.
-    after = jax.jit(once)(jnp.float32(0.01))
+    state, after = factory(name)().init(PARAMS), PARAMS
+    for _ in range(3):  # the first step of some is zero
+        # A traced learning rate, as with a schedule.
+        state, after = step(np.float32(0.01), state, after)
     assert np.linalg.norm(leaves(after)) < np.linalg.norm(leaves(PARAMS))
     assert np.all(np.isfinite(leaves(after)))
 
@@ -88,12 +88,13 @@ def test_the_learning_rate_has_a_default_and_the_signature_defines_the_schema():
 
 
 def test_clip_norm_clips_the_norm_of_the_whole_gradient():
-    gradient = {"q": {"w": jnp.full((3, 2), 3.0), "b": jnp.full(2, -1.0)}}
+    gradient = {"q": {"w": np.full((3, 2), 3, "f4"), "b": np.full(2, -1, "f4")}}
     norm = np.linalg.norm(leaves(gradient))
     sgd = functools.partial(factory("sgd"), learning_rate=1.0)
 
     def step(**options):
-        after = step_params(sgd(**options), PARAMS, gradient)
+        step = jax.jit(functools.partial(step_params, sgd(**options)))
+        after = step(PARAMS, gradient)
         return leaves(PARAMS) - leaves(after)
 
     np.testing.assert_allclose(step(), leaves(gradient), rtol=1e-6)
@@ -104,7 +105,7 @@ def test_clip_norm_clips_the_norm_of_the_whole_gradient():
 
 
 def test_each_group_uses_its_own_optimizer_and_the_others_the_default():
-    params = {name: {"w": jnp.ones(3)} for name in ("policy", "critic", "value")}
+    params = {name: {"w": np.ones(3, "f4")} for name in ("policy", "critic", "value")}
     sgd = factory("sgd")
     optimizer = partition_by_group(
         {
@@ -113,7 +114,8 @@ def test_each_group_uses_its_own_optimizer_and_the_others_the_default():
             "critic": sgd(learning_rate=1.0, clip_norm=1.0),
         }
     )
-    after = step_params(optimizer, params, jax.tree.map(lambda leaf: 2 * leaf, params))
+    gradient = jax.tree.map(lambda leaf: 2 * leaf, params)
+    after = jax.jit(functools.partial(step_params, optimizer))(params, gradient)
     np.testing.assert_allclose(after["policy"]["w"], 1.0)
     np.testing.assert_allclose(after["value"]["w"], 0.8, rtol=1e-6)
     # Clipped by the norm of its own gradient only: 2 / (2 √3) each.
@@ -149,7 +151,7 @@ def test_a_schedule_in_a_recipe_sets_the_learning_rate_of_each_step():
         return step_params(found, PARAMS, jax.tree.map(jnp.ones_like, PARAMS))
 
     for steps, rate in [(0, 1.0), (25, 0.75), (100, 0.0)]:
-        moved = leaves(PARAMS) - leaves(after(jnp.float32(steps)))
+        moved = leaves(PARAMS) - leaves(after(np.float32(steps)))
         np.testing.assert_allclose(moved, rate, atol=1e-6)
 
 
@@ -175,10 +177,15 @@ def refused(name, option, value):
 def test_options_that_make_optax_return_nan_are_refused(name, option, value):
     assert refused(name, option, value)
     optimizer = factory(name)(**{option: value})
+
+    @jax.jit
+    def step(state, params):
+        updates, state = optimizer.update(params, state, params)
+        return state, optax.apply_updates(params, updates)
+
     state, params = optimizer.init(PARAMS), PARAMS
     for _ in range(10):
-        updates, state = optimizer.update(params, state, params)
-        params = optax.apply_updates(params, updates)
+        state, params = step(state, params)
     assert not np.all(np.isfinite(leaves(params)))
 
 

@@ -2,7 +2,6 @@
 
 import gymnasium
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -54,34 +53,37 @@ class SoftTables:
             last=np.zeros(SHAPE, bool),
             extras={},
         )
+        self.init = jax.jit(self.updater.init)
         self.step = jax.jit(self.updater.update)
 
     def initial(self):
         """The state with these tables."""
-        state = self.updater.init(jax.random.key(0))
+        state = self.init(jax.random.key(0))
 
         def fill(tree, **tables):
             return {
                 name: jax.tree.map(
-                    lambda leaf, values=tables[name]: jnp.asarray(values, "f4").reshape(
-                        leaf.shape
-                    ),
+                    lambda leaf, values=tables[name]: values.reshape(leaf.shape),
                     group,
                 )
                 for name, group in tree.items()
             }
 
+        critics, targets, logits = (
+            each.astype("f4") for each in (self.critics, self.targets, self.logits)
+        )
         return state._replace(
-            params=fill(state.params, critic=self.critics, policy=self.logits),
-            target=fill(state.target, critic=self.targets),
+            params=fill(state.params, critic=critics, policy=logits),
+            target=fill(state.target, critic=targets),
         )
 
-    def update(self, state=None, key=0, updates=0):
+    def update(self, state=None, key=0, updates=0, rows=None):
         """The state and the report of one update."""
         clock = CLOCK._replace(updates=np.int32(updates))
         weight = np.ones(SHAPE, "f4")
         state = self.initial() if state is None else state
-        return self.step(state, self.rows, weight, clock, jax.random.key(key))
+        rows = self.rows if rows is None else rows
+        return self.step(state, rows, weight, clock, jax.random.key(key))
 
     def table(self, params, name):
         """The table of a function."""
@@ -105,7 +107,7 @@ class SoftTables:
         return expected
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def soft_tables():
     """The class `SoftTables`."""
     return SoftTables

@@ -16,10 +16,9 @@ from rlcli.updaters.off_policy.redq import redq
 CRITICS, SUBSET = 3, 2
 
 
-@pytest.fixture
-def tabular(soft_tables):
-    options = {"subset": SUBSET, "target": {"every": 1_000}}
-    return lambda **more: soft_tables(redq, CRITICS, **{**options, **more})
+@pytest.fixture(scope="module")
+def ours(soft_tables):
+    return soft_tables(redq, CRITICS, subset=SUBSET, target={"every": 1_000})
 
 
 def updated_critics(ours, members):
@@ -36,8 +35,7 @@ def updated_critics(ours, members):
     return expected
 
 
-def test_targets_are_the_minimum_over_a_random_subset_of_critics(tabular):
-    ours = tabular()
+def test_targets_are_the_minimum_over_a_random_subset_of_critics(ours):
     subsets = [*itertools.combinations(range(CRITICS), SUBSET)]
     outcomes = [updated_critics(ours, members) for members in subsets]
     seen = set()
@@ -53,16 +51,15 @@ def test_targets_are_the_minimum_over_a_random_subset_of_critics(tabular):
     assert seen == {*subsets}
 
 
-def test_the_policy_maximizes_the_mean_over_critics(tabular):
-    ours = tabular()
+def test_the_policy_maximizes_the_mean_over_critics(ours):
     state, _ = ours.update()
     q = ours.table(state.params, "critic").mean(axis=(0, 3))
     found = ours.table(state.params, "policy")
     np.testing.assert_allclose(found, ours.updated_logits(q), atol=1e-5)
 
 
-def test_only_the_policy_waits_for_the_delay(tabular):
-    ours = tabular(delay=3, target={"polyak": 0.5})
+def test_only_the_policy_waits_for_the_delay(soft_tables):
+    ours = soft_tables(redq, CRITICS, subset=SUBSET, delay=3, target={"polyak": 0.5})
     state = ours.initial()
     for updates in range(6):
         before, (state, _) = state, ours.update(state, updates, updates)
@@ -88,7 +85,8 @@ def test_dropout_changes_the_losses_but_not_the_estimates(soft_tables, rate):
     first, second = (ours.update(state, key)[1].metrics for key in (0, 1))
     for name in ("q", "td_error", "policy_loss"):
         assert (first[name] == second[name]) == (rate == 0)
-    estimates = [ours.updater.estimate(state, ours.rows).q_tm1 for _ in range(2)]
+    estimate = jax.jit(ours.updater.estimate)
+    estimates = [estimate(state, ours.rows).q_tm1 for _ in range(2)]
     np.testing.assert_array_equal(*estimates)
 
 

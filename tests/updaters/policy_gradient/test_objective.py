@@ -83,8 +83,12 @@ def update(updater, log_prob=0.0):
         extras={"log_prob": zeros + log_prob} if "log_prob" in updater.requires else {},
     )
     clock = Clock.zero()._replace(compute_metrics=np.bool_(True))
-    key = jax.random.key(0)
-    return updater.update(updater.init(key), rows, zeros + 1, clock, key)
+
+    @jax.jit
+    def update_once(key):
+        return updater.update(updater.init(key), rows, zeros + 1, clock, key)
+
+    return update_once(jax.random.key(0))
 
 
 @pytest.mark.slow

@@ -16,55 +16,72 @@ from rlcli.updaters.critics import Critic
 from rlcli.updaters.td.rule_context import TDParts, make_context
 
 STATES, ACTIONS, EPSILON = 6, 4, 0.2
+SHAPE = (1, 30)
 FAR = {"every": 100}  # target parameters that stay constant
 Q, TARGET = [1, 2, 3, 10], [7, 0, 0, 4]
-SOFT = {"temperature": 1.0}
-# rule -> options, and the target at s′ computed by hand from Q and TARGET.
+RULES = {
+    "q_learning": {},
+    "double_q_learning": {},
+    "clipped_double_q_learning": {},
+    "expected_sarsa": {},
+    "soft_q_learning": {"temperature": 0.8},
+    "soft_clipped_double_q_learning": {"temperature": 0.8},
+    "munchausen": {"temperature": 0.8, "alpha": 0.4},
+}
+# rule -> the target at s′ computed by hand from Q and TARGET.
 BY_HAND = {
-    "q_learning": ({}, 7),  # the maximum of TARGET
-    "double_q_learning": ({}, 4),  # TARGET at the argmax of Q
-    "expected_sarsa": ({}, 6.15),  # 0.8 · 7 + 0.2 · (7 + 4) / 4
-    "soft_q_learning": (SOFT, 7.050323),  # log(e⁷ + e⁴ + 2)
-    "munchausen": (SOFT, 7.050323 - 0.9),  # log ¼ is below −1
+    "q_learning": 7,  # the maximum of TARGET
+    "double_q_learning": 4,  # TARGET at the argmax of Q
+    "expected_sarsa": 6.15,  # 0.8 · 7 + 0.2 · (7 + 4) / 4
+    "soft_q_learning": 7.018844,  # 0.8 · log(exp(7 / 0.8) + exp(4 / 0.8) + 2)
+    "munchausen": 7.018844 - 0.4,  # 0.8 · log ¼ is below −1
 }
 
 
-def one_row(tabular):
-    one = np.ones((1, 1), np.float32)
-    return tabular.rows(shape=(1, 1))._replace(
-        obs=np.array([[0]]), next_obs=np.array([[1]]), reward=0 * one, discount=one
+@functools.cache
+def build_rule(tabular, name):
+    """A rule that several tests update with rows of one shape, by one program."""
+    return tabular(name, start=2, target=FAR, loss="mse", **RULES[name])
+
+
+def equal_rows(tabular):
+    """From state 0 to state 1, with reward 0 and discount 1."""
+    rows, zeros = tabular.rows(shape=SHAPE), np.zeros(SHAPE, int)
+    return rows._replace(
+        obs=zeros,
+        next_obs=zeros + 1,
+        reward=np.zeros(SHAPE, "f4"),
+        discount=np.ones(SHAPE, "f4"),
     )
 
 
-@pytest.mark.parametrize("name", BY_HAND)
-def test_a_row_bootstraps_from_the_number_computed_by_reference(name, tabular):
-    options, expected = BY_HAND[name]
-    ours = tabular(name, target=FAR, **options)
+@pytest.mark.parametrize(("name", "expected"), BY_HAND.items())
+def test_a_row_bootstraps_from_the_number_computed_by_reference(
+    name, expected, tabular
+):
+    ours = build_rule(tabular, name)
     tables = np.zeros((2, STATES, ACTIONS))
     tables[0, 1], tables[1, 1] = Q, TARGET
-    _, report = ours.updated(one_row(ours), *tables)
+    _, report = ours.updated(equal_rows(ours), *tables)
     np.testing.assert_allclose(report.metrics["td_error"], expected, rtol=1e-6)
-    np.testing.assert_allclose(report.priority, [expected], rtol=1e-6)
+    np.testing.assert_allclose(report.priority, np.full(SHAPE[1], expected), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
         ("clipped_double_q_learning", -1),  # the minimum at action 2
-        ("soft_clipped_double_q_learning", 5.024226),  # log(e⁵ + 1 + e⁻¹ + e⁴) = …
+        # 0.8 · log(exp(5 / 0.8) + 1 + exp(−1 / 0.8) + exp(4 / 0.8))
+        ("soft_clipped_double_q_learning", 5.203086),
     ],
 )
 def test_the_minimum_of_two_critics_is_used(name, expected, tabular):
-    ours = tabular(name, target=FAR, **(SOFT if "soft" in name else {}))
+    ours = build_rule(tabular, name)
     tables = np.zeros((2, 2, STATES, ACTIONS))  # online or target, critic
+    # The minima are [1, 2, 3, 1] online, and [5, 0, −1, 4] of the target.
     tables[0, 0, 1], tables[1, 0, 1] = Q, TARGET
     tables[0, 1, 1], tables[1, 1, 1] = [9, 9, 9, 1], [5, 5, -1, 5]
-    minimum = np.min(
-        tables[:, :, 1], axis=1
-    )  # online [1, 2, 3, 1], target [5, 0, −1, 4]
-    if "soft" in name:
-        expected = np.log(np.exp(minimum[1]).sum())
-    _, report = ours.updated(one_row(ours), *tables)
+    _, report = ours.updated(equal_rows(ours), *tables)
     np.testing.assert_allclose(report.metrics["td_error"], abs(expected), rtol=1e-5)
 
 
@@ -73,7 +90,7 @@ def test_without_a_target_a_rule_bootstraps_from_online_parameters(tabular):
     tables[1] = Q
     for name in ("q_learning", "double_q_learning"):
         ours = tabular(name, target=None)
-        _, report = ours.updated(one_row(ours), tables, tables)
+        _, report = ours.updated(equal_rows(ours), tables, tables)
         assert report.metrics["td_error"] == 10
 
 
@@ -106,25 +123,14 @@ def reference_backup(name, q, target, row, temperature, alpha):
     return value, alpha * max(temperature * log_prob[row.action], -1.0)
 
 
-RULES = {
-    "q_learning": {},
-    "double_q_learning": {},
-    "clipped_double_q_learning": {},
-    "expected_sarsa": {},
-    "soft_q_learning": {"temperature": 0.7},
-    "soft_clipped_double_q_learning": {"temperature": 0.7},
-    "munchausen": {"temperature": 0.7, "alpha": 0.4},
-}
-
-
 @pytest.mark.parametrize("name", RULES)
 def test_errors_loss_gradient_and_estimates_equal_a_loop(name, tabular):
     options = RULES[name]
     copies = 2 if "clipped" in name else 1
     rng = np.random.default_rng(1)
     tables = rng.normal(size=(2, copies, STATES, ACTIONS)).astype("f4") * 2
-    ours = tabular(name, start=2, target=FAR, loss="mse", **options)
-    rows = ours.rows(shape=(1, 30))
+    ours = build_rule(tabular, name)
+    rows = ours.rows(shape=SHAPE)
     weight = rng.random((1, 30)).astype("f4")
     q, target = tables.min(axis=1)
     given = tables if copies > 1 else tables[:, 0]
@@ -166,7 +172,7 @@ def reference_policy(name, q, target, state, temperature):
 
 def check_estimates(ours, rows, tables, q, target, reference):
     """Checks values by the target tables, and the probabilities of their policy."""
-    estimates = ours.estimate(ours.state(*tables)[0], rows)
+    estimates = jax.device_get(ours.estimate(ours.state(*tables)[0], rows))
     for b in range(30):
         row = jax.tree.map(lambda leaf, b=b: leaf[0, b], rows._replace(extras=()))
         row = row._replace(action=row.action - 2)
@@ -272,7 +278,7 @@ def test_distributional_losses_equal_rlax_times_the_weight(rule, head, tabular):
     q, target = tables
     here, there = q[rows.obs], target[rows.next_obs]
     selector = there if rule == "q_learning" else q[rows.next_obs]
-    each = jax.vmap(jax.vmap(functools.partial(rlax_loss, head["name"])))
+    each = jax.jit(jax.vmap(jax.vmap(functools.partial(rlax_loss, head["name"]))))
     losses = each(here, there, selector, rows.action, rows.reward, rows.discount)
     expected = (weight * losses).mean()
     np.testing.assert_allclose(report.metrics["loss"], expected, rtol=1e-4)
@@ -284,19 +290,19 @@ def test_expected_sarsa_with_quantiles_equals_rlax(tabular):
     tables = np.random.default_rng(6).normal(size=(2, STATES, ACTIONS, 3)).astype("f4")
     rows = ours.rows()
     _, report = ours.updated(rows, *tables.reshape(2, STATES, -1))
-    losses = [
-        rlax.quantile_expected_sarsa(
-            tables[0][rows.obs[at]].T,
-            TAU,
-            rows.action[at],
-            rows.reward[at],
-            rows.discount[at],
-            tables[1][rows.next_obs[at]].T,
-            greedy(tables[1][rows.next_obs[at]].mean(-1)).astype("f4"),
-            huber_param=1.0,
+
+    @jax.jit
+    @jax.vmap
+    @jax.vmap
+    def rlax_losses(here, there, likely, action, reward, discount):
+        return rlax.quantile_expected_sarsa(
+            here.T, TAU, action, reward, discount, there.T, likely, huber_param=1.0
         )
-        for at in np.ndindex(rows.reward.shape)
-    ]
+
+    likely = np.stack([greedy(q) for q in tables[1].mean(-1)]).astype("f4")
+    here, there = tables[0][rows.obs], tables[1][rows.next_obs]
+    likely = likely[rows.next_obs]
+    losses = rlax_losses(here, there, likely, rows.action, rows.reward, rows.discount)
     np.testing.assert_allclose(report.metrics["loss"], np.mean(losses), rtol=1e-4)
 
 
@@ -306,17 +312,15 @@ def test_the_loss_of_a_categorical_head_as_priority_is_a_kl_divergence(tabular):
     tables = np.random.default_rng(8).normal(size=(2, STATES, ACTIONS, 5)).astype("f4")
     rows = ours.rows(shape=(1, 30))
     _, report = ours.updated(rows, *tables.reshape(2, STATES, -1))
-    q, there = tables
+    q, there = np.exp(tables) / np.exp(tables).sum(-1, keepdims=True)
     atoms = np.linspace(-4, 4, 5, dtype="f4")
+    project = jax.jit(rlax.categorical_l2_project)
     for b in range(30):
         row = jax.tree.map(lambda leaf, b=b: leaf[0, b], rows._replace(extras=()))
-        best = (jax.nn.softmax(q[row.next_obs]) @ atoms).argmax()
-        goal = rlax.categorical_l2_project(
-            row.reward + row.discount * atoms,
-            jax.nn.softmax(there[row.next_obs, best]),
-            atoms,
-        )
-        likely = jax.nn.softmax(q[row.obs, row.action])
+        best = (q[row.next_obs] @ atoms).argmax()
+        moved = row.reward + row.discount * atoms
+        goal = np.asarray(project(moved, there[row.next_obs, best], atoms))
+        likely = q[row.obs, row.action]
         divergence = sum(
             g * np.log(g / p) for g, p in zip(goal, likely, strict=True) if g
         )
@@ -344,7 +348,7 @@ def test_the_values_that_select_a_target_action_are_predicted_for_acting():
     calls = []
 
     def predict_all_actions(role, params, key, obs, first, carry):
-        calls.append((role, params, key))
+        calls.append((role, params, jax.random.key_data(key)))
         count = {"act": 3, "bootstrap": 2}[role]
         values = np.full((1, *first.shape, ACTIONS, count), params, "f4")
         return Quantiles(values, values)
@@ -352,11 +356,16 @@ def test_the_values_that_select_a_target_action_are_predicted_for_acting():
     rows = Transition(*(np.zeros((2, 3), "f4") for _ in range(7)), extras={})
     critic = Critic(lambda key: {}, lambda *_: None, predict_all_actions, lambda *_: ())
     parts = TDParts(None, critic, None, None, IDENTITY, None)
-    context = make_context(parts, 1.0, 2.0, rows, jax.random.key(0))
-    np.testing.assert_allclose(context.target_next_q(), np.full((2, 3, ACTIONS), 2.0))
-    bootstrap, act = calls
-    assert (bootstrap[0], act[0]) == ("bootstrap", "act")
-    assert bootstrap[1:] == act[1:]  # the same noise of the layers
+
+    @jax.jit
+    def target_next_q():
+        context = make_context(parts, 1.0, 2.0, rows, jax.random.key(0))
+        return context.target_next_q(), [key for *_, key in calls]
+
+    values, keys = target_next_q()
+    np.testing.assert_allclose(values, np.full((2, 3, ACTIONS), 2.0))
+    assert [call[:2] for call in calls] == [("bootstrap", 2.0), ("act", 2.0)]
+    np.testing.assert_array_equal(*keys)  # the same noise of the layers
 
 
 def test_each_field_of_the_context_that_samples_has_a_key_of_its_own():
@@ -364,7 +373,7 @@ def test_each_field_of_the_context_that_samples_has_a_key_of_its_own():
     field = None
 
     def predict(role, params, key, *inputs):
-        keys.setdefault(field, []).append(tuple(jax.random.key_data(key).tolist()))
+        keys.setdefault(field, []).append(jax.random.key_data(key))
         values = np.zeros((1, 2, 3, ACTIONS, 2), "f4")
         return Quantiles(values, values)
 
@@ -373,9 +382,7 @@ def test_each_field_of_the_context_that_samples_has_a_key_of_its_own():
         return jax.tree.map(lambda leaf: leaf[..., 0, :], prediction)
 
     def draw(key, number):
-        keys.setdefault("the policy", []).append(
-            tuple(jax.random.key_data(key).tolist())
-        )
+        keys.setdefault("the policy", []).append(jax.random.key_data(key))
         return np.zeros(number, int)
 
     def explore(acting, obs, state, first, noise):
@@ -385,11 +392,17 @@ def test_each_field_of_the_context_that_samples_has_a_key_of_its_own():
     rows = Transition(*(np.zeros((2, 3), "f4") for _ in range(7)), extras={})
     critic = Critic(lambda key: {}, predict_action, predict, lambda *_: ())
     parts = TDParts(None, critic, policy, None, IDENTITY, None)
-    context = make_context(parts, 1.0, 2.0, rows, jax.random.key(0))
-    for field in ("next_q", "online_next_q", "current_q", "sampled_next_q"):
-        getattr(context, field)()
-    used = [*itertools.chain(*keys.values())]
-    assert len({*used}) == len(used) == 5
+
+    @jax.jit
+    def used_keys():
+        nonlocal field
+        context = make_context(parts, 1.0, 2.0, rows, jax.random.key(0))
+        for field in ("next_q", "online_next_q", "current_q", "sampled_next_q"):
+            getattr(context, field)()
+        return [*itertools.chain(*keys.values())]
+
+    used = used_keys()
+    assert len(used) == len(np.unique(used, axis=0)) == 5
 
 
 def test_a_policy_is_asked_for_the_probability_of_each_action_in_a_whole_batch():
@@ -402,11 +415,15 @@ def test_a_policy_is_asked_for_the_probability_of_each_action_in_a_whole_batch()
     space = gymnasium.spaces.Discrete(ACTIONS, start=3)
     rows = Transition(*(np.zeros((2, 3), "f4") for _ in range(7)), extras={})
     parts = TDParts(None, None, policy, space, IDENTITY, None)
-    context = make_context(parts, 1.0, 2.0, rows, jax.random.key(0))
+
+    @jax.jit
+    def probabilities(q):
+        context = make_context(parts, 1.0, 2.0, rows, jax.random.key(0))
+        return context.action_probabilities(q)
+
     q = np.random.default_rng(0).normal(size=(2, 3, ACTIONS)).astype("f4")
     expected = np.exp(q) / np.exp(q).sum(-1, keepdims=True)
-    found = context.action_probabilities(q)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(probabilities(q), expected, rtol=1e-5)
 
 
 def test_transformed_values_are_inverted_before_bootstrapping(tabular):
