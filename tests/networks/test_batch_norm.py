@@ -1,5 +1,7 @@
 """Batch renormalization, against its equations in NumPy."""
 
+import functools
+
 import haiku as hk
 import jax
 import jax.numpy as jnp
@@ -16,15 +18,21 @@ PARAMS = {"batch_norm": {"scale": np.array([1, 2, 3.0]), "offset": np.arange(3.0
 MEAN, VARIANCE = np.array([4, -9, 6.0]), np.array([9, 0.1, 200.0])
 
 
+@functools.cache
 def layer(learns):
-    return hk.without_apply_rng(
-        hk.transform_with_state(lambda x: BatchRenorm(learns=learns)(x))
-    )
+    transformed = hk.transform_with_state(lambda x: BatchRenorm(learns=learns)(x))
+    return hk.without_apply_rng(transformed)
 
 
-def state(count=0, mean=MEAN, variance=VARIANCE):
+@functools.cache  # one program instead of one per operation
+def compile_layer(learns):
+    return jax.jit(layer(learns).apply)
+
+
+def state(count=0):
+    mean, variance = MEAN.astype("f4"), VARIANCE.astype("f4")
     numbers = {"mean": mean, "variance": variance, "count": np.int32(count)}
-    return {"batch_norm": jax.tree.map(jnp.asarray, numbers)}
+    return {"batch_norm": numbers}
 
 
 def normalized(x, count):
@@ -40,13 +48,13 @@ def normalized(x, count):
 
 
 def test_initial_statistics_are_those_of_a_standard_normal_distribution():
-    _, initial = layer(False).init(jax.random.key(0), X)
+    _, initial = jax.jit(layer(False).init)(jax.random.key(0), X)
     for name, value in {"mean": 0, "variance": 1, "count": 0}.items():
         np.testing.assert_array_equal(initial["batch_norm"][name], value)
 
 
 def test_outside_of_losses_running_statistics_normalize_and_stay():
-    outputs, after = layer(False).apply(PARAMS, state(), X)
+    outputs, after = compile_layer(False)(PARAMS, state(), X)
     scale, offset = PARAMS["batch_norm"]["scale"], PARAMS["batch_norm"]["offset"]
     expected = (X - MEAN) / np.sqrt(VARIANCE + EPSILON) * scale + offset
     np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-4)
@@ -55,7 +63,7 @@ def test_outside_of_losses_running_statistics_normalize_and_stay():
 
 @pytest.mark.parametrize("count", [0, WARMUP - 1, WARMUP])
 def test_in_losses_the_batch_normalizes_and_moves_the_statistics(count):
-    outputs, after = layer(True).apply(PARAMS, state(count), X)
+    outputs, after = compile_layer(True)(PARAMS, state(count), X)
     np.testing.assert_allclose(outputs, normalized(X, count), rtol=1e-4, atol=1e-4)
     expected = {
         "mean": 0.99 * MEAN + 0.01 * X.mean(axis=0),
@@ -70,23 +78,30 @@ def test_corrections_and_statistics_have_no_gradient():
     """∂y/∂x is that of (x − μ_B) / σ_B, times the ratio as a constant."""
     weights = RNG.normal(size=(ROWS, SIZE))
 
-    def total(x, count):
-        outputs, after = layer(True).apply(PARAMS, state(count), x)
+    @jax.jit
+    @jax.grad
+    def gradient(x, statistics):
+        outputs, after = layer(True).apply(PARAMS, statistics, x)
         assert after["batch_norm"]["mean"].shape == (SIZE,)
         return jnp.sum(weights * outputs) + jnp.sum(after["batch_norm"]["mean"])
 
-    plain, corrected = (jax.grad(total)(X, count) for count in (0, WARMUP))
+    plain, corrected = (np.asarray(gradient(X, state(count))) for count in (0, WARMUP))
     ratio = np.clip(np.sqrt((X.var(axis=0) + EPSILON) / (VARIANCE + EPSILON)), 1 / 3, 3)
     np.testing.assert_allclose(corrected, plain * ratio, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("count", [0, WARMUP])
 def test_the_batch_is_that_of_all_devices(count):
-    def learn(x):
-        return layer(True).apply(PARAMS, state(count), x)
+    @jax.jit
+    def learn_on_devices(statistics, x):
+        def learn(x):
+            return layer(True).apply(PARAMS, statistics, x)
 
-    outputs, after = jax.vmap(learn, axis_name=AXIS)(X.reshape(2, ROWS // 2, SIZE))
-    expected, whole = learn(X)
+        return jax.vmap(learn, axis_name=AXIS)(x)
+
+    halves = X.reshape(2, ROWS // 2, SIZE)
+    outputs, after = learn_on_devices(state(count), halves)
+    expected, whole = compile_layer(True)(PARAMS, state(count), X)
     np.testing.assert_allclose(
         outputs.reshape(ROWS, SIZE), expected, rtol=1e-4, atol=1e-5
     )

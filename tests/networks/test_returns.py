@@ -4,7 +4,6 @@ import functools
 
 import gymnasium
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -90,18 +89,18 @@ def test_only_noisy_layers_and_sampled_fractions_depend_on_the_key(name):
 
 def test_weight_noise_is_factorised_with_the_scale_of_its_parameters():
     net = network("scalar", torso=linear(), noisy=True)
-    params = net.init(KEY)
+    params = jax.jit(net.init)(KEY)
     np.testing.assert_allclose(params["q"]["noise"]["w"], 0.5 / np.sqrt(3), rtol=1e-6)
     np.testing.assert_allclose(params["q"]["noise"]["b"], 0.5 / np.sqrt(3), rtol=1e-6)
     params, obs = random_params(params), random_obs((1, 1))
     weights, shift = params["q"]["linear"]["w"], params["q"]["linear"]["b"]
     mean = obs @ weights + shift
     np.testing.assert_allclose(
-        apply_head(net, params, obs=obs).value[..., 0], mean, rtol=1e-5
+        np.asarray(apply_head(net, params, obs=obs).value)[..., 0], mean, rtol=1e-5
     )
     keys = jax.random.split(KEY, 4_000)
-    draws = jax.vmap(lambda key: apply_head(net, params, key, obs).value)(keys)
-    draws = np.asarray(draws).reshape(-1, 2) - mean.ravel()
+    draw = jax.jit(jax.vmap(lambda key: apply_head(net, params, key, obs).value))
+    draws = np.asarray(draw(keys)).reshape(-1, 2) - mean.ravel()
     # Var f(ε) = E|ε| = √(2/π) =: m, so the variance of a product of two is m².
     m = np.sqrt(2 / np.pi)
     wide = (obs.ravel() ** 2) @ params["q"]["noise"]["w"] ** 2
@@ -111,13 +110,15 @@ def test_weight_noise_is_factorised_with_the_scale_of_its_parameters():
 
 
 def test_quantile_fractions_are_midpoints():
-    actual = apply_head(network("quantile"), random_init(network("quantile")))
+    net = network("quantile")
+    actual = jax.device_get(apply_head(net, random_init(net)))
     middles = [0.1, 0.3, 0.5, 0.7, 0.9]
     np.testing.assert_allclose(actual.fractions[2, 3], [middles] * 2, rtol=1e-6)
 
 
 def test_atoms_are_equally_spaced_from_low_to_high():
-    actual = apply_head(network("categorical"), random_init(network("categorical")))
+    net = network("categorical")
+    actual = jax.device_get(apply_head(net, random_init(net)))
     np.testing.assert_allclose(actual.atoms[2, 3], [[0, 2, 4, 6, 8]] * 2)
 
 
@@ -128,9 +129,8 @@ def test_the_number_of_implicit_quantiles_depends_on_the_role(role, count):
     net = network("implicit_quantile", role=role)
     params = random_init(net)
     middles = (np.arange(count) + 0.5) / count
-    np.testing.assert_allclose(
-        apply_head(net, params).fractions[1, 2, 0], middles, rtol=1e-6
-    )
+    fixed = np.asarray(apply_head(net, params).fractions)
+    np.testing.assert_allclose(fixed[1, 2, 0], middles, rtol=1e-6)
     drawn = np.asarray(apply_head(net, params, KEY).fractions)
     assert drawn.shape == (4, 6, 2, count)
     np.testing.assert_array_equal(drawn[:, :, 0], drawn[:, :, 1])  # for all actions
@@ -141,11 +141,11 @@ def test_the_number_of_implicit_quantiles_depends_on_the_role(role, count):
 def test_implicit_quantiles_follow_their_equation():
     net = network("implicit_quantile", torso=linear())
     params = random_init(net)
-    actual, obs = apply_head(net, params, KEY), random_obs()
+    actual, obs = jax.device_get(apply_head(net, params, KEY)), random_obs()
     embed, last = params["q"]["fractions"], params["q"]["linear"]
     assert embed["w"].shape == (64, 3)
     for at in np.ndindex(2, 3):
-        for place, tau in enumerate(np.asarray(actual.fractions)[at][0]):
+        for place, tau in enumerate(actual.fractions[at][0]):
             cosines = np.cos(np.pi * np.arange(64) * tau)
             gate = np.maximum(cosines @ embed["w"] + embed["b"], 0)
             expected = (obs[at] * gate) @ last["w"] + last["b"]
@@ -157,11 +157,11 @@ def test_implicit_quantiles_follow_their_equation():
 def test_a_hidden_layer_of_implicit_quantiles_follows_its_equation():
     net = network("implicit_quantile", torso=linear(), hidden=8)
     params = random_init(net)
-    actual, obs = apply_head(net, params, KEY), random_obs()
+    actual, obs = jax.device_get(apply_head(net, params, KEY)), random_obs()
     layers = params["q"]
     assert layers["hidden"]["w"].shape == (3, 8)
     for at in np.ndindex(2, 3):
-        for place, tau in enumerate(np.asarray(actual.fractions)[at][0]):
+        for place, tau in enumerate(actual.fractions[at][0]):
             cosines = np.cos(np.pi * np.arange(64) * tau)
             gate = cosines @ layers["fractions"]["w"] + layers["fractions"]["b"]
             unit = (obs[at] * np.maximum(gate, 0)) @ layers["hidden"]["w"]
@@ -194,7 +194,7 @@ def test_a_dueling_head_has_advantages_whose_mean_is_zero(name):
     params = random_init(net)
     actual = np.asarray(apply_head(net, params)[0])
     layers = params["q"]
-    without = {**layers, "linear_1": jax.tree.map(jnp.zeros_like, layers["linear_1"])}
+    without = {**layers, "linear_1": jax.tree.map(np.zeros_like, layers["linear_1"])}
     value = np.asarray(apply_head(net, {"q": without})[0])  # equal for all actions
     np.testing.assert_allclose(value, np.broadcast_to(value[..., :1, :], value.shape))
     np.testing.assert_allclose(actual.mean(-2), value.mean(-2), rtol=1e-3, atol=1e-4)
@@ -203,11 +203,15 @@ def test_a_dueling_head_has_advantages_whose_mean_is_zero(name):
 
 def test_initial_values_of_a_table_are_zero_except_for_atoms():
     space = gymnasium.spaces.Discrete(4)
-    for name in ("scalar", "quantile", "implicit_quantile"):
-        head = return_head((2,), name=name)
-        net = separate_network("q", table(), head, space)
-        actual = apply_head(net, jax.jit(net.init)(KEY), KEY, jnp.arange(4))
-        assert not np.any(actual.particles().value)
+
+    def initial_values(name):
+        net = separate_network("q", table(), return_head((2,), name=name), space)
+        outputs, _ = net.apply(net.init(KEY), KEY, np.arange(4), (), None)
+        return outputs.particles().value
+
+    names = ("scalar", "quantile", "implicit_quantile")
+    for values in jax.jit(lambda: [initial_values(name) for name in names])():
+        assert not np.any(values)
 
 
 def test_a_dueling_head_without_actions_is_refused():

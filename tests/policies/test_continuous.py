@@ -216,10 +216,17 @@ def test_deterministic_matches_each_noise_policy(name):
     long = POLICIES[name](action, BOX, scale=0.3)
     process = [jax.tree.structure(each.initial(7)) for each in (short, long)]
     assert process[0] == process[1]  # each has another
-    point = np.array([0.5, 1.0], "f4"), np.array([1.0, 1.0], "f4")
-    ours, theirs = (jax.jit(each.log_prob)(*point) for each in (short, long))
+    other = POLICIES[name](action, BOX, scale=0.2)
+
+    @jax.jit
+    def log_probs(*point):
+        return [policy.log_prob(*point) for policy in (short, long, other)]
+
+    ours, theirs, different = log_probs(
+        np.array([0.5, 1.0], "f4"), np.array([1.0, 1.0], "f4")
+    )
     assert ours == theirs
-    assert ours != jax.jit(POLICIES[name](action, BOX, scale=0.2).log_prob)(*point)
+    assert ours != different
 
 
 def test_without_a_scale_there_is_no_noise():

@@ -33,7 +33,7 @@ def play(how, policy, outputs, first=False):
         obs, firsts = jnp.zeros((DRAWS, 1)), jnp.full(DRAWS, first)
         return how(outputs, obs, policy.initial(DRAWS), firsts, noise)
 
-    return run(jnp.asarray(outputs), jax.random.key(0))
+    return jax.device_get(run(np.asarray(outputs, "f4"), jax.random.key(0)))
 
 
 @pytest.mark.parametrize(
@@ -47,16 +47,17 @@ def test_explore_samples_and_exploit_returns_the_mode(family, outputs):
     policy = sampled(DistributionOffer(network(), family))
     explored, _ = play(policy.explore, policy, outputs)
     exploited, _ = play(policy.exploit, policy, outputs)
-    parameters = jnp.broadcast_to(jnp.array(outputs), (DRAWS, len(outputs)))
-    mode = family.mode(parameters)
+    parameters = np.broadcast_to(np.array(outputs, "f4"), (DRAWS, len(outputs)))
+    mode, log_prob = jax.jit(family.mode)(parameters), jax.jit(family.log_prob)
     np.testing.assert_array_equal(exploited.action, mode)
     assert len(np.unique(explored.action, axis=0)) > 1
     for decision in (explored, exploited):
-        expected_log_prob = family.log_prob(parameters, decision.action)
         np.testing.assert_allclose(
-            decision.extras["log_prob"], expected_log_prob, rtol=1e-6
+            decision.extras["log_prob"],
+            log_prob(parameters, decision.action),
+            rtol=1e-6,
         )
-    again = policy.log_prob(parameters, explored.action)
+    again = jax.jit(policy.log_prob)(parameters, explored.action)
     np.testing.assert_allclose(explored.extras["log_prob"], again, rtol=1e-6)
 
 
@@ -69,12 +70,17 @@ def test_sample_frequencies_match_the_distribution(as_likely):
 
 def test_the_carry_of_the_network_passes_from_step_to_step():
     policy = sampled(DistributionOffer(network(), distributions.categorical(2)))
-    noise = policy.draw(jax.random.key(0), 2)
-    state, first = policy.initial(2), jnp.array([True, True])
+
+    @jax.jit
+    def next_state(state, first):
+        noise, zeros = policy.draw(jax.random.key(0), 2), jnp.zeros(2)
+        return policy.explore(zeros, zeros[:, None], state, first, noise)[1]
+
+    state, first = policy.initial(2), np.array([True, True])
     for expected in ([1, 1], [2, 1], [3, 2]):
-        _, state = policy.explore(jnp.zeros(2), jnp.zeros((2, 1)), state, first, noise)
+        state = next_state(state, first)
         np.testing.assert_array_equal(state[0], expected)
-        first = jnp.array([False, expected == [1, 1]])  # the second begins anew, once
+        first = np.array([False, expected == [1, 1]])  # the second begins anew, once
 
 
 def play_random(space):
@@ -85,7 +91,7 @@ def play_random(space):
 
     (explored, _), (exploited, _) = play(both, policy, 0.0)
     np.testing.assert_array_equal(explored.action, exploited.action)
-    return np.asarray(explored.action), np.asarray(explored.extras["log_prob"])
+    return explored.action, explored.extras["log_prob"]
 
 
 def test_random_actions_are_spread_over_a_discrete_space(as_likely):
@@ -141,7 +147,7 @@ def test_random_actions_of_a_tuple_and_a_dict_are_those_of_their_members():
     assert (box.shape, bits.shape) == ((DRAWS, 2), (DRAWS, 2))
     inside_out = random(spaces.Tuple([space["two"], space["one"]]))
     action = (decision.action["two"], decision.action["one"])
-    assert inside_out.log_prob((), action).shape == (DRAWS,)
+    assert jax.eval_shape(inside_out.log_prob, (), action).shape == (DRAWS,)
 
 
 BOX = spaces.Box(np.array([-2.0, 0.0], "f4"), np.array([2.0, 1e-3], "f4"))
@@ -166,14 +172,17 @@ def test_with_unchanged_parameters_the_ratio_of_a_stored_action_is_one(family):
 
     echoing = Network(lambda key: {}, echo, lambda batch: ())
     policy = sampled(DistributionOffer(echoing, family))
-    noise = policy.draw(jax.random.key(0), DRAWS)
-    first = jnp.zeros(DRAWS, bool)
-    explore = jax.jit(policy.explore)
-    decision, _ = explore((), wild, policy.initial(DRAWS), first, noise)
+
+    @jax.jit
+    def explore(outputs):
+        noise, first = policy.draw(jax.random.key(0), DRAWS), jnp.zeros(DRAWS, bool)
+        return policy.explore((), outputs, policy.initial(DRAWS), first, noise)[0]
+
+    decision = jax.device_get(explore(wild))
     stored = jax.tree.map(
-        lambda leaf: np.asarray(leaf).reshape((40, -1, *leaf.shape[1:])),
+        lambda leaf: leaf.reshape((40, -1, *leaf.shape[1:])),
         (wild, decision.action),
     )
-    again = jax.jit(policy.log_prob)(*stored).reshape(-1)
+    again = np.asarray(jax.jit(policy.log_prob)(*stored)).reshape(-1)
     log_ratio = again - decision.extras["log_prob"]
     np.testing.assert_allclose(log_ratio, 0, atol=2e-6 * np.max(np.abs(again)))

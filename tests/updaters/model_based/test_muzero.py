@@ -88,7 +88,7 @@ def trace_rows(updater, state, steps, tracer):
 def random_learner():
     """The updater, and a learner with random parameters."""
     updater = make_updater()
-    state = updater.init(jax.random.key(0))
+    state = jax.jit(updater.init)(jax.random.key(0))
     leaves, tree = jax.tree.flatten(state.params)
     rng = np.random.default_rng(1)
     random = [rng.normal(size=leaf.shape).astype("f4") for leaf in leaves]
@@ -173,10 +173,13 @@ def test_targets_equal_a_loop_over_rewards_ends_and_time_limits(random_learner):
     updater, state = random_learner
     params = jax.tree.map(np.asarray, state.params)
     steps = raw_steps()
-    rows = jax.jit(
-        lambda: trace_rows(updater, state, steps, n_step(n=N, gamma=GAMMA))
-    )()
-    goals = jax.tree.map(np.asarray, unroll_targets(rows, K))
+
+    @jax.jit
+    def found():
+        tracer = n_step(n=N, gamma=GAMMA)
+        return unroll_targets(trace_rows(updater, state, steps, tracer), K)
+
+    goals = jax.device_get(found())
     assert goals.value.shape == (K + 1, STARTS, BATCH)
     kinds = set()
     for t, row in enumerate(
@@ -242,14 +245,14 @@ def test_the_loss_equals_that_of_a_model_unrolled_in_numpy(random_learner):
     expected = np.sum(by_hand[..., 0] * counts) / np.sum(counts > 0)
     assert float(report.metrics["loss"]) == pytest.approx(expected, rel=1e-4)
     np.testing.assert_allclose(report.priority, by_hand[..., 1], atol=ROUNDED)
-    moved = jax.tree.map(lambda a, b: np.any(a != b), after.params, state.params)
+    after_params = jax.device_get(after.params)
+    moved = jax.tree.map(lambda a, b: np.any(a != b), after_params, state.params)
     assert all(jax.tree.leaves(moved))
 
 
 def test_the_gradient_through_the_dynamics_is_halved():
-    value, gradient = jax.value_and_grad(lambda x: jnp.sum(_halve_gradient(x) ** 2))(
-        jnp.array([3.0, -1.0])
-    )
+    squares = jax.value_and_grad(lambda x: jnp.sum(_halve_gradient(x) ** 2))
+    value, gradient = jax.jit(squares)(np.array([3, -1], "f4"))
     assert float(value) == 10.0
     np.testing.assert_allclose(gradient, [3.0, -1.0])  # and not 6, −2
 
@@ -265,7 +268,7 @@ def test_search_values_can_be_mixed_by_lambda_returns(random_learner):
         tracer = lambda_return(gamma=GAMMA, lambda_=lam)
         return unroll_targets(trace_rows(updater, state, steps, tracer), K)
 
-    goals = found()
+    goals = jax.device_get(found())
     for b in range(BATCH):
         own = [
             inverse(predict_outputs(params, represent(params, o))[1])
