@@ -1,5 +1,7 @@
 """Masks: what is not allowed is never done, and nothing is learned of it."""
 
+import functools
+
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -110,14 +112,29 @@ def network(head, space=SEEN, torso=None):
     return mask_network(plain, head, space), plain, params
 
 
+def outputs(networks, params, inputs, read=lambda output: output):
+    """What each of the networks says: one program for all."""
+
+    @jax.jit
+    def each(params, inputs):
+        found = (net.apply(params, None, inputs, (), None)[0] for net in networks)
+        return [read(output) for output in found]
+
+    return jax.device_get(each(params, inputs))
+
+
+def worth(networks, params, inputs):
+    """What each of the networks says that actions are worth on average."""
+    return outputs(networks, params, inputs, lambda output: output.particles().mean())
+
+
 def test_what_is_not_allowed_is_worth_next_to_nothing_and_the_rest_what_it_was():
     obeys, plain, params = network(heads.action_values_head(ACTIONS))
     seen = obs()
-    found, _ = obeys.apply(params, None, seen, (), None)
-    expected, _ = plain.apply(params, None, seen, (), None)
+    found, expected = outputs((obeys, plain), params, seen)
     mask = seen[action_masks.MASK] == 1
-    np.testing.assert_array_equal(found[mask], np.asarray(expected)[mask])
-    assert (np.asarray(found)[~mask] == action_masks.FORBIDDEN_VALUE).all()
+    np.testing.assert_array_equal(found[mask], expected[mask])
+    assert (found[~mask] == action_masks.FORBIDDEN_VALUE).all()
     assert (np.asarray(action_masks.is_allowed(found)) == mask).all()
 
 
@@ -126,11 +143,17 @@ def test_networks_with_running_statistics_obey_in_losses():
     obeys, plain, params = network(heads.action_values_head(ACTIONS), torso=torso)
     assert obeys.learn is not None and plain.learn is not None
     seen = obs()
-    found, statistics = obeys.learn(params, None, seen, (), None)
-    expected, plain_statistics = plain.learn(params, None, seen, (), None)
+
+    @jax.jit
+    def learn(params, seen):
+        return [each(params, None, seen, (), None) for each in learns]
+
+    learns = obeys.learn, plain.learn
+    both = jax.device_get(learn(params, seen))
+    (found, statistics), (expected, plain_statistics) = both
     mask = seen[action_masks.MASK] == 1
-    np.testing.assert_array_equal(found[mask], np.asarray(expected)[mask])
-    assert (np.asarray(found)[~mask] == action_masks.FORBIDDEN_VALUE).all()
+    np.testing.assert_array_equal(found[mask], expected[mask])
+    assert (found[~mask] == action_masks.FORBIDDEN_VALUE).all()
     jax.tree.map(np.testing.assert_array_equal, statistics, plain_statistics)
 
 
@@ -139,19 +162,8 @@ def test_no_network_sees_the_mask():
     seen = obs()
     assert params["q"]["linear"]["w"].shape == (2, ACTIONS)
     other = {**seen, action_masks.MASK: 1 - seen[action_masks.MASK]}
-    found = [plain.apply(params, None, each, (), None)[0] for each in (seen, other)]
+    found = [outputs([plain], params, each) for each in (seen, other)]
     np.testing.assert_array_equal(*found)
-
-
-def worth(networks, params, inputs):
-    """What each of the networks says that actions are worth on average."""
-
-    @jax.jit
-    def means(params, inputs):
-        each = [found.apply(params, None, inputs, (), None)[0] for found in networks]
-        return [prediction.particles().mean() for prediction in each]
-
-    return jax.device_get(means(params, inputs))
 
 
 @pytest.mark.parametrize("name", registry.names("head"))
@@ -187,7 +199,7 @@ def test_exploring_at_random_is_even_among_what_is_allowed():
     values = np.where(mask, np.float32([0, 9, 1, 0]), action_masks.FORBIDDEN_VALUE)
 
     def apply(params, key, obs, carry, first):
-        return jnp.asarray(values)[None], carry
+        return params[None], carry
 
     told = ValuesOffer(Network(lambda key: {}, apply, lambda batch: ()))
     likely = {
@@ -198,15 +210,19 @@ def test_exploring_at_random_is_even_among_what_is_allowed():
         "random": random(CHOICE, SEEN),
         "greedy": epsilon_greedy(told, CHOICE, epsilon=0.3),
     }
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def explore(policy, values, seen):
+        noise, state = policy.draw(jax.random.key(0), 20_000), policy.initial(20_000)
+        first = jnp.zeros(20_000, bool)
+        return policy.explore(values, seen, state, first, noise)[0]
+
     for name, policy in made.items():
-        noise = policy.draw(jax.random.key(0), 20_000)
-        state = policy.initial(20_000)
-        first = np.zeros(20_000, bool)
-        decision, _ = policy.explore({}, seen, state, first, noise)
+        decision = jax.device_get(explore(policy, values, seen))
         share = np.bincount(decision.action - 1, minlength=ACTIONS) / 20_000
         np.testing.assert_allclose(share, likely[name], atol=0.02)
         assert share[1] == 0
-        expected = likely[name][np.asarray(decision.action) - 1]
+        expected = likely[name][decision.action - 1]
         np.testing.assert_allclose(
             np.exp(decision.extras["log_prob"]), expected, rtol=1e-5
         )

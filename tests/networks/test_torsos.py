@@ -16,8 +16,8 @@ def features(key=None, **options):
     """The inputs, the parameters of one layer, and its features."""
     made = hk.transform(mlp(layers=[UNITS], **options).features)
     x = np.random.default_rng(0).normal(size=(ROWS, INPUTS)).astype("f4")
-    params = made.init(jax.random.key(0), x)
-    return x, params, np.asarray(made.apply(params, key, x))
+    params = jax.device_get(jax.jit(made.init)(jax.random.key(0), x))
+    return x, params, np.asarray(jax.jit(made.apply)(params, key, x))
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])

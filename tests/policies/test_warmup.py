@@ -1,5 +1,7 @@
 """Warm-up: one policy acts first, another after it."""
 
+import functools
+
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -32,17 +34,20 @@ def constant_policy():
     )
 
 
-def play(how, policy):
+@functools.partial(jax.jit, static_argnums=0)
+def play(how, warming):
+    other = random(gymnasium.spaces.Discrete(4))
+    policy = warmup_policy(constant_policy(), other, warming)
     noise = policy.draw(jax.random.key(0), DRAWS)
-    return how((), jnp.zeros((DRAWS, 1)), policy.initial(DRAWS), jnp.ones(DRAWS), noise)
+    obs, first = jnp.zeros((DRAWS, 1)), jnp.ones(DRAWS)
+    select = {"explore": policy.explore, "exploit": policy.exploit}[how]
+    return select((), obs, policy.initial(DRAWS), first, noise)
 
 
 @pytest.mark.parametrize("warming", [True, False])
 def test_the_warmup_policy_acts_during_warmup(warming):
-    other = random(gymnasium.spaces.Discrete(4))
-    policy = warmup_policy(constant_policy(), other, jnp.asarray(warming))
-    decision, state = play(policy.explore, policy)
-    assert set(np.asarray(decision.action)) == ({0, 1, 2, 3} if warming else {0})
+    decision, state = jax.device_get(play("explore", warming))
+    assert set(decision.action) == ({0, 1, 2, 3} if warming else {0})
     expected_log_prob = np.log(0.25) if warming else 0.0
     np.testing.assert_allclose(
         decision.extras["log_prob"], expected_log_prob, rtol=1e-6
@@ -52,10 +57,8 @@ def test_the_warmup_policy_acts_during_warmup(warming):
 
 
 def test_evaluation_uses_the_learned_policy():
-    other = random(gymnasium.spaces.Discrete(4))
-    policy = warmup_policy(constant_policy(), other, jnp.asarray(True))
-    decision, _ = play(policy.exploit, policy)
-    assert np.all(decision.action == 1)
+    decision, _ = play("exploit", True)
+    assert np.all(np.asarray(decision.action) == 1)
 
 
 def test_a_run_warms_up_until_learning_starts():
@@ -72,11 +75,15 @@ def test_a_run_warms_up_until_learning_starts():
             }
         )
     )
-    best = {"q": {"linear": {"w": jnp.array([[1.0, 2.0]])}}}  # always action 1
-    for steps, expected in [(4_999.0, 0.5), (5_000.0, 1.0)]:
+    best = {"q": {"linear": {"w": np.array([[1, 2]], "f4")}}}  # always action 1
+
+    @jax.jit
+    def explore(steps):
         policy = setup.at(Clock.zero()._replace(steps=steps))[1].policy
         noise = policy.draw(jax.random.key(1), 1000)
         state, first = policy.initial(1000), jnp.zeros(1000, bool)
-        explore = jax.jit(policy.explore)
-        decision, _ = explore(best, jnp.ones((1000, 1)), state, first, noise)
-        assert np.mean(decision.action) == pytest.approx(expected, abs=0.07)
+        return policy.explore(best, jnp.ones((1000, 1)), state, first, noise)[0]
+
+    for steps, expected in [(4_999, 0.5), (5_000, 1.0)]:
+        action = np.asarray(explore(np.float32(steps)).action)
+        assert np.mean(action) == pytest.approx(expected, abs=0.07)

@@ -29,8 +29,8 @@ slow = pytest.mark.slow
 def unroll(reward, last, discount):
     reward, last, discount = (np.asarray(each) for each in (reward, last, discount))
     nothing = np.zeros_like(reward)
-    extras = {"reward": jnp.asarray(reward, jnp.float32)}
-    rest = (jnp.asarray(discount), nothing, np.zeros_like(last), jnp.asarray(last))
+    extras = {"reward": reward.astype("f4")}
+    rest = (discount.astype("f4"), nothing, np.zeros_like(last), last)
     return Transition(nothing, nothing, nothing, *rest, extras)
 
 
@@ -55,7 +55,7 @@ def test_fitness_is_the_mean_return_of_complete_episodes():
     last = rng.random((steps, batch)) < 0.15
     last[-1] = True  # every unroll ends with a reset
     discount = np.where(last & (rng.random((steps, batch)) < 0.7), 0.0, 0.99)
-    found = fitness(unroll(reward, last, discount))
+    found = jax.jit(fitness)(unroll(reward, last, discount))
     columns = zip(reward.T, last.T, discount.T, strict=True)
     expected = [reference_fitness(*column) for column in columns]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
@@ -66,7 +66,7 @@ def test_a_cut_episode_counts_if_it_is_the_only_one():
         np.ones((3, 2)),
         np.array([[False, True], [False, False], [True] * 2]),
     )
-    found = fitness(unroll(reward, last, np.ones((3, 2))))
+    found = jax.jit(fitness)(unroll(reward, last, np.ones((3, 2))))
     np.testing.assert_allclose(found, [3.0, 1.0])
 
 
@@ -97,14 +97,20 @@ def test_unrolls_of_evolution_begin_with_a_reset_by_default():
 
 
 def test_a_grouped_optimizer_updates_a_flat_vector_like_the_groups():
-    params = {"a": jnp.arange(3.0), "b": {"w": jnp.ones((2, 2))}}
-    flat, unravel = ravel_pytree(params)
+    params = {"a": np.arange(3, dtype="f4"), "b": {"w": np.ones((2, 2), "f4")}}
     optimizer = optax.adam(0.1)
-    gradient = jnp.linspace(-1.0, 1.0, flat.size)
-    ours = _flat_optimizer(optimizer, unravel)
-    found, _ = ours.update(gradient, ours.init(flat), flat)
-    expected, _ = optimizer.update(unravel(gradient), optimizer.init(params), params)
-    np.testing.assert_allclose(found, ravel_pytree(expected)[0])
+
+    @jax.jit
+    def updates(params):
+        flat, unravel = ravel_pytree(params)
+        gradient = jnp.linspace(-1.0, 1.0, flat.size)
+        ours = _flat_optimizer(optimizer, unravel)
+        found, _ = ours.update(gradient, ours.init(flat), flat)
+        state = optimizer.init(params)
+        expected, _ = optimizer.update(unravel(gradient), state, params)
+        return found, ravel_pytree(expected)[0]
+
+    np.testing.assert_allclose(*updates(params))
 
 
 @pytest.mark.parametrize(

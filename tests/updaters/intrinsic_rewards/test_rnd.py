@@ -4,7 +4,6 @@ import functools
 
 import gymnasium
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -37,7 +36,7 @@ def reward_part(**options):
         return separate_network(name, torso, head(), BOX)
 
     part = rnd(spaces, networks, optax.adam(1e-2), gamma=GAMMA, **options)
-    functions = ("reward", "update", "observe")
+    functions = ("init", "reward", "update", "observe")
     return part._replace(**{name: jax.jit(getattr(part, name)) for name in functions})
 
 
@@ -102,6 +101,7 @@ def test_the_error_falls_on_repeated_observations_and_is_high_on_new_ones():
         state, metrics = part.update(state, steps, weight, CLOCK, key)
     new = part.reward(state, unroll(5, next_obs=-steps.next_obs))
     after = part.reward(state, steps)
+    before, new, after = map(np.asarray, (before, new, after))
     assert after.mean() < 0.1 * before.mean()
     assert after.mean() < 0.1 * new.mean()
     assert metrics["intrinsic_reward"] < 0.1 * before.mean()
@@ -123,7 +123,7 @@ def test_rows_of_weight_0_do_not_change_the_predictor():
 
 def echo_updater():
     """An updater whose state is the rows of its last update."""
-    ones = jnp.ones((STEPS, ENVS))
+    ones = np.ones((STEPS, ENVS), "f4")
     never = lambda *_: None  # noqa: E731 - a policy that is not used
     return Updater(
         init=lambda key: ones,
@@ -134,7 +134,7 @@ def echo_updater():
             Report(ones[0], {"own": ones[0, 0]}),
         ),
         estimate=lambda state, steps: Estimates(ones, ones, ones, ones),
-        failed_at=lambda state: jnp.int32(-1),
+        failed_at=lambda state: np.int32(-1),
     )
 
 
@@ -143,18 +143,19 @@ def test_tracers_sum_the_rewards_of_environment_and_agent():
         return state + steps.next_obs[..., 0]
 
     part = IntrinsicReward(
-        init=lambda key: jnp.float32(2.0),
+        init=lambda key: np.float32(2.0),
         reward=reward,
         update=lambda state, rows, weight, clock, key: (state + 1, {"mine": state}),
-        failed_at=lambda state: jnp.int32(4),
+        failed_at=lambda state: np.int32(4),
     )
     tracer, updater = lambda_return(gamma=GAMMA), echo_updater()
     agent = agents.online_agent(add_intrinsic_reward(updater, part), tracer)
     steps = unroll(0)
     state = agent.init(jax.random.key(0), steps)
-    state, metrics = agent.learn(state, steps, Clock.zero(), jax.random.key(0))
+    learn = jax.jit(agent.learn)
+    state, metrics = learn(state, steps, Clock.zero(), jax.random.key(0))
     total = steps._replace(reward=steps.reward + 2 + steps.next_obs[..., 0])
-    expected = tracer.trace(total, updater.estimate((), steps)).reward
+    expected = jax.jit(tracer.trace)(total, updater.estimate((), steps)).reward
     np.testing.assert_allclose(state.learner.learner, expected, rtol=1e-5)
     assert metrics == {"own": 1.0, "mine": 2.0}
     assert (float(state.learner.reward), int(agent.failed_at(state))) == (3.0, 4)

@@ -1,5 +1,7 @@
 """Truncated quantile critics against a loop over rows, actions and quantiles."""
 
+import functools
+
 import numpy as np
 import pytest
 from tiers import quick_first
@@ -11,13 +13,16 @@ from rlcli.updaters.off_policy.tqc import tqc
 QUANTILES, CRITICS = 4, 2
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def tabular(soft_tables):
     head = {"name": "quantile", "quantiles": QUANTILES}
     target = {"every": 1_000}
-    return lambda drop: soft_tables(
-        tqc, CRITICS, head, QUANTILES, drop=drop, target=target
-    )
+
+    @functools.cache
+    def build(drop):
+        return soft_tables(tqc, CRITICS, head, QUANTILES, drop=drop, target=target)
+
+    return build
 
 
 def target_atoms(ours, at, drop):

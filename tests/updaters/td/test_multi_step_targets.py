@@ -1,5 +1,7 @@
 """Targets of TD rules over several steps: λ-returns and Retrace with target tables."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
@@ -33,7 +35,7 @@ def steps(ours, behavior):
 def update(ours, tracer, raw):
     """The targets of the tracer, and the report of an update with them."""
     state, _ = ours.state(Q, TARGET)
-    traced = tracer.trace(raw, ours.estimate(state, raw))
+    traced = jax.jit(tracer.trace)(raw, ours.estimate(state, raw))
     _, report = ours.updated(traced, Q, TARGET)
     return np.asarray(traced.reward), report
 
@@ -46,7 +48,7 @@ def test_lambda_returns_bootstrap_from_the_target_table(name, tabular):
     best = TARGET.max(-1)
     if name == "double_q_learning":
         best = TARGET[np.arange(STATES), Q.argmax(-1)]
-    expected = jax.vmap(rlax.lambda_returns, (1, 1, 1, None), 1)(
+    expected = jax.jit(jax.vmap(rlax.lambda_returns, (1, 1, 1, None), 1))(
         raw.reward, GAMMA * raw.discount, best[raw.next_obs], MIXING
     )
     np.testing.assert_allclose(target, expected, rtol=1e-4, atol=1e-5)
@@ -81,11 +83,12 @@ def test_retrace_with_a_target_table_equals_rlax(name, tabular):
     raw = steps(ours, behavior)
     target, _ = update(ours, retrace(gamma=GAMMA, lambda_=MIXING), raw)
     actions = raw.action - ours.start
+    rlax_errors = jax.jit(functools.partial(rlax.retrace, lambda_=MIXING))
     for b in range(BATCH):
         state, action = raw.next_obs[:, b], actions[:, b]
         # The last row has no next action: rlax bootstraps there from π as well.
         following = np.append(action[1:], 0)
-        errors = rlax.retrace(
+        errors = rlax_errors(
             q_tm1=np.zeros((STEPS, ACTIONS), "f4"),
             q_t=TARGET[state],
             a_tm1=action,
@@ -95,7 +98,6 @@ def test_retrace_with_a_target_table_equals_rlax(name, tabular):
             pi_t=POLICIES[name][state].astype("f4"),
             # A behavior probability of infinity sets the last coefficient to 0.
             mu_t=np.append(behavior[action[1:]], np.inf).astype("f4"),
-            lambda_=MIXING,
         )
         np.testing.assert_allclose(target[:, b], errors, rtol=1e-4, atol=1e-5)
 

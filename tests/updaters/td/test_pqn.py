@@ -36,7 +36,7 @@ def updater(optimizer, **options):
 
 
 def state_of(ours):
-    state = ours.init(KEY)
+    state = jax.jit(ours.init)(KEY)
     return state._replace(params=jax.tree.map(lambda leaf: Q, state.params))
 
 
@@ -61,11 +61,15 @@ def test_errors_equal_q_lambda_of_rlax():
     rows = raw_unroll()
     ours = updater(optax.sgd(1.0), epochs=1, minibatches=1)
     state = state_of(ours)
-    traced = lambda_return(gamma=0.9, lambda_=0.7).trace(
-        rows, ours.estimate(state, rows)
-    )
+    tracer = lambda_return(gamma=0.9, lambda_=0.7)
     weight = np.ones((STEPS, BATCH), "f4")
-    after, report = jax.jit(ours.update)(state, traced, weight, CLOCK, KEY)
+
+    @jax.jit
+    def learn(state):
+        traced = tracer.trace(rows, ours.estimate(state, rows))
+        return ours.update(state, traced, weight, CLOCK, KEY)
+
+    after, report = learn(state)
     q_lambda = jax.jit(jax.vmap(rlax.q_lambda, (1, 1, 1, 1, 1, None), 1))
     error = np.asarray(
         q_lambda(
@@ -86,7 +90,7 @@ def test_errors_equal_q_lambda_of_rlax():
 
 def test_estimates_are_values_of_the_table():
     rows, ours = raw_unroll(), updater(optax.sgd(1.0))
-    found = ours.estimate(state_of(ours), rows)
+    found = jax.jit(ours.estimate)(state_of(ours), rows)
     np.testing.assert_array_equal(found.v_tm1, Q[rows.obs].max(-1))
     np.testing.assert_array_equal(found.v_t, Q[rows.next_obs].max(-1))
     taken = Q[rows.obs, rows.action - 1]
@@ -111,7 +115,7 @@ def test_targets_stay_constant_over_all_epochs():
     weight[0] = 0.0
     state, _ = jax.jit(ours.update)(state_of(ours), rows, weight, CLOCK, KEY)
     target = rows.reward + 0.9 * Q[rows.next_obs].max(-1)
-    (table_after,) = jax.tree.leaves(state.params)
+    (table_after,) = map(np.asarray, jax.tree.leaves(state.params))
     for pair in np.ndindex(STATES, ACTIONS):
         is_pair = (rows.obs == pair[0]) & (rows.action == 1 + pair[1]) & (weight > 0)
         expected = target[is_pair].mean() if is_pair.any() else Q[pair]

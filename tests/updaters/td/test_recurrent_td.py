@@ -19,6 +19,7 @@ from rlcli.policies.discrete import epsilon_greedy
 from rlcli.tracers.n_step import n_step
 from rlcli.types import Clock, Transition
 from rlcli.updaters import Spaces
+from rlcli.updaters.learner import NOT_FAILED
 
 OBSERVATION = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
 ACTIONS, SIZE, STEPS, BATCH, N, GAMMA, EPSILON = 3, 4, 9, 5, 2, 0.9, 0.2
@@ -49,7 +50,7 @@ def steps(seed=0):
 
 
 def make_updater(name, **options):
-    """An updater, and a learner with different target parameters."""
+    """An updater, and a learner with random parameters and target parameters."""
 
     def policies(values, space):
         return epsilon_greedy(values, space, epsilon=EPSILON)
@@ -60,8 +61,17 @@ def make_updater(name, **options):
     ours = factory(
         spaces, recurrent_network, policies, optax.sgd(1.0), target=target, **options
     )
-    state = ours.init(jax.random.key(0))
-    return ours, state._replace(target=ours.init(jax.random.key(1)).params)
+    shapes = jax.eval_shape(ours.init, jax.random.key(0))
+    rng = np.random.default_rng(1)
+    params, target_params = (
+        jax.tree.map(
+            lambda leaf: rng.normal(scale=0.5, size=leaf.shape).astype("f4"),
+            shapes.params,
+        )
+        for _ in range(2)
+    )
+    failed = np.int32(NOT_FAILED)  # SGD has no state
+    return ours, shapes._replace(params=params, target=target_params, failed=failed)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +124,7 @@ def test_errors_equal_those_of_networks_stepped_one_at_a_time(name, one_step):
         weight = jnp.ones(traced.reward.shape)
         return estimates, ours.update(state, traced, weight, CLOCK, jax.random.key(2))
 
-    estimates, (_, report) = update(state)
+    estimates, (_, report) = jax.device_get(update(state))
     assert report.priority.shape == (STEPS - N + 1, BATCH)
     for b in range(BATCH):
         here, there = one_at_a_time(one_step, rows, state.params, b)
