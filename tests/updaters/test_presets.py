@@ -28,7 +28,7 @@ def test_the_usual_names_of_algorithms_are_presets():
     } == set(PRESETS)
 
 
-QUICK = {("c51", DISCRETE), ("impala", DISCRETE), ("sac", CONTINUOUS)}
+QUICK = {("c51", DISCRETE)}
 
 
 @pytest.mark.parametrize(

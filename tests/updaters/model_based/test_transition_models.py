@@ -46,7 +46,7 @@ def make_updater(
 
 def fill_params(ours, seed=1):
     """A state with random parameters, and these parameters by function."""
-    rng, state = np.random.default_rng(seed), ours.init(KEY)
+    rng, state = np.random.default_rng(seed), jax.jit(ours.init)(KEY)
     params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape), state.params)
     params = jax.tree.map(lambda leaf: leaf.astype("f4"), params)
     arrays = {name: each["linear"] for name, each in params.items()}
@@ -80,7 +80,7 @@ def every_pair():
 def test_action_values_average_over_all_next_states(stochastic):
     ours = make_updater(CHOICES, table(), stochastic=stochastic)
     state, arrays = fill_params(ours)
-    found = ours.estimate(state, steps_of(*every_pair())).q_tm1[0]
+    found = np.asarray(ours.estimate(state, steps_of(*every_pair())).q_tm1)[0]
     value = arrays["value"]["w"][:, 0]
     for pair in range(STATES * ACTIONS):
         logits = arrays["transition"]["w"][pair]
@@ -94,12 +94,13 @@ def test_action_values_average_over_all_next_states(stochastic):
         )
 
 
-@pytest.mark.parametrize(("stochastic", "span"), [(False, 1), (True, 1), (False, 3)])
+@pytest.mark.parametrize(("stochastic", "span"), [(False, 1), (True, 3)])
 def test_continuous_observations_are_predicted_as_changes(stochastic, span):
     ours = make_updater(NUMBERS, linear(), stochastic=stochastic, samples=7, span=span)
     state, arrays = fill_params(ours)
     obs = RNG.normal(size=(ACTIONS, 2)).astype("f4")
-    found = ours.estimate(state, steps_of(obs, 1 + np.arange(ACTIONS))).q_tm1[0]
+    rows = steps_of(obs, 1 + np.arange(ACTIONS))
+    found = np.asarray(ours.estimate(state, rows).q_tm1)[0]
     # Without a key, samples use a fixed seed.
     noise = np.asarray(distributions.normal((2,)).draw(KEY, 7)) if stochastic else 0.0
 
@@ -501,15 +502,18 @@ def test_known_functions_are_forward_passes_without_parameters():
     obs = RNG.uniform(-0.1, 0.1, (9, 4)).astype("f4")
     worth = []
     for action in (0, 1):
-        after = obs + cart_motion(obs, np.full(9, action))
+        after = obs + jax.jit(cart_motion)(obs, np.full(9, action))
         pair = np.concatenate([obs, np.tile(np.eye(2)[action], (9, 1))], -1)
         (value, going) = (params[name]["linear"] for name in ("value", "continuation"))
         going = sigmoid(pair @ going["w"] + going["b"])[:, 0]
         worth.append(1 + GAMMA * going * (after @ value["w"] + value["b"])[:, 0])
-    noise, begun = agent.policy.draw(KEY, 9), agent.policy.initial(9)
-    decision, _ = jax.jit(agent.policy.explore)(
-        params, obs, begun, np.zeros(9, bool), noise
-    )
+
+    @jax.jit
+    def explore(params):
+        noise, begun = agent.policy.draw(KEY, 9), agent.policy.initial(9)
+        return agent.policy.explore(params, obs, begun, np.zeros(9, bool), noise)[0]
+
+    decision = explore(params)
     likely = softmax(np.stack(worth, -1))[np.arange(9), np.asarray(decision.action)]
     found = np.exp(decision.extras["log_prob"])
     np.testing.assert_allclose(found, likely, rtol=1e-4)

@@ -2,10 +2,10 @@
 
 import gymnasium
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from tiers import quick_first
 
 from rlcli import distributions, recipe
 from rlcli.assembly import build
@@ -55,16 +55,18 @@ def tabular_updater(factory, **options):
 
 def tables(ours, critics=CRITICS, logits=LOGITS, targets=TARGETS, old=OLD, tau=TAU):
     """A state with these tables."""
-    state = ours.init(KEY)
-    numbers = {"critic": critics, "policy": logits, "temperature": np.log(tau)}
+    state = jax.jit(ours.init)(KEY)
+    numbers = {
+        "critic": critics,
+        "policy": logits,
+        "temperature": np.log(tau, dtype="f4"),
+    }
     follow = {"critic": targets, "policy": old}
 
     def filled(tree, numbers):
         return {
             name: jax.tree.map(
-                lambda leaf, name=name: jnp.asarray(numbers[name], "f4").reshape(
-                    leaf.shape
-                ),
+                lambda leaf, name=name: np.reshape(numbers[name], leaf.shape),
                 each,
             )
             for name, each in tree.items()
@@ -135,7 +137,7 @@ def reference_policy(batch, q, tau):
     return new
 
 
-@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("learned", quick_first([True, False]))
 def test_a_soft_update_with_discrete_actions_equals_a_loop(learned):
     options = {"temperature": "learned" if learned else TAU, "target_entropy": 0.5}
     ours, batch = tabular_updater(sac, target=FAR, **options), rows()
@@ -214,12 +216,11 @@ def linear_updater(factory, **options):
 
 def linear_state(ours, **weights):
     """A state with functions `(w, b)`; target critics equal the online critics."""
-    state = ours.init(KEY)
+    state = jax.jit(ours.init)(KEY)
     params = {
         name: {
             module: {
-                k: jnp.asarray(v, "f4")
-                for k, v in zip("wb", weights[name], strict=True)
+                k: v.astype("f4") for k, v in zip("wb", weights[name], strict=True)
             }
         }
         if name in weights
