@@ -2,8 +2,8 @@
 
 import functools
 
-import gymnasium
 import chex
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
