@@ -81,10 +81,12 @@ def tell(moment):
 @pytest.mark.parametrize("name", NATIVE)
 def test_a_native_episode_ends_with_the_drawing_of_its_final_state(name):
     core = registry.find("environment", name).factory()
+    step = jax.jit(core.step)
     for episode in watched(name):
         (before, _), (final, image) = episode[-2:]
-        state = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], before.state.core)
-        after, timestep = core.step(state, int(before.action[0, 0]), ())
+        state = jax.tree.map(lambda leaf: np.asarray(leaf)[0], before.state.core)
+        action = np.int32(before.action[0, 0])
+        after, timestep = jax.device_get(step(state, action, ()))
         assert timestep.last
         np.testing.assert_array_equal(image, core.render(after))
         length, total = tell(before)
@@ -152,13 +154,19 @@ def test_a_stack_around_the_environment_keeps_the_final_picture():
         "updater": "ppo",
     }
     env = build_environment(recipe.load_recipe(data), 1, rendering=True)
-    state, _ = env.reset(jax.random.key(0))
-    step = jax.jit(lambda state, key: env.step(state, jnp.int32([0]), env.draw(key)))
-    for time in range(9):
-        state, timestep = step(state, jax.random.key(time))
-    assert timestep.last
-    final = env.render_final(jax.device_get(state), 0)
-    assert not np.array_equal(final, env.render(jax.device_get(state), 0))
+
+    @jax.jit
+    def play():
+        state, _ = env.reset(jax.random.key(0))
+        for time in range(9):
+            noise = env.draw(jax.random.key(time))
+            state, timestep = env.step(state, jnp.int32([0]), noise)
+        return state, timestep.last
+
+    state, last = jax.device_get(play())
+    assert last
+    final = env.render_final(state, 0)
+    assert not np.array_equal(final, env.render(state, 0))
 
 
 def test_only_environments_for_rendering_store_final_states():
@@ -177,10 +185,16 @@ def test_only_environments_for_rendering_store_final_states():
 
 def test_make_gives_final_pictures_if_asked():
     env = rlcli.make("bsuite/SimpleBandit", num_envs=2, rendering=True, statistics=True)
-    state, _ = env.reset(jax.random.key(0))
-    state, _ = env.step(state, jnp.int32([3, 4]), jax.random.key(1))
     core = rlcli.make("bsuite/SimpleBandit")
-    after, _ = core.step(core.reset(jax.random.key(0))[0], 4, jax.random.key(1))
+
+    @jax.jit
+    def play():
+        key, noise = jax.random.key(0), jax.random.key(1)
+        state, _ = env.step(env.reset(key)[0], jnp.int32([3, 4]), noise)
+        after, _ = core.step(core.reset(key)[0], 4, noise)
+        return state, after
+
+    state, after = jax.device_get(play())
     np.testing.assert_array_equal(env.render_final(state, 1), core.render(after))
 
 
@@ -190,6 +204,6 @@ def test_what_only_pictures_show_is_no_part_of_an_exposed_state():
         for each in (False, True)
     ]
     assert spaces[0].observation == spaces[1].observation
-    state, obs = spaces[1].reset(jax.random.key(0))
+    state, obs = jax.jit(spaces[1].reset)(jax.random.key(0))
     assert isinstance(state, RenderState)
     assert spaces[1].observation.contains(jax.tree.map(np.asarray, obs))

@@ -2,9 +2,9 @@
 
 import gymnasium
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from policy_files import draw_acting
 
 from rlcli import recipe
 from rlcli.assembly import build
@@ -12,7 +12,6 @@ from rlcli.environments.adapters.host import episode_seed
 from rlcli.loop import episodes
 from rlcli.loop.episodes import Evaluator
 from rlcli.loop.progress import EVALUATION
-from rlcli.types import Transition
 
 LIMITED = {"name": "probe-truncation", "num_envs": 3}  # 1 for each of its 5 steps
 NETWORK = {"name": "mlp", "layers": [8]}
@@ -30,20 +29,8 @@ def make_evaluator(
     setup = build(recipe.load_recipe(data), seeds)
     env, agent = setup.environment, setup.agent
     evaluator = Evaluator(env, agent.policy, seeds, episodes_per_env, **keywords)
-    evaluator.acting = acting(agent, env, len(seeds))
+    evaluator.acting = draw_acting(setup)
     return evaluator
-
-
-def acting(agent, env, seeds: int):
-    """Initial parameters of `seeds` seeds."""
-    obs = jnp.zeros((1, 1, *env.observation.shape))
-    flag, number = jnp.zeros((1, 1), bool), jnp.zeros((1, 1))
-    row = Transition(obs, number, number, number, obs, flag, flag, {})
-
-    def begin(seed):
-        return agent.acting(agent.init(jax.random.key(seed), row))
-
-    return jax.vmap(begin)(jnp.arange(seeds))
 
 
 def test_every_environment_counts_exactly_episodes_per_env_episodes():
@@ -99,7 +86,7 @@ def test_the_evaluation_index_determines_the_episodes():
 def test_exploit_is_deterministic_and_explore_is_not():
     probe = {"name": "probe-reward-depends-on-action", "num_envs": 50}
     # With this bias action 1 has the higher value.
-    better = jnp.array([[0.0, 1.0]] * 2)
+    better = np.array([[0.0, 1.0]] * 2, np.float32)
     for explore, expected in ((True, {-1.0, 1.0}), (False, {1.0})):
         evaluator = make_evaluator(
             probe, episodes_per_env=1, epsilon=1.0, explore=explore
@@ -149,9 +136,7 @@ def test_returns_equal_those_of_a_greedy_loop_over_gymnasium(episodes_per_env):
     env = gymnasium.make("CartPole-v1")
     expected = np.zeros((len(seeds), num_envs, episodes_per_env))
     for row, seed in enumerate(seeds):
-        params = jax.tree.map(
-            lambda leaf, at=row: np.asarray(leaf[at]), evaluator.acting
-        )
+        params = jax.tree.map(lambda leaf, at=row: leaf[at], evaluator.acting)
         sequence = np.random.SeedSequence([seed, EVALUATION, evaluation_index])
         number = int(sequence.generate_state(1)[0])
         for index in range(num_envs):

@@ -135,7 +135,7 @@ def assert_equal(actual: dict, expected: dict) -> None:
 
 def last_rows(log, count: int):
     """The rows of a log that are used."""
-    return jax.tree.map(lambda leaf: leaf[:, :count], log)
+    return jax.tree.map(lambda leaf: leaf[:, :count], jax.device_get(log))
 
 
 def assert_close(actual: dict, expected: dict) -> None:
@@ -160,7 +160,7 @@ def assert_host_equals_compiled(
             functools.partial(np.testing.assert_allclose, rtol=1e-6),
             *(last_rows(each, len(points)) for each in (host_log, log)),
         )
-        actual = host_run.save(host_progress)
+        actual = jax.device_get(host_run.save(host_progress))
         if is_single_seed:  # the hosted environment has no axis for a single seed
             states = jax.tree.map(lambda leaf: leaf[None], actual.environment)
             actual = actual._replace(environment=states)
@@ -261,11 +261,11 @@ def test_the_size_of_chunks_does_not_change_the_bits(kind):
     run = compiled_loop(kind)
     counts = (1, 7, 128, 4)  # also across blocks of noise
     progress, log = run.advance(run.begin(), [*itertools.accumulate(counts)])
-    again = run.begin()
+    log, again = jax.device_get(log), run.begin()
     for index, count in enumerate(counts):
         again, row = run.advance(again, count)
         expected = jax.tree.map(lambda leaf, at=index: leaf[:, at], log)
-        row = jax.tree.map(lambda leaf: leaf[:, 0], row)
+        row = jax.tree.map(lambda leaf: leaf[:, 0], jax.device_get(row))
         assert_equal(checkpoint.flatten_tree(row), checkpoint.flatten_tree(expected))
     assert_equal(checkpoint.flatten_tree(again), checkpoint.flatten_tree(progress))
 
@@ -276,8 +276,9 @@ def test_a_chunk_of_no_iterations_changes_nothing():
     assert_equal(checkpoint.flatten_tree(run.advance(run.begin(), 0)[0]), before)
 
 
-def test_a_restored_loop_continues_with_the_same_bits():
-    run = compiled_loop("online")
+@pytest.mark.parametrize("kind", quick_first(["with_replay", "online"]))
+def test_a_restored_loop_continues_with_the_same_bits(kind):
+    run = compiled_loop(kind)
     progress, _ = run.advance(run.begin(), 9)
     arrays = checkpoint.restore_tree(
         run.shapes(), checkpoint.flatten_tree(run.save(progress))
@@ -452,8 +453,11 @@ def test_tracing_raises_an_error_for_an_inconsistent_program():
         loop.make_loop(good._replace(at=build_at)).temporaries()
 
 
-def test_shapes_equal_those_of_the_saved_arrays():
-    run = compiled_loop("online", seeds=3)
+@pytest.mark.parametrize(
+    ("kind", "devices"), quick_first([("with_replay", 2), ("online", 1)])
+)
+def test_shapes_equal_those_of_the_saved_arrays(kind, devices):
+    run = compiled_loop(kind, seeds=3, devices=devices)
     expected = tree_paths.leaves_by_path(run.save(run.begin()))
     actual = tree_paths.leaves_by_path(run.shapes())
     assert {name: (leaf.shape, leaf.dtype) for name, leaf in actual.items()} == {
