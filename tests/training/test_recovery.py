@@ -10,10 +10,14 @@ import pytest
 from folders import write_run
 
 import rlcli
+from rlcli.assembly import build
 from rlcli.errors import RlcliError
+from rlcli.recipe import load_recipe
 from rlcli.runs import checkpoint
+from rlcli.runs.creation import create_run
 from rlcli.runs.run_folder import Run
 from rlcli.training import recovery
+from rlcli.training.experiment import Experiment
 
 DATA = {
     "environment": {"name": "FrozenLakeNonSlippery-v0", "num_envs": 2},
@@ -31,21 +35,25 @@ DATA = {
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> Path:
-    """A run that has come to its end."""
-    return rlcli.train(DATA, run=tmp_path_factory.mktemp("a") / "whole", quiet=True)
+def half_and_whole(tmp_path_factory) -> tuple[Path, Path]:
+    """A run as a kill at 300 of 600 steps leaves it, and at its end."""
+    folder = tmp_path_factory.mktemp("runs")
+    for chunk in rlcli.chunks(DATA, run=folder / "whole", quiet=True):
+        if chunk.step == 300:
+            shutil.copytree(chunk.run, folder / "half")
+    return folder / "half", folder / "whole"
 
 
 @pytest.fixture(scope="module")
-def half(tmp_path_factory) -> Path:
-    """A run that was left at 300 of 600 steps, with checkpoints at 200 and 300."""
-    run = tmp_path_factory.mktemp("b") / "half"
-    chunks = rlcli.chunks(DATA, run=run, quiet=True)
-    for chunk in chunks:
-        if chunk.step == 300:
-            chunks.close()
-            break
-    return run
+def half(half_and_whole) -> Path:
+    """A run with checkpoints at 200 and 300 of 600 steps."""
+    return half_and_whole[0]
+
+
+@pytest.fixture(scope="module")
+def whole(half_and_whole) -> Path:
+    """A run that has come to its end."""
+    return half_and_whole[1]
 
 
 @pytest.fixture
@@ -120,9 +128,12 @@ def test_a_folder_that_disagrees_with_its_checkpoint_is_refused(
 
 
 def test_the_checkpoint_of_another_run_is_refused(run, tmp_path):
-    other = {**DATA, "train": {**DATA["train"], "seed": 7}}
-    foreign = rlcli.train(other, run=tmp_path / "other", quiet=True, smoke=True)
-    latest = Run(foreign).latest_checkpoint()
+    parsed = load_recipe({**DATA, "train": {**DATA["train"], "seed": 7}})
+    experiment = Experiment(parsed, build(parsed))
+    experiment.program.begin()
+    foreign = create_run("other", run=tmp_path / "other")
+    experiment.save(foreign)
+    latest = foreign.latest_checkpoint()
     assert latest is not None
     for path in (run / "checkpoints").iterdir():
         shutil.copy(latest, path)
@@ -187,6 +198,7 @@ def test_fewer_steps_than_were_made_are_refused(run):
     assert content(run) == before
 
 
+@pytest.mark.slow  # quick in `test_verbs.py`: a finished run stays as it is
 @pytest.mark.parametrize("sets", [[], ["train.log.every=7"]])
 def test_a_resume_that_does_nothing_writes_nothing(sets, whole, tmp_path):
     run = Path(shutil.copytree(whole, tmp_path / "run"))

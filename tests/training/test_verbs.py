@@ -400,9 +400,13 @@ def test_a_run_without_a_seed_left_fails_and_keeps_its_last_good_checkpoint(
 ):
     absurd = {
         **DATA,
+        "network": "linear",
         "updater": {"name": "q_learning", "loss": "mse"},
         "optimizer": {"name": "sgd", "learning_rate": 1e30},
-        "train": {"steps": 1_500, "start": 400, "checkpoint": {"every": 300}},
+        "train": {
+            **{"steps": 1_500, "start": 400, "devices": 1},
+            "checkpoint": {"every": 300},
+        },
     }
     run = rlcli.train(absurd, run=tmp_path / "run", seeds=2, quiet=True)
     facts = info(run)
