@@ -1,10 +1,8 @@
 """Data sets of replays: how recipes find them, what is refused, what learning reads."""
 
-import functools
 import os
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from data_sets import bandit_data, random_data, write_data
@@ -181,7 +179,8 @@ def test_a_replay_starts_with_the_steps_of_its_data(file):
     engine = loop.make_loop(build(recipe))
     progress, _ = engine.advance(engine.begin(), 10)
     ring = progress.agent.replay
-    rows = jax.vmap(ring.packing.unpack)(jax.tree.map(lambda x: x[0], ring.packed))
+    packed = jax.tree.map(lambda x: x[0], jax.device_get(ring.packed))
+    rows = jax.device_get(jax.jit(jax.vmap(ring.packing.unpack))(packed))
     data = bandit_data(0.5)
     np.testing.assert_array_equal(rows.action[:600], data.actions[""])
     np.testing.assert_array_equal(rows.reward[:600], data.rewards)
@@ -206,11 +205,14 @@ def test_each_environment_gets_consecutive_steps_that_end_an_episode():
     shape = (unroll, num_envs)
     example = jax.tree.map(lambda leaf: np.zeros(shape, leaf.dtype), data)
     replay = uniform(1, unroll, num_envs, capacity=60, batch_size=5_000)
-    data = jax.tree.map(jnp.asarray, data)
-    add = jax.jit(functools.partial(_add_dataset, replay, data=data, steps=example))
-    state = add(replay.init(example))
-    bits = replay.draw(jax.random.key(0))
-    rows = jax.tree.map(lambda x: x[0], replay.sample(state, np.int32(7), bits)[0])
-    assert {*np.asarray(rows.reward)} == {*range(42)}  # 7 unrolls of 6 steps
+
+    @jax.jit
+    def fill_and_sample(data):
+        state = _add_dataset(replay, replay.init(example), data=data, steps=example)
+        bits = replay.draw(jax.random.key(0))
+        return replay.sample(state, np.int32(7), bits)[0]
+
+    rows = jax.tree.map(lambda x: x[0], jax.device_get(fill_and_sample(data)))
+    assert {*rows.reward} == {*range(42)}  # 7 unrolls of 6 steps
     np.testing.assert_array_equal(rows.first, rows.reward % 14 == 0)
     np.testing.assert_array_equal(rows.last, rows.reward % 14 == 13)

@@ -80,7 +80,7 @@ def unroll(start: int, length: int) -> Transition:
     numbers = np.arange(start, start + length, dtype=np.float32)
     reward = np.broadcast_to(numbers[:, None], (length, ENVIRONMENTS))
     flag = np.zeros_like(reward, bool)
-    steps = Transition(
+    return Transition(
         obs=reward,
         action=reward.astype(np.int32),
         reward=reward,
@@ -90,19 +90,23 @@ def unroll(start: int, length: int) -> Transition:
         last=flag,
         extras={},
     )
-    return jax.tree.map(jnp.asarray, steps)
 
 
 def learning_steps(agent: Agent, iterations: int, length: int):
     """Yields state and metrics after every iteration."""
     key = jax.random.key(0)
-    state = agent.init(key, unroll(0, length))
-    learn = jax.jit(agent.learn)
-    for iteration in range(iterations):
-        clock = Clock.zero()._replace(iteration=jnp.int32(iteration))
+
+    @jax.jit
+    def learn(state, steps, iteration):
+        clock = Clock.zero()._replace(iteration=iteration)
         noise = agent.draw(jax.random.fold_in(key, iteration))
-        state, metrics = learn(state, unroll(iteration * length, length), clock, noise)
-        yield state, metrics
+        return agent.learn(state, steps, clock, noise)
+
+    state = jax.jit(agent.init)(key, unroll(0, length))
+    for iteration in range(iterations):
+        steps = unroll(iteration * length, length)
+        state, metrics = learn(state, steps, np.int32(iteration))
+        yield jax.device_get((state, metrics))
 
 
 def replay_agent_of(updates: Fraction, start: int) -> Agent:
@@ -153,9 +157,10 @@ def test_every_update_has_its_own_key_and_sample():
         for state, _ in learning_steps(replay_agent_of(Fraction(1), 0), 12, 1)
     ]
     assert len({int(state.bits) for state in states}) == 12
-    samples, keys = replay_agent_of(Fraction(2), 0).draw(jax.random.key(1))
+    samples, keys = jax.jit(replay_agent_of(Fraction(2), 0).draw)(jax.random.key(1))
+    samples, data = jax.device_get((samples, jax.random.key_data(keys)))
     assert not np.any(samples[0] == samples[1])
-    assert len({data.tobytes() for data in np.asarray(jax.random.key_data(keys))}) == 2
+    assert len({each.tobytes() for each in data}) == 2
 
 
 def test_updates_use_only_steps_in_the_replay():

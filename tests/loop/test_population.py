@@ -1,7 +1,6 @@
 """Exploit and explore, compared with loops in NumPy."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,7 +10,6 @@ from tiers import quick_first
 from rlcli.assembly import build
 from rlcli.loop import make_loop
 from rlcli.loop.population import (
-    Noise,
     Ranges,
     draw_noise,
     exploit,
@@ -46,16 +44,16 @@ def test_the_worst_members_copy_the_best(scores, seed, bits):
     members = len(scores)
     is_alive = np.array([bool(bits >> index & 1) for index in range(members)])
     noise = np.random.default_rng(seed).random(members, np.float32)
-    parents = select_parents(jnp.array(scores), jnp.array(is_alive), noise)
+    parents = jax.jit(select_parents)(np.array(scores), is_alive, noise)
     assert parents.tolist() == expected_parents(scores, is_alive, noise)
 
 
 def test_a_fifth_of_the_members_copies():
-    scores = jnp.arange(20.0)
-    noise = jnp.linspace(0, 0.999, 20)
-    parents = select_parents(scores, jnp.ones(20, bool), noise)
-    assert {*parents[:4].tolist()} <= {16, 17, 18, 19}
-    assert parents[4:].tolist() == [*range(4, 20)]
+    scores = np.arange(20, dtype=np.float32)
+    noise = np.linspace(0, 0.999, 20, dtype=np.float32)
+    parents = jax.jit(select_parents)(scores, np.ones(20, bool), noise).tolist()
+    assert {*parents[:4]} <= {16, 17, 18, 19}
+    assert parents[4:] == [*range(4, 20)]
 
 
 LAKE = {
@@ -71,19 +69,19 @@ def progress_of(rows: int) -> Progress:
     """A progress whose numbers are all different."""
     shapes = make_loop(build(load_recipe(LAKE), tuple(range(rows)))).shapes()
     progress = jax.tree.map(
-        lambda leaf: jnp.arange(leaf.size).reshape(leaf.shape).astype(leaf.dtype),
+        lambda leaf: np.arange(leaf.size).reshape(leaf.shape).astype(leaf.dtype),
         shapes,
     )
-    return progress._replace(
-        iteration=jnp.int32(7), numbers=jnp.arange(rows * 2.0).reshape(rows, 2)
-    )
+    numbers = np.arange(rows * 2, dtype=np.float32).reshape(rows, 2)
+    return progress._replace(iteration=np.int32(7), numbers=numbers)
 
 
 @pytest.mark.parametrize("padding", quick_first([2, 0]))
 def test_a_copy_has_the_whole_state_and_the_numbers_of_its_parent(padding):
     before = progress_of(4 * 3 + padding)
     parents = np.array([2, 1, 2, 1])
-    after = exploit(before, parents, seeds=3)
+    after = jax.jit(exploit, static_argnames="seeds")(before, parents, seeds=3)
+    after = jax.device_get(after)
     expected = [*range(6, 9), *range(3, 6), *range(6, 9), *range(3, 6)]
     expected += [5] * padding
     for name in ("environment", "pending", "policy", "unroll", "agent", "statistics"):
@@ -92,10 +90,13 @@ def test_a_copy_has_the_whole_state_and_the_numbers_of_its_parent(padding):
             strict=True,
         )
         for old, new in leaves:
-            np.testing.assert_array_equal(new, np.asarray(old)[expected])
-    np.testing.assert_array_equal(after.numbers, before.numbers[jnp.array(expected)])
+            np.testing.assert_array_equal(new, old[expected])
+    np.testing.assert_array_equal(after.numbers, before.numbers[expected])
     for name in ("iteration", "position", "seed"):
         np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
+
+
+draw_round = jax.jit(draw_noise, static_argnums=(1, 2))
 
 
 def expected_numbers(values, has_copied, noise, ranges):
@@ -132,8 +133,8 @@ def test_the_numbers_of_copies_change_and_stay_in_their_ranges():
     values = ranges.low + share * (ranges.high - ranges.low)
     values = values.astype(np.float32)
     has_copied = random.random(400) < 0.7
-    noise = Noise(*map(np.asarray, draw_noise(jax.random.key(3), 400, 3)))
-    changed = explore(values, has_copied, noise, ranges)
+    noise = jax.device_get(draw_round(jax.random.key(3), 400, 3))
+    changed = jax.device_get(jax.jit(explore)(values, has_copied, noise, ranges))
     expected = expected_numbers(values, has_copied, noise, ranges)
     np.testing.assert_allclose(changed, expected, rtol=1e-5, atol=1e-7)
     np.testing.assert_array_equal(changed[~has_copied], values[~has_copied])
@@ -141,7 +142,7 @@ def test_the_numbers_of_copies_change_and_stay_in_their_ranges():
 
 
 def test_the_noise_of_a_round_depends_on_its_key_only():
-    first, same, other = (draw_noise(jax.random.key(n), 5, 2) for n in (0, 0, 1))
+    first, same, other = (draw_round(jax.random.key(n), 5, 2) for n in (0, 0, 1))
     assert [each.shape for each in first] == [(5,), (5, 2), (5, 2), (5, 2)]
     for one, two, three in zip(first, same, other, strict=True):
         np.testing.assert_array_equal(one, two)

@@ -46,26 +46,27 @@ def setup() -> Setup:
 
 
 @pytest.fixture(scope="module")
-def progress(setup) -> Progress:
-    return begin_progress(setup, 7)
+def begin(setup):
+    """The function of a seed that returns its initial progress, compiled."""
+
+    def start(seed):
+        state, obs = setup.environment.reset(stream_key(seed, RESET))
+        return initial_progress(setup, seed, numbers_array(setup), state, obs)
+
+    return jax.jit(start)
 
 
-def begin_progress(setup: Setup, seed: int) -> Progress:
-    environment = setup.environment
-
-    def start(number):
-        begun = environment.reset(stream_key(number, RESET))
-        return initial_progress(setup, number, numbers_array(setup), *begun)
-
-    return jax.jit(start)(np.uint32(seed))
+@pytest.fixture(scope="module")
+def progress(begin) -> Progress:
+    return begin(np.uint32(7))
 
 
 def nothing_yet(environments: int) -> EpisodeStatistics:
-    zero = jnp.float32(0)
+    zero = np.float32(0)
     return EpisodeStatistics(
-        running_return=jnp.zeros(environments),
-        running_length=jnp.zeros(environments, jnp.int32),
-        episodes=jnp.int32(0),
+        running_return=np.zeros(environments, np.float32),
+        running_length=np.zeros(environments, np.int32),
+        episodes=np.int32(0),
         last_return=zero,
         last_length=zero,
         average_return=zero,
@@ -109,12 +110,12 @@ def test_info_is_summed_over_episodes():
     draws = np.random.default_rng(1)
     shape = 100, 3
     regrets, lasts = draws.integers(3, size=shape), draws.random(shape) < 0.1
-    zero = {"regret": jnp.float32(0)}
+    zero = {"regret": np.float32(0)}
     ours = nothing_yet(3)._replace(
-        running_info={"regret": jnp.zeros(3)},
+        running_info={"regret": np.zeros(3, np.float32)},
         last_info=zero,
         total_info=zero,
-        max_info={"regret": jnp.float32(-jnp.inf)},
+        max_info={"regret": np.float32(-np.inf)},
     )
     running, mean, step, finished = np.zeros(3), 0.0, jax.jit(update_statistics), []
     for regret, last in zip(regrets, lasts, strict=True):
@@ -136,26 +137,28 @@ def test_info_names_are_those_of_the_environment():
         environment = build(
             recipe.load_recipe(DATA | {"environment": name})
         ).environment
-        return info_names(environment, environment.reset(jax.random.key(0))[0])
+        state, _ = jax.jit(environment.reset)(jax.random.key(0))
+        return info_names(environment, state)
 
     assert logged("CartPole-v1") == []
     assert logged("bsuite/DeepSea") == ["bad_episodes", "denoised_return"]
 
 
 def test_the_average_return_is_the_mean_of_ten_episodes_then_a_moving_average():
-    ours, last = nothing_yet(1), np.array([True])
+    ours, last, step = nothing_yet(1), np.array([True]), jax.jit(update_statistics)
     for number in range(1, 11):
-        ours = update_statistics(ours, make_timestep(np.array([number]), last))
+        ours = step(ours, make_timestep(np.array([number]), last))
     assert float(ours.average_return) == pytest.approx(5.5)
-    ours = update_statistics(ours, make_timestep(np.array([15.5]), last))
+    ours = step(ours, make_timestep(np.array([15.5]), last))
     assert float(ours.average_return) == pytest.approx(6.5)  # a tenth of the way
 
 
 def test_truncated_episodes_count_like_terminated_ones():
     last = np.array([True, False])
     step = make_timestep(np.array([2, 3]), last)
-    terminated = update_statistics(nothing_yet(2), step._replace(discount=1.0 - last))
-    truncated = update_statistics(nothing_yet(2), step._replace(discount=np.ones(2)))
+    update = jax.jit(update_statistics)
+    terminated = update(nothing_yet(2), step._replace(discount=1.0 - last))
+    truncated = update(nothing_yet(2), step._replace(discount=np.ones(2)))
     jax.tree.map(np.testing.assert_array_equal, truncated, terminated)
     assert int(terminated.episodes) == 1
 
@@ -170,17 +173,17 @@ def test_every_stream_of_every_seed_has_different_keys():
 
 
 def test_noise_depends_on_seed_and_time_only(setup):
+    @jax.jit
+    def draw(seed, time):
+        is_key = lambda leaf: jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)  # noqa: E731
+        return [
+            jax.random.key_data(leaf) if is_key(leaf) else leaf
+            for leaf in jax.tree.leaves(draw_step_noise(setup, seed, time))
+        ]
+
     def noise(seed: int, time: int) -> bytes:
-        keys = draw_step_noise(setup, np.uint32(seed), np.int32(time))
-        data = jax.tree.map(
-            lambda leaf: (
-                jax.random.key_data(leaf)
-                if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-                else leaf
-            ),
-            keys,
-        )
-        return b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(data))
+        leaves = jax.device_get(draw(np.uint32(seed), np.int32(time)))
+        return b"".join(leaf.tobytes() for leaf in leaves)
 
     assert noise(1, 5) == noise(1, 5)
     assert len({noise(1, 5), noise(1, 6), noise(2, 5), noise(2, 6)}) == 4
@@ -188,7 +191,7 @@ def test_noise_depends_on_seed_and_time_only(setup):
 
 def test_initial_progress_has_a_pending_action(setup, progress):
     environment, agent = setup.environment, setup.agent
-    _, obs = environment.reset(stream_key(7, RESET))
+    _, obs = jax.jit(environment.reset)(stream_key(7, RESET))
     np.testing.assert_array_equal(progress.pending.obs, obs)
     assert progress.pending.first.tolist() == [True] * 3
     assert set(progress.pending.extras) == set(agent.requires) == {"log_prob"}
@@ -209,8 +212,8 @@ def test_progress_contains_no_key(progress):
     assert not any(jnp.issubdtype(kind, jax.dtypes.prng_key) for kind in kinds)
 
 
-def test_the_initial_parameters_depend_on_the_seed(setup, progress):
-    same, other = begin_progress(setup, 7), begin_progress(setup, 8)
+def test_the_initial_parameters_depend_on_the_seed(begin, progress):
+    same, other = begin(np.uint32(7)), begin(np.uint32(8))
     jax.tree.map(np.testing.assert_array_equal, same, progress)
     ours, theirs = (
         checkpoint.flatten_tree(each.agent.learner) for each in (same, other)
@@ -221,9 +224,10 @@ def test_the_initial_parameters_depend_on_the_seed(setup, progress):
 
 
 def test_a_clock_counts_the_steps_of_all_environments_of_a_seed(setup, progress):
-    later = progress._replace(iteration=jnp.int32(10), position=jnp.int32(2))
-    assert int(current_step(setup, later)) == 10 * 4 + 2
-    clock = clock_at(setup, later, current_step(setup, later), jnp.bool_(True))
+    later = progress._replace(iteration=np.int32(10), position=np.int32(2))
+    step = current_step(setup, later)
+    assert int(step) == 10 * 4 + 2
+    clock = clock_at(setup, later, step, np.bool_(True))
     assert (int(clock.iteration), float(clock.steps)) == (10, 42 * 3)
     assert setup.steps == 4 * 3
 

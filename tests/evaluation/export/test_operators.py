@@ -1,5 +1,7 @@
 """Each JAX primitive gives the same numbers in NumPy and in ONNX."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -154,39 +156,41 @@ def check_equal(found, expected):
         np.testing.assert_allclose(array, leaf, rtol=2e-5, atol=2e-6)
 
 
-@pytest.fixture(scope="module")
-def cases():
-    """The graph and the expected outputs of each case."""
-    known = {}
+@functools.cache
+def expected_outputs():
+    """What JAX computes for each case, in one program."""
+    cases = CASES | NUMPY_ONLY
 
-    def get(name):
-        if name not in known:
-            function, x = (CASES | NUMPY_ONLY)[name]
-            known[name] = (
-                trace_case(function, x),
-                jax.device_get(as_function(function)({"x": jnp.asarray(x)})),
-            )
-        return known[name]
+    @jax.jit
+    def compute(inputs):
+        return {
+            name: as_function(function)({"x": inputs[name]})
+            for name, (function, _) in cases.items()
+        }
 
-    return get
+    return jax.device_get(compute({name: x for name, (_, x) in cases.items()}))
+
+
+@functools.cache
+def graph_of(name):
+    return trace_case(*(CASES | NUMPY_ONLY)[name])
 
 
 @pytest.mark.parametrize("name", CASES | NUMPY_ONLY)
-def test_numpy_computes_what_jax_computes(name, cases):
-    graph, expected = cases(name)
-    check_equal(run_numpy(graph, (CASES | NUMPY_ONLY)[name][1]), expected)
+def test_numpy_computes_what_jax_computes(name):
+    found = run_numpy(graph_of(name), (CASES | NUMPY_ONLY)[name][1])
+    check_equal(found, expected_outputs()[name])
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_onnx_computes_what_jax_computes(name, cases):
-    graph, expected = cases(name)
-    check_equal(run_onnx(graph, CASES[name][1]), expected)
+def test_onnx_computes_what_jax_computes(name):
+    check_equal(run_onnx(graph_of(name), CASES[name][1]), expected_outputs()[name])
 
 
 @pytest.mark.parametrize("name", NUMPY_ONLY)
-def test_what_onnx_lacks_is_refused_by_name(name, cases):
+def test_what_onnx_lacks_is_refused_by_name(name):
     pytest.importorskip("onnx")
-    graph, _ = cases(name)
+    graph = graph_of(name)
     with pytest.raises(RlcliError, match="the JAX primitive `"):
         onnx_model.make_model(graph, [*graph.outputs])
 
