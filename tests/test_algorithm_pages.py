@@ -27,7 +27,7 @@ SECTIONS = [
     "Results",
     "Related",
 ]
-QUICKLY_TRACED = ("q_learning", "ppo")
+QUICKLY_TRACED = ("q_learning",)
 each_page = pytest.mark.parametrize("name", PAGES)
 
 

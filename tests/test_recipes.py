@@ -63,7 +63,7 @@ SIMILAR = {
     *("dqn_acrobot", "dqn_catch", "dqn_mountain_car", "dqn_cartpole_jym"),
     *("dqn_asterix", "dqn_freeway", "dqn_seaquest", "dqn_space_invaders"),
     *("iqn_frozenlake", "qrdqn_frozenlake", "qlearning_deep_sea", "open_es_pendulum"),
-    *("ppo_fourrooms", "ppo_frozenlake", "ppo_mountain_car"),
+    *("ppo_fourrooms", "ppo_frozenlake", "ppo_mountain_car", "ppo_recurrent_probe"),
     *("ppo_asterix", "ppo_freeway", "ppo_seaquest", "ppo_space_invaders"),
 }
 

@@ -2,7 +2,6 @@
 
 import jax
 import pytest
-from tiers import quick_first
 
 import rlcli
 from rlcli.assembly import build, memory_usage
@@ -113,7 +112,8 @@ LARGE = {
 }
 
 
-@pytest.mark.parametrize("option", quick_first(LARGE))
+@pytest.mark.slow  # quick for `replay.capacity`, in the next test
+@pytest.mark.parametrize("option", LARGE)
 def test_a_run_that_needs_more_than_there_is_leaves_no_folder(
     option, small_machine, tmp_path
 ):
@@ -140,6 +140,7 @@ def test_the_error_says_how_much_of_what_and_which_value_would_fit(
     assert caught.value.hint == (
         "lower `replay.capacity` (6,200,000 would fit) or `train.seeds` (1 would fit)"
     )
+    assert list(tmp_path.iterdir()) == []
     rlcli.check([{**DATA, "replay": {"name": "uniform", "capacity": 6_200_000}}])
 
 

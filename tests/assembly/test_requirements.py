@@ -63,10 +63,10 @@ def test_an_on_policy_updater_does_not_learn_from_a_replay(updater, replay, tmp_
     "text",
     [
         "updater: {name: ppo, sequence: 10, minibatches: 1}\nreplay: episodes\n",
-        "updater: v_trace\nreplay: episodes\n",
         *(
             pytest.param(text, marks=pytest.mark.slow)
             for text in (
+                "updater: v_trace\nreplay: episodes\n",
                 "updater: v_trace\nreplay: uniform\n",
                 "updater: a2c\ntracer: v_trace\nreplay: sequences\n",
                 "updater: cross_entropy\ntracer: n_step\nreplay: uniform\n",

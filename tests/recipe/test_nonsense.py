@@ -219,9 +219,9 @@ def mutations(seed, count):
 
 
 def test_every_mutation_of_a_shipped_recipe_is_accepted_or_refused_in_one_line():
-    outcomes = [refusal(*each) for each in mutations(seed=0, count=300)]
+    outcomes = [refusal(*each) for each in mutations(seed=0, count=150)]
     refused = sum(each is not None for each in outcomes)
-    assert 150 < refused < 300  # some are harmless, and reach the end of the reader
+    assert 75 < refused < 150  # some are harmless, and reach the end of the reader
 
 
 def test_a_mutation_of_python_data_is_accepted_or_refused_in_one_line():

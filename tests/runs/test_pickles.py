@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import quick_first
 
 from rlcli.runs import pickles
 from rlcli.runs.pickles import MalformedError, decode, encode
@@ -83,13 +84,17 @@ plain_data = st.recursive(
 )
 
 
-@settings(deadline=None, database=None, derandomize=True)
-@given(plain_data)
-def test_plain_data_come_back_to_the_bit_and_give_the_same_bytes_again(data):
-    payload = dump_pickle(data)
-    again = load_pickle(payload)
-    assert_same(again, data)
-    assert dump_pickle(again) == payload
+@pytest.mark.parametrize("count", quick_first([30, 300]))
+def test_plain_data_come_back_to_the_bit_and_give_the_same_bytes_again(count):
+    @settings(max_examples=count, deadline=None, database=None, derandomize=True)
+    @given(plain_data)
+    def check(data):
+        payload = dump_pickle(data)
+        again = load_pickle(payload)
+        assert_same(again, data)
+        assert dump_pickle(again) == payload
+
+    check()
 
 
 def test_any_pickle_reader_can_read_what_is_written():

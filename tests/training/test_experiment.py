@@ -321,6 +321,7 @@ def half_frozen():
     return experiment, reports
 
 
+@pytest.mark.slow  # quick in `test_frozen.py`, in the files of a run
 def test_a_seed_whose_loss_is_no_number_is_marked_and_the_others_go_on(half_frozen):
     experiment, reports = half_frozen
     unlucky = [seed for seed in range(4) if not lucky(seed)]
