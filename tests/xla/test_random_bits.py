@@ -20,26 +20,29 @@ def assert_same(ours, theirs):
     [((), "uint32"), ((1,), "uint16"), ((3,), "uint8"), ((2, 5), "uint32")],
 )
 def test_bits_equal_those_of_jax(shape, dtype):
-    keys = jax.vmap(jax.random.key)(jnp.uint32([0, 1, 2**31, 2**32 - 1]))
-
+    @jax.jit
     @jax.vmap
-    def bits(key):
-        return jax.random.bits(key, shape, dtype)
+    def draw_both(seed):
+        key = jax.random.key(seed)
+        ours = jax.random.bits(unroll_key(key), shape, dtype)
+        return ours, jax.random.bits(key, shape, dtype)
 
-    assert_same(bits(unroll_key(keys)), bits(keys))
+    assert_same(*draw_both(np.uint32([0, 1, 2**31, 2**32 - 1])))
 
 
 def test_derived_keys_equal_those_of_jax():
-    for derive in (
-        lambda key: jax.random.split(key, 3),
-        lambda key: jax.random.split(key, (2, 3))[1],
-        lambda key: jax.random.fold_in(key, 12)[None],
-        lambda key: jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(4)),
-    ):
-        ours, theirs = derive(unroll_key(KEY)), derive(KEY)
-        assert_same(jax.random.key_data(ours), jax.random.key_data(theirs))
+    @jax.jit
+    def derive(key):
+        derived = (
+            jax.random.split(key, 3),
+            jax.random.split(key, (2, 3))[1],
+            jax.random.fold_in(key, 12)[None],
+            jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(4)),
+        )
         draw = jax.vmap(lambda key: jax.random.bits(key, (3,)))
-        assert_same(draw(ours), draw(theirs))
+        return [(jax.random.key_data(keys), draw(keys)) for keys in derived]
+
+    jax.tree.map(assert_same, derive(unroll_key(KEY)), derive(KEY))
 
 
 @pytest.mark.slow
