@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import quick_first
 
 from rlcli.environments.native.classic_control.cartpole import cartpole
 from rlcli.environments.native.toy_text.frozen_lake import frozen_lake
@@ -55,16 +56,36 @@ def counter(*, length=1000, pay=1.0) -> Environment:
 
 
 def play(env, steps, key=0, action=0):
-    """Plays by hand: the first obs, and every TimeStep stacked to `[T, B, ...]`."""
-    reset_key, step_key = jax.random.split(jax.random.key(key))
-    state, first = env.reset(reset_key)
-    actions = jnp.full(env.num_envs, action)
-    step = jax.jit(keyed_environment(env).step)
-    timesteps = []
-    for each in jax.random.split(step_key, steps):
-        state, timestep = step(state, actions, each)
-        timesteps.append(timestep)
-    return first, jax.tree.map(lambda *leaves: np.stack(leaves), *timesteps), state
+    """Plays: the first obs, every TimeStep stacked to `[T, B, ...]`, the last state."""
+    actions = np.full(env.num_envs, action)
+
+    @jax.jit
+    def run(key):
+        reset_key, step_key = jax.random.split(key)
+        state, first = env.reset(reset_key)
+        step = keyed_environment(env).step
+        keys = jax.random.split(step_key, steps)
+        state, timesteps = jax.lax.scan(
+            lambda state, key: step(state, actions, key), state, keys
+        )
+        return first, timesteps, state
+
+    first, timesteps, state = run(jax.random.key(key))
+    return *jax.device_get((first, timesteps)), state
+
+
+@functools.cache
+def play_limited():
+    """Two environments with a time limit of three."""
+    return play(vector(lambda values: counter(), 2, time_limit=3), 7)
+
+
+@functools.cache
+def play_varied():
+    """Five environments with their own values."""
+    each = {"pay": np.float32([1.0, 10.0]), "length": np.array([2, 3, 4])}
+    env = vector(lambda values: counter(**values), 5, each=each)
+    return env, *play(env, 11)
 
 
 def equal(a, b):
@@ -73,22 +94,19 @@ def equal(a, b):
 
 
 def test_a_time_limit_truncates_and_the_discount_stays_one():
-    env = vector(lambda values: counter(), 3, time_limit=4)
-    _, timesteps, _ = play(env, 9)
-    expected = np.repeat([[0, 0, 0, 1, 0, 0, 0, 1, 0]], 3, axis=0).T.astype(bool)
+    _, timesteps, _ = play_limited()
+    expected = np.repeat([[0, 0, 1, 0, 0, 1, 0]], 2, axis=0).T.astype(bool)
     np.testing.assert_array_equal(timesteps.last, expected)
     np.testing.assert_array_equal(timesteps.discount, 1.0)
 
 
 def test_an_end_by_the_rules_is_terminal_even_at_the_time_limit():
-    for length in (3, 4):
-        env = vector(lambda values, n=length: counter(length=n), 2, time_limit=4)
-        _, timesteps, _ = play(env, 2 * length)
-        assert np.flatnonzero(timesteps.last[:, 0]).tolist() == [
-            length - 1,
-            2 * length - 1,
-        ]
-        np.testing.assert_array_equal(timesteps.discount, 1.0 - timesteps.last)
+    lengths = {"length": np.array([3, 4])}
+    env = vector(lambda values: counter(**values), 2, each=lengths, time_limit=4)
+    _, timesteps, _ = play(env, 8)
+    assert np.flatnonzero(timesteps.last[:, 0]).tolist() == [2, 5]
+    assert np.flatnonzero(timesteps.last[:, 1]).tolist() == [3, 7]
+    np.testing.assert_array_equal(timesteps.discount, 1.0 - timesteps.last)
 
 
 def test_without_a_time_limit_only_the_rules_end_an_episode():
@@ -98,8 +116,7 @@ def test_without_a_time_limit_only_the_rules_end_an_episode():
 
 
 def test_where_an_episode_ends_next_obs_is_its_own_and_obs_is_the_next_ones():
-    env = vector(lambda values: counter(), 2, time_limit=3)
-    first, timesteps, state = play(env, 7)
+    first, timesteps, state = play_limited()
     starts, after = timesteps.obs["start"][..., 0], timesteps.next_obs["start"][..., 0]
     np.testing.assert_array_equal(
         timesteps.next_obs["count"][:, 0], [1, 2, 3] * 2 + [1]
@@ -113,11 +130,9 @@ def test_where_an_episode_ends_next_obs_is_its_own_and_obs_is_the_next_ones():
 
 
 def test_environments_end_independently():
-    lengths = {"length": jnp.array([2, 3, 5])}
-    env = vector(lambda values: counter(**values), 3, each=lengths)
-    _, timesteps, _ = play(env, 30)
-    for index, length in enumerate((2, 3, 5)):
-        expected = np.arange(length - 1, 30, length)
+    _, _, timesteps, _ = play_varied()
+    for index, length in enumerate((2, 3, 4, 2, 3)):
+        expected = np.arange(length - 1, 11, length)
         np.testing.assert_array_equal(
             np.flatnonzero(timesteps.last[:, index]), expected
         )
@@ -129,18 +144,20 @@ def test_environments_end_independently():
 )
 def test_the_vector_is_a_loop_over_cores(factory, limit):
     core, env = factory(), vector(lambda values: factory(), 4, time_limit=limit)
-    state, _ = env.reset(jax.random.key(0))
-    core_step = jax.jit(core.step)
+    core_step, step = jax.jit(core.step), jax.jit(env.step)
+    state, _ = jax.device_get(jax.jit(env.reset)(jax.random.key(0)))
+    noises = jax.jit(jax.vmap(env.draw))(jax.random.split(jax.random.key(1), 40))
+    noises = jax.device_get(noises)
+    actions = np.random.default_rng(0).integers(0, 2, (40, 4), np.int32)
     lone = [(jax.tree.map(lambda leaf, i=i: leaf[i], state.core), 0) for i in range(4)]
-    step = jax.jit(env.step)
     ends = 0
-    for key in jax.random.split(jax.random.key(1), 40):
-        noise = env.draw(key)
-        action = jax.random.randint(key, (4,), 0, 2)
+    for t, action in enumerate(actions):
+        noise = jax.tree.map(lambda leaf, t=t: leaf[t], noises)
         state, timestep = step(state, action, noise)
+        timestep = jax.device_get(timestep)
         for i, (alone, elapsed) in enumerate(lone):
             mine = jax.tree.map(lambda leaf, i=i: leaf[i], (timestep, noise))
-            alone, expected = core_step(alone, action[i], mine[1].core)
+            alone, expected = jax.device_get(core_step(alone, action[i], mine[1].core))
             obs, elapsed, last = expected.obs, elapsed + 1, bool(expected.last)
             if last or elapsed == limit:
                 (alone, obs), elapsed, last = mine[1].restart, 0, True
@@ -149,7 +166,7 @@ def test_the_vector_is_a_loop_over_cores(factory, limit):
             jax.tree.map(
                 lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
                 mine[0],
-                expected._replace(obs=obs, last=jnp.asarray(last)),
+                expected._replace(obs=obs, last=np.asarray(last)),
             )
     assert ends > 4
 
@@ -171,27 +188,31 @@ def test_more_environments_change_nothing_for_the_others():
 
 def test_environments_and_keys_draw_different_noise():
     env = vector(lambda values: counter(), 5)
-    noises = [env.draw(jax.random.key(k)) for k in range(4)]
-    resets = [env.reset(jax.random.key(k))[0] for k in range(4)]
+    keys = [jax.random.key(seed) for seed in range(4)]
+    draw, reset = jax.jit(env.draw), jax.jit(env.reset)
+    noises = [draw(key) for key in keys]
     drawn = [n.core for n in noises] + [n.restart[0].start for n in noises]
     assert len(np.unique(drawn)) == 40
-    assert len(np.unique([state.core.start for state in resets])) == 20
+    assert len(np.unique([reset(key)[0].core.start for key in keys])) == 20
 
 
 def test_noise_drawn_in_advance_has_the_same_bits():
     env = vector(lambda values: frozen_lake(slippery=True), 4, time_limit=6)
-    state, _ = env.reset(jax.random.key(0))
+    state, _ = jax.jit(env.reset)(jax.random.key(0))
     keys = jax.random.split(jax.random.key(1), 50)
-    action = jnp.array([0, 1, 2, 3])
+    action = np.array([0, 1, 2, 3])
 
-    def with_noise(state, noise):
-        return env.step(state, action, noise)
+    @jax.jit
+    def with_noise(state, noises):
+        return jax.lax.scan(lambda s, n: env.step(s, action, n), state, noises)
 
-    def with_key(state, key):
-        return keyed_environment(env).step(state, action, key)
+    @jax.jit
+    def with_keys(state, keys):
+        step = keyed_environment(env).step
+        return jax.lax.scan(lambda s, key: step(s, action, key), state, keys)
 
-    ahead = jax.lax.scan(with_noise, state, jax.vmap(env.draw)(keys))
-    equal(ahead, jax.lax.scan(with_key, state, keys))
+    ahead = with_noise(state, jax.jit(jax.vmap(env.draw))(keys))
+    equal(ahead, with_keys(state, keys))
     assert keyed_environment(env).draw is key_as_noise
 
 
@@ -228,15 +249,10 @@ def _plain(leaf):
 
 
 def test_environment_i_takes_value_i_mod_n_of_each():
-    each = {"pay": jnp.array([1.0, 10.0]), "length": jnp.array([2, 3, 4])}
-    env = vector(lambda values: counter(**values), 5, each=each)
-    state, _ = env.reset(jax.random.key(0))
-    noise = env.draw(jax.random.key(1))
-    _, timestep = env.step(state, jnp.zeros(5), noise)
-    expected = jnp.array([1.0, 10.0, 1.0, 10.0, 1.0]) + noise.core
-    np.testing.assert_allclose(timestep.reward, expected)
-    _, timesteps, _ = play(env, 12)
-    assert timesteps.last.sum(axis=0).tolist() == [6, 4, 3, 6, 4]
+    _, _, timesteps, _ = play_varied()
+    pay = np.broadcast_to([1, 10, 1, 10, 1], (11, 5))
+    np.testing.assert_array_equal(np.floor(timesteps.reward), pay)  # and noise < 1
+    assert timesteps.last.sum(axis=0).tolist() == [5, 3, 2, 5, 3]
 
 
 @pytest.mark.slow
@@ -268,27 +284,25 @@ def test_dtypes_follow_the_contract():
 
 
 def test_render_draws_the_selected_environment_with_its_values():
-    env = vector(
-        lambda values: counter(**values), 3, each={"length": jnp.array([2, 9])}
-    )
-    _, _, state = play(env, 3)
-    assert env.render(state, 0).max() == 1  # in its second episode
-    assert env.render(state, 1).max() == 3
+    env, *_, state = play_varied()
+    assert env.render(state, 0).max() == 1  # step 1 of its sixth episode
+    assert env.render(state, 1).max() == 2
+    assert env.render(state, 2).max() == 3
 
     poles = vector(
-        lambda values: cartpole(**values), 2, each={"length": jnp.array([0.3, 1.0])}
+        lambda values: cartpole(**values), 2, each={"length": np.float32([0.3, 1.0])}
     )
-    state, _ = poles.reset(jax.random.key(0))
+    state, _ = jax.jit(poles.reset)(jax.random.key(0))
     assert not np.array_equal(poles.render(state, 0), poles.render(state, 1))
 
 
-@pytest.mark.parametrize("limit", [None, 4])
+@pytest.mark.parametrize("limit", quick_first([4, None]))
 def test_costly_resets_happen_on_demand_with_the_same_episodes(limit):
     def make(costly):
         def core_of(values):
             return counter(length=6, **values)._replace(costly_reset=costly)
 
-        each = {"pay": jnp.array([1.0, 2.0])}
+        each = {"pay": np.float32([1.0, 2.0])}
         return vector(core_of, 5, time_limit=limit, each=each, rendering=True)
 
     plain, costly = play(make(False), 20), play(make(True), 20)
