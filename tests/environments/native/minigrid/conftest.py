@@ -1,10 +1,10 @@
 """Fixtures to compare levels with MiniGrid's."""
 
+import functools
 from typing import NamedTuple
 
 import gymnasium
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -37,6 +37,7 @@ class LevelPair:
         self.objects = minigrid.core.world_object
         self.reference = gymnasium.make(name, disable_env_checker=True, **options)
         self.reference = self.reference.unwrapped
+        self.reference.reset(seed=0)
         self.part = registry.find("environment", name)
         self.core = self.part.factory(**options)
         self.reset = jax.jit(jax.vmap(self.core.reset), compiler_options=FAST_COMPILE)
@@ -70,13 +71,12 @@ class LevelPair:
     def set_state(self, state):
         """Puts the reference into a state of rlcli."""
         env = self.reference
-        env.reset(seed=0)
         decode = self.objects.WorldObj.decode
         for x, y in np.ndindex(state.grid.shape):
-            env.grid.set(x, y, decode(*encoded(state.grid[x, y])))
+            env.grid.set(x, y, decode(*encoded(int(state.grid[x, y]))))
         env.agent_pos = tuple(state.position.tolist())
         env.agent_dir = int(state.direction)
-        env.carrying = decode(*encoded(state.carrying))
+        env.carrying = decode(*encoded(int(state.carrying)))
         env.step_count = int(state.steps)
         if isinstance(state.task, memory.Ends):
             x, success_y, failure_y = (int(leaf) for leaf in state.task)
@@ -87,7 +87,7 @@ class LevelPair:
 
     def check_steps(self, states, actions):
         """Compares one step from each of many states."""
-        after, timestep = self.step(states, jnp.asarray(actions))
+        after, timestep = jax.device_get(self.step(states, np.asarray(actions)))
         for index, action in enumerate(actions):
             self.set_state(jax.tree.map(lambda leaf, i=index: leaf[i], states))
             expected = self._act(action)
@@ -102,8 +102,8 @@ class LevelPair:
         )
         states, played = first, []
         for action in actions:
-            states, timestep = self.step(states, jnp.asarray(action))
-            played.append((states, timestep))
+            states, timestep = self.step(states, action)
+            played.append(jax.device_get((states, timestep)))
         num_ends = 0
         for episode in range(episodes):
             self.set_state(jax.tree.map(lambda leaf, i=episode: leaf[i], first))
@@ -147,7 +147,7 @@ class LevelPair:
             states.carrying,
         )
         assert timestep.discount[index] == 1.0 - timestep.last[index]
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[index], found)
+        return jax.tree.map(lambda leaf: leaf[index], found)
 
     def _equal(self, found, expected):
         for name, value in expected._asdict().items():
@@ -173,6 +173,7 @@ def packed(encoded):
     return np.asarray(cells.pack_cell(kinds, colours))
 
 
+@functools.cache
 def encoded(cell):
     """A packed cell as MiniGrid's object, colour and state."""
     kind, colour = int(cells.kind_of(cell)), int(cells.colour_of(cell))

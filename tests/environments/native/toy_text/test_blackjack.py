@@ -35,8 +35,14 @@ class Script:
         return self.cards.pop(0)
 
 
+@functools.cache
+def table(natural, sab):
+    return original.BlackjackEnv(natural=natural, sab=sab)
+
+
 def game(player, dealer, cards=(), *, natural=False, sab=True):
-    env = original.BlackjackEnv(natural=natural, sab=sab)
+    """Gymnasium's game, always at the same table, with the given hands and cards."""
+    env = table(natural, sab)
     env.player, env.dealer = list(player), list(dealer)
     env._np_random = Script(cards)
     return env
@@ -96,13 +102,18 @@ def test_the_test_covers_all_hands():
         assert 6 <= len(ends) <= 7
 
 
+@functools.cache
+def step_hands():
+    """Steps all hands with one action and noise, jitted."""
+    return jax.jit(jax.vmap(blackjack().step, (0, None, None)))
+
+
 @pytest.mark.parametrize("card", RANKS)
 def test_a_hit_matches_gymnasium_for_every_hand_and_card(card):
     standing = [h for h in hands() if not original.is_bust(hands()[h])]
     noise = np.float32((card - 0.5) / 13)
-    step = jax.jit(jax.vmap(blackjack().step, (0, None, None)))
     for dealer in (1, 6, 10):
-        after, timestep = step(states(dealer), 1, noise)
+        after, timestep = jax.device_get(step_hands()(states(dealer), 1, noise))
         for index, key in enumerate(hands()):
             if key not in standing:
                 continue
@@ -120,7 +131,7 @@ def test_the_rewards_of_sticking_have_gymnasiums_probabilities(natural, sab):
     core = blackjack(natural=natural, sab=sab)
     step = jax.jit(jax.vmap(jax.vmap(core.step, (None, None, 0)), (0, None, None)))
     for dealer, ends in dealers_ends().items():
-        _, timestep = step(states(dealer), 0, GRID)
+        timestep = jax.device_get(step(states(dealer), 0, GRID)[1])
         assert np.all(timestep.last) and not np.any(timestep.discount)
         found = [np.mean(timestep.reward == reward, axis=1) for reward in REWARDS]
         expected = np.zeros((len(REWARDS), len(hands())))
@@ -138,8 +149,9 @@ def test_the_rewards_of_sticking_have_gymnasiums_probabilities(natural, sab):
 
 def test_cards_have_the_probabilities_of_gymnasiums_deck():
     core = blackjack()
-    empty = BlackjackState(jnp.int32(0), jnp.asarray(False), jnp.asarray(False), 5)
-    drawn = jax.vmap(core.step, (None, None, 0))(empty, 1, GRID)[0].total
+    empty = BlackjackState(np.int32(0), np.bool(False), np.bool(False), np.int32(5))
+    draw = jax.jit(jax.vmap(core.step, (None, None, 0)))
+    drawn = draw(empty, 1, GRID)[0].total
     share = np.bincount(drawn, minlength=11)[1:] / len(GRID)
     np.testing.assert_allclose(share, list(RANKS.values()), atol=1e-3)
 
@@ -267,9 +279,10 @@ def chance(total, ace, end):
 
 def test_a_video_shows_the_dealers_cards_when_the_player_sticks():
     core = blackjack(True)
-    state, _ = core.reset(jax.random.key(1))
-    hit, _ = core.step(state, jnp.int32(1), jnp.float32(0.1))
-    stuck, _ = core.step(state, jnp.int32(0), jnp.float32(0.1))
+    state, _ = jax.jit(core.reset)(jax.random.key(1))
+    step = jax.jit(core.step)
+    hit, _ = step(state, np.int32(1), np.float32(0.1))
+    stuck, _ = step(state, np.int32(0), np.float32(0.1))
     before, more, after = (core.render(each) for each in (state, hit, stuck))
     assert np.any(before[:170] != after[:170])
     np.testing.assert_array_equal(before[185:], after[185:])
