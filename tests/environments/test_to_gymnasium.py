@@ -33,6 +33,23 @@ def natives():
             yield name
 
 
+@pytest.fixture(scope="module")
+def cart_pole():
+    """A single CartPole; tests share its programs and reset it."""
+    return to_gymnasium(rlcli.make("CartPole-v1"), time_limit=500)
+
+
+@pytest.fixture(scope="module")
+def pendulum():
+    return to_gymnasium(rlcli.make("Pendulum-v1"), time_limit=3)
+
+
+@pytest.fixture(scope="module")
+def cart_poles():
+    """A vector of two."""
+    return to_gymnasium_vector(rlcli.make("CartPole-v1", num_envs=2))
+
+
 def to_checked_env(core):
     env = to_gymnasium(core, time_limit=50, render_mode="rgb_array")
     with warnings.catch_warnings():
@@ -57,9 +74,8 @@ def test_the_checker_accepts_all_environments(name):
     to_checked_env(rlcli.make(name))
 
 
-def test_it_matches_the_original_environment():
-    ours = to_gymnasium(rlcli.make("CartPole-v1"), time_limit=500)
-    theirs = gymnasium.make("CartPole-v1")
+def test_it_matches_the_original_environment(cart_pole):
+    ours, theirs = cart_pole, gymnasium.make("CartPole-v1")
     obs, _ = ours.reset(seed=3)
     theirs.reset(seed=3)
     theirs.unwrapped.state = tuple(obs.astype(float))  # pyright: ignore
@@ -74,8 +90,8 @@ def test_it_matches_the_original_environment():
     assert 60 < step < 99
 
 
-def test_a_time_limit_truncates_and_the_same_seed_gives_the_same_episodes():
-    env = to_gymnasium(rlcli.make("Pendulum-v1"), time_limit=3)
+def test_a_time_limit_truncates_and_the_same_seed_gives_the_same_episodes(pendulum):
+    env = pendulum
     first = [env.reset(seed=1)[0], env.reset()[0]]
     again = [env.reset(seed=1)[0], env.reset()[0]]
     assert np.array_equal(first, again)
@@ -84,14 +100,14 @@ def test_a_time_limit_truncates_and_the_same_seed_gives_the_same_episodes():
     assert ends == [(False, False), (False, False), (False, True)]
 
 
-def test_the_vector_resets_in_the_step_that_ends_an_episode():
-    env = to_gymnasium_vector(rlcli.make("CartPole-v1", num_envs=4))
+def test_the_vector_resets_in_the_step_that_ends_an_episode(cart_poles):
+    env = cart_poles
     assert env.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
     obs, _ = env.reset(seed=0)
     assert obs in env.observation_space
     for _ in range(30):
-        obs, reward, terminated, truncated, infos = env.step(np.zeros(4, np.int64))
-        assert reward.shape == terminated.shape == truncated.shape == (4,)
+        obs, reward, terminated, truncated, infos = env.step(np.zeros(2, np.int64))
+        assert reward.shape == terminated.shape == truncated.shape == (2,)
         if terminated.any():
             break
     assert np.array_equal(infos["_final_obs"], terminated)
@@ -112,10 +128,8 @@ def test_final_obs_has_the_format_of_gymnasiums_vectors():
         assert (last in env.single_observation_space) if ended else last is None
 
 
-def test_returned_arrays_are_writable():
-    single = to_gymnasium(rlcli.make("CartPole-v1"))
-    several = to_gymnasium_vector(rlcli.make("CartPole-v1", num_envs=2))
-    for env, action in ((single, 0), (several, np.array([0, 0]))):
+def test_returned_arrays_are_writable(cart_pole, cart_poles):
+    for env, action in ((cart_pole, 0), (cart_poles, np.array([0, 0]))):
         for obs in (env.reset()[0], env.step(action)[0]):
             obs += 1
 
@@ -127,44 +141,43 @@ def test_cores_and_vectors_are_checked():
         to_gymnasium_vector(rlcli.make("CartPole-v1"))
     with pytest.raises(gymnasium.error.ResetNeeded):
         to_gymnasium(rlcli.make("CartPole-v1")).step(0)
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        vector = to_gymnasium_vector(rlcli.make("CartPole-v1", num_envs=2))
+        vector.step(np.array([0, 1]))
     with pytest.raises(gymnasium.error.ResetNeeded, match="before `render`"):
         to_gymnasium(rlcli.make("CartPole-v1"), render_mode="rgb_array").render()
 
 
 @pytest.mark.parametrize("action", [2, -1, 0.0, np.array([0]), None, "left", [0, 1]])
-def test_an_invalid_discrete_action_is_refused_as_in_gymnasium(action):
+def test_an_invalid_discrete_action_is_refused_as_in_gymnasium(cart_pole, action):
     theirs = gymnasium.make("CartPole-v1")
     theirs.reset(seed=0)
     with pytest.raises(AssertionError, match="invalid"):
         theirs.step(action)
-    ours = to_gymnasium(rlcli.make("CartPole-v1"))
-    ours.reset(seed=0)
+    cart_pole.reset(seed=0)
     with pytest.raises(gymnasium.error.InvalidAction, match=r"not in Discrete\(2\)"):
-        ours.step(action)
-    ours.step(1)  # nothing is lost
+        cart_pole.step(action)
+    cart_pole.step(1)  # nothing is lost
 
 
-def test_discrete_actions_may_have_any_integer_type():
-    env = to_gymnasium(rlcli.make("CartPole-v1"))
-    env.reset(seed=0)
+def test_discrete_actions_may_have_any_integer_type(cart_pole):
+    cart_pole.reset(seed=0)
     for action in (1, True, np.int32(1), np.array(1), np.uint8(0), jnp.int32(1)):
-        env.step(action)
+        cart_pole.step(action)
 
 
 @pytest.mark.parametrize("action", [np.zeros(2), 0.0, np.array([np.nan]), ["a"]])
-def test_an_action_of_another_shape_is_refused(action):
-    env = to_gymnasium(rlcli.make("Pendulum-v1"))
-    env.reset(seed=0)
+def test_an_action_of_another_shape_is_refused(pendulum, action):
+    pendulum.reset(seed=0)
     with pytest.raises(gymnasium.error.InvalidAction, match="not in Box"):
-        env.step(action)
+        pendulum.step(action)
 
 
-def test_values_outside_a_box_are_clipped_as_in_gymnasium():
+def test_values_outside_a_box_are_clipped_as_in_gymnasium(pendulum):
     ends = []
     for torque in (2.0, 50.0):
-        env = to_gymnasium(rlcli.make("Pendulum-v1"))
-        env.reset(seed=0)
-        ends.append(env.step(np.array([torque]))[0])  # of float64
+        pendulum.reset(seed=0)
+        ends.append(pendulum.step(np.array([torque]))[0])  # of float64
     np.testing.assert_array_equal(*ends)
     theirs = gymnasium.make("Pendulum-v1")
     theirs.reset(seed=0)
@@ -174,26 +187,20 @@ def test_values_outside_a_box_are_clipped_as_in_gymnasium():
 @pytest.mark.parametrize(
     "actions", [np.array([0, 2]), np.array([0]), np.zeros(2), [0, -1], 0]
 )
-def test_a_vector_refuses_invalid_actions_as_in_gymnasium(actions):
+def test_a_vector_refuses_invalid_actions_as_in_gymnasium(cart_poles, actions):
     theirs = gymnasium.make_vec("CartPole-v1", 2, "vector_entry_point")
     theirs.reset(seed=0)
     with pytest.raises(AssertionError, match="invalid"):
         theirs.step(actions)
-    ours = to_gymnasium_vector(rlcli.make("CartPole-v1", num_envs=2))
-    with pytest.raises(gymnasium.error.ResetNeeded):
-        ours.step(np.array([0, 1]))
-    ours.reset(seed=0)
+    cart_poles.reset(seed=0)
     with pytest.raises(gymnasium.error.InvalidAction, match="not in MultiDiscrete"):
-        ours.step(actions)
-    ours.step(np.array([0, 1]))
+        cart_poles.step(actions)
+    cart_poles.step(np.array([0, 1]))
 
 
-def test_a_step_after_a_termination_warns_once_as_gymnasiums_cartpole_does():
+def test_a_step_after_a_termination_warns_once_as_gymnasiums_cartpole_does(cart_pole):
     said = []
-    for env in (
-        gymnasium.make("CartPole-v1"),
-        to_gymnasium(rlcli.make("CartPole-v1"), time_limit=500),
-    ):
+    for env in (gymnasium.make("CartPole-v1"), cart_pole):
         for _ in range(2):
             env.reset(seed=0)
             terminated = False
@@ -207,14 +214,11 @@ def test_a_step_after_a_termination_warns_once_as_gymnasiums_cartpole_does():
     assert said == said[:1] * 4
 
 
-def test_steps_after_a_truncation_are_allowed_as_in_gymnasium():
-    for env in (
-        gymnasium.make("Pendulum-v1", max_episode_steps=2),
-        to_gymnasium(rlcli.make("Pendulum-v1"), time_limit=2),
-    ):
+def test_steps_after_a_truncation_are_allowed_as_in_gymnasium(pendulum):
+    for env in (gymnasium.make("Pendulum-v1", max_episode_steps=3), pendulum):
         env.reset(seed=0)
-        ends = [env.step(np.zeros(1, np.float32))[2:4] for _ in range(4)]
-        assert ends == [(False, False), *[(False, True)] * 3]
+        ends = [env.step(np.zeros(1, np.float32))[2:4] for _ in range(5)]
+        assert ends == [*[(False, False)] * 2, *[(False, True)] * 3]
 
 
 @pytest.mark.slow

@@ -11,6 +11,10 @@ from rlcli.tracers.n_step import n_step
 from rlcli.types import Transition
 
 
+def trace(tracer, steps, estimates):
+    return jax.device_get(jax.jit(tracer.trace)(steps, estimates))
+
+
 def test_three_rewards_of_one_have_the_returns_computed_by_hand():
     last = np.arange(5)[:, None] == 2  # then two steps of padding
     states = np.arange(5)[:, None, None].astype(np.float32)
@@ -24,13 +28,13 @@ def test_three_rewards_of_one_have_the_returns_computed_by_hand():
         last=last,
         extras={},
     )
-    rows = monte_carlo(gamma=0.9).trace(steps, zero_estimates(steps))
+    rows = trace(monte_carlo(gamma=0.9), steps, zero_estimates(steps))
     np.testing.assert_allclose(rows.reward[:3, 0], [2.71, 1.9, 1], 1e-6)
     np.testing.assert_array_equal(rows.discount[:3, 0], [0, 0, 0])
     np.testing.assert_array_equal(rows.next_obs[:3, 0, 0], [3, 3, 3])
     np.testing.assert_array_equal(rows.last[:3, 0], [True, True, True])
     cut = steps._replace(discount=np.ones((5, 1), np.float32))
-    rows = monte_carlo(gamma=0.9).trace(cut, zero_estimates(cut))
+    rows = trace(monte_carlo(gamma=0.9), cut, zero_estimates(cut))
     np.testing.assert_allclose(rows.discount[:3, 0], [0.729, 0.81, 0.9], 1e-6)
 
 
@@ -48,7 +52,7 @@ def reference_row(steps, gamma, t, b):
 @pytest.mark.parametrize("gamma", [0.9, 1.0])
 def test_rows_equal_a_loop_over_random_endings(random_steps, gamma):
     steps, _ = random_steps(seed=1)
-    rows = jax.jit(monte_carlo(gamma=gamma).trace)(steps, zero_estimates(steps))
+    rows = trace(monte_carlo(gamma=gamma), steps, zero_estimates(steps))
     for t, b in np.ndindex(*steps.reward.shape):
         total, factor, k = reference_row(steps, gamma, t, b)
         assert rows.reward[t, b] == pytest.approx(total, abs=1e-5)
@@ -64,10 +68,12 @@ def test_rows_equal_a_loop_over_random_endings(random_steps, gamma):
 
 def test_bootstrapped_returns_equal_rlax(random_steps):
     steps, estimates = random_steps(seed=2)
-    rows = monte_carlo(gamma=0.95).trace(
-        steps._replace(extras={"next_value": estimates.v_t}), zero_estimates(steps)
+    rows = trace(
+        monte_carlo(gamma=0.95),
+        steps._replace(extras={"next_value": estimates.v_t}),
+        zero_estimates(steps),
     )
-    expected = jax.vmap(rlax.lambda_returns, in_axes=1, out_axes=1)(
+    expected = jax.jit(jax.vmap(rlax.lambda_returns, in_axes=1, out_axes=1))(
         steps.reward,
         0.95 * steps.discount,
         estimates.v_t,
@@ -79,8 +85,8 @@ def test_bootstrapped_returns_equal_rlax(random_steps):
 
 def test_it_equals_the_n_step_return_over_all_steps(random_steps):
     steps, _ = random_steps(seed=3)
-    rows = monte_carlo(gamma=0.9).trace(steps, zero_estimates(steps))
-    whole = n_step(n=len(steps.reward), gamma=0.9).trace(steps, zero_estimates(steps))
+    rows = trace(monte_carlo(gamma=0.9), steps, zero_estimates(steps))
+    whole = trace(n_step(n=len(steps.reward), gamma=0.9), steps, zero_estimates(steps))
     for name in ("reward", "discount", "next_obs", "last"):
         actual, expected = getattr(rows, name)[:1], getattr(whole, name)
         np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)

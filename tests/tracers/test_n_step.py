@@ -10,6 +10,10 @@ from rlcli.tracers.n_step import n_step
 from rlcli.types import Transition
 
 
+def trace(tracer, steps, estimates):
+    return jax.device_get(jax.jit(tracer.trace)(steps, estimates))
+
+
 def test_an_episode_of_five_rewards_has_the_returns_computed_by_hand():
     # R = 1 … 5, then termination; two steps of the next episode complete the rows.
     rewards = np.array([1, 2, 3, 4, 5, 100, 100], np.float32)[:, None]
@@ -25,7 +29,7 @@ def test_an_episode_of_five_rewards_has_the_returns_computed_by_hand():
         last=last,
         extras={},
     )
-    rows = n_step(n=3, gamma=0.9).trace(steps, zero_estimates(steps))
+    rows = trace(n_step(n=3, gamma=0.9), steps, zero_estimates(steps))
     np.testing.assert_allclose(rows.reward[:, 0], [5.23, 7.94, 10.65, 8.5, 5], 1e-6)
     np.testing.assert_allclose(rows.discount[:, 0], [0.729, 0.729, 0, 0, 0], 1e-6)
     np.testing.assert_array_equal(rows.next_obs[:, 0, 0], [3, 4, 5, 5, 5])
@@ -46,7 +50,7 @@ def reference_row(steps, n, gamma, t, b):
 @pytest.mark.parametrize(("n", "gamma"), [(1, 0.9), (2, 1.0), (3, 0.9), (7, 0.5)])
 def test_rows_equal_a_loop_over_random_endings(random_steps, n, gamma):
     steps, _ = random_steps(seed=n)
-    rows = jax.jit(n_step(n=n, gamma=gamma).trace)(steps, zero_estimates(steps))
+    rows = trace(n_step(n=n, gamma=gamma), steps, zero_estimates(steps))
     T, B = steps.reward.shape
     assert rows.reward.shape == (T - n + 1, B)
     for t, b in np.ndindex(*rows.reward.shape):
@@ -67,14 +71,17 @@ def test_rows_equal_a_loop_over_random_endings(random_steps, n, gamma):
 @pytest.mark.parametrize("n", [1, 3, 7])
 def test_bootstrapped_returns_equal_rlax(random_steps, n):
     steps, estimates = random_steps(seed=n)
-    rows = n_step(n=n, gamma=0.95).trace(
-        steps._replace(extras={"next_value": estimates.v_t}), zero_estimates(steps)
+    rows = trace(
+        n_step(n=n, gamma=0.95),
+        steps._replace(extras={"next_value": estimates.v_t}),
+        zero_estimates(steps),
     )
-    expected = jax.vmap(
+    reference = jax.vmap(
         lambda *inputs: rlax.n_step_bootstrapped_returns(*inputs[:3], n, inputs[3]),
         in_axes=1,
         out_axes=1,
-    )(
+    )
+    expected = jax.jit(reference)(
         steps.reward,
         0.95 * steps.discount,
         estimates.v_t,
@@ -88,7 +95,9 @@ def test_a_truncated_episode_bootstraps_from_its_true_next_observation(random_st
     steps, _ = random_steps(seed=0, terminate=0.0, truncate=0.0)
     cut = np.array(steps.last)
     cut[6] = True
-    rows = n_step(n=4, gamma=0.9).trace(steps._replace(last=cut), zero_estimates(steps))
+    rows = trace(
+        n_step(n=4, gamma=0.9), steps._replace(last=cut), zero_estimates(steps)
+    )
     for t, k in [(3, 4), (4, 3), (5, 2), (6, 1), (7, 4)]:  # k steps to go from t
         np.testing.assert_allclose(rows.discount[t], 0.9**k, 1e-6)
         np.testing.assert_array_equal(rows.next_obs[t], steps.next_obs[t + k - 1])
@@ -101,7 +110,9 @@ def test_observations_may_be_pytrees(random_steps):
         next_obs={"x": steps.next_obs, "y": (steps.next_obs[..., 0],)},
     )
     tracer = n_step(n=3)
-    rows, plain = (tracer.trace(each, zero_estimates(each)) for each in (nested, steps))
+    rows, plain = (
+        trace(tracer, each, zero_estimates(each)) for each in (nested, steps)
+    )
     np.testing.assert_array_equal(rows.next_obs["x"], plain.next_obs)
     np.testing.assert_array_equal(rows.next_obs["y"][0], plain.next_obs[..., 0])
 
@@ -109,8 +120,8 @@ def test_observations_may_be_pytrees(random_steps):
 def test_a_carry_of_one_row_stays_unchanged(random_steps):
     steps, _ = random_steps(seed=4)
     carry = np.ones((1, 4, 2), np.float32)
-    rows = n_step(n=3).trace(
-        steps._replace(extras={"carry": carry}), zero_estimates(steps)
+    rows = trace(
+        n_step(n=3), steps._replace(extras={"carry": carry}), zero_estimates(steps)
     )
     np.testing.assert_array_equal(rows.extras["carry"], carry)
 

@@ -11,6 +11,10 @@ from rlcli.tracers.off_policy import retrace, v_trace
 GAMMA = 0.9
 
 
+def trace(tracer, steps, estimates):
+    return jax.device_get(jax.jit(tracer.trace)(steps, estimates))
+
+
 def consistent_estimates(steps, estimates):
     """Estimates where `next_obs` has the same value as the next step's `obs`."""
     ends = np.array(steps.last)
@@ -51,7 +55,7 @@ def test_v_trace_equals_the_sum_of_the_paper(random_steps, lambda_, clip_rho, cl
     steps, estimates = random_steps(seed=1)
     estimates, ratio = consistent_estimates(steps, estimates)
     options = {"lambda_": lambda_, "clip_rho": clip_rho, "clip_c": clip_c}
-    rows = jax.jit(v_trace(gamma=GAMMA, **options).trace)(steps, estimates)
+    rows = trace(v_trace(gamma=GAMMA, **options), steps, estimates)
     values = np.zeros_like(steps.reward)
     for t, b in np.ndindex(*values.shape):
         values[t, b] = reference_v_trace(steps, estimates, ratio, t, b, **options)
@@ -74,12 +78,15 @@ def test_without_truncation_v_trace_equals_rlax(random_steps):
     estimates, ratio = consistent_estimates(steps, estimates)
     # rlax has one value per time: after the end it is multiplied by a discount of 0.
     v_t = np.concatenate([estimates.v_tm1[1:], estimates.v_t[-1:]])
-    rows = v_trace(gamma=GAMMA, lambda_=0.9).trace(steps, estimates)
-    expected = jax.vmap(
+    rows = trace(v_trace(gamma=GAMMA, lambda_=0.9), steps, estimates)
+    reference = jax.vmap(
         lambda *inputs: rlax.vtrace_td_error_and_advantage(*inputs, lambda_=0.9),
         in_axes=1,
         out_axes=1,
-    )(estimates.v_tm1, v_t, steps.reward, GAMMA * steps.discount, ratio)
+    )
+    expected = jax.jit(reference)(
+        estimates.v_tm1, v_t, steps.reward, GAMMA * steps.discount, ratio
+    )
     errors = rows.reward - estimates.v_tm1
     np.testing.assert_allclose(errors, expected.errors, rtol=1e-4, atol=1e-5)
     actual = rows.extras["advantage"]
@@ -91,9 +98,9 @@ def test_the_value_target_of_v_trace_equals_rlax_where_lambda_is_zero_at_the_end
 ):
     steps, estimates = random_steps(seed=2)
     estimates, ratio = consistent_estimates(steps, estimates)
-    rows = v_trace(gamma=GAMMA, lambda_=0.9).trace(steps, estimates)
+    rows = trace(v_trace(gamma=GAMMA, lambda_=0.9), steps, estimates)
     lambda_t = np.where(steps.last, 0, 0.9).astype("f4")
-    errors = jax.vmap(rlax.vtrace, in_axes=1, out_axes=1)(
+    errors = jax.jit(jax.vmap(rlax.vtrace, in_axes=1, out_axes=1))(
         estimates.v_tm1,
         estimates.v_t,
         steps.reward,
@@ -109,8 +116,8 @@ def test_on_policy_v_trace_is_the_lambda_return(random_steps):
     steps, estimates = random_steps(seed=3)
     estimates, _ = consistent_estimates(steps, estimates)
     estimates = estimates._replace(log_prob=steps.extras["log_prob"])
-    rows = v_trace(gamma=GAMMA, lambda_=0.7).trace(steps, estimates)
-    expected = lambda_return(gamma=GAMMA, lambda_=0.7).trace(steps, estimates)
+    rows = trace(v_trace(gamma=GAMMA, lambda_=0.7), steps, estimates)
+    expected = trace(lambda_return(gamma=GAMMA, lambda_=0.7), steps, estimates)
     np.testing.assert_allclose(rows.reward, expected.reward, rtol=1e-4, atol=1e-5)
 
 
@@ -132,7 +139,7 @@ def reference_retrace(steps, estimates, ratio, t, b, lambda_):
 def test_retrace_equals_the_sum_of_the_paper(random_steps, lambda_):
     steps, estimates = random_steps(seed=4)
     estimates, ratio = consistent_estimates(steps, estimates)
-    rows = jax.jit(retrace(gamma=GAMMA, lambda_=lambda_).trace)(steps, estimates)
+    rows = trace(retrace(gamma=GAMMA, lambda_=lambda_), steps, estimates)
     for t, b in np.ndindex(*steps.reward.shape):
         expected = reference_retrace(steps, estimates, ratio, t, b, lambda_)
         assert rows.reward[t, b] == pytest.approx(expected, rel=1e-4, abs=1e-5)
@@ -142,11 +149,12 @@ def test_retrace_equals_the_sum_of_the_paper(random_steps, lambda_):
 def test_retrace_equals_rlax_where_c_is_zero_after_the_end_of_an_episode(random_steps):
     steps, estimates = random_steps(seed=5)
     estimates, ratio = consistent_estimates(steps, estimates)
-    rows = retrace(gamma=GAMMA, lambda_=0.9).trace(steps, estimates)
+    rows = trace(retrace(gamma=GAMMA, lambda_=0.9), steps, estimates)
     weights = 0.9 * np.minimum(1.0, ratio)[1:] * ~steps.last[:-1]
-    expected = jax.vmap(
+    reference = jax.vmap(
         rlax.general_off_policy_returns_from_q_and_v, in_axes=1, out_axes=1
-    )(
+    )
+    expected = jax.jit(reference)(
         estimates.q_tm1[1:],
         estimates.v_t,
         steps.reward,
@@ -163,12 +171,12 @@ def test_a_truncated_step_bootstraps_and_ignores_the_next_episode(random_steps, 
     cut[9] = True
     steps = steps._replace(last=cut)
     estimates = estimates._replace(log_prob=steps.extras["log_prob"])
-    rows = tracer.trace(steps, estimates)
+    rows = trace(tracer, steps, estimates)
     at_the_cut = steps.reward[9] + GAMMA * estimates.v_t[9]
     np.testing.assert_allclose(rows.reward[9], at_the_cut, rtol=1e-4)
     other = np.array(steps.reward)
     other[10:] += 1000.0
-    again = tracer.trace(steps._replace(reward=other), estimates)
+    again = trace(tracer, steps._replace(reward=other), estimates)
     np.testing.assert_array_equal(again.reward[:10], rows.reward[:10])
 
 

@@ -52,7 +52,7 @@ def test_vmap_over_keys_is_a_batch_and_over_parameters_a_population():
 
     batch = jax.jit(jax.vmap(total, (None, 0)))(0.0, keys)
     population = jax.jit(jax.vmap(jax.vmap(total, (None, 0)), (0, None)))
-    several = population(jnp.array([0.0, 0.5]), keys)
+    several = population(np.float32([0.0, 0.5]), keys)
     assert batch.shape == (5,)
     assert several.shape == (2, 5)
     assert np.array_equal(several[0], batch)
@@ -79,7 +79,7 @@ def test_parameters_may_be_traced():
         )
         return played.steps.next_obs[-1, 2]
 
-    angles = jax.vmap(angle)(jnp.array([0.5, 1.0]))
+    angles = jax.jit(jax.vmap(angle))(np.float32([0.5, 1.0]))
     assert angles[0] > angles[1] > 0  # a longer pole falls more slowly
 
 
@@ -138,15 +138,17 @@ def test_each_environment_may_have_its_own_parameters():
     """Environment i has value i modulo their number, as in a recipe."""
     lengths = np.float32([0.5, 1.0])
     env = rlcli.make(CART, num_envs=3, each={"length": lengths})
-    key, push = jax.random.key(0), jnp.ones(3, int)
-    state, _ = env.reset(key)
-    _, actual = env.step(state, push, key)
+    key, push = jax.random.key(0), np.ones(3, np.int32)
+    state, _ = jax.jit(env.reset)(key)
+    actual = np.asarray(jax.jit(env.step)(state, push, key)[1].obs)
+
+    @jax.jit
+    def obs_of(length):
+        return rlcli.make(CART, num_envs=3, length=length).step(state, push, key)[1].obs
+
     for index in range(3):
-        alone = rlcli.make(CART, num_envs=3, length=lengths[index % 2])
-        _, expected = alone.step(state, push, key)
-        np.testing.assert_allclose(
-            actual.obs[index], expected.obs[index], rtol=1e-6, atol=1e-8
-        )
+        expected = np.asarray(obs_of(lengths[index % 2]))
+        np.testing.assert_allclose(actual[index], expected[index], rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("num_envs", [None, 3])
@@ -155,10 +157,11 @@ def test_statistics_are_those_of_each_episode_to_its_end(num_envs):
     env = rlcli.make("bsuite/Catch", rows=3, num_envs=num_envs, statistics=True)
     shape = () if num_envs is None else (num_envs,)
     keys = jax.random.split(jax.random.key(1), 7)
-    state, _ = env.reset(jax.random.key(0))
+    state, _ = jax.jit(env.reset)(jax.random.key(0))
+    step, still = jax.jit(env.step), np.zeros(shape, np.int32)
     total, length = np.zeros(shape), np.zeros(shape, int)
     for key in keys:
-        state, timestep = env.step(state, jnp.zeros(shape, int), key)
+        state, timestep = jax.device_get(step(state, still, key))
         total, length = total + timestep.reward, length + 1
         np.testing.assert_array_equal(timestep.info["episode_return"], total)
         np.testing.assert_array_equal(timestep.info["episode_length"], length)
@@ -169,11 +172,16 @@ def test_wrappers_are_those_of_a_recipe():
     wrappers = ["flatten", {"name": "scale_reward", "factor": 3.0}, "previous"]
     env = rlcli.make("bsuite/Catch", rows=2, num_envs=4, wrappers=wrappers)
     plain = rlcli.make("bsuite/Catch", rows=2, num_envs=4)
-    key, still = jax.random.key(0), jnp.ones(4, int)
-    (state, obs), (bare, board) = env.reset(key), plain.reset(key)
+    key, still = jax.random.key(0), np.ones(4, np.int32)
+
+    @jax.jit
+    def play(key):
+        (state, obs), (bare, board) = env.reset(key), plain.reset(key)
+        _, timestep = env.step(state, still, key)
+        return obs, board, timestep, plain.step(bare, still, key)[1]
+
+    obs, board, timestep, expected = jax.device_get(play(key))
     np.testing.assert_array_equal(obs[:, :10], board.reshape(4, 10))
-    _, timestep = env.step(state, still, key)
-    _, expected = plain.step(bare, still, key)
     assert expected.last.all()
     np.testing.assert_array_equal(timestep.reward, 3 * expected.reward)
     np.testing.assert_array_equal(timestep.next_obs[:, 13], 3 * expected.reward)

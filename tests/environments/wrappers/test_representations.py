@@ -132,10 +132,12 @@ def test_a_stack_resets_with_each_episode():
     observations = [np.float32([i]) for i in range(20)]
     core = scripted_environment(spaces.Box(0, 30, (1,)), observations)
     env = vector(lambda _: wrap(core, "frame_stack", frames=2), 3, time_limit=2)
-    state, _ = env.reset(jax.random.key(0))
+    state, _ = jax.jit(env.reset)(jax.random.key(0))
+    draw, step = jax.jit(env.draw), jax.jit(env.step)
     for key in jax.random.split(jax.random.key(1), 2):
-        state, timestep = env.step(state, jnp.zeros(3, int), env.draw(key))
-    first, second = np.moveaxis(np.asarray(timestep.obs), 1, 0)
+        state, timestep = step(state, np.zeros(3, np.int32), draw(key))
+    timestep = jax.device_get(timestep)
+    first, second = np.moveaxis(timestep.obs, 1, 0)
     assert timestep.last.all()
     np.testing.assert_array_equal(first, second)
     np.testing.assert_array_equal(np.diff(timestep.next_obs)[:, 0], [1, 1, 1])

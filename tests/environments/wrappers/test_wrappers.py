@@ -42,14 +42,15 @@ def wrap(core: Environment, name: str, **options) -> Environment:
 def play_env(env: Environment, actions, seed: int = 0) -> tuple[np.ndarray, TimeStep]:
     """The first observation, and the time steps of the actions."""
     keys = jax.random.split(jax.random.key(seed), len(actions) + 1)
-    state, first = env.reset(keys[0])
+    state, first = jax.jit(env.reset)(keys[0])
 
     def step(state, inputs):
         action, key = inputs
         return env.step(state, action, env.draw(key))
 
-    inputs = jnp.asarray(actions), keys[1:]
-    return np.asarray(first), jax.jit(lambda: jax.lax.scan(step, state, inputs))()[1]
+    scan = jax.jit(lambda state, inputs: jax.lax.scan(step, state, inputs)[1])
+    timesteps = scan(state, (np.asarray(actions), keys[1:]))
+    return jax.device_get((first, timesteps))
 
 
 def test_sticky_actions_repeat_the_last_action_with_their_probability():
@@ -167,10 +168,11 @@ def test_a_recipe_applies_wrappers_from_the_inside_out():
     env = build(parsed).environment
     assert env.action == gymnasium.spaces.Discrete(5)
     assert env.observation.shape == (3 + 1 + 2,)
-    state, obs = env.reset(jax.random.key(0))
+    state, obs = jax.jit(env.reset)(jax.random.key(0))
     assert obs.shape == (3, 6)
-    _, timestep = env.step(state, jnp.int32([0, 2, 4]), env.draw(jax.random.key(1)))
-    assert np.allclose(timestep.next_obs[:, 3], [-2, 0, 2])
+    noise = jax.jit(env.draw)(jax.random.key(1))
+    _, timestep = jax.jit(env.step)(state, np.int32([0, 2, 4]), noise)
+    assert np.allclose(np.asarray(timestep.next_obs)[:, 3], [-2, 0, 2])
     assert recipe.load_recipe(recipe.resolve(parsed)) == parsed
 
 

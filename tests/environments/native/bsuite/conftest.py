@@ -60,7 +60,7 @@ class TaskPair:
         rows = jax.tree.map(lambda *leaves: np.stack(leaves), *self.rows)
         self.rows = []
         before, action, noise, after, (obs, reward, last, gained) = rows
-        actual, timestep = self.step(before, action, noise)
+        actual, timestep = jax.device_get(self.step(before, action, noise))
 
         def close(a, b):
             np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)

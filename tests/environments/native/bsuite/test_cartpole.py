@@ -1,7 +1,6 @@
 """The cart-pole tasks, compared with bsuite."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from bsuite.environments import cartpole as original
@@ -79,7 +78,7 @@ def test_a_step_matches_bsuite_in_play_and_from_any_state(
     pair = pair_class(make(**changed), state_of, wrap_state)
     fits(pair.core, reference)
     pair.play(reference, 3 if task == "balance" else 1, rng)
-    for _ in range(2000):
+    for _ in range(1200):
         anywhere(rng, reference)
         pair.act(reference, rng.integers(3))
     *_, (_, reward, last, gained) = pair.check(rtol=1e-5, atol=2e-6)
@@ -133,8 +132,8 @@ def test_initial_states_match_bsuite(pair_class, task):
 @BOTH
 def test_the_pole_is_drawn_upright_or_hanging(task):
     def wood(angle):
-        physics = jnp.array([0.0, 0.0, angle, 0.0])
-        frame = TASKS[task][0]().render(CartpoleState(physics, jnp.int32(0)))
+        physics = np.float32([0.0, 0.0, angle, 0.0])
+        frame = TASKS[task][0]().render(CartpoleState(physics, np.int32(0)))
         rows, _ = np.nonzero(np.abs(frame.astype(int) - [208, 140, 74]).sum(-1) < 30)
         return rows.mean()
 
@@ -155,7 +154,8 @@ def test_the_angle_keeps_its_precision_near_upright(pair_class):
 def test_parameters_can_be_traced():
     def reward(height):
         core = cartpole(height_threshold=height)
-        state = CartpoleState(jnp.array([0.0, 0.0, 1.0, 0.0]), jnp.int32(0))
-        return core.step(state, jnp.int32(1), ())[1].reward
+        state = CartpoleState(np.float32([0.0, 0.0, 1.0, 0.0]), np.int32(0))
+        return core.step(state, np.int32(1), ())[1].reward
 
-    assert jax.vmap(reward)(jnp.array([0.8, 0.5])).tolist() == [0.0, 1.0]
+    rewards = jax.jit(jax.vmap(reward))(np.float32([0.8, 0.5]))
+    assert rewards.tolist() == [0.0, 1.0]

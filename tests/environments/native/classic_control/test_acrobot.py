@@ -23,11 +23,12 @@ NAMES = {
     "max_speed_1": ["MAX_VEL_1"],
     "max_speed_2": ["MAX_VEL_2"],
 }
-PHYSICS = {
+DEFAULTS = {
     name: inspect.signature(acrobot).parameters[name].default
-    for name in NAMES
+    for name in (*NAMES, "torque", "gravity")
     if not name.startswith("max")
 }
+PHYSICS = {name: value for name, value in DEFAULTS.items() if name in NAMES}
 HIGH = np.array([1, 1, 1, 1, 4 * np.pi, 9 * np.pi], np.float32)
 
 
@@ -39,10 +40,14 @@ def step_of(**options):
         core = acrobot(**physics, **options)
         return jax.vmap(core.step, (0, 0, None))(AcrobotState(states), actions, ())
 
-    return jax.jit(step)
+    compiled = jax.jit(step)
+    return lambda physics, *inputs: compiled(DEFAULTS | physics, *inputs)
 
 
-def random_states(n=1500):
+NUMBER = 300  # states in each call of a program
+
+
+def random_states(n=NUMBER):
     """States across the space, including fast ones."""
     rng = np.random.default_rng(1)
     high = np.array([np.pi, np.pi, 4 * np.pi, 9 * np.pi])
@@ -58,7 +63,8 @@ def compare(steps_of, states, physics=PHYSICS, **options):
         for attribute in NAMES.get(name, [name])
     }
     expected = steps_of("Acrobot-v1", states.astype(np.float64), actions, **attributes)
-    after, timestep = step_of(**options)(physics, states, actions)
+    step = step_of(**options)
+    after, timestep = jax.device_get(step(physics, states, actions))
     # Relative to the range of each value: a speed near 0 is a difference of large ones.
     error = np.abs(timestep.next_obs - expected[0]) / np.maximum(
         np.abs(expected[0]), HIGH
@@ -77,13 +83,15 @@ def compare(steps_of, states, physics=PHYSICS, **options):
 def test_a_step_matches_gymnasium_in_states_of_a_random_policy(
     steps_of, visited_states
 ):
-    compare(steps_of, visited_states("Acrobot-v1", 15))
+    states = visited_states("Acrobot-v1", 15)
+    chosen = np.random.default_rng(0).choice(len(states), NUMBER, replace=False)
+    compare(steps_of, states[chosen])
 
 
-@pytest.mark.parametrize("equations", ["book", "nips"])
-def test_a_step_matches_gymnasium_in_unvisited_states(steps_of, equations):
-    timestep = compare(steps_of, random_states(), book_or_nips=equations)
-    assert 100 < np.sum(timestep.last) < 1000
+@pytest.mark.parametrize("options", [{}, {"book_or_nips": "nips"}])
+def test_a_step_matches_gymnasium_in_unvisited_states(steps_of, options):
+    timestep = compare(steps_of, random_states(), **options)
+    assert 20 < np.sum(timestep.last) < 200
 
 
 @pytest.mark.slow
@@ -109,15 +117,15 @@ def test_the_book_has_a_term_that_the_paper_lacks():
     ],
 )
 def test_physics_parameters_match_gymnasium(steps_of, changed):
-    states = random_states(200)
+    states = random_states()
     timestep = compare(steps_of, states, PHYSICS | changed)
-    _, plain = step_of()(PHYSICS, states, np.arange(200) % 3)
-    assert np.mean(np.abs(timestep.obs - plain.obs)) > 0.01
+    _, plain = step_of()(PHYSICS, states, np.arange(NUMBER) % 3)
+    assert np.mean(np.abs(timestep.obs - np.asarray(plain.obs))) > 0.01
 
 
 def test_speed_limits_match_gymnasium_and_set_the_space(steps_of):
     limits = {"max_speed_1": 2.0, "max_speed_2": 3.0}
-    obs = compare(steps_of, random_states(200), **limits).obs
+    obs = compare(steps_of, random_states(), **limits).obs
     assert np.max(np.abs(obs[:, 4:]), axis=0).tolist() == [2.0, 3.0]
     core = acrobot(**limits)
     np.testing.assert_array_equal(core.observation.high, [1, 1, 1, 1, 2, 3])
@@ -126,7 +134,7 @@ def test_speed_limits_match_gymnasium_and_set_the_space(steps_of):
 def test_half_the_gravity_matches_gymnasium_in_slow_motion(steps_of):
     # Gymnasium's gravity is fixed. At half the gravity and half the torque, everything
     # takes √2 times as long.
-    states, actions, slower = random_states(), np.arange(1500) % 3, np.sqrt(2)
+    states, actions, slower = random_states(), np.arange(NUMBER) % 3, np.sqrt(2)
     physics = PHYSICS | {"dt": 0.2 * slower, "torque": 0.5, "gravity": 4.9}
     time = np.array([1, 1, slower, slower], np.float32)
     _, timestep = step_of()(physics, states / time, actions)
@@ -136,11 +144,11 @@ def test_half_the_gravity_matches_gymnasium_in_slow_motion(steps_of):
     np.testing.assert_allclose(found, obs, atol=3e-3)
     np.testing.assert_array_equal(timestep.last, over)
     plain = step_of()(physics | {"gravity": 9.8}, states / time, actions)[1]
-    assert np.mean(np.abs(plain.obs - timestep.obs)) > 0.05
+    assert np.mean(np.abs(np.asarray(plain.obs) - np.asarray(timestep.obs))) > 0.05
 
 
 def test_the_torque_scales_the_actions(steps_of):
-    states, actions = random_states(200), np.arange(200) % 3
+    states, actions = random_states(), np.arange(NUMBER) % 3
     attributes = {"AVAIL_TORQUE": [-3.0, 0.0, 3.0]}
     expected = steps_of("Acrobot-v1", states.astype(float), actions, **attributes)[0]
     obs = step_of()(PHYSICS | {"torque": 3.0}, states, actions)[1].obs
@@ -149,7 +157,8 @@ def test_the_torque_scales_the_actions(steps_of):
 
 def test_torque_noise_is_uniform_and_additive(is_uniform):
     noisy, state = acrobot(torque_noise=0.5), AcrobotState(jnp.array([0.1, 0.2, 0, 0]))
-    noise = jax.vmap(noisy.draw)(jax.random.split(jax.random.key(0), 20_000))
+    draw = jax.jit(jax.vmap(noisy.draw))
+    noise = np.asarray(draw(jax.random.split(jax.random.key(0), 20_000)))
     assert is_uniform(noise[:, None], -0.5, 0.5)
     pushed = noisy.step(state, 1, 0.25)[1].obs
     np.testing.assert_allclose(pushed, acrobot(torque=0.25).step(state, 2, ())[1].obs)
@@ -162,7 +171,9 @@ def test_the_scale_of_the_noise_can_be_traced():
     def noise(torque_noise):
         return jax.vmap(acrobot(torque_noise=torque_noise).draw)(keys)
 
-    none, some, more = jax.jit(jax.vmap(noise))(jnp.array([0.0, 0.5, 1.0]))
+    none, some, more = jax.device_get(
+        jax.jit(jax.vmap(noise))(np.float32([0.0, 0.5, 1.0]))
+    )
     assert not none.any()
     assert np.max(np.abs(some)) <= 0.5 < np.max(np.abs(more)) <= 1
     np.testing.assert_allclose(some, more / 2, rtol=1e-5)
@@ -180,7 +191,7 @@ def test_spaces_and_time_limit_match_gymnasium():
 def test_initial_states_hang_almost_at_rest(is_uniform):
     keys = jax.random.split(jax.random.key(3), 20_000)
     state, obs = jax.jit(jax.vmap(acrobot().reset))(keys)
-    physics = np.asarray(state.physics)
+    physics, obs = np.asarray(state.physics), np.asarray(obs)
     assert is_uniform(physics, -0.1, 0.1)
     np.testing.assert_allclose(np.corrcoef(physics.T), np.eye(4), atol=0.03)
     angles = physics[:, :2]

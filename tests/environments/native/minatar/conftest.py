@@ -1,5 +1,6 @@
 """Fixtures to compare games with MinAtar's, states the same randomness."""
 
+import functools
 import sys
 
 import jax
@@ -71,6 +72,11 @@ class GamePair:
         self.draw = jax.jit(jax.vmap(self.core.draw), compiler_options=FAST_COMPILE)
         self.step = jax.jit(jax.vmap(self.core.step), compiler_options=FAST_COMPILE)
         self.reset = jax.jit(jax.vmap(self.core.reset), compiler_options=FAST_COMPILE)
+        self.unpack = jax.jit(
+            functools.partial(game.unpack_state, self.max_values),
+            compiler_options=FAST_COMPILE,
+        )
+        self.step_plain = jax.jit(self._step_plain, compiler_options=FAST_COMPILE)
         self.follow = jax.jit(self._follow, compiler_options=FAST_COMPILE)
 
     def state(self):
@@ -108,9 +114,7 @@ class GamePair:
             before, action, noise, after, seen = jax.tree.map(
                 lambda leaf, indices=indices: leaf[indices], rows
             )
-            packed = game.pack_state(self.max_values, before)
-            words, timestep = self.step(packed, action, noise)
-            actual = game.unpack_state(self.max_values, words)
+            actual, timestep = jax.device_get(self.step_plain(before, action, noise))
             self.equal(actual, after)
             obs, reward, terminal = seen
             np.testing.assert_array_equal(timestep.next_obs, obs)
@@ -133,16 +137,21 @@ class GamePair:
         before, action, noise, _, (seen, reward, terminal) = jax.tree.map(
             lambda leaf: np.swapaxes(leaf.reshape(*shape, *leaf.shape[1:]), 0, 1), rows
         )
-        states = game.pack_state(self.max_values, before)
-        start = tuple(word[0] for word in states)
-        inputs = (np.stack(first, axis=1), states, action, noise)
-        timesteps = self.follow(start, inputs)
+        timesteps = self.follow(np.stack(first, axis=1), before, action, noise)
         np.testing.assert_array_equal(timesteps.next_obs, seen)
         np.testing.assert_array_equal(timesteps.reward, reward)
         np.testing.assert_array_equal(timesteps.last, terminal)
         return self.check()
 
-    def _follow(self, state, inputs):
+    def _step_plain(self, state, action, noise):
+        """A step of a batch of states that are not packed."""
+        words = game.pack_state(self.max_values, state)
+        words, timestep = jax.vmap(self.core.step)(words, action, noise)
+        return game.unpack_state(self.max_values, words), timestep
+
+    def _follow(self, first, before, action, noise):
+        packed = game.pack_state(self.max_values, before)
+
         def step(state, inputs):
             first, states, action, noise = inputs
             state = jax.tree.map(
@@ -154,7 +163,8 @@ class GamePair:
             )
             return jax.vmap(self.core.step)(state, action, noise)
 
-        return jax.lax.scan(step, state, inputs)[1]
+        start = jax.tree.map(lambda word: word[0], packed)
+        return jax.lax.scan(step, start, (first, packed, action, noise))[1]
 
     def equal(self, actual, expected):
         """Asserts that two states are equal, except for meaningless values."""
@@ -173,7 +183,7 @@ class GamePair:
         expected, seen = jax.tree.map(
             lambda leaf: np.stack([leaf] * 3), (self.state(), self.reference.state())
         )
-        self.equal(game.unpack_state(self.max_values, state), expected)
+        self.equal(self.unpack(state), expected)
         np.testing.assert_array_equal(obs, seen)
 
     def play(self, seed, steps):

@@ -92,8 +92,8 @@ def test_the_minimal_actions_match_minatar(name):
     find = registry.find
     full = find("environment", f"MinAtar/{name}-v0").factory(sticky_action_prob=0.0)
     few = find("environment", f"MinAtar/{name}-v1").factory(sticky_action_prob=0.0)
-    state, _ = full.reset(jax.random.key(0))
-    noise = full.draw(jax.random.key(1))
+    state, _ = jax.jit(full.reset)(jax.random.key(0))
+    noise = jax.jit(full.draw)(jax.random.key(1))
 
     def after(core, actions):
         step = jax.vmap(lambda action: core.step(state, action, noise))
@@ -124,7 +124,9 @@ def test_the_probability_of_sticky_actions_can_be_traced():
         core = asterix(sticky_action_prob=probability)
         return jax.vmap(core.draw)(keys).repeat
 
-    none, some, all_ = jax.jit(jax.vmap(repeats))(jnp.array([0.0, 0.3, 1.0]))
+    none, some, all_ = jax.device_get(
+        jax.jit(jax.vmap(repeats))(np.float32([0.0, 0.3, 1.0]))
+    )
     assert not none.any()
     assert all_.all()
     assert stats.binomtest(int(some.sum()), 5000, 0.3).pvalue > 0.001
@@ -132,11 +134,12 @@ def test_the_probability_of_sticky_actions_can_be_traced():
 
 def test_the_repeated_action_is_the_executed_one():
     core = asterix()
-    state, _ = core.reset(jax.random.key(0))
-    noise = core.draw(jax.random.key(0))
+    state, _ = jax.jit(core.reset)(jax.random.key(0))
+    noise = jax.jit(core.draw)(jax.random.key(0))
     step, columns = jax.jit(core.step, compiler_options=FAST_COMPILE), []
     for action, repeat in [(3, False), (1, True), (1, True), (1, False), (3, True)]:
-        state, _ = step(state, action, noise._replace(repeat=jnp.array(repeat)))
+        state, _ = step(state, action, noise._replace(repeat=np.bool(repeat)))
+        state = jax.device_get(state)
         columns.append(int(game.unpack_state(game.max_state(ASTERIX), state).game.x))
     assert columns == [6, 7, 8, 7, 6]
 
@@ -148,8 +151,9 @@ def test_unlike_in_minatar_no_action_is_repeated_across_episodes():
     reference.act(game.NOTHING)
     assert reference.env.pos == 5
     core = breakout(sticky_action_prob=1.0)
-    state, _ = core.reset(jax.random.key(0))
-    state, _ = core.step(state, game.RIGHT, core.draw(jax.random.key(1)))
+    state, _ = jax.jit(core.reset)(jax.random.key(0))
+    noise = jax.jit(core.draw)(jax.random.key(1))
+    state, _ = jax.device_get(jax.jit(core.step)(state, game.RIGHT, noise))
     assert int(game.unpack_state(game.max_state(BREAKOUT), state).game.paddle) == 4
 
 

@@ -3,7 +3,6 @@
 import collections
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
@@ -232,18 +231,20 @@ def test_the_arrays_hold_the_maximum_number_of_enemies(pair):
     pair.restart(np.random.default_rng(0))
     env = pair.reference.env
     env.diver_count = -1
-    state = seaquest.RULES.begin(jax.random.key(0))
-    state = state._replace(divers_aboard=jnp.int32(-1))
+    state = jax.jit(seaquest.RULES.begin)(jax.random.key(0))
+    state = state._replace(divers_aboard=np.int32(-1))
     play = jax.jit(seaquest.RULES.play, static_argnames="ramping")
-    noise = seaquest.SeaquestNoise(*map(jnp.array, (True, True, 2, True, 8)))
+    noise = seaquest.SeaquestNoise(
+        np.bool(True), np.bool(True), np.int32(2), np.bool(True), np.int32(8)
+    )
     most = 0
     for t in range(200):
-        noise = noise._replace(y=jnp.int32(2 + t % 7))
+        noise = noise._replace(y=np.int32(2 + t % 7))
         action = game.UP if t % 2 else game.DOWN
         pair.script.calls = [("rand", 0.5), *calls_of(env, action, noise)]
         _, terminal = pair.reference.act(action)
         state, _, over = play(state, action, noise, ramping=True)
-        number = int(state.enemies.swimmers.alive.sum())
+        number = np.asarray(state.enemies.swimmers.alive).sum()
         assert number == len(env.e_subs)
         assert not over
         assert not terminal
