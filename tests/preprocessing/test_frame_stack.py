@@ -61,15 +61,17 @@ def make_counter(space, masked=False):
 
 def play_env(env, steps=12):
     """Observations and answers, one after the other, all on the host."""
-    key = jax.random.key(0)
-    draw, step = jax.jit(env.draw), jax.jit(env.step)
-    state, obs = jax.jit(env.reset)(key)
-    timesteps = []
-    for time in range(steps):
-        noise = draw(jax.random.fold_in(key, time))
-        state, timestep = step(state, jnp.zeros(3, int), noise)
-        timesteps.append(jax.device_get(timestep))
-    return jax.device_get(obs), timesteps
+
+    def step(state, key):
+        return env.step(state, np.zeros(3, np.int32), env.draw(key))
+
+    @jax.jit
+    def play(key):
+        state, obs = env.reset(key)
+        return obs, jax.lax.scan(step, state, jax.random.split(key, steps))[1]
+
+    obs, timesteps = jax.device_get(play(jax.random.key(0)))
+    return obs, [rows(timesteps, time) for time in range(steps)]
 
 
 def rows(tree, index):

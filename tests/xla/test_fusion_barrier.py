@@ -1,7 +1,6 @@
 """Fusion barriers: they prevent fusion and do not change the results."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from rlcli.xla.fusion_barrier import fusion_barrier, materialize
@@ -11,7 +10,8 @@ def sums(x, y):
     return {"sum": x + y, "twice": 2 * x}
 
 
-X, Y = jnp.arange(12).reshape(3, 4), jnp.float32([1.0, -2.0, 0.5, 3.0])
+X = np.arange(12, dtype=np.int32).reshape(3, 4)
+Y = np.float32([1.0, -2.0, 0.5, 3.0])
 
 
 def equal(a, b):
@@ -25,16 +25,16 @@ def compile_text(function, *arrays):
 
 def test_a_barrier_does_not_change_the_results():
     for function in (sums, lambda x, y: sums(y, x)):
-        expected = function(X[0], Y)
+        expected = function(X[0], Y)  # in NumPy
         equal(fusion_barrier(function)(X[0], Y), expected)
         equal(jax.jit(fusion_barrier(function))(X[0], Y), expected)
 
 
 def test_a_batch_equals_its_members():
     every = jax.vmap(fusion_barrier(sums), (0, None))
-    equal(every(X, Y), jax.vmap(sums, (0, None))(X, Y))
+    equal(every(X, Y), {"sum": X + Y, "twice": 2 * X})
     nested = jax.vmap(jax.vmap(fusion_barrier(sums)), (0, None))
-    equal(nested(X, Y), jax.vmap(jax.vmap(sums), (0, None))(X, Y))
+    equal(nested(X, Y), {"sum": X + Y, "twice": 2 * X})
 
 
 def test_xla_does_not_fuse_across_a_barrier_and_a_batch_has_one():
@@ -56,7 +56,7 @@ def test_small_outputs_have_no_barrier():
 
 
 def test_materialize_supports_trees_of_all_dtypes():
-    tree = {"flag": jnp.array([True, False]), "whole": X, "part": Y, "bits": X > 5}
+    tree = {"flag": np.array([True, False]), "whole": X, "part": Y, "bits": X > 5}
     equal(materialize(tree), tree)
     equal(jax.vmap(materialize)({"x": X, "y": X > 5}), {"x": X, "y": X > 5})
     assert " conditional(" in compile_text(

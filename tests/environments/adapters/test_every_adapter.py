@@ -323,7 +323,7 @@ def test_it_renders_and_no_image_is_blank(environment):
     assert frames[0].shape == frames[1].shape
     for frame in frames:
         assert (frame.dtype, frame.ndim, frame.shape[-1]) == (np.uint8, 3, 3)
-        assert len(np.unique(frame.reshape(-1, 3), axis=0)) > 1
+        assert np.any(frame != frame[0, 0])  # it has several colours
     environment.close(state)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from rlcli.environments.native.control.swimmer import SwimmerState, swimmer
 
-BATCH = 1000
+BATCH = 300
 # The results do not depend on compiler options; compiling takes a third of the time.
 FAST_COMPILE = {"xla_backend_optimization_level": 0}
 assert_near = functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-3)

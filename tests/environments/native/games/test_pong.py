@@ -129,7 +129,8 @@ def test_the_ball_stays_between_the_walls_for_whole_games():
 def test_games_begin_in_any_row_and_direction(as_likely):
     """In gymnax the initial state is fixed."""
     keys = jax.random.split(jax.random.key(0), 20_000)
-    state, _ = jax.jit(jax.vmap(pong().reset), compiler_options=FAST_COMPILE)(keys)
+    reset = jax.jit(jax.vmap(pong().reset), compiler_options=FAST_COMPILE)
+    state, _ = jax.device_get(reset(keys))
     ways = (state.row * 3 + state.down + 1) * 2 + (state.right + 1) // 2
     assert as_likely(np.bincount(ways, minlength=180), np.full(180, 1 / 180))
     np.testing.assert_array_equal(state.column, 20)

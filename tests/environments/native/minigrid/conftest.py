@@ -14,6 +14,7 @@ from rlcli.environments.native.minigrid.game import MiniGridState
 
 # The results do not depend on compiler options; compiling takes a third of the time.
 FAST_COMPILE = {"xla_backend_optimization_level": 0}
+pack_cell = jax.jit(cells.pack_cell)
 DOORS = {0: cells.OPEN_DOOR, 1: cells.CLOSED_DOOR, 2: cells.LOCKED_DOOR}
 
 
@@ -88,10 +89,12 @@ class LevelPair:
     def check_steps(self, states, actions):
         """Compares one step from each of many states."""
         after, timestep = jax.device_get(self.step(states, np.asarray(actions)))
+        results = []
         for index, action in enumerate(actions):
             self.set_state(jax.tree.map(lambda leaf, i=index: leaf[i], states))
-            expected = self._act(action)
-            self._equal(self._seen(after, timestep, index), expected)
+            results.append(self._act(action))
+        expected = jax.tree.map(lambda *leaves: np.stack(leaves), *results)
+        self._equal(self._seen(after, timestep), expected)
 
     def check_play(self, seed, episodes, steps):
         """Plays whole episodes with random actions; compares every step."""
@@ -113,7 +116,9 @@ class LevelPair:
                 actions[:, episode], played, strict=True
             ):
                 expected = self._act(action)
-                self._equal(self._seen(states, timestep, episode), expected)
+                found = self._seen(states, timestep)
+                found = jax.tree.map(lambda leaf, i=episode: leaf[i], found)
+                self._equal(found, expected)
                 if expected.terminated:
                     num_ends += 1
                     break
@@ -135,9 +140,11 @@ class LevelPair:
             state.carrying,
         )
 
-    def _seen(self, states, timestep, index):
+    def _seen(self, states, timestep):
+        """The same of a batch of rlcli's steps."""
+        np.testing.assert_array_equal(timestep.discount, 1.0 - timestep.last)
         obs = timestep.obs
-        found = Seen(
+        return Seen(
             obs["image"],
             obs["direction"],
             timestep.reward,
@@ -146,8 +153,6 @@ class LevelPair:
             states.position,
             states.carrying,
         )
-        assert timestep.discount[index] == 1.0 - timestep.last[index]
-        return jax.tree.map(lambda leaf: leaf[index], found)
 
     def _equal(self, found, expected):
         for name, value in expected._asdict().items():
@@ -170,7 +175,7 @@ def packed(encoded):
     objects, colours, states = np.moveaxis(np.asarray(encoded), -1, 0)
     is_door = objects == cells.OPEN_DOOR
     kinds = np.where(is_door, np.choose(states, list(DOORS.values())), objects)
-    return np.asarray(cells.pack_cell(kinds, colours))
+    return np.asarray(pack_cell(kinds, colours))
 
 
 @functools.cache

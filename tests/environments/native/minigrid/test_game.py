@@ -33,32 +33,29 @@ def random_states(template, number, seed):
     rng = np.random.default_rng(seed)
     kinds, weights = np.array(INSIDE).T
     width, height = template.grid.shape
-    states = []
-    for _ in range(number):
-        shape = (width - 2, height - 2)
-        kind = rng.choice(kinds, shape, p=weights / weights.sum())
-        # The original encodes no colour of an empty cell, and goals are green.
-        colour = np.where(kind == cells.WALL, cells.GREY, rng.integers(0, 3, shape))
-        colour = np.select(
-            [kind == cells.EMPTY, kind == cells.GOAL], [0, cells.GREEN], colour
-        )
-        grid = np.array(cells.room(width, height))
-        grid[1:-1, 1:-1] = cells.pack_cell(kind, colour)
-        position = rng.integers(1, [width - 1, height - 1])
-        grid[tuple(position)] = cells.EMPTY_CELL
-        carried = rng.choice([cells.EMPTY, cells.KEY, cells.BALL], p=[0.5, 0.4, 0.1])
-        carried_colour = 0 if carried == cells.EMPTY else rng.integers(0, 3)
-        states.append(
-            MiniGridState(
-                grid,
-                position.astype(np.int32),
-                np.int32(rng.integers(4)),
-                np.asarray(cells.pack_cell(int(carried), int(carried_colour))),
-                np.int32(rng.integers(50)),
-                template.task,
-            )
-        )
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *states)
+    shape = (number, width - 2, height - 2)
+    kind = rng.choice(kinds, shape, p=weights / weights.sum())
+    # The original encodes no colour of an empty cell, and goals are green.
+    colour = np.where(kind == cells.WALL, cells.GREY, rng.integers(0, 3, shape))
+    colour = np.select(
+        [kind == cells.EMPTY, kind == cells.GOAL], [0, cells.GREEN], colour
+    )
+    grid = np.stack([cells.room(width, height)] * number)
+    grid[:, 1:-1, 1:-1] = cells.pack_cell(kind, colour)
+    position = rng.integers(1, [width - 1, height - 1], (number, 2), np.int32)
+    grid[np.arange(number), position[:, 0], position[:, 1]] = cells.EMPTY_CELL
+    carried = rng.choice(
+        [cells.EMPTY, cells.KEY, cells.BALL], number, p=[0.5, 0.4, 0.1]
+    )
+    colour = np.where(carried == cells.EMPTY, 0, rng.integers(0, 3, number))
+    return MiniGridState(
+        grid,
+        position,
+        rng.integers(4, size=number, dtype=np.int32),
+        np.asarray(cells.pack_cell(carried, colour)),
+        rng.integers(50, size=number, dtype=np.int32),
+        jax.tree.map(lambda leaf: np.stack([leaf] * number), template.task),
+    )
 
 
 @pytest.mark.parametrize(
