@@ -42,7 +42,7 @@ def test_a_step_matches_bsuite_at_any_time_with_the_same_coins(pair_class, fits,
     pair, rng = pair_class(umbrella_chain(**chain), state_of), np.random.default_rng(3)
     fits(pair.core, reference)
     coin_source = reference._rng = ScriptedCoins()
-    number, length = 3000, reference._chain_length
+    number, length = 1200, reference._chain_length
     coins = pair.noises(0, number)
     for i in range(number):
         reference._timestep = rng.choice([0, length - 1, rng.integers(length)])
@@ -53,8 +53,8 @@ def test_a_step_matches_bsuite_at_any_time_with_the_same_coins(pair_class, fits,
         pair.act(reference, rng.integers(2), coins[i])
         assert not coin_source.coins
     *_, (_, reward, last, gained) = pair.check()
-    assert np.sum(last) > 500
-    assert 200 < np.sum(gained["regret"] == 2) < np.sum(last)
+    assert np.sum(last) > 200
+    assert 80 < np.sum(gained["regret"] == 2) < np.sum(last)
     assert np.all(np.abs(reward) == 1)
 
 

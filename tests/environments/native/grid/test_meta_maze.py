@@ -68,12 +68,13 @@ def test_every_step_follows_the_rules(size, view):
 
 def test_reaching_the_reward_moves_the_agent_to_any_other_cell(as_likely):
     goal = number(9, 3, (0, 0))
-    state = MetaMazeState(jnp.int32(number(9, 3, (0, 1))), jnp.int32(goal))
+    state = MetaMazeState(np.int32(number(9, 3, (0, 1))), np.int32(goal))
     core = meta_maze()
-    noise = jax.vmap(core.draw)(jax.random.split(jax.random.key(0), 20_000))
-    after, timestep = jax.jit(
-        jax.vmap(lambda n: core.step(state, 3, n)), compiler_options=FAST_COMPILE
-    )(noise)
+    step = jax.jit(
+        jax.vmap(lambda key: core.step(state, 3, core.draw(key))),
+        compiler_options=FAST_COMPILE,
+    )
+    after, timestep = step(jax.random.split(jax.random.key(0), 20_000))
     others = [number(9, 3, cell) for cell in cells(9) if cell != (0, 0)]
     likely = np.bincount(others, minlength=121) / len(others)
     assert as_likely(np.bincount(after.cell, minlength=121), likely)
@@ -95,7 +96,8 @@ def test_the_episode_never_terminates_and_the_reward_stays():
 
         return jax.lax.scan(step, core.reset(begin)[0], jax.random.split(play, 200))[1]
 
-    timestep = jax.jit(jax.vmap(episode), compiler_options=FAST_COMPILE)(keys)
+    play = jax.jit(jax.vmap(episode), compiler_options=FAST_COMPILE)
+    timestep = jax.device_get(play(keys))
     assert not np.any(timestep.last)
     np.testing.assert_array_equal(timestep.discount, 1.0)
     assert np.min(np.sum(timestep.reward == 10, axis=1)) > 1
