@@ -33,8 +33,15 @@ def masses(state):
     return sum_tree.leaf_weights(state.masses.tree)
 
 
-@pytest.mark.parametrize("is_prioritized", [False, True])
-@pytest.mark.parametrize(("sizes", "options"), SIZES)
+@pytest.mark.parametrize(
+    ("sizes", "options", "is_prioritized"),
+    [
+        (*SIZES[0], True),
+        (*SIZES[1], False),
+        pytest.param(*SIZES[0], False, marks=pytest.mark.slow),
+        pytest.param(*SIZES[1], True, marks=pytest.mark.slow),
+    ],
+)
 def test_sequences_begin_on_a_grid_with_the_carry_of_their_first_step(
     sizes, options, is_prioritized, stream, run_replay, original
 ):

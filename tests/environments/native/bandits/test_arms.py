@@ -27,7 +27,8 @@ class Play:
         keys = jax.random.split(jax.random.key(0), episodes)
         self.state, self.obs = play_jitted(jax.vmap(core.reset))(keys)
         drawn = jax.random.split(jax.random.key(1), (steps, episodes))
-        self.noise = play_jitted(jax.vmap(jax.vmap(core.draw)))(drawn)
+        noise = play_jitted(jax.vmap(jax.vmap(core.draw)))(drawn)
+        self.noise = jax.device_get(noise)
         self.step, self.done = play_jitted(jax.vmap(core.step)), 0
 
     def pull(self, action):

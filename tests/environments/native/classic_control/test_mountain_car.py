@@ -57,7 +57,7 @@ def step_of(name, **options):
     return jax.jit(step)
 
 
-def everywhere(name, n=3000):
+def everywhere(name, n=1200):
     """States across the valley, slightly outside, and at its ends; all actions."""
     rng = np.random.default_rng(1)
     states = rng.uniform([-1.3, -0.09], [0.7, 0.09], (n, 2)).astype(np.float32)
@@ -74,7 +74,8 @@ def compare(steps_of, name, states, actions, **changed):
     obs, reward, terminated = steps_of(name, reference_states, actions, **changed)
     traced = physics_of(name)
     physics = {key: changed.pop(key, value) for key, value in traced.items()}
-    after, timestep = step_of(name, **changed)(physics, states, actions)
+    step = step_of(name, **changed)
+    after, timestep = jax.device_get(step(physics, states, actions))
     np.testing.assert_allclose(timestep.next_obs[:, 0], obs[:, 0], rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(timestep.next_obs[:, 1], obs[:, 1], rtol=1e-5, atol=2e-9)
     np.testing.assert_allclose(timestep.reward, reward, rtol=1e-6)
@@ -87,7 +88,7 @@ def compare(steps_of, name, states, actions, **changed):
 @BOTH
 def test_a_step_matches_gymnasium_for_all_states_and_actions(steps_of, name):
     timestep = compare(steps_of, name, *everywhere(name))
-    assert 100 < np.sum(timestep.last) < 1500
+    assert 40 < np.sum(timestep.last) < 600
 
 
 @BOTH
@@ -103,6 +104,7 @@ def test_parameters_match_gymnasium(steps_of, name, changed):
     states, actions = (each[::3] for each in everywhere(name))
     timestep = compare(steps_of, name, states, actions, **changed)
     _, plain = step_of(name)(physics_of(name), states, actions)
+    plain = jax.device_get(plain)
     assert np.any(timestep.next_obs != plain.next_obs) | np.any(
         timestep.last != plain.last
     )

@@ -85,7 +85,7 @@ def test_car_speeds_have_the_probabilities_of_minatar(pair):
         speeds.append([car[3] for car in env.cars])
     env.random = pair.script
     state, _ = pair.reset(jax.random.split(jax.random.key(0), number))
-    first = game.unpack_state(pair.max_values, state).game
+    first = pair.unpack(state).game
     np.testing.assert_array_equal(first.timer, first.cars.wait)
     ours = [speed_of(first.cars), speed_of(pair.noises(1, number).game)]
     options = np.r_[-5:0, 1:6]
@@ -109,7 +109,7 @@ def test_episodes_begin_at_the_bottom_with_all_cars_at_the_left(pair):
     pair.restart(np.random.default_rng(0))
     expected = pair.state().game
     state, obs = pair.reset(jax.random.split(jax.random.key(0), 5))
-    found = game.unpack_state(pair.max_values, state).game
+    found = pair.unpack(state).game
     for name in ("y", "rest", "steps", "column"):
         every = np.asarray(getattr(found, name))
         np.testing.assert_array_equal(every, [getattr(expected, name)] * 5)
