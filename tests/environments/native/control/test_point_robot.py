@@ -25,7 +25,7 @@ def states_and_actions():
 
 
 def step_batch(core, state, actions, seed=1):
-    noise = jax.vmap(core.draw)(jax.random.split(jax.random.key(seed), BATCH))
+    noise = jax.jit(jax.vmap(core.draw))(jax.random.split(jax.random.key(seed), BATCH))
     taken = jax.jit(jax.vmap(core.step))(state, actions, noise)
     return jax.tree.map(np.asarray, taken)
 

@@ -95,7 +95,7 @@ def test_the_visual_option_does_not_change_the_dynamics(all_steps):
 @pytest.mark.parametrize("rate", [1 / 3, 0.9])
 def test_a_failed_move_goes_in_any_other_direction(as_likely, rate):
     keys = jax.random.split(jax.random.key(0), 30_000)
-    noise = jax.vmap(four_rooms(fail_probability=rate).draw)(keys)
+    noise = jax.jit(jax.vmap(four_rooms(fail_probability=rate).draw))(keys)
     assert as_likely(np.bincount(noise), [1 - rate, *[rate / 3] * 3])
 
 

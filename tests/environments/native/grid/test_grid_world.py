@@ -58,7 +58,7 @@ def test_cell_values_match_russell_and_norvig():
 
 def test_moves_slip_with_their_probabilities(as_likely):
     keys = jax.random.split(jax.random.key(0), 20_000)
-    noise = jax.vmap(grid_world(success_rate=0.7).draw)(keys)
+    noise = jax.jit(jax.vmap(grid_world(success_rate=0.7).draw))(keys)
     assert as_likely(np.bincount(noise), [0.7, 0.15, 0.15])
 
 
@@ -69,7 +69,7 @@ def test_episodes_begin_on_any_start_cell_or_else_on_any_floor_cell(
     as_likely, rows, starts
 ):
     keys = jax.random.split(jax.random.key(0), 5000)
-    _, obs = jax.vmap(grid_world(layout=rows).reset)(keys)
+    _, obs = jax.jit(jax.vmap(grid_world(layout=rows).reset))(keys)
     likely = np.bincount(starts, minlength=12) / len(starts)
     assert as_likely(np.bincount(obs, minlength=12), likely)
     assert obs.dtype == jnp.int32
