@@ -181,6 +181,7 @@ def packed(encoded):
 @functools.cache
 def encoded(cell):
     """A packed cell as MiniGrid's object, colour and state."""
+    cell = np.uint8(cell)
     kind, colour = int(cells.kind_of(cell)), int(cells.colour_of(cell))
     states = {door: state for state, door in DOORS.items()}
     return (cells.OPEN_DOOR if kind in states else kind), colour, states.get(kind, 0)
