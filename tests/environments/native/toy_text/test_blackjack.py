@@ -244,7 +244,7 @@ def test_the_cards_of_a_video_are_those_of_the_episode():
             continue
         cards = player[game, end][player[game, end] > 0].tolist()
         open_card = int(states.state.dealer[game, end])
-        dealers = _dealer_cards(open_card, hand[game, end], luck[game, end])
+        dealers = _dealer_cards(open_card, int(hand[game, end]), float(luck[game, end]))
         assert dealers[0] == open_card
         score, dealers_score = (original.score(each) for each in (cards, dealers))
         expected = np.sign(score - dealers_score)
