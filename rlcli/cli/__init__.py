@@ -74,11 +74,7 @@ def _run_and_report(arguments: Sequence[str]) -> int:
     try:
         return _run(arguments)
     except RlcliError as error:
-        if os.environ.get("RLCLI_TRACEBACK"):
-            import traceback  # here, to keep `--help` fast
-
-            output.print_message("".join(traceback.format_exception(error)).rstrip())
-        output.print_message(f"error: {error}")
+        output.print_error(error)
         return error.code
     except typer.TyperException as error:
         output.print_message(_format_usage_error(error))

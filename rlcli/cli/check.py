@@ -35,7 +35,7 @@ def command(
         try:
             reports = rlcli.check([recipe], set=tuple(set))
         except RlcliError as error:  # continue with the other recipes
-            output.print_message(f"error: {error}")
+            output.print_error(error)
             code = error.code
             continue
         for report in reports:

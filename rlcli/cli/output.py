@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rlcli.errors import SpellingWarning, printable, printable_json
+from rlcli.errors import RlcliError, SpellingWarning, printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,6 +54,15 @@ def print_message(text: str) -> None:
         print(printable(text), file=sys.stderr)
     except OSError:  # a closed pipe, or a terminal that is gone
         silence(sys.stderr)
+
+
+def print_error(error: RlcliError) -> None:
+    """Prints an error to stderr, after its traceback if `RLCLI_TRACEBACK` is set."""
+    if os.environ.get("RLCLI_TRACEBACK"):
+        import traceback  # here, to keep `--help` fast
+
+        print_message("".join(traceback.format_exception(error)).rstrip())
+    print_message(f"error: {error}")
 
 
 @contextlib.contextmanager

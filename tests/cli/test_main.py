@@ -104,6 +104,17 @@ def test_what_the_user_can_mend_is_a_message_and_a_hint(show, capsys):
     assert err == "error: there is no part `[red]x`\n\nhint: did you mean `y`?\n"
 
 
+def test_a_variable_prints_the_traceback_of_an_error(show, monkeypatch, capsys):
+    monkeypatch.setenv("RLCLI_TRACEBACK", "1")
+    show(fails(RlcliError("there is no part `x`")))
+    assert main(["show", "x"]) == 1
+    assert main(["check", "nope"]) == 1  # which catches its errors itself
+    err = capsys.readouterr().err
+    assert err.count("Traceback (most recent call last):") == 2
+    assert "error: there is no part `x`\n" in err
+    assert "\nerror: there is no recipe `nope`" in err
+
+
 def test_an_error_may_bring_its_own_exit_code(show):
     show(fails(RlcliError("too late", code=OUT_OF_TIME)))
     assert main(["show", "x"]) == OUT_OF_TIME
