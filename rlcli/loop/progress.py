@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int32, UInt32
 
 from rlcli import spaces
+from rlcli.errors import RlcliError, quote
 from rlcli.loop.faults import Faults, begin_faults
 from rlcli.types import (
     Agent,
@@ -230,6 +231,14 @@ def select_action(
         agent.acting(state), obs, policy, first, noise
     )
     available_extras = {"carry": policy[0], **decision.extras}
+    for name in agent.requires:
+        if name not in available_extras:
+            offered = ", ".join(f"`{extra}`" for extra in sorted(available_extras))
+            raise RlcliError(
+                f"the updater or the tracer requires the extra {quote(name)}, but the "
+                f"policy and the loop offer only {offered}",
+                "correct its `requires`",
+            )
     extras = {name: available_extras[name] for name in agent.requires}
     return Pending(obs, decision.action, first, extras), next_policy
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import optax
 
+from rlcli.errors import RlcliError, quote, suggest
 from rlcli.registry import register
 from rlcli.types import Network, Policy, Updater
 from rlcli.updaters import Spaces
@@ -24,7 +25,34 @@ class Parts(NamedTuple):
     optimizer: optax.GradientTransformation
 
 
+def describe_function(decorator: Callable, function: Callable) -> str:
+    """Names a decorated function and its module for a message."""
+    return (
+        f"{decorator.__name__} `{function.__name__}` of module `{function.__module__}`"
+    )
+
+
+def describe_result(value: Any) -> str:
+    """Describes a value for a message: an array by its shape, any other by its type."""
+    if hasattr(value, "shape"):
+        return f"an array of shape {value.shape}"
+    return f"`{type(value).__name__}`"
+
+
+def require_parentheses(decorator: Callable, argument: Any) -> None:
+    """Refuses `@rule` without parentheses, which gets the function as an argument."""
+    if argument is None:
+        return
+    name = decorator.__name__
+    subject = quote(getattr(argument, "__name__", argument))
+    raise RlcliError(
+        f"`@{name}` takes keywords only, but was called with {subject}",
+        f"write `@{name}()`, with parentheses",
+    )
+
+
 def updater_decorator(
+    decorator: Callable,
     build: Callable[[functools.partial, Any, Parts], Updater],
     options: type[Any],
     names: Sequence[str],
@@ -33,12 +61,15 @@ def updater_decorator(
 ) -> Callable[[Callable], Callable[..., Updater]]:
     """Returns a decorator that registers an updater under the name of a function.
 
-    The options of the updater are the function's keyword-only parameters, then the
+    It implements the public `decorator`, whose name and keywords messages quote. The
+    options of the updater are the function's keyword-only parameters, then the
     fields `names` of the NamedTuple `options`. `defaults` override the default values
     of all fields. `build(function, options, parts)` makes the updater: its first
     argument is the function with its own options bound. `facts` are passed to
-    `register`. Raises TypeError if an entry of `defaults` is not a field.
+    `register`. Raises an error if an entry of `defaults` is not a field, or if a
+    parameter of the function cannot be an option.
     """
+    _refuse_unknown_keywords(decorator, options, defaults)
     hints = typing.get_type_hints(options, include_extras=True)
     values = options(**defaults)._asdict()
     common_parameters = [
@@ -52,8 +83,7 @@ def updater_decorator(
     ]
 
     def decorate(function: Callable) -> Callable[..., Updater]:
-        parameters = inspect.signature(function, eval_str=True).parameters.values()
-        own_parameters = [each for each in parameters if each.kind is each.KEYWORD_ONLY]
+        own_parameters = _own_parameters(decorator, function, names)
         signature = inspect.Signature(
             [*_part_parameters(), *own_parameters, *common_parameters]
         )
@@ -75,6 +105,60 @@ def updater_decorator(
         return register("updater", **facts)(updater)
 
     return decorate
+
+
+def _refuse_unknown_keywords(
+    decorator: Callable, options: type[Any], keywords: Mapping[str, Any]
+) -> None:
+    """Refuses keywords that are neither the decorator's own nor fields of `options`."""
+    parameters = inspect.signature(decorator).parameters.values()
+    own = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    for name in keywords:
+        if name not in options._fields:
+            raise RlcliError(
+                f"`@{decorator.__name__}` has no keyword {quote(name)}",
+                suggest(name, [*own, *options._fields]),
+            )
+
+
+def _own_parameters(
+    decorator: Callable, function: Callable, common_options: Sequence[str]
+) -> list[inspect.Parameter]:
+    """The keyword-only parameters of a function, all but the first.
+
+    Refuses parameters that cannot be options of a recipe.
+    """
+    label = describe_function(decorator, function)
+    parameters = [*inspect.signature(function, eval_str=True).parameters.values()]
+    if not parameters or parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
+        raise RlcliError(
+            f"{label} has no positional parameter",
+            f"write `def {function.__name__}(context)`",
+        )
+    context, *own = parameters
+    every = f"every updater made by `@{decorator.__name__}`"
+    taken = {
+        **dict.fromkeys(Parts._fields, f"a part that {every} receives"),
+        **dict.fromkeys(common_options, f"an option of {every}"),
+    }
+    for parameter in own:
+        name = parameter.name
+        if parameter.kind is not parameter.KEYWORD_ONLY:
+            raise RlcliError(
+                f"parameter `{parameter}` of {label} is not an option",
+                f"options are keyword-only: write `({context.name}, *, …)`",
+            )
+        if parameter.annotation is parameter.empty:
+            raise RlcliError(
+                f"option `{name}` of {label} has no annotation",
+                f"annotate its type, as in `{name}: float`",
+            )
+        if owner := taken.get(name.removesuffix("_")):
+            raise RlcliError(
+                f"option `{name}` of {label} has a name that is taken: it is {owner}",
+                "choose another name",
+            )
+    return own
 
 
 def _part_parameters() -> list[inspect.Parameter]:

@@ -86,7 +86,7 @@ def soft_actor_critic(
         )
 
     return updater_decorator(
-        build, SoftOptions, names, defaults, {**_DEFAULTS, **facts}
+        soft_actor_critic, build, SoftOptions, names, defaults, {**_DEFAULTS, **facts}
     )
 
 

@@ -9,6 +9,12 @@ from typing import NamedTuple
 from rlcli.errors import RlcliError
 from rlcli.types import Array, Transition
 
+# The metrics of the updater itself, which an objective may not return. Some are logged
+# with certain options only.
+UPDATER_METRICS = frozenset(
+    {"loss", "gradient_norm", "entropy", "value_loss", "stopped", "explained_variance"}
+)
+
 
 class ObjectiveContext(NamedTuple):
     """A batch of rows of an unroll, or of one minibatch of it. Arrays are `[T, B]`.

@@ -6,13 +6,18 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-import jax.numpy as jnp
-
-from rlcli.errors import RlcliError
+from rlcli.errors import RlcliError, quote
 from rlcli.types import Updater
-from rlcli.updaters.decorator import Parts, updater_decorator
+from rlcli.updaters.decorator import (
+    Parts,
+    describe_function,
+    describe_result,
+    require_parentheses,
+    updater_decorator,
+)
 from rlcli.updaters.policy_gradient.actor_critic import ActorCriticOptions, actor_critic
 from rlcli.updaters.policy_gradient.objective_context import (
+    UPDATER_METRICS,
     Objective,
     ObjectiveContext,
     PolicyLoss,
@@ -24,6 +29,8 @@ _ADVANTAGE = {"name": "lambda_return", "gamma": 0.99, "lambda": 0.95}
 
 
 def objective(
+    no_function: None = None,
+    /,
     *,
     policy: str = "sampled",
     tracer: str | Mapping[str, Any] = _ADVANTAGE,
@@ -41,17 +48,28 @@ def objective(
     values.
 
     `policy`, `tracer` and `unroll` are the defaults of recipes. `requires` lists the
-    extras that the objective reads. `rows` names the option of the objective that is
-    the number of consecutive rows in a sample of a replay. `replays: any` is for
-    objectives that may learn from the actions of earlier policies.
+    extras that the objective reads; `kl_limit` adds `log_prob`. `rows` names the option
+    of the objective that is the number of consecutive rows in a sample of a replay.
+    `replays: any` is for objectives that may learn from the actions of earlier
+    policies.
     """
+    require_parentheses(objective, no_function)
+    if isinstance(requires, str):  # else each letter would be an extra
+        raise RlcliError(
+            f"`requires` of `@objective` is {quote(requires)} instead of a tuple",
+            f'write `requires=("{requires}",)`, with a comma',
+        )
 
     def build(
         objective_function: functools.partial, options: ActorCriticOptions, parts: Parts
     ) -> Updater:
-        name = objective_function.func.__name__
-        apply = functools.partial(_apply_objective, objective_function, name)
-        updater = actor_critic(name, parts, apply, options, requires)
+        function = objective_function.func
+        name, label = function.__name__, describe_function(objective, function)
+        apply = functools.partial(_apply_objective, objective_function, label)
+        extras = requires
+        if options.kl_limit is not None and "log_prob" not in requires:
+            extras = (*requires, "log_prob")  # `approximate_kl` reads it
+        updater = actor_critic(name, parts, apply, options, extras)
         updater = updater._replace(replays=replays)
         if not rows:
             return updater
@@ -60,26 +78,44 @@ def objective(
     option_names = {*COMMON_OPTIONS, *defaults}
     names = [name for name in ActorCriticOptions._fields if name in option_names]
     facts = {"policy": policy, "tracer": tracer, "unroll": unroll}
-    return updater_decorator(build, ActorCriticOptions, names, defaults, facts)
+    return updater_decorator(
+        objective, build, ActorCriticOptions, names, defaults, facts
+    )
 
 
 def _apply_objective(
-    function: Objective, name: str, context: ObjectiveContext
+    function: Objective, label: str, context: ObjectiveContext
 ) -> PolicyLoss:
-    """Applies an objective; raises an error unless it returns one loss per row."""
+    """Applies an objective; raises an error unless it returns one loss per row.
+
+    `label` names the objective in the error.
+    """
     result = function(context)
     if not isinstance(result, PolicyLoss):
         raise RlcliError(
-            f"objective `{name}` returned `{type(result).__name__}` instead of "
-            "`PolicyLoss`",
+            f"{label} returned {describe_result(result)} instead of `PolicyLoss`",
             "return `PolicyLoss(loss, metrics)`",
         )
-    arrays = {"loss": result.loss, **result.metrics}
-    for key, array in arrays.items():
-        if jnp.shape(array) != context.weight.shape:
+    if not isinstance(result.metrics, Mapping):
+        raise RlcliError(
+            f"{label} returned as metrics {describe_result(result.metrics)} instead of "
+            "a `dict`",
+            'return `PolicyLoss(loss, {"name": metric})`',
+        )
+    arrays = {"the loss": result.loss}
+    for name, metric in result.metrics.items():
+        if name in UPDATER_METRICS:
             raise RlcliError(
-                f"objective `{name}` returned a `{key}` of shape {jnp.shape(array)}, "
-                f"but its rows have the shape {context.weight.shape}",
+                f"{label} returned a metric {quote(name)}, but rlcli logs its own "
+                "metric of this name",
+                "choose another name",
+            )
+        arrays[f"the metric {quote(name)}"] = metric
+    for field, array in arrays.items():
+        if getattr(array, "shape", None) != context.weight.shape:
+            raise RlcliError(
+                f"{label} returned as {field} {describe_result(array)} instead of an "
+                f"array of shape {context.weight.shape}, that of its rows",
                 "return one number per row: the updater computes the mean",
             )
     return result

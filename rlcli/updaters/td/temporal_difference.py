@@ -17,7 +17,6 @@ import optax
 from jaxtyping import Bool, Float
 
 from rlcli.distributions import Distribution
-from rlcli.errors import RlcliError
 from rlcli.networks.predictions import (
     LOSSES,
     Loss,
@@ -46,7 +45,6 @@ from rlcli.types import (
 from rlcli.updaters import require_discrete
 from rlcli.updaters.burn_in import refresh_carry
 from rlcli.updaters.critics import (
-    Backup,
     Critic,
     RowPriority,
     add_penalty,
@@ -59,12 +57,17 @@ from rlcli.updaters.critics import (
     one_action_critic,
     regression_losses,
 )
-from rlcli.updaters.decorator import Parts, updater_decorator
+from rlcli.updaters.decorator import (
+    Parts,
+    describe_function,
+    require_parentheses,
+    updater_decorator,
+)
 from rlcli.updaters.learner import Learner, Losses, Target, learner
 from rlcli.updaters.td.rule_context import (
     Rule,
-    RuleContext,
     TDParts,
+    apply_rule,
     expected_backup,
     first_action,
     make_context,
@@ -90,6 +93,8 @@ class TDOptions(NamedTuple):
 
 
 def rule(
+    no_function: None = None,
+    /,
     *,
     policy: str = "epsilon_greedy",
     tracer: str | Mapping[str, Any] = "n_step",
@@ -105,35 +110,20 @@ def rule(
     `discrete_only`: the rule uses the values of all actions, not only of sampled ones,
     so the action space has to be Discrete.
     """
+    require_parentheses(rule, no_function)
 
     def build(
         rule_function: functools.partial, settings: TDOptions, parts: Parts
     ) -> Updater:
-        name = rule_function.func.__name__
+        function = rule_function.func
         if discrete_only or settings.q == "all":
-            require_discrete(parts.spaces, name)
-        apply = functools.partial(apply_rule, rule_function, name)
+            require_discrete(parts.spaces, function.__name__)
+        label = describe_function(rule, function)
+        apply = functools.partial(apply_rule, rule_function, label)
         return action_value_updater(apply, settings, parts)
 
     facts = {"policy": policy, "tracer": tracer, "unroll": unroll}
-    return updater_decorator(build, TDOptions, TDOptions._fields, defaults, facts)
-
-
-def apply_rule(function: Rule, name: str, context: RuleContext) -> Backup:
-    """Applies a rule; raises an error unless it returns particles for each row."""
-    result = function(context)
-    if not isinstance(result, Backup):
-        raise RlcliError(
-            f"rule `{name}` returned `{type(result).__name__}` instead of `Backup`",
-            "return `Backup(bootstrap_value, …)`",
-        )
-    if not isinstance(result.bootstrap_value, Particles):
-        raise RlcliError(
-            f"rule `{name}` bootstraps from "
-            f"`{type(result.bootstrap_value).__name__}` instead of `Particles`",
-            "return `Backup(context.next_q(), probability)`, or construct `Particles`",
-        )
-    return result
+    return updater_decorator(rule, build, TDOptions, TDOptions._fields, defaults, facts)
 
 
 def action_value_updater(

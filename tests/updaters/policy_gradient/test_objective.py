@@ -7,6 +7,7 @@ import numpy as np
 import optax
 import pytest
 
+import rlcli
 from rlcli import registry
 from rlcli.errors import RlcliError
 from rlcli.networks.functions import separate_network
@@ -15,6 +16,7 @@ from rlcli.policies.sampled import sampled
 from rlcli.types import Clock, Positive, Transition
 from rlcli.updaters import Spaces
 from rlcli.updaters.policy_gradient import ObjectiveContext, PolicyLoss, objective
+from rlcli.updaters.policy_gradient.objective_context import UPDATER_METRICS
 from rlcli.updaters.policy_gradient.vanilla_pg import a2c
 
 STATES, ACTIONS, SHAPE = 3, 2, (4, 2)
@@ -132,15 +134,92 @@ def test_a_log_ratio_without_its_requirement_is_an_error_that_says_so():
     assert 'requires=("log_prob",)' in caught.value.hint
 
 
+def test_kl_limit_requires_the_log_probability_itself():
+    @objective(kl_limit=None)
+    def limited(context: ObjectiveContext) -> PolicyLoss:
+        """May stop early, but reads no extra."""
+        return PolicyLoss(-context.advantage * context.log_prob)
+
+    assert build(limited).requires == ()
+    updater = build(limited, kl_limit=1e-9)
+    assert updater.requires == ("log_prob",)
+    _, report = update(updater, log_prob=np.log(0.25))
+    assert report.metrics["stopped"] == 1
+    ppo = registry.find("updater", "ppo").factory
+    assert build(ppo, kl_limit=0.1).requires == ("log_prob",)
+
+
+def test_an_extra_that_does_not_exist_is_an_error_that_lists_the_extras():
+    @objective(requires=("log_probs",))
+    def misspelled(context: ObjectiveContext) -> PolicyLoss:
+        """Requires an extra with a misspelled name."""
+        return PolicyLoss(-context.log_prob)
+
+    recipe = {"environment": "FrozenLake-v1", "network": "table"}
+    with pytest.raises(RlcliError, match=r"the extra `log_probs`, .* `carry`, `log_p"):
+        rlcli.check({**recipe, "updater": "misspelled"})
+
+
+def test_extras_as_a_text_instead_of_a_tuple_are_refused():
+    with pytest.raises(RlcliError, match="`log_prob` instead of a tuple") as caught:
+        objective(requires=("log_prob"))
+    assert caught.value.hint == 'write `requires=("log_prob",)`, with a comma'
+
+
+@pytest.mark.parametrize("name", sorted(UPDATER_METRICS))
+def test_a_metric_named_like_one_of_the_updater_is_refused(name):
+    @objective()
+    def colliding(context: ObjectiveContext) -> PolicyLoss:
+        """Returns a metric that rlcli logs."""
+        return PolicyLoss(-context.log_prob, {name: context.value})
+
+    with pytest.raises(RlcliError, match=f"`colliding` .* returned a metric `{name}`"):
+        update(build(colliding))
+
+
+def test_the_metrics_that_an_objective_may_not_return_are_those_of_the_updater():
+    ppo = registry.find("updater", "ppo").factory
+    _, report = update(build(ppo, kl_limit=0.1))
+    assert report.metrics.keys() == UPDATER_METRICS | {"kl", "clip_fraction"}
+
+
+def test_an_objective_without_parentheses_is_refused():
+    with pytest.raises(RlcliError) as caught:
+
+        @objective
+        def bare(context: ObjectiveContext) -> PolicyLoss:
+            return PolicyLoss(-context.log_prob)
+
+    assert caught.value.hint == "write `@objective()`, with parentheses"
+
+
+def test_only_the_options_that_the_decorator_names_are_taken():
+    def wait(context: ObjectiveContext, *, epochs: int = 1) -> PolicyLoss:
+        """Has an option that other objectives share."""
+        return PolicyLoss(-context.log_prob)
+
+    assert registry.options(objective()(wait))["epochs"].default == 1
+    with pytest.raises(RlcliError, match=r"option `epochs` of .* has a name that is"):
+        objective(epochs=4)(wait)
+
+
 @pytest.mark.parametrize(
     ("result", "message"),
     [
-        (lambda loss: loss, "objective `wrong` returned `"),
+        (lambda loss: loss, r"returned an array of shape \(4, 2\) instead of `Poli"),
         (
             lambda loss: PolicyLoss(jnp.mean(loss)),
-            r"a `loss` of shape \(\), .*\(4, 2\)",
+            r"as the loss an array of shape \(\) instead of .* \(4, 2\)",
         ),
-        (lambda loss: PolicyLoss(loss, {"m": jnp.mean(loss)}), r"a `m` of shape \(\)"),
+        (
+            lambda loss: PolicyLoss(loss, {"m": jnp.mean(loss)}),
+            r"as the metric `m` an array of shape \(\) instead of .* \(4, 2\)",
+        ),
+        (
+            lambda loss: PolicyLoss(loss, {"m": 0.5}),
+            r"as the metric `m` `float` instead of .* \(4, 2\)",
+        ),
+        (lambda loss: PolicyLoss(loss, loss), "returned as metrics an array of shape"),
     ],
 )
 def test_a_result_that_is_not_one_loss_per_row_is_refused(result, message):
@@ -149,7 +228,8 @@ def test_a_result_that_is_not_one_loss_per_row_is_refused(result, message):
         """Returns something else."""
         return result(-context.log_prob)
 
-    with pytest.raises(RlcliError, match=message):
+    name = f"objective `wrong` of module `{__name__}` "
+    with pytest.raises(RlcliError, match=name + ".*" + message):
         update(build(wrong))
 
 

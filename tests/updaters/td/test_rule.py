@@ -1,10 +1,13 @@
 """The decorator of rules: options, defaults, and what a rule may return."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import rlcli
 from rlcli import registry
 from rlcli.errors import RlcliError
+from rlcli.networks.predictions import Particles
 from rlcli.types import Positive
 from rlcli.updaters.td import Backup, RuleContext, rule
 
@@ -38,8 +41,75 @@ def test_a_rule_has_its_own_options_and_those_of_every_rule():
 
 
 def test_a_default_of_an_unknown_option_is_refused_where_it_is_written():
-    with pytest.raises(TypeError, match="unexpected keyword argument 'targt'"):
+    with pytest.raises(RlcliError, match="`@rule` has no keyword `targt`") as caught:
         rule(targt={"polyak": 0.05})
+    assert caught.value.hint == "did you mean `target`?"
+    with pytest.raises(RlcliError) as caught:
+        rule(xyz=1)
+    assert caught.value.hint == (
+        "choose from `critics`, `discrete_only`, `loss`, `policy`, `priority`, `q`, "
+        "`target`, `tracer`, `transform`, `unroll`"
+    )
+
+
+def test_a_decorator_without_parentheses_is_refused():
+    with pytest.raises(RlcliError, match="was called with `bare`") as caught:
+
+        @rule
+        def bare(context: RuleContext) -> Backup:
+            return Backup(context.next_q())
+
+    assert caught.value.hint == "write `@rule()`, with parentheses"
+
+
+def without_annotation(context, *, omega=1.0):
+    pass
+
+
+def positional(context, omega: float = 1.0):
+    pass
+
+
+def any_options(context, **options: float):
+    pass
+
+
+def taken(context, *, critics: int = 3):
+    pass
+
+
+def taken_part(context, *, optimizer: str = "adam"):
+    pass
+
+
+def without_context(*, omega: float = 1.0):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (without_annotation, "option `omega` of .* has no annotation"),
+        (positional, r"parameter `omega: float = 1\.0` of .* is not an option"),
+        (any_options, r"parameter `\*\*options: float` of .* is not an option"),
+        (taken, "`critics` of .* taken: it is an option of every updater made by `@"),
+        (taken_part, "`optimizer` of .* taken: it is a part that every updater"),
+        (without_context, "has no positional parameter"),
+    ],
+)
+def test_a_parameter_that_cannot_be_an_option_is_refused(function, message):
+    name = f"rule `{function.__name__}` of module `{__name__}`"
+    with pytest.raises(RlcliError, match=message) as caught:
+        rule()(function)
+    assert name in caught.value.message
+
+
+def test_an_option_named_like_one_of_every_updater_in_yaml_is_refused():
+    def underscore(context, *, q_: float = 1.0):
+        pass
+
+    with pytest.raises(RlcliError, match=r"`q_` .* has a name that is taken"):
+        rule()(underscore)
 
 
 def test_an_unknown_option_is_refused_before_the_rule_is_called(tabular):
@@ -50,22 +120,74 @@ def test_an_unknown_option_is_refused_before_the_rule_is_called(tabular):
 @pytest.mark.parametrize(
     ("result", "message"),
     [
-        (lambda context: context.next_q(), "rule `wrong` returned `Particles`"),
+        (lambda context: context.next_q(), "returned `Particles` instead of `Backup`"),
         (
             lambda context: Backup(context.next_q().mean()),
-            "rule `wrong` bootstraps from `.*` instead of `Particles`",
+            r"bootstraps from an array of shape \(3, 5, 4\) instead of `Particles`",
+        ),
+        (
+            lambda context: Backup(Particles(*[context.next_q().mean()] * 2)),
+            r"`bootstrap_value.value` an array of shape \(3, 5, 4\) instead of an "
+            r"array \[T, B, M, K\], where \[T, B\] is \[3, 5\]",
+        ),
+        (
+            lambda context: Backup(Particles(context.next_q().value, 1.0)),
+            r"`bootstrap_value.probability` `float` instead of .* \(3, 5, 4, 1\)",
+        ),
+        (
+            lambda context: Backup(context.next_q(), jnp.ones(3)),
+            r"`probability` an array of shape \(3,\) instead of .* M = 4",
+        ),
+        (
+            lambda context: Backup(context.sampled_next_q(), jnp.ones(4)),
+            r"`probability` an array of shape \(4,\) instead of .* M = 1",
+        ),
+        (
+            lambda context: Backup(context.next_q(), 1 / 4, bonus=jnp.ones((3, 5))),
+            r"`bonus` an array of shape \(3, 5\) instead of .* M = 4",
+        ),
+        (
+            lambda context: Backup(context.next_q(), 1 / 4, bonus=None),
+            "`bonus` `NoneType` instead of a number or an array",
+        ),
+        (
+            lambda context: Backup(context.next_q(), 1 / 4, reward=jnp.ones((3, 5, 4))),
+            r"`reward` an array of shape \(3, 5, 4\) instead of .* \[T, B\]",
+        ),
+        (
+            lambda context: Backup(
+                context.next_q(), 1 / 4, target_policy=jnp.ones((3, 5))
+            ),
+            r"`target_policy` an array of shape \(3, 5\) instead of an array \[T, B, A",
+        ),
+        (
+            lambda context: Backup(context.next_q()),
+            "returned 4 distributions for each row without their `probability`",
         ),
     ],
 )
-def test_a_result_that_is_no_backup_is_refused(result, message, tabular):
+def test_a_result_that_is_no_backup_of_rows_is_refused(result, message, tabular):
     @rule()
     def wrong(context: RuleContext) -> Backup:
         """Returns something else."""
         return result(context)
 
     updater = tabular("wrong")
-    with pytest.raises(RlcliError, match=message):
+    name = f"rule `wrong` of module `{__name__}` "
+    with pytest.raises(RlcliError, match=name + ".*" + message):
         updater.updated(updater.rows(), *np.zeros((2, 6, 4), "f4"))
+
+
+def test_check_refuses_wrong_shapes_at_the_place_of_the_updater():
+    @rule()
+    def transposed(context: RuleContext) -> Backup:
+        """Probabilities with the actions first."""
+        next_q = context.next_q()
+        return Backup(next_q, jnp.moveaxis(next_q.mean(), -1, 0))
+
+    recipe = {"environment": "FrozenLake-v1", "network": "table"}
+    with pytest.raises(RlcliError, match=r"\(4, 1, 1\) instead of .* M = 4"):
+        rlcli.check({**recipe, "updater": "transposed", "train": {"steps": 10}})
 
 
 def test_the_target_policy_of_a_rule_is_by_default_the_acting_policy(tabular):
