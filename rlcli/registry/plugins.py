@@ -61,6 +61,12 @@ def import_factory(kind: str, name: str) -> Callable:
     """Imports the factory at an import path `module:attribute`."""
     module, _, attribute = name.partition(":")
     label = f"{kind} {quote(name)}"
+    dotted = module.removeprefix("./").removesuffix(".py").replace("/", ".")
+    if dotted != module:
+        raise RlcliError(
+            f"{label} names a file instead of a module",
+            f"write {quote(f'{dotted}:{attribute}')}",
+        )
     if not all(name.isidentifier() for name in f"{module}.{attribute}".split(".")):
         raise RlcliError(
             f"{label} is not an import path",
@@ -137,11 +143,15 @@ def reason(error: BaseException, factory: Any = None) -> str:
 
 def import_error(label: str, module: str, error: BaseException) -> RlcliError:
     """The error about a module that cannot be imported, with a hint."""
+    if isinstance(error, RlcliError):  # of a decorator, which explains itself
+        place = user_code.find_place(error)
+        where = f" ({user_code.format_place(place)})" if place else ""
+        return RlcliError(f"{label}: {error.message}{where}", error.hint)
     cause, hint = reason(error), TRACEBACK
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     if missing and f"{module}.".startswith(f"{missing}."):
         cause = f"there is no module {quote(missing)}"
-        file = missing.replace(".", "/")
+        file = module.replace(".", "/")
         hint = f"put `{file}.py` beside the recipe, or install the module"
     elif missing:
         hint = f"install {quote(missing)}, which the module imports"

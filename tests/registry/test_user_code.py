@@ -107,7 +107,29 @@ def test_a_module_that_does_not_exist_is_an_error_that_says_where_to_put_it(tmp_
     with pytest.raises(RlcliError) as error:
         recipe.load_recipe(tmp_path / "r.yaml")
     assert "there is no module `my_parts`" in error.value.message
-    assert "put `my_parts.py` beside the recipe" in error.value.hint
+    assert "put `my_parts/mine.py` beside the recipe" in error.value.hint
+
+
+@pytest.mark.parametrize("name", ["mine.py:corridor", "parts/mine.py:corridor"])
+def test_a_file_instead_of_a_module_is_an_error_with_the_import_path(name):
+    with pytest.raises(RlcliError, match="names a file instead of a module") as error:
+        registry.find("updater", name)
+    module = name.removesuffix(".py:corridor").replace("/", ".")
+    assert error.value.hint == f"write `{module}:corridor`"
+
+
+def test_an_error_of_a_decorator_keeps_its_hint_and_gets_its_line(tmp_path):
+    (tmp_path / "hurwicz.py").write_text(
+        "from rlcli.updaters.td import rule\n\n@rule(targt=None)\ndef hurwicz(c): 0\n"
+    )
+    user_code.search_first(tmp_path)
+    with pytest.raises(RlcliError) as error:
+        registry.find("updater", "hurwicz:hurwicz")
+    assert error.value.message == (
+        "updater `hurwicz:hurwicz`: `@rule` has no keyword `targt` "
+        f"({tmp_path}/hurwicz.py:3)"
+    )
+    assert error.value.hint == "did you mean `target`?"
 
 
 def test_a_module_that_lacks_another_one_names_that_one(tmp_path):
