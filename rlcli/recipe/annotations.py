@@ -176,7 +176,9 @@ def describe_annotation(annotation: Any, *, is_nested: bool = False) -> str:
     if origin in (dict, Mapping):
         key, item = (describe_annotation(a, is_nested=True) for a in arguments)
         return f"mapping[{key}, {item}]"
-    return "any" if base is Any else inspect.formatannotation(base)
+    if base in (inspect.Parameter.empty, Any):
+        return "any"
+    return inspect.formatannotation(base)
 
 
 def describe_fields(annotation: Any) -> dict[str, str]:
