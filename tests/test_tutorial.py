@@ -74,9 +74,11 @@ def test_the_tutorial_prints_what_the_page_shows():
     eight_steps, *one_step = (int(each.replace(",", "")) for each in steps)
     assert eight_steps < 20_000  # the conclusion of the page
     assert not one_step or eight_steps < one_step[0] / 1.5
-    (mean,) = re.findall(r"dqn_cartpole +5 +([\d.]+) \[", outputs["compare"])
-    # Processors round differently, and a seed in five may then end below 475.
-    assert float(mean) >= 400, outputs["compare"]
+    # Processors round differently, and the last policy of one seed may then be worse:
+    # the interquartile mean of five seeds leaves out the best and the worst.
+    (line,) = re.findall(r"dqn_cartpole +5 .*\]", outputs["compare"])
+    _, _, iqm = re.findall(r"([\d.]+) \[", line)
+    assert float(iqm) >= 475, outputs["compare"]
 
 
 def test_the_tutorial_says_what_make_tutorial_does():

@@ -15,9 +15,6 @@ class Row(NamedTuple):
     tuned: range | None = None  # the seeds used for tuning, if they are others
 
 
-TUNED, REPORTED = range(100, 110), range(1_000, 1_010)
-
-
 LAKE = (
     *("qlearning", "double_qlearning", "sarsa", "expected_sarsa", "soft_qlearning"),
     *("c51", "qrdqn", "iqn", "reinforce", "a2c", "ppo"),

@@ -39,6 +39,17 @@ def describe_result(value: Any) -> str:
     return f"`{type(value).__name__}`"
 
 
+def require_type(
+    label: str, value: Any, expected: type[Any], hint: str, verb: str = "returned"
+) -> None:
+    """Refuses a value of another type; `label` names the function that returned it."""
+    if not isinstance(value, expected):
+        raise RlcliError(
+            f"{label} {verb} {describe_result(value)} instead of `{expected.__name__}`",
+            hint,
+        )
+
+
 def require_parentheses(decorator: Callable, argument: Any) -> None:
     """Refuses `@rule` without parentheses, which gets the function as an argument."""
     if argument is None:

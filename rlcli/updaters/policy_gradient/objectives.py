@@ -13,6 +13,7 @@ from rlcli.updaters.decorator import (
     describe_function,
     describe_result,
     require_parentheses,
+    require_type,
     updater_decorator,
 )
 from rlcli.updaters.policy_gradient.actor_critic import ActorCriticOptions, actor_critic
@@ -91,17 +92,14 @@ def _apply_objective(
     `label` names the objective in the error.
     """
     result = function(context)
-    if not isinstance(result, PolicyLoss):
-        raise RlcliError(
-            f"{label} returned {describe_result(result)} instead of `PolicyLoss`",
-            "return `PolicyLoss(loss, metrics)`",
-        )
-    if not isinstance(result.metrics, Mapping):
-        raise RlcliError(
-            f"{label} returned as metrics {describe_result(result.metrics)} instead of "
-            "a `dict`",
-            'return `PolicyLoss(loss, {"name": metric})`',
-        )
+    require_type(label, result, PolicyLoss, "return `PolicyLoss(loss, metrics)`")
+    require_type(
+        label,
+        result.metrics,
+        Mapping,
+        'return `PolicyLoss(loss, {"name": metric})`',
+        "returned as metrics",
+    )
     arrays = {"the loss": result.loss}
     for name, metric in result.metrics.items():
         if name in UPDATER_METRICS:

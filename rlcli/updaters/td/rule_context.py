@@ -26,7 +26,7 @@ from rlcli.updaters.critics import (
     apply_single_steps,
     initial_carry,
 )
-from rlcli.updaters.decorator import describe_result
+from rlcli.updaters.decorator import describe_result, require_type
 from rlcli.xla.indexing import select_index
 
 _FIXED_SEED = 0  # for sampled actions in estimates, which are given no key
@@ -77,17 +77,14 @@ def apply_rule(function: Rule, label: str, context: RuleContext) -> Backup:
     `label` names the rule in the error.
     """
     result = function(context)
-    if not isinstance(result, Backup):
-        raise RlcliError(
-            f"{label} returned {describe_result(result)} instead of `Backup`",
-            "return `Backup(bootstrap_value, …)`",
-        )
-    if not isinstance(result.bootstrap_value, Particles):
-        raise RlcliError(
-            f"{label} bootstraps from {describe_result(result.bootstrap_value)} "
-            "instead of `Particles`",
-            "return `Backup(context.next_q(), probability)`, or construct `Particles`",
-        )
+    require_type(label, result, Backup, "return `Backup(bootstrap_value, …)`")
+    require_type(
+        label,
+        result.bootstrap_value,
+        Particles,
+        "return `Backup(context.next_q(), probability)`, or construct `Particles`",
+        "bootstraps from",
+    )
     # Actions may have axes of their own.
     _check_shapes(label, result, context.action.shape[:2])
     _refuse_sum(label, result)
