@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rlcli import registry
 from rlcli.registry import user_code
 from rlcli.xla import threads
 
@@ -85,6 +86,17 @@ def fresh_imports(monkeypatch):
         is_new = before.get(name) is not module
         if is_new and user_code.is_user_file(getattr(module, "__file__", "") or ""):
             del sys.modules[name]
+
+
+@pytest.fixture
+def own_parts():
+    """Forgets afterwards which parts a test has registered, not those it has loaded."""
+    before = set(registry.parts._BUILT_IN)
+    yield
+    for key in registry.parts._BUILT_IN.keys() - before:
+        factory = registry.parts._BUILT_IN[key].factory
+        if not factory.__module__.startswith(("rlcli.", "optax.")):
+            del registry.parts._BUILT_IN[key]
 
 
 # Statistical tests refuse at p = 0.001. SciPy is imported by those who use them: it

@@ -38,18 +38,13 @@ FILE = re.compile(r"# ([\w/.]+\.(?:py|yaml))\n")
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch, own_parts):
     """An empty working directory on the import path."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    modules, parts = set(sys.modules), set(registry.parts._BUILT_IN)
+    modules = set(sys.modules)
     yield tmp_path
     registry.parts._entry_points.cache_clear()
-    for key in registry.parts._BUILT_IN.keys() - parts:
-        if not registry.parts._BUILT_IN[key].factory.__module__.startswith(
-            ("rlcli.", "optax.")
-        ):
-            del registry.parts._BUILT_IN[key]
     for name in set(sys.modules) - modules:
         paths = {getattr(sys.modules[name], "__file__", None)}
         paths |= {*getattr(sys.modules[name], "__path__", ())}

@@ -97,10 +97,8 @@ def test_options_are_the_keyword_only_parameters_by_their_name_in_yaml():
     assert options["n"].default == 1
 
 
-def test_a_factory_is_registered_by_its_own_name_or_another(monkeypatch):
-    registry.names("tracer")  # loads the built-in ones
-    monkeypatch.setattr(registry.parts, "_BUILT_IN", dict(registry.parts._BUILT_IN))
-
+@pytest.mark.usefixtures("own_parts")
+def test_a_factory_is_registered_by_its_own_name_or_another():
     @registry.register("tracer", patience=3)
     def far_sighted():
         """Looks far."""
@@ -151,10 +149,8 @@ def test_a_part_with_an_import_path_is_not_trusted():
     assert registry.find("network", "elsewhere:Box.lid").factory() == 1
 
 
-@pytest.mark.usefixtures("plug_in")
-def test_a_part_that_registers_itself_has_its_facts_by_any_name(monkeypatch):
-    registry.names("network")  # loads the built-in ones
-    monkeypatch.setattr(registry.parts, "_BUILT_IN", dict(registry.parts._BUILT_IN))
+@pytest.mark.usefixtures("plug_in", "own_parts")
+def test_a_part_that_registers_itself_has_its_facts_by_any_name():
     factory = registry.find("network", "tower").factory
     assert registry.find("network", "elsewhere:tower").facts == {}
     registry.register("network", "high", storeys=3)(factory)

@@ -159,7 +159,7 @@ class HostVectorState:
     def _begin_next(self, obs: ArrayTree, done_rows: HostArray) -> ArrayTree:
         """Starts new episodes in `done_rows`; returns the current observations."""
         if self.vector.can_render:  # only before the next episode starts
-            self._final_images = {int(row): self.render(row) for row in done_rows}
+            self._final_images = {row: self.render(row) for row in done_rows.tolist()}
         self._final_obs = obs
         obs = map_tree(np.copy, obs)
         self.episode[done_rows] += 1

@@ -19,6 +19,7 @@ from rlcli.updaters.policy_gradient import ObjectiveContext, PolicyLoss, objecti
 from rlcli.updaters.policy_gradient.objective_context import UPDATER_METRICS
 from rlcli.updaters.policy_gradient.vanilla_pg import a2c
 
+pytestmark = pytest.mark.usefixtures("own_parts")
 STATES, ACTIONS, SHAPE = 3, 2, (4, 2)
 ENTROPY = [{"name": "entropy", "weight": 0.01}]
 COMMON = {"value_weight": 0.5, "normalize_advantage": False, "regularizers": ENTROPY}
@@ -46,12 +47,6 @@ OPTIONS = {
         "sequence": None,
     },
 }
-
-
-@pytest.fixture(autouse=True)
-def _separate_registry(monkeypatch):
-    registry.names("updater")  # loads the built-in ones
-    monkeypatch.setattr(registry.parts, "_BUILT_IN", dict(registry.parts._BUILT_IN))
 
 
 @pytest.mark.parametrize("name", OPTIONS)

@@ -11,11 +11,7 @@ from rlcli.networks.predictions import Particles
 from rlcli.types import Positive
 from rlcli.updaters.td import Backup, RuleContext, rule
 
-
-@pytest.fixture(autouse=True)
-def _separate_registry(monkeypatch):
-    registry.names("updater")  # loads the built-in ones
-    monkeypatch.setattr(registry.parts, "_BUILT_IN", dict(registry.parts._BUILT_IN))
+pytestmark = pytest.mark.usefixtures("own_parts")
 
 
 def test_a_rule_has_its_own_options_and_those_of_every_rule():
