@@ -28,6 +28,7 @@ NAMES = (
     "environments",
     "memory",
     "sweep",
+    "results",
 )
 
 

@@ -14,7 +14,6 @@ from rich.text import Text
 
 from rlcli.errors import printable, shorten
 from rlcli.runs import formats
-from rlcli.runs.description import describe_return
 from rlcli.runs.run_folder import TIME
 
 WIDE = 118  # columns of a terminal from which on a run has one line
@@ -212,7 +211,7 @@ def _format_option(value: Any) -> str:
 
 def _format_result(name: str, value: Any) -> str:
     if name == "return":
-        return describe_return({"return": value}) or formats.NOTHING
+        return formats.format_return(value) or formats.NOTHING
     if name == "seeds":
         return ", ".join(map(str, value or ()))
     if isinstance(value, str):

@@ -103,7 +103,7 @@ def _fields(record: Record) -> Iterator[tuple[str, str]]:
         smoke = ", smoke" if record["smoke"] else ""
         yield "steps", f"{record['steps']:,}{total}{speed}{smoke}"
     yield "seeds", ", ".join(map(str, record["seeds"] or ()))
-    yield "return", describe_return(record)
+    yield "return", formats.format_return(record["return"])
     yield "created", _describe_times(record)
     yield "command", record["command"] or ""
 
@@ -119,26 +119,6 @@ def _policy_fields(record: PolicyRecord) -> Iterator[tuple[str, str]]:
     yield "steps", ", ".join(f"{steps:,}" for steps in record["steps"] or ())
     yield "size", f"{record['bytes']:,} bytes"
     yield "sha256", record["sha256"]
-
-
-def describe_return(record: Mapping[str, Any]) -> str:
-    """The return of a run in words; "" if no episode has finished."""
-    result = record["return"]
-    if result is None:
-        return ""
-    source = (
-        f"evaluation at step {result['step']:,}"
-        if result["source"] == "evaluation"
-        else f"running mean of training at step {result['step']:,}"
-    )
-    mean = formats.format_number(result["mean"])
-    if result["ci95"] is None:
-        return f"{mean} (95 % interval over seeds: n/a: 1 seed), {source}"
-    iqm, low, high = map(formats.format_number, (result["iqm"], *result["ci95"]))
-    return (
-        f"mean {mean}, IQM {iqm} (95 % bootstrap interval {low} to {high} over "
-        f"{len(result['seeds'])} seeds), {source}"
-    )
 
 
 def _describe_times(record: Record) -> str:

@@ -1,4 +1,4 @@
-"""Formats: numbers, durations and changed options as short text for people."""
+"""Formats: numbers, durations, returns and changed options as text for people."""
 
 from __future__ import annotations
 
@@ -74,6 +74,25 @@ def format_value(value: Any, longest: int = LONGEST_VALUE) -> str:
         value = f"{value:_}"
     text = value if isinstance(value, str) else to_json(value)
     return printable(shorten(text, longest)).replace("\n", "\\n")
+
+
+def format_return(result: Mapping[str, Any] | None) -> str:
+    """The field `return` of a record in words; "" if no episode has finished."""
+    if result is None:
+        return ""
+    source = (
+        f"evaluation at step {result['step']:,}"
+        if result["source"] == "evaluation"
+        else f"running mean of training at step {result['step']:,}"
+    )
+    mean = format_number(result["mean"])
+    if result["ci95"] is None:
+        return f"{mean} (95 % interval over seeds: n/a: 1 seed), {source}"
+    iqm, low, high = map(format_number, (result["iqm"], *result["ci95"]))
+    return (
+        f"mean {mean}, IQM {iqm} (95 % bootstrap interval {low} to {high} over "
+        f"{len(result['seeds'])} seeds), {source}"
+    )
 
 
 def format_changes(changes: Mapping[str, Sequence[Any]] | None) -> list[str]:

@@ -53,7 +53,7 @@ def _read_into(record: Record, run: Run) -> None:
     record |= {name: info[name] for name in FIELDS if name in info}
     if not info:
         raise RlcliError(f"`{run.info}` is missing or empty")
-    record["status"] = find_status(run)
+    record["status"] = find_status(run, info)
     record["frozen"] = len(info.get("frozen") or {})
     index = run.read_index()
     latest = str(index.get("latest", "")).removesuffix(SUFFIX)
@@ -70,17 +70,20 @@ def _read_into(record: Record, run: Run) -> None:
     record["return"] = summarize_returns(rows, evaluation)
 
 
-def find_status(run: Run) -> str:
-    """The status of a run; `killed` if it has not ended but has no process."""
-    status = _read_status(run)
+def find_status(run: Run, info: Mapping[str, Any] | None = None) -> str:
+    """The status of a run; `killed` if it has not ended but has no process.
+
+    `info`: the content of `run.json`, if it was just read.
+    """
+    status = _status_in(info or run.read_info(), run)
     if status in UNFINISHED and run.is_abandoned():
-        status = _read_status(run)  # it may just have ended
+        status = _status_in(run.read_info(), run)  # it may just have ended
         return "killed" if status in UNFINISHED else status
     return status
 
 
-def _read_status(run: Run) -> str:
-    status = run.read_info().get("status")
+def _status_in(info: Mapping[str, Any], run: Run) -> str:
+    status = info.get("status")
     if status is None:
         raise RlcliError(
             f"`{run.info}` is missing or has no `status`",

@@ -9,7 +9,6 @@ from rlcli.results.groups import Group, Member
 from rlcli.runs import formats
 from rlcli.runs.comparison import PROVENANCE
 from rlcli.runs.conditions import read_recipe
-from rlcli.runs.description import describe_return
 from rlcli.runs.records import read_record
 from rlcli.trackers.contract import flatten_config
 
@@ -155,7 +154,7 @@ def _describe_run(member: Member, color: int) -> RunFacts:
     rate = record["steps_per_second"]
     facts = {
         "Status": ": ".join(filter(None, (record["status"], record["reason"]))),
-        "Return": describe_return(record),
+        "Return": formats.format_return(record["return"]),
         "Steps": "" if steps is None else f"{steps:,} of each seed",
         "Speed": "" if not rate else f"{formats.format_number(rate)} steps/s",
         "Seeds": seeds,
