@@ -53,7 +53,7 @@ def repeat_rows(metrics: Path) -> None:
 def report(label: str, arguments: Sequence[str | Path]) -> None:
     """Prints the medians of a command."""
     rounds = [run(arguments) for _ in range(ROUNDS)]
-    seconds, memory = (statistics.median(column) for column in zip(*rounds, strict=True))
+    seconds, memory = map(statistics.median, zip(*rounds, strict=True))
     print(f"{label}: {seconds:.2f} s, {memory / 2**20:.0f} MiB", flush=True)
 
 
