@@ -10,6 +10,7 @@ import numpy as np
 
 from rlcli import spaces
 from rlcli.errors import quote, suggest
+from rlcli.loop.log import ROW_FIELDS
 from rlcli.loop.progress import Setup
 from rlcli.recipe import DEFAULT, SHARED, Recipe
 from rlcli.types import Environment, Network, Replay, TimeStep, Tracer, Updater
@@ -363,6 +364,9 @@ def check_outputs(recipe: Recipe, core: Environment) -> None:
         source = declared if field.endswith("obs") else "a TimeStep has"
         compare("step", f"a `{field}`", getattr(timestep, field), expected, source)
     for metric, leaf in timestep.info.items():
+        if metric in ROW_FIELDS:
+            what = "which rows of metrics use for another field"
+            refuse("step", f"an `info` with `{metric}`, {what}")
         if leaf.shape:
             described = _describe_leaf(leaf)
             refuse("step", f"an `info` whose `{metric}` is {described}, not a number")

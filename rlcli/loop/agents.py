@@ -11,7 +11,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, Real, Shaped
 
+from rlcli.errors import RlcliError, quote
 from rlcli.loop import phases
+from rlcli.loop.log import ROW_FIELDS
 from rlcli.types import (
     Agent,
     Array,
@@ -19,6 +21,7 @@ from rlcli.types import (
     Clock,
     Key,
     Replay,
+    Report,
     Tracer,
     Transition,
     Updater,
@@ -170,7 +173,7 @@ def _sample_updater(updater: Updater, tracer: Tracer, replay: Replay) -> Callabl
             row_weight = weight[: rows.reward.shape[0]]
             with jax.named_scope(phases.UPDATE):
                 learner, report = updater.update(learner, rows, row_weight, clock, key)
-            return learner, report.priority, dict(report.metrics)
+            return learner, report.priority, _metrics_of(report)
 
         if replay.episodes:
             result = _step_unless_empty(weight, step, learner, metrics)
@@ -217,7 +220,7 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
         tail = jax.tree.map(
             lambda leaf: leaf[leaf.shape[0] - tail_length :], steps_with_tail
         )
-        return OnlineAgentState(learner, tail), dict(report.metrics)
+        return OnlineAgentState(learner, tail), _metrics_of(report)
 
     return Agent(
         init=init,
@@ -286,6 +289,18 @@ def _add_dataset(
         return replay.add(state, rows, index)
 
     return jax.lax.fori_loop(0, unrolls, add, state)
+
+
+def _metrics_of(report: Report) -> dict[str, Real[Array, ""]]:
+    """The metrics of a report; refuses those that would replace a field of a row."""
+    for name in report.metrics:
+        if name in ROW_FIELDS or "." in name:
+            raise RlcliError(
+                f"the updater has a metric {quote(name)}, but rows of metrics use this "
+                "name for another field",
+                "choose another name, without a dot",
+            )
+    return dict(report.metrics)
 
 
 def _step_unless_empty(

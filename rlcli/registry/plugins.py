@@ -61,13 +61,15 @@ def import_factory(kind: str, name: str) -> Callable:
     """Imports the factory at an import path `module:attribute`."""
     module, _, attribute = name.partition(":")
     label = f"{kind} {quote(name)}"
-    dotted = module.removeprefix("./").removesuffix(".py").replace("/", ".")
-    if dotted != module:
+    if module.startswith("./") or module.endswith(".py"):
+        dotted = module.removeprefix("./").removesuffix(".py").replace("/", ".")
         raise RlcliError(
             f"{label} names a file instead of a module",
-            f"write {quote(f'{dotted}:{attribute}')}",
+            f"write {quote(f'{dotted}:{attribute}')}"
+            if _is_dotted_name(dotted)
+            else "put the file beside the recipe, and name it without folder and `.py`",
         )
-    if not all(name.isidentifier() for name in f"{module}.{attribute}".split(".")):
+    if not _is_dotted_name(f"{module}.{attribute}"):
         raise RlcliError(
             f"{label} is not an import path",
             "an import path is `module:attribute`, as in `my_package.parts:my_part`",
@@ -88,6 +90,10 @@ def import_factory(kind: str, name: str) -> Callable:
             f"{label}: {shorten(str(error), 160)}",
             "check the name after the colon",
         ) from error
+
+
+def _is_dotted_name(text: str) -> bool:
+    return all(name.isidentifier() for name in text.split("."))
 
 
 def check_factory(

@@ -83,7 +83,8 @@ def check_protocol(
         raise RlcliError(
             "the runs cannot be compared, because their settings differ: "
             + "; ".join(shown),
-            "leave some runs out, or compare them anyway with `--allow-differences`",
+            "leave some runs out, or compare them anyway with `--allow-differences`, "
+            "which prints all differences",
         )
 
 

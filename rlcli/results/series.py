@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rlcli.runs import metrics
-from rlcli.runs.files import open_regular, parse_json
+from rlcli.runs.files import exists, open_regular, parse_json
 
 EVALUATION = "evaluation"  # the field of an evaluation; its metrics are `evaluation.…`
 _START = re.compile(rb'\{"T": (\d{1,18}), "seed": (\d{1,18})([,}])')
@@ -109,7 +109,7 @@ def read_series(folder: str | Path, wanted: Sequence[str]) -> RunSeries:
 
 def _read_lines(path: Path) -> Iterator[bytes]:
     """The complete lines of a file, without their ends; none if it is missing."""
-    if not os.path.lexists(path):
+    if not exists(path):
         return
     with open_regular(path, os.O_RDONLY, "rb") as file:
         rest = b""

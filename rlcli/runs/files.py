@@ -85,7 +85,7 @@ def open_regular(path: Path, flags: int, mode: str = "r", **keywords: Any) -> IO
 def exists(path: Path) -> bool:
     """Whether there is a file, a folder or a link, also a broken one.
 
-    An error of the disk is an `RlcliError`; for `os.path.lexists` the file is missing.
+    Raises an `RlcliError` if the disk fails, where `os.path.lexists` returns False.
     """
     with name_file_in_errors(path, "read"):
         try:

@@ -51,14 +51,16 @@ def require_type(
 
 
 def require_parentheses(decorator: Callable, argument: Any) -> None:
-    """Refuses `@rule` without parentheses, which gets the function as an argument."""
+    """Refuses positional arguments: `@rule` without parentheses gets the function."""
     if argument is None:
         return
     name = decorator.__name__
     subject = quote(getattr(argument, "__name__", argument))
     raise RlcliError(
         f"`@{name}` takes keywords only, but was called with {subject}",
-        f"write `@{name}()`, with parentheses",
+        f"write `@{name}()`, with parentheses"
+        if callable(argument)
+        else f"name the keyword, as in `@{name}(policy=…)`",
     )
 
 

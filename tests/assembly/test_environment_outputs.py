@@ -28,6 +28,7 @@ TIMESTEPS = {
     "whole_reward": VALID._replace(reward=jnp.int32(1)),
     "number": VALID._replace(last=jnp.float32(0)),
     "list": VALID._replace(info={"speed": jnp.zeros(3)}),
+    "step_number": VALID._replace(info={"T": jnp.float32(0)}),
     "tuple": tuple(VALID),
 }
 
@@ -70,6 +71,7 @@ SPACE = r"but its space Box\(2,\) in \[-1, 1\] declares float32\[2\]"
         ("whole_reward", r"`reward` that is int32\[\], but a TimeStep has float32\["),
         ("number", r"`last` that is float32\[\], but a TimeStep has bool\[\]"),
         ("list", r"an `info` whose `speed` is float32\[3\], not a number"),
+        ("step_number", r"an `info` with `T`, which rows of metrics use for another"),
         ("tuple", r"`step` returns tuple, expected \(state, TimeStep\)"),
         ("forgets", r"a state that is float32\[\], but `reset` returns int32\[\]"),
     ],

@@ -118,6 +118,18 @@ def test_a_file_instead_of_a_module_is_an_error_with_the_import_path(name):
     assert error.value.hint == f"write `{module}:corridor`"
 
 
+@pytest.mark.parametrize("name", ["/home/me/mine.py:corridor", "../mine.py:corridor"])
+def test_a_file_in_another_folder_has_no_import_path(name):
+    with pytest.raises(RlcliError, match="names a file instead of a module") as error:
+        registry.find("updater", name)
+    assert error.value.hint.startswith("put the file beside the recipe")
+
+
+def test_a_misspelled_adapter_is_not_taken_for_a_file():
+    with pytest.raises(RlcliError, match="is not an import path"):
+        registry.find("environment", "gymnasim/ale_py:ALE/Pong-v5")
+
+
 def test_an_error_of_a_decorator_keeps_its_hint_and_gets_its_line(tmp_path):
     (tmp_path / "hurwicz.py").write_text(
         "from rlcli.updaters.td import rule\n\n@rule(targt=None)\ndef hurwicz(c): 0\n"

@@ -12,6 +12,7 @@ import pytest
 from rlcli import recipe
 from rlcli.assembly import build
 from rlcli.loop import Loop, make_loop
+from rlcli.loop.log import ROW_FIELDS
 from rlcli.loop.progress import RESET, Setup, stream_key
 from rlcli.runs import checkpoint, snapshots
 from rlcli.runs.run_folder import Run
@@ -182,6 +183,8 @@ def test_rows_say_where_every_seed_stands():
     assert rows[-1]["ep"] > 0
     assert all(np.isfinite(value) for value in rows[-1].values())
     assert all(set(row) >= CLOCKS for report, _ in reports for row in report.rows)
+    metrics = {"loss", "td_error", "q", "gradient_norm"}
+    assert {name for name in rows[-1] if "." not in name} - metrics < ROW_FIELDS
 
 
 def test_episodes_and_lengths_add_up_to_the_steps_that_were_made():

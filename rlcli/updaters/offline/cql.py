@@ -42,7 +42,7 @@ from rlcli.updaters.off_policy.actor_critic import (
 from rlcli.updaters.off_policy.actors import distribution_actor
 from rlcli.updaters.off_policy.soft_pg import build_temperature
 from rlcli.updaters.td.q_learning import POLYAK_TARGET, double_q_learning
-from rlcli.updaters.td.rule_context import apply_rule
+from rlcli.updaters.td.rule_result import apply_rule
 from rlcli.updaters.td.temporal_difference import TDOptions, action_value_updater
 from rlcli.xla.indexing import select_index
 
@@ -89,7 +89,9 @@ def cql(
             samples=samples != _SAMPLES,
         )
         return action_value_updater(
-            functools.partial(apply_rule, double_q_learning.__wrapped__, "`cql`"),
+            functools.partial(
+                apply_rule, double_q_learning.__wrapped__, "`cql`", spaces.action
+            ),
             TDOptions("all", critics, target, loss, transform),
             parts,
             penalty=functools.partial(discrete_penalty, alpha),

@@ -10,7 +10,7 @@ from rlcli.errors import RlcliError
 from rlcli.types import Array, Transition
 
 # The metrics of the updater itself, which an objective may not return. Some are logged
-# with certain options only.
+# only with certain options.
 UPDATER_METRICS = frozenset(
     {"loss", "gradient_norm", "entropy", "value_loss", "stopped", "explained_variance"}
 )

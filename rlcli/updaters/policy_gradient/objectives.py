@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from rlcli.errors import RlcliError, quote
+from rlcli.errors import RlcliError, quote, suggest
 from rlcli.types import Updater
 from rlcli.updaters.decorator import (
     Parts,
@@ -55,11 +55,7 @@ def objective(
     policies.
     """
     require_parentheses(objective, no_function)
-    if isinstance(requires, str):  # else each letter would be an extra
-        raise RlcliError(
-            f"`requires` of `@objective` is {quote(requires)} instead of a tuple",
-            f'write `requires=("{requires}",)`, with a comma',
-        )
+    _check_requires(requires)
 
     def build(
         objective_function: functools.partial, options: ActorCriticOptions, parts: Parts
@@ -74,6 +70,12 @@ def objective(
         updater = updater._replace(replays=replays)
         if not rows:
             return updater
+        if rows not in objective_function.keywords:
+            raise RlcliError(
+                f"`rows` of `@objective` names `{rows}`, which is not an option of "
+                f"{label} itself",
+                suggest(rows, objective_function.keywords),
+            )
         return updater._replace(rows=objective_function.keywords[rows])
 
     option_names = {*COMMON_OPTIONS, *defaults}
@@ -81,6 +83,20 @@ def objective(
     facts = {"policy": policy, "tracer": tracer, "unroll": unroll}
     return updater_decorator(
         objective, build, ActorCriticOptions, names, defaults, facts
+    )
+
+
+def _check_requires(requires: Any) -> None:
+    """Refuses anything but a tuple or list of names."""
+    if isinstance(requires, tuple | list) and all(
+        isinstance(name, str) for name in requires
+    ):
+        return
+    # Each letter of a text would be an extra.
+    name = requires if isinstance(requires, str) else "log_prob"
+    raise RlcliError(
+        f"`requires` of `@objective` is {quote(requires)} instead of a tuple of names",
+        f'write `requires=("{name}",)`, with a comma',
     )
 
 
@@ -98,10 +114,14 @@ def _apply_objective(
         result.metrics,
         Mapping,
         'return `PolicyLoss(loss, {"name": metric})`',
-        "returned as metrics",
+        "returned, as its metrics,",
     )
     arrays = {"the loss": result.loss}
     for name, metric in result.metrics.items():
+        if not isinstance(name, str):
+            raise RlcliError(
+                f"{label} returned a metric named {quote(name)}, not a string"
+            )
         if name in UPDATER_METRICS:
             raise RlcliError(
                 f"{label} returned a metric {quote(name)}, but rlcli logs its own "
@@ -112,8 +132,8 @@ def _apply_objective(
     for field, array in arrays.items():
         if getattr(array, "shape", None) != context.weight.shape:
             raise RlcliError(
-                f"{label} returned as {field} {describe_result(array)} instead of an "
-                f"array of shape {context.weight.shape}, that of its rows",
+                f"{label}: {field} is {describe_result(array)} instead of an array of "
+                f"shape {context.weight.shape}, the shape of its rows",
                 "return one number per row: the updater computes the mean",
             )
     return result

@@ -1,17 +1,16 @@
-"""The context of a TD rule, computed on demand, and the check of the rule's result."""
+"""The context of a TD rule, computed on demand."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import gymnasium
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from rlcli.errors import RlcliError
 from rlcli.networks.heads import Role
 from rlcli.networks.predictions import (
     Particles,
@@ -26,7 +25,6 @@ from rlcli.updaters.critics import (
     apply_single_steps,
     initial_carry,
 )
-from rlcli.updaters.decorator import describe_result, require_type
 from rlcli.xla.indexing import select_index
 
 _FIXED_SEED = 0  # for sampled actions in estimates, which are given no key
@@ -69,80 +67,6 @@ class TDParts(NamedTuple):
     # (q(s, ·) of each critic [C, T, B, A], index of the action taken [T, B]) -> a term
     # of the loss [T, B]
     penalty: Callable[[Array, Array], Float[Array, "T B"]] | None = None
-
-
-def apply_rule(function: Rule, label: str, context: RuleContext) -> Backup:
-    """Applies a rule; raises an error unless it returns particles for each row.
-
-    `label` names the rule in the error.
-    """
-    result = function(context)
-    require_type(label, result, Backup, "return `Backup(bootstrap_value, …)`")
-    require_type(
-        label,
-        result.bootstrap_value,
-        Particles,
-        "return `Backup(context.next_q(), probability)`, or construct `Particles`",
-        "bootstraps from",
-    )
-    # Actions may have axes of their own.
-    _check_shapes(label, result, context.action.shape[:2])
-    _refuse_sum(label, result)
-    return result
-
-
-def _check_shapes(label: str, backup: Backup, rows: tuple[int, ...]) -> None:
-    """Refuses a backup whose arrays do not fit rows of the shape (T, B)."""
-
-    def refuse(field: str, array: Any, expected: str) -> NoReturn:
-        raise RlcliError(
-            f"{label} returned as `{field}` {describe_result(array)} instead of "
-            f"{expected}, where [T, B] is {[*rows]}",
-            "`bootstrap_value` is `Particles` `[T, B, M, K]`: M distributions of K "
-            "values for each row",
-        )
-
-    (value, probability), policy = backup.bootstrap_value, backup.target_policy
-    shape = _shape(value)
-    if len(shape) != 4 or shape[:2] != rows:
-        refuse("bootstrap_value.value", value, "an array [T, B, M, K]")
-    if _shape(probability) != shape:
-        expected = f"an array of shape {shape}"
-        refuse("bootstrap_value.probability", probability, expected)
-    mixture, axes_of_mixture = shape[:3], f"[T, B, M] with M = {shape[2]}"
-    for field, array, full_shape, axes in (
-        ("probability", backup.probability, mixture, axes_of_mixture),
-        ("bonus", backup.bonus, mixture, axes_of_mixture),
-        ("reward", backup.reward, rows, "[T, B]"),
-    ):
-        if not _broadcasts(_shape(array), full_shape):
-            refuse(field, array, f"a number or an array that broadcasts to {axes}")
-    if policy is not None and (len(_shape(policy)) != 3 or _shape(policy)[:2] != rows):
-        refuse("target_policy", policy, "an array [T, B, A]")
-
-
-def _refuse_sum(label: str, backup: Backup) -> None:
-    """Refuses several distributions, each with the default probability of 1."""
-    probability, number = backup.probability, backup.bootstrap_value.value.shape[2]
-    if number > 1 and isinstance(probability, float | int) and probability == 1:
-        raise RlcliError(
-            f"{label} returned {number} distributions for each row without their "
-            "`probability`, so its target would be their sum",
-            "return `Backup(bootstrap_value, probability)`; to bootstrap from one of "
-            "them, `jax.nn.one_hot(index, bootstrap_value.value.shape[-2])` is its "
-            "probability",
-        )
-
-
-def _shape(value: Any) -> tuple[int, ...]:
-    """The shape of an array or a number; (−1,) for any other value."""
-    return () if isinstance(value, float | int) else getattr(value, "shape", (-1,))
-
-
-def _broadcasts(shape: tuple[int, ...], full_shape: tuple[int, ...]) -> bool:
-    """Whether a shape broadcasts to another one, without changing that."""
-    axes = zip(reversed(shape), reversed(full_shape), strict=False)
-    return len(shape) <= len(full_shape) and all(n in (1, full) for n, full in axes)
 
 
 def make_context(

@@ -67,12 +67,12 @@ from rlcli.updaters.learner import Learner, Losses, Target, learner
 from rlcli.updaters.td.rule_context import (
     Rule,
     TDParts,
-    apply_rule,
     expected_backup,
     first_action,
     make_context,
     target_log_prob,
 )
+from rlcli.updaters.td.rule_result import apply_rule
 
 # Separates network noise from the policy's random numbers, which fold in 0, 1, …
 _NOISE_STREAM = 2**31
@@ -119,7 +119,7 @@ def rule(
         if discrete_only or settings.q == "all":
             require_discrete(parts.spaces, function.__name__)
         label = describe_function(rule, function)
-        apply = functools.partial(apply_rule, rule_function, label)
+        apply = functools.partial(apply_rule, rule_function, label, parts.spaces.action)
         return action_value_updater(apply, settings, parts)
 
     facts = {"policy": policy, "tracer": tracer, "unroll": unroll}

@@ -159,6 +159,30 @@ def test_extras_as_a_text_instead_of_a_tuple_are_refused():
     with pytest.raises(RlcliError, match="`log_prob` instead of a tuple") as caught:
         objective(requires=("log_prob"))
     assert caught.value.hint == 'write `requires=("log_prob",)`, with a comma'
+    with pytest.raises(RlcliError, match="`None` instead of a tuple of names"):
+        objective(requires=None)
+
+
+@pytest.mark.parametrize("name", ["sequense", "value_weight"])
+def test_rows_that_name_no_option_of_the_objective_are_refused(name):
+    @objective(rows=name)
+    def sequential(context: ObjectiveContext, *, sequence: int = 2) -> PolicyLoss:
+        """Names another option."""
+        return PolicyLoss(-context.log_prob)
+
+    with pytest.raises(RlcliError, match=f"names `{name}`, .* of objective `seq"):
+        build(sequential)
+
+
+def test_a_metric_named_like_a_field_of_every_row_is_refused():
+    @objective()
+    def overwriting(context: ObjectiveContext) -> PolicyLoss:
+        """Has a metric that rows of metrics use for the step."""
+        return PolicyLoss(-context.log_prob, {"T": context.value})
+
+    recipe = {"environment": "FrozenLake-v1", "network": "table"}
+    with pytest.raises(RlcliError, match="the updater has a metric `T`, but rows"):
+        rlcli.check({**recipe, "updater": "overwriting"})
 
 
 @pytest.mark.parametrize("name", sorted(UPDATER_METRICS))
@@ -204,17 +228,18 @@ def test_only_the_options_that_the_decorator_names_are_taken():
         (lambda loss: loss, r"returned an array of shape \(4, 2\) instead of `Poli"),
         (
             lambda loss: PolicyLoss(jnp.mean(loss)),
-            r"as the loss an array of shape \(\) instead of .* \(4, 2\)",
+            r"the loss is an array of shape \(\) instead of .* \(4, 2\)",
         ),
         (
             lambda loss: PolicyLoss(loss, {"m": jnp.mean(loss)}),
-            r"as the metric `m` an array of shape \(\) instead of .* \(4, 2\)",
+            r"the metric `m` is an array of shape \(\) instead of .* \(4, 2\)",
         ),
         (
             lambda loss: PolicyLoss(loss, {"m": 0.5}),
-            r"as the metric `m` `float` instead of .* \(4, 2\)",
+            r"the metric `m` is `float` instead of .* \(4, 2\)",
         ),
-        (lambda loss: PolicyLoss(loss, loss), "returned as metrics an array of shape"),
+        (lambda loss: PolicyLoss(loss, {3: loss}), "metric named `3`, not a string"),
+        (lambda loss: PolicyLoss(loss, loss), "returned, as its metrics, an array of"),
     ],
 )
 def test_a_result_that_is_not_one_loss_per_row_is_refused(result, message):
@@ -223,7 +248,7 @@ def test_a_result_that_is_not_one_loss_per_row_is_refused(result, message):
         """Returns something else."""
         return result(-context.log_prob)
 
-    name = f"objective `wrong` of module `{__name__}` "
+    name = f"objective `wrong` of module `{__name__}`"
     with pytest.raises(RlcliError, match=name + ".*" + message):
         update(build(wrong))
 

@@ -56,6 +56,9 @@ def test_a_decorator_without_parentheses_is_refused():
             return Backup(context.next_q())
 
     assert caught.value.hint == "write `@rule()`, with parentheses"
+    with pytest.raises(RlcliError, match="was called with `boltzmann`") as caught:
+        rule("boltzmann")
+    assert caught.value.hint == "name the keyword, as in `@rule(policy=…)`"
 
 
 def without_annotation(context, *, omega=1.0):
@@ -123,38 +126,44 @@ def test_an_unknown_option_is_refused_before_the_rule_is_called(tabular):
         ),
         (
             lambda context: Backup(Particles(*[context.next_q().mean()] * 2)),
-            r"`bootstrap_value.value` an array of shape \(3, 5, 4\) instead of an "
+            r"`bootstrap_value.value` is an array of shape \(3, 5, 4\) instead of an "
             r"array \[T, B, M, K\], where \[T, B\] is \[3, 5\]",
         ),
         (
             lambda context: Backup(Particles(context.next_q().value, 1.0)),
-            r"`bootstrap_value.probability` `float` instead of .* \(3, 5, 4, 1\)",
+            r"`bootstrap_value.probability` is `float` instead of .* \(3, 5, 4, 1\)",
         ),
         (
             lambda context: Backup(context.next_q(), jnp.ones(3)),
-            r"`probability` an array of shape \(3,\) instead of .* M = 4",
+            r"`probability` is an array of shape \(3,\) instead of .* M = 4",
         ),
         (
             lambda context: Backup(context.sampled_next_q(), jnp.ones(4)),
-            r"`probability` an array of shape \(4,\) instead of .* M = 1",
+            r"`probability` is an array of shape \(4,\) instead of .* M = 1",
         ),
         (
             lambda context: Backup(context.next_q(), 1 / 4, bonus=jnp.ones((3, 5))),
-            r"`bonus` an array of shape \(3, 5\) instead of .* M = 4",
+            r"`bonus` is an array of shape \(3, 5\) instead of .* M = 4",
         ),
         (
             lambda context: Backup(context.next_q(), 1 / 4, bonus=None),
-            "`bonus` `NoneType` instead of a number or an array",
+            "`bonus` is `NoneType` instead of a number or an array",
         ),
         (
             lambda context: Backup(context.next_q(), 1 / 4, reward=jnp.ones((3, 5, 4))),
-            r"`reward` an array of shape \(3, 5, 4\) instead of .* \[T, B\]",
+            r"`reward` is an array of shape \(3, 5, 4\) instead of .* \[T, B\]",
         ),
         (
             lambda context: Backup(
                 context.next_q(), 1 / 4, target_policy=jnp.ones((3, 5))
             ),
-            r"`target_policy` an array of shape \(3, 5\) instead of an array \[T, B, A",
+            r"`target_policy` is an array of shape \(3, 5\) instead of .* with A = 4",
+        ),
+        (
+            lambda context: Backup(
+                context.next_q(), 1 / 4, target_policy=jnp.ones((3, 5, 1))
+            ),
+            r"`target_policy` is an array of shape \(3, 5, 1\) instead of .* A = 4",
         ),
         (
             lambda context: Backup(context.next_q()),
@@ -169,7 +178,7 @@ def test_a_result_that_is_no_backup_of_rows_is_refused(result, message, tabular)
         return result(context)
 
     updater = tabular("wrong")
-    name = f"rule `wrong` of module `{__name__}` "
+    name = f"rule `wrong` of module `{__name__}`"
     with pytest.raises(RlcliError, match=name + ".*" + message):
         updater.updated(updater.rows(), *np.zeros((2, 6, 4), "f4"))
 
