@@ -185,12 +185,12 @@ def test_a_run_is_resumed_on_a_machine_with_fewer_cores(start_process, tmp_path)
     process.kill()
     process.communicate()
 
-    def use_one_core() -> None:
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-
-    resumed = start_process(
-        "resume", "run", "--quiet", env=chosen, preexec_fn=use_one_core
-    )
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})  # the process inherits it
+    try:
+        resumed = start_process("resume", "run", "--quiet", env=chosen)
+    finally:
+        os.sched_setaffinity(0, cores)
     assert wait_for_exit(resumed) == (0, "")
     assert_alike(tmp_path / "run", tmp_path / "whole")
 
