@@ -244,14 +244,14 @@ def test_only_floats_that_shape_nothing_may_follow_a_schedule():
 def test_a_typed_dict_is_described_by_its_keys_and_their_types():
     assert describe_annotation(Target | None) == "{polyak?, every?} | null"
     assert describe_annotation(list[Regularizer]) == "list[{name, weight, decay?}]"
-
-
-@pytest.mark.parametrize("annotation", [Any, inspect.Parameter.empty])
-def test_an_option_of_any_type_is_described_as_such(annotation):
-    assert describe_annotation(annotation) == "any"
     assert describe_fields(list[Regularizer]) == {
         "name": '"entropy" | "l2"',
         "weight": "float ≥ 0, or a schedule",
         "decay": "float, or a schedule, optional",
     }
     assert describe_fields(int | None) == {}
+
+
+@pytest.mark.parametrize("annotation", [Any, inspect.Parameter.empty])
+def test_an_option_of_any_type_is_described_as_such(annotation):
+    assert describe_annotation(annotation) == "any"
