@@ -35,15 +35,18 @@ def leaves(tree):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_optimizer_goes_downhill_with_its_defaults(name):
     @jax.jit
-    def step(learning_rate, state, params):  # with the gradient of ½‖params‖²
+    def descend(learning_rate):  # traced, as with a schedule
         optimizer = factory(name)(learning_rate=learning_rate)
-        updates, state = optimizer.update(params, state, params)
-        return state, optax.apply_updates(params, updates)
 
-    state, after = factory(name)().init(PARAMS), PARAMS
-    for _ in range(3):  # the first step of some is zero
-        # A traced learning rate, as with a schedule.
-        state, after = step(np.float32(0.01), state, after)
+        def step(_, learner):  # with the gradient of ½‖params‖²
+            state, params = learner
+            updates, state = optimizer.update(params, state, params)
+            return state, optax.apply_updates(params, updates)
+
+        # The first step of some is zero.
+        return jax.lax.fori_loop(0, 3, step, (optimizer.init(PARAMS), PARAMS))[1]
+
+    after = descend(np.float32(0.01))
     assert np.linalg.norm(leaves(after)) < np.linalg.norm(leaves(PARAMS))
     assert np.all(np.isfinite(leaves(after)))
 
