@@ -243,7 +243,7 @@ def test_every_mutation_that_is_read_is_also_built_or_refused_in_one_line():
     # What does not fit raises, instead of taking the machine's memory.
     resource.setrlimit(resource.RLIMIT_AS, (12 << 30, before[1]))
     try:
-        for each in mutations(seed=2, count=150):
+        for each in mutations(seed=2, count=300):
             refusal(*each, builds=True)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)

@@ -270,7 +270,7 @@ def test_a_clipped_value_loss_is_the_larger_error():
 @pytest.mark.slow
 def test_updates_stop_once_the_kl_limit_is_exceeded():
     rows = batch()
-    options = {"optimizer": optax.sgd(0.5), "minibatches": 1}
+    options = {"optimizer": optax.sgd(0.5, momentum=0.9), "minibatches": 1}
 
     def after(epochs, limit):
         ours = updater(ppo, epochs=epochs, kl_limit=limit, **options)
@@ -279,8 +279,9 @@ def test_updates_stop_once_the_kl_limit_is_exceeded():
     (stopped, report), (once, _) = after(4, 1e-6), after(1, None)
     going, unstopped = after(4, 1e6)
     # The programs of one and of four epochs may round differently.
-    chex.assert_trees_all_close(stopped.params, once.params, rtol=1e-6)
-    chex.assert_trees_all_close(stopped.optimizer, once.optimizer, rtol=1e-6)
+    for name in ("params", "optimizer"):
+        found, expected = (getattr(each, name) for each in (stopped, once))
+        chex.assert_trees_all_close(found, expected, rtol=1e-6, atol=1e-7)
     assert not np.allclose(*(jax.tree.leaves(each.params)[0] for each in (going, once)))
     assert report.metrics["stopped"] == 0.75
     assert unstopped.metrics["stopped"] == 0
@@ -375,10 +376,8 @@ def test_with_the_tracers_gamma_and_lambda_returns_are_soft_values():
     raw = raw._replace(
         discount=np.where(raw.last & (raw.action > 0), 0, 1).astype("f4")
     )
-    estimates, trace = (
-        jax.jit(ours.estimate)(state_of(ours), raw),
-        jax.jit(tracer.trace),
-    )
+    estimates = jax.jit(ours.estimate)(state_of(ours), raw)
+    trace = jax.jit(tracer.trace)
     rows = trace(raw, estimates)
     rows.extras["next_carry"] = estimates.carry
     (_, found), _ = gradients(ours, rows)
