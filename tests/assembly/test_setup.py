@@ -168,13 +168,14 @@ def test_a_recipe_that_could_never_learn_is_refused(text, says, hint, tmp_path):
     ],
 )
 def test_a_tracer_of_whole_episodes_needs_a_replay_of_them(replay, samples, tmp_path):
-    text = f"{CARTPOLE}updater: q_learning\n{replay}tracer: monte_carlo\n"
-    error = build_error(text, tmp_path)
+    text = f"{CARTPOLE}updater: q_learning\ntracer: monte_carlo\n"
+    error = build_error(text + replay, tmp_path)
     assert error.message.endswith(
         f"tracer `monte_carlo` requires whole episodes, but {samples} only "
         "parts of them"
     )
     assert error.hint == "use `replay: episodes`, which samples whole episodes"
+    setup_of(f"{text}replay: episodes\n", tmp_path)
 
 
 def test_no_update_happens_before_a_replay_can_be_sampled(tmp_path):
@@ -190,18 +191,24 @@ def test_no_update_happens_before_a_replay_can_be_sampled(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "replay",
+    "lines",
     [
-        pytest.param("{name: uniform, replacement: false}", marks=pytest.mark.slow),
-        "{name: prioritized, beta: {from: 0.4, to: 1.0}, alpha: {from: 1, to: 0.5}}",
-        "{name: prioritized, by: rank, frames: {stack: 2, padding: zero}}",
-        "{name: frames, stack: 4}",
-        "{name: sequences, length: 1, overlap: 0, priorities: {eta: 0.5}}",
-        "{name: episodes, length: 100}\ntracer: monte_carlo",
+        pytest.param(
+            "replay: {name: uniform, replacement: false}", marks=pytest.mark.slow
+        ),
+        (
+            "replay: {name: prioritized, beta: {from: 0.4, to: 1.0}, "
+            "alpha: {from: 1, to: 0.5}}"
+        ),
+        "replay: {name: prioritized, by: rank, frames: {stack: 2, padding: zero}}",
+        "replay: {name: frames, stack: 4}",
+        "replay: {name: sequences, length: 1, overlap: 0, priorities: {eta: 0.5}}",
+        "replay: {name: episodes, length: 100}\ntracer: monte_carlo",
+        pytest.param("replay: {name: episodes, length: 100}", marks=pytest.mark.slow),
     ],
 )
-def test_every_replay_is_built_and_traced_from_a_recipe(replay, tmp_path):
-    read, setup = built(f"{CARTPOLE}updater: q_learning\nreplay: {replay}\n", tmp_path)
+def test_every_replay_is_built_and_traced_from_a_recipe(lines, tmp_path):
+    read, setup = built(f"{CARTPOLE}updater: q_learning\n{lines}\n", tmp_path)
     assert recipe.load_recipe(recipe.resolve(read)) == read
     assert Program(read, setup).check()
 
