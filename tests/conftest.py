@@ -91,12 +91,13 @@ def fresh_imports(monkeypatch):
 @pytest.fixture
 def own_parts():
     """Forgets afterwards which parts a test has registered, not those it has loaded."""
-    before = set(registry.parts._BUILT_IN)
+    built_in = registry.parts._BUILT_IN
+    before = dict(built_in)
     yield
-    for key in registry.parts._BUILT_IN.keys() - before:
-        factory = registry.parts._BUILT_IN[key].factory
-        if not factory.__module__.startswith(("rlcli.", "optax.")):
-            del registry.parts._BUILT_IN[key]
+    for key in built_in.keys() - before.keys():
+        if not built_in[key].factory.__module__.startswith(("rlcli.", "optax.")):
+            del built_in[key]
+    built_in.update(before)
 
 
 # Statistical tests refuse at p = 0.001. SciPy is imported by those who use them: it
