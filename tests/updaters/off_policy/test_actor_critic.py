@@ -141,7 +141,7 @@ def reference_policy(batch, q, tau):
 def test_a_soft_update_with_discrete_actions_equals_a_loop(learned):
     options = {"temperature": "learned" if learned else TAU, "target_entropy": 0.5}
     ours, batch = tabular_updater(sac, target=FAR, **options), rows()
-    weight = RNG.choice([0.5, 1.0, 2.0], SHAPE).astype("f4")
+    weight = np.random.default_rng(2).choice([0.5, 1.0, 2.0], SHAPE).astype("f4")
     state, report = update_once(ours, tables(ours), batch, weight=weight)
     critics, errors = reference_critics(
         batch, lambda after: softmax(LOGITS[after]), TAU, weight
