@@ -6,14 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compilation import FAST_COMPILATION
 
 from rlcli.types import Transition
-
-# These tests spend most of their time compiling.
-FAST_COMPILATION = {
-    "xla_backend_optimization_level": 0,
-    "xla_llvm_disable_expensive_passes": True,
-}
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compilation import FAST_COMPILATION
 from scipy import stats
 
 from rlcli import recipe
@@ -14,8 +15,6 @@ from rlcli.errors import RlcliError
 from rlcli.replays.hindsight import hindsight
 from rlcli.types import Transition
 
-# These tests spend most of their time compiling.
-FAST_COMPILE = {"xla_backend_optimization_level": 0}
 STRATEGIES = ("future", "final", "episode")
 # (window, unroll, num_envs, capacity)
 SIZES = [(3, 1, 2, 40), (1, 1, 1, 30), (1, 4, 3, 60), (2, 5, 2, 40)]
@@ -63,14 +62,14 @@ def samples_of(replay, steps, unroll, draws):
         return jax.tree.map(lambda leaf: leaf[start : start + unroll], steps)
 
     state = jax.jit(replay.init)(cut(0))
-    add = jax.jit(replay.add, compiler_options=FAST_COMPILE)
+    add = jax.jit(replay.add, compiler_options=FAST_COMPILATION)
     for count, start in enumerate(range(0, STEPS, unroll)):
         state = add(state, cut(start), np.int32(count))
 
     def sample(key):
         return replay.sample(state, np.int32(STEPS // unroll), replay.draw(key))
 
-    draw = jax.jit(jax.vmap(sample), compiler_options=FAST_COMPILE)
+    draw = jax.jit(jax.vmap(sample), compiler_options=FAST_COMPILATION)
     keys = jax.random.split(jax.random.key(0), draws)
     batch, weight, _ = jax.device_get(draw(keys))
     assert np.all(weight == 1)

@@ -4,13 +4,10 @@ import jax
 import numpy as np
 import pytest
 import rlax
+from tracing import trace
 
 from rlcli.tracers.lambda_return import lambda_return
 from rlcli.tracers.n_step import n_step
-
-
-def trace(tracer, steps, estimates):
-    return jax.device_get(jax.jit(tracer.trace)(steps, estimates))
 
 
 def reference_returns(steps, v_t, gamma, lambda_):

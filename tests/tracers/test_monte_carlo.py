@@ -5,14 +5,11 @@ import numpy as np
 import pytest
 import rlax
 from blank import zero_estimates
+from tracing import trace
 
 from rlcli.tracers.monte_carlo import monte_carlo
 from rlcli.tracers.n_step import n_step
 from rlcli.types import Transition
-
-
-def trace(tracer, steps, estimates):
-    return jax.device_get(jax.jit(tracer.trace)(steps, estimates))
 
 
 def test_three_rewards_of_one_have_the_returns_computed_by_hand():

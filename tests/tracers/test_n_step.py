@@ -5,13 +5,10 @@ import numpy as np
 import pytest
 import rlax
 from blank import zero_estimates
+from tracing import trace
 
 from rlcli.tracers.n_step import n_step
 from rlcli.types import Transition
-
-
-def trace(tracer, steps, estimates):
-    return jax.device_get(jax.jit(tracer.trace)(steps, estimates))
 
 
 def test_an_episode_of_five_rewards_has_the_returns_computed_by_hand():

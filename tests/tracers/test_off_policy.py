@@ -4,15 +4,12 @@ import jax
 import numpy as np
 import pytest
 import rlax
+from tracing import trace
 
 from rlcli.tracers.lambda_return import lambda_return
 from rlcli.tracers.off_policy import retrace, v_trace
 
 GAMMA = 0.9
-
-
-def trace(tracer, steps, estimates):
-    return jax.device_get(jax.jit(tracer.trace)(steps, estimates))
 
 
 def consistent_estimates(steps, estimates):
