@@ -41,11 +41,11 @@ def random_params(params, seed=0):
 
 
 def apply_head(net, params, key=None, obs=None):
-    return count_outputs(net)(params, key, random_obs() if obs is None else obs)
+    return compile_head(net)(params, key, random_obs() if obs is None else obs)
 
 
 @functools.cache  # one program instead of one per operation
-def count_outputs(net):
+def compile_head(net):
     return jax.jit(lambda *inputs: net.apply(*inputs, (), None)[0])
 
 

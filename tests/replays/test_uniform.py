@@ -109,7 +109,7 @@ def test_all_fields_of_a_step_stay_together():
     ring = fill_ring(replay, 4, 3, adds=5)
     noise = replay.draw(jax.random.key(0))
     batch, _, _ = jax.device_get(replay.sample(ring, np.int32(5), noise))
-    time, env = np.moveaxis(np.asarray(batch.obs), -1, 0).astype(int)
+    time, env = np.moveaxis(batch.obs, -1, 0).astype(int)
     np.testing.assert_array_equal(batch.action, time * 10 + env)
     np.testing.assert_array_equal(batch.reward, time)
     np.testing.assert_array_equal(batch.discount, time)

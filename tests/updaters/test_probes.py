@@ -84,18 +84,11 @@ TD = {
     "replay": ({"name": "q_learning", "target": {"every": 2}}, 3, True),
     "double": ({"name": "double_q_learning", "target": {"polyak": 0.5}}, 2, True),
 }
-FAST = [("double", "truncation")]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "probe"),
-    [
-        pytest.param(kind, probe, marks=() if (kind, probe) in FAST else slow)
-        for kind in TD
-        for probe in VALUES
-    ],
-)
+@slow
+@pytest.mark.parametrize("probe", VALUES)
+@pytest.mark.parametrize("kind", TD)
 def test_td_updaters_learn_the_values_of(kind, probe):
     setup, params = learn_recipe(td_recipe(probe, *TD[kind]), iterations=800)
     expected = VALUES[probe]
@@ -204,14 +197,8 @@ BEST = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "probe",
-    [
-        pytest.param(probe, marks=() if probe == "needs-memory" else slow)
-        for probe in BEST
-    ],
-)
+@slow
+@pytest.mark.parametrize("probe", BEST)
 def test_ppo_learns_values_and_actions_of(probe):
     setup, params = learn_recipe(ppo_recipe(probe), iterations=150)
     torso, obs = linear(), list(BEST[probe])

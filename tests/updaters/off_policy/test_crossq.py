@@ -22,7 +22,7 @@ def ours(soft_tables):
 @pytest.fixture(scope="module")
 def start(ours):
     """A state with random parameters and statistics."""
-    state = ours.updater.init(jax.random.key(0))
+    state = ours.init(jax.random.key(0))
     rng = np.random.default_rng(2)
     return state._replace(
         params=jax.tree.map(

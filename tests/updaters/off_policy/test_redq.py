@@ -81,7 +81,7 @@ def test_dropout_changes_the_losses_but_not_the_estimates(soft_tables, rate):
     """Over Discrete actions, with all critics in targets, nothing else is random."""
     torso = mlp(layers=[8], dropout=rate)
     ours = soft_tables(redq, SUBSET, subset=SUBSET, torso=torso)
-    state = ours.updater.init(jax.random.key(0))
+    state = ours.init(jax.random.key(0))
     first, second = (ours.update(state, key)[1].metrics for key in (0, 1))
     for name in ("q", "td_error", "policy_loss"):
         assert (first[name] == second[name]) == (rate == 0)
