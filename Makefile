@@ -31,11 +31,12 @@ test: $(VENV)/installed-dev
 test-docs: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -n 2 -m pages
 
-# With the annotations of rlcli checked at run time (tests/support/type_checks.py).
+# With the annotations of rlcli checked at run time (tests/support/type_checks.py), and
+# also the quick tests of claims about XLA, with the XLA that users have.
 # PART="--part 3/8" runs the third of eight parts. pytest prints the time at the end.
 test-slow: $(VENV)/installed-dev
 	RLCLI_CHECK_TYPES=1 JAX_DISABLE_MOST_OPTIMIZATIONS=false $(BIN)/python -m pytest \
-		-n 2 --dist loadfile -m slow --durations 10 $(PART)
+		-n 2 --dist loadfile -m "slow or xla" --durations 10 $(PART)
 
 # Lets every system call on a file of a run fail once, then kills runs at random moments.
 # With a C compiler in the C library, else in Python. FAULTS="--fault kill" selects.

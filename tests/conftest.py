@@ -18,8 +18,8 @@ from rlcli.xla import threads
 # What one test or an earlier run of the suite has compiled, all others read, also in
 # the processes that they start. Compiling takes longer than running, so programs are
 # compiled without optimization and by XLA's former code generator, which is twice as
-# fast. Programs as users have them, to compare bits, are for slow tests: for these
-# `make test-slow` sets the variable.
+# fast. Programs as users have them, to compare bits, are for slow tests and those with
+# the mark `xla`: for these `make test-slow` sets the variable.
 _PROGRAMS = Path(__file__).parents[1] / ".pytest_cache" / "programs"
 _FAST_COMPILATION = (
     "--xla_cpu_use_fusion_emitters=false",

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from scipy import stats
 
 from rlcli.networks.fractions import (
@@ -44,6 +45,7 @@ def test_the_first_cosine_is_the_constant_one():
     assert embed.eval_shape(np.zeros((3, 5), "f4"), 7).shape == (3, 5, 7)
 
 
+@pytest.mark.xla
 def test_cosines_are_as_accurate_as_those_of_jax():
     tau = np.linspace(0, 1, 10_001, dtype=np.float32)
     exact = np.cos(np.pi * np.arange(64) * tau[:, None].astype(np.float64))

@@ -2,8 +2,11 @@
 
 import jax
 import numpy as np
+import pytest
 
 from rlcli.xla.fusion_barrier import fusion_barrier, materialize
+
+pytestmark = pytest.mark.xla
 
 
 def sums(x, y):

@@ -6,6 +6,8 @@ import pytest
 
 from rlcli.xla.indexing import select_index
 
+pytestmark = pytest.mark.xla
+
 
 @pytest.mark.parametrize("entries", [1, 5, 64, 65, 200])
 @pytest.mark.parametrize("axis", [0, 1, -1])

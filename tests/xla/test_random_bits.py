@@ -15,6 +15,7 @@ def assert_same(ours, theirs):
     np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.xla
 @pytest.mark.parametrize(
     ("shape", "dtype"),
     [((), "uint32"), ((1,), "uint16"), ((3,), "uint8"), ((2, 5), "uint32")],
@@ -30,6 +31,7 @@ def test_bits_equal_those_of_jax(shape, dtype):
     assert_same(*draw_both(np.uint32([0, 1, 2**31, 2**32 - 1])))
 
 
+@pytest.mark.xla
 def test_derived_keys_equal_those_of_jax():
     @jax.jit
     def derive(key):

@@ -52,6 +52,7 @@ def test_in_place_updates_are_not_copied():
     assert counted(written, SQUARE, row) == 0
 
 
+@pytest.mark.xla
 def test_the_estimate_is_at_most_the_memory_of_xla():
     def loss(params, x):
         for each in params:
