@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from random_trees import normal_like
 
 from rlcli import distributions
 from rlcli.errors import RlcliError
@@ -64,9 +65,7 @@ def init_params(network):
 
 def random_params(network, seed=0):
     """Random parameters with the shapes of a network."""
-    rng = np.random.default_rng(seed)
-    shapes = jax.eval_shape(network.init, jax.random.key(0))
-    return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype("f4"), shapes)
+    return normal_like(jax.eval_shape(network.init, jax.random.key(0)), seed)
 
 
 @pytest.mark.parametrize("space", [BOX, CHOICE], ids=["box", "choice"])

@@ -5,6 +5,7 @@ import haiku as hk
 import jax
 import numpy as np
 import pytest
+from random_trees import normal_like
 
 from rlcli.errors import RlcliError
 from rlcli.networks.functions import separate_network, shared_network
@@ -25,10 +26,8 @@ def sample_space(space, count, seed=0):
 
 
 def random_params(network, seed=0):
-    """Random parameters, without compiling the initializers."""
-    rng = np.random.default_rng(seed)
-    shapes = jax.eval_shape(network.init, jax.random.key(0))
-    return jax.tree.map(lambda s: 0.3 * rng.normal(size=s.shape).astype("f4"), shapes)
+    """Random parameters with the shapes of a network."""
+    return normal_like(jax.eval_shape(network.init, jax.random.key(0)), seed, 0.3)
 
 
 def numbers(params):

@@ -5,6 +5,7 @@ import haiku as hk
 import jax
 import numpy as np
 import pytest
+from random_trees import normal_like
 from tiers import quick_first
 
 from rlcli.errors import RlcliError
@@ -21,16 +22,13 @@ KEY = jax.random.key(0)
 MEMORIES = {"gru": gru(size=SIZE), "lstm": lstm(size=SIZE)}
 
 
-def normal(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape).astype("f4")
+def normal(*shape):
+    return np.random.default_rng(0).normal(size=shape).astype("f4")
 
 
 def random_params(init, *inputs):
     """Random parameters; to compile the initial ones takes longer than a test."""
-    shapes = jax.eval_shape(init, KEY, *inputs)
-    leaves, structure = jax.tree.flatten(shapes)
-    drawn = [normal(*leaf.shape, seed=at) / 2 for at, leaf in enumerate(leaves)]
-    return jax.tree.unflatten(structure, drawn)
+    return normal_like(jax.eval_shape(init, KEY, *inputs), scale=0.5)
 
 
 @pytest.mark.parametrize("name", MEMORIES)

@@ -6,6 +6,7 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
+from random_trees import normal_like
 
 from rlcli import registry
 from rlcli.errors import RlcliError
@@ -35,11 +36,6 @@ def random_obs(shape=(4, 6), seed=0):
     return np.random.default_rng(seed).normal(size=(*shape, 3)).astype("f4")
 
 
-def random_params(params, seed=0):
-    rng = np.random.default_rng(seed)
-    return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype("f4"), params)
-
-
 def apply_head(net, params, key=None, obs=None):
     return compile_head(net)(params, key, random_obs() if obs is None else obs)
 
@@ -51,7 +47,7 @@ def compile_head(net):
 
 def random_init(net):
     """Random parameters, more informative than the initial ones."""
-    return random_params(jax.eval_shape(net.init, KEY))
+    return normal_like(jax.eval_shape(net.init, KEY))
 
 
 def test_there_are_four_return_heads():
@@ -92,7 +88,7 @@ def test_weight_noise_is_factorised_with_the_scale_of_its_parameters():
     params = jax.jit(net.init)(KEY)
     np.testing.assert_allclose(params["q"]["noise"]["w"], 0.5 / np.sqrt(3), rtol=1e-6)
     np.testing.assert_allclose(params["q"]["noise"]["b"], 0.5 / np.sqrt(3), rtol=1e-6)
-    params, obs = random_params(params), random_obs((1, 1))
+    params, obs = normal_like(params), random_obs((1, 1))
     weights, shift = params["q"]["linear"]["w"], params["q"]["linear"]["b"]
     mean = obs @ weights + shift
     np.testing.assert_allclose(

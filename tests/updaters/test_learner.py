@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from random_trees import normal_like
 
 from rlcli.errors import RlcliError
 from rlcli.types import Clock
@@ -27,8 +28,7 @@ def leaves(tree):
 
 
 def random_params(seed):
-    rng = np.random.default_rng(seed)
-    return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype("f4"), PARAMS)
+    return normal_like(PARAMS, seed)
 
 
 @pytest.mark.parametrize("rate", [0.005, 0.5, 1.0])

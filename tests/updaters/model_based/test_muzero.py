@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from random_trees import normal_like
 
 from rlcli import loop, recipe
 from rlcli.assembly import build
@@ -89,10 +90,7 @@ def random_learner():
     """The updater, and a learner with random parameters."""
     updater = make_updater()
     state = jax.jit(updater.init)(jax.random.key(0))
-    leaves, tree = jax.tree.flatten(state.params)
-    rng = np.random.default_rng(1)
-    random = [rng.normal(size=leaf.shape).astype("f4") for leaf in leaves]
-    return updater, state._replace(params=jax.tree.unflatten(tree, random))
+    return updater, state._replace(params=normal_like(state.params, seed=1))
 
 
 # A second implementation of the model, for single vectors.

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from random_trees import normal_like
 
 from rlcli import distributions, loop, recipe, registry
 from rlcli.assembly import build
@@ -46,9 +47,8 @@ def make_updater(
 
 def fill_params(ours, seed=1):
     """A state with random parameters, and these parameters by function."""
-    rng, state = np.random.default_rng(seed), jax.jit(ours.init)(KEY)
-    params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape), state.params)
-    params = jax.tree.map(lambda leaf: leaf.astype("f4"), params)
+    state = jax.jit(ours.init)(KEY)
+    params = normal_like(state.params, seed)
     arrays = {name: each["linear"] for name, each in params.items()}
     return state._replace(params=params), arrays
 
@@ -505,10 +505,8 @@ def test_known_functions_are_forward_passes_without_parameters():
     begun = jax.eval_shape(loop.make_loop(setup).begin).agent
     shapes = agent.acting(begun)
     assert shapes["transition"] == shapes["reward"] == {}
-    rng = np.random.default_rng(2)
-    params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape[1:]), shapes)
-    params = jax.tree.map(lambda leaf: leaf.astype("f4"), params)
-    obs = rng.uniform(-0.1, 0.1, (9, 4)).astype("f4")
+    params = jax.tree.map(lambda leaf: leaf[0], normal_like(shapes))
+    obs = np.random.default_rng(2).uniform(-0.1, 0.1, (9, 4)).astype("f4")
     worth = []
     for action in (0, 1):
         after = obs + jax.jit(cart_motion)(obs, np.full(9, action))

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from random_trees import normal_like
 
 from rlcli import recipe, registry
 from rlcli.assembly import build
@@ -62,14 +63,7 @@ def make_updater(name, **options):
         spaces, recurrent_network, policies, optax.sgd(1.0), target=target, **options
     )
     shapes = jax.eval_shape(ours.init, jax.random.key(0))
-    rng = np.random.default_rng(1)
-    params, target_params = (
-        jax.tree.map(
-            lambda leaf: rng.normal(scale=0.5, size=leaf.shape).astype("f4"),
-            shapes.params,
-        )
-        for _ in range(2)
-    )
+    params, target_params = (normal_like(shapes.params, seed, 0.5) for seed in (1, 2))
     failed = np.int32(NOT_FAILED)  # SGD has no state
     return ours, shapes._replace(params=params, target=target_params, failed=failed)
 

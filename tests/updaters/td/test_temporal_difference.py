@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from random_trees import normal_like
 from tiers import quick_first
 
 from rlcli import recipe, registry, spaces
@@ -215,10 +216,7 @@ def test_network_noise_does_not_change_the_random_numbers_of_the_policy():
 def test_an_update_depends_on_its_key_only_if_it_samples(name, head, draws, tabular):
     ours = tabular(name, head, target={"every": 9})
     state = jax.eval_shape(ours.whole.init, KEY)
-    rng = np.random.default_rng(0)
-    params = jax.tree.map(
-        lambda leaf: rng.normal(size=leaf.shape).astype("f4"), state.params
-    )
+    params = normal_like(state.params)
     ones = np.ones((3, 5), "f4")
     losses = [
         ours.update(params, params, ours.rows(), ones, key)[1].priority.tolist()
