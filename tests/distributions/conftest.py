@@ -5,6 +5,12 @@ import numpy as np
 import pytest
 
 
+@pytest.fixture
+def rng():
+    """A generator for each test: its inputs do not depend on other tests."""
+    return np.random.default_rng(1)
+
+
 @pytest.fixture(scope="session")
 def compile_family():
     """A family with its functions compiled, which give NumPy's arrays.

@@ -47,14 +47,14 @@ def test_categorical_matches_distrax(compile_family, distrax_reference):
 
 
 def test_multi_discrete_is_the_product_of_its_entries(
-    compile_family, distrax_reference
+    compile_family, distrax_reference, rng
 ):
     ours = compile_family(distributions.multi_discrete([5, 3, 1], start=[0, -1, 4]))
     assert ours.size == 9
     p, q = (np.tile(each, 2)[:, :9] for each in (LOGITS, OTHER))
     pairs = [(p[:, a:b], q[:, a:b]) for a, b in ((0, 5), (5, 8), (8, 9))]
     theirs = [distrax_reference(*each) for each in pairs]
-    x = np.stack([RNG.integers(0, n, 7) for n in (5, 3, 1)], -1)
+    x = np.stack([rng.integers(0, n, 7) for n in (5, 3, 1)], -1)
     log_prob = sum(each["logs"][x[:, i], np.arange(7)] for i, each in enumerate(theirs))
     actual = ours.log_prob(p, x + np.array([0, -1, 4]))
     np.testing.assert_allclose(actual, log_prob, rtol=1e-4)
@@ -65,9 +65,9 @@ def test_multi_discrete_is_the_product_of_its_entries(
     np.testing.assert_allclose(ours.entropy(p), entropy, rtol=1e-4)
 
 
-def test_multi_binary_matches_distrax(compile_family):
+def test_multi_binary_matches_distrax(compile_family, rng):
     ours = compile_family(distributions.multi_binary((ACTIONS,)))
-    x = RNG.integers(0, 2, LOGITS.shape).astype(np.int8)
+    x = rng.integers(0, 2, LOGITS.shape).astype(np.int8)
 
     @jax.jit
     def said():

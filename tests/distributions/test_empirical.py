@@ -27,9 +27,9 @@ def test_samples_have_the_quantiles_of_the_distribution(compiled_family):
     np.testing.assert_allclose(actual, np.sort(QUANTILES[0]), atol=0.03)
 
 
-def test_the_order_of_quantiles_does_not_matter(compiled_family):
-    mixed = RNG.permuted(QUANTILES, axis=-1)
-    x = RNG.normal(size=5).astype("f4")
+def test_the_order_of_quantiles_does_not_matter(compiled_family, rng):
+    mixed = rng.permuted(QUANTILES, axis=-1)
+    x = rng.normal(size=5).astype("f4")
     np.testing.assert_array_equal(
         compiled_family.entropy(mixed), compiled_family.entropy(QUANTILES)
     )
@@ -45,8 +45,8 @@ def test_the_mean_is_that_of_the_quantiles(compiled_family):
     )
 
 
-def test_affine_transforms_the_quantiles(compiled_family):
-    reward, discount = RNG.normal(size=5).astype("f4"), np.array([0.9, 0, 1, -1, 2])
+def test_affine_transforms_the_quantiles(compiled_family, rng):
+    reward, discount = rng.normal(size=5).astype("f4"), np.array([0.9, 0, 1, -1, 2])
     moved = compiled_family.affine(QUANTILES, discount, reward)
     by_hand = reward[:, None] + discount[:, None] * QUANTILES
     np.testing.assert_allclose(moved, by_hand, rtol=1e-6)
@@ -59,10 +59,10 @@ def test_affine_transforms_the_quantiles(compiled_family):
     )
 
 
-def test_every_entry_has_its_own_quantiles(compiled_family, compile_family):
+def test_every_entry_has_its_own_quantiles(compiled_family, compile_family, rng):
     five = compile_family(distributions.quantile_distribution(NUMBER, (5,)))
     assert five.size == 5 * NUMBER
-    together, x = QUANTILES.reshape(-1), RNG.normal(size=5).astype("f4")
+    together, x = QUANTILES.reshape(-1), rng.normal(size=5).astype("f4")
     np.testing.assert_allclose(
         five.mean(together), compiled_family.mean(QUANTILES), rtol=1e-6
     )

@@ -31,8 +31,8 @@ def mixture_density(logits, edges, x):
     return mixture.log_prob(x)
 
 
-def test_the_density_is_a_mixture_of_uniform_distributions(compiled_family):
-    x = RNG.uniform(LOW, HIGH, (6, 2)).astype("f4")
+def test_the_density_is_a_mixture_of_uniform_distributions(compiled_family, rng):
+    x = rng.uniform(LOW, HIGH, (6, 2)).astype("f4")
     log_prob = 0
     for i in range(2):
         edges = np.linspace(LOW[i], HIGH[i], BINS + 1, dtype="f4")

@@ -18,9 +18,9 @@ NORMAL = np.concatenate([MEAN, LOG_SCALE], -1)
 OTHER = np.concatenate([OTHER_MEAN, OTHER_LOG_SCALE], -1)
 
 
-def test_normal_matches_distrax(compile_family):
+def test_normal_matches_distrax(compile_family, rng):
     ours = compile_family(distributions.normal((3,)))
-    actions = RNG.normal(size=(7, 3)).astype("f4")
+    actions = rng.normal(size=(7, 3)).astype("f4")
 
     @jax.jit
     def said():
@@ -66,9 +66,9 @@ def test_actions_have_the_shape_of_their_box(shape):
     assert log_prob.shape == (4,)
 
 
-def test_affine_of_a_normal_is_a_normal(compile_family):
+def test_affine_of_a_normal_is_a_normal(compile_family, rng):
     ours = compile_family(distributions.normal((3,)))
-    scale, shift = np.array([2.0, -0.5, 1.0]), RNG.normal(size=(7, 1)).astype("f4")
+    scale, shift = np.array([2.0, -0.5, 1.0]), rng.normal(size=(7, 1)).astype("f4")
     mean, log_scale = np.split(ours.affine(NORMAL, scale, shift), 2, -1)
     np.testing.assert_allclose(mean, shift + scale * MEAN, rtol=1e-5)
     np.testing.assert_allclose(

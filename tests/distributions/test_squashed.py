@@ -15,7 +15,6 @@ LOW = np.array([-2.0, -2.0, -INFINITE, -INFINITE, 0.0], "f4")
 HIGH = np.array([2.0, INFINITE, 3.0, INFINITE, 1e-3], "f4")
 MIXED = spaces.Box(LOW, HIGH)
 FAMILY = distributions.squashed_normal(MIXED)
-RNG = np.random.default_rng(0)
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +33,10 @@ def test_the_density_includes_the_width_of_the_box(compile_family):
     assert one == pytest.approx(by_hand, abs=1e-6)
 
 
-def test_a_bounded_box_matches_tanh_and_scale_in_distrax(compile_family):
+def test_a_bounded_box_matches_tanh_and_scale_in_distrax(compile_family, rng):
     low, high = np.array([-2.0, 0.0], "f4"), np.array([2.0, 10.0], "f4")
     ours = compile_family(distributions.squashed_normal(spaces.Box(low, high)))
-    p, q = RNG.normal(size=(2, 7, 4)).astype("f4") * 0.7
+    p, q = rng.normal(size=(2, 7, 4)).astype("f4") * 0.7
     bijector = distrax.Chain(
         [distrax.ScalarAffine((low + high) / 2, (high - low) / 2), distrax.Tanh()]
     )
@@ -85,13 +84,13 @@ def test_every_entry_stays_in_its_own_interval(compiled_family):
     np.testing.assert_allclose(log_prob[far], density.sum(-1)[far], atol=0.01)
 
 
-def test_a_box_without_bounds_is_a_normal(compile_family):
+def test_a_box_without_bounds_is_a_normal(compile_family, rng):
     free = compile_family(
         distributions.squashed_normal(spaces.Box(-INFINITE, INFINITE, (3,)))
     )
     normal = compile_family(distributions.normal((3,)))
-    p = 0.5 * RNG.normal(size=(7, 6)).astype("f4")
-    x = RNG.normal(size=(7, 3)).astype("f4")
+    p = 0.5 * rng.normal(size=(7, 6)).astype("f4")
+    x = rng.normal(size=(7, 3)).astype("f4")
     np.testing.assert_allclose(free.log_prob(p, x), normal.log_prob(p, x), rtol=1e-5)
     np.testing.assert_allclose(free.entropy(p), normal.entropy(p), rtol=1e-5)
     np.testing.assert_allclose(free.mean(p), normal.mean(p), atol=1e-5)
@@ -174,7 +173,7 @@ def test_quadrature_has_the_documented_accuracy(compile_family):
         np.testing.assert_allclose(ours.entropy(parameters), entropy, atol=2 * error)
 
 
-def test_affine_transforms_the_mean_inside_the_bounds(compile_family):
+def test_affine_transforms_the_mean_inside_the_bounds(compile_family, rng):
     ours = compile_family(distributions.squashed_normal(spaces.Box(-2, 2, (1,))))
     parameters = np.array([[0.2, -1.5], [-0.5, -2.0]], "f4")
     moved = ours.affine(parameters, 0.5, 0.4)
@@ -182,7 +181,7 @@ def test_affine_transforms_the_mean_inside_the_bounds(compile_family):
         ours.mean(moved), 0.4 + 0.5 * ours.mean(parameters), atol=5e-3
     )
     # The nearest by KL has the mean and deviation of u.
-    u = np.arctanh(0.4 / 2 + 0.5 * np.tanh(0.2 + np.exp(-1.5) * RNG.normal(size=10**6)))
+    u = np.arctanh(0.4 / 2 + 0.5 * np.tanh(0.2 + np.exp(-1.5) * rng.normal(size=10**6)))
     by_hand = [np.mean(u), np.log(np.std(u))]
     np.testing.assert_allclose(moved[0], by_hand, atol=5e-3)
 
@@ -192,8 +191,7 @@ def test_other_spaces_than_a_box_of_floats_are_refused():
         distributions.squashed_normal(spaces.Box(0, 3, (), np.int32))
 
 
-def test_differentiable_returns_the_log_prob_with_exact_gradients(compiled_family):
-    rng = np.random.default_rng(0)  # whatever other tests draw
+def test_differentiable_returns_the_log_prob_with_exact_gradients(compiled_family, rng):
     p = 0.5 * rng.normal(size=(9, 10)).astype("f4")  # so that few come to a bound
     ours = compiled_family
     noise = ours.draw(jax.random.key(0), 9)
@@ -215,12 +213,12 @@ def test_differentiable_returns_the_log_prob_with_exact_gradients(compiled_famil
 
 
 @pytest.mark.slow
-def test_a_composite_is_differentiable_if_all_members_are():
+def test_a_composite_is_differentiable_if_all_members_are(rng):
     real = distributions.distribution_for(
         spaces.Box(-1, 1, (2,)), box="squashed_normal"
     )
     both = distributions.composite({"a": real, "b": distributions.normal(())})
-    p = RNG.normal(size=(4, 6)).astype("f4")
+    p = rng.normal(size=(4, 6)).astype("f4")
     noise = both.draw(jax.random.key(0), 4)
     x, log_prob = both.differentiable(p, noise)
     same = (both.sample(p, noise), both.log_prob(p, x))
