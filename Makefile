@@ -19,8 +19,7 @@ demo: $(VENV)/installed
 
 # Runs the commands of docs/tutorial.md, and compares their output with the page.
 tutorial: demo $(VENV)/installed-dev
-	JAX_DISABLE_MOST_OPTIMIZATIONS=false $(BIN)/python -m pytest -m slow \
-		--durations 1 tests/test_tutorial.py
+	$(BIN)/python -m pytest -m slow --durations 1 tests/test_tutorial.py
 
 # Two processes, each with whole files: the suite compiles more than it computes, and
 # files seldom share a program.
@@ -35,8 +34,8 @@ test-docs: $(VENV)/installed-dev
 # also the quick tests of claims about XLA, with the XLA that users have.
 # PART="--part 3/8" runs the third of eight parts. pytest prints the time at the end.
 test-slow: $(VENV)/installed-dev
-	RLCLI_CHECK_TYPES=1 JAX_DISABLE_MOST_OPTIMIZATIONS=false $(BIN)/python -m pytest \
-		-n 2 --dist loadfile -m "slow or xla" --durations 10 $(PART)
+	RLCLI_CHECK_TYPES=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m "slow or xla" \
+		--durations 10 $(PART)
 
 # Lets every system call on a file of a run fail once, then kills runs at random moments.
 # With a C compiler in the C library, else in Python. FAULTS="--fault kill" selects.

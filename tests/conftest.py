@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import re
 import sys
 import zlib
 from pathlib import Path
@@ -16,23 +17,18 @@ from rlcli.registry import user_code
 from rlcli.xla import threads
 
 # What one test or an earlier run of the suite has compiled, all others read, also in
-# the processes that they start. Compiling takes longer than running, so programs are
-# compiled without optimization and by XLA's former code generator, which is twice as
-# fast. Programs as users have them, to compare bits, are for slow tests and those with
-# the mark `xla`: for these `make test-slow` sets the variable.
+# the processes that they start.
 _PROGRAMS = Path(__file__).parents[1] / ".pytest_cache" / "programs"
-_FAST_COMPILATION = (
-    "--xla_cpu_use_fusion_emitters=false",
-    "--xla_cpu_parallel_codegen_split_count=1",
-)
 os.environ |= {
     "JAX_COMPILATION_CACHE_DIR": str(_PROGRAMS),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
 }
-if os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true") == "true":
-    flags = os.environ.get("XLA_FLAGS", "").split()
-    os.environ["XLA_FLAGS"] = " ".join([*_FAST_COMPILATION, *flags])
+# Compiling takes longer than running. XLA's former code generator is twice as fast.
+_FAST_COMPILATION = (
+    "--xla_cpu_use_fusion_emitters=false",
+    "--xla_cpu_parallel_codegen_split_count=1",
+)
 
 # Tracing allocates so much that the default thresholds spend a fifth of the time of the
 # suite in the garbage collector.
@@ -154,8 +150,25 @@ def is_normal():
     return check
 
 
-def pytest_addoption(parser):
+def pytest_addoption(parser, pluginmanager):
     parser.addoption("--part", help="K/N: only the tests of the K-th of N parts")
+    # The only hook that comes before other files `conftest.py`, which import JAX.
+    config = pluginmanager.getplugin("pytestconfig")
+    _choose_compilation(config.known_args_namespace.markexpr)
+
+
+def _choose_compilation(marks: str) -> None:
+    """Disables optimization, except with `-m slow` or `-m xla`, as users have it.
+
+    The processes of xdist inherit the variables. They do not repeat a flag, because
+    JAX's cache would not find the programs of a process with other flags.
+    """
+    is_optimized = re.search(r"(?<!not )\b(slow|xla)\b", marks)
+    default = "false" if is_optimized else "true"
+    if os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", default) == "true":
+        flags = os.environ.get("XLA_FLAGS", "").split()
+        missing = [flag for flag in _FAST_COMPILATION if flag not in flags]
+        os.environ["XLA_FLAGS"] = " ".join([*missing, *flags])
 
 
 def pytest_collection_modifyitems(config, items):
