@@ -142,7 +142,12 @@ def assert_close(actual: dict, expected: dict) -> None:
     """Equal but for the rounding of floating-point numbers."""
     assert set(actual) == set(expected)
     for name, leaf in expected.items():
-        np.testing.assert_allclose(actual[name], leaf, 1e-4, 1e-5, err_msg=name)
+        ours = actual[name]
+        assert (ours.shape, ours.dtype) == (leaf.shape, leaf.dtype), name
+        if leaf.dtype.kind == "f":
+            np.testing.assert_allclose(ours, leaf, 1e-4, 1e-5, err_msg=name)
+        else:
+            np.testing.assert_array_equal(ours, leaf, err_msg=name)
 
 
 def assert_host_equals_compiled(
@@ -152,7 +157,7 @@ def assert_host_equals_compiled(
     compiled_progress, host_progress = ours.begin(), host_run.begin()
     is_single_seed = len(setup.seeds) == 1
     for count in chunks:
-        points = [*range(40, count, 40), count]  # several log points
+        points = sorted({(count + 1) // 2, count})  # several log points
         compiled_progress, log = ours.advance(compiled_progress, points)
         host_progress, host_log = host_run.advance(host_progress, points)
         # Metrics are not part of progress: the order of summation differs.
@@ -172,11 +177,9 @@ def assert_host_equals_compiled(
 
 
 def test_host_and_compiled_loop_agree():
-    setup = setup_of(WITH_REPLAY)
-    chunks = (1, 40, 60)
-    assert_host_equals_compiled(
-        setup, compiled_loop("with_replay"), chunks, assert_close
-    )
+    setup, ours = setup_of(WITH_REPLAY), compiled_loop("with_replay")
+    # Few iterations: the environment amplifies differences in rounding.
+    assert_host_equals_compiled(setup, ours, (1, 12), assert_close)
 
 
 @pytest.mark.slow  # without optimization the loops round differently
@@ -268,14 +271,25 @@ def test_host_and_compiled_loop_give_the_same_bits_with_other_online_options(
     ids=["with_replay", "online"],
 )
 def test_host_and_compiled_loop_agree_for_eight_environments(data, seeds):
-    # On some processors the two programs round a vector of this size differently.
+    # On some processors the two programs round a vector of this size differently. Only
+    # 61 iterations, because the differences grow: after 130, a moment of Adam differed
+    # by 2e-4 on an AMD processor.
     setup = setup_of(data, seeds)
     assert_host_equals_compiled(setup, loop.make_loop(setup), (1, 60), assert_close)
 
 
-@pytest.mark.parametrize(
-    "kind", ["with_replay", pytest.param("online", marks=pytest.mark.slow)]
+# Quick tests compile without optimization, so bits are compared again in slow tests.
+KINDS = pytest.mark.parametrize(
+    "kind",
+    [
+        "with_replay",
+        pytest.param("with_replay", id="with_replay-optimized", marks=pytest.mark.slow),
+        pytest.param("online", marks=pytest.mark.slow),
+    ],
 )
+
+
+@KINDS
 def test_the_size_of_chunks_does_not_change_the_bits(kind):
     run = compiled_loop(kind)
     counts = (1, 7, 128, 4)  # also across blocks of noise
@@ -295,7 +309,7 @@ def test_a_chunk_of_no_iterations_changes_nothing():
     assert_equal(checkpoint.flatten_tree(run.advance(run.begin(), 0)[0]), before)
 
 
-@pytest.mark.parametrize("kind", quick_first(["with_replay", "online"]))
+@KINDS
 def test_a_restored_loop_continues_with_the_same_bits(kind):
     run = compiled_loop(kind)
     progress, _ = run.advance(run.begin(), 9)
