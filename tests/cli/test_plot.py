@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 
 from folders import metric_rows, write_run
 
@@ -56,21 +55,16 @@ def test_a_figure_is_named_on_stdout_and_notes_go_to_stderr(tmp_path, capsys):
     assert err == f"note: `{empty}` has no `avg_G` yet\n"
 
 
-def test_a_plot_appears_at_once_without_jax(tmp_path):
+def test_a_plot_in_the_terminal_imports_neither_jax_nor_matplotlib(tmp_path):
     run = write_run(tmp_path / "a", rows=ROWS)
     program = (
         "import sys; from rlcli.cli import main; code = main(sys.argv[1:]);"
         "print('jax' in sys.modules, 'matplotlib' in sys.modules); sys.exit(code)"
     )
-    times = []
-    for _ in range(3):
-        begin = time.perf_counter()
-        result = subprocess.run(
-            [sys.executable, "-c", program, "plot", str(run)],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        times.append(time.perf_counter() - begin)
+    result = subprocess.run(
+        [sys.executable, "-c", program, "plot", str(run)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert result.stdout.endswith("False False\n")
-    assert min(times) < 1  # 0.35 s on an idle core: the rest is for a busy machine

@@ -2,6 +2,7 @@
 
 import json
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from folders import RESOLVED, imports_jax, snapshot, write_run
 import rlcli
 from rlcli.errors import RlcliError
 from rlcli.runs import metrics
+from rlcli.runs.run_folder import Run
 
 PPO = RESOLVED.replace("q_learning", "ppo").replace("0.0005", "1e-3")
 
@@ -168,7 +170,7 @@ def test_of_long_metrics_only_the_end_is_read(tmp_path, monkeypatch):
     file = run / "metrics.jsonl"
     last = file.read_bytes()
     with file.open("wb") as output:
-        output.truncate(10**12)  # a hole, which takes no space
+        output.truncate(10**8)  # a hole, which takes no space
         output.seek(0, os.SEEK_END)
         output.write(b"\n" + last)
     parsed, parse_row = [], metrics._parse_row
@@ -178,5 +180,29 @@ def test_of_long_metrics_only_the_end_is_read(tmp_path, monkeypatch):
         return parsed[-1]
 
     monkeypatch.setattr(metrics, "_parse_row", count)
+    tracemalloc.start()
     [record] = rlcli.runs(tmp_path)
-    assert record["status"] == "finished" and len(parsed) <= 4
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most_bytes < 10**7
+    assert len(parsed) == 4  # the last training and evaluation rows of two seeds
+    assert record["return"]["seeds"] == [3.0, 5.0]
+
+
+def test_each_file_of_a_run_is_opened_once(tmp_path, monkeypatch):
+    write_run(tmp_path / "finished")
+    write_run(tmp_path / "running", status="running")
+    opened, open_file = [], os.open
+
+    def record_open(path, *arguments, **keywords):
+        opened.append(Path(path))
+        return open_file(path, *arguments, **keywords)
+
+    with Run(tmp_path / "running").lock():
+        monkeypatch.setattr(os, "open", record_open)
+        records = rlcli.runs(tmp_path)
+    assert {record["status"] for record in records} == {"finished", "running"}
+    names = ["checkpoints.json", "metrics.jsonl", "run.json"]
+    expected = [tmp_path / "finished" / name for name in names]
+    expected += [tmp_path / "running" / name for name in (".lock", *names)]
+    assert sorted(opened) == expected
