@@ -45,8 +45,10 @@ def test_every_public_function_is_in_the_reference():
 def test_the_changelog_has_this_version_and_every_command():
     text = (DOCS.parent / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.search(r"^## (\S+)", text, re.MULTILINE)[1] == rlcli.__version__
-    code = " ".join(re.findall(r"`(?:rlcli )?([^`]+)`", text)).split()
-    assert {name.replace("_", "-") for name in rlcli.COMMANDS} <= {*code}
+    spans = [*map(str.split, re.findall(r"`([^`]+)`", text))]
+    named = {words[1] for words in spans if words[0] == "rlcli" and len(words) > 1}
+    named |= {words[0] for words in spans if len(words) == 1}
+    assert {*map(rlcli.command_name, rlcli.COMMANDS)} <= named
 
 
 def test_every_contract_is_in_the_reference():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from scipy import stats
+from tiers import quick_first
 
 from rlcli.spaces import (
     boolean_box,
@@ -141,6 +142,7 @@ def test_the_flat_size_is_gymnasiums(space) -> None:
     assert flat_size(space) == spaces.flatten(space, space.sample()).size
 
 
+@pytest.mark.parametrize("count", quick_first([2_000, 5_000]))
 @pytest.mark.parametrize(
     "name",
     [
@@ -154,13 +156,13 @@ def test_the_flat_size_is_gymnasiums(space) -> None:
         "multi-binary",
     ],
 )
-def test_samples_are_distributed_as_gymnasiums(name: str) -> None:
+def test_samples_are_distributed_as_gymnasiums(name: str, count: int) -> None:
     space, (drawn, *_) = SPACES[name], compare(name)
     space.seed(1)
-    theirs = np.array([space.sample() for _ in range(2_000)], np.float64)
+    theirs = np.array([space.sample() for _ in range(count)], np.float64)
     ours = np.asarray(drawn, np.float64)
     for one, other in zip(
-        theirs.reshape(2_000, -1).T, ours.reshape(COUNT, -1).T, strict=True
+        theirs.reshape(count, -1).T, ours.reshape(COUNT, -1).T, strict=True
     ):
         assert stats.ks_2samp(one, other, method="asymp").pvalue > 0.001
 

@@ -36,7 +36,7 @@ def natives():
 @pytest.fixture(scope="module")
 def cart_pole():
     """A single CartPole; tests share its programs and reset it."""
-    return to_gymnasium(rlcli.make("CartPole-v1"), time_limit=500)
+    return to_gymnasium(rlcli.make("CartPole-v1"))
 
 
 @pytest.fixture(scope="module")

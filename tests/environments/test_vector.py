@@ -249,9 +249,15 @@ def _plain(leaf):
 
 
 def test_environment_i_takes_value_i_mod_n_of_each():
-    _, _, timesteps, _ = play_varied()
-    pay = np.broadcast_to([1, 10, 1, 10, 1], (11, 5))
-    np.testing.assert_array_equal(np.floor(timesteps.reward), pay)  # and noise < 1
+    env, _, timesteps, _ = play_varied()
+
+    @jax.jit
+    def draw(key):
+        keys = jax.random.split(jax.random.split(key)[1], 11)  # as in `play`
+        return jax.vmap(env.draw)(keys).core
+
+    pay = np.float32([1, 10, 1, 10, 1])
+    np.testing.assert_array_equal(timesteps.reward, pay + draw(jax.random.key(0)))
     assert timesteps.last.sum(axis=0).tolist() == [5, 3, 2, 5, 3]
 
 

@@ -178,7 +178,6 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_anew(run, whol
     shutil.rmtree(run / "checkpoints")
     for name in ("checkpoints.json", "policy.pkl.lz4", "best.pkl.lz4"):
         (run / name).unlink()
-    Run(run).write_info(status="running")
     rlcli.resume(run, quiet=True)
     assert_alike(run, whole)
 

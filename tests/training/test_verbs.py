@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import yaml
 from folders import snapshot
+from tiers import quick_first
 
 import rlcli
 from rlcli.cli.training_outcome import report_training
@@ -395,8 +396,11 @@ def test_a_seed_and_their_number_may_be_given_beside_the_recipe(tmp_path):
     assert load_recipe(run / "resolved.yaml").train.seed == 6
 
 
+@pytest.mark.parametrize(
+    "devices", quick_first([{"devices": 1}, {}]), ids=["one", "two"]
+)
 def test_a_run_without_a_seed_left_fails_and_keeps_its_last_good_checkpoint(
-    tmp_path, capsys
+    devices, tmp_path, capsys
 ):
     absurd = {
         **DATA,
@@ -404,8 +408,9 @@ def test_a_run_without_a_seed_left_fails_and_keeps_its_last_good_checkpoint(
         "updater": {"name": "q_learning", "loss": "mse"},
         "optimizer": {"name": "sgd", "learning_rate": 1e30},
         "train": {
-            **{"steps": 1_500, "start": 400, "devices": 1},
+            **{"steps": 1_500, "start": 400},
             "checkpoint": {"every": 300},
+            **devices,
         },
     }
     run = rlcli.train(absurd, run=tmp_path / "run", seeds=2, quiet=True)

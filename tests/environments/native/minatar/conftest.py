@@ -70,7 +70,6 @@ class GamePair:
         self.state_of, self.calls_of, self.plain = state_of, calls_of, plain
         self.rows = []
         self.draw = jax.jit(jax.vmap(self.core.draw), compiler_options=FAST_COMPILE)
-        self.step = jax.jit(jax.vmap(self.core.step), compiler_options=FAST_COMPILE)
         self.reset = jax.jit(jax.vmap(self.core.reset), compiler_options=FAST_COMPILE)
         self.unpack = jax.jit(
             functools.partial(game.unpack_state, self.max_values),
