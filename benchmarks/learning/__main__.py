@@ -5,7 +5,8 @@
 Trains each recipe of `rows.py`, or only the named ones, all seeds as one program in a
 separate process, and evaluates 100 greedy episodes with the last parameters of each
 seed. Writes the results to `results.json` beside this file, and from there to the
-table and to the pages of `docs/algorithms`, with a learning curve (extra `plot`).
+table, to the pages of `docs/algorithms`, with a learning curve (extra `plot`), and to
+the comment at the beginning of each recipe.
 `--curves` only trains, and draws the curves.
 """
 
@@ -21,12 +22,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learning import table
+from benchmarks.learning import headers, table
 from benchmarks.learning.rows import ROWS, Row
 from rlcli import recipe
 
 RESULTS = Path(__file__).with_name("results.json")
-PAGE = Path(__file__).parents[2] / "docs" / "learning.md"
+RECIPES = Path(__file__).parents[2] / "recipes"
+PAGE = RECIPES.parent / "docs" / "learning.md"
 COPIES = PAGE.parent / "algorithms"  # pages with the lines of their recipes
 CURVES = PAGE.parent / "images" / "learning"
 EPISODES = 100
@@ -99,6 +101,16 @@ def main() -> None:
         RESULTS.write_text(json.dumps(ordered, indent=1) + "\n")
         PAGE.write_text(table.page(ROWS, ordered), encoding="utf-8")
         update_pages(ordered)
+        update_headers(ordered)
+
+
+def update_headers(results: Mapping[str, Mapping[str, Any]]) -> None:
+    """Updates what the comments at the beginning of recipes say about their return."""
+    for row in ROWS:
+        if row.recipe in results and row.has_header:
+            path = RECIPES / f"{row.recipe}.yaml"
+            text = path.read_text(encoding="utf-8")
+            path.write_text(headers.update(text, results[row.recipe]), encoding="utf-8")
 
 
 def update_pages(results: Mapping[str, Mapping[str, Any]]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.learning import table
+from benchmarks.learning import headers, table
 from benchmarks.learning.rows import ROWS, Row
 from rlcli import recipe
 
@@ -36,6 +36,36 @@ def test_the_pages_of_algorithms_show_the_curves_that_were_drawn():
     for path in (ROOT / "docs" / "algorithms").glob("*.md"):
         page = path.read_text(encoding="utf-8")
         assert page == table.update_curves(page, curves), path
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.recipe)
+def test_the_comments_of_recipes_say_what_was_measured(row):
+    text = (ROOT / "recipes" / f"{row.recipe}.yaml").read_text(encoding="utf-8")
+    if row.has_header and row.recipe in RESULTS:
+        assert headers.sentence(RESULTS[row.recipe]) in headers.text_of(text)
+
+
+def test_the_sentence_of_a_comment_is_replaced_and_the_others_stay():
+    result = {"steps": 50_000, "means": [480.0, 500.0], "iqm": 490.0}
+    result |= {"ci95": [480.0, 500.0], "tuned": None}
+    before = (
+        "# DQN on CartPole.\n# Double. Greedy return 3.5 after 9 000 steps, on 5 of 5 "
+        "seeds. Slow.\n# yaml-language-server: x\na: 1\n"
+    )
+    after = headers.update(before, result)
+    assert after == (
+        "# DQN on CartPole.\n"
+        "# Double. Greedy return 490 after 50 000 steps: the IQM of 2 seeds of 100 "
+        "episodes, 95 %\n# interval 480 … 500. Slow.\n"
+        "# yaml-language-server: x\na: 1\n"
+    )
+    assert headers.update(after, result) == after
+    result |= {"means": [500.0] * 10, "iqm": 500.0, "tuned": [0, 4]}
+    assert headers.sentence(result) == (
+        "Greedy return 500 after 50 000 steps, on 10 of 10 new seeds."
+    )
+    bare = headers.update("# DQN on CartPole.\na: 1\n", result)
+    assert bare.splitlines()[1] == f"# {headers.sentence(result)}"
 
 
 @pytest.mark.parametrize(
