@@ -26,7 +26,7 @@ LAKE = (
 TUNED, NEW = range(5), range(1_000, 1_010)
 POLE = (
     *("dqn", "dqn_dueling", "dqn_per", "dqn_n_step", "dqn_munchausen", "c51", "qrdqn"),
-    *("rainbow", "dqn_noisy", "iqn", "reinforce", "a2c", "ppo", "pqn", "v_trace"),
+    *("dqn_noisy", "iqn", "reinforce", "a2c", "ppo", "pqn", "v_trace"),
 )
 POLE_ON_TUNED_SEEDS = ("awr", "model_based", "model_known")
 OFF_POLICY = (
@@ -48,6 +48,7 @@ ROWS = (
         for name in LAKE
     ),
     *(Row(f"{name}_cartpole", 475.0, seeds=NEW, tuned=TUNED) for name in POLE),
+    Row("rainbow_cartpole", 475.0, seeds=NEW, tuned=range(10)),
     *(Row(f"{name}_cartpole", 475.0) for name in POLE_ON_TUNED_SEEDS),
     Row("ppo_memory_chain", 1.0),
     Row("r2d2_memory_chain", 1.0),
