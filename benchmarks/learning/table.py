@@ -14,9 +14,17 @@ What the built-in recipes reach: the mean return of 100 greedy episodes with the
 parameters of each seed, sorted; over the seeds the interquartile mean (IQM) and its 95
 % bootstrap interval. All seeds of a recipe train simultaneously, as one program. The
 time is that of the whole command, including compilation, on shared CPU cores. A goal is
-met if the whole interval is at least as high. In brackets: published results of a
-single run. Where the column of seeds has no others for tuning, the recipe was tuned on
-some of the reported seeds, so new seeds may be worse.
+met if the whole interval is at least as high. Where the column of seeds has no others
+for tuning, the recipe was tuned on some of the reported seeds, so new seeds may be
+worse.
+
+In brackets: published results of a single run. On MuJoCo they are the mean and standard
+deviation of three seeds of
+[CleanRL](https://github.com/vwxyzjn/cleanrl/blob/master/docs/benchmark/ppo_continuous_action.md),
+measured while training, and a run of
+[Stable-Baselines3](https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/benchmark.md)
+with options tuned for each environment. The recipes have the options of CleanRL, and
+were not tuned.
 
 `python -m benchmarks.learning` repeats all measurements, `python -m benchmarks.learning
 dqn_cartpole` one of them.
@@ -73,11 +81,11 @@ def update_curves(text: str, curves: Collection[str]) -> str:
 def line(row: Row, result: Mapping[str, Any]) -> str:
     """Returns one line of the table."""
     means, (low, high) = sorted(result["means"]), result["ci95"]
-    goal = "none"
-    if row.goal is not None:
-        missed = "" if low >= row.goal else " (missed)"
-        published = f" [{row.published}]" if row.published else ""
-        goal = f"≥ {number(row.goal)}{published}{missed}"
+    goal = "none" if row.goal is None else f"≥ {number(row.goal)}"
+    if row.published:
+        goal += f" [{row.published}]"
+    if row.goal is not None and low < row.goal:
+        goal += " (missed)"
     cells = (
         f"`{row.recipe}`",
         f"`{result['environment']}`",
@@ -97,6 +105,8 @@ def seeds(result: Mapping[str, Any]) -> str:
     first, last = result["seeds"]
     if result["tuned"] is None:
         return f"{first} … {last}"
+    if not result["tuned"]:
+        return f"{first} … {last} (not tuned)"
     return "{} … {} (tuned on {} … {})".format(first, last, *result["tuned"])
 
 

@@ -82,3 +82,16 @@ def test_a_goal_is_met_where_the_whole_interval_is_at_least_as_high(low, said):
         "7 … 8 (tuned on 0 … 4)",
         "62 |",
     ]
+
+
+@pytest.mark.parametrize(
+    ("published", "said"), [("2383 ± 272", "none [2383 ± 272]"), ("", "none")]
+)
+def test_a_published_result_needs_no_goal(published, said):
+    result = {"environment": "gymnasium/Hopper-v5", "steps": 1_000_000, "seconds": 90.0}
+    result |= {"means": [2_500.0, 2_600.0], "iqm": 2_550.0, "ci95": [2_500.0, 2_600.0]}
+    result |= {"seeds": [1000, 1002], "tuned": []}
+    row = Row("ppo_gymnasium_hopper", None, published, range(1_000, 1_003), range(0))
+    cells = table.line(row, result).split(" | ")
+    assert cells[3] == said
+    assert cells[7] == "1000 … 1002 (not tuned)"
