@@ -212,6 +212,18 @@ class Transition(NamedTuple):
     extras: Mapping[str, ArrayTree]
 
 
+class SharedTorso(NamedTuple):
+    """The two stages of a function whose torso other functions share.
+
+    `features(params, inputs) -> features` is the same function in all of them, and
+    `read(params, key, features, inputs) -> outputs` is the head. Arrays are
+    `[T, B, ...]`.
+    """
+
+    features: Callable[[Params, ArrayTree], Float[Array, "T B F"]]
+    read: Callable[..., ArrayTree]
+
+
 class Network(NamedTuple):
     """A parametrized function of the observation, or of observation and action.
 
@@ -233,6 +245,8 @@ class Network(NamedTuple):
     apply: Callable[..., tuple[ArrayTree, ArrayTree]]
     initial: Callable[[int], ArrayTree]
     learn: Callable[..., tuple[ArrayTree, Params]] | None = None
+    # The stages of `apply`, for `networks.joint`; None if it has no shared torso.
+    shared: SharedTorso | None = None
 
 
 class Policy(NamedTuple):

@@ -17,7 +17,7 @@ from rlcli.errors import RlcliError
 from rlcli.networks.heads import Head
 from rlcli.networks.inputs import Pair, flat_reader
 from rlcli.networks.torsos import Torso
-from rlcli.types import Array, ArrayTree, Key, Network, Params
+from rlcli.types import Array, ArrayTree, Key, Network, Params, SharedTorso
 
 SHARED = "shared"
 
@@ -119,7 +119,24 @@ def shared_network(
         features = lower.apply(params[SHARED], None, obs)
         return upper.apply(params[group], {}, key, features, *action)[0]
 
-    return _batched_network(init, outputs, space, copies)
+    network = _batched_network(init, outputs, space, copies)
+    if action_readers or copies is not None:
+        return network
+
+    def shared_features(params: Params, obs: ArrayTree) -> Float[Array, "T B F"]:
+        leading, rows = _flatten_rows(space, obs)
+        features = lower.apply(params[SHARED], None, rows)
+        return features.reshape((*leading, -1))
+
+    def read(
+        params: Params, key: Key | None, features: Float[Array, "T B F"], obs: ArrayTree
+    ) -> ArrayTree:
+        del obs  # an action mask is applied by `mask_network`
+        rows = features.reshape((-1, features.shape[-1]))
+        outputs_flat, _ = upper.apply(params[group], {}, key, rows)
+        return _unflatten_rows(outputs_flat, features.shape[:-1])
+
+    return network._replace(shared=SharedTorso(shared_features, read))
 
 
 def forward_pass(
@@ -222,25 +239,7 @@ def _batched_network(
 
     `outputs` are those of `Network.apply`, `learn` the result of `Network.learn`.
     """
-    ranks = [len(leaf.shape) for leaf in jax.tree.leaves(_element_shapes(space))]
     batch_axis = 0 if copies is None else 1  # of the outputs
-
-    def flatten(obs: ArrayTree) -> tuple[tuple[int, ...], ArrayTree]:
-        leaves, tree = jax.tree.flatten(obs)
-        leading = leaves[0].shape[: leaves[0].ndim - ranks[0]]
-        flat_leaves = [
-            leaf.reshape((-1, *leaf.shape[leaf.ndim - rank :]))
-            for leaf, rank in zip(leaves, ranks, strict=True)
-        ]
-        return leading, jax.tree.unflatten(tree, flat_leaves)
-
-    def unflatten(outputs_flat: ArrayTree, leading: tuple[int, ...]) -> ArrayTree:
-        return jax.tree.map(
-            lambda leaf: leaf.reshape(
-                leaf.shape[:batch_axis] + leading + leaf.shape[batch_axis + 1 :]
-            ),
-            outputs_flat,
-        )
 
     def apply(
         params: Params,
@@ -250,8 +249,9 @@ def _batched_network(
         first: Bool[Array, "..."] | None,
     ) -> tuple[ArrayTree, ArrayTree]:
         del first  # there is no recurrent state to reset
-        leading, rows = flatten(obs)
-        return unflatten(outputs(params, key, rows), leading), carry
+        leading, rows = _flatten_rows(space, obs)
+        outputs_flat = outputs(params, key, rows)
+        return _unflatten_rows(outputs_flat, leading, batch_axis), carry
 
     def apply_to_learn(
         params: Params,
@@ -262,12 +262,38 @@ def _batched_network(
     ) -> tuple[ArrayTree, Params]:
         del carry, first
         assert learn is not None
-        leading, rows = flatten(obs)
+        leading, rows = _flatten_rows(space, obs)
         outputs_flat, statistics = learn(params, key, rows)
-        return unflatten(outputs_flat, leading), statistics
+        return _unflatten_rows(outputs_flat, leading, batch_axis), statistics
 
     return Network(
         init, apply, lambda batch: (), None if learn is None else apply_to_learn
+    )
+
+
+def _flatten_rows(
+    space: gymnasium.Space, obs: ArrayTree
+) -> tuple[tuple[int, ...], ArrayTree]:
+    """The leading axes `(T, B)` of elements of a space, and the elements `[N, ...]`."""
+    leaves, tree = jax.tree.flatten(obs)
+    ranks = [len(leaf.shape) for leaf in jax.tree.leaves(_element_shapes(space))]
+    leading = leaves[0].shape[: leaves[0].ndim - ranks[0]]
+    flat_leaves = [
+        leaf.reshape((-1, *leaf.shape[leaf.ndim - rank :]))
+        for leaf, rank in zip(leaves, ranks, strict=True)
+    ]
+    return leading, jax.tree.unflatten(tree, flat_leaves)
+
+
+def _unflatten_rows(
+    outputs_flat: ArrayTree, leading: tuple[int, ...], batch_axis: int = 0
+) -> ArrayTree:
+    """Reshapes the axis `N` of outputs to the leading axes `(T, B)`."""
+    return jax.tree.map(
+        lambda leaf: leaf.reshape(
+            leaf.shape[:batch_axis] + leading + leaf.shape[batch_axis + 1 :]
+        ),
+        outputs_flat,
     )
 
 

@@ -54,7 +54,15 @@ def mask_network(network: Network, head: Head, space: gymnasium.Space) -> Networ
 
         return masked
 
+    def masked_read(
+        params: Params, key: Key | None, features: Array, inputs: ArrayTree
+    ) -> ArrayTree:
+        assert network.shared is not None
+        outputs = network.shared.read(params, key, features, inputs)
+        return mask_fn(outputs, jax.lax.stop_gradient(action_mask(inputs)))
+
     return network._replace(
         apply=with_mask(network.apply),
         learn=None if network.learn is None else with_mask(network.learn),
+        shared=network.shared and network.shared._replace(read=masked_read),
     )

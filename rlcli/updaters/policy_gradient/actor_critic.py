@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from rlcli.distributions import Distribution
 from rlcli.networks.heads import distribution_head, state_value_head
+from rlcli.networks.joint import apply_jointly
 from rlcli.networks.memory import apply_to_next, is_recurrent
 from rlcli.policies import DistributionOffer, predict
 from rlcli.types import (
@@ -240,7 +241,8 @@ def actor_critic_losses(
     if options.normalize_advantage:
         advantage = standardize(batch.advantage, weight)
         batch = batch._replace(advantage=advantage)
-    outputs, _ = _policy_outputs(functions, params, batch.steps)
+    joint, _ = _apply(functions, params, batch.steps)
+    outputs, value = joint["policy"], joint["value"]
     log_prob = functions.family.log_prob(outputs, batch.steps.action)
     policy, objective_metrics = objective_function(_objective_context(log_prob, batch))
     terms = [Term(policy, is_weighted=False)]
@@ -248,7 +250,6 @@ def actor_critic_losses(
     row_metrics = {"entropy": functions.family.entropy(outputs), **objective_metrics}
     priority = jnp.zeros(weight.shape[1:])  # not used: `update` computes the priority
     if functions.critic:
-        value, _ = _values(functions, params, batch.steps)
         error = 0.5 * (value - batch.target) ** 2
         row_metrics["value_loss"] = error
         if options.value_clip_ratio is not None:
@@ -273,7 +274,7 @@ def approximate_kl(
     E[ρ − 1 − log ρ] with ρ = π(a|s) / π_old(a|s), which estimates KL(π_old ‖ π) without
     bias and is never negative (Schulman, 2020, http://joschu.net/blog/kl-approx.html).
     """
-    outputs, _ = _policy_outputs(functions, params, batch.steps)
+    outputs = _apply(functions, params, batch.steps)[0]["policy"]
     log_prob = functions.family.log_prob(outputs, batch.steps.action)
     log_ratio = log_prob - batch.steps.extras["log_prob"]
     return masked_mean(jnp.exp(log_ratio) - 1 - log_ratio, batch.weight)
@@ -311,28 +312,24 @@ def _unroll_carries(
     """The carry of each function after each step, from the carry before the first."""
     first_carry = jax.tree.map(lambda leaf: leaf[None], carry)
     steps = steps._replace(extras={**steps.extras, "carry": first_carry})
-    carries = {"policy": _policy_outputs(functions, params, steps)[1]}
-    if functions.critic:
-        carries["value"] = _values(functions, params, steps)[1]
-    return carries
+    return _apply(functions, params, steps)[1]
 
 
-def _policy_outputs(
+def _apply(
     functions: ActorCriticNetworks, params: ArrayTree, steps: Transition
-) -> tuple[Float[Array, "T B size"], ArrayTree]:
-    """Distribution parameters, and the carries after each step."""
-    carry = _initial_carries(functions, steps)["policy"]
-    return functions.actor.apply(params, None, steps.obs, carry, steps.first)
+) -> tuple[Mapping[str, ArrayTree], Mapping[str, ArrayTree]]:
+    """The outputs `[T, B, ...]` of `policy` and `value`, and the carries of each step.
 
-
-def _values(
-    functions: ActorCriticNetworks, params: ArrayTree, steps: Transition
-) -> tuple[Float[Array, "T B"], ArrayTree]:
-    """Values, and the carries after each step."""
-    if functions.critic is None:
-        return jnp.zeros(steps.reward.shape), ()
-    carry = _initial_carries(functions, steps)["value"]
-    return functions.critic.apply(params, None, steps.obs, carry, steps.first)
+    Outputs of the policy are distribution parameters. Without a critic, values are 0.
+    """
+    carries = _initial_carries(functions, steps)
+    networks = {"policy": functions.actor}
+    if functions.critic is not None:
+        networks["value"] = functions.critic
+    inputs = steps.obs, carries, steps.first
+    outputs, new_carries = apply_jointly(networks, params, None, *inputs)
+    zeros = {"value": jnp.zeros(steps.reward.shape)}
+    return {**zeros, **outputs}, {**carries, **new_carries}
 
 
 def _next_values(
@@ -357,7 +354,8 @@ def _make_batch(
     """The tracer's rows with value targets and advantages."""
     next_carries = steps.extras.get("next_carry", ())
     carries = functions.value_carry(next_carries)
-    value, _ = _values(functions, params, steps)
+    outputs, _ = _apply(functions, params, steps)
+    value = outputs["value"]
     target = steps.reward + steps.discount * _next_values(
         functions, params, steps, carries
     )
@@ -365,11 +363,7 @@ def _make_batch(
     if requires_entropy_bonus(regularizers):
         bonus = entropy_bonus(regularizers, next_carries["entropy"], steps.last)
         target, advantage = target + bonus, advantage + bonus
-    old = (
-        _policy_outputs(functions, params, steps)[0]
-        if requires_old_policy(regularizers)
-        else None
-    )
+    old = outputs["policy"] if requires_old_policy(regularizers) else None
     return Batch(steps, weight, target, value, advantage, old)
 
 
@@ -381,16 +375,18 @@ def _estimate(
 ) -> Estimates:
     """The estimates of raw steps for tracers, and the carries at `next_obs`."""
     params, family = state.params, functions.family
-    outputs, policy = _policy_outputs(functions, params, steps)
-    v_tm1, value = _values(functions, params, steps)
-    carry = {"policy": policy, "value": value} if functions.is_recurrent else {}
+    joint, carries = _apply(functions, params, steps)
+    outputs, v_tm1 = joint["policy"], joint["value"]
+    carry = {**carries} if functions.is_recurrent else {}
     if requires_entropy_bonus(regularizers):
-        next_outputs = apply_to_next(functions.actor, params, steps.next_obs, policy)
+        next_outputs = apply_to_next(
+            functions.actor, params, steps.next_obs, carries["policy"]
+        )
         # Computed here: after the tracer, termination can no longer be recovered.
         carry["entropy"] = steps.discount * family.entropy(next_outputs)
     return Estimates(
         v_tm1=v_tm1,
-        v_t=_next_values(functions, params, steps, value),
+        v_t=_next_values(functions, params, steps, carries["value"]),
         log_prob=family.log_prob(outputs, steps.action),
         q_tm1=v_tm1,  # state values do not depend on actions
         carry=carry or (),
