@@ -60,6 +60,7 @@ ROWS = (
     *(Row(f"{name}_cartpole", 475.0) for name in POLE_ON_TUNED_SEEDS),
     Row("ppo_memory_chain", 1.0),
     Row("r2d2_memory_chain", 1.0),
+    Row("r2d2_cartpole_no_velocity", 400.0, seeds=range(1_000, 1_005), tuned=range(2)),
     Row("ppo_minigrid_doorkey", 0.9),
     Row("her_bit_flip", -7.0),
     Row("ppo_deep_sea"),

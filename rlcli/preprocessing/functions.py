@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import gymnasium
 import jax.numpy as jnp
 import numpy as np
+from annotated_types import Ge
 from gymnasium import spaces as kinds
 
 from rlcli.errors import RlcliError
@@ -62,6 +65,28 @@ def member(*, of: str) -> Preprocess:
         return space.spaces[of], lambda obs: obs[of]
 
     return Preprocess(build)
+
+
+@register("preprocess")
+def entries(*, of: list[Annotated[int, Ge(0)]]) -> Preprocess:
+    """Selects entries of an array by their indices along its last axis.
+
+    With `of: [0, 2]`, CartPole shows positions without velocities.
+    """
+    if not of:
+        raise RlcliError("`entries` selects nothing", "list indices: `of: [0, 2]`")
+
+    def build(space: gymnasium.Space) -> tuple[gymnasium.Space, ObservationFunction]:
+        size = space.shape[-1] if isinstance(space, kinds.Box) and space.shape else 0
+        if size <= max(of):
+            requirement = f"a Box with over {max(of)} entries along its last axis"
+            raise _refusal("entries", space, requirement)
+        index = np.array(of)
+        low, high = (bound[..., index] for bound in (space.low, space.high))
+        selected = kinds.Box(low, high, low.shape, space.dtype.type)
+        return selected, lambda obs: obs[..., index]
+
+    return Preprocess(map_members(build))
 
 
 @register("preprocess")

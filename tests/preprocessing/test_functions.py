@@ -81,6 +81,21 @@ def test_member_selects_one_entry_of_a_dict():
         compose([functions.member(of="c")], TREE)
 
 
+def test_entries_are_selected_along_the_last_axis():
+    low, high = np.float32([[-1, -2, -3, -4], [-5, -6, -7, -8]]), np.ones((2, 4), "f4")
+    space = spaces.Box(low, high)
+    new_space, function = build_function([functions.entries(of=[2, 0])], space)
+    assert new_space == spaces.Box(low[:, [2, 0]], high[:, [2, 0]])
+    for obs in sample_space(space, 3):
+        np.testing.assert_array_equal(function(obs), obs[:, [2, 0]])
+    with pytest.raises(RlcliError, match="a Box with over 4 entries"):
+        compose([functions.entries(of=[4])], space)
+    with pytest.raises(RlcliError, match="a Box with over 0 entries"):
+        compose([functions.entries(of=[0])], spaces.Discrete(3))
+    with pytest.raises(RlcliError, match="selects nothing"):
+        functions.entries(of=[])
+
+
 def test_differences_are_those_of_the_toolbox():
     """The toolbox has frames on the last axis, a stack has them in a row."""
     step = functions.diff_transform(frames=4)

@@ -1,14 +1,15 @@
-"""Observation wrappers: one-hot, flat, stacked or extended observations."""
+"""Observation wrappers: one-hot, flat, selected, stacked or extended observations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
+from annotated_types import Ge
 from gymnasium import spaces
 
 from rlcli.distributions import action_masks
@@ -32,6 +33,15 @@ def flatten(core: Environment) -> Environment:
     Networks flatten by themselves; use this for later wrappers and for other libraries.
     """
     return _apply_preprocess(core, functions.flatten())
+
+
+@register("wrapper")
+def entries(core: Environment, *, of: list[Annotated[int, Ge(0)]]) -> Environment:
+    """Selects entries of observations by their indices along the last axis.
+
+    With `of: [0, 2]`, CartPole shows positions without velocities.
+    """
+    return _apply_preprocess(core, functions.entries(of=of))
 
 
 @register("wrapper")

@@ -82,6 +82,17 @@ def test_flat_vectors_match_gymnasium(name, space):
     assert np.array_equal(env.observation.high, expected.high)
 
 
+def test_entries_of_observations_are_selected():
+    space = spaces.Box(np.float32([-1, -2, -3]), np.float32([1, 2, 3]))
+    observations = sample_space(space)
+    core = scripted_environment(space, observations)
+    env = wrap(core, "entries", of=[2, 0])
+    start = int(core.reset(jax.random.key(0))[0]["at"])
+    assert env.observation == spaces.Box(np.float32([-3, -1]), np.float32([3, 1]))
+    expected = [obs[[2, 0]] for obs in observations[start : start + 5]]
+    np.testing.assert_array_equal(play_env(env), expected)
+
+
 @pytest.mark.parametrize(
     "space", [spaces.Box(-1, 1, (2,)), spaces.Box(0, 9, (2, 2), np.uint8)]
 )
