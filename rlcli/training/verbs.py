@@ -6,6 +6,7 @@ They import JAX only when they run, after the thread layout is set.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
@@ -302,9 +303,15 @@ def find_recipe_changes(
 
 def smoke_recipe(recipe: Recipe) -> Recipe:
     """The recipe with a budget of seconds: every part runs, the agent hardly learns."""
+    from rlcli.assembly import build  # here: imports JAX
+
     train = recipe.train
     unroll_size = train.unroll * recipe.num_envs
     iterations = math.ceil(4 / min(1, train.updates))  # so that some include updates
+    if recipe.replay is not None:  # it may have to wait for long sequences
+        early = dataclasses.replace(train, start=0)
+        agent = build(dataclasses.replace(recipe, train=early)).agent
+        iterations += next(i for i in itertools.count() if agent.updates(i + 1) > 0)
     steps = max(iterations * unroll_size, 256)
     half = max(1, steps // 2)
     return dataclasses.replace(

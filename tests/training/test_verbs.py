@@ -13,11 +13,13 @@ from folders import snapshot
 from tiers import quick_first
 
 import rlcli
+from rlcli.assembly import build
 from rlcli.cli.training_outcome import report_training
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe, resolve
 from rlcli.runs.run_folder import TIME, Run
 from rlcli.training.experiment import Experiment
+from rlcli.training.verbs import smoke_recipe
 
 CLOCKS = {"dt", "steps_per_second", "updates_per_second", "time"}
 DATA = {
@@ -378,6 +380,15 @@ def test_smoke_runs_every_part_of_a_long_run_within_seconds(tmp_path):
     assert {"loss", "q"} <= set(found[-1]) | set(found[-2])
     assert any("evaluation" in row for row in found)
     assert (run / "best.pkl.lz4").is_file()
+
+
+def test_smoke_waits_for_the_first_update_of_long_sequences():
+    """200 steps of each environment are more than the budget of other recipes."""
+    replay = "replay={name: sequences, length: 200, capacity: 5_000, batch_size: 4}"
+    sets = [replay, "environment.num_envs=4", "train.start=1_000"]
+    recipe = smoke_recipe(load_recipe(DATA, sets))
+    setup = build(recipe)
+    assert 0 < setup.agent.updates(recipe.train.steps // setup.steps) < 1_000
 
 
 def test_a_folder_that_holds_a_run_is_refused_for_another(finished_runs):
