@@ -99,7 +99,7 @@ def key_as_noise(key: Key) -> Key:
 class TimeStep(NamedTuple):
     """The result of one environment step; every field `[B, ...]`."""
 
-    # The input of the next action: where `last`, the first of the new episode.
+    # The input of the next action: where `last` or cut, the first of the new episode.
     obs: ArrayTree
     next_obs: ArrayTree  # the true successor, also where `last`
     reward: Float[Array, "*B"]
@@ -140,7 +140,9 @@ class Environment(NamedTuple):
 
     reset: Callable[[Key], tuple[ArrayTree, ArrayTree]]  # key -> state, obs
     step: Callable[..., tuple[ArrayTree, TimeStep]]  # (state, action, noise, cut=False)
-    # cut: bool, whether this step truncates every episode
+    # cut: bool, broadcast to `[B]`: where the caller truncates the episode after this
+    # step. A new episode begins there, as where `last`. `last` is only true where the
+    # environment itself ends the episode. Cores have no `cut`.
     observation: gymnasium.Space  # of a single environment
     action: gymnasium.Space
     # (state, index) -> image [H, W, 3] uint8, on the host. Without it, a core built

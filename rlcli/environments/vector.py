@@ -47,9 +47,9 @@ def vector(
 ) -> Environment:
     """Runs `num_envs` copies of a core, each restarting when its episode ends.
 
-    An episode is truncated at the time limit and by `step(…, cut=True)`: `last` is
-    true, but `discount` stays 1. If `last`, `next_obs` is the true final observation
-    and `obs` the first of the new episode.
+    An episode is truncated at the time limit: `last` is true, but `discount` stays 1.
+    If `last`, `next_obs` is the true final observation and `obs` the first of the new
+    episode. `step(…, cut)` begins new episodes where `cut`, too.
     The noise of environment i depends only on (key, i), not on `num_envs`. If several
     devices share the environments of an agent, i counts those of all of them.
 
@@ -102,9 +102,10 @@ def vector(
         values = values_of(environments())
         core, timestep = core_step(values, state.core, action, noise.core)
         elapsed = state.elapsed + 1
-        last = timestep.last | cut
+        last = timestep.last
         if time_limit is not None:
             last = last | (elapsed >= time_limit)
+        has_ended = last | cut
         final = final_of(core)
         if resets_on_demand:
 
@@ -112,12 +113,12 @@ def vector(
                 own = {name: option[index] for name, option in values.items()}
                 return core_of(own).reset(noise.restart[index])
 
-            core, obs = replace_one_by_one(last, fresh, (core, timestep.next_obs))
+            core, obs = replace_one_by_one(has_ended, fresh, (core, timestep.next_obs))
         else:
             core, obs = select_per_environment(
-                last, noise.restart, (core, timestep.next_obs)
+                has_ended, noise.restart, (core, timestep.next_obs)
             )
-        elapsed = jnp.where(last, 0, elapsed)
+        elapsed = jnp.where(has_ended, 0, elapsed)
         state = VectorState(core, elapsed, final)
         return state, timestep._replace(obs=obs, last=last)
 
@@ -174,10 +175,8 @@ def rendering_option(factory: Callable, rendering: bool) -> dict[str, bool]:
 def keyed_environment(env: Environment) -> Environment:
     """Returns the environment with `step(state, action, key)`."""
 
-    def step(
-        state: ArrayTree, action: Array, key: Key, cut: Array | bool = False
-    ) -> tuple[ArrayTree, TimeStep]:
-        return env.step(state, action, env.draw(key), cut)
+    def step(state: ArrayTree, action: Array, key: Key) -> tuple[ArrayTree, TimeStep]:
+        return env.step(state, action, env.draw(key))
 
     return env._replace(step=step, draw=key_as_noise)
 

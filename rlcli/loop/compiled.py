@@ -135,6 +135,7 @@ def _step_function(setup: Setup) -> Callable:
             )
         # Rounded as on the host, so that both loops give the same bits.
         state, timestep = round_to_dtype(outcome, progress.iteration)
+        timestep = timestep._replace(last=timestep.last | cut)
         progress = progress._replace(environment=state)
         return advance(setup, progress, timestep, tuple(rest), compute_metrics)
 

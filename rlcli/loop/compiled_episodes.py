@@ -111,15 +111,13 @@ def compiled_episodes(
     functions: EpisodeFunctions,
     seeds: int,
     *,
-    max_episode_steps: int,
     devices: int = 1,
     recording: bool = False,
 ) -> CompiledEpisodes:
     """Compiles an evaluation of `seeds` policies, sharded over devices.
 
     Every environment is stepped until all those on its device have finished their
-    episodes; all episodes are truncated every `max_episode_steps`. With `recording`
-    every call of the program returns its steps.
+    episodes. With `recording` every call of the program returns its steps.
     """
     share = -(-seeds // devices)
     block = noise_block_size(environment.num_envs * share)
@@ -143,11 +141,12 @@ def compiled_episodes(
         time: Array,
     ) -> tuple[ArrayTree, ArrayTree, EpisodeRecords]:
         policy_noise, environment_noise = noise
-        cut = (time + 1) % max_episode_steps == 0
+        cut = functions.cut(records)
         action, policy_state = functions.select(acting, records, policy_noise)
         outcome = environment.step(state, action, environment_noise, cut)
         # Rounded as on the host, so that both loops give the same bits.
         new_state, timestep = round_to_dtype(outcome, time)
+        new_records = functions.record(records, policy_state, timestep, cut)
         if recording:
             step = RecordedStep(
                 state,
@@ -155,11 +154,10 @@ def compiled_episodes(
                 records.running_return,
                 records.length,
                 timestep.reward,
-                timestep.last,
+                last=new_records.first,
             )
             steps = _write_step(steps, step, time)
-        records = functions.record(records, policy_state, timestep, cut)
-        return new_state, steps, records
+        return new_state, steps, new_records
 
     begin_all = vmap_seeds(begin_one, share, (0,), 0)
     draw_all = vmap_seeds(draw_block, share, (0, None, None), 0)

@@ -29,7 +29,7 @@ class EpisodeRecords(NamedTuple):
     num_finished: Array  # int32 [B]: finished episodes
     returns: jax.Array  # [B, episodes_per_env]
     lengths: jax.Array
-    num_cut: Array  # int32: counted episodes that the evaluation truncated
+    num_cut: Array  # int32 [B]: counted episodes that only the evaluation has ended
 
 
 class EpisodeFunctions(NamedTuple):
@@ -42,7 +42,10 @@ class EpisodeFunctions(NamedTuple):
     select: Callable[
         [ArrayTree, EpisodeRecords, ArrayTree], tuple[ArrayTree, ArrayTree]
     ]
-    # (records, state of the policy, timestep, cut) -> records
+    # records -> bool [B]: the episodes that the evaluation truncates after this step
+    cut: Callable[[EpisodeRecords], Array]
+    # (records, state of the policy, timestep, cut) -> records; their `first` says which
+    # episodes have ended
     record: Callable[[EpisodeRecords, ArrayTree, TimeStep, Array], EpisodeRecords]
     # records -> whether each environment has finished all its episodes, bool [B]
     has_finished: Callable[[EpisodeRecords], Array]
@@ -67,9 +70,17 @@ def evaluation_reset_seed(seed: int, evaluation_index: int) -> int:
 
 
 def episode_functions(
-    environment: Environment, policy: Policy, episodes_per_env: int, *, explore: bool
+    environment: Environment,
+    policy: Policy,
+    episodes_per_env: int,
+    *,
+    explore: bool,
+    max_episode_steps: int,
 ) -> EpisodeFunctions:
-    """Returns the functions of an evaluation of `policy` in `environment`."""
+    """Returns the functions of an evaluation of `policy` in `environment`.
+
+    Episodes are truncated after `max_episode_steps`.
+    """
     batch = environment.num_envs
     act = policy.explore if explore else policy.exploit
 
@@ -85,7 +96,7 @@ def episode_functions(
             num_finished=counter,
             returns=table,
             lengths=table,
-            num_cut=jnp.int32(0),
+            num_cut=counter,
         )
 
     def draw(
@@ -100,26 +111,30 @@ def episode_functions(
         decision, state = act(acting, records.obs, records.policy, records.first, noise)
         return decision.action, state
 
+    def cut(records: EpisodeRecords) -> Array:
+        return records.length + 1 >= max_episode_steps
+
     def record(
         records: EpisodeRecords, state: ArrayTree, timestep: TimeStep, cut: Array
     ) -> EpisodeRecords:
+        has_ended, only_cut = timestep.last | cut, cut & ~timestep.last
         total, length = records.running_return + timestep.reward, records.length + 1
         # Partial sums are written too: the last write of a row is the whole episode.
         row = jnp.arange(batch), records.num_finished
         return EpisodeRecords(
             obs=timestep.obs,
-            first=timestep.last,
+            first=has_ended,
             policy=state,
-            running_return=jnp.where(timestep.last, 0, total),
-            length=jnp.where(timestep.last, 0, length),
-            num_finished=records.num_finished + timestep.last,
+            running_return=jnp.where(has_ended, 0, total),
+            length=jnp.where(has_ended, 0, length),
+            num_finished=records.num_finished + has_ended,
             returns=records.returns.at[row].set(total, mode="drop"),
             lengths=records.lengths.at[row].set(length, mode="drop"),
-            num_cut=records.num_cut + jnp.sum(cut & ~has_finished(records)),
+            num_cut=records.num_cut + (only_cut & ~has_finished(records)),
         )
 
     def has_finished(records: EpisodeRecords) -> Array:
         # No counter reaches a number that is not an int32.
         return records.num_finished >= min(episodes_per_env, INT32_MAX)
 
-    return EpisodeFunctions(begin, draw, select, record, has_finished)
+    return EpisodeFunctions(begin, draw, select, cut, record, has_finished)

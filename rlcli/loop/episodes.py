@@ -34,8 +34,7 @@ from rlcli.xla.temporaries import temporary_bytes
 
 _MAX_ENVIRONMENTS = 128  # parallel environments of an evaluation …
 _MAX_HOST_ENVIRONMENTS = 10  # … and if they belong to another library
-# All episodes are truncated every this many steps: some would never end.
-MAX_EPISODE_STEPS = 10_000
+MAX_EPISODE_STEPS = 10_000  # longer episodes are truncated: some would never end
 
 
 class EvaluationResult(NamedTuple):
@@ -43,7 +42,7 @@ class EvaluationResult(NamedTuple):
 
     returns: np.ndarray
     lengths: np.ndarray
-    num_cut: int  # episodes truncated at `MAX_EPISODE_STEPS`
+    num_cut: int  # episodes that had not ended after `MAX_EPISODE_STEPS`
 
 
 class EvaluationStep(NamedTuple):
@@ -91,21 +90,26 @@ class Evaluator:
         self._seeds = np.array(seeds, np.uint32)
         self._host_env = to_host_environment(environment, len(seeds))
         functions = episode_functions(
-            environment, policy, episodes_per_env, explore=explore
+            environment,
+            policy,
+            episodes_per_env,
+            explore=explore,
+            max_episode_steps=MAX_EPISODE_STEPS,
         )
 
         def select(
             acting: ArrayTree, records: EpisodeRecords, seed: Array, index: Array
-        ) -> tuple[ArrayTree, ArrayTree, ArrayTree]:
+        ) -> tuple[ArrayTree, ArrayTree, ArrayTree, Array]:
             policy_noise, environment_noise = functions.draw(seed, index[0], index[1])
-            return *functions.select(acting, records, policy_noise), environment_noise
+            action, state = functions.select(acting, records, policy_noise)
+            return action, state, environment_noise, functions.cut(records)
 
         self._begin, self._select, self._record = (
             jax.jit(vmap_seeds(function, len(seeds), inputs, 0))
             for function, inputs in (
                 (functions.begin, (0,)),
                 (select, (0, 0, 0, None)),
-                (functions.record, (0, 0, 0, None)),
+                (functions.record, (0, 0, 0, 0)),
             )
         )
         self._compiled = (
@@ -113,7 +117,6 @@ class Evaluator:
                 environment,
                 functions,
                 len(seeds),
-                max_episode_steps=MAX_EPISODE_STEPS,
                 devices=devices,
                 recording=recording,
             )
@@ -237,11 +240,10 @@ class Evaluator:
         try:
             for time in itertools.count():
                 stream_index = np.array([evaluation_index, time], np.int32)
-                action, policy, noise = self._select(
+                action, policy, noise, cut = self._select(
                     acting, records, seeds, stream_index
                 )
-                action = jax.tree.map(np.asarray, action)
-                cut = (time + 1) % MAX_EPISODE_STEPS == 0
+                action, cut = jax.tree.map(np.asarray, (action, cut))
                 state, timestep = environment.step(state, action, noise, cut)
                 yield Transition(
                     obs=jax.tree.map(np.asarray, records.obs),
@@ -250,7 +252,7 @@ class Evaluator:
                     discount=timestep.discount,
                     next_obs=timestep.next_obs,
                     first=np.asarray(records.first),
-                    last=timestep.last,
+                    last=timestep.last | cut,
                     extras={},
                 )
                 records = self._record(records, policy, timestep, cut)
@@ -270,22 +272,21 @@ class Evaluator:
         try:
             for time in itertools.count():
                 stream_index = np.array([evaluation_index, time], np.int32)
-                action, policy, noise = self._select(
+                action, policy, noise, cut = self._select(
                     acting, records, seeds, stream_index
                 )
-                action = jax.tree.map(np.asarray, action)
+                action, cut = jax.tree.map(np.asarray, (action, cut))
                 yield (
                     EvaluationStep(
                         state, action, reward, records.running_return, records.length
                     ),
                     records,
                 )
-                cut = (time + 1) % MAX_EPISODE_STEPS == 0
                 previous = records
                 state, timestep = environment.step(state, action, noise, cut)
                 records = self._record(records, policy, timestep, cut)
                 reward = timestep.reward
-                if timestep.last[0, 0]:
+                if timestep.last[0, 0] or cut[0, 0]:
                     total = np.asarray(previous.running_return) + reward
                     length = np.asarray(previous.length) + 1
                     yield EvaluationStep(state, None, reward, total, length), records

@@ -78,12 +78,11 @@ def stack_frames(environment: Environment, steps: Sequence[Preprocess]) -> Envir
     ) -> tuple[FrameStackState, TimeStep]:
         inner, timestep = environment.step(state.environment, action, noise, *cut)
         stacks = next_stacks = stacker.push(state.stacks, timestep.next_obs)
+        has_ended = timestep.last | cut[0] if cut else timestep.last
 
         def choose(new: Any, old: Any) -> Any:
-            last = timestep.last.reshape(
-                timestep.last.shape + (1,) * (old.ndim - leading)
-            )
-            return numpy.where(last, new, old)
+            mask = has_ended.reshape(has_ended.shape + (1,) * (old.ndim - leading))
+            return numpy.where(mask, new, old)
 
         if leading:  # a core does not auto-reset
             stacks = jax.tree.map(choose, stacker.begin(timestep.obs), next_stacks)

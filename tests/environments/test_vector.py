@@ -129,6 +129,36 @@ def test_where_an_episode_ends_next_obs_is_its_own_and_obs_is_the_next_ones():
     assert state.elapsed.tolist() == [1, 1]
 
 
+@pytest.mark.parametrize("costly", quick_first([False, True]))
+def test_cut_begins_new_episodes_and_last_is_what_the_environment_ends(costly):
+    def core_of(values):
+        return counter(**values)._replace(costly_reset=costly)
+
+    each = {"length": np.array([2, 1000, 1000, 1000])}
+    env = vector(core_of, 4, time_limit=3, each=each)
+    state, _ = jax.jit(env.reset)(jax.random.key(0))
+    step, action = jax.jit(env.step), np.zeros(4)
+    noises = [env.draw(key) for key in jax.random.split(jax.random.key(1), 5)]
+    cuts = np.zeros((5, 4), bool)
+    cuts[1, :2] = cuts[2, 2] = True  # with an end, alone, and at the time limit
+    counts, ends = [], []
+    for noise, cut in zip(noises, cuts, strict=True):
+        state, timestep = step(state, action, noise, cut)
+        counts.append(timestep.obs["count"].tolist())
+        ends.append(np.flatnonzero(timestep.last).tolist())
+        assert np.all(timestep.next_obs["count"] > 0)
+        assert np.all(timestep.discount[1:] == 1)
+    assert counts == [
+        [1, 1, 1, 1],
+        [0, 0, 2, 2],
+        [1, 1, 0, 0],
+        [0, 2, 1, 1],
+        [1, 0, 2, 2],
+    ]
+    assert ends == [[], [0], [2, 3], [0], [1]]
+    assert state.elapsed.tolist() == [1, 0, 2, 2]
+
+
 def test_environments_end_independently():
     _, _, timesteps, _ = play_varied()
     for index, length in enumerate((2, 3, 4, 2, 3)):

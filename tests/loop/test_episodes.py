@@ -1,5 +1,7 @@
 """Episodes: number, selection and returns of evaluated episodes."""
 
+import itertools
+
 import gymnasium
 import jax
 import numpy as np
@@ -8,7 +10,7 @@ from policy_files import draw_acting
 
 from rlcli import recipe
 from rlcli.assembly import build
-from rlcli.environments.adapters.host import episode_seed
+from rlcli.environments.adapters.host import episode_seed, to_host_environment
 from rlcli.loop import episodes
 from rlcli.loop.episodes import Evaluator
 from rlcli.loop.progress import EVALUATION
@@ -17,8 +19,16 @@ LIMITED = {"name": "probe-truncation", "num_envs": 3}  # 1 for each of its 5 ste
 NETWORK = {"name": "mlp", "layers": [8]}
 
 
+LOOPS = pytest.mark.parametrize("is_host", [False, True], ids=["compiled", "host"])
+
+
 def make_evaluator(
-    environment, seeds=(0, 1), episodes_per_env=2, epsilon=0.5, **keywords
+    environment,
+    seeds=(0, 1),
+    episodes_per_env=2,
+    epsilon=0.5,
+    is_host=False,
+    **keywords,
 ) -> Evaluator:
     data = {
         "environment": environment,
@@ -28,6 +38,7 @@ def make_evaluator(
     }
     setup = build(recipe.load_recipe(data), seeds)
     env, agent = setup.environment, setup.agent
+    env = to_host_environment(env, len(seeds)) if is_host else env
     evaluator = Evaluator(env, agent.policy, seeds, episodes_per_env, **keywords)
     evaluator.acting = draw_acting(setup)
     return evaluator
@@ -96,13 +107,55 @@ def test_exploit_is_deterministic_and_explore_is_not():
         assert set(evaluator.evaluate(params_with_bias).returns.ravel()) == expected
 
 
-def test_endless_episodes_are_truncated_and_counted(monkeypatch):
+@LOOPS
+def test_endless_episodes_are_truncated_and_counted(is_host, monkeypatch):
     monkeypatch.setattr(episodes, "MAX_EPISODE_STEPS", 7)
-    evaluator = make_evaluator({**LIMITED, "time_limit": None}, episodes_per_env=2)
+    endless = {**LIMITED, "time_limit": None}
+    evaluator = make_evaluator(endless, is_host=is_host)
     result = evaluator.evaluate(evaluator.acting)
     assert np.all(result.lengths == 7)
     assert np.all(result.returns == 7)
     assert result.num_cut == 2 * 3 * 2  # seeds, environments, episodes
+
+
+@LOOPS
+def test_a_maximum_that_no_episode_reaches_truncates_none(is_host, monkeypatch):
+    # All environments together make 3 × 35 steps, and each of them 35.
+    monkeypatch.setattr(episodes, "MAX_EPISODE_STEPS", 12)
+    evaluator = make_evaluator(LIMITED, episodes_per_env=7, is_host=is_host)
+    result = evaluator.evaluate(evaluator.acting)
+    assert np.all(result.lengths == 5)
+    assert np.all(result.returns == 5)
+    assert result.num_cut == 0
+
+
+@LOOPS
+@pytest.mark.parametrize(
+    ("environment", "length"),
+    [(LIMITED, 5), ({"name": "probe-two-steps", "num_envs": 3}, 2)],
+    ids=["truncated", "terminated"],
+)
+def test_an_episode_that_ends_at_the_maximum_is_not_counted_as_cut(
+    environment, length, is_host, monkeypatch
+):
+    monkeypatch.setattr(episodes, "MAX_EPISODE_STEPS", length)
+    evaluator = make_evaluator(environment, is_host=is_host)
+    result = evaluator.evaluate(evaluator.acting)
+    assert np.all(result.lengths == length)
+    assert result.num_cut == 0
+
+
+@pytest.mark.parametrize(("limit", "length"), [(5, 5), (None, 12)])
+def test_recorded_transitions_end_with_their_own_episode(limit, length, monkeypatch):
+    monkeypatch.setattr(episodes, "MAX_EPISODE_STEPS", 12)
+    evaluator = make_evaluator({**LIMITED, "time_limit": limit})
+    rows = list(itertools.islice(evaluator.transitions(evaluator.acting), 30))
+    time = np.arange(1, 31)[:, None, None]
+    expected = np.broadcast_to(time % length == 0, (30, 2, 3))
+    np.testing.assert_array_equal([row.last for row in rows], expected)
+    first = np.concatenate([np.ones((1, 2, 3), bool), expected[:-1]])
+    np.testing.assert_array_equal([row.first for row in rows], first)
+    assert all(np.all(row.discount == 1) for row in rows)
 
 
 def test_the_rewards_of_evaluation_steps_sum_to_the_return():
@@ -127,14 +180,18 @@ def greedy(params: dict, obs: np.ndarray) -> int:
     return int(np.argmax(hidden @ params["linear_1"]["w"] + params["linear_1"]["b"]))
 
 
-@pytest.mark.parametrize("episodes_per_env", [1, 2])
-def test_returns_equal_those_of_a_greedy_loop_over_gymnasium(episodes_per_env):
+@pytest.mark.parametrize(("episodes_per_env", "limit"), [(1, 500), (2, 500), (4, 10)])
+def test_returns_equal_those_of_a_greedy_loop_over_gymnasium(
+    episodes_per_env, limit, monkeypatch
+):
+    monkeypatch.setattr(episodes, "MAX_EPISODE_STEPS", limit)
     seeds, num_envs, evaluation_index = (0, 5), 3, 2
     data = {"name": "gymnasium/CartPole-v1", "num_envs": num_envs}
     evaluator = make_evaluator(data, seeds=seeds, episodes_per_env=episodes_per_env)
     result = evaluator.evaluate(evaluator.acting, evaluation_index)
     env = gymnasium.make("CartPole-v1")
     expected = np.zeros((len(seeds), num_envs, episodes_per_env))
+    num_cut = 0
     for row, seed in enumerate(seeds):
         params = jax.tree.map(lambda leaf, at=row: leaf[at], evaluator.acting)
         sequence = np.random.SeedSequence([seed, EVALUATION, evaluation_index])
@@ -142,15 +199,20 @@ def test_returns_equal_those_of_a_greedy_loop_over_gymnasium(episodes_per_env):
         for index in range(num_envs):
             for episode in range(episodes_per_env):
                 obs, _ = env.reset(seed=episode_seed(number, index, episode))
-                done = False
-                while not done:
+                done = is_cut = False
+                while not (done or is_cut):
                     step_result = env.step(greedy(params["q"], obs))
                     obs, reward, terminated, truncated, _ = step_result
                     expected[row, index, episode] += reward
                     done = terminated or truncated
+                    is_cut = not done and expected[row, index, episode] == limit
+                num_cut += is_cut
     env.close()
     np.testing.assert_array_equal(result.returns, expected.reshape(len(seeds), -1))
     np.testing.assert_array_equal(result.lengths, result.returns)
+    assert result.num_cut == num_cut
+    # With a small limit some episodes end before, so the others are out of phase.
+    assert (num_cut == 0) if limit == 500 else (0 < num_cut < result.returns.size)
 
 
 def test_a_host_environment_is_closed_even_if_the_iterator_is_not_exhausted():

@@ -463,9 +463,14 @@ def test_counters_are_the_numbers_of_steps_and_updates():
 
 
 @pytest.mark.slow
-def test_every_unroll_starts_with_a_reset_if_the_recipe_sets_it():
+@pytest.mark.parametrize(
+    "env",
+    [environment(swing, 1), {"name": "gymnasium/CartPole-v1", "num_envs": 2}],
+    ids=["compiled", "host"],
+)
+def test_every_unroll_starts_with_a_reset_if_the_recipe_sets_it(env):
     train = {"steps": 4_000, "unroll": 4, "reset": True}
-    run = loop.make_loop(setup_of({**WITH_REPLAY, "train": train}))
+    run = loop.make_loop(setup_of({**WITH_REPLAY, "environment": env, "train": train}))
     progress = run.begin()
     for _ in range(3):
         progress, _ = run.advance(progress, 1)
@@ -473,6 +478,11 @@ def test_every_unroll_starts_with_a_reset_if_the_recipe_sets_it():
         assert np.all(progress.unroll.last[0, -1])
         assert not np.any(progress.unroll.last[0, :-1])
         assert np.all(progress.unroll.discount == 1)  # cut off, not terminated
+    arrays = jax.device_get(run.save(progress))
+    restored, warning = run.restore(arrays)
+    assert warning == ""
+    progress, restored = (run.advance(each, 2)[0] for each in (progress, restored))
+    assert_equal(*(checkpoint.flatten_tree(run.save(p)) for p in (progress, restored)))
 
 
 def test_tracing_raises_an_error_for_an_inconsistent_program():

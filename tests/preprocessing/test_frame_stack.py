@@ -151,12 +151,15 @@ def test_host_and_pure_environments_have_the_same_stacks():
     states = list(states)
     keys = jax.random.split(jax.random.key(1), 8)
     action = np.zeros((2, 3), int)
-    for key in keys:
+    cuts = np.random.default_rng(0).random((8, 2, 3)) < 0.3
+    for key, cut in zip(keys, cuts, strict=True):
         noise = jax.vmap(pure.draw)(jax.random.split(key))
         timesteps = []
         for index, env in enumerate((pure, host)):
-            states[index], timestep = env.step(states[index], action, noise)
+            states[index], timestep = env.step(states[index], action, noise, cut)
             timesteps.append(timestep)
+        frames = timesteps[1].obs.reshape(2, 3, 3, 90)
+        assert np.all(frames[cut] == frames[cut][:, :1])  # of the new episode only
         jax.tree.map(np.testing.assert_array_equal, *timesteps)
 
 

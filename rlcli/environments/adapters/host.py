@@ -6,7 +6,8 @@ which are JAX arrays.
 
     reset(seeds[S] uint32) -> state, obs              starts episode 0 everywhere
     step(state, action, noise=(), cut=False) -> state, TimeStep
-                                                      see `TimeStep`; info {}
+                                                      see `TimeStep`; info {}; `cut` is
+                                                      broadcast to `[S, B]`
     save(state) -> arrays                             for a checkpoint
     restore(arrays) -> state, warning                 "" if it is exact
     close(state)                                      releases all resources
@@ -123,7 +124,7 @@ def host_environment(
         state: HostVectorState,
         action: ArrayTree,
         noise: ArrayTree = (),
-        cut: bool = False,
+        cut: HostArray | bool = False,
     ) -> tuple[HostVectorState, TimeStep]:
         del noise
         return state, state.step(action, cut)
@@ -181,7 +182,7 @@ def to_host_environment(
         return env
     is_single = seeds == 1
     begin = jax.jit(env.reset if is_single else jax.vmap(env.reset))
-    go = jax.jit(env.step if is_single else jax.vmap(env.step, (0, 0, 0, None)))
+    go = jax.jit(env.step if is_single else jax.vmap(env.step))
 
     def squeeze(tree: ArrayTree) -> ArrayTree:
         return jax.tree.map(lambda x: x[0], tree) if is_single else tree
@@ -197,9 +198,10 @@ def to_host_environment(
         state: ArrayTree,
         action: ArrayTree,
         noise: ArrayTree = (),
-        cut: bool = False,
+        cut: HostArray | bool = False,
     ) -> tuple[ArrayTree, TimeStep]:
-        state, timestep = go(state, squeeze(action), squeeze(noise), cut)
+        cut = np.broadcast_to(cut, (seeds, env.num_envs))
+        state, timestep = go(state, squeeze(action), squeeze(noise), squeeze(cut))
         return state, jax.tree.map(expand, timestep)
 
     def on_host(draw: Callable) -> Callable:

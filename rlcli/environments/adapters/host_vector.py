@@ -120,8 +120,12 @@ class HostVectorState:
         self.obs = self._begin_episodes(np.arange(self.count))
         return map_tree(self._to_grid, self.obs)
 
-    def step(self, action: ArrayTree, cut: bool = False) -> TimeStep:
-        """Steps all environments, with action `[S, B, ...]`; `cut` truncates all."""
+    def step(self, action: ArrayTree, cut: HostArray | bool = False) -> TimeStep:
+        """Steps all environments, with action `[S, B, ...]`.
+
+        Where `cut`, broadcast to `[S, B]`, the caller truncates the episode: a new one
+        begins as where `last`, which is only what the environment ends.
+        """
         # Copied, since it is stored and the caller's buffer may be donated.
         actions = self._flatten_action(action)
         try:
@@ -135,15 +139,18 @@ class HostVectorState:
         reward = np.array(timestep.reward, np.float32)
         discount = np.array(timestep.discount, np.float32)
         last = np.array(timestep.last, np.bool_)
-        if cut or self._has_lost:
+        if self._has_lost:
             lost = self.is_lost
             reward[lost], discount[lost] = 0, 1
             next_obs = map_tree(np.copy, next_obs)  # the vector may still use its own
             _write_rows(next_obs, lost, _select_rows(self.obs, lost))
-            last |= lost | cut
+            last |= lost
+        has_ended = last
+        if cut is not False:
+            has_ended = last | np.broadcast_to(cut, self.grid).ravel()
         self.obs = next_obs
         obs = last_obs = map_tree(self._to_grid, next_obs)
-        done_rows = last.nonzero()[0]
+        done_rows = has_ended.nonzero()[0]
         if len(done_rows):
             self.obs = self._begin_next(next_obs, done_rows)
             obs = map_tree(self._to_grid, self.obs)

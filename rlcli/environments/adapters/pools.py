@@ -326,7 +326,10 @@ class NativeVector:
         self._last_obs: ArrayTree = None  # the first one where an episode has ended
 
     def begin(self, indices: HostArray, seeds: Sequence[int]) -> ArrayTree:
-        """As `HostVector.begin`; a subset may only start where episodes have ended."""
+        """As `HostVector.begin`, except for a subset in vectors that reset themselves.
+
+        They start new episodes where episodes have ended, and continue the others.
+        """
         if len(indices) == self.size * len(self.vectors):
             first = [
                 vector.reset(seed=seeds[row * self.size] % _MAX_SEED)[0]

@@ -287,16 +287,37 @@ def test_the_same_seeds_give_the_same_play_and_seeds_differ(environment, play):
     assert any(not np.array_equal(*each) for each in pairs)
 
 
-def test_a_step_with_cut_truncates_all_environments(environment):
-    state, _ = environment.reset(SEEDS)
-    action = next(sample_actions(environment, 1))
-    state, timestep = environment.step(
-        state, action, sample_noise(environment, 0), True
+@pytest.mark.parametrize("rows", [slice(None), slice(1)], ids=["all", "a seed"])
+def test_cut_begins_new_episodes_and_changes_no_others(case, environment, rows):
+    limit = case.limit or case.options["options"]["max_steps_in_episode"]
+    actions = list(sample_actions(environment, limit))
+    cut = np.zeros((len(SEEDS), BATCH), bool)
+    cut[rows] = True
+    played = []
+    for is_cut in (cut, False):
+        state, _ = environment.reset(SEEDS)
+        timesteps = []
+        for time, action in enumerate(actions):
+            noise = sample_noise(environment, time)
+            args = (is_cut,) if time == 0 else ()
+            state, timestep = environment.step(state, action, noise, *args)
+            timesteps.append(timestep)
+        environment.close(state)
+        played.append(timesteps)
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        *(each[0]._replace(obs=()) for each in played),
     )
-    assert timestep.last.all()
-    state, timestep = environment.step(state, action, sample_noise(environment, 1))
-    assert not timestep.last.all()
-    environment.close(state)
+    for index in np.argwhere(~cut):
+        for ours, theirs in zip(*played, strict=True):
+            jax.tree.map(
+                np.testing.assert_array_equal,
+                *(element(each._replace(info={}), *index) for each in (ours, theirs)),
+            )
+    # A native vector resets all its environments, or none.
+    if cut.all() or case.options.get("vectorization") != "own":
+        final = played[0][-1]  # new episodes reach the limit one step later
+        assert np.all(final.discount[cut & final.last] == 0)
 
 
 def test_a_saved_environment_is_restored_exactly_or_with_a_warning(

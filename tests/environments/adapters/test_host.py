@@ -107,6 +107,31 @@ def test_saved_arrays_restore_the_environment(steps: int) -> None:
             np.testing.assert_array_equal(ours, theirs)
 
 
+def test_cut_begins_new_episodes_alone_and_they_are_restored() -> None:
+    env, cut = make_host_env(Walk), np.array([[False, True], [False, False]])
+    state, plain = (play_env(env, 4)[0] for _ in range(2))
+    action = np.ones((2, 2), np.int32)
+    state, timestep = env.step(state, action, (), cut)
+    plain, expected = env.step(plain, action)
+    np.testing.assert_array_equal(timestep.next_obs, expected.next_obs)
+    assert not timestep.last.any() and np.all(timestep.discount == 1)
+    np.testing.assert_array_equal(timestep.obs[~cut], expected.obs[~cut])
+    first = Walk().reset(seed=episode_seed(SEEDS[0], 1, 1))[0]
+    np.testing.assert_array_equal(timestep.obs[cut], [first])
+    for _ in range(3):
+        state, timestep = env.step(state, action)
+    saved = env.save(state)
+    np.testing.assert_array_equal(saved["episode"], cut)
+    np.testing.assert_array_equal(saved["length"], np.where(cut, 3, 8))
+    restored, warning = env.restore(saved)
+    assert warning == ""
+    for _ in range(3):
+        state, a = env.step(state, action, (), cut)
+        restored, b = env.step(restored, action, (), cut)
+        for ours, theirs in zip(a[:5], b[:5], strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
 def test_environments_that_cannot_be_restored_are_named_and_truncated() -> None:
     env = make_host_env(Hidden, 4)
     state, obs = play_env(env, 10)
@@ -411,8 +436,8 @@ def drift(num_envs: int) -> Environment:
 
     def step(state, action, noise, cut=False):
         moved = state * 0.9 + action + noise[:, 0]
-        last = (jnp.abs(moved) > 2) | cut
-        state = jnp.where(last, noise[:, 1], moved)
+        last = jnp.abs(moved) > 2
+        state = jnp.where(last | cut, noise[:, 1], moved)
         discount = 1.0 - last
         return state, TimeStep(state, moved, -moved, discount, last, {"far": moved})
 
@@ -433,15 +458,17 @@ def test_to_host_environment_matches_the_pure_environment(seeds: int) -> None:
     np.testing.assert_array_equal(obs, [each[1] for each in pure])
     states = [each[0] for each in pure]
     step = jax.jit(env.step)
+    cuts = np.random.default_rng(0).random((20, seeds, 4)) < 0.2
     for time_ in range(20):
         keys = jax.random.split(jax.random.key(time_), seeds)
         noise, action = jax.vmap(env.draw)(keys), np.full((seeds, 4), 0.1, np.float32)
-        state, timestep = host.step(state, action, noise)
+        state, timestep = host.step(state, action, noise, cuts[time_])
         if time_ == 10:
             state, warning = host.restore(host.save(state))
             assert warning == ""
         for row in range(seeds):
-            states[row], expected = step(states[row], action[row], noise[row])
+            cut = cuts[time_, row]
+            states[row], expected = step(states[row], action[row], noise[row], cut)
             ours = jax.tree.map(lambda x, row=row: x[row], timestep)
             jax.tree.map(np.testing.assert_array_equal, ours, expected)
     assert all(isinstance(each, np.ndarray) for each in jax.tree.leaves(timestep))
