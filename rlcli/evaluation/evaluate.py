@@ -72,11 +72,11 @@ def eval(
     )
     with out_of_memory.play_within(recipe, player, acting):
         result = player.evaluate(acting, evaluation_index=seed)
-    if result.num_cut and not isinstance(recipe.time_limit, int):
+    if result.num_cut:
         print(
             f"warning: {result.num_cut} of {result.returns.size} episodes were "
-            f"truncated at {MAX_EPISODE_STEPS:,} steps: the environment has no time "
-            "limit",
+            f"truncated: they had not ended after {MAX_EPISODE_STEPS:,} steps, the "
+            "limit of an evaluation",
             file=sys.stderr,
         )
     _warn(snapshot, recipe, result.returns)

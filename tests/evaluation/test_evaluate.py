@@ -232,14 +232,20 @@ def test_episodes_that_never_end_are_cut_with_a_warning(tmp_path, monkeypatch, c
     assert result["seeds"][0]["length"] == result["seeds"][0]["mean"] == 20
     err = capsys.readouterr().err
     assert err.startswith("warning: 3 of 3 episodes were truncated")
-    assert "no time limit" in err
+    assert "had not ended after" in err
 
 
 @pytest.mark.slow
-def test_a_limit_of_the_environments_own_is_no_reason_to_warn(run, monkeypatch, capsys):
+@pytest.mark.parametrize(("limit", "num_cut"), [(8, 0), (9, 6)])
+def test_only_episodes_longer_than_an_evaluations_limit_are_a_reason_to_warn(
+    limit, num_cut, run, monkeypatch, capsys
+):
     monkeypatch.setattr(playing, "MAX_EPISODE_STEPS", 8)
-    rlcli.eval(run, episodes=3)
-    assert capsys.readouterr().err == ""
+    environment = f"{{time_limit: {limit}}}"
+    result = rlcli.eval(run, episodes=3, environment=environment)
+    assert [row["lengths"] for row in result["seeds"]] == [[8] * 3] * 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"warning: {num_cut} of 6 episodes") if num_cut else err == ""
 
 
 def test_nothing_is_known_of_a_folder_without_a_run(tmp_path):
