@@ -60,7 +60,7 @@ ROWS = (
     *(Row(f"{name}_cartpole", 475.0) for name in POLE_ON_TUNED_SEEDS),
     Row("ppo_memory_chain", 1.0),
     Row("r2d2_memory_chain", 1.0),
-    Row("r2d2_cartpole_no_velocity", 400.0, seeds=range(1_000, 1_005), tuned=range(2)),
+    Row("r2d2_cartpole_no_velocity", 400.0, seeds=range(1_000, 1_005), tuned=range(4)),
     Row("ppo_minigrid_doorkey", 0.9),
     Row("her_bit_flip", -7.0),
     Row("ppo_deep_sea"),
@@ -77,4 +77,6 @@ ROWS = (
     ),
     *(Row(f"dqn_{game}") for game in MINATAR),
     *(Row(f"ppo_{game}") for game in MINATAR),
+    # At 10 000 000 steps, in gymnax-blines.
+    Row("ppo_breakout_10m", None, "43.4", range(1_000, 1_003), range(1)),
 )
