@@ -15,7 +15,8 @@ class Loop(NamedTuple):
 
     begin: Callable[[], Progress]
     # (progress, counts) -> progress, log: `counts` are increasing numbers of
-    # iterations. Runs `counts[-1]` iterations, and logs a row after each count.
+    # iterations. Runs `counts[-1]` iterations, and logs a row after each count. The
+    # arrays of the given progress are donated: they can no longer be used.
     advance: Callable[[Progress, int | Sequence[int]], tuple[Progress, Log]]
     # progress -> the arrays of a checkpoint
     save: Callable[[Progress], ArrayTree]

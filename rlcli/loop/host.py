@@ -43,7 +43,7 @@ from rlcli.loop.seeds import (
 from rlcli.types import Array, ArrayTree, Environment, TimeStep
 from rlcli.xla import threads
 from rlcli.xla.control_flow import zeros_of_shapes
-from rlcli.xla.packing import SMALL_SIZE, PackedTree, Packing
+from rlcli.xla.packing import SMALL_SIZE, InPlacePacking, PackedTree, Packing
 from rlcli.xla.pinning import pin_threads
 from rlcli.xla.temporaries import temporary_bytes, tree_bytes
 
@@ -56,10 +56,11 @@ class _Program(NamedTuple):
     # (seeds[S], time) -> noise of a block of steps, `[S, block, ...]`: of the
     # environments, and of the agents, packed
     draw: Callable
-    pack: Callable  # progress -> packed, with the metrics
+    # progress -> packed, with the metrics; the progress can no longer be used
+    pack: Callable
     # (packed, packed timestep, noise, final_updates) -> packed, action
     step: Callable
-    unpack: Callable  # packed -> progress, metrics
+    unpack: Callable  # packed -> progress, metrics; the inverse of `pack`
     pack_timestep: Callable  # timestep of NumPy arrays -> packed
     temporaries: int  # bytes, of `step` and of its noise
     hlo: Callable[[], str]  # the compiled `step`
@@ -113,7 +114,9 @@ def host_loop(setup: Setup) -> Loop:
 
     def restore(arrays: ArrayTree) -> tuple[Progress, str]:
         state, warning = environment.restore(arrays.environment)
-        device = jax.device_put(arrays._replace(environment=(), numbers=numbers))
+        # Not the array `numbers` itself, since `advance` donates its argument.
+        arrays_on_host = arrays._replace(environment=(), numbers=np.asarray(numbers))
+        device = jax.device_put(arrays_on_host)
         data = jax.device_put(setup.data())
         return device._replace(environment=state, data=data), warning
 
@@ -139,7 +142,9 @@ def _advance_to(
     environment, seeds = setup.environment, seed_array(setup)
     block = noise_block_size(environment.num_envs)
     is_pinned = threads.is_single_threaded() and jax.default_backend() == "cpu"
-    state, action = progress.environment, progress.pending.action
+    state = progress.environment
+    # Copied: the environment reads it after `pack`, which donates large arrays.
+    action = jax.tree.map(jnp.copy, progress.pending.action)
     packed_carry = program.pack(progress._replace(environment=()))
     final_updates = jnp.asarray(setup.agent.updates(end))
     noise, start = None, int(progress.iteration) * setup.unroll
@@ -196,9 +201,11 @@ def _build_program(setup: Setup, progress: Progress) -> _Program:
     small_size = SMALL_SIZE if is_single else 0
     packing = Packing(jax.eval_shape(squeeze, (progress, metrics)), small_size)
     timestep_packing = Packing(timestep)
+    in_place = InPlacePacking(Packing((progress, metrics), small_size), packing)
+    zero_metrics = jax.jit(lambda: zeros_of_shapes(metrics))
 
-    def pack(progress: Progress) -> Any:
-        return packing.pack(squeeze((progress, zeros_of_shapes(metrics))))
+    def pack(progress: Progress) -> PackedTree:
+        return in_place.pack((progress, zero_metrics()))
 
     def dispatch(
         packed_carry: Any, packed_timestep: Any, noise: ArrayTree, final_updates: Array
@@ -214,10 +221,6 @@ def _build_program(setup: Setup, progress: Progress) -> _Program:
             action = carry[0].pending.action
         return packing.pack(carry), action
 
-    def unpack(packed_carry: Any) -> tuple:
-        carry = packing.unpack(packed_carry)
-        return expand_seed(carry, _CARRY_AXES) if is_single else carry
-
     step_all = jax.jit(dispatch, donate_argnums=0)
     arguments = (
         jax.eval_shape(pack, progress),
@@ -226,9 +229,9 @@ def _build_program(setup: Setup, progress: Progress) -> _Program:
     program = step_all.trace(*arguments, noise, jnp.int32(0))
     return _Program(
         draw=draw_all,
-        pack=jax.jit(pack),
+        pack=pack,
         step=step_all,
-        unpack=jax.jit(unpack),
+        unpack=in_place.unpack,
         pack_timestep=timestep_packing.host_packer(),
         temporaries=temporary_bytes(program.jaxpr) + tree_bytes(noise),
         hlo=lambda: program.lower().compile().as_text() or "",

@@ -9,7 +9,8 @@ each array needs a kernel to write it and another to read it: about 70 ns each, 
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -60,12 +61,17 @@ class Packing:
 
     def pack(self, tree: ArrayTree) -> PackedTree:
         """Packs a pytree of JAX arrays, inside a program."""
+        small, large = self.partition(tree)
+        return PackedTree(_concatenate(small), large)
+
+    def partition(self, tree: ArrayTree) -> tuple[dict[str, list[Array]], list[Array]]:
+        """Returns the small leaves of a pytree, by dtype, and the large ones."""
         leaves = self._structure.flatten_up_to(tree)
         small = {
-            dtype: jnp.concatenate([leaves[index].reshape(-1) for index in indices])
+            dtype: [leaves[index] for index in indices]
             for dtype, indices in self._small.items()
         }
-        return PackedTree(small, [leaves[index] for index in self._large])
+        return small, [leaves[index] for index in self._large]
 
     def host_packer(self) -> Callable[[ArrayTree], PackedTree]:
         """Returns a function that packs pytrees of NumPy arrays with this structure.
@@ -91,14 +97,78 @@ class Packing:
 
     def unpack(self, packed_tree: PackedTree) -> ArrayTree:
         """Unpacks a pytree, inside a program or of NumPy arrays on the host."""
-        leaves: list[Any] = list(self._leaves)
+        return self.combine(self.split(packed_tree.small), packed_tree.large)
+
+    def split(self, small: Mapping[str, Array]) -> dict[str, list[Array]]:
+        """Unpacks the small leaves."""
+        parts = {}
         for dtype, indices in self._small.items():
-            offset = 0
+            offset, parts[dtype] = 0, []
             for index in indices:
-                shape, size = leaves[index].shape, leaves[index].size
-                part = packed_tree.small[dtype][offset : offset + size]
-                leaves[index] = part.reshape(shape)
+                shape, size = self._leaves[index].shape, self._leaves[index].size
+                part = small[dtype][offset : offset + size]
+                parts[dtype].append(part.reshape(shape))
                 offset += size
-        for index, leaf in zip(self._large, packed_tree.large, strict=True):
+        return parts
+
+    def combine(
+        self, small: Mapping[str, Sequence[Array]], large: Sequence[Array]
+    ) -> ArrayTree:
+        """The inverse of `partition`."""
+        leaves: list[Any] = [None] * len(self._leaves)
+        for dtype, indices in self._small.items():
+            for index, leaf in zip(indices, small[dtype], strict=True):
+                leaves[index] = leaf
+        for index, leaf in zip(self._large, large, strict=True):
             leaves[index] = leaf
         return self._structure.unflatten(leaves)
+
+    @property
+    def large_shapes(self) -> list[tuple[int, ...]]:
+        """The shapes of the large leaves."""
+        return [self._leaves[index].shape for index in self._large]
+
+
+class InPlacePacking:
+    """Packs pytrees outside of programs, without copying their large arrays.
+
+    The result contains the large arrays of the argument, or takes over their memory, so
+    the argument can no longer be used. The leaves of the packed tree may have another
+    shape than those of the pytree, with as many elements.
+    """
+
+    def __init__(self, unpacked: Packing, packed: Packing) -> None:
+        """`unpacked` has the shapes of the pytree, `packed` those of the result."""
+        self._unpacked, self._packed = unpacked, packed
+        self._concatenate = jax.jit(_concatenate)
+        self._split = jax.jit(unpacked.split)
+
+    def pack(self, tree: ArrayTree) -> PackedTree:
+        """Packs a pytree of JAX arrays."""
+        small, large = self._unpacked.partition(tree)
+        large = map(_reshape_in_place, large, self._packed.large_shapes)
+        return PackedTree(self._concatenate(small), [*large])
+
+    def unpack(self, packed_tree: PackedTree) -> ArrayTree:
+        """The inverse of `pack`."""
+        small, large = self._split(packed_tree.small), packed_tree.large
+        large = map(_reshape_in_place, large, self._unpacked.large_shapes)
+        return self._unpacked.combine(small, [*large])
+
+
+def _concatenate(small: Mapping[str, Sequence[Array]]) -> dict[str, Array]:
+    return {
+        dtype: jnp.concatenate([leaf.reshape(-1) for leaf in leaves])
+        for dtype, leaves in small.items()
+    }
+
+
+def _reshape_in_place(array: Array, shape: tuple[int, ...]) -> Array:
+    return array if array.shape == shape else _donated_reshape(array, shape)
+
+
+# One array per program. JAX gives the memory of a donated array to any result of the
+# same shape or size: with several arrays not always to its own, which is then copied.
+@functools.partial(jax.jit, static_argnums=1, donate_argnums=0)
+def _donated_reshape(array: Array, shape: tuple[int, ...]) -> Array:
+    return array.reshape(shape)

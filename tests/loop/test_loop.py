@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import re
 
 import gymnasium
 import jax
@@ -276,6 +277,49 @@ def test_host_and_compiled_loop_agree_for_eight_environments(data, seeds):
     # by 2e-4 on an AMD processor.
     setup = setup_of(data, seeds)
     assert_host_equals_compiled(setup, loop.make_loop(setup), (1, 60), assert_close)
+
+
+def replay_addresses(progress) -> list[int]:
+    """The addresses of the arrays of a replay."""
+    leaves = jax.tree.leaves(progress.agent.replay)
+    return [leaf.unsafe_buffer_pointer() for leaf in leaves]
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_the_host_loop_does_not_copy_the_replay(seeds):
+    replay = {"name": "uniform", "capacity": 1_000, "batch_size": 8}
+    data = {**WITH_REPLAY, "network": "linear", "replay": replay}
+    run = hosted_loop(setup_of(data, seeds))
+    progress = run.begin()
+    before = replay_addresses(progress)
+    for counts in (2, [1, 2, 4]):
+        progress, _ = run.advance(progress, counts)
+        assert replay_addresses(progress) == before
+    # In a step: the ring has two more rows than its capacity.
+    assert re.findall(r"\[(?:\d+,)?1002,\d+\]\S* copy\(.*", run.hlo()) == []
+
+
+def test_the_host_loop_restores_the_same_arrays_again_after_a_chunk():
+    run = hosted_loop(setup_of({**WITH_REPLAY, "network": "linear"}, seeds=3))
+    progress, _ = run.advance(run.begin(), 2)
+    saved = jax.device_get(run.save(progress))
+    first, second = (
+        checkpoint.flatten_tree(run.save(run.advance(run.restore(saved)[0], 3)[0]))
+        for _ in range(2)
+    )
+    assert_equal(first, second)
+
+
+def test_the_host_loop_advances_hundreds_of_environments_of_a_single_seed():
+    # Their actions are a large array, which is not packed.
+    run = hosted_loop(
+        setup_of({**ONLINE, **SMALL, "environment": environment(swing_freely, 300)})
+    )
+    progress = run.begin()
+    for _ in range(2):
+        progress, _ = run.advance(progress, 1)
+    assert progress.pending.action.shape == (1, 300, 1)
+    assert int(progress.iteration) == 2
 
 
 # Quick tests compile without optimization, so bits are compared again in slow tests.

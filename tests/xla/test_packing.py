@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlcli.xla.packing import Packing
+from rlcli.xla.packing import InPlacePacking, Packing
 
 TREE = {
     "count": np.int32(7),
@@ -58,3 +58,20 @@ def test_keys_are_packed_too():
 def test_another_tree_is_refused():
     with pytest.raises(ValueError, match="count"):
         Packing(TREE).pack({"count": 1})
+
+
+def test_packing_in_place_keeps_the_memory_of_large_arrays_and_the_bits():
+    """Also of arrays whose shape becomes that of another one."""
+    shapes = [(1, 1, 600), (1, 600), (1, 200, 3), (1, 200, 3)]
+    numbers = np.arange(600, dtype=np.float32)
+    tree = {"large": [numbers.reshape(shape) for shape in shapes], "small": numbers[:1]}
+    packed = {**tree, "large": [leaf[0] for leaf in tree["large"]]}
+    packing = InPlacePacking(Packing(tree), Packing(packed))
+    arrays = jax.tree.map(jnp.array, tree)
+    before = [leaf.unsafe_buffer_pointer() for leaf in arrays["large"]]
+    for _ in range(2):
+        packed_tree = packing.pack(arrays)
+        assert [leaf.shape for leaf in packed_tree.large] == [x[1:] for x in shapes]
+        arrays = packing.unpack(packed_tree)
+        assert [leaf.unsafe_buffer_pointer() for leaf in arrays["large"]] == before
+        jax.tree.map(np.testing.assert_array_equal, arrays, tree)
