@@ -24,7 +24,8 @@ deviation of three seeds of
 measured while training, and a run of
 [Stable-Baselines3](https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/benchmark.md)
 with options tuned for each environment. The recipes have the options of CleanRL, and
-were not tuned.
+were not tuned. For `ppo_breakout_10m` it is the return of PPO in
+[gymnax-blines](https://github.com/RobertTLange/gymnax-blines) after as many steps.
 
 `python -m benchmarks.learning` repeats all measurements, `python -m benchmarks.learning
 dqn_cartpole` one of them.
