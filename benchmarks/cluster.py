@@ -1,11 +1,13 @@
 """Compares a sweep on a Ray cluster that loses a node with an undisturbed local one.
 
     python -m benchmarks.cluster [--trials 20] [--seeds 3] [--folder build/cluster]
+        [--run-storage URL]
 
-Needs the extras `sweep` and `ray`. The cluster has two nodes on this machine, with a
-CPU each. One node is killed when half of the trials have ended. Both sweeps search the
-same space with the sampler `random`, without pruning, so they have the same trials: the
-table compares them, and prints trials per hour.
+Needs the extras `sweep` and `ray`, and `storage` for a URL. The cluster has two nodes
+on this machine, with a CPU each. With a URL they do not use the folder of the sweep.
+One node is killed when half of the trials have ended. Both sweeps search the same space
+with the sampler `random`, without pruning, so they have the same trials: the table
+compares them, and prints trials per hour.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ def sweep(
     return rlcli.show_sweep(folder) | {"seconds": time.perf_counter() - begin}
 
 
-def sweep_with_a_lost_node(folder: Path, *, trials: int, seeds: int) -> dict[str, Any]:
+def sweep_with_a_lost_node(
+    folder: Path, *, trials: int, seeds: int, run_storage: str | None = None
+) -> dict[str, Any]:
     """Runs the sweep on two nodes, and kills one when half of the trials have ended.
 
     The result has `lost_at`, the number of trials that had ended.
@@ -82,6 +86,7 @@ def sweep_with_a_lost_node(folder: Path, *, trials: int, seeds: int) -> dict[str
             report=kill_a_node,
             engine="ray",
             address=cluster.address,
+            run_storage=run_storage,
         )
     finally:
         cluster.shutdown()
@@ -104,10 +109,13 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=Path("build/cluster"))
+    parser.add_argument("--run-storage", metavar="URL")
     options = parser.parse_args()
     sizes = {"trials": options.trials, "seeds": options.seeds}
     local = sweep(options.folder / "local", jobs=2, **sizes)
-    cluster = sweep_with_a_lost_node(options.folder / "cluster", **sizes)
+    cluster = sweep_with_a_lost_node(
+        options.folder / "cluster", **sizes, run_storage=options.run_storage
+    )
     print("| sweep | trials | seconds | trials/hour | winner | confirmed |")
     print("|---|---|---|---|---|---|")
     lost = f"Ray, two nodes, one killed after {cluster['lost_at']} trials"

@@ -15,7 +15,7 @@ from rlcli.errors import EXIT_CODES
 _VERBS = {
     "show": ("FOLDER",),
     "export": ("FOLDER", "FILE.yaml"),
-    "train": ("FILE",),  # of the processes that a sweep starts
+    "train": ("FILE", "RECIPE"),  # of the processes that a sweep starts
 }
 
 
@@ -188,6 +188,16 @@ def command(
             show_default=False,
         ),
     ] = None,
+    run_storage: Annotated[
+        str | None,
+        typer.Option(
+            "--run-storage",
+            metavar="URL",
+            help="An object store for the runs, such as `s3://bucket/runs`, with Ray "
+            "on nodes that share no folder.",
+            show_default=False,
+        ),
+    ] = None,
     runs: Annotated[
         Path,
         typer.Option(
@@ -240,7 +250,7 @@ def command(
     if verb in _VERBS and (rest or not Path(verb).exists()):
         _check_words(verb, rest)
         if verb == "train":
-            raise typer.Exit(_train_group(rest[0]))
+            raise typer.Exit(_train_group(*rest))
         if verb == "export":
             output.print_data(rlcli.export_sweep(rest[0], rest[1], trial=trial))
         else:
@@ -282,6 +292,7 @@ def command(
             gpus=gpus,
             max_time=options.parse_max_time(max_time),
             storage=storage,
+            run_storage=run_storage,
             runs=runs,
             run=run,
             name=name,
@@ -294,12 +305,12 @@ def command(
     raise typer.Exit(sweep_screen.report_end(folder, quiet=quiet, json=json))
 
 
-def _train_group(file: str) -> int:
+def _train_group(file: str, recipe: str) -> int:
     from rlcli.sweeps import grouping  # here, to keep `--help` fast
     from rlcli.training import signals
 
     with signals.own_process():
-        return grouping.train_group(file)
+        return grouping.train_group(file, recipe)
 
 
 def _check_words(verb: str, rest: list[str]) -> None:

@@ -44,6 +44,7 @@ EXTRAS: Mapping[str, Extra] = MappingProxyType(  # in the order of pyproject.tom
         "mlflow": Extra(("mlflow", "sqlalchemy", "alembic"), "tracker `mlflow`"),
         "sweep": Extra(("optuna", "cmaes"), "`rlcli sweep`"),
         "ray": Extra(("ray",), "`rlcli sweep --engine ray`"),
+        "storage": Extra(("fsspec",), "`rlcli sweep --run-storage`"),
         "onnx": Extra(("onnx",), "`rlcli export --format onnx`"),
         "stablehlo": Extra(("flatbuffers",), "`rlcli export --format stablehlo`"),
         "cuda12": Extra(("jax_cuda12_plugin",), "NVIDIA GPUs, with CUDA 12"),

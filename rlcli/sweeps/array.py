@@ -57,13 +57,19 @@ exit "$code"
 """
 
 
-def check_sampler(settings: Settings) -> None:
-    """Refuses a sampler whose trials depend on the results of others."""
+def check_settings(settings: Settings) -> None:
+    """Refuses a sampler whose trials depend on others, and a storage of runs."""
     if not settings.has_independent_trials:
         raise RlcliError(
             f"a job array cannot have the sampler `{settings.sampler}`, which chooses "
             "trials by the results of others",
             "pass `--sampler random` or `grid`, or use `--engine ray` on the cluster",
+        )
+    if settings.run_storage is not None:
+        raise RlcliError(
+            "a job array cannot have `--run-storage`: its tasks share the sweep's "
+            "folder",
+            "leave `--run-storage` out, or use `--engine ray` on the cluster",
         )
 
 
@@ -84,7 +90,7 @@ def write_script(
     `max_time`: each task stops after this time, and is queued again. A sweep that is
     resumed may have a new script, for more trials.
     """
-    check_sampler(settings)
+    check_settings(settings)
     folder = sweep.folder.absolute()
     logs = folder / "slurm"
     logs.mkdir(exist_ok=True)
@@ -114,13 +120,13 @@ def train_trial(
     deadline = time.monotonic() + limit
     sweep = SweepFolder(Path(folder).absolute())
     settings, space = sweep.read_settings(), sweep.read_space()
-    check_sampler(settings)
+    check_settings(settings)
     if number >= settings.trials:
         raise RlcliError(
             f"`{folder}` has no trial {number}: they are 0 to {settings.trials - 1}"
         )
     values = fixed_values(settings, space, number)
-    assert values is not None  # `check_sampler` refuses other samplers
+    assert values is not None  # `check_settings` refuses other samplers
     job = make_job(sweep, settings, [(number, space.settings(values))])
     queue = JobQueue(LocalEngine(1))
     status = ""

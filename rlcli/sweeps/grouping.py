@@ -67,7 +67,8 @@ def make_job(
 ) -> Job:
     """The job of trials that have the same program: their numbers and options.
 
-    A trial alone is trained by `rlcli train`, as by hand.
+    A trial alone is trained by `rlcli train`, as by hand. The file of a group has paths
+    within the sweep's folder, which may have a copy elsewhere.
     """
     folders = tuple(sweep.trial(number) for number, _ in trials)
     first, last = trials[0][0], trials[-1][0]
@@ -78,27 +79,32 @@ def make_job(
         return Job(f"trial {first}", folders, arguments)
     train = f"train.seed={settings.seed}", f"train.seeds={settings.seeds}"
     runs = [
-        {"folder": str(folder), "set": [*settings.set, *sets, *train]}
+        {
+            "folder": folder.relative_to(sweep.folder).as_posix(),
+            "set": [*settings.set, *sets, *train],
+        }
         for folder, (_, sets) in zip(folders, trials, strict=True)
     ]
     file = sweep.job(first)
     file.parent.mkdir(exist_ok=True)
     rows = len(trials) * settings.seeds
-    fields = {"recipe": settings.recipe, "seeds": rows, "runs": runs}
-    write_json(file, fields | {"population": settings.sampler == PBT})
-    return Job(f"trials {first} to {last}", folders, ["sweep", "train", str(file)])
+    fields = {"seeds": rows, "runs": runs, "population": settings.sampler == PBT}
+    write_json(file, fields)
+    arguments = ["sweep", "train", str(file), settings.recipe]
+    return Job(f"trials {first} to {last}", folders, arguments)
 
 
-def train_group(file: str | Path) -> int:
+def train_group(file: str | Path, recipe: str) -> int:
     """Trains the runs of a file of `make_job`; the exit code of the first."""
     content = read_json(Path(file), "`rlcli sweep FOLDER --resume` writes it again")
     if not content:
         raise RlcliError(f"there is no file `{file}`")
-    variants = [(each["set"], Path(each["folder"])) for each in content["runs"]]
+    sweep = Path(file).absolute().parents[1]
+    variants = [(each["set"], sweep / each["folder"]) for each in content["runs"]]
     for _, folder in variants:
         if is_run(folder):  # of a process that was killed before it had created all
             Run(folder).discard()
-    recipe, sets = content["recipe"], variants[0][0]
+    sets = variants[0][0]
     thread_layout.apply_for_recipe(recipe, set=sets, seeds=content["seeds"])
     from rlcli.training.together import train_together
 

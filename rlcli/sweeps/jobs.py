@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from rlcli.errors import USAGE, USER_ERROR
+from rlcli.errors import USAGE, USER_ERROR, shorten
 from rlcli.runs.run_folder import Run, is_run
 from rlcli.runs.trained_together import change_members
 from rlcli.training.processes import ProcessEnd
@@ -56,6 +56,17 @@ class Job(NamedTuple):
         """
         exist = [is_run(folder) for folder in self.folders]
         return all(exist) or any(run.list_checkpoints() for run in self.runs)
+
+    def move(self, old: Path, new: Path) -> Job:
+        """The same job below another folder, with the paths among its arguments."""
+
+        def moved(text: str) -> str:
+            path = Path(text)
+            is_below = path.is_relative_to(old)
+            return str(new / path.relative_to(old)) if is_below else text
+
+        folders = tuple(new / folder.relative_to(old) for folder in self.folders)
+        return Job(self.key, folders, [*map(moved, self.arguments)])
 
     def next_arguments(self) -> list[str]:
         """The arguments of `rlcli` that begin the runs, or continue them."""
@@ -192,6 +203,8 @@ class JobQueue:
         self._attempts[job.key] = self._attempts.get(job.key, 1) + 1
         if self._attempts[job.key] > ATTEMPTS:
             message = f"its process ended {ATTEMPTS} times with exit code {end.code}"
+            if end.message:
+                message += f": {shorten(end.message.splitlines()[-1], 200)}"
             return _end_of_others(job, "crashed", message)
         self.submit(job)
         return None

@@ -6,6 +6,7 @@ runs/sweeps/<recipe>/<time>/
   recipe.yaml     the recipe without the space, with every default filled in
   journal.log     the trials, as Optuna's journal file
   trials/0007/    the run of a trial
+  source/a.yaml   with a storage of runs: the recipe that its tasks train
   jobs/0007.json  the runs that are trained together, if there are several
   confirm/0007/   the run of one of the best trials, with other seeds
   result.json     the winner
@@ -29,6 +30,7 @@ from rlcli.runs.naming import check_name, name_or_time, number_folder
 from rlcli.sweeps.space import Space, read_space
 
 _NUMBERS = ("trials", "seed", "seeds", "confirm", "confirm_seeds", "together", "ready")
+_OPTIONAL = ("storage", "run_storage", "together", "ready")
 FORMAT = 1  # of `sweep.yaml`
 _INDEPENDENT = ("random", "grid")  # samplers that do not learn from other trials
 GROUP = "sweeps"  # the folder of all sweeps, below the folder of runs
@@ -49,6 +51,7 @@ class Settings:
     confirm: int
     confirm_seeds: int
     storage: str | None  # the URL of a database instead of the journal
+    run_storage: str | None  # the URL of a store where tasks keep their runs
     study: str  # its name in the storage
     ready: int | None  # of `pbt`: evaluations between two rounds
     together: int | None  # trials that are begun at once; None: not chosen yet
@@ -90,6 +93,10 @@ class SweepFolder:
         """The winner of a sweep that has ended."""
         return self.folder / "result.json"
 
+    def source(self, recipe: Path) -> Path:
+        """A copy of the recipe, which has its name and extends no other."""
+        return self.folder / "source" / f"{recipe.stem}.yaml"
+
     def trial(self, number: int) -> Path:
         """The run of a trial."""
         return self.folder / "trials" / f"{number:04d}"
@@ -103,9 +110,14 @@ class SweepFolder:
         """The runs that are trained together; `number` is the first trial."""
         return self.folder / "jobs" / f"{number:04d}.json"
 
+    @property
+    def confirmations(self) -> Path:
+        """The folder of the runs with other seeds."""
+        return self.folder / "confirm"
+
     def confirmation(self, number: int) -> Path:
         """The run of a trial with other seeds."""
-        return self.folder / "confirm" / f"{number:04d}"
+        return self.confirmations / f"{number:04d}"
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
         """Prevents other processes from continuing this sweep."""
@@ -127,7 +139,7 @@ class SweepFolder:
                 "upgrade: `pip install --upgrade rlcli`",
             )
         # Of a sweep that was started before they existed.
-        data = {"together": 1, "ready": None, **data}
+        data = {"together": 1, "ready": None, "run_storage": None, **data}
         fields = {field.name for field in dataclasses.fields(Settings)}
         if (
             version != FORMAT
@@ -162,7 +174,7 @@ def _has_type(name: str, value: Any) -> bool:
     """Whether a value of `sweep.yaml` has the type of the field of `Settings`."""
     if name == "set":
         return isinstance(value, list) and all(isinstance(each, str) for each in value)
-    if name in ("storage", "together", "ready") and value is None:
+    if name in _OPTIONAL and value is None:
         return True
     if name in _NUMBERS:
         return type(value) is int

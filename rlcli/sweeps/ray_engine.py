@@ -2,7 +2,7 @@
 
 A job is a task that runs `rlcli` in a process of its own. Ray decides where and when,
 and begins a task again whose worker or node has failed: the task then finds the run's
-folder, on storage that all nodes share, and resumes it.
+folder, on a file system that all nodes share or in a storage, and resumes it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from rlcli.errors import RlcliError
 from rlcli.registry.libraries import import_library
+from rlcli.sweeps import stored_runs
 from rlcli.sweeps.jobs import Job
+from rlcli.sweeps.run_storage import RunStorage
 from rlcli.training.processes import ProcessEnd, ProcessPool
 
 EXTRA = "ray"
@@ -26,7 +29,7 @@ RETRIES = 10  # of a task whose worker or node has failed
 _POLL = 0.1  # seconds between two looks at a process; Ray interrupts no longer wait
 _RESOURCES = 5.0  # seconds between two looks at the size of the cluster
 _CANCEL = 10.0  # seconds until a cancelled task that has not ended is cancelled again
-_CRASHED, _TERMINATED = 137, 143  # exit codes
+_STORAGE_FAILED, _CRASHED, _TERMINATED = 74, 137, 143  # exit codes
 
 
 class RayEngine:
@@ -34,6 +37,7 @@ class RayEngine:
 
     `jobs` limits the tasks at once; by default as many as the cluster has room for.
     `address` is that of a cluster: `auto`, `ray://HOST:PORT`, or None for a local one.
+    `storage` has the runs if the nodes do not share the sweep's folder.
     """
 
     def __init__(
@@ -43,6 +47,7 @@ class RayEngine:
         address: str | None = None,
         cpus: float = 1.0,
         gpus: float = 0.0,
+        storage: RunStorage | None = None,
     ) -> None:
         self._ray: Any = import_library("ray", EXTRA)
         options = {"address": address} if address else {"include_dashboard": False}
@@ -51,6 +56,7 @@ class RayEngine:
             num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES
         )
         self._jobs = jobs
+        self._storage = storage
         self._needs = {"CPU": cpus, "GPU": gpus}
         self._cores = max(1, round(cpus))
         self._room, self._looked_at = 1, -_RESOURCES
@@ -80,7 +86,7 @@ class RayEngine:
 
     def start(self, job: Job) -> None:
         """Starts a task that begins or continues a job."""
-        self._running[job.key] = self._task.remote(job, self._cores)
+        self._running[job.key] = self._task.remote(job, self._cores, self._storage)
 
     def collect(self) -> list[ProcessEnd]:
         """The tasks that have ended since the last call."""
@@ -124,18 +130,32 @@ class RayEngine:
         return ProcessEnd(key, code, message)
 
 
-def run_job(job: Job, cores: int) -> tuple[int, str]:
+def run_job(job: Job, cores: int, storage: RunStorage | None = None) -> tuple[int, str]:
     """Runs a job in a process, on a worker; returns its exit code and its stderr.
 
     When Ray cancels the task, the process stops with a checkpoint.
     """
-    while job.is_busy:
-        time.sleep(_POLL)  # the process of a worker that has failed is stopping
+    if storage is None:
+        while job.is_busy:
+            time.sleep(_POLL)  # the process of a worker that has failed is stopping
+        return _run_process(job, cores)
+    try:
+        with stored_runs.open_job(storage, job) as (local, copy):
+            return _run_process(local, cores, copy)
+    except RlcliError as error:
+        return _STORAGE_FAILED, error.message
+
+
+def _run_process(
+    job: Job, cores: int, poll: Callable[[], None] = lambda: None
+) -> tuple[int, str]:
+    """Runs a job in a process, and calls `poll` until it has ended."""
     with _claim_cores(cores) as claimed:
         pool = ProcessPool(1)
         pool.start(job.key, job.next_arguments(), stops_with_parent=True, on=claimed)
         try:
             while not (ended := pool.collect()):
+                poll()
                 time.sleep(_POLL)
         except BaseException:
             pool.send_signal(signal.SIGTERM)

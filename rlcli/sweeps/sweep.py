@@ -20,10 +20,11 @@ from rlcli.recipe import (
     locate_recipe,
     resolve,
 )
-from rlcli.recipe.loading import refuse_combinations
+from rlcli.recipe.loading import read_document, refuse_combinations
 from rlcli.registry.libraries import require_extra
 from rlcli.results.checks import check_choice
 from rlcli.runs.durations import parse_duration
+from rlcli.runs.files import write_output
 from rlcli.sweeps import array, grouping, layout, pbt
 from rlcli.sweeps.driver import Driver, Report
 from rlcli.sweeps.jobs import Engine
@@ -31,7 +32,9 @@ from rlcli.sweeps.layout import Settings, SweepFolder
 from rlcli.sweeps.local_engine import LocalEngine
 from rlcli.sweeps.objectives import parse_objective
 from rlcli.sweeps.pbt import PBT
+from rlcli.sweeps.run_storage import RunStorage, open_storage
 from rlcli.sweeps.space import Space, load_space
+from rlcli.sweeps.storage_engine import StorageEngine
 from rlcli.sweeps.study import PRUNERS, SAMPLERS, Study, open_database, require_optuna
 from rlcli.sweeps.validation import check_space
 from rlcli.xla.threads import usable_cores
@@ -70,6 +73,7 @@ def sweep(
     gpus: float = 0.0,
     max_time: str | float | None = None,
     storage: str | None = None,
+    run_storage: str | None = None,
     runs: str | Path = "runs",
     run: str | Path | None = None,
     name: str | None = None,
@@ -108,13 +112,16 @@ def sweep(
         set: options that replace the recipe's in every trial.
         jobs: processes at once; by default the number of cores, of `pbt` 1.
         engine: `local`, or `ray`: the processes run on the nodes of a Ray cluster,
-            which share the sweep's folder.
+            which share the sweep's folder unless there is a `run_storage`.
         address: the cluster, `auto` or `ray://HOST:PORT`; by default one on this
             machine.
         cpus: CPUs of each process, with Ray.
         gpus: GPUs of each process, with Ray.
         max_time: seconds, or a duration such as `3h50m`.
         storage: the URL of a database for Optuna, instead of a journal file.
+        run_storage: with Ray, the URL of an object store such as `s3://bucket/runs`:
+            nodes that share no folder keep their runs there, and this process copies
+            them into the sweep's folder.
         runs: the sweep is created as `<runs>/sweeps/<recipe>/<time>`.
         run: the folder of the sweep, instead of one below `runs`.
         name: the name of its folder, instead of the time.
@@ -138,6 +145,7 @@ def sweep(
         "ready": ready,
         "set": tuple(set) or None,
         "storage": storage,
+        "run_storage": run_storage,
     }
     given = {key: value for key, value in given.items() if value is not None}
     _check_options(given)
@@ -149,9 +157,10 @@ def sweep(
             folder = _find(recipe, set, runs, run, name)
             require_optuna()
             stack.enter_context(folder.lock())
-            opened = _reopen(folder, given, space)
+            opened = _reopen(folder, given, space, engine)
         else:
             place = runs, run, name
+            _check_run_storage(run_storage, engine)
             opened = _create(recipe, given, space, place, is_array=slurm is not None)
             stack.enter_context(opened.folder.lock())
         if slurm is not None:
@@ -202,14 +211,16 @@ def _create(
     if settings.storage is not None:
         open_database(settings.storage)  # before there is a folder
     if is_array:
-        array.check_sampler(settings)
+        array.check_settings(settings)
+    if settings.run_storage is not None:
+        _open_run_storage(SweepFolder(folder), settings).check(is_new=True)
     sweep = layout.create_sweep(folder, settings, read, dump_recipe(resolve(base)))
     return _OpenSweep(sweep, settings, read, first_rung)
 
 
 def _run(
     opened: _OpenSweep,
-    make_engine: Callable[[int | None], Engine],
+    make_engine: _EngineMaker,
     deadline: float,
     report: Report,
 ) -> None:
@@ -220,12 +231,21 @@ def _run(
     is_population = settings.sampler == PBT
     if is_population:
         pbt.begin_population(place, settings, space)
-    engine = make_engine(1 if is_population else None)
+    storage = None
+    if settings.run_storage is not None:
+        storage = _open_run_storage(place, settings)
+    engine: Engine = make_engine(1 if is_population else None, storage)
     try:
         if settings.together is None:
             size = grouping.choose_size(settings, engine.jobs)
             settings = dataclasses.replace(settings, together=size)
             place.write_settings(settings)
+        if storage is not None:
+            settings = _copy_recipe(place, settings)
+            engine = StorageEngine(engine, storage)
+            trials = [each for each in study.trials() if each.state == "running"]
+            folders = [place.trial(each.number) for each in trials]
+            engine.restore([*folders, *place.confirmations.glob("*")])
         driver = Driver(
             place, settings, space, study, engine, deadline=deadline, report=report
         )
@@ -234,12 +254,40 @@ def _run(
         engine.close()
 
 
+def _check_run_storage(url: str | None, engine: str) -> None:
+    """Refuses a storage of runs with an engine that has none."""
+    if url is not None and engine != "ray":
+        raise RlcliError(
+            f"`--run-storage` is an option of `--engine ray`, not of `{engine}`",
+            "pass `--engine ray`; without `--address` it runs on this machine",
+        )
+
+
+def _open_run_storage(sweep: SweepFolder, settings: Settings) -> RunStorage:
+    assert settings.run_storage is not None
+    return open_storage(settings.run_storage, settings.study, sweep.folder)
+
+
+def _copy_recipe(sweep: SweepFolder, settings: Settings) -> Settings:
+    """The settings with a copy of the recipe, which other nodes can have as well."""
+    path = Path(settings.recipe)
+    if not path.is_absolute():  # a built-in recipe
+        return settings
+    text = read_document(path).text
+    write_output(sweep.source(path), text.encode())
+    return dataclasses.replace(settings, recipe=str(sweep.source(path)))
+
+
+_EngineMaker = Callable[[int | None, RunStorage | None], Engine]
+
+
 def _engine_maker(
     engine: str, jobs: int | None, address: str | None, cpus: float, gpus: float
-) -> Callable[[int | None], Engine]:
+) -> _EngineMaker:
     """A function that makes the engine; refuses one that cannot be.
 
-    Its argument is the number of processes on this machine, by default that of cores.
+    Its arguments are the number of processes on this machine, by default that of cores,
+    and the storage of the runs.
     """
     check_choice("engine", engine, ENGINES)
     if engine == "local":
@@ -248,13 +296,15 @@ def _engine_maker(
                 "`address`, `cpus` and `gpus` are options of `--engine ray`",
                 "`--jobs` is the number of processes of `--engine local`",
             )
-        return lambda default: LocalEngine(jobs or default or usable_cores())
+        return lambda default, storage: LocalEngine(jobs or default or usable_cores())
     if cpus < 0 or gpus < 0 or cpus + gpus == 0:
         raise RlcliError(f"a process cannot have {cpus:g} CPUs and {gpus:g} GPUs")
     require_extra("ray", "`--engine ray`")
     from rlcli.sweeps.ray_engine import RayEngine
 
-    return lambda default: RayEngine(jobs, address=address, cpus=cpus, gpus=gpus)
+    return lambda default, storage: RayEngine(
+        jobs, address=address, cpus=cpus, gpus=gpus, storage=storage
+    )
 
 
 def _check_options(given: Mapping[str, Any]) -> None:
@@ -279,7 +329,7 @@ def _settings(
 ) -> Settings:
     """The settings of a new sweep, with defaults."""
     chosen: dict[str, Any] = {**DEFAULTS, "seed": base.train.seed, "set": ()}
-    chosen |= {"storage": None, "together": None, "ready": None}
+    chosen |= {"storage": None, "run_storage": None, "together": None, "ready": None}
     if given.get("sampler") == PBT:
         chosen |= {"trials": pbt.TRIALS, "pruner": "none", "ready": 1}
     chosen |= given
@@ -323,6 +373,7 @@ def _reopen(
     folder: SweepFolder,
     given: Mapping[str, Any],
     space: str | Path | Mapping[str, Any] | None,
+    engine: str,
 ) -> _OpenSweep:
     """Opens a sweep that exists; refuses other options than it was started with."""
     settings, read = folder.read_settings(), folder.read_space()
@@ -352,5 +403,8 @@ def _reopen(
     if settings.sampler == "grid":
         trials = min(settings.trials, len(read.grid()))
         settings = dataclasses.replace(settings, trials=trials)
+    _check_run_storage(settings.run_storage, engine)
+    if settings.run_storage is not None:
+        _open_run_storage(folder, settings).check(is_new=False)
     folder.write_settings(settings)
     return _OpenSweep(folder, settings, read, _first_rung(base))

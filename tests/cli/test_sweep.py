@@ -40,7 +40,7 @@ def test_every_option_reaches_the_function(monkeypatch, folder):
     words += " --pruner none --objective auc --confirm 2 --confirm-seeds 8 --jobs 2"
     words += " --set a.b=1 --storage sqlite:///x --runs r --name n --max-time 2m"
     words += " --engine ray --address auto --cpus 2 --gpus 0.5 --together 4 --ready 5"
-    words += " --slurm a.sh"
+    words += " --slurm a.sh --run-storage s3://bucket/runs"
     assert main(words.split()) == 0
     ((recipe, keywords),) = calls
     del keywords["report"]
@@ -53,7 +53,7 @@ def test_every_option_reaches_the_function(monkeypatch, folder):
         **{"storage": "sqlite:///x", "runs": "r", "name": "n", "max_time": "120.0"},
         **{"resume": "False", "engine": "ray", "address": "auto"},
         **{"cpus": "2.0", "gpus": "0.5", "together": "4", "ready": "5"},
-        "slurm": "a.sh",
+        **{"slurm": "a.sh", "run_storage": "s3://bucket/runs"},
     }
 
 

@@ -3,7 +3,7 @@
 import itertools
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from folders import evaluation, metric_rows
 
 from rlcli.recipe import documents
-from rlcli.sweeps import array, driver, sweep
+from rlcli.sweeps import array, driver, grouping, sweep
 from rlcli.sweeps.driver import Driver, SweepProgress
 from rlcli.sweeps.jobs import Job
 from rlcli.sweeps.layout import Settings, SweepFolder, create_sweep
@@ -125,6 +125,19 @@ def skip_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(driver, name, 0.0)
 
 
+def group_by_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials with the same `kind` have the same structure."""
+
+    def group(chosen: Settings, sets: Sequence[Sequence[str]]) -> list[list[int]]:
+        kinds = [next((s for s in each if s.startswith("kind")), "") for each in sets]
+        return [
+            [index for index, kind in enumerate(kinds) if kind == wanted]
+            for wanted in dict.fromkeys(kinds)
+        ]
+
+    monkeypatch.setattr(grouping, "group_trials", group)
+
+
 def use_fake_engines(
     monkeypatch: pytest.MonkeyPatch, curve: Callable[[Options, int, int], float]
 ) -> list[FakeEngine]:
@@ -143,8 +156,9 @@ def use_fake_engines(
 def read_settings(job: Job, folder: Path) -> dict[str, Any]:
     """The options with which a run of a job was begun."""
     if job.arguments[0] == "sweep":
-        runs = json.loads(Path(job.arguments[-1]).read_text())["runs"]
-        settings = next(each["set"] for each in runs if each["folder"] == str(folder))
+        runs = json.loads(Path(job.arguments[2]).read_text())["runs"]
+        name = f"{folder.parent.name}/{folder.name}"
+        settings = next(each["set"] for each in runs if each["folder"] == name)
     else:
         pairs = [*itertools.pairwise(job.arguments)]
         settings = [text for name, text in pairs if name == "--set"]
@@ -180,7 +194,7 @@ def settings(**changes: Any) -> Settings:
         **{"recipe": "a.yaml", "set": (), "trials": 6, "seed": 0, "seeds": 2},
         **{"sampler": "random", "pruner": "none", "objective": "return"},
         **{"confirm": 2, "confirm_seeds": 3, "storage": None, "study": "a"},
-        **{"together": 1, "ready": None},
+        **{"together": 1, "ready": None, "run_storage": None},
     }
     return Settings(**fields | changes)
 

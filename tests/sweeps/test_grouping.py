@@ -6,6 +6,7 @@ import pytest
 from sweeps import (
     FakeEngine,
     drive,
+    group_by_kind,
     list_trials,
     make_sweep,
     read_study,
@@ -26,20 +27,7 @@ pytest.importorskip("optuna")
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
     skip_waiting(monkeypatch)
-
-
-@pytest.fixture(autouse=True)
-def _kinds(monkeypatch):
-    """Trials with the same `kind` have the same structure."""
-
-    def group(chosen, sets):
-        kinds = [next((s for s in each if s.startswith("kind")), "") for each in sets]
-        return [
-            [index for index, kind in enumerate(kinds) if kind == wanted]
-            for wanted in dict.fromkeys(kinds)
-        ]
-
-    monkeypatch.setattr(grouping, "group_trials", group)
+    group_by_kind(monkeypatch)
 
 
 def members_of(sweep, number):
@@ -246,4 +234,4 @@ def test_recipes_are_compared_and_wrong_ones_are_alone(tmp_path):
 
 def test_without_its_file_a_group_is_an_error(tmp_path):
     with pytest.raises(RlcliError, match="there is no file"):
-        grouping.train_group(tmp_path / "0000.json")
+        grouping.train_group(tmp_path / "0000.json", "a.yaml")
