@@ -162,6 +162,7 @@ def print_trials() -> None:
                 confirm=0,
                 confirm_seeds=5,
                 storage=None,
+                run_storage=None,
                 study="a",
                 ready=None,
                 together=1,
