@@ -77,8 +77,7 @@ def entries(*, of: list[Annotated[int, Ge(0)]]) -> Preprocess:
         raise RlcliError("`entries` selects nothing", "list indices: `of: [0, 2]`")
 
     def build(space: gymnasium.Space) -> tuple[gymnasium.Space, ObservationFunction]:
-        size = space.shape[-1] if isinstance(space, kinds.Box) and space.shape else 0
-        if size <= max(of):
+        if not isinstance(space, kinds.Box) or space.shape[-1:] <= (max(of),):
             requirement = f"a Box with over {max(of)} entries along its last axis"
             raise _refusal("entries", space, requirement)
         index = np.array(of)
