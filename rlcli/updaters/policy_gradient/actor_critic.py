@@ -312,7 +312,8 @@ def _unroll_carries(
     """The carry of each function after each step, from the carry before the first."""
     first_carry = jax.tree.map(lambda leaf: leaf[None], carry)
     steps = steps._replace(extras={**steps.extras, "carry": first_carry})
-    return _apply(functions, params, steps)[1]
+    carries = _apply(functions, params, steps)[1]
+    return {name: carries[name] for name in carry}
 
 
 def _apply(
@@ -320,7 +321,8 @@ def _apply(
 ) -> tuple[Mapping[str, ArrayTree], Mapping[str, ArrayTree]]:
     """The outputs `[T, B, ...]` of `policy` and `value`, and the carries of each step.
 
-    Outputs of the policy are distribution parameters. Without a critic, values are 0.
+    Outputs of the policy are distribution parameters. Without a critic, values are 0,
+    and their carry is ().
     """
     carries = _initial_carries(functions, steps)
     networks = {"policy": functions.actor}
@@ -329,7 +331,7 @@ def _apply(
     inputs = steps.obs, carries, steps.first
     outputs, new_carries = apply_jointly(networks, params, None, *inputs)
     zeros = {"value": jnp.zeros(steps.reward.shape)}
-    return {**zeros, **outputs}, {**carries, **new_carries}
+    return {**zeros, **outputs}, {"value": (), **carries, **new_carries}
 
 
 def _next_values(
