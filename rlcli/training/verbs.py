@@ -311,7 +311,8 @@ def smoke_recipe(recipe: Recipe) -> Recipe:
     if recipe.replay is not None:  # it may have to wait for long sequences
         early = dataclasses.replace(train, start=0)
         agent = build(dataclasses.replace(recipe, train=early)).agent
-        iterations += next(i for i in itertools.count() if agent.updates(i + 1) > 0)
+        numbers = itertools.count(iterations)
+        iterations = next(number for number in numbers if agent.updates(number) >= 4)
     steps = max(iterations * unroll_size, 256)
     half = max(1, steps // 2)
     return dataclasses.replace(
