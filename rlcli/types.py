@@ -217,12 +217,12 @@ class Transition(NamedTuple):
 class SharedTorso(NamedTuple):
     """The two stages of a function whose torso other functions share.
 
-    `features(params, inputs) -> features` is the same function in all of them, and
-    `read(params, key, features, inputs) -> outputs` is the head. Arrays are
-    `[T, B, ...]`.
+    `features(params, key, inputs, carry, first) -> features, carries` is the same in
+    all of them, as `Network.apply` up to the head, and `read(params, key, features,
+    inputs) -> outputs` is the head. Arrays are `[T, B, ...]`.
     """
 
-    features: Callable[[Params, ArrayTree], Float[Array, "T B F"]]
+    features: Callable[..., tuple[Float[Array, "T B F"], ArrayTree]]
     read: Callable[..., ArrayTree]
 
 

@@ -123,10 +123,17 @@ def shared_network(
     if action_readers or copies is not None:
         return network
 
-    def shared_features(params: Params, obs: ArrayTree) -> Float[Array, "T B F"]:
+    def shared_features(
+        params: Params,
+        key: Key | None,
+        obs: ArrayTree,
+        carry: ArrayTree,
+        first: Bool[Array, "..."] | None,
+    ) -> tuple[Float[Array, "T B F"], ArrayTree]:
+        del key, first
         leading, rows = _flatten_rows(space, obs)
         features = lower.apply(params[SHARED], None, rows)
-        return features.reshape((*leading, -1))
+        return features.reshape((*leading, -1)), carry
 
     def read(
         params: Params, key: Key | None, features: Float[Array, "T B F"], obs: ArrayTree

@@ -15,15 +15,16 @@ def apply_jointly(
     key: Key | None,
     inputs: ArrayTree,
     carries: Mapping[str, ArrayTree],
-    first: Bool[Array, "T B"],
+    first: Bool[Array, "T B"] | None,
 ) -> tuple[dict[str, ArrayTree], dict[str, ArrayTree]]:
     """Outputs and carries of every network, by name, as of `Network.apply`.
 
-    The features of a shared torso are computed once. XLA would merge the forward passes
-    of separate calls, but not their backward passes: each would go through the torso,
+    Networks that share a memory have equal carries: they read the same inputs. The
+    features of a shared torso are computed once. XLA would merge the forward passes of
+    separate calls, but not their backward passes: each would go through the torso,
     which made a gradient step of PPO on MinAtar take 1.5 times as long.
     """
-    features = None
+    shared = None
     outputs, new_carries = {}, {}
     for name, network in networks.items():
         if network.shared is None:
@@ -31,8 +32,8 @@ def apply_jointly(
                 params, key, inputs, carries[name], first
             )
             continue
-        if features is None:
-            features = network.shared.features(params, inputs)
+        if shared is None:
+            shared = network.shared.features(params, key, inputs, carries[name], first)
+        features, new_carries[name] = shared
         outputs[name] = network.shared.read(params, key, features, inputs)
-        new_carries[name] = carries[name]
     return outputs, new_carries

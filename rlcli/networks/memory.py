@@ -17,7 +17,7 @@ from rlcli.networks.heads import Head
 from rlcli.networks.inputs import Pair
 from rlcli.networks.torsos import Torso
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Count, Key, Network, Params
+from rlcli.types import Array, ArrayTree, Count, Key, Network, Params, SharedTorso
 
 Unroll: TypeAlias = Callable[
     [Float[Array, "T B F"], ArrayTree, Bool[Array, "T B"]],
@@ -219,7 +219,19 @@ def shared_recurrent_network(
         features, carries = lower.apply(params[SHARED], key, *inputs)
         return upper.apply(params[group], key, features), carries
 
-    return _recurrent_network(init, outputs, core)
+    def read(
+        params: Params, key: Key | None, features: Float[Array, "T B F"], obs: ArrayTree
+    ) -> ArrayTree:
+        del obs
+        outputs_flat = upper.apply(params[group], key, _merge_time(features))
+        return _split_time(outputs_flat, features.shape[:2])
+
+    def shared_outputs(params: Params, key: Key | None, *inputs: ArrayTree) -> tuple:
+        return lower.apply(params[SHARED], key, *inputs)
+
+    shared_features = _recurrent_network(init, shared_outputs, core).apply
+    network = _recurrent_network(init, outputs, core)
+    return network._replace(shared=SharedTorso(shared_features, read))
 
 
 def _recurrent_features(
@@ -273,9 +285,7 @@ def _recurrent_network(
                 "remove `memory`, or choose an updater that supports it",
             )
         outputs_flat, carries = outputs(params, key, obs, carry, first)
-        return jax.tree.map(
-            lambda leaf: leaf.reshape((*first.shape, *leaf.shape[1:])), outputs_flat
-        ), carries
+        return _split_time(outputs_flat, first.shape), carries
 
     return Network(init, apply, core.initial)
 
@@ -296,6 +306,11 @@ def _unroll_core(
 def _merge_time(tree: ArrayTree) -> ArrayTree:
     """Reshapes `[T, B, ...]` to `[T · B, ...]`."""
     return jax.tree.map(lambda leaf: leaf.reshape((-1, *leaf.shape[2:])), tree)
+
+
+def _split_time(tree: ArrayTree, shape: tuple[int, ...]) -> ArrayTree:
+    """The inverse of `_merge_time`; `shape` is `(T, B)`."""
+    return jax.tree.map(lambda leaf: leaf.reshape((*shape, *leaf.shape[1:])), tree)
 
 
 def _example_step(space: gymnasium.Space, core: RecurrentCore) -> tuple:

@@ -15,6 +15,7 @@ from rlcli.networks.functions import separate_network, shared_network
 from rlcli.networks.heads import action_values_head, state_value_head
 from rlcli.networks.joint import apply_jointly
 from rlcli.networks.masking import mask_network
+from rlcli.networks.memory import gru, shared_recurrent_network
 from rlcli.networks.torsos import mlp
 
 BOX = gymnasium.spaces.Box(-1, 1, (3,))
@@ -99,3 +100,31 @@ def test_the_gradient_passes_through_a_shared_torso_once(make, layers):
     products = 3 * (layers + heads) - (1 if make is shared_network else 2)
     jaxpr = jax.make_jaxpr(gradient(jointly, networks, obs))(params)
     assert len(list(equations(jaxpr.jaxpr, "dot_general"))) == products
+
+
+def test_functions_on_a_shared_memory_unroll_it_once():
+    core = gru(size=3)
+    networks, params = build(
+        lambda name, torso, head, space: shared_recurrent_network(
+            name, torso, core, head, space
+        ),
+        BOX,
+    )
+    obs, first = observations(BOX), np.zeros((6, 2), bool)
+    first[3, 0] = True
+    carries = dict.fromkeys(networks, np.ones((2, 3), "f4"))
+
+    def apply_all(params):
+        return apply_jointly(networks, params, None, obs, carries, first)
+
+    def apply_each(params):
+        results = {
+            name: network.apply(params, None, obs, carries[name], first)
+            for name, network in networks.items()
+        }
+        return tuple({name: results[name][i] for name in results} for i in range(2))
+
+    expected, actual = jax.jit(apply_each)(params), jax.jit(apply_all)(params)
+    jax.tree.map(np.testing.assert_array_equal, actual, expected)
+    jaxpr = jax.make_jaxpr(jax.grad(functools.partial(loss, apply_all)))(params)
+    assert len(list(equations(jaxpr.jaxpr, "scan"))) == 2  # forward and backward

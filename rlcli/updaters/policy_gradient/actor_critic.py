@@ -211,14 +211,12 @@ def build_actor_critic(
     if not recurrent:
         return ActorCriticNetworks(family, actor, critic, actor, False)
 
+    acting = {name: functions[name] for name in functions if name in recurrent}
+    acting = {"policy": actor, **acting}
+
     def apply(params, key, obs, carry, first):
-        results = {
-            name: function.apply(params, key, obs, carry[name], first)
-            for name, function in functions.items()
-            if name == "policy" or name in recurrent
-        }
-        carries = {name: result[1] for name, result in results.items()}
-        return results["policy"][0], {**carry, **carries}
+        outputs, carries = apply_jointly(acting, params, key, obs, carry, first)
+        return outputs["policy"], {**carry, **carries}
 
     def initial(batch: int) -> ArrayTree:
         return {name: function.initial(batch) for name, function in functions.items()}
