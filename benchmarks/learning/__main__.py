@@ -1,13 +1,14 @@
 """Learning benchmark: the table of `docs/learning.md`.
 
-    python -m benchmarks.learning [--curves] [NAME …]
+    python -m benchmarks.learning [--curves] [--runs DIR] [NAME …]
 
 Trains each recipe of `rows.py`, or only the named ones, all seeds as one program in a
 separate process, and evaluates 100 greedy episodes with the last parameters of each
 seed. Writes the results to `results.json` beside this file, and from there to the
 table, to the pages of `docs/algorithms`, with a learning curve (extra `plot`), and to
 the comment at the beginning of each recipe.
-`--curves` only trains, and draws the curves.
+`--curves` only trains, and draws the curves. `--runs` keeps the run folders, from which
+`python -m benchmarks.zoo --runs DIR` takes policies.
 """
 
 from __future__ import annotations
@@ -59,11 +60,10 @@ def train(row: Row, folder: Path) -> tuple[str, float]:
     return run, seconds
 
 
-def measure(row: Row) -> dict[str, Any]:
-    """Trains the recipe and evaluates it."""
-    with tempfile.TemporaryDirectory() as folder:
-        run, seconds = train(row, Path(folder))
-        result = json.loads(rlcli("eval", run, "--episodes", str(EPISODES), "--json"))
+def measure(row: Row, folder: Path) -> dict[str, Any]:
+    """Trains the recipe in a folder and evaluates it."""
+    run, seconds = train(row, folder)
+    result = json.loads(rlcli("eval", run, "--episodes", str(EPISODES), "--json"))
     return {
         "environment": result["environment"],
         "steps": recipe.load_recipe(row.recipe).train.steps,
@@ -81,27 +81,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning")
     parser.add_argument("names", nargs="*", help="recipes; all by default")
     parser.add_argument("--curves", action="store_true", help="only draw the curves")
+    parser.add_argument("--runs", type=Path, metavar="DIR", help="keep the run folders")
     options = parser.parse_args()
-    names = options.names
+    names = options.names or [row.recipe for row in ROWS]
+    rows = {row.recipe: row for row in ROWS}
+    if unknown := sorted(set(names) - set(rows)):
+        parser.error(f"{', '.join(unknown)}: expected some of {', '.join(rows)}")
+    for name in names:
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = options.runs or Path(temporary)
+            if options.curves:
+                train(rows[name], folder)
+                update_pages(stored_results())
+            else:
+                store(rows[name], measure(rows[name], folder))
+
+
+def stored_results() -> dict[str, Any]:
+    """The results so far. Another process may have added some."""
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+
+
+def store(row: Row, result: Mapping[str, Any]) -> None:
+    """Adds a result to the stored ones, and writes all pages anew."""
+    print(table.line(row, result), flush=True)
+    results = {**stored_results(), row.recipe: result}
     known = [row.recipe for row in ROWS]
-    if unknown := sorted(set(names) - set(known)):
-        parser.error(f"{', '.join(unknown)}: expected some of {', '.join(known)}")
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for row in ROWS:
-        if names and row.recipe not in names:
-            continue
-        if options.curves:
-            with tempfile.TemporaryDirectory() as folder:
-                train(row, Path(folder))
-            update_pages(results)
-            continue
-        results[row.recipe] = measure(row)
-        print(table.line(row, results[row.recipe]), flush=True)
-        ordered = {name: results[name] for name in known if name in results}
-        RESULTS.write_text(json.dumps(ordered, indent=1) + "\n")
-        PAGE.write_text(table.page(ROWS, ordered), encoding="utf-8")
-        update_pages(ordered)
-        update_headers(ordered)
+    ordered = {name: results[name] for name in known if name in results}
+    RESULTS.write_text(json.dumps(ordered, indent=1) + "\n")
+    PAGE.write_text(table.page(ROWS, ordered), encoding="utf-8")
+    update_pages(ordered)
+    update_headers(ordered)
 
 
 def update_headers(results: Mapping[str, Mapping[str, Any]]) -> None:

@@ -24,12 +24,12 @@ LAKE = (
     *("c51", "qrdqn", "iqn", "reinforce", "a2c", "ppo"),
     *("ddpg", "td3"),
 )
-TUNED, NEW = range(5), range(1_000, 1_010)
+TUNED, NEW, FIVE_NEW = range(5), range(1_000, 1_010), range(1_000, 1_005)
 POLE = (
     *("dqn", "dqn_dueling", "dqn_per", "dqn_n_step", "dqn_munchausen", "c51", "qrdqn"),
     *("dqn_noisy", "iqn", "reinforce", "a2c", "ppo", "pqn", "v_trace"),
 )
-POLE_ON_TUNED_SEEDS = ("awr", "model_based", "model_known")
+POLE_FIVE = ("awr", "model_based", "model_known")
 OFF_POLICY = (
     "ddpg",
     "td3",
@@ -52,25 +52,28 @@ MUJOCO = {
 MINATAR = ("asterix", "breakout", "space_invaders", "freeway", "seaquest")
 ROWS = (
     *(
-        Row(f"{name}_frozenlake", 1.0, seeds=range(10), has_header=False)
+        Row(f"{name}_frozenlake", 1.0, "", NEW, range(10), has_header=False)
         for name in LAKE
     ),
     *(Row(f"{name}_cartpole", 475.0, seeds=NEW, tuned=TUNED) for name in POLE),
     Row("rainbow_cartpole", 475.0, seeds=NEW, tuned=range(10)),
-    *(Row(f"{name}_cartpole", 475.0) for name in POLE_ON_TUNED_SEEDS),
-    Row("ppo_memory_chain", 1.0),
-    Row("r2d2_memory_chain", 1.0),
-    Row("r2d2_cartpole_no_velocity", 400.0, seeds=range(1_000, 1_005), tuned=range(4)),
-    Row("ppo_minigrid_doorkey", 0.9),
-    Row("her_bit_flip", -7.0),
-    Row("ppo_deep_sea"),
-    Row("rnd_deep_sea", 0.98),
+    *(Row(f"{name}_cartpole", 475.0, "", FIVE_NEW, TUNED) for name in POLE_FIVE),
+    Row("ppo_memory_chain", 1.0, "", FIVE_NEW, TUNED),
+    Row("r2d2_memory_chain", 1.0, "", FIVE_NEW, TUNED),
+    Row("r2d2_cartpole_no_velocity", 400.0, "", FIVE_NEW, range(4)),
+    Row("ppo_minigrid_doorkey", 0.9, "", FIVE_NEW, TUNED),
+    Row("her_bit_flip", -7.0, "", FIVE_NEW, TUNED),
+    Row("ppo_deep_sea", None, "", FIVE_NEW, TUNED),
+    Row("rnd_deep_sea", 0.98, "", FIVE_NEW, TUNED),
     Row("dqn_acrobot", -80.0, "−76.6", NEW, range(10)),
-    *(Row(f"{name}_pendulum", -170.0, "−152 … −157") for name in OFF_POLICY),
-    Row("ppo_pendulum", -200.0, "−172"),
-    Row("sac_mountain_car_continuous", 90.0, "94.7"),
-    Row("dqn_mountain_car", -115.0, "−100.8"),
-    Row("ppo_gymnasium_lunar_lander", 200.0, "242"),
+    *(
+        Row(f"{name}_pendulum", -170.0, "−152 … −157", FIVE_NEW, TUNED)
+        for name in OFF_POLICY
+    ),
+    Row("ppo_pendulum", -200.0, "−172", FIVE_NEW, TUNED),
+    Row("sac_mountain_car_continuous", 90.0, "94.7", FIVE_NEW, TUNED),
+    Row("dqn_mountain_car", -115.0, "−100.8", FIVE_NEW, TUNED),
+    Row("ppo_gymnasium_lunar_lander", 200.0, "242", FIVE_NEW, TUNED),
     *(
         Row(f"ppo_gymnasium_{name}", None, published, range(1_000, 1_003), range(0))
         for name, published in MUJOCO.items()

@@ -1,11 +1,13 @@
 """Makes the policies of the zoo: `make zoo`.
 
-    python -m benchmarks.zoo [NAME …] [--seeds N]
+    python -m benchmarks.zoo [NAME …] [--seeds N] [--runs DIR]
 
 Trains each recipe for classic control and MinAtar that has no file in `zoo/` yet, or
 only the named ones, several seeds as one program. Keeps the latest policy of the best
 seed and evaluates it over 100 other episodes. Writes the results to `results.json`
 beside this file, and from there to the table. To train a recipe again, remove its file.
+`--runs` takes finished runs of `python -m benchmarks.learning --runs DIR` where there
+are some, instead of training.
 """
 
 from __future__ import annotations
@@ -71,19 +73,21 @@ def evaluate(path: Path, seed: int) -> list[dict[str, Any]]:
     return json.loads(rlcli("eval", str(path), *words))["seeds"]
 
 
-def train(name: str, file: Path, seeds: int) -> str:
-    """Trains a recipe and writes its best seed's policy; returns the command."""
-    command = ["train", name, "--seeds", str(seeds)]
+def make(name: str, file: Path, seeds: int, runs: Path | None) -> str:
+    """Writes the policy of the best seed of a recipe; returns the training command."""
+    run = None if runs is None else runs / name
     with tempfile.TemporaryDirectory() as folder:
-        run = Path(folder) / "run"
-        rlcli(*command, "--run", str(run), "--quiet")
+        if run is None or not run.exists():
+            run = Path(folder) / "run"
+            rlcli("train", name, "--seeds", str(seeds), "--run", str(run), "--quiet")
         means = [row["mean"] for row in evaluate(run, CHOICE)]
-        write_policy(run / f"policy{SUFFIX}", file, int(np.argmax(means)))
-    return " ".join(["rlcli", *command])
+        trained = write_policy(run / f"policy{SUFFIX}", file, int(np.argmax(means)))
+    first = f" --seed {trained[0]}" if trained[0] else ""
+    return f"rlcli train {name}{first} --seeds {len(trained)}"
 
 
-def write_policy(source: Path, target: Path, index: int) -> None:
-    """Writes the policy of one seed of a policy file."""
+def write_policy(source: Path, target: Path, index: int) -> tuple[int, ...]:
+    """Writes the policy of one of the seeds of a policy file; returns all seeds."""
     policy = snapshots.load_snapshot(source)
     acting = {name: leaf[index : index + 1] for name, leaf in policy.acting.items()}
     if sum(leaf.nbytes for leaf in acting.values()) > MAX_FLOAT32:
@@ -95,6 +99,7 @@ def write_policy(source: Path, target: Path, index: int) -> None:
         acting=acting,
     )
     snapshots.save_policy(target, kept)
+    return tuple(policy.seeds)
 
 
 def halve_precision(leaf: np.ndarray) -> np.ndarray:
@@ -122,13 +127,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.zoo")
     parser.add_argument("names", nargs="*", help="recipes; all by default")
     parser.add_argument("--seeds", type=int, default=3, help="seeds to choose from")
+    parser.add_argument("--runs", type=Path, metavar="DIR", help="take finished runs")
     options = parser.parse_args()
     if unknown := sorted(set(options.names) - set(known)):
         parser.error(f"{', '.join(unknown)}: expected some of {', '.join(known)}")
     for name in options.names or known:
         file = ZOO / f"{name}{SUFFIX}"
         if not file.exists():
-            command = train(name, file, options.seeds)
+            command = make(name, file, options.seeds, options.runs)
             store(name, {"command": command, **measure(file)}, known)
 
 
