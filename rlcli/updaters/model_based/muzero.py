@@ -49,7 +49,7 @@ from rlcli.types import (
     Updater,
 )
 from rlcli.updaters import Spaces, require_discrete
-from rlcli.updaters.learner import Learner, Losses, Term, learner
+from rlcli.updaters.learner import Learner, Losses, Target, Term, learner
 
 
 class UnrollTargets(NamedTuple):
@@ -95,6 +95,7 @@ def muzero(
     steps: Count = 5,
     value_weight: NonNegative = 0.25,
     reward_weight: NonNegative = 1.0,
+    target: Target | None = None,
     loss: Loss = "mse",
     transform_: TransformName | None = "signed_hyperbolic",
 ) -> Updater:
@@ -108,10 +109,12 @@ def muzero(
     have `size` entries in [0, 1]; K is `steps`. The policy searches with the model. The
     targets are the search policy π′ and the value z = R + I ν(s′) of the tracer's row,
     where ν is the root value of the search, or v of `next_obs` where a time limit
-    truncates the episode. A terminated episode continues with zero rewards; steps after
-    a truncation are not learned. The gradient through each g is halved. The heads of
-    `dynamics` and `prediction` learn rewards and values, with `loss` and `transform` as
-    in TD updaters. Importance weights scale all of ℓ. The networks use no noise; the
+    truncates the episode. A row of a replay keeps the ν of the time of acting; with
+    `target`, ν is v of the target parameters instead, as in MuZero Reanalyze, but
+    without another search. A terminated episode continues with zero rewards; steps
+    after a truncation are not learned. The gradient through each g is halved. The heads
+    of `dynamics` and `prediction` learn rewards and values, with `loss` and `transform`
+    as in TD updaters. Importance weights scale all of ℓ. The networks use no noise; the
     search adds its own. (Schrittwieser et al., 2020,
     https://arxiv.org/abs/1911.08265; Danihelka et al., 2022,
     https://openreview.net/forum?id=bERaNdoegnO; needs the extra `muzero`.)
@@ -124,7 +127,7 @@ def muzero(
     policy = policy._replace(
         value=lambda params, obs, state, first: planning_model.root(params, obs).value
     )
-    begin, step = learner(model.init, optimizer)
+    begin, step = learner(model.init, optimizer, target)
     loss_function = functools.partial(
         muzero_losses, model, LOSSES[loss], scale, (value_weight, reward_weight)
     )
@@ -137,6 +140,9 @@ def muzero(
         key: Key,
     ) -> tuple[Learner, Report]:
         del key  # nothing is sampled
+        if target is not None:
+            root = planning_model.root(state.target, batch.next_obs)
+            batch = with_next_values(batch, root.value)
         targets = unroll_targets(batch, steps)
         starts = targets.value.shape[1]
         obs = jax.tree.map(lambda leaf: leaf[:starts], batch.obs)
@@ -183,6 +189,12 @@ def next_values(
     """
     next_root_value = jnp.concatenate([rows.extras["root_value"][1:], model_value[-1:]])
     return jnp.where(rows.last, model_value, next_root_value)
+
+
+def with_next_values(rows: Transition, value: Float[Array, "T B"]) -> Transition:
+    """The rows with other values of `next_obs` to bootstrap from."""
+    carry = {**rows.extras["next_carry"], "value": value}
+    return rows._replace(extras={**rows.extras, "next_carry": carry})
 
 
 def unroll_targets(rows: Transition, steps: int) -> UnrollTargets:

@@ -248,6 +248,34 @@ def test_the_loss_equals_that_of_a_model_unrolled_in_numpy(random_learner):
     assert all(jax.tree.leaves(moved))
 
 
+def test_with_a_target_values_bootstrap_from_its_parameters(random_learner):
+    _, state = random_learner
+    updater = make_updater(target={"polyak": 0.5}, steps=1)
+    state = state._replace(target=normal_like(state.params, seed=4))
+    params, target_params = jax.tree.map(np.asarray, (state.params, state.target))
+    steps = raw_steps(seed=5)
+    rows = jax.jit(
+        lambda: trace_rows(updater, state, steps, n_step(n=N, gamma=GAMMA))
+    )()
+    weight = np.ones(rows.reward.shape, "f4")
+    after, report = jax.jit(updater.update)(
+        state, rows, weight, CLOCK, jax.random.key(0)
+    )
+
+    def value_error(t, b):
+        _, at_next = predict_outputs(
+            target_params, represent(target_params, rows.next_obs[t, b])
+        )
+        value = rows.reward[t, b] + rows.discount[t, b] * inverse(at_next)
+        _, prediction = predict_outputs(params, represent(params, steps.obs[t, b]))
+        return abs(h(value) - prediction)
+
+    errors = np.array([[value_error(t, b) for b in range(BATCH)] for t in range(3)])
+    np.testing.assert_allclose(report.priority[:3], errors, atol=ROUNDED)
+    moved = jax.tree.map(lambda new, old: (new + old) / 2, after.params, state.target)
+    jax.tree.map(np.testing.assert_allclose, after.target, moved)
+
+
 def test_the_gradient_through_the_dynamics_is_halved():
     squares = jax.value_and_grad(lambda x: jnp.sum(_halve_gradient(x) ** 2))
     value, gradient = jax.jit(squares)(np.array([3, -1], "f4"))
