@@ -42,12 +42,18 @@ OFF_POLICY = (
     "crossq",
     "simba",
 )
-# At 1 000 000 steps: CleanRL (Hopper-v4 …), three seeds, and Stable-Baselines3 in
-# rl-baselines3-zoo (Hopper-v3 …), one seed, with other options for each environment.
+# At 1 000 000 steps: CleanRL (Hopper-v4 …; SAC v2), three seeds, and Stable-Baselines3
+# in rl-baselines3-zoo (Hopper-v3 …), one seed, with other options for each environment.
 MUJOCO = {
-    "hopper": "2383 ± 272, 2410",
-    "walker2d": "2288 ± 572, 3479",
-    "half_cheetah": "1443 ± 46, 5819",
+    "ppo_gymnasium_hopper": "2383 ± 272, 2410",
+    "ppo_gymnasium_walker2d": "2288 ± 572, 3479",
+    "ppo_gymnasium_half_cheetah": "1443 ± 46, 5819",
+    "sac_gymnasium_hopper": "2310 ± 343, 2326",
+    "sac_gymnasium_walker2d": "3591 ± 911, 3863",
+    "sac_gymnasium_half_cheetah": "9635 ± 1424, 9535",
+    "td3_gymnasium_hopper": "3135 ± 360, 3606",
+    "td3_gymnasium_walker2d": "4058 ± 659, 4718",
+    "td3_gymnasium_half_cheetah": "9583 ± 126, 9656",
 }
 MINATAR = ("asterix", "breakout", "space_invaders", "freeway", "seaquest")
 ROWS = (
@@ -75,7 +81,7 @@ ROWS = (
     Row("dqn_mountain_car", -115.0, "−100.8", FIVE_NEW, TUNED),
     Row("ppo_gymnasium_lunar_lander", 200.0, "242", FIVE_NEW, TUNED),
     *(
-        Row(f"ppo_gymnasium_{name}", None, published, range(1_000, 1_003), range(0))
+        Row(name, None, published, range(1_000, 1_003), range(0))
         for name, published in MUJOCO.items()
     ),
     *(Row(f"dqn_{game}") for game in MINATAR),
