@@ -42,6 +42,11 @@ OFF_POLICY = (
     "crossq",
     "simba",
 )
+# From data of medium quality.
+OFFLINE = (
+    *("behaviour_cloning_cartpole", "cql_cartpole"),
+    *("awac_pendulum", "iql_pendulum", "td3_bc_pendulum"),
+)
 # At 1 000 000 steps: CleanRL (Hopper-v4 …; SAC v2), three seeds, and Stable-Baselines3
 # in rl-baselines3-zoo (Hopper-v3 …), one seed, with other options for each environment.
 MUJOCO = {
@@ -64,6 +69,9 @@ ROWS = (
     *(Row(f"{name}_cartpole", 475.0, seeds=NEW, tuned=TUNED) for name in POLE),
     Row("rainbow_cartpole", 475.0, seeds=NEW, tuned=range(10)),
     *(Row(f"{name}_cartpole", 475.0, "", FIVE_NEW, TUNED) for name in POLE_FIVE),
+    Row("sac_cartpole", 475.0, "", FIVE_NEW, TUNED),
+    Row("open_es_cartpole", 475.0, "", FIVE_NEW, TUNED),
+    Row("muzero_cartpole", 475.0, "", FIVE_NEW, range(4)),
     Row("ppo_memory_chain", 1.0, "", FIVE_NEW, TUNED),
     Row("r2d2_memory_chain", 1.0, "", FIVE_NEW, TUNED),
     Row("r2d2_cartpole_no_velocity", 400.0, "", FIVE_NEW, range(4)),
@@ -79,6 +87,8 @@ ROWS = (
     Row("ppo_pendulum", -200.0, "−172", FIVE_NEW, TUNED),
     Row("sac_mountain_car_continuous", 90.0, "94.7", FIVE_NEW, TUNED),
     Row("dqn_mountain_car", -115.0, "−100.8", FIVE_NEW, TUNED),
+    Row("ppo_mountain_car", None, "", FIVE_NEW, range(1)),
+    *(Row(name, None, "", FIVE_NEW, range(3)) for name in OFFLINE),
     Row("ppo_gymnasium_lunar_lander", 200.0, "242", FIVE_NEW, TUNED),
     *(
         Row(name, None, published, range(1_000, 1_003), range(0))
