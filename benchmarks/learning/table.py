@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -86,7 +87,7 @@ def line(row: Row, result: Mapping[str, Any]) -> str:
     goal = "none" if row.goal is None else f"≥ {number(row.goal)}"
     if row.published:
         goal += f" [{row.published}]"
-    if row.goal is not None and low < row.goal:
+    if row.goal is not None and low < row.goal and not math.isclose(low, row.goal):
         goal += " (missed)"
     cells = (
         f"`{row.recipe}`",
