@@ -205,7 +205,8 @@ class Study:
         fewer than two different results. Options that not every trial has are left out,
         and {} for a population, whose options change.
         """
-        if self._settings.sampler == PBT:
+        values = {each.value for each in self.trials() if each.state == "complete"}
+        if self._settings.sampler == PBT or len(values) < 2:
             return {}
         importance = self._optuna.importance
         with _ignore_warnings(), contextlib.suppress(RuntimeError, ValueError):

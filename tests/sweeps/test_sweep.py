@@ -80,6 +80,13 @@ def test_a_sweep_has_a_folder_with_all_that_it_needs(fake):
     }
 
 
+@pytest.mark.usefixtures("fake")
+def test_the_importance_of_options_needs_two_different_results():
+    assert rlcli.show_sweep(start(trials=1, confirm=0))["importance"] == {}
+    keys = {"optimizer.learning_rate", "tracer.gamma"}
+    assert {*rlcli.show_sweep(start(trials=4, confirm=0))["importance"]} == keys
+
+
 @pytest.mark.parametrize(
     "sampler", quick_first(["tpe", "random", "grid", "cmaes", "nsga2"])
 )
