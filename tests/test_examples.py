@@ -1,4 +1,4 @@
-"""The examples for clusters and CI: they run, and the documentation shows them."""
+"""The examples: they run or are valid, and the documentation shows them."""
 
 import os
 import re
@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from rlcli.sweeps.space import load_space
+from rlcli.sweeps.validation import check_space
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
@@ -55,6 +58,11 @@ def test_the_documented_files_equal_the_examples(page, language, names):
     text = (ROOT / "docs" / "guides" / f"{page}.md").read_text(encoding="utf-8")
     blocks = re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert blocks == [read(name) for name in names]
+
+
+@pytest.mark.parametrize("path", (EXAMPLES / "spaces").iterdir(), ids=lambda p: p.stem)
+def test_the_spaces_have_options_of_their_recipes(path):
+    check_space(path.stem, (), load_space(path))
 
 
 @pytest.mark.pages
