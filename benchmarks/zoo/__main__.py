@@ -18,6 +18,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,7 @@ def write_policy(source: Path, target: Path, index: int) -> tuple[int, ...]:
     """Writes the policy of one of the seeds of a policy file; returns all seeds."""
     policy = snapshots.load_snapshot(source)
     acting = {name: leaf[index : index + 1] for name, leaf in policy.acting.items()}
+    acting = {name: without_population(acting, name) for name in acting}
     if sum(leaf.nbytes for leaf in acting.values()) > MAX_FLOAT32:
         acting = {name: halve_precision(leaf) for name, leaf in acting.items()}
     kept = policy._replace(
@@ -100,6 +102,15 @@ def write_policy(source: Path, target: Path, index: int) -> tuple[int, ...]:
     )
     snapshots.save_policy(target, kept)
     return tuple(policy.seeds)
+
+
+def without_population(acting: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    """A leaf; of a population's members, copies of the best, which need no space."""
+    group, _, path = name.partition("/")
+    leaf, best = acting[name], acting.get(f"best/{path}")
+    if group != "members" or best is None:
+        return leaf
+    return np.broadcast_to(best[:, None], leaf.shape).copy()
 
 
 def halve_precision(leaf: np.ndarray) -> np.ndarray:

@@ -30,7 +30,7 @@ have. A file or folder of the same name in the current directory takes precedenc
 
 The files are [policy files](formats.md#checkpoint-and-policy-files) of a single seed,
 in the folder `recipes/zoo`. Policies of more than 200 kB are stored in half
-precision, and compute in float32.
+precision, and compute in float32. Of a population only the best member is kept.
 
 Each policy is the latest of the best of several seeds, chosen by 100 greedy episodes.
 The return is the mean of 100 other greedy episodes, measured with the file itself, with

@@ -12,7 +12,11 @@ from policy_files import write_policy
 
 import rlcli
 from benchmarks.zoo import table
-from benchmarks.zoo.__main__ import halve_precision, zoo_recipes
+from benchmarks.zoo.__main__ import (
+    halve_precision,
+    without_population,
+    zoo_recipes,
+)
 from benchmarks.zoo.__main__ import write_policy as keep_policy
 from rlcli.errors import RlcliError
 from rlcli.evaluation import targets
@@ -135,3 +139,15 @@ def test_a_large_policy_is_stored_in_half_precision(tmp_path, monkeypatch):
 def test_numbers_that_are_too_large_keep_their_precision():
     large = np.array([1e6], np.float32)
     assert halve_precision(large) is large
+
+
+def test_of_a_population_only_the_best_member_is_kept():
+    acting = {
+        "best/w": np.array([[1.0, 2.0]], "f4"),
+        "members/w": np.arange(8, dtype="f4").reshape(1, 4, 2),
+        "members/other": np.zeros((1, 4), "f4"),
+    }
+    kept = {name: without_population(acting, name) for name in acting}
+    np.testing.assert_array_equal(kept["members/w"], [[[1.0, 2.0]] * 4])
+    assert kept["best/w"] is acting["best/w"]
+    assert kept["members/other"] is acting["members/other"]
