@@ -60,7 +60,7 @@ def test_the_documented_files_equal_the_examples(page, language, names):
     assert blocks == [read(name) for name in names]
 
 
-@pytest.mark.parametrize("path", (EXAMPLES / "spaces").iterdir(), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [*EXAMPLES.glob("spaces/*")], ids=lambda p: p.stem)
 def test_the_spaces_have_options_of_their_recipes(path):
     check_space(path.stem, (), load_space(path))
 

@@ -69,7 +69,7 @@ ROWS = (
     *(Row(f"{name}_cartpole", 475.0, seeds=NEW, tuned=TUNED) for name in POLE),
     Row("rainbow_cartpole", 475.0, seeds=NEW, tuned=range(10)),
     *(Row(f"{name}_cartpole", 475.0, "", FIVE_NEW, TUNED) for name in POLE_FIVE),
-    Row("sac_cartpole", 475.0, "", FIVE_NEW, TUNED),
+    Row("sac_cartpole", 475.0, "", range(2_000, 2_005), range(26)),
     Row("open_es_cartpole", 475.0, "", FIVE_NEW, TUNED),
     Row("muzero_cartpole", 475.0, "", FIVE_NEW, range(4)),
     Row("ppo_memory_chain", 1.0, "", FIVE_NEW, TUNED),
