@@ -6,7 +6,7 @@ import pytest
 
 from rlcli import loop, recipe
 from rlcli.assembly import build
-from rlcli.xla import compilation
+from rlcli.xla import backend, compilation
 
 _LEVEL = "xla_backend_optimization_level"
 
@@ -14,6 +14,8 @@ _LEVEL = "xla_backend_optimization_level"
 def test_a_level_that_the_user_has_set_takes_precedence(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_prefer_vector_width=512")
     assert compilation.options_for_one_call() == {_LEVEL: 1}
+    with backend.assume_backend("cuda"):
+        assert compilation.options_for_one_call() == {}
     monkeypatch.setenv("XLA_FLAGS", f"--{_LEVEL}=3")
     assert compilation.options_for_one_call() == {}
 
