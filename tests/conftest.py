@@ -26,7 +26,6 @@ os.environ |= {
 }
 # Compiling takes longer than running. XLA's former code generator is twice as fast.
 _FAST_COMPILATION = (
-    "--xla_backend_optimization_level=0",  # also set by the variable of JAX below
     "--xla_cpu_use_fusion_emitters=false",
     "--xla_cpu_parallel_codegen_split_count=1",
 )

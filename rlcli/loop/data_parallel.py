@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec
 from rlcli.loop.progress import EpisodeStatistics, Progress, Setup
 from rlcli.loop.seeds import SEEDS, seed_shardings, shapes_on_devices, shard_seeds
 from rlcli.types import Array, ArrayTree
-from rlcli.xla import compilation, data_axis
+from rlcli.xla import data_axis
 
 
 class Division:
@@ -44,10 +44,7 @@ class Division:
             self._axes = _environment_axes(setup)
             self._specs = _partition_specs(setup, self._axes)
             begin, advance = self._with_scalars(begin_share, advance_share)
-        self._begin = jax.jit(
-            self._shard(begin, (0, setup.axes.numbers), self._specs),
-            compiler_options=compilation.options_for_one_call(),
-        )
+        self._begin = jax.jit(self._shard(begin, (0, setup.axes.numbers), self._specs))
         self.advance = jax.jit(
             self._shard(advance, (self._specs, None), (self._specs, 0)),
             donate_argnums=0,

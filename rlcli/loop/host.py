@@ -41,7 +41,7 @@ from rlcli.loop.seeds import (
     vmap_seeds,
 )
 from rlcli.types import Array, ArrayTree, Environment, TimeStep
-from rlcli.xla import compilation, threads
+from rlcli.xla import threads
 from rlcli.xla.control_flow import zeros_of_shapes
 from rlcli.xla.packing import SMALL_SIZE, InPlacePacking, PackedTree, Packing
 from rlcli.xla.pinning import pin_threads
@@ -71,7 +71,7 @@ def host_loop(setup: Setup) -> Loop:
     environment = setup.environment
     seeds, numbers = seed_array(setup), numbers_array(setup)
 
-    @functools.partial(jax.jit, compiler_options=compilation.options_for_one_call())
+    @jax.jit
     def begin_all(seeds: Array, numbers: Array, obs: ArrayTree) -> Progress:
         def begin_one(seed: Array, obs: ArrayTree) -> Progress:
             return initial_progress(setup, seed, numbers, (), obs)

@@ -1,9 +1,8 @@
 """Backend: whether to use the optimizations that are specific to a CPU.
 
-These are fusion barriers, unrolled random bits, convolutions as matrix products,
-projections by a scatter, and less optimization of programs that run once. They are
-disabled on other backends. (`xla.threads` sets the threads and vector widths of a CPU
-before JAX is imported.)
+These are fusion barriers, unrolled random bits, convolutions as matrix products, and
+projections by a scatter. They are disabled on other backends. (`xla.threads` sets the
+threads and vector widths of a CPU before JAX is imported.)
 """
 
 from __future__ import annotations
