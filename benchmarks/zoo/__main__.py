@@ -91,7 +91,7 @@ def write_policy(source: Path, target: Path, index: int) -> tuple[int, ...]:
     """Writes the policy of one of the seeds of a policy file; returns all seeds."""
     policy = snapshots.load_snapshot(source)
     acting = {name: leaf[index : index + 1] for name, leaf in policy.acting.items()}
-    acting = {name: without_population(acting, name) for name in acting}
+    acting |= copies_of_best(acting)
     if sum(leaf.nbytes for leaf in acting.values()) > MAX_FLOAT32:
         acting = {name: halve_precision(leaf) for name, leaf in acting.items()}
     kept = policy._replace(
@@ -104,13 +104,14 @@ def write_policy(source: Path, target: Path, index: int) -> tuple[int, ...]:
     return tuple(policy.seeds)
 
 
-def without_population(acting: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    """A leaf; of a population's members, copies of the best, which need no space."""
-    group, _, path = name.partition("/")
-    leaf, best = acting[name], acting.get(f"best/{path}")
-    if group != "members" or best is None:
-        return leaf
-    return np.broadcast_to(best[:, None], leaf.shape).copy()
+def copies_of_best(acting: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The best member in place of each member of a population; compresses well."""
+    return {
+        name: np.broadcast_to(acting[best][:, None], leaf.shape).copy()
+        for name, leaf in acting.items()
+        if name.startswith("members/")
+        and (best := name.replace("members", "best", 1)) in acting
+    }
 
 
 def halve_precision(leaf: np.ndarray) -> np.ndarray:

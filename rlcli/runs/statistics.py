@@ -35,7 +35,9 @@ def iqm(values: Values, axis: int = -1) -> Any:
         raise ValueError("expected at least one value, got none")
     finite = np.isfinite(ranked).all(axis=-1)
     weights = _iqm_weights(ranked.shape[-1])
-    mean = np.where(finite, np.nan_to_num(ranked) @ weights, np.nan)
+    mean = np.nan_to_num(ranked) @ weights
+    mean = np.clip(mean, ranked[..., 0], ranked[..., -1])  # equal values stay exact
+    mean = np.where(finite, mean, np.nan)
     return float(mean) if mean.ndim == 0 else mean
 
 
@@ -94,6 +96,7 @@ def bootstrap_band(
     finite = np.isfinite(values).all(axis=0)
     ranked = np.sort(np.where(finite, values, 0.0), axis=0)
     means = _bootstrap_weights(tuple(of_ranks), resamples, seed) @ ranked
+    means = np.clip(means, ranked[0], ranked[-1])  # equal values stay exact
     interval = np.quantile(means, [0.025, 0.975], axis=0)
     low, high = np.where(finite, interval, np.nan)
     return low, high

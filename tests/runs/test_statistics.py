@@ -33,6 +33,14 @@ def test_the_interquartile_mean_weighs_the_values_at_the_quarters(values, expect
     assert isinstance(iqm(values), float)
 
 
+@pytest.mark.parametrize("n", range(1, 14))
+def test_the_interquartile_mean_of_equal_values_is_exact(n):
+    for value in (0.1, 1.0, -7.3):
+        assert iqm([value] * n) == value
+        if n > 1:
+            assert bootstrap_ci95([value] * n) == (value, value)
+
+
 @pytest.mark.parametrize("n", [4, 8, 12, 100])
 def test_the_interquartile_mean_is_scipys_trimmed_mean_where_four_divides_n(n):
     values = np.random.default_rng(n).normal(size=n)

@@ -12,11 +12,7 @@ from policy_files import write_policy
 
 import rlcli
 from benchmarks.zoo import table
-from benchmarks.zoo.__main__ import (
-    halve_precision,
-    without_population,
-    zoo_recipes,
-)
+from benchmarks.zoo.__main__ import copies_of_best, halve_precision, zoo_recipes
 from benchmarks.zoo.__main__ import write_policy as keep_policy
 from rlcli.errors import RlcliError
 from rlcli.evaluation import targets
@@ -147,7 +143,6 @@ def test_of_a_population_only_the_best_member_is_kept():
         "members/w": np.arange(8, dtype="f4").reshape(1, 4, 2),
         "members/other": np.zeros((1, 4), "f4"),
     }
-    kept = {name: without_population(acting, name) for name in acting}
-    np.testing.assert_array_equal(kept["members/w"], [[[1.0, 2.0]] * 4])
-    assert kept["best/w"] is acting["best/w"]
-    assert kept["members/other"] is acting["members/other"]
+    copies = copies_of_best(acting)
+    assert {*copies} == {"members/w"}
+    np.testing.assert_array_equal(copies["members/w"], [[[1.0, 2.0]] * 4])
