@@ -109,7 +109,8 @@ def seeds(result: Mapping[str, Any]) -> str:
         return f"{first} … {last}"
     if not result["tuned"]:
         return f"{first} … {last} (not tuned)"
-    return "{} … {} (tuned on {} … {})".format(first, last, *result["tuned"])
+    tuned = " … ".join(map(str, dict.fromkeys(result["tuned"])))
+    return f"{first} … {last} (tuned on {tuned})"
 
 
 def number(value: float) -> str:

@@ -95,3 +95,9 @@ def test_a_published_result_needs_no_goal(published, said):
     cells = table.line(row, result).split(" | ")
     assert cells[3] == said
     assert cells[7] == "1000 … 1002 (not tuned)"
+
+
+@pytest.mark.parametrize(("tuned", "said"), [([0, 4], "0 … 4"), ([0, 0], "0")])
+def test_seeds_of_tuning_are_a_range_or_one(tuned, said):
+    result = {"seeds": [1_000, 1_004], "tuned": tuned}
+    assert table.seeds(result) == f"1000 … 1004 (tuned on {said})"
