@@ -29,7 +29,10 @@ POLE = (
     *("dqn", "dqn_dueling", "dqn_per", "dqn_n_step", "dqn_munchausen", "c51", "qrdqn"),
     *("dqn_noisy", "iqn", "reinforce", "a2c", "ppo", "pqn", "v_trace"),
 )
-POLE_FIVE = ("awr", "model_based", "model_known")
+POLE_FIVE = (
+    *("retrace", "cross_entropy", "awr", "model_based", "model_known"),
+    *("open_es", "cma_es", "simple_ga"),
+)
 OFF_POLICY = (
     "ddpg",
     "td3",
@@ -69,8 +72,9 @@ ROWS = (
     *(Row(f"{name}_cartpole", 475.0, seeds=NEW, tuned=TUNED) for name in POLE),
     Row("rainbow_cartpole", 475.0, seeds=NEW, tuned=range(10)),
     *(Row(f"{name}_cartpole", 475.0, "", FIVE_NEW, TUNED) for name in POLE_FIVE),
+    Row("clipped_double_q_cartpole", 475.0, "", range(2_000, 2_005), range(10)),
+    Row("q_lambda_cartpole", 475.0, "", range(2_000, 2_005), range(20)),
     Row("sac_cartpole", 475.0, "", range(2_000, 2_005), range(26)),
-    Row("open_es_cartpole", 475.0, "", FIVE_NEW, TUNED),
     Row("muzero_cartpole", 475.0, "", FIVE_NEW, range(4)),
     Row("ppo_memory_chain", 1.0, "", FIVE_NEW, TUNED),
     Row("r2d2_memory_chain", 1.0, "", FIVE_NEW, TUNED),

@@ -59,7 +59,8 @@ def command(
         typer.Option(
             "--output",
             metavar="FILE",
-            help="A `.md`, `.html` or `.json` file, instead of the terminal.",
+            help="Write tables to a `.md`, `.html` or `.json` file, or a figure to a "
+            "`.pdf`, `.svg` or `.png` file.",
             show_default=False,
         ),
     ] = None,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
+from rlcli.results import figure
 from rlcli.results.checks import check_choice, check_threshold
 from rlcli.results.groups import RECIPE, find_members
 from rlcli.runs.files import check_output
 
 RESULTS = ("last", "best", "auc")
+FORMATS = (".md", ".html", ".json", *figure.FORMATS)
 
 
 def compare(
@@ -46,14 +48,17 @@ def compare(
             in statistics over several environments. By default those of a random policy
             and of a solved environment, where rlcli knows them.
         allow_differences: compare runs that were not made in the same way.
-        output: a `.md`, `.html` or `.json` file.
+        output: a `.md`, `.html` or `.json` file with tables, or a `.pdf`, `.svg` or
+            `.png` file: a figure of the estimates, and of performance profiles.
     """
     check_choice("result", result, RESULTS)
     check_threshold(threshold)
-    from rlcli.results import comparison, comparison_tables  # here: import NumPy
+    from rlcli.results import comparison  # here: imports NumPy
 
     if output is not None:
-        check_output(Path(output), "a comparison", comparison_tables.FORMATS)
+        check_output(Path(output), "a comparison", FORMATS)
+        if _is_figure(Path(output)):
+            figure.check_figure(Path(output))
     scales = comparison.parse_scales(normalize)
     notes: list[str] = []
     members = find_members(runs, notes)
@@ -67,5 +72,19 @@ def compare(
     if not data["environments"]:
         raise RlcliError("there are no results to compare", "; ".join(notes))
     if output is not None:
-        comparison_tables.write_comparison(data, Path(output))
+        _write(data, Path(output))
     return data
+
+
+def _is_figure(path: Path) -> bool:
+    return path.suffix.lower() in figure.FORMATS
+
+
+def _write(data: Mapping[str, Any], path: Path) -> None:
+    """Writes a comparison in the format of the file's name."""
+    from rlcli.results import comparison_figure, comparison_tables
+
+    if _is_figure(path):
+        comparison_figure.draw_comparison(data, path)
+    else:
+        comparison_tables.write_comparison(data, path)

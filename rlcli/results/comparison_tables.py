@@ -11,7 +11,6 @@ from rlcli.results.letters import name_letters
 from rlcli.runs.files import to_json, write_output
 from rlcli.runs.formats import NOTHING, format_number
 
-FORMATS = (".md", ".html", ".json")
 _SHOWN_SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of a performance profile
 _RESULTS = {
     "last": "the last value of each seed",
@@ -35,15 +34,15 @@ class Table(NamedTuple):
 
 
 def write_comparison(data: Mapping[str, Any], path: Path) -> None:
-    """Writes a comparison in the format of the file's name."""
+    """Writes the tables of a comparison in the format of the file's name."""
     formats = {".md": as_markdown, ".html": as_html, ".json": _as_json}
     write_output(path, formats[path.suffix.lower()](data).encode())
 
 
-def describe_comparison(data: Mapping[str, Any]) -> str:
-    """What the numbers are, in a sentence."""
+def describe_comparison(data: Mapping[str, Any], place: str = "in brackets") -> str:
+    """What the numbers are, in a sentence; `place` is where their intervals are."""
     return (
-        f"{data['y']}: {_RESULTS[data['result']]}; in brackets 95 % bootstrap "
+        f"{data['y']}: {_RESULTS[data['result']]}; {place} 95 % bootstrap "
         f"intervals over seeds ({data['resamples']:,} resamples)"
     )
 

@@ -1,4 +1,4 @@
-"""Figure: learning curves as PNG, SVG or PDF, drawn by matplotlib."""
+"""Figure: PNG, SVG or PDF files drawn by matplotlib; learning curves."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def check_figure(path: Path) -> None:
     if missing_modules("plot"):
         raise RlcliError(
             "figures require matplotlib, which is not installed",
-            f"{install_command('plot')}; without `--output` the curves are drawn in "
-            "the terminal",
+            f"{install_command('plot')}; without `--output` the result is shown in the "
+            "terminal",
         )
 
 
 def draw(result: Mapping[str, Any], path: Path) -> None:
     """Writes the curves of `rlcli.plot`; equal curves give equal bytes."""
-    save(path, lambda axes: _fill(axes, result))
+    save(path, lambda canvas: _fill(canvas.add_subplot(), result))
 
 
 def save(
@@ -37,9 +37,8 @@ def save(
     fill: Callable[[Any], None],
     *,
     size: tuple[float, float] = (8, 5),
-    projection: str | None = None,
 ) -> None:
-    """Writes a figure whose axes `fill` has drawn; `size` is in inches."""
+    """Writes a figure that `fill` draws on; `size` is in inches."""
     matplotlib = import_library("matplotlib", "plot")
     from matplotlib.figure import Figure
 
@@ -47,7 +46,7 @@ def save(
     style = {"svg.hashsalt": "rlcli", "svg.fonttype": "none", "pdf.fonttype": 42}
     with matplotlib.rc_context(style):
         figure = Figure(figsize=size, layout="constrained")
-        fill(figure.add_subplot(projection=projection))
+        fill(figure)
         data = io.BytesIO()
         figure.savefig(data, format=suffix[1:], dpi=150, metadata=_DATES[suffix])
     write_output(path, data.getvalue())

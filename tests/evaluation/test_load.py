@@ -378,6 +378,37 @@ def test_other_algorithms_with_action_values_have_them(updater, tmp_path):
     assert policy.action_values(np.zeros((3, 4))).shape == (3, 2)
 
 
+def test_td_0_has_the_value_that_it_learns(tmp_path):
+    data = DQN | {"updater": "simple_td", "network": "linear"}
+    policy = rlcli.load(write_policy(tmp_path, data))
+    obs = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    (layer,) = policy.params["value"].values()
+    expected = (obs @ layer["w"] + layer["b"])[:, 0]
+    np.testing.assert_allclose(policy.value(obs), expected, rtol=1e-4, atol=1e-6)
+    assert policy.value(obs[0]).shape == ()
+
+
+@pytest.mark.slow
+def test_td_0_learns_the_discounted_returns_of_random_actions(tmp_path):
+    """On Gymnasium's CartPole, which the recipe does not use."""
+    rlcli.train("td_0_cartpole", run=tmp_path / "run", seeds=1)
+    policy, gamma = rlcli.load(tmp_path / "run"), 0.9
+    env, rng = gymnasium.make("CartPole-v1"), np.random.default_rng(0)
+    observations, returns = [], []
+    for episode in range(500):
+        obs, _ = env.reset(seed=None if episode else 0)
+        done, begin = False, len(observations)
+        while not done:
+            observations.append(obs)
+            obs, _, terminated, truncated, _ = env.step(int(rng.integers(2)))
+            done = terminated or truncated
+        remaining = np.arange(len(observations) - begin, 0, -1)
+        returns += [*(1 - gamma**remaining) / (1 - gamma)]
+    values = policy.value(np.array(observations))
+    np.testing.assert_allclose(values.mean(), np.mean(returns), rtol=0.02)
+    assert np.corrcoef(values, returns)[0, 1] > 0.85
+
+
 @pytest.mark.parametrize("updater", quick_first(["ddpg", "sac"]))
 @pytest.mark.parametrize("function", ["value", "action_values"])
 def test_a_policy_without_values_says_so(function, updater, request):

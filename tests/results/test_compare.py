@@ -228,6 +228,34 @@ def test_reports_are_written(runs, name, fragment):
             assert word in text
 
 
+@pytest.mark.parametrize(
+    ("name", "start"), [("a.pdf", b"%PDF"), ("b.SVG", b"<?xml"), ("c.png", b"\x89PNG")]
+)
+def test_figures_are_written_with_equal_bytes_for_equal_results(runs, name, start):
+    files = [runs / f"1_{name}", runs / f"2_{name}"]
+    for file in files:
+        rlcli.compare(runs, group="name", output=file)
+    assert files[0].read_bytes().startswith(start)
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_a_figure_has_the_statistics_of_all_environments_and_groups(runs):
+    rlcli.compare(runs, group="name", output=runs / "a.svg")
+    texts = re.findall(r"<text[^>]*>([^<]+)</text>", (runs / "a.svg").read_text())
+    for word in ("CartPole-v1", "Acrobot-v1", "performance profile", "dqn", "ppo"):
+        assert texts.count(word) == 1
+    assert texts.count("IQM") == 3  # two environments, and all of them
+    rlcli.compare([runs / "a", runs / "b"], output=runs / "b.svg")
+    text = (runs / "b.svg").read_text()
+    assert "performance profile" not in text and "gap" not in text
+
+
+def test_a_figure_without_matplotlib_is_refused_before_runs_are_read(monkeypatch):
+    monkeypatch.setattr("rlcli.results.figure.missing_modules", lambda extra: ["x"])
+    with pytest.raises(RlcliError, match="figures require matplotlib"):
+        rlcli.compare("no run", output="a.pdf")
+
+
 def test_html_and_markdown_escape_names(tmp_path):
     write(tmp_path / "a", [1.0, 2.0], name="x", recipe="<b>|</b>")
     data = rlcli.compare(tmp_path)

@@ -14,9 +14,11 @@ _LEAST = 0.05  # the radius of a score of 0, as in bsuite: the shape does not co
 
 def draw_radar(tags: Sequence[Mapping[str, Any]], title: str, path: Path) -> None:
     """Writes the radar plot of `score_tags`; tags without a score are at 0."""
-    figure.save(
-        path, lambda axes: _fill(axes, tags, title), size=(7, 7), projection="polar"
-    )
+
+    def fill(canvas: Any) -> None:
+        _fill(canvas.add_subplot(projection="polar"), tags, title)
+
+    figure.save(path, fill, size=(7, 7))
 
 
 def radii(tags: Sequence[Mapping[str, Any]]) -> list[float]:

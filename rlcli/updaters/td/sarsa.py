@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import jax
 import optax
+from jaxtyping import Bool, Float
 
 from rlcli.networks import predictions
-from rlcli.networks.predictions import LOSSES, Loss, TransformName
+from rlcli.networks.predictions import LOSSES, Loss, TransformName, min_over_critics
 from rlcli.registry import register
-from rlcli.types import Count, Network, Policy, Updater
+from rlcli.types import Array, ArrayTree, Count, Network, Params, Policy, Updater
 from rlcli.updaters import Spaces
 from rlcli.updaters.critics import Backup, state_critic
 from rlcli.updaters.learner import Target
@@ -60,11 +62,21 @@ def simple_td(
 
         y = R + I v⁻(s′)
 
-    There are no action values to act on, so the policy is `random`.
+    There are no action values to act on, so the policy is `random`. `Policy.value` of
+    the trained policy returns v.
     """
     scale = predictions.value_transform(transform)
     critic = state_critic(networks, "value", critics)
-    policy = policies(space=spaces.action)
+
+    def value(
+        params: Params, obs: ArrayTree, state: ArrayTree, first: Bool[Array, "B"]
+    ) -> Float[Array, "B"]:
+        del state  # these networks have no memory
+        obs, first = jax.tree.map(lambda leaf: leaf[None], (obs, first))
+        prediction = critic.predict_all_actions("act", params, None, obs, first)
+        return min_over_critics(prediction.particles(scale)).mean()[0, :, 0]
+
+    policy = policies(space=spaces.action)._replace(value=value)
     parts = TDParts(
         lambda context: Backup(context.next_q()),
         critic,
