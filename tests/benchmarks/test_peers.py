@@ -140,7 +140,7 @@ def test_stable_baselines_does_the_work_of_the_recipes(work):
 def test_make_bench_has_packages_for_every_library():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     libraries = re.findall(r"^PACKAGES_(\w+) := .*==", makefile, re.MULTILINE)
-    assert set(libraries) == {"rejax", "stable_baselines", "purejaxrl"}
+    assert {*libraries} == {"rejax", "stable_baselines", "purejaxrl", "rl_zoo3"}
     for library in libraries:
         assert importlib.util.find_spec(f"benchmarks.{library}")
         assert importlib.util.find_spec(f"benchmarks.workers.{library}")
