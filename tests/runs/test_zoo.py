@@ -23,7 +23,9 @@ from rlcli.runs.policy_records import read_policy_record
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "zoo.md").read_text(encoding="utf-8")
 RESULTS = json.loads((ROOT / "benchmarks" / "zoo" / "results.json").read_text())
-EXTRAS = {"muzero": "mctx", "open_es": "evosax"}
+EXTRAS = {"muzero": "mctx"} | dict.fromkeys(
+    ("open_es", "cma_es", "simple_ga"), "evosax"
+)
 
 
 def test_the_page_lists_the_files_with_their_hashes():
