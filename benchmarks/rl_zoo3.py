@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parents[1]
 STEPS = 98_304  # whole iterations for each length of an unroll
 ENVIRONMENTS, EPISODES, GOAL, PROCESSES = 8, 20, 475, 2
-# The ranges of rl-zoo3 for PPO; for rl-zoo3 `benchmarks.workers.rl_zoo3` translates.
+# Similar to the space of rl-zoo3 for PPO. Both search exactly this one: the worker
+# `benchmarks.workers.rl_zoo3` translates it.
 SPACE: dict[str, dict[str, list]] = {
     "optimizer.learning_rate": {"log_uniform": [1e-5, 2e-3]},
     "optimizer.clip_norm": {"uniform": [0.3, 2.0]},

@@ -62,8 +62,8 @@ def simple_td(
 
         y = R + I v⁻(s′)
 
-    There are no action values to act on, so the policy is `random`. `Policy.value` of
-    the trained policy returns v.
+    There are no action values to act on, so the policy is `random`. Its
+    `value` returns v.
     """
     scale = predictions.value_transform(transform)
     critic = state_critic(networks, "value", critics)
