@@ -205,10 +205,16 @@ def test_bash_completes_a_line(tmp_path):
     python = shlex.quote(sys.executable)
     program.write_text(f'#!/bin/sh\nexec {python} -m rlcli "$@"\n')
     program.chmod(0o755)
-    process, terminal = pty.fork()
-    if process == 0:
-        os.environ |= {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TERM": "dumb"}
-        os.execlp("bash", "bash", "--norc", "--noprofile", "-i")
+    terminal, other_end = pty.openpty()
+    process = subprocess.Popen(  # without a fork, which JAX warns of
+        ["bash", "--norc", "--noprofile", "-i"],
+        stdin=other_end,
+        stdout=other_end,
+        stderr=other_end,
+        env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TERM": "dumb"},
+        start_new_session=True,
+    )
+    os.close(other_end)
     try:
         termios.tcsetwinsize(terminal, (50, 200))  # bash shortens longer lines
         script = b'eval "$(_RLCLI_COMPLETE=source_bash rlcli)"'
@@ -220,7 +226,7 @@ def test_bash_completes_a_line(tmp_path):
         read_until(terminal, "--set replay.capacity=")
     finally:
         os.close(terminal)  # bash ends with its terminal
-        os.waitpid(process, 0)
+        process.wait(30)
 
 
 def read_until(terminal, text, seconds=30):
