@@ -344,12 +344,11 @@ def _settings(
 
 def _first_rung(recipe: Recipe) -> int:
     """The step of the first evaluation."""
-    every = recipe.train.evaluate.every
-    if every is None:
+    every, steps = recipe.train.evaluate.every, recipe.train.steps
+    if every is None or every > steps:
         raise RlcliError(
             "trials are compared by evaluations, but the recipe has none",
-            "turn them on, for example with "
-            f"`--set train.evaluate.every={recipe.train.steps // 10 or 1}`",
+            f"add some, for example with `--set train.evaluate.every={steps // 10 or 1}`",
         )
     return every
 

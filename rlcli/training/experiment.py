@@ -20,7 +20,7 @@ from rlcli.runs.snapshots import BestPolicies, CheckpointContent
 from rlcli.runs.statistics import episode_summary
 from rlcli.training.failures import Failures, describe_restarts
 from rlcli.training.log_rows import LogRows
-from rlcli.training.periods import is_due, next_due
+from rlcli.training.periods import is_due, next_due, reach
 from rlcli.training.program import ALL_SEEDS, Program
 from rlcli.training.track_records import RETURNS
 from rlcli.training.tracking import build_trackers
@@ -150,7 +150,9 @@ class Experiment:
             seconds=times[1] - times[0],
             rows=rows,
             messages=messages,
-            is_checkpoint_due=is_due(points[0], points[-1], period, self.steps),
+            is_checkpoint_due=is_due(
+                points[0] * self.steps, points[-1] * self.steps, period
+            ),
         )
 
     def _frozen_field(self, seed: int) -> dict[str, str]:
@@ -316,7 +318,8 @@ def advance_together(
         for each in active
     }
     to_evaluate = [experiment for experiment in active if not experiment.failure]
-    if to_evaluate and is_due(before, points[-1], train.evaluate.every, steps):
+    end = reach(points[-1], steps, train.steps)
+    if to_evaluate and is_due(before * steps, end, train.evaluate.every):
         result = program.evaluate()
         for each in to_evaluate:
             reports[id(each)] = each.record_evaluation(reports[id(each)], result)

@@ -76,11 +76,12 @@ class LogRows:
         its iterations are assumed to take equally long.
         """
         rows, updates = [], self._setup.agent.updates
+        steps = self._setup.steps
         for index, (before, point) in enumerate(itertools.pairwise(points)):
             if updates(point) > updates(before):
                 metrics = summary["log"].metrics
                 self.metrics = {key: leaf[:, index] for key, leaf in metrics.items()}
-            if is_due(before, point, self._period, self._setup.steps):
+            if is_due(before * steps, point * steps, self._period):
                 fraction = (point - points[0]) / (points[-1] - points[0])
                 point_time = times[0] + fraction * (times[1] - times[0])
                 rows_at = self._rows_at(point, index, summary, point_time, frozen)

@@ -150,6 +150,7 @@ def test_a_sweep_may_keep_its_trials_in_a_database(fake):
         ("lake.yaml", {"trials": 0}, "`trials` cannot be 0: expected ≥ 1"),
         ("lake.yaml", {"together": 0}, "`together` cannot be 0: expected ≥ 1"),
         ("lake.yaml", {"set": ["train.evaluate=null"]}, "the recipe has none"),
+        ("lake.yaml", {"set": ["train.evaluate.every=2001"]}, "the recipe has none"),
         ("lake.yaml", {"set": ["vary={train.start: [0, 9]}"]}, "has a section `vary`"),
         ("lake.yaml", {"sampler": "grid"}, "a grid needs the number of values"),
         ("lake.yaml", {"run": "lake.yaml"}, "`lake.yaml` exists already"),
