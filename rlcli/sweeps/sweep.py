@@ -348,7 +348,7 @@ def _first_rung(recipe: Recipe) -> int:
     if every is None or every > steps:
         raise RlcliError(
             "trials are compared by evaluations, but the recipe has none",
-            f"add some, for example with `--set train.evaluate.every={steps // 10 or 1}`",
+            f"add some: for example `--set train.evaluate.every={steps // 10 or 1}`",
         )
     return every
 
