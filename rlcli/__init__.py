@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # a test compares these rows with the tables below
     from rlcli.training.check import check as check
     from rlcli.training.doctor import doctor as doctor
     from rlcli.training.reproduce import reproduce as reproduce
+    from rlcli.training.resume_all import resume_all
     from rlcli.training.verify_resume import verify_resume as verify_resume
     from rlcli.utils.custom_loop import act, clock, q_function, transition
     from rlcli.utils.simulation import make, rollout
@@ -91,6 +92,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - partly from the tab
     "load",
     "make",
     "q_function",
+    "resume_all",
     "rollout",
     "show_sweep",
     "train_all",
@@ -109,6 +111,7 @@ _MODULES = MappingProxyType(
         "load": "rlcli.evaluation.load",
         "make": "rlcli.utils.simulation",
         "q_function": "rlcli.utils.custom_loop",
+        "resume_all": "rlcli.training.resume_all",
         "rollout": "rlcli.utils.simulation",
         "show_sweep": "rlcli.sweeps.summary",
         "train_all": "rlcli.training.batch",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +14,32 @@ from rlcli import errors
 from rlcli.cli import output
 
 if TYPE_CHECKING:
+    from rlcli.runs.variants import Variants
     from rlcli.training.batch import BatchReport, Plan, PlanEnd
 
 
 def train_and_report(recipes: Sequence[str], *, quiet: bool, **keywords: Any) -> int:
     """Trains several runs; prints a table and their folders; returns the exit code."""
     from rlcli.training import signals  # here, to keep `--help` fast
-    from rlcli.training.batch import exit_code
 
     with signals.own_process(), show_runs(quiet) as report:
         ended = rlcli.train_all(recipes, report=report, quiet=quiet, **keywords)
+    return _report(ended, quiet)
+
+
+def resume_and_report(folder: str | Path, *, quiet: bool, **keywords: Any) -> int:
+    """Continues runs with varied options; reports as `train_and_report` does."""
+    from rlcli.training import signals  # here, to keep `--help` fast
+
+    with signals.own_process(), show_runs(quiet) as report:
+        ended = rlcli.resume_all(folder, report=report, quiet=quiet, **keywords)
+    return _report(ended, quiet)
+
+
+def _report(ended: Sequence[PlanEnd], quiet: bool) -> int:
+    """Prints how runs have ended, and their folders; returns the exit code."""
+    from rlcli.training.batch import exit_code  # here, to keep `--help` fast
+
     for each in ended:
         if each.code != errors.OK and each.message:
             output.print_message(f"`{each.plan.folder}`: {each.message}")
@@ -88,23 +104,53 @@ def _table(folders: Sequence[Path], width: int) -> Any:
 
 
 def _print_end(ended: Sequence[PlanEnd]) -> None:
+    """Prints tables of the returns, and the commands to try next."""
     from rlcli.runs.provenance import program
+    from rlcli.runs.variant_table import describe_recorded
+    from rlcli.runs.variants import find_variants
+
+    screen = output.console(stderr=True)
+    groups = {each.plan.group: find_variants(each.plan.group) for each in ended}
+    tables = [
+        describe_recorded(variants, screen.width)
+        for variants in groups.values()
+        if variants is not None
+    ]
+    if len(tables) == len(groups):
+        for group, table in zip(groups, tables, strict=True):
+            for line in (f"{group}:", *table.splitlines()):
+                output.print_message(line)
+    elif found := _table([each.plan.folder for each in ended], screen.width):
+        screen.print(found)
+    for command in _next_commands(ended, groups):
+        output.print_message(f"next: {program()} {shlex.join(command)}")
+
+
+def _next_commands(
+    ended: Sequence[PlanEnd], groups: Mapping[Path, Variants | None]
+) -> Iterator[Sequence[str]]:
+    """The commands that continue runs, or the one that compares them."""
     from rlcli.runs.run_folder import Run
     from rlcli.runs.trained_together import find_trained_together
 
-    folders = [each.plan.folder for each in ended]
-    screen = output.console(stderr=True)
-    if table := _table(folders, screen.width):
-        screen.print(table)
-    named: set[Path] = set()  # of the same program as a run that was printed
+    named: set[Path] = set()  # continued by a command before
     for each in ended:
-        folder = each.plan.folder
-        if each.code < errors.OUT_OF_TIME or folder in named or not folder.is_dir():
+        plan = each.plan
+        is_done = each.code < errors.OUT_OF_TIME or not plan.folder.is_dir()
+        if is_done or plan.folder in named:
             continue
-        output.print_message(f"next: {Run(folder).command('resume')}")
+        if groups[plan.group] is not None:
+            yield ["resume", str(plan.group)]
+            named |= {
+                other.plan.folder for other in ended if other.plan.group == plan.group
+            }
+            continue
+        yield ["resume", str(plan.folder)]
         with contextlib.suppress(errors.RlcliError):  # some have not begun
-            named |= {member.folder for member in find_trained_together(Run(folder))}
-    if len(folders) > 1 and all(each.code == errors.OK for each in ended):
-        group = os.path.commonpath([folder.parent for folder in folders])
-        command = shlex.join(["compare", group])
-        output.print_message(f"next: {program()} {command}")
+            members = find_trained_together(Run(plan.folder))
+            named |= {member.folder for member in members}
+    if len(ended) > 1 and all(each.code == errors.OK for each in ended):
+        yield [
+            "compare",
+            os.path.commonpath([each.plan.folder.parent for each in ended]),
+        ]

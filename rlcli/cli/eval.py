@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -41,14 +41,14 @@ def command(
     json: Json = False,
     trust: Trust = False,
 ) -> None:
-    """Evaluate each seed's policy over whole episodes.
+    """Evaluate each seed's policy over whole episodes, of one run or of all variants.
 
     Prints the returns of each seed, and over all seeds the mean, the interquartile mean
     (IQM) and its 95 % bootstrap interval; a single seed has none.
     """
     from rlcli.runs.locate import locate_policy  # here, to keep `--help` fast
 
-    chosen = options.choose_run(path)
+    chosen = options.choose_run(path, keep_variants=True)
     locate_policy(chosen, best=best)  # refuses a missing file before JAX is imported
     thread_layout.apply_for_policy(chosen)
     result = rlcli.eval(
@@ -62,8 +62,30 @@ def command(
     )
     if json:
         output.print_data(output.as_json(result))
+    elif "variants" in result:
+        _print_variants(result["variants"])
     else:
         _print_results(result)
+
+
+def _print_variants(results: Sequence[Mapping[str, Any]]) -> None:
+    """Prints a row for each variant, with the mean return of each seed."""
+    from rlcli.runs.variant_table import VariantResult, describe_results
+
+    rows = [
+        VariantResult(
+            each["options"],
+            {row["seed"]: row["mean"] for row in each["seeds"]},
+            each["return"],
+        )
+        for each in results
+    ]
+    first = results[0]
+    output.print_data(describe_results(rows, output.table_console().width).rstrip())
+    output.print_message(
+        f"mean return of {first['episodes']} episodes on {first['environment']}; over "
+        "seeds: IQM and its 95 % bootstrap interval"
+    )
 
 
 def _print_results(result: Mapping[str, Any]) -> None:

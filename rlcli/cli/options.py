@@ -24,19 +24,28 @@ def parse_max_time(text: str | None) -> float | None:
         raise typer.BadParameter(str(error), param_hint="--max-time") from error
 
 
-def choose_run(path: str | Path, *, quiet: bool = False) -> str | Path:
-    """The path, or the newest of several runs in it, which a message names."""
-    from rlcli.runs.locate import list_runs  # here, to keep `--help` fast
+def choose_run(
+    path: str | Path, *, quiet: bool = False, keep_variants: bool = False
+) -> str | Path:
+    """The path, or one of several runs in it, which a message names.
 
-    runs = list_runs(Path(path))
-    if len(runs) < 2:
+    `keep_variants`: the path itself if it is the folder of runs with varied options.
+    """
+    from rlcli.runs.locate import choose_among  # here, to keep `--help` fast
+    from rlcli.runs.variants import find_variants
+
+    if keep_variants and find_variants(path):
+        return path
+    choice = choose_among(Path(path))
+    if choice is None or choice.count < 2:
         return path
     if not quiet:
         output.print_message(
-            f"using `{runs[-1]}`, the newest of {len(runs)} runs; to use another, pass "
-            f"its folder: `rlcli runs {shlex.quote(str(path))}` lists all runs"
+            f"using `{choice.run}`, {choice.reason} of {choice.count} runs; to use "
+            f"another, pass its folder: `rlcli runs {shlex.quote(str(path))}` lists "
+            "all runs"
         )
-    return runs[-1]
+    return choice.run
 
 
 def parse_size(text: str | None) -> tuple[int, int] | None:

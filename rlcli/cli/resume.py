@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 import rlcli
-from rlcli.cli import options, training_outcome
+from rlcli.cli import batch, options, training_outcome
 from rlcli.cli.options import (
     Coordinator,
     MaxTime,
@@ -26,17 +26,27 @@ def command(
     coordinator: Coordinator = None,
     process: Process = None,
 ) -> None:
-    """Continue a run exactly where it stopped.
+    """Continue a run exactly where it stopped, or all runs with varied options.
 
     `--set` can only change `train.steps`, `train.stop`, `train.log`, `train.evaluate`,
     `train.checkpoint`, `train.trackers`, `train.devices`, `train.data_parallel` and
     `train.on_error`.
     """
-    from rlcli.training import process_group, signals  # here, to keep `--help` fast
+    from rlcli.runs.variants import find_variants  # here, to keep `--help` fast
+    from rlcli.training import process_group, signals
 
     limit = options.parse_max_time(max_time)
     sets = tuple(set)
-    chosen = options.choose_run(run, quiet=quiet)
+    chosen = options.choose_run(run, quiet=quiet, keep_variants=True)
+    if find_variants(chosen):
+        for option, value in (("--coordinator", coordinator), ("--process", process)):
+            if value is not None:
+                message = "is for a single run, not for runs with varied options"
+                raise typer.BadParameter(message, param_hint=option)
+        code = batch.resume_and_report(
+            chosen, set=sets, max_time=limit, quiet=quiet, trust=trust
+        )
+        raise typer.Exit(code)
     with signals.own_process(), process_group.keep_stdout(coordinator is None):
         folder = rlcli.resume(
             chosen,

@@ -46,7 +46,9 @@ def command(
     For a run, prints status, steps and return, and the options that differ from the
     built-in recipe.
     """
-    words = (str(options.choose_run(what)),) if name is None else (what, name)
+    words = (what,) if name is None else (what, name)
+    if name is None:
+        words = (str(options.choose_run(what, keep_variants=True)),)
     if json:
         from rlcli.runs.description import show_data  # here, to keep `--help` fast
 

@@ -21,6 +21,7 @@ from rlcli.runs.frozen import format_frozen_count
 from rlcli.runs.locate import locate_policy
 from rlcli.runs.snapshots import Snapshot
 from rlcli.runs.statistics import episode_summary, summary
+from rlcli.runs.variants import find_variants
 from rlcli.spaces import describe
 from rlcli.types import Clock
 
@@ -41,7 +42,8 @@ def eval(
     episodes are not overrepresented.
 
     Args:
-        path: a run's folder, a policy file or a checkpoint.
+        path: a run's folder, a policy file or a checkpoint, or the folder of runs with
+            varied options.
         best: uses the policy of each seed's best evaluation instead of the latest.
         seed: random seed of the episodes.
         explore: explores as in training instead of acting greedily.
@@ -57,7 +59,47 @@ def eval(
         interquartile mean over seeds; None for a single seed. `frozen` of a seed is
         `{"step", "reason"}`, or None; `frozen` of `return` is the number of frozen
         seeds, which the statistics include.
+
+        For runs with varied options `{"variants": […]}`: for each run that has a
+        policy the same fields and `options`, the values of the varied options.
     """
+    keywords: dict[str, Any] = {
+        "best": best,
+        "episodes": episodes,
+        "seed": seed,
+        "explore": explore,
+        "environment": environment,
+        "trust": trust,
+    }
+    variants = find_variants(path)
+    if variants is None:
+        return _evaluate(path, **keywords)
+    found = []
+    for folder, each in variants.runs.items():
+        try:
+            locate_policy(folder, best=best)
+        except RlcliError as error:
+            print(f"note: {error.message}", file=sys.stderr)
+        else:
+            found.append({"options": each.options, **_evaluate(folder, **keywords)})
+    if not found:
+        raise RlcliError(
+            f"no run of `{path}` has a policy yet", "`rlcli resume` continues them"
+        )
+    return {"variants": found}
+
+
+def _evaluate(
+    path: str | Path,
+    *,
+    best: bool,
+    episodes: int,
+    seed: int,
+    explore: bool,
+    environment: str | None,
+    trust: bool,
+) -> dict[str, Any]:
+    """Evaluates one run or policy file, as `eval`."""
     run, file = locate_policy(path, best=best)
     snapshot = snapshots.load_snapshot(file, trust=trust)
     recipe = replace_environment(snapshot.recipe, environment)

@@ -14,6 +14,8 @@ from rlcli.runs.locate import complete_path, locate_run
 from rlcli.runs.policy_records import PolicyRecord, find_policy_file, read_policy_record
 from rlcli.runs.records import Record, read_record
 from rlcli.runs.run_folder import SUFFIX
+from rlcli.runs.variant_table import describe_recorded
+from rlcli.runs.variants import find_variants
 from rlcli.runs.zoo import find_shipped_policy
 
 _LONGEST = 200  # characters of a value
@@ -22,7 +24,8 @@ _LONGEST = 200  # characters of a value
 def show(*what: str, set: Sequence[str] = (), diff_from_base: bool = False) -> str:
     """Returns a recipe with every default, the options of a part, or a run in short.
 
-    `what` is a recipe, the kind and the name of a part, or the folder of a run. `set`
+    `what` is a recipe, the kind and the name of a part, or the folder of a run, or of
+    runs with varied options, whose returns are shown side by side. `set`
     replaces options of a recipe, such as `train.steps=10_000`. `diff_from_base`: only
     what differs from the recipes that the recipe extends.
     """
@@ -30,6 +33,8 @@ def show(*what: str, set: Sequence[str] = (), diff_from_base: bool = False) -> s
         _refuse_recipe_options(what[0], set, diff_from_base)
         if file := find_policy_file(what[0]):
             return _lines(_policy_fields(read_policy_record(file)))
+        if variants := find_variants(what[0]):
+            return describe_recorded(variants)
         return describe_run(read_record(locate_run(what[0]).folder))
     from rlcli.recipe import catalog  # here: imports JAX
 
@@ -48,6 +53,16 @@ def show_data(
         _refuse_recipe_options(what, set, diff_from_base)
         if file := find_policy_file(what):
             return dict(read_policy_record(file))
+        if variants := find_variants(what):
+            return {
+                "variants": [
+                    {
+                        "options": each.options,
+                        **read_record(variants.folder / each.name),
+                    }
+                    for each in variants.variants
+                ]
+            }
         folder = locate_run(what).folder
         return {**read_record(folder), "resolved": read_recipe(folder)}
     from rlcli.recipe import catalog  # here: imports JAX

@@ -6,11 +6,13 @@ import difflib
 import shlex
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from rlcli.errors import RlcliError
 from rlcli.runs.files import explain_file_errors, read_json
 from rlcli.runs.naming import TIME_FORMAT
 from rlcli.runs.run_folder import TIME, Run, is_run
+from rlcli.runs.variants import find_variants
 from rlcli.runs.zoo import find_shipped_policy
 
 
@@ -18,10 +20,9 @@ from rlcli.runs.zoo import find_shipped_policy
 def locate_policy(path: str | Path, *, best: bool = False) -> tuple[Run | None, Path]:
     """Finds the run and the policy file of a path, for eval and render.
 
-    `path` is a run's folder, the folder of a recipe's runs (then the newest run), a
-    policy or checkpoint file, which does not have to belong to a run, or a policy of
-    the zoo, `zoo/<recipe>`. The policy of a
-    run is `policy.pkl.lz4`, or `best.pkl.lz4` if `best`.
+    `path` is what `locate_run` takes, a policy or checkpoint file, which does not have
+    to belong to a run, or a policy of the zoo, `zoo/<recipe>`. The policy of a run is
+    `policy.pkl.lz4`, or `best.pkl.lz4` if `best`.
     """
     path = find_shipped_policy(complete_path(path))
     if path.is_file():
@@ -47,8 +48,9 @@ def locate_policy(path: str | Path, *, best: bool = False) -> tuple[Run | None, 
 
 @explain_file_errors()
 def locate_run(path: str | Path) -> Run:
-    """Finds a run by its folder, by one of its files, or by its recipe's folder.
+    """Finds a run by its folder or one of its files, or chooses one in a folder.
 
+    In the folder of a recipe it is the newest run, in that of variants the best.
     The overrides at the end of the folder's name, `<time>_<overrides>`, may be omitted.
     """
     path = complete_path(path)
@@ -72,9 +74,8 @@ def locate_run(path: str | Path) -> Run:
     full_path = path.absolute()  # "." has no name
     if full_path.name == "checkpoints" and is_run(full_path.parent):
         return Run(path.parent if path.name else full_path.parent)
-    runs = list_runs(path)
-    if runs:
-        return Run(runs[-1])
+    if several := choose_among(path):
+        return Run(several.run)
     recipes = sorted({info.parents[1] for info in path.glob("*/*/run.json")})
     raise RlcliError(
         f"`{path}` is not the folder of a run",
@@ -98,11 +99,24 @@ def complete_path(path: str | Path) -> Path:
     return matches[0] if matches else path
 
 
-def list_runs(path: Path) -> list[Path]:
-    """The runs in the folder of a recipe, from the oldest; [] if it is itself a run."""
+class Choice(NamedTuple):
+    """A run that was chosen among those in a folder."""
+
+    run: Path
+    reason: str  # such as `the newest`
+    count: int  # of the runs
+
+
+def choose_among(path: Path) -> Choice | None:
+    """Chooses a run in a folder of runs; None if it is itself a run, or has none."""
     if not path.is_dir() or is_run(path):
-        return []
-    return sorted((info.parent for info in path.glob("*/run.json")), key=_start_order)
+        return None
+    if variants := find_variants(path):
+        return Choice(variants.choose_best(), "the best", len(variants.runs))
+    runs = [info.parent for info in path.glob("*/run.json")]
+    if not runs:
+        return None
+    return Choice(max(runs, key=_start_order), "the newest", len(runs))
 
 
 def owning_run(path: Path) -> Run | None:
@@ -123,17 +137,17 @@ def _best_policy(run: Run) -> Path:
     return run.best
 
 
-def _start_order(folder: Path) -> tuple[str, int]:
+def _start_order(folder: Path) -> tuple[str, int, str]:
     """Sort key by start time: from the folder's name, else from `run.json`."""
     match = TIME.match(folder.name)
     if match:
-        return match[1], int(match[2] or 1)
+        return match[1], int(match[2] or 1), folder.name
     try:
         created = str(read_json(folder / "run.json")["created"])
-        return created.removesuffix("Z").replace(":", "-"), 1
+        return created.removesuffix("Z").replace(":", "-"), 1, folder.name
     except (RlcliError, LookupError):
         changed = time.gmtime((folder / "run.json").stat().st_mtime)
-        return time.strftime(TIME_FORMAT, changed), 1
+        return time.strftime(TIME_FORMAT, changed), 1, folder.name
 
 
 def _suggest_path(path: Path) -> str:

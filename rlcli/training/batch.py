@@ -6,19 +6,22 @@ are other differences, there is a process for each program, as many at once as c
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli import errors
+from rlcli.recipe.finding import locate_recipe
 from rlcli.runs.durations import parse_duration
 from rlcli.runs.files import read_json
 from rlcli.runs.naming import check_tags
 from rlcli.runs.run_folder import is_run
+from rlcli.runs.variants import Variant, discard_variants, record_variants
 from rlcli.training.plans import (
     Plan,
     arguments_of,
@@ -67,9 +70,8 @@ def train_all(
     Combinations that differ only in numbers, such as the learning rate, are trained
     together in one program; others in processes of their own. A run that fails does not
     stop the others. A signal stops all of them, each with a checkpoint. Every run has a
-    folder of its own, for `rlcli eval`, `plot` and so on:
-    `<runs>/<recipe>/<time>/<options>`. `rlcli resume` of one continues all that were
-    trained together.
+    folder of its own, `<runs>/<recipe>/<time>/<options>`; `rlcli eval`, `resume`,
+    `plot` and so on take it, or the folder of all of them.
 
     Args:
         recipes: files, or names of built-in recipes.
@@ -84,34 +86,79 @@ def train_all(
 
     The other arguments are those of `train`.
     """
-    shared = ["--quiet", *(["--smoke"] if smoke else [])]
-    seconds = None if max_time is None else math.ceil(parse_duration(max_time))
-    limit = None if seconds is None else f"{seconds}s"
-    for option, value in (("seed", seed), ("seeds", seeds), ("max-time", limit)):
+    shared = ["--smoke"] if smoke else []
+    for option, value in (("seed", seed), ("seeds", seeds)):
         shared += [] if value is None else [f"--{option}", str(value)]
-    environment = {**os.environ}  # before the threads of this process are set
     tags = check_tags(tag)
     for each in tags:
         shared += ["--tag", each]
+    limit = round_up(max_time)
+    environment = {**os.environ}  # before the threads of this process are set
     plans = plan_runs(
         recipes, vary=vary, vary_zip=vary_zip, set=set, runs=runs, run=run, name=name
     )
     overrides = [] if seed is None else [f"train.seed={seed}"]
     overrides += [] if seeds is None else [f"train.seeds={seeds}"]
     groups = group_plans(plans, overrides)
-    if len(groups) == 1 and len(plans) > 1:
-        keywords = {"tags": tags, "max_time": limit, "smoke": smoke, "quiet": quiet}
-        if _train_here(plans, overrides, keywords):
-            return [describe_end(plan) for plan in plans]
-        groups = [[plan] for plan in plans]
-    groups = [part for group in groups for part in divide_group(group)]
+    with _recorded_variants(plans, shared):
+        if len(groups) == 1 and len(plans) > 1:
+            keywords = {"tags": tags, "max_time": limit, "smoke": smoke, "quiet": quiet}
+            if _train_here(plans, overrides, keywords):
+                return [describe_end(plan) for plan in plans]
+            groups = [[plan] for plan in plans]
+        groups = [part for group in groups for part in divide_group(group)]
 
-    def command(plans: Sequence[Plan]) -> list[str]:
-        return ["train", *arguments_of(plans), *shared, "--", plans[0].recipe]
+        def command(plans: Sequence[Plan]) -> list[str]:
+            return train_command(plans, shared, limit)
 
-    return train_groups(
-        groups, command, jobs=jobs, report=report, variables=environment
-    )
+        return train_groups(
+            groups, command, jobs=jobs, report=report, variables=environment
+        )
+
+
+def round_up(max_time: str | float | None) -> str | None:
+    """A limit of time in whole seconds, as `--max-time` takes it."""
+    return None if max_time is None else f"{math.ceil(parse_duration(max_time))}s"
+
+
+def train_command(
+    plans: Sequence[Plan], arguments: Sequence[str], limit: str | None
+) -> list[str]:
+    """The command that trains plans of `divide_group` in one process.
+
+    `arguments` are further ones of `rlcli train`, and `limit` is `--max-time`.
+    """
+    shared = ["--quiet", *arguments]
+    shared += [] if limit is None else ["--max-time", limit]
+    return ["train", *arguments_of(plans), *shared, "--", plans[0].recipe]
+
+
+@contextlib.contextmanager
+def _recorded_variants(
+    plans: Sequence[Plan], arguments: Sequence[str]
+) -> Iterator[None]:
+    """Lists the runs with varied options in their folders, before they are trained."""
+    groups = dict.fromkeys(plan.group for plan in plans if plan.values)
+    for group in groups:
+        own = [plan for plan in plans if plan.group == group]
+        record_variants(
+            group,
+            [
+                Variant(
+                    plan.folder.name,
+                    locate_recipe(plan.recipe),
+                    plan.values,
+                    plan.sets,
+                    tuple(arguments),
+                )
+                for plan in own
+            ],
+        )
+    try:
+        yield
+    finally:
+        for group in groups:
+            discard_variants(group)
 
 
 def train_groups(
@@ -210,12 +257,12 @@ class _Batch:
     def _collect(self) -> None:
         for end in self._pool.collect():
             plans = self._groups[end.key]
-            if len(plans) == 1:
-                self._ended.append(PlanEnd(plans[0], end.code, end.message))
-            else:
-                self._ended += [
-                    describe_end(plan, end.code, end.message) for plan in plans
-                ]
+            ends = [describe_end(plan, end.code, end.message) for plan in plans]
+            has_failed = any(each.code == errors.USER_ERROR for each in ends)
+            if len(plans) == 1 or (end.code == errors.USER_ERROR and not has_failed):
+                # Of a single run; or it was refused, and the runs are as they were.
+                ends = [PlanEnd(plan, end.code, end.message) for plan in plans]
+            self._ended += ends
 
     def _forward(self, number: int) -> None:
         self._is_stopped |= number != signal.SIGUSR1

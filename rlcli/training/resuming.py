@@ -20,6 +20,7 @@ from rlcli.runs.files import explain_file_errors
 from rlcli.runs.locate import locate_run
 from rlcli.runs.run_folder import Run
 from rlcli.runs.trained_together import find_trained_together
+from rlcli.runs.variants import find_variants
 from rlcli.training.process_group import check_agreement, own_copy, own_recipe
 from rlcli.training.run_loop import (
     STOP_REACHED,
@@ -68,6 +69,10 @@ def resume(
             run folder, and only the first one writes it.
         process: this process and their number: `0/4`.
     """
+    if find_variants(run):
+        raise RlcliError(
+            f"`{run}` has several runs", "`rlcli.resume_all` continues all of them"
+        )
     group = processes.parse_group(coordinator, process)
     folder = own_copy(group, locate_run(run))
     for _ in resume_chunks(

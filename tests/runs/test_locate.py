@@ -7,7 +7,7 @@ from folders import finish_run
 
 from rlcli.errors import RlcliError
 from rlcli.runs.creation import create_run
-from rlcli.runs.locate import list_runs, locate_policy, locate_run
+from rlcli.runs.locate import choose_among, locate_policy, locate_run
 
 
 @pytest.fixture(autouse=True)
@@ -49,10 +49,10 @@ def test_a_named_run_is_as_old_as_its_record_says(noon):
     assert locate_run("runs/dqn") == first
     create_run("dqn", run="runs/dqn/2026-11-20T10-00-01_b=1")
     assert locate_run("runs/dqn").folder.name == "2026-11-20T10-00-01_b=1"
-    assert [run.name for run in list_runs(Path("runs/dqn"))] == [
-        *("2026-11-20T09-59-59", "first", "2026-11-20T10-00-01_b=1")
-    ]
-    assert list_runs(first.folder) == list_runs(Path("runs")) == []
+    choice = choose_among(Path("runs/dqn"))
+    assert choice is not None
+    assert (choice.run.name, choice.count) == ("2026-11-20T10-00-01_b=1", 3)
+    assert choose_among(first.folder) is choose_among(Path("runs")) is None
 
 
 def test_the_overrides_in_the_name_of_a_folder_may_be_omitted(noon):

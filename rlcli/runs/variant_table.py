@@ -1,0 +1,87 @@
+"""Variant table: values of varied options × returns of seeds, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rlcli.errors import printable
+from rlcli.runs.formats import NOTHING, format_number
+from rlcli.runs.naming import shorten_keys
+from rlcli.runs.records import read_record
+from rlcli.runs.run_folder import is_run
+from rlcli.runs.variants import Variants
+
+_MOST_SEEDS = 10  # with a column of their own
+_LEGEND = (
+    "return: last evaluation, or ~ mean of training; over seeds: IQM and its 95 % "
+    "bootstrap interval"
+)
+
+
+class VariantResult(NamedTuple):
+    """The returns of a variant."""
+
+    options: Mapping[str, str]  # the values of the varied options
+    seeds: Mapping[int, float | None]  # the mean return of each seed
+    summary: Mapping[str, Any] | None  # with `iqm` and `ci95`, over seeds
+    note: str = ""  # such as the status of a run that is not finished
+    mark: str = ""  # before each return: `~` if it is that of training
+
+
+def describe_recorded(variants: Variants, width: int | None = None) -> str:
+    """The last returns of each variant in its run folder, and what they are."""
+    results = [
+        _recorded(variants.folder / each.name, each.options)
+        for each in variants.variants
+    ]
+    return f"{describe_results(results, width)}{_LEGEND}\n"
+
+
+def describe_results(results: Sequence[VariantResult], width: int | None = None) -> str:
+    """A line for each result, below a heading; without seeds if they do not fit."""
+    numbers = sorted({seed for each in results for seed in each.seeds})
+    with_seeds = _align(_rows(results, numbers))
+    longest = max(map(len, with_seeds))
+    if len(numbers) <= _MOST_SEEDS and (width is None or longest <= width):
+        return "".join(f"{line}\n" for line in with_seeds)
+    return "".join(f"{line}\n" for line in _align(_rows(results, [])))
+
+
+def _recorded(folder: Path, options: Mapping[str, str]) -> VariantResult:
+    if not is_run(folder):
+        return VariantResult(options, {}, None, "not begun")
+    record = read_record(folder)
+    returns, status = record["return"], record["status"]
+    note = "" if status == "finished" else str(status)
+    if returns is None:
+        return VariantResult(options, {}, None, note)
+    seeds = dict(zip(record["seeds"], returns["seeds"], strict=False))
+    mark = "~" if returns["source"] == "training" else ""
+    return VariantResult(options, seeds, returns, note, mark)
+
+
+def _rows(results: Sequence[VariantResult], seeds: Sequence[int]) -> list[list[str]]:
+    """The cells of the heading, and of each result."""
+    keys = [*dict.fromkeys(key for each in results for key in each.options)]
+    has_interval = any(each.summary and each.summary["ci95"] for each in results)
+    has_note = any(each.note for each in results)
+    heading = [*shorten_keys(keys), *(f"seed {seed}" for seed in seeds), "IQM"]
+    heading += ["95 % interval"] * has_interval + [""] * has_note
+    rows = [heading]
+    for each in results:
+        cells = [each.options.get(key, NOTHING) for key in keys]
+        numbers = [each.seeds.get(seed) for seed in seeds]
+        numbers.append(each.summary["iqm"] if each.summary else None)
+        cells += [each.mark + format_number(number) for number in numbers]
+        interval = each.summary["ci95"] if each.summary else None
+        text = " to ".join(map(format_number, interval)) if interval else NOTHING
+        cells += [text] * has_interval + [each.note] * has_note
+        rows.append([printable(cell) for cell in cells])
+    return rows
+
+
+def _align(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.rjust, row, widths)).rstrip() for row in rows]
