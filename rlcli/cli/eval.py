@@ -81,11 +81,13 @@ def _print_variants(results: Sequence[Mapping[str, Any]]) -> None:
         for each in results
     ]
     first = results[0]
-    output.print_data(describe_results(rows, output.table_console().width).rstrip())
-    output.print_message(
+    table = describe_results(rows, output.table_console().width)
+    legend = (
         f"mean return of {first['episodes']} episodes on {first['environment']}; over "
         "seeds: IQM and its 95 % bootstrap interval"
     )
+    for line in (*table.splitlines(), legend):
+        output.print_data(line)
 
 
 def _print_results(result: Mapping[str, Any]) -> None:

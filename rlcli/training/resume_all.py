@@ -59,7 +59,7 @@ def resume_all(
         for each in variants.variants
     }
     begun = [
-        [all_plans[run.folder] for run in program]
+        [all_plans[run.folder] for run in program if run.folder in all_plans]
         for program in _programs([Run(path) for path in variants.runs])
     ]
     finished = (
