@@ -6,6 +6,7 @@ the values of their options, and how those that never began are trained.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from rlcli.runs.records import Record, read_record
 from rlcli.runs.run_folder import is_run
 
 FILE_NAME = "variants.json"
+_LONGEST = 255  # bytes of a name in the file systems of Linux and macOS
 _REMEDY = "remove it: the runs beside it can be used one by one"
 
 
@@ -110,6 +112,6 @@ def _parse(fields: Mapping[str, Any]) -> Variant:
     texts = [name, recipe, *(text for each in lists for text in each)]
     if not all(isinstance(text, str) for text in texts) or name in ("", ".", ".."):
         raise ValueError("a variant has a field of another type")
-    if Path(name).name != name or "\0" in name:
+    if Path(name).name != name or "\0" in name or len(os.fsencode(name)) > _LONGEST:
         raise ValueError(f"{name!r} is not the name of a folder")
     return Variant(name, recipe, *map(tuple, lists))

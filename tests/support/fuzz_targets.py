@@ -30,11 +30,13 @@ from rlcli.cli import main
 from rlcli.recipe import documents
 from rlcli.recipe.loading import check_document
 from rlcli.runs import checkpoint, code, pickles, snapshots
+from rlcli.runs.description import show_data
 from rlcli.runs.listing import find_runs
 from rlcli.runs.locate import locate_policy, locate_run
 from rlcli.runs.metrics import Metrics, MetricsReader, read_metrics
 from rlcli.runs.records import read_record
 from rlcli.runs.run_folder import Run
+from rlcli.runs.variants import FILE_NAME, Variant, record_variants
 from rlcli.training import recovery
 
 DATA = Path(__file__).parents[1] / "data"
@@ -211,6 +213,29 @@ def _spoil_file(draw: random.Random, path: Path) -> None:
         path.write_bytes(fuzz_values.mutate(draw, data))
 
 
+def variants(draw: random.Random, place: Place) -> Callable[[], object]:
+    """A folder of runs with varied options, whose list has changed."""
+    place.copy_run()
+    file = place.folder / FILE_NAME
+    file.unlink(missing_ok=True)
+    values = ("a.b=1",)
+    runs = [
+        Variant(path.name, "dqn_cartpole", values, values, ("--seeds", "2"))
+        for path in (place.run, place.copy, place.folder / "missing")
+    ]
+    record_variants(place.folder, runs)
+    _spoil_file(draw, file)
+    read = draw.choice((locate_run, rlcli.show, show_data, rlcli.plot))
+
+    def case() -> None:
+        try:
+            read(str(place.folder))
+        finally:
+            file.unlink(missing_ok=True)
+
+    return case
+
+
 def links(draw: random.Random, place: Place) -> Callable[[], object]:
     """A run folder in which something is a link, a pipe, a device or a folder."""
     folder = place.copy_run()
@@ -362,7 +387,8 @@ TARGETS: dict[str, Target] = {
     "recipe bytes": Target(20, recipe_bytes),
     "--set": Target(14, settings),
     "checkpoints": Target(20, checkpoints),
-    "run files": Target(10, run_files),
+    "run files": Target(9, run_files),
+    "variants": Target(1, variants),
     "links": Target(8, links),
     "names": Target(2, registered_names),
     "commands": Target(1, commands),
