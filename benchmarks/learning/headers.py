@@ -17,10 +17,13 @@ _SENTENCE = re.compile(r"Greedy return .*?\.(?= [A-Z`]|$)")
 
 def sentence(result: Mapping[str, Any]) -> str:
     """Returns the measured return in words."""
-    (low, high), count = result["ci95"], len(result["means"])
+    count = len(result["means"])
     steps = f"{result['steps']:,}".replace(",", " ")
     seeds = "new seeds" if result["tuned"] else "seeds"
     begin = f"Greedy return {number(result['iqm'])} after {steps} steps"
+    if result["ci95"] is None:
+        return f"{begin}, of one seed."
+    low, high = result["ci95"]
     if len({*map(number, result["means"])}) == 1:
         return f"{begin}, on {count} of {count} {seeds}."
     return (

@@ -40,7 +40,6 @@ OFF_POLICY = (
     "sac",
     "dsac",
     "tqc",
-    "redq",
     "droq",
     "crossq",
     "simba",
@@ -88,12 +87,16 @@ ROWS = (
         Row(f"{name}_pendulum", -170.0, "−152 … −157", FIVE_NEW, TUNED)
         for name in OFF_POLICY
     ),
+    Row("redq_pendulum", -170.0, "−152 … −157", range(2_000, 2_005), range(1_005)),
     Row("ppo_pendulum", -200.0, "−172", FIVE_NEW, TUNED),
     Row("sac_mountain_car_continuous", 90.0, "94.7", FIVE_NEW, TUNED),
     Row("dqn_mountain_car", -115.0, "−100.8", FIVE_NEW, TUNED),
     Row("ppo_mountain_car", None, "", FIVE_NEW, range(1)),
     *(Row(name, None, "", FIVE_NEW, range(3)) for name in OFFLINE),
+    Row("ippo_pettingzoo_spread", None, "", FIVE_NEW, range(1)),
     Row("ppo_gymnasium_lunar_lander", 200.0, "242", FIVE_NEW, TUNED),
+    # The options are usual ones, and were not tuned.
+    Row("ppo_brax_ant", None, "", range(1_000, 1_001), range(0)),
     *(
         Row(name, None, published, range(1_000, 1_003), range(0))
         for name, published in MUJOCO.items()

@@ -82,7 +82,8 @@ def update_curves(text: str, curves: Collection[str]) -> str:
 
 def line(row: Row, result: Mapping[str, Any]) -> str:
     """Returns one line of the table."""
-    means, (low, high) = sorted(result["means"]), result["ci95"]
+    means = sorted(result["means"])
+    low, high = result["ci95"] or (means[0], means[0])  # a single seed has no interval
     goal = "none" if row.goal is None else f"≥ {number(row.goal)}"
     if row.published:
         goal += f" [{row.published}]"
@@ -95,7 +96,7 @@ def line(row: Row, result: Mapping[str, Any]) -> str:
         goal,
         " ".join(map(number, means)),
         number(result["iqm"]),
-        f"{number(low)} … {number(high)}",
+        f"{number(low)} … {number(high)}" if result["ci95"] else "none",
         seeds(result),
         f"{result['seconds']:.0f}",
     )
@@ -104,13 +105,16 @@ def line(row: Row, result: Mapping[str, Any]) -> str:
 
 def seeds(result: Mapping[str, Any]) -> str:
     """Returns the seeds of a result, and those used for tuning if they are others."""
-    first, last = result["seeds"]
+    text = _range(result["seeds"])
     if result["tuned"] is None:
-        return f"{first} … {last}"
+        return text
     if not result["tuned"]:
-        return f"{first} … {last} (not tuned)"
-    tuned = " … ".join(map(str, dict.fromkeys(result["tuned"])))
-    return f"{first} … {last} (tuned on {tuned})"
+        return f"{text} (not tuned)"
+    return f"{text} (tuned on {_range(result['tuned'])})"
+
+
+def _range(ends: Sequence[int]) -> str:
+    return " … ".join(map(str, dict.fromkeys(ends)))
 
 
 def number(value: float) -> str:

@@ -101,3 +101,14 @@ def test_a_published_result_needs_no_goal(published, said):
 def test_seeds_of_tuning_are_a_range_or_one(tuned, said):
     result = {"seeds": [1_000, 1_004], "tuned": tuned}
     assert table.seeds(result) == f"1000 … 1004 (tuned on {said})"
+
+
+def test_a_single_seed_has_no_interval():
+    result = {"environment": "brax/ant", "steps": 10_000, "seconds": 61.6}
+    result |= {"means": [3_000.0], "iqm": 3_000.0, "ci95": None}
+    result |= {"seeds": [1_000, 1_000], "tuned": []}
+    cells = table.line(Row("ppo_brax_ant", None), result).split(" | ")
+    assert cells[4:8] == ["3000", "3000", "none", "1000 (not tuned)"]
+    assert headers.sentence(result) == (
+        "Greedy return 3000 after 10 000 steps, of one seed."
+    )
