@@ -180,7 +180,9 @@ def test_only_environments_for_rendering_store_final_states():
     plain = len(jax.tree.leaves(jax.eval_shape(core.reset, jax.random.key(0))[0]))
     assert sizes[0] == (plain, plain + 1)  # and the time
     assert sizes[1][0] > plain and sizes[1][1] == 2 * sizes[1][0] + 1
-    assert build_environment(parsed, 1).render_final((), 0) is None
+    env = build_environment(parsed, 1)
+    state, _ = env.reset(jax.random.key(0))
+    assert env.render_final(state, 0) is None
 
 
 def test_make_gives_final_pictures_if_asked():
@@ -191,7 +193,7 @@ def test_make_gives_final_pictures_if_asked():
     def play():
         key, noise = jax.random.key(0), jax.random.key(1)
         state, _ = env.step(env.reset(key)[0], jnp.int32([3, 4]), noise)
-        after, _ = core.step(core.reset(key)[0], 4, noise)
+        after, _ = core.step(core.reset(key)[0], jnp.int32(4), noise)
         return state, after
 
     state, after = jax.device_get(play())

@@ -40,9 +40,9 @@ def test_find_leaves_equals_a_cumulative_sum_after_many_changes(capacity):
         tree = set_weights(tree, index, new)
         weights[index] = 0
         np.maximum.at(weights, index, new)
-    tree = jax.device_get(tree)
-    np.testing.assert_array_equal(sum_tree.leaf_weights(tree)[:capacity], weights)
-    assert not np.any(sum_tree.leaf_weights(tree)[capacity:])
+    leaves = jax.device_get(sum_tree.leaf_weights(tree))
+    np.testing.assert_array_equal(leaves[:capacity], weights)
+    assert not np.any(leaves[capacity:])
     until = np.cumsum(weights)
     assert sum_tree.total_weight(tree) == until[-1] > 0
     mass = rng.random(2_000).astype("f4") * until[-1]
