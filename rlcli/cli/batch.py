@@ -14,6 +14,7 @@ from rlcli import errors
 from rlcli.cli import output
 
 if TYPE_CHECKING:
+    from rlcli.runs.run_folder import Run
     from rlcli.runs.variants import Variants
     from rlcli.training.batch import BatchReport, Plan, PlanEnd
 
@@ -105,7 +106,6 @@ def _table(folders: Sequence[Path], width: int) -> Any:
 
 def _print_end(ended: Sequence[PlanEnd]) -> None:
     """Prints tables of the returns, and the commands to try next."""
-    from rlcli.runs.provenance import program
     from rlcli.runs.variant_table import describe_recorded
     from rlcli.runs.variants import find_variants
 
@@ -123,13 +123,14 @@ def _print_end(ended: Sequence[PlanEnd]) -> None:
     elif found := _table([each.plan.folder for each in ended], screen.width):
         screen.print(found)
     for command in _next_commands(ended, groups):
-        output.print_message(f"next: {program()} {shlex.join(command)}")
+        output.print_message(f"next: {command}")
 
 
 def _next_commands(
     ended: Sequence[PlanEnd], groups: Mapping[Path, Variants | None]
-) -> Iterator[Sequence[str]]:
+) -> Iterator[str]:
     """The commands that continue runs, or the one that compares them."""
+    from rlcli.runs.provenance import program
     from rlcli.runs.run_folder import Run
     from rlcli.runs.trained_together import find_trained_together
 
@@ -140,17 +141,23 @@ def _next_commands(
         if is_done or plan.folder in named:
             continue
         if groups[plan.group] is not None:
-            yield ["resume", str(plan.group)]
+            yield _resume_command(plan.group, Run(plan.folder))
             named |= {
                 other.plan.folder for other in ended if other.plan.group == plan.group
             }
             continue
-        yield ["resume", str(plan.folder)]
+        yield Run(plan.folder).command("resume")
         with contextlib.suppress(errors.RlcliError):  # some have not begun
             members = find_trained_together(Run(plan.folder))
             named |= {member.folder for member in members}
     if len(ended) > 1 and all(each.code == errors.OK for each in ended):
-        yield [
-            "compare",
-            os.path.commonpath([each.plan.folder.parent for each in ended]),
-        ]
+        parents = [each.plan.folder.parent for each in ended]
+        yield f"{program()} {shlex.join(['compare', os.path.commonpath(parents)])}"
+
+
+def _resume_command(folder: Path, run: Run) -> str:
+    """The command that continues all runs of a folder, as `Run.command`."""
+    from rlcli.runs.provenance import program  # here, to keep `--help` fast
+
+    trust = ["--trust"] if run.read_info().get("imports") else []
+    return f"{program()} {shlex.join(['resume', *trust, '--', str(folder)])}"

@@ -47,9 +47,11 @@ def command(
     (IQM) and its 95 % bootstrap interval; a single seed has none.
     """
     from rlcli.runs.locate import locate_policy  # here, to keep `--help` fast
+    from rlcli.runs.variants import find_variants
 
     chosen = options.choose_run(path, keep_variants=True)
-    locate_policy(chosen, best=best)  # refuses a missing file before JAX is imported
+    if not find_variants(chosen):  # refuses a missing file before JAX is imported
+        locate_policy(chosen, best=best)
     thread_layout.apply_for_policy(chosen)
     result = rlcli.eval(
         chosen,
@@ -80,11 +82,12 @@ def _print_variants(results: Sequence[Mapping[str, Any]]) -> None:
         )
         for each in results
     ]
-    first = results[0]
+    environments = {each["environment"] for each in results}
+    place = f" on {environments.pop()}" if len(environments) == 1 else ""
     table = describe_results(rows, output.table_console().width)
     legend = (
-        f"mean return of {first['episodes']} episodes on {first['environment']}; over "
-        "seeds: IQM and its 95 % bootstrap interval"
+        f"mean return of {results[0]['episodes']} episodes{place}; over seeds: IQM and "
+        "its 95 % bootstrap interval"
     )
     for line in (*table.splitlines(), legend):
         output.print_data(line)

@@ -8,6 +8,7 @@ import rlcli
 from rlcli.cli import batch, options, training_outcome
 from rlcli.cli.options import (
     Coordinator,
+    Jobs,
     MaxTime,
     Process,
     Quiet,
@@ -20,6 +21,7 @@ from rlcli.cli.options import (
 def command(
     run: RunFolder,
     set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
+    jobs: Jobs = None,
     max_time: MaxTime = None,
     quiet: Quiet = False,
     trust: Trust = False,
@@ -44,7 +46,7 @@ def command(
                 message = "is for a single run, not for runs with varied options"
                 raise typer.BadParameter(message, param_hint=option)
         code = batch.resume_and_report(
-            chosen, set=sets, max_time=limit, quiet=quiet, trust=trust
+            chosen, jobs=jobs, set=sets, max_time=limit, quiet=quiet, trust=trust
         )
         raise typer.Exit(code)
     with signals.own_process(), process_group.keep_stdout(coordinator is None):

@@ -18,10 +18,11 @@ def command(
 
     Only reads the run's files: Ctrl-C does not stop the run.
     """
-    from rlcli.runs.run_folder import Run  # here, to keep `--help` fast
+    from rlcli.runs.run_folder import Run
+    from rlcli.runs.variants import find_training  # here, to keep `--help` fast
 
     try:
-        record = rlcli.watch(options.choose_run(run))
+        record = rlcli.watch(find_training(run) or options.choose_run(run))
     except KeyboardInterrupt:
         output.print_message("the run continues")
         return

@@ -75,13 +75,14 @@ def eval(
     if variants is None:
         return _evaluate(path, **keywords)
     found = []
-    for folder, each in variants.runs.items():
+    for folder in variants.runs:
         try:
             locate_policy(folder, best=best)
         except RlcliError as error:
             print(f"note: {error.message}", file=sys.stderr)
         else:
-            found.append({"options": each.options, **_evaluate(folder, **keywords)})
+            options = variants.options(folder.name)
+            found.append({"options": options, **_evaluate(folder, **keywords)})
     if not found:
         raise RlcliError(
             f"no run of `{path}` has a policy yet", "`rlcli resume` continues them"

@@ -33,7 +33,8 @@ def load(
 
     Args:
         run: what `rlcli eval` takes: a run's folder, the folder of a recipe's runs
-            (then the newest run), a policy file or a checkpoint.
+            (then the newest run), the folder of runs with varied options (then the one
+            with the highest return), a policy file or a checkpoint.
         best: loads the policy of the seed's best evaluation instead of the latest.
         seed: a seed of the run, as metrics and `rlcli eval` name it; by default the
             first.

@@ -15,6 +15,7 @@ from rlcli.runs import files, locks
 from rlcli.runs.files import replace_file, write_json
 from rlcli.runs.naming import describe_overrides, name_or_time
 from rlcli.runs.run_folder import Run, is_run, timestamp
+from rlcli.runs.variants import find_variants
 
 _OTHER_PLACE = "choose another folder with `--runs` or `--run`"
 _PATIENCE = 5.0  # seconds to wait for a process that creates the same run
@@ -142,4 +143,8 @@ def _refuse_existing(run: Run) -> None:
         raise RlcliError(
             f"`{run.folder}` already contains a run",
             f"`rlcli resume {shlex.quote(str(run.folder))}` continues it",
+        )
+    if find_variants(run.folder):
+        raise RlcliError(
+            f"`{run.folder}` already contains runs with varied options", _OTHER_PLACE
         )

@@ -13,8 +13,8 @@ from rlcli.runs.conditions import read_recipe
 from rlcli.runs.locate import complete_path, locate_run
 from rlcli.runs.policy_records import PolicyRecord, find_policy_file, read_policy_record
 from rlcli.runs.records import Record, read_record
-from rlcli.runs.run_folder import SUFFIX
-from rlcli.runs.variant_table import describe_recorded
+from rlcli.runs.run_folder import SUFFIX, is_run
+from rlcli.runs.variant_table import MISSING, describe_recorded
 from rlcli.runs.variants import find_variants
 from rlcli.runs.zoo import find_shipped_policy
 
@@ -57,10 +57,10 @@ def show_data(
             return {
                 "variants": [
                     {
-                        "options": each.options,
-                        **read_record(variants.folder / each.name),
+                        "options": variants.options(each),
+                        **_variant_record(variants.folder / each),
                     }
-                    for each in variants.variants
+                    for each in variants.values
                 ]
             }
         folder = locate_run(what).folder
@@ -68,6 +68,12 @@ def show_data(
     from rlcli.recipe import catalog  # here: imports JAX
 
     return catalog.recipe_data(what, set, diff_from_base)
+
+
+def _variant_record(folder: Path) -> Record:
+    record = read_record(folder)
+    missing = {} if is_run(folder) else {"status": MISSING, "reason": None}
+    return {**record, **missing}
 
 
 def _refuse_recipe_options(what: str, set: Sequence[str], diff_from_base: bool) -> None:

@@ -13,6 +13,7 @@ from rlcli.runs.records import read_record
 from rlcli.runs.run_folder import is_run
 from rlcli.runs.variants import Variants
 
+MISSING = "missing"  # the status of a run that never began, or was removed
 _MOST_SEEDS = 10  # with a column of their own
 _LEGEND = (
     "return: last evaluation, or ~ mean of training; over seeds: IQM and its 95 % "
@@ -33,8 +34,8 @@ class VariantResult(NamedTuple):
 def describe_recorded(variants: Variants, width: int | None = None) -> str:
     """The last returns of each variant in its run folder, and what they are."""
     results = [
-        _recorded(variants.folder / each.name, each.options)
-        for each in variants.variants
+        _recorded(variants.folder / name, variants.options(name))
+        for name in variants.values
     ]
     return f"{describe_results(results, width)}{_LEGEND}\n"
 
@@ -51,7 +52,7 @@ def describe_results(results: Sequence[VariantResult], width: int | None = None)
 
 def _recorded(folder: Path, options: Mapping[str, str]) -> VariantResult:
     if not is_run(folder):
-        return VariantResult(options, {}, None, "not begun")
+        return VariantResult(options, {}, None, MISSING)
     record = read_record(folder)
     returns, status = record["return"], record["status"]
     note = "" if status == "finished" else str(status)
@@ -74,7 +75,10 @@ def _rows(results: Sequence[VariantResult], seeds: Sequence[int]) -> list[list[s
         cells = [each.options.get(key, NOTHING) for key in keys]
         numbers = [each.seeds.get(seed) for seed in seeds]
         numbers.append(each.summary["iqm"] if each.summary else None)
-        cells += [each.mark + format_number(number) for number in numbers]
+        cells += [
+            NOTHING if number is None else each.mark + format_number(number)
+            for number in numbers
+        ]
         interval = each.summary["ci95"] if each.summary else None
         text = " to ".join(map(format_number, interval)) if interval else NOTHING
         cells += [text] * has_interval + [each.note] * has_note

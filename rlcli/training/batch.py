@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli import errors
-from rlcli.recipe.finding import locate_recipe
 from rlcli.runs.durations import parse_duration
 from rlcli.runs.files import read_json
 from rlcli.runs.naming import check_tags
 from rlcli.runs.run_folder import is_run
-from rlcli.runs.variants import Variant, discard_variants, record_variants
+from rlcli.runs.variants import discard_variants, record_variants
 from rlcli.training.plans import (
     Plan,
     arguments_of,
@@ -100,16 +99,17 @@ def train_all(
     overrides = [] if seed is None else [f"train.seed={seed}"]
     overrides += [] if seeds is None else [f"train.seeds={seeds}"]
     groups = group_plans(plans, overrides)
-    with _recorded_variants(plans, shared):
+    with _recorded_variants(plans, with_parent=run is None):
         if len(groups) == 1 and len(plans) > 1:
             keywords = {"tags": tags, "max_time": limit, "smoke": smoke, "quiet": quiet}
             if _train_here(plans, overrides, keywords):
                 return [describe_end(plan) for plan in plans]
             groups = [[plan] for plan in plans]
         groups = [part for group in groups for part in divide_group(group)]
+        options = ["--quiet", *shared, *(["--max-time", limit] if limit else [])]
 
         def command(plans: Sequence[Plan]) -> list[str]:
-            return train_command(plans, shared, limit)
+            return ["train", *arguments_of(plans), *options, "--", plans[0].recipe]
 
         return train_groups(
             groups, command, jobs=jobs, report=report, variables=environment
@@ -121,44 +121,24 @@ def round_up(max_time: str | float | None) -> str | None:
     return None if max_time is None else f"{math.ceil(parse_duration(max_time))}s"
 
 
-def train_command(
-    plans: Sequence[Plan], arguments: Sequence[str], limit: str | None
-) -> list[str]:
-    """The command that trains plans of `divide_group` in one process.
-
-    `arguments` are further ones of `rlcli train`, and `limit` is `--max-time`.
-    """
-    shared = ["--quiet", *arguments]
-    shared += [] if limit is None else ["--max-time", limit]
-    return ["train", *arguments_of(plans), *shared, "--", plans[0].recipe]
-
-
 @contextlib.contextmanager
-def _recorded_variants(
-    plans: Sequence[Plan], arguments: Sequence[str]
-) -> Iterator[None]:
-    """Lists the runs with varied options in their folders, before they are trained."""
-    groups = dict.fromkeys(plan.group for plan in plans if plan.values)
-    for group in groups:
-        own = [plan for plan in plans if plan.group == group]
-        record_variants(
-            group,
-            [
-                Variant(
-                    plan.folder.name,
-                    locate_recipe(plan.recipe),
-                    plan.values,
-                    plan.sets,
-                    tuple(arguments),
-                )
-                for plan in own
-            ],
-        )
+def _recorded_variants(plans: Sequence[Plan], *, with_parent: bool) -> Iterator[None]:
+    """Lists the runs with varied options in their folders, before they are trained.
+
+    At the end those that do not exist are removed from the list, and folders that are
+    empty; `with_parent`: also the folder of the recipe.
+    """
+    groups: dict[Path, dict[str, tuple[str, ...]]] = {}
+    for plan in plans:
+        if plan.values:
+            groups.setdefault(plan.group, {})[plan.folder.name] = plan.values
+    for group, values in groups.items():
+        record_variants(group, values)
     try:
         yield
     finally:
-        for group in groups:
-            discard_variants(group)
+        for group, values in groups.items():
+            discard_variants(group, [*values], with_parent=with_parent)
 
 
 def train_groups(
@@ -200,7 +180,7 @@ def describe_end(
     plan: Plan, code: int = errors.USER_ERROR, message: str = ""
 ) -> PlanEnd:
     """How a run has ended, by its folder; `code` if it has none."""
-    info = read_json(plan.folder / "run.json")
+    info = _read_info(plan)
     if not info:
         return PlanEnd(plan, code, message)
     code = errors.EXIT_CODES.get(str(info.get("status")), code)
@@ -209,6 +189,10 @@ def describe_end(
     has_failed = errors.OK < code < errors.OUT_OF_TIME
     reason = str(info.get("reason", "")) if has_failed else ""
     return PlanEnd(plan, code, reason or message)
+
+
+def _read_info(plan: Plan) -> Mapping[str, Any]:
+    return read_json(plan.folder / "run.json")
 
 
 class _Batch:
@@ -228,6 +212,7 @@ class _Batch:
         all_plans = [plan for plans in groups for plan in plans]
         self._report = lambda: report(all_plans, self._ended)
         self._ended: list[PlanEnd] = []
+        self._before: dict[Path, Mapping[str, Any]] = {}  # what `run.json` contained
         self._is_stopped = False  # by a signal
 
     def run(self) -> list[PlanEnd]:
@@ -250,6 +235,8 @@ class _Batch:
     def _start(self) -> None:
         while self._waiting and self._pool.has_room and not self._is_stopped:
             key = self._waiting.pop(0)
+            plans = self._groups[key]
+            self._before |= {plan.folder: _read_info(plan) for plan in plans}
             self._pool.start(key, self._command(self._groups[key]))
             if self._is_stopped:  # by a signal that came before it was running
                 self._pool.send_signal(signal.SIGTERM, key)
@@ -258,9 +245,10 @@ class _Batch:
         for end in self._pool.collect():
             plans = self._groups[end.key]
             ends = [describe_end(plan, end.code, end.message) for plan in plans]
-            has_failed = any(each.code == errors.USER_ERROR for each in ends)
-            if len(plans) == 1 or (end.code == errors.USER_ERROR and not has_failed):
-                # Of a single run; or it was refused, and the runs are as they were.
+            is_refused = end.code == errors.USER_ERROR and all(
+                _read_info(plan) == self._before[plan.folder] for plan in plans
+            )
+            if len(plans) == 1 or is_refused:  # the runs are as they were
                 ends = [PlanEnd(plan, end.code, end.message) for plan in plans]
             self._ended += ends
 

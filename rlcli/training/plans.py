@@ -19,6 +19,7 @@ from rlcli.recipe.varying import NONE
 from rlcli.runs import thread_layout
 from rlcli.runs.creation import check_place
 from rlcli.runs.naming import describe_overrides, name_or_time, number_folder
+from rlcli.runs.run_folder import is_run
 
 
 class Plan(NamedTuple):
@@ -58,6 +59,11 @@ def plan_runs(
         else:
             group = Path(run)
         common = (*set, NONE) if own != [()] else tuple(set)
+        if is_run(group) and combinations != [()]:
+            raise RlcliError(
+                f"`{group}` already contains a run",
+                "choose another folder with `--run` for runs with varied options",
+            )
         for values in combinations:
             folder = group / describe_overrides(values)
             folder = number_folder(folder, [plan.folder for plan in plans].__contains__)

@@ -36,7 +36,7 @@ from rlcli.runs.locate import locate_policy, locate_run
 from rlcli.runs.metrics import Metrics, MetricsReader, read_metrics
 from rlcli.runs.records import read_record
 from rlcli.runs.run_folder import Run
-from rlcli.runs.variants import FILE_NAME, Variant, record_variants
+from rlcli.runs.variants import FILE_NAME, record_variants
 from rlcli.training import recovery
 
 DATA = Path(__file__).parents[1] / "data"
@@ -218,12 +218,8 @@ def variants(draw: random.Random, place: Place) -> Callable[[], object]:
     place.copy_run()
     file = place.folder / FILE_NAME
     file.unlink(missing_ok=True)
-    values = ("a.b=1",)
-    runs = [
-        Variant(path.name, "dqn_cartpole", values, values, ("--seeds", "2"))
-        for path in (place.run, place.copy, place.folder / "missing")
-    ]
-    record_variants(place.folder, runs)
+    names = [place.run.name, place.copy.name, "missing"]
+    record_variants(place.folder, {name: ["a.b=1", "c=[2]"] for name in names})
     _spoil_file(draw, file)
     read = draw.choice((locate_run, rlcli.show, show_data, rlcli.plot))
 

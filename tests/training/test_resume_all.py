@@ -15,6 +15,7 @@ import rlcli
 from rlcli.cli import main
 from rlcli.errors import RlcliError
 from rlcli.runs.metrics import read_metrics
+from rlcli.runs.run_folder import Run
 from rlcli.runs.variants import Variants, find_variants
 
 LAKE = """
@@ -74,8 +75,9 @@ def test_the_folder_is_evaluated_shown_and_continued(folder, capsys):
     after = [path.read_bytes() for path in sorted(GROUP.rglob("*")) if path.is_file()]
     assert before == after
 
-    with pytest.raises(RlcliError, match=r"has already made 3,000 steps"):
-        rlcli.resume_all(GROUP, set=["train.steps=2_500"], quiet=True)
+    ended = rlcli.resume_all(GROUP, set=["train.steps=2_500"], quiet=True)
+    assert [each.code for each in ended] == [1, 1]
+    assert "has already made 3,000 steps" in ended[0].message
 
 
 def test_a_single_run_of_the_folder_is_the_best_one(capsys):
@@ -105,13 +107,28 @@ def test_runs_of_a_second_command_are_added(folder):
     train()
     vary = ["optimizer.learning_rate=0.2"]
     rlcli.train_all(["lake.yaml"], vary=vary, run=GROUP, quiet=True, seed=7)
-    assert [each.arguments for each in variants().variants] == [
-        ("--seeds", "2"),
-        ("--seeds", "2"),
-        ("--seed", "7"),
+    assert [*variants().values] == [
+        *("learning_rate=0.1", "learning_rate=0.5", "learning_rate=0.2")
     ]
     table = rlcli.show(str(GROUP)).splitlines()
     assert [line.count("–") for line in table[1:4]] == [1, 1, 3]
+
+
+def test_a_folder_is_a_run_or_has_variants(folder):
+    train()
+    with pytest.raises(RlcliError, match=r"already contains runs with varied options"):
+        rlcli.train("lake.yaml", run=GROUP, quiet=True)
+    with pytest.raises(RlcliError, match=r"already contains a run"):
+        rlcli.train_all(["lake.yaml"], vary=RATES, run=SLOW, quiet=True)
+
+
+def test_the_best_run_has_a_policy_and_has_not_failed(folder):
+    """A run whose seeds are all frozen keeps the return of its training."""
+    train(["optimizer.learning_rate=1e38,1e-30"])
+    failed, other = variants().runs
+    assert json.loads((failed / "run.json").read_text())["status"] == "failed"
+    assert variants().choose_best() == other
+    assert main(["eval", str(GROUP), "--episodes", "4"]) == 0
 
 
 def test_what_is_refused_leaves_no_folder(folder):
@@ -123,15 +140,23 @@ def test_what_is_refused_leaves_no_folder(folder):
     assert not GROUP.exists()
 
 
-def test_runs_that_were_killed_while_they_were_created_begin_anew(folder):
+def test_a_removed_run_does_not_stop_the_others(folder, capsys):
+    """It was trained together with one of them, which cannot continue alone."""
+    train([*RATES, "updater.name=q_learning,sarsa"])
+    shutil.rmtree(variants().runs[0])
+    capsys.readouterr()
+    assert main(["resume", str(GROUP), "--set", "train.steps=3_000"]) == 1
+    errors = capsys.readouterr().err
+    assert "was trained together with" in errors and "missing" in errors
+    steps = [read_metrics(path)[-1]["T"] for path in variants().runs]
+    assert sorted(steps) == [2_000, 3_000, 3_000]
+
+
+def test_a_process_that_is_training_is_not_disturbed(folder):
     train()
-    shutil.rmtree(FAST)
-    (SLOW / "metrics.jsonl").unlink()
-    shutil.rmtree(SLOW / "checkpoints")
-    info = json.loads((SLOW / "run.json").read_text())
-    (SLOW / "run.json").write_text(json.dumps(info | {"status": "created"}))
-    ended = rlcli.resume_all(GROUP, quiet=True)
-    assert [each.code for each in ended] == [0, 0]
+    with Run(FAST).lock():
+        (refused, *_) = rlcli.resume_all(GROUP, set=["train.steps=3_000"], quiet=True)
+    assert refused.code == 1 and "already training into" in refused.message
 
 
 @pytest.mark.parametrize(
@@ -139,13 +164,11 @@ def test_runs_that_were_killed_while_they_were_created_begin_anew(folder):
     [
         "[]",
         '{"variants": 3}',
-        '{"variants": [{"name": "a"}]}',
-        '{"variants": [{"name": "..", "recipe": "x", "values": [], "sets": [], '
-        '"arguments": []}]}',
-        '{"variants": [{"name": "a/b", "recipe": "x", "values": [], "sets": [], '
-        '"arguments": []}]}',
-        '{"variants": [{"name": "a", "recipe": 3, "values": [], "sets": [], '
-        '"arguments": []}]}',
+        '{"variants": {}}',
+        '{"variants": {"..": []}}',
+        '{"variants": {"a/b": []}}',
+        '{"variants": {"a": 3}}',
+        '{"variants": {"a": [3]}}',
     ],
 )
 def test_a_damaged_list_of_variants_is_one_clear_error(text):
@@ -156,8 +179,7 @@ def test_a_damaged_list_of_variants_is_one_clear_error(text):
 
 
 @pytest.mark.slow
-def test_runs_that_a_killed_process_did_not_begin_are_trained(folder):
-    """Afterwards all runs have the bytes of runs that were never interrupted."""
+def test_an_interrupted_batch_continues_to_the_same_policies(folder):
     vary = [*RATES, "updater.name=q_learning,sarsa"]
     train(vary)
     shutil.move(GROUP, "undisturbed")
@@ -165,22 +187,18 @@ def test_runs_that_a_killed_process_did_not_begin_are_trained(folder):
     for text in vary:
         command += ["--vary", text]
     process = subprocess.Popen(
-        [*command, "--jobs", "1", "--seeds", "2"], stderr=subprocess.DEVNULL
+        [*command, "--jobs", "2", "--seeds", "2"], stderr=subprocess.DEVNULL
     )
-    while not list(GROUP.glob("*/run.json")):
+    while len([*GROUP.glob("*/metrics.jsonl")]) < 2:
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 143
-    assert 0 < len(variants().runs) < 4
-    assert "not begun" in rlcli.show(str(GROUP))
-
     ended = rlcli.resume_all(GROUP, quiet=True)
-    assert [each.code for each in ended] == [0] * 4
+    assert {each.code for each in ended} == {0}
     for path in variants().runs:
         policy = Path("undisturbed", path.name, "policy.pkl.lz4")
         assert scores(path) == scores(policy)
-    assert main(["eval", str(GROUP), "--episodes", "4"]) == 0
 
 
 @pytest.mark.slow
