@@ -159,5 +159,6 @@ def _resume_command(folder: Path, run: Run) -> str:
     """The command that continues all runs of a folder, as `Run.command`."""
     from rlcli.runs.provenance import program  # here, to keep `--help` fast
 
+    path = f"./{folder}" if str(folder).startswith("-") else str(folder)
     trust = ["--trust"] if run.read_info().get("imports") else []
-    return f"{program()} {shlex.join(['resume', *trust, '--', str(folder)])}"
+    return f"{program()} {shlex.join(['resume', path, *trust])}"
