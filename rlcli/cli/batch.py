@@ -14,7 +14,6 @@ from rlcli import errors
 from rlcli.cli import output
 
 if TYPE_CHECKING:
-    from rlcli.runs.run_folder import Run
     from rlcli.runs.variants import Variants
     from rlcli.training.batch import BatchReport, Plan, PlanEnd
 
@@ -141,7 +140,7 @@ def _next_commands(
         if is_done or plan.folder in named:
             continue
         if groups[plan.group] is not None:
-            yield _resume_command(plan.group, Run(plan.folder))
+            yield Run(plan.folder).command("resume", folder=plan.group)
             named |= {
                 other.plan.folder for other in ended if other.plan.group == plan.group
             }
@@ -153,12 +152,3 @@ def _next_commands(
     if len(ended) > 1 and all(each.code == errors.OK for each in ended):
         parents = [each.plan.folder.parent for each in ended]
         yield f"{program()} {shlex.join(['compare', os.path.commonpath(parents)])}"
-
-
-def _resume_command(folder: Path, run: Run) -> str:
-    """The command that continues all runs of a folder, as `Run.command`."""
-    from rlcli.runs.provenance import program  # here, to keep `--help` fast
-
-    path = f"./{folder}" if str(folder).startswith("-") else str(folder)
-    trust = ["--trust"] if run.read_info().get("imports") else []
-    return f"{program()} {shlex.join(['resume', path, *trust])}"

@@ -170,13 +170,16 @@ class Run:
                 )
         return info
 
-    def command(self, verb: str, *, trust: bool = True) -> str:
+    def command(
+        self, verb: str, *, trust: bool = True, folder: Path | None = None
+    ) -> str:
         """The command line that continues with this run: `rlcli eval runs/a`.
 
         With `--trust` if its recipe imports code, and `trust`: pass False for a run
-        that another process wrote, whose author may not be the user.
+        that another process wrote, whose author may not be the user. `folder`: that of
+        several runs like this one.
         """
-        path = str(self.folder)
+        path = str(folder or self.folder)
         path = f"./{path}" if path.startswith("-") else path
         options = ["--trust"] if trust and self.read_info().get("imports") else []
         return f"{program()} {shlex.join([verb, path, *options])}"
