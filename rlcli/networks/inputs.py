@@ -62,8 +62,12 @@ def image_reader(space: gymnasium.Space) -> Callable[[ArrayTree], list[Array]]:
     if not image_shapes(space):
         read = flat_reader(space)
         return lambda obs: [read(obs)]
-    scale = 255 if space.dtype == np.uint8 else 1
-    return lambda obs: [obs.astype(jnp.float32) / scale]
+
+    def read_image(obs: Array) -> list[Array]:
+        scale = 255 if obs.dtype == np.uint8 else 1  # normalized images are floats
+        return [obs.astype(jnp.float32) / scale]
+
+    return read_image
 
 
 def image_shapes(space: gymnasium.Space) -> list[tuple[int, ...]]:

@@ -28,30 +28,36 @@ class Moments(NamedTuple):
 
 
 class ObservationMoments(NamedTuple):
-    """Moments of the floats in observations, and the normalization by them."""
+    """Moments of the floats and images in observations, and the normalization by them.
 
-    has_floats: bool
+    An image is an array `[H, W, C]` of bytes or booleans.
+    """
+
+    is_empty: bool  # whether there are neither floats nor images
     initial: Callable[[], Moments]
-    # (moments, obs) -> obs, with normalized floats
+    # (moments, obs) -> obs, with normalized floats and images
     normalize: Callable[[Moments, ArrayTree], ArrayTree]
     # (moments, unroll) -> moments, with its observations
     update: Callable[[Moments, Transition], Moments]
 
 
 def observation_moments(space: gymnasium.Space, clip: float) -> ObservationMoments:
-    """Normalizes the floats of observations, and clips them to ±`clip`.
+    """Normalizes floats and images of observations, and clips them to ±`clip`.
 
         o ↦ clip((o − mean) / √(var + 10⁻⁸), −clip, clip)
 
-    Discrete values, integers and action masks remain as they are.
+    Each entry has its own mean and variance, also in images. Discrete values,
+    other integers and action masks remain as they are.
     """
-    real = _real_leaves(space)
-    pick, put = _leaf_selector(real)
+    selected = _normalized_leaves(space)
+    pick, put = _leaf_selector(selected)
 
     def normalize(moments: Moments, obs: ArrayTree) -> ArrayTree:
         def scale_leaf(leaf: Array, mean: Array, variance: Array) -> Array:
             return jnp.clip(
-                (leaf - mean) * jax.lax.rsqrt(variance + _EPSILON), -clip, clip
+                (_as_floats(leaf) - mean) * jax.lax.rsqrt(variance + _EPSILON),
+                -clip,
+                clip,
             )
 
         return put(
@@ -59,19 +65,21 @@ def observation_moments(space: gymnasium.Space, clip: float) -> ObservationMomen
         )
 
     def update(moments: Moments, unroll: Transition) -> Moments:
-        rows = [leaf.reshape((-1, *leaf.shape[2:])) for leaf in pick(unroll.obs)]
+        rows = [
+            _as_floats(leaf.reshape((-1, *leaf.shape[2:]))) for leaf in pick(unroll.obs)
+        ]
         return update_moments(moments, rows) if rows else moments
 
     def initial() -> Moments:
         return initial_moments(pick(jax.tree.map(jnp.asarray, spaces.zeros(space))))
 
-    return ObservationMoments(any(real), initial, normalize, update)
+    return ObservationMoments(not any(selected), initial, normalize, update)
 
 
 def initial_moments(like: ArrayTree) -> Moments:
-    """Returns moments of zero rows, shaped as `like`."""
-    zeros = jax.tree.map(jnp.zeros_like, like)
-    return Moments(jnp.int32(0), zeros, jax.tree.map(jnp.ones_like, like))
+    """Returns moments of zero rows, shaped as `like`, in floats."""
+    zeros = jax.tree.map(lambda leaf: jnp.zeros_like(_as_floats(leaf)), like)
+    return Moments(jnp.int32(0), zeros, jax.tree.map(jnp.ones_like, zeros))
 
 
 def update_moments(moments: Moments, rows: ArrayTree) -> Moments:
@@ -137,12 +145,24 @@ def _variance_over_devices(rows: ArrayTree, mean: ArrayTree) -> ArrayTree:
     return mean_over_devices(squares)
 
 
-def _real_leaves(space: gymnasium.Space) -> list[bool]:
-    """Marks the leaves of an element that are floats."""
+def _as_floats(array: Array) -> Array:
+    """Converts integers and booleans to float32."""
+    return jnp.asarray(array, jnp.result_type(array, float))
+
+
+def _normalized_leaves(space: gymnasium.Space) -> list[bool]:
+    """Marks the leaves of an element that are floats or images."""
     visible, mask = action_masks.split_mask(space)
     shapes = jax.eval_shape(lambda: spaces.zeros(visible))
-    real = jax.tree.map(lambda leaf: leaf.dtype.kind == "f", shapes)
-    return jax.tree.leaves(real if mask is None else {**real, action_masks.MASK: False})
+
+    def is_normalized(leaf: jax.ShapeDtypeStruct) -> bool:
+        is_image = leaf.dtype in (jnp.uint8, jnp.bool_) and leaf.ndim == 3
+        return is_image or leaf.dtype.kind == "f"
+
+    marks = jax.tree.map(is_normalized, shapes)
+    return jax.tree.leaves(
+        marks if mask is None else {**marks, action_masks.MASK: False}
+    )
 
 
 def _leaf_selector(is_selected: list[bool]) -> tuple[Callable, Callable]:

@@ -78,13 +78,15 @@ def normalizer(
         o ↦ clip((o − mean) / √(var + 10⁻⁸), −10, 10)
         r ↦ r / √(var(G) + 10⁻⁸),  Gₜ = rₜ + γ Gₜ₋₁
 
-    Only floating-point observations are normalized: not discrete values, integers or
-    action masks. G restarts with each episode, as in OpenAI's baselines.
+    Floats and images `[H, W, C]` of bytes or booleans are normalized, each entry by
+    itself: not discrete values, other integers or action masks. G restarts with each
+    episode, as in OpenAI's baselines.
     """
     moments = observation_moments(space, _CLIP)
-    if observation and not moments.has_floats:
+    if observation and moments.is_empty:
         raise RlcliError(
-            f"`normalize` found no floats to normalize in {spaces.describe(space)}",
+            "`normalize` found neither floats nor images to normalize in "
+            f"{spaces.describe(space)}",
             "remove `observation` from `normalize`",
         )
 

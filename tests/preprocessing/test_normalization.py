@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,7 +38,9 @@ SEEN = spaces.Dict(
         action_masks.MASK: spaces.Box(0.0, 1.0, (2,), np.float32),
         "bytes": BYTES,
         "choice": spaces.Discrete(5),
+        "image": spaces.Box(0, 255, (2, 3, 1), np.uint8),
         "place": PLACE,
+        "planes": spaces.Box(0, 1, (2, 2, 1), bool),
     }
 )
 
@@ -66,6 +69,11 @@ def test_the_count_saturates():
 
 
 GAMMA, ENVS, STEPS = 0.9, 3, 4
+# The lowest value and the end of each byte; the first one never changes.
+IMAGE = (
+    np.array([[[87], [0], [0]], [[200], [9], [9]]]),
+    np.array([[[88], [256], [2]], [[256], [99], [12]]]),
+)
 
 
 def echo_updater():
@@ -109,7 +117,9 @@ def unroll(index):
             action_masks.MASK: rng.integers(0, 2, (*shape, 2)).astype("f4"),
             "bytes": rng.integers(0, 255, (*shape, 3)).astype(np.uint8),
             "choice": rng.integers(0, 5, shape).astype("i4"),
+            "image": rng.integers(*IMAGE, (*shape, 2, 3, 1)).astype(np.uint8),
             "place": rng.normal([3, -70], [0.1, 20], (*shape, 2)).astype("f4"),
+            "planes": rng.random((*shape, 2, 2, 1)) < 0.2,
         }
 
     last = rng.random(shape) < 0.3
@@ -139,13 +149,13 @@ def learn_unrolls():
     return agent, jax.device_get(states)
 
 
-def place_moments(count):
-    """All places of the first unrolls, and their mean and deviation."""
+def normalized(name, raw, count):
+    """A member of observations in the moments of the first unrolls."""
     if not count:
-        return 0.0, 1.0
-    rows = [unroll(i).obs["place"].reshape(-1, 2) for i in range(count)]
-    rows = np.concatenate(rows).astype(np.float64)
-    return rows.mean(0), rows.std(0)
+        return np.clip(raw.astype(np.float64), -10, 10)
+    rows = np.concatenate([np.concatenate(unroll(i).obs[name]) for i in range(count)])
+    rows = rows.astype(np.float64)
+    return np.clip((raw - rows.mean(0)) / np.sqrt(rows.var(0) + 1e-8), -10, 10)
 
 
 def return_deviation(count):
@@ -161,12 +171,16 @@ def return_deviation(count):
 
 def test_learning_uses_the_statistics_of_earlier_unrolls():
     _, states = learn_unrolls()
+    statistics = [state.learner.statistics for state in states]
+    chex.assert_trees_all_equal_shapes_and_dtypes(*statistics)
     for index, state in enumerate(states[1:]):
-        mean, spread = place_moments(index)
         for name in ("obs", "next_obs"):
             raw, shown = getattr(unroll(index), name), state.learner.learner[name]
-            expected = np.clip((raw["place"] - mean) / spread, -10, 10)
-            np.testing.assert_allclose(shown["place"], expected, rtol=1e-3, atol=1e-3)
+            for member in ("place", "image", "planes"):
+                expected = normalized(member, raw[member], index)
+                np.testing.assert_allclose(
+                    shown[member], expected, rtol=1e-3, atol=1e-3
+                )
             for unchanged in ("bytes", "choice", action_masks.MASK):
                 np.testing.assert_array_equal(shown[unchanged], raw[unchanged])
 
@@ -189,19 +203,21 @@ def test_returns_are_scaled_by_the_deviation_of_running_returns():
 def test_acting_normalizes_observations_as_learning_does():
     agent, states = learn_unrolls()
     raw = jax.tree.map(lambda leaf: leaf[0], unroll(9).obs)
-    mean, spread = place_moments(3)
     acting = agent.acting(states[3])
     for act in (agent.policy.explore, agent.policy.exploit):
         decision, _ = act(acting, raw, (), np.zeros(ENVS, bool), ())
-        expected = np.clip((raw["place"] - mean) / spread, -10, 10)
-        np.testing.assert_allclose(decision.action["place"], expected, rtol=1e-3)
+        for member in ("place", "image", "planes"):
+            expected = normalized(member, raw[member], 3)
+            np.testing.assert_allclose(
+                decision.action[member], expected, rtol=1e-3, atol=1e-6
+            )
 
 
-def test_observations_without_floats_are_refused():
+def test_observations_without_floats_and_images_are_refused():
     recipe = {"environment": "FrozenLake-v1", "updater": "a2c"}
     recipe["normalize"] = {"observation": True}
     with pytest.raises(
-        RlcliError, match="`normalize` found no floats to normalize in Discrete"
+        RlcliError, match="found neither floats nor images to normalize in Discrete"
     ):
         build(load_recipe(recipe))
     recipe["normalize"] = {"observation": False, "reward": True}

@@ -102,7 +102,7 @@ def rnd(
     parameters that never change; f learns to predict its `features` on the rows of each
     update, so e is small for observations like those of earlier updates and large for
     new ones. β is `coefficient`, γ `gamma`, c `clip`. The statistics are running ones
-    of all unrolls, and E does not restart with an episode. Only floats of observations
+    of all unrolls, and E does not restart with an episode. Only floats and images
     are normalized. Unlike in the paper, the sum of both rewards has one value function
     and one discount, and ends with the episode.
 
