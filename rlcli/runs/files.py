@@ -92,6 +92,8 @@ def exists(path: Path) -> bool:
             path.lstat()
         except (FileNotFoundError, NotADirectoryError):
             return False
+        except ValueError:  # no file can have such a name, as with "\0" or "\ud800"
+            return False
     return True
 
 

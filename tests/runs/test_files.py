@@ -52,6 +52,11 @@ def test_a_file_that_is_full_of_nothing_counts_as_lost(tmp_path):
     assert read_json(path) == {}
 
 
+@pytest.mark.parametrize("name", ["\0", "\ud800"])
+def test_a_file_whose_name_no_file_can_have_is_missing(name, tmp_path):
+    assert read_json(tmp_path / name / "a.json") == {}
+
+
 def test_a_replaced_link_is_replaced_and_its_target_stays(tmp_path):
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_bytes(b"precious")
