@@ -204,12 +204,20 @@ def parse(text: str, source: str) -> Document:
 def _refuse_deep(text: str, source: str) -> None:
     # Events are a flat stream; composing recurses in C, and could overflow the stack.
     depth = 0
-    for event in yaml.parse(text, Loader=_Reader):
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_NESTING:
-            place = _location(source, event.start_mark.line + 1)
-            raise RlcliError(f"{place}nested more than {MAX_NESTING} deep")
+    problem = f"nested more than {MAX_NESTING} deep"
+    try:
+        for event in yaml.parse(text, Loader=_Reader):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_NESTING:
+                place = _location(source, event.start_mark.line + 1)
+                raise RlcliError(f"{place}{problem}")
+    except yaml.MarkedYAMLError as error:
+        # PyYAML 6.0.4 reads ahead, and has a limit of its own, of 1 000.
+        if "maximum nesting" not in (error.problem or ""):
+            raise
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise RlcliError(f"{_location(source, line)}{problem}") from error
 
 
 def _syntax_error(text: str, source: str, line: int, problem: str) -> RlcliError:
