@@ -81,7 +81,7 @@ format: $(VENV)/installed-dev
 PEERS ?= rejax stable_baselines
 PEER_VENVS := $(PEERS) $(if $(PUREJAXRL),purejaxrl)
 PACKAGES_rejax := rejax==0.1.3 gymnax==0.0.9
-PACKAGES_stable_baselines := stable-baselines3==2.9.2 sbx-rl==0.28.0
+PACKAGES_stable_baselines := stable-baselines3==2.9.2 sbx-rl==0.28.0 gymnasium[mujoco]
 # Tuning, half an hour more: `make bench PEERS=rl_zoo3`.
 PACKAGES_rl_zoo3 := rl_zoo3==2.9.2 stable-baselines3==2.9.2 pandas==3.1.1
 PACKAGES_purejaxrl := gymnax==0.0.9 flax==0.12.8 distrax==0.1.9 flashbax==0.1.3

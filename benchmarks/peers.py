@@ -26,6 +26,9 @@ TITLES = {
     "dqn": "DQN on CartPole",
     "sac": "SAC on Pendulum",
     "td3": "TD3 on Pendulum",
+    "ppo_hopper": "PPO on Hopper",
+    "sac_hopper": "SAC on Hopper",
+    "td3_hopper": "TD3 on Hopper",
 }
 THREAD_VARIABLES = ("NPROC", "OMP_NUM_THREADS")  # of JAX and of PyTorch
 TRIALS = 3  # calls that decide on a number of threads; the first one compiles
@@ -33,7 +36,9 @@ TRIALS = 3  # calls that decide on a number of threads; the first one compiles
 
 def apply_layout(data: Mapping[str, Any]) -> None:
     """Sets the threads that `rlcli train` would choose; before JAX is imported."""
-    threads.apply_layout(thread_layout.choose_layout(data))
+    from rlcli.recipe.loading import read_without_parts
+
+    threads.apply_layout(thread_layout.choose_layout(read_without_parts(data, []).data))
     threads.disable_async_dispatch()
 
 

@@ -35,12 +35,25 @@ SAC = {
     "learning_rate": 3e-4,
     "policy_kwargs": {"net_arch": [256, 256]},
 }
+# Those of rlcli's recipes for Hopper.
+HOPPER = {**SAC, "buffer_size": 1_000_000}
+PPO_HOPPER = {
+    "n_steps": 2048,
+    "batch_size": 64,
+    "n_epochs": 10,
+    "learning_rate": 3e-4,
+    "clip_range_vf": 0.2,
+    "policy_kwargs": {"net_arch": {"pi": [64, 64], "vf": [64, 64]}},
+}
 # By work: the environment, the number of its copies, and the options of the algorithm.
 WORK: dict[str, tuple[str, int, dict[str, Any]]] = {
     "ppo": ("CartPole-v1", 4, PPO),
     "dqn": ("CartPole-v1", 1, DQN),
     "sac": ("Pendulum-v1", 1, SAC),
     "td3": ("Pendulum-v1", 1, SAC),
+    "ppo_hopper": ("Hopper-v5", 1, PPO_HOPPER),
+    "sac_hopper": ("Hopper-v5", 1, HOPPER),
+    "td3_hopper": ("Hopper-v5", 1, HOPPER),
 }
 
 
@@ -49,14 +62,20 @@ def main(work: str, steps: int, library: str) -> None:
     import numpy as np
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.noise import NormalActionNoise
+    from stable_baselines3.common.vec_env import VecNormalize
 
     name, num_envs, options = WORK[work]
-    algorithm = getattr(importlib.import_module(library), work.upper())
+    algorithm = work.partition("_")[0]
     env = make_vec_env(name, num_envs)
-    if work == "td3":  # its only exploration
-        noise = NormalActionNoise(np.zeros(1), np.full(1, 0.4))
+    if work == "ppo_hopper":
+        env = VecNormalize(env)
+    if algorithm == "td3":  # its only exploration
+        size, scale = (1, 0.4) if work == "td3" else (3, 0.1)
+        noise = NormalActionNoise(np.zeros(size), np.full(size, scale))
         options = {**options, "action_noise": noise}
-    model = algorithm("MlpPolicy", env, seed=0, device="cpu", **options)
+    model = getattr(importlib.import_module(library), algorithm.upper())(
+        "MlpPolicy", env, seed=0, device="cpu", **options
+    )
     serve(lambda: model.learn(steps, reset_num_timesteps=False))
 
 

@@ -13,6 +13,7 @@ from benchmarks.workers import purejaxrl as purejaxrl_worker
 from benchmarks.workers import serve
 from benchmarks.workers import stable_baselines as stable_baselines_worker
 from rlcli.recipe import load_recipe
+from rlcli.recipe.loading import read_without_parts
 
 ROOT = Path(__file__).parents[2]
 WORKER = """
@@ -115,15 +116,19 @@ def test_purejaxrl_does_the_work_of_the_recipes():
 
 @pytest.mark.parametrize("work", stable_baselines.STEPS)
 def test_stable_baselines_does_the_work_of_the_recipes(work):
-    recipe = stable_baselines.recipe_of(work, gymnasium=True)
+    data = stable_baselines.recipe_of(work, gymnasium=True)
+    recipe = read_without_parts(data, []).data
     name, num_envs, options = stable_baselines_worker.WORK[work]
     environment = recipe["environment"]
     assert environment["name"] == f"gymnasium/{name}"
     assert environment.get("num_envs", 1) == num_envs
     layers, stack = recipe["network"]["layers"], options["policy_kwargs"]["net_arch"]
     assert stack in (layers, {"pi": layers, "vf": layers})
-    assert options["learning_rate"] == recipe["optimizer"]["learning_rate"]
-    if work == "ppo":
+    optimizer = recipe["optimizer"]
+    optimizer = optimizer.get("policy", optimizer)  # Stable-Baselines3 has only one
+    rate = optimizer["learning_rate"]
+    assert options["learning_rate"] == (rate["from"] if type(rate) is dict else rate)
+    if work.startswith("ppo"):
         iteration = options["n_steps"] * num_envs
         assert iteration == recipe["train"]["unroll"] * num_envs
         assert iteration // options["batch_size"] == recipe["updater"]["minibatches"]
