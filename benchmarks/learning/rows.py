@@ -49,6 +49,12 @@ OFFLINE = (
     *("behaviour_cloning_cartpole", "cql_cartpole"),
     *("awac_pendulum", "iql_pendulum", "td3_bc_pendulum"),
 )
+# On Hopper, beside SAC with as many steps.
+HOPPER = {
+    "tqc_gymnasium_hopper": "3754",
+    "crossq_gymnasium_hopper": "",
+    "simba_gymnasium_hopper": "",
+}
 # At 1 000 000 steps: CleanRL (Hopper-v4 …; SAC v2), three seeds, and Stable-Baselines3
 # in rl-baselines3-zoo (Hopper-v3 …), one seed, with other options for each environment.
 MUJOCO = {
@@ -99,7 +105,7 @@ ROWS = (
     Row("ppo_brax_ant", None, "", range(1_000, 1_001), range(0)),
     *(
         Row(name, None, published, range(1_000, 1_003), range(0))
-        for name, published in MUJOCO.items()
+        for name, published in (MUJOCO | HOPPER).items()
     ),
     *(Row(f"dqn_{game}") for game in MINATAR),
     *(Row(f"ppo_{game}") for game in MINATAR),
