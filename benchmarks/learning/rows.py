@@ -107,6 +107,8 @@ ROWS = (
         Row(name, None, published, range(1_000, 1_003), range(0))
         for name, published in (MUJOCO | HOPPER).items()
     ),
+    # At 10 000 000 steps: Schulman et al. (2017).
+    Row("ppo_atari_pong", 18.0, "20.7", range(1_000, 1_001), range(1)),
     *(Row(f"dqn_{game}") for game in MINATAR),
     *(Row(f"ppo_{game}") for game in MINATAR),
     # At 10 000 000 steps, in gymnax-blines.

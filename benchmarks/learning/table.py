@@ -24,8 +24,9 @@ deviation of three seeds of
 and a run of
 [Stable-Baselines3](https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/benchmark.md)
 with options tuned for each environment, all after 1 000 000 steps. The recipes have
-the options of CleanRL, and were not tuned. For `ppo_breakout_10m` it is the return of
-PPO in
+the options of CleanRL, and were not tuned. On Atari Pong it is the return of PPO after
+10 000 000 steps in [Schulman et al. (2017)](https://arxiv.org/abs/1707.06347). For
+`ppo_breakout_10m` it is the return of PPO in
 [gymnax-blines](https://github.com/RobertTLange/gymnax-blines) after as many steps.
 
 `python -m benchmarks.learning` repeats all measurements, `python -m benchmarks.learning
