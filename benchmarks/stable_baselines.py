@@ -13,7 +13,7 @@ PPO trains on CartPole with four environments, unrolls of 128 steps, four epochs
 minibatches and networks of 64-64; DQN on CartPole with one environment, a network of
 64-64, and an update of 32 per step; SAC and TD3 on Pendulum with networks of 256-256
 and an update of 256 per step. On MuJoCo's Hopper, which is not one of rlcli's own,
-rlcli trains its built-in recipes, and the others with the same options.
+rlcli trains its built-in recipes, and the others do as much work per step.
 """
 
 from __future__ import annotations
