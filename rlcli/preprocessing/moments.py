@@ -55,9 +55,7 @@ def observation_moments(space: gymnasium.Space, clip: float) -> ObservationMomen
     def normalize(moments: Moments, obs: ArrayTree) -> ArrayTree:
         def scale_leaf(leaf: Array, mean: Array, variance: Array) -> Array:
             return jnp.clip(
-                (_as_floats(leaf) - mean) * jax.lax.rsqrt(variance + _EPSILON),
-                -clip,
-                clip,
+                (leaf - mean) * jax.lax.rsqrt(variance + _EPSILON), -clip, clip
             )
 
         return put(
@@ -65,9 +63,7 @@ def observation_moments(space: gymnasium.Space, clip: float) -> ObservationMomen
         )
 
     def update(moments: Moments, unroll: Transition) -> Moments:
-        rows = [
-            _as_floats(leaf.reshape((-1, *leaf.shape[2:]))) for leaf in pick(unroll.obs)
-        ]
+        rows = [leaf.reshape((-1, *leaf.shape[2:])) for leaf in pick(unroll.obs)]
         return update_moments(moments, rows) if rows else moments
 
     def initial() -> Moments:
@@ -77,8 +73,8 @@ def observation_moments(space: gymnasium.Space, clip: float) -> ObservationMomen
 
 
 def initial_moments(like: ArrayTree) -> Moments:
-    """Returns moments of zero rows, shaped as `like`, in floats."""
-    zeros = jax.tree.map(lambda leaf: jnp.zeros_like(_as_floats(leaf)), like)
+    """Returns moments of zero rows, shaped as `like`."""
+    zeros = jax.tree.map(jnp.zeros_like, like)
     return Moments(jnp.int32(0), zeros, jax.tree.map(jnp.ones_like, zeros))
 
 
@@ -166,10 +162,10 @@ def _normalized_leaves(space: gymnasium.Space) -> list[bool]:
 
 
 def _leaf_selector(is_selected: list[bool]) -> tuple[Callable, Callable]:
-    """Returns `pick(tree) -> selected leaves` and `put(tree, leaves) -> tree`."""
+    """Returns `pick(tree) -> selected leaves`, as floats, and `put(tree, leaves)`."""
 
     def pick(tree: ArrayTree) -> list[Array]:
-        return [leaf for leaf, selected in pairs(tree) if selected]
+        return [_as_floats(leaf) for leaf, selected in pairs(tree) if selected]
 
     def put(tree: ArrayTree, leaves: list[Array]) -> ArrayTree:
         new = iter(leaves)
