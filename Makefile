@@ -87,6 +87,7 @@ PACKAGES_rl_zoo3 := rl_zoo3==2.9.2 stable-baselines3==2.9.2 pandas==3.1.1
 PACKAGES_purejaxrl := gymnax==0.0.9 flax==0.12.8 distrax==0.1.9 flashbax==0.1.3
 
 bench: $(VENV)/installed $(PEER_VENVS:%=$(VENV)-%/installed)
+	$(PIP) -e '.[mujoco,sweep]'
 	@$(if $(PUREJAXRL),,echo "not compared with purejaxrl: set PUREJAXRL=FOLDER_OF_ITS_CLONE")
 	$(BIN)/python -m benchmarks $(foreach peer,$(PEERS),"$(peer) $(VENV)-$(peer)/bin/python") \
 		$(if $(PUREJAXRL),"purejaxrl $(VENV)-purejaxrl/bin/python '$(PUREJAXRL)'")

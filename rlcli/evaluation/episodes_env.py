@@ -103,7 +103,7 @@ class _NativeEpisodes(CoreEnv):
         ) -> tuple[ArrayTree, TimeStep]:
             core, seed = core_at(moment.episode), np.array(run_seed, np.uint32)
             _, key = evaluation_keys(seed, moment.evaluation, moment.time)
-            noise = core.draw(step_key(unroll_key(key), moment.episode))
+            noise = core.draw(step_key(key, moment.episode))
             return core.step(state, action, noise)
 
         limit = recipe.time_limit

@@ -34,6 +34,7 @@ from rlcli.xla.data_axis import (
     max_over_devices,
     sum_over_devices,
 )
+from rlcli.xla.random_bits import unroll_key
 
 # The random streams of a seed. EVALUATION is for evaluation and rendering, which
 # therefore never change training.
@@ -146,8 +147,8 @@ AXES = Progress._make([None, None, 0, 0, 0, 0, 0, 0, 0, 0, None, None])
 
 
 def stream_key(seed: Array | int, index: int) -> Key:
-    """The key of one random stream of a seed; `index` is a stream such as `INIT`."""
-    return jax.random.fold_in(jax.random.key(seed), index)
+    """The key of one random stream of a seed; `index` is a stream such as `RESET`."""
+    return jax.random.fold_in(unroll_key(jax.random.key(seed)), index)
 
 
 def numbers_array(setup: Setup) -> Float32[Array, "... N"]:
@@ -272,7 +273,9 @@ def initial_progress(
     # The action of step t + 1 uses the key of step t, so the first action uses key −1.
     action_key = jax.random.fold_in(stream_key(seed, POLICY), np.uint32(2**32 - 1))
     noise = draw_share(agent.policy.draw, action_key, batch)
-    init_agent = functools.partial(agent.init, stream_key(seed, INIT))
+    # Not `stream_key`: its hashes take longer to compile where large arrays are drawn.
+    init_key = jax.random.fold_in(jax.random.key(seed), INIT)
+    init_agent = functools.partial(agent.init, init_key)
 
     def first_action(agent_state: ArrayTree) -> tuple[Pending, ArrayTree]:
         policy_state = agent.policy.initial(batch)
