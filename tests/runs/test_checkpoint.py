@@ -134,6 +134,13 @@ def test_a_newer_format_is_named():
     assert "header" in refusal(forge_file(lz4.frame.compress(b"N."), 2, version=0))
 
 
+def test_a_size_that_lz4_cannot_compress_so_much_is_refused_by_the_header():
+    frame = lz4.frame.compress(PAYLOAD)
+    most = 255 * len(frame)
+    assert "header is invalid" in refusal(forge_file(frame, most + 1))
+    assert "header is invalid" not in refusal(forge_file(frame, most))
+
+
 def zip_archive() -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:

@@ -138,6 +138,7 @@ def test_scalars_of_numpy_are_arrays_without_axes():
 def test_a_truth_value_is_stored_as_0_or_1():
     odd = np.array([0, 1, 2, 255], np.uint8).view(bool)
     assert dump_pickle(odd) == dump_pickle(np.array([False, True, True, True]))
+    assert dump_pickle(odd[2:3]) == dump_pickle(np.array([True]))
 
 
 def test_large_arrays_come_in_pieces():
@@ -199,17 +200,58 @@ def nested_list(depth: int) -> list:
     return data
 
 
-@pytest.mark.slow
-def test_the_maximum_depth_is_the_same_for_writing_and_reading():
-    assert load_pickle(dump_pickle(nested_list(pickles.MAX_DEPTH))) == nested_list(
-        pickles.MAX_DEPTH
-    )
+def nested_dict(depth: int) -> dict:
+    data: dict = {}
+    for _ in range(depth - 1):
+        data = {"a": data}
+    return data
+
+
+@pytest.mark.parametrize("nested", [nested_list, nested_dict])
+def test_the_maximum_depth_is_the_same_for_writing_and_reading(nested):
+    data = nested(pickles.MAX_DEPTH)
+    assert load_pickle(dump_pickle(data)) == data
     with pytest.raises(ValueError, match="nested more than 64 deep"):
-        dump_pickle(nested_list(pickles.MAX_DEPTH + 1))
-    most = [None] * (pickles.MAX_OPCODES - 3)
+        dump_pickle(nested(pickles.MAX_DEPTH + 1))
+
+
+@pytest.mark.parametrize(
+    "limit", [100, pytest.param(pickles.MAX_OPCODES, marks=pytest.mark.slow)]
+)
+def test_the_maximum_size_is_the_same_for_writing_and_reading(limit, monkeypatch):
+    too_large = dump_pickle([None] * 98)
+    monkeypatch.setattr(pickles, "MAX_OPCODES", limit)
+    most = [None] * (limit - 3)
     assert load_pickle(dump_pickle(most)) == most
     with pytest.raises(ValueError, match="belong in arrays"):
         dump_pickle([*most, None])
+    if limit == 100:
+        with pytest.raises(MalformedError, match="more than 100 opcodes"):
+            load_pickle(too_large)
+
+
+@pytest.mark.parametrize("bits", [7, 8, 15, 16, 31, 63])
+@pytest.mark.parametrize("offset", [-1, 0, 1])
+def test_an_int_has_the_bytes_of_pythons_pickle(bits, offset):
+    for value in (2**bits + offset, -(2**bits) + max(offset, 0), offset):
+        expected = pickle.encode_long(value)
+        opcode = pickle.LONG1 + bytes([len(expected)]) + expected
+        assert dump_pickle(value)[2:-1] == opcode
+
+
+@pytest.mark.parametrize("data", [bytes(3), bytes(5)])
+def test_data_of_another_size_than_the_shape_are_refused(data):
+    with pytest.raises(MalformedError, match="whose bytes do not fit its shape"):
+        pickles.decode_array("float32", [1], data)
+
+
+@pytest.mark.parametrize(
+    "keys", [["data", "dtype"], ["data", "dtype", "more", "shape"], ["data", "shape"]]
+)
+def test_a_record_with_other_keys_than_an_array_is_refused(keys):
+    values = {"data": b"", "dtype": "bool", "more": 1, "shape": [0]}
+    with pytest.raises(MalformedError, match="bytes that belong to no array"):
+        load_pickle(unframed_pickle({key: values[key] for key in keys}))
 
 
 # What an attacker would send. Where code would run, it makes a file `{marker}`.

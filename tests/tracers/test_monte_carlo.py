@@ -63,6 +63,18 @@ def test_rows_equal_a_loop_over_random_endings(random_steps, gamma):
         np.testing.assert_array_equal(getattr(rows, name), getattr(steps, name))
 
 
+def test_last_observations_may_have_any_number_of_axes(random_steps):
+    steps, _ = random_steps(seed=1)
+    by_rank = {"number": steps.next_obs[..., 0], "vector": steps.next_obs}
+    by_rank["image"] = np.broadcast_to(steps.next_obs[..., None], (25, 4, 2, 3))
+    steps = steps._replace(next_obs=by_rank)
+    rows = trace(monte_carlo(gamma=0.9), steps, zero_estimates(steps))
+    _, _, k = reference_row(steps, 0.9, t=0, b=0)
+    for name, obs in by_rank.items():
+        assert rows.next_obs[name].shape == obs.shape
+        np.testing.assert_array_equal(rows.next_obs[name][0, 0], obs[k, 0])
+
+
 def test_bootstrapped_returns_equal_rlax(random_steps):
     steps, estimates = random_steps(seed=2)
     rows = trace(
