@@ -1,5 +1,6 @@
 """The decorator of rules: options, defaults, and what a rule may return."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -130,6 +131,10 @@ def test_an_unknown_option_is_refused_before_the_rule_is_called(tabular):
             r"array \[T, B, M, K\], where \[T, B\] is \[3, 5\]",
         ),
         (
+            lambda context: Backup(jax.tree.map(lambda x: x[:2], context.next_q())),
+            r"`bootstrap_value.value` is an array of shape \(2, 5, 4, 1\) instead of",
+        ),
+        (
             lambda context: Backup(Particles(context.next_q().value, 1.0)),
             r"`bootstrap_value.probability` is `float` instead of .* \(3, 5, 4, 1\)",
         ),
@@ -181,6 +186,24 @@ def test_a_result_that_is_no_backup_of_rows_is_refused(result, message, tabular)
     name = f"rule `wrong` of module `{__name__}`"
     with pytest.raises(RlcliError, match=name + ".*" + message):
         updater.updated(updater.rows(), *np.zeros((2, 6, 4), "f4"))
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 1), (1, 1, 4), (1,), (4,)])
+def test_a_probability_of_one_entry_along_an_axis_is_that_of_all_entries(
+    shape, tabular
+):
+    def updated(probability):
+        @rule()
+        def uniform(context: RuleContext) -> Backup:
+            """The mean of all action values."""
+            return Backup(context.next_q(), probability)
+
+        updater = tabular("uniform")
+        values = np.arange(48.0, dtype="f4").reshape(2, 6, 4)
+        return updater.updated(updater.rows(), *values)[0]
+
+    ours = updated(jnp.full(shape, 1 / 4))
+    np.testing.assert_array_equal(ours, updated(1 / 4))
 
 
 def test_check_refuses_wrong_shapes_at_the_place_of_the_updater():
