@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from rlcli.registry import register
 from rlcli.types import (
@@ -46,7 +46,7 @@ def v_trace(
         discount = gamma * steps.discount
         ratio = jnp.exp(estimates.log_prob - steps.extras["log_prob"])
         rho, c = jnp.minimum(clip_rho, ratio), lambda_ * jnp.minimum(clip_c, ratio)
-        continues = _continues(steps.last)
+        continues = 1.0 - steps.last  # the last row is multiplied by 0 below
         error = rho * (steps.reward + discount * v_t - v_tm1)
         # V − v; the recursion stops at the end of an episode.
         correction = _accumulate(error, discount * c * continues)
@@ -89,16 +89,11 @@ def retrace(*, gamma: Probability = 0.99, lambda_: Probability = 1.0) -> Tracer:
         c = lambda_ * jnp.minimum(1.0, ratio)
         next_c = jnp.concatenate([c[1:], c[-1:]])  # the last is multiplied by 0 below
         error = steps.reward + discount * v_t - q_tm1
-        weight = discount * next_c * _continues(steps.last)
+        weight = discount * next_c * (1.0 - steps.last)
         value = q_tm1 + _accumulate(error, weight)
         return steps._replace(reward=value, discount=jnp.zeros_like(value))
 
     return Tracer(1, trace, gamma, ("log_prob",), is_off_policy=True, rows=2)
-
-
-def _continues(last: Bool[Array, "T B"]) -> Float[Array, "T B"]:
-    """1 where the next row belongs to the same episode, else 0."""
-    return 1.0 - jnp.asarray(last).at[-1].set(True)
 
 
 def _accumulate(
