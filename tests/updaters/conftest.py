@@ -32,7 +32,8 @@ class Tabular:
                 name, torso or table(), factory(**(head or {})), inputs, copies
             )
 
-        def policies(space, values=None):
+        def policies(space, values=None, distribution=None):
+            del distribution
             if values is None:
                 return random(space)
             return epsilon_greedy(values, space, epsilon=EPSILON)

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from rlcli.errors import RlcliError
 from rlcli.networks.torsos import Torso
 from rlcli.types import Array
+from rlcli.xla.fusion_barrier import materialize
 
 NOISE_SCALE = 0.5  # σ₀ of Fortunato et al.
 
@@ -84,6 +85,7 @@ class NoisyLayer(hk.Module):
         if key is None:
             return jnp.zeros((*inputs.shape[:-1], self.size))
         noise = jax.random.normal(key, (entries + self.size,))
-        spread = jnp.sign(noise) * jnp.sqrt(jnp.abs(noise))
+        # Without the barrier, XLA repeats the draws for each weight's gradient.
+        spread = materialize(jnp.sign(noise) * jnp.sqrt(jnp.abs(noise)))
         input_noise, output_noise = spread[:entries], spread[entries:]
         return ((inputs * input_noise) @ weights + shifts) * output_noise

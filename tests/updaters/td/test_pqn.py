@@ -7,7 +7,9 @@ import optax
 import pytest
 import rlax
 
+import rlcli
 from rlcli import registry
+from rlcli.errors import RlcliError
 from rlcli.networks.functions import separate_network
 from rlcli.networks.torsos import table
 from rlcli.policies.discrete import epsilon_greedy
@@ -112,11 +114,31 @@ def test_targets_stay_constant_over_all_epochs():
     rows = raw_unroll()._replace(discount=np.full((STEPS, BATCH), 0.9, "f4"))
     ours = updater(optax.sgd(4.0), epochs=300, minibatches=1)
     weight = np.ones((STEPS, BATCH), "f4")
-    weight[0] = 0.0
+    weight[0], weight[1] = 0.0, 0.5
     state, _ = jax.jit(ours.update)(state_of(ours), rows, weight, CLOCK, KEY)
     target = rows.reward + 0.9 * Q[rows.next_obs].max(-1)
     (table_after,) = map(np.asarray, jax.tree.leaves(state.params))
     for pair in np.ndindex(STATES, ACTIONS):
         is_pair = (rows.obs == pair[0]) & (rows.action == 1 + pair[1]) & (weight > 0)
-        expected = target[is_pair].mean() if is_pair.any() else Q[pair]
+        shares = weight[is_pair]
+        expected = (
+            np.average(target[is_pair], weights=shares) if shares.size else Q[pair]
+        )
         assert table_after[pair] == pytest.approx(expected, rel=1e-3, abs=1e-3)
+
+
+def test_minibatches_of_a_recurrent_network_consist_of_whole_unrolls():
+    def check(**options):
+        network = {"name": "linear", "memory": "gru"}
+        rlcli.check(
+            {
+                "environment": {"name": "CartPole-v1", "num_envs": 4},
+                "network": network,
+                "updater": {"name": "pqn", "minibatches": 4, **options},
+                "train": {"steps": 24, "unroll": 6},
+            }
+        )
+
+    check()
+    with pytest.raises(RlcliError, match="6 steps into sequences of 4"):
+        check(sequence=4)

@@ -27,8 +27,8 @@ ACTIONS, SIZE, STEPS, BATCH, N, GAMMA, EPSILON = 3, 4, 9, 5, 2, 0.9, 0.2
 CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
 
 
-def recurrent_network(name, head, action=None, copies=None):
-    made = memory.gru(size=SIZE), head(), OBSERVATION, copies
+def recurrent_network(name, head, action=None, copies=None, **options):
+    made = memory.gru(size=SIZE), head(**options), OBSERVATION, copies
     return memory.separate_recurrent_network(name, mlp(layers=[5]), *made)
 
 
@@ -50,18 +50,17 @@ def steps(seed=0):
     )
 
 
-def make_updater(name, **options):
+def make_updater(name, epsilon=EPSILON, head=None, **options):
     """An updater, and a learner with random parameters and target parameters."""
 
     def policies(values, space):
-        return epsilon_greedy(values, space, epsilon=EPSILON)
+        return epsilon_greedy(values, space, epsilon=epsilon)
 
+    networks = functools.partial(recurrent_network, **(head or {}))
     spaces = Spaces(OBSERVATION, gymnasium.spaces.Discrete(ACTIONS))
     factory = registry.find("updater", name).factory
     target = {"every": 100}
-    ours = factory(
-        spaces, recurrent_network, policies, optax.sgd(1.0), target=target, **options
-    )
+    ours = factory(spaces, networks, policies, optax.sgd(1.0), target=target, **options)
     shapes = jax.eval_shape(ours.init, jax.random.key(0))
     params, target_params = (normal_like(shapes.params, seed, 0.5) for seed in (1, 2))
     failed = np.int32(NOT_FAILED)  # SGD has no state
@@ -141,6 +140,53 @@ def test_errors_equal_those_of_networks_stepped_one_at_a_time(name, one_step):
             goal += discount * expected_bootstrap(name, there[k], target[k])
             error = abs(goal - taken[t])
             assert report.priority[t, b] == pytest.approx(error, rel=1e-3, abs=1e-5)
+
+
+def test_sarsa_samples_the_next_action_with_the_carry_of_the_next_step():
+    """A greedy policy samples the action that double Q-learning selects."""
+    rows = steps()
+
+    def priorities(name):
+        ours, state = make_updater(name, epsilon=0.0)
+
+        @jax.jit
+        def update(state):
+            carry = ours.estimate(state, rows).carry
+            seen = rows._replace(extras={**rows.extras, "next_carry": carry})
+            weight = jnp.ones(rows.reward.shape)
+            return ours.update(state, seen, weight, CLOCK, jax.random.key(2))
+
+        return update(state)[1].priority
+
+    sarsa, double_q_learning = map(priorities, ["sarsa", "double_q_learning"])
+    np.testing.assert_allclose(sarsa, double_q_learning, rtol=1e-4, atol=1e-6)
+
+
+def test_with_network_noise_each_environment_keeps_its_own_carry():
+    """The scale of the noise is 0, so exploring selects the greedy action."""
+    ours, state = make_updater("q_learning", epsilon=0.0, head={"noisy": True})
+    params = jax.tree_util.tree_map_with_path(
+        lambda path, leaf: leaf * ("noise" not in jax.tree_util.keystr(path)),
+        state.params,
+    )
+    rng = np.random.default_rng(3)
+    number = 20
+    obs = rng.normal(size=(number, 2)).astype("f4")
+    _, process = ours.policy.initial(number)
+    carry = rng.normal(size=(number, SIZE)).astype("f4"), process
+    first = rng.random(number) < 0.2
+    noise = ours.policy.draw(jax.random.key(4), number)
+    decisions, carries = zip(
+        *(
+            act(params, obs, carry, first, noise)
+            for act in (ours.policy.explore, ours.policy.exploit)
+        ),
+        strict=True,
+    )
+    actions = [decision.action for decision in decisions]
+    np.testing.assert_array_equal(*actions)
+    np.testing.assert_allclose(carries[0][0], carries[1][0], rtol=1e-5)
+    assert len(np.unique(actions[0])) > 1
 
 
 def test_burn_in_rows_are_not_learned_and_refresh_the_carry():

@@ -139,6 +139,12 @@ def test_an_unknown_option_is_refused_before_the_rule_is_called(tabular):
             r"`bootstrap_value.probability` is `float` instead of .* \(3, 5, 4, 1\)",
         ),
         (
+            lambda context: Backup(
+                Particles(context.next_q().value, jnp.ones((3, 5, 4, 2)))
+            ),
+            r"`bootstrap_value.probability` is an array of shape \(3, 5, 4, 2\) ",
+        ),
+        (
             lambda context: Backup(context.next_q(), jnp.ones(3)),
             r"`probability` is an array of shape \(3,\) instead of .* M = 4",
         ),

@@ -285,6 +285,18 @@ def test_distributional_losses_equal_rlax_times_the_weight(rule, head, tabular):
 
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:rlax")
+def test_a_batch_of_one_row_has_the_loss_of_this_row(tabular):
+    ours = tabular("q_learning", ATOMS, target=FAR)
+    tables = np.random.default_rng(9).normal(size=(2, STATES, ACTIONS * 5))
+    rows = ours.rows(shape=(2, 3))
+    _, report = ours.updated(rows, *tables)
+    losses = []
+    for t, b in np.ndindex(2, 3):
+        row = jax.tree.map(lambda x, t=t, b=b: x[t : t + 1, b : b + 1], rows)
+        losses.append(ours.updated(row, *tables)[1].metrics["loss"])
+    np.testing.assert_allclose(np.mean(losses), report.metrics["loss"], rtol=1e-5)
+
+
 def test_expected_sarsa_with_quantiles_equals_rlax(tabular):
     ours = tabular("expected_sarsa", QUANTILES, target=FAR)
     tables = np.random.default_rng(6).normal(size=(2, STATES, ACTIONS, 3)).astype("f4")

@@ -142,6 +142,14 @@ def test_one_action_and_all_actions_critics_learn_the_same(tabular):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+def test_a_penalty_is_given_the_index_of_the_action(tabular):
+    values = np.random.default_rng(0).normal(size=(6, 4)).astype("f4")
+    values = np.stack([values, -values])  # of two critics
+    updaters = [tabular("cql", start=start) for start in (0, 3)]
+    tables = [ours.updated(ours.rows(), values, values)[0] for ours in updaters]
+    np.testing.assert_array_equal(*tables)
+
+
 @pytest.mark.slow
 def test_network_noise_affects_exploring_and_not_exploiting():
     environment, agent = build_parts(
@@ -169,8 +177,7 @@ def test_network_noise_affects_exploring_and_not_exploiting():
     assert len(np.unique(explored, axis=0)) > 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("head", ["scalar", "implicit_quantile"])
+@pytest.mark.parametrize("head", quick_first(["scalar", "implicit_quantile"]))
 def test_each_environment_explores_with_its_own_network_noise(head, tabular):
     """All values are 0, so that the noise alone selects the action of one state."""
     policy = tabular("q_learning", {"name": head, "noisy": True}).policy
@@ -181,6 +188,17 @@ def test_each_environment_explores_with_its_own_network_noise(head, tabular):
     decision, _ = policy.explore(params, obs, policy.initial(400), begin, noise)
     share = np.bincount(decision.action, minlength=4) / 400
     np.testing.assert_allclose(share, 0.25, atol=0.1)
+
+
+def test_the_distribution_of_a_policy_is_that_of_the_values_without_noise(tabular):
+    ours = tabular("q_learning", {"noisy": True})
+    params = normal_like(jax.eval_shape(ours.whole.init, KEY).params)
+    obs, begin = np.arange(6), np.ones(6, bool)
+    inputs = params, obs, ours.policy.initial(6), begin
+    likely = np.exp(ours.policy.parameters(*inputs))
+    values = ours.policy.action_values(*inputs)
+    is_best = values == values.max(-1, keepdims=True)
+    np.testing.assert_allclose(likely, np.where(is_best, 0.85, 0.05), rtol=1e-5)
 
 
 def test_network_noise_does_not_change_the_random_numbers_of_the_policy():
@@ -253,6 +271,8 @@ def test_the_options_of_a_rule_are_the_common_ones_and_its_own():
     assert options("q_learning") == options("expected_sarsa") == common
     assert options("soft_q_learning") == {**common, "temperature": 1.0}
     assert options("clipped_double_q_learning")["critics"] == 2
+    soft_clipped = options("soft_clipped_double_q_learning")
+    assert (soft_clipped["critics"], soft_clipped["temperature"]) == (2, 1.0)
     own = {"temperature": 0.03, "alpha": 0.9, "clip": -1.0}
     assert options("munchausen").items() >= own.items()
 
