@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import haiku as hk
 import jax
@@ -16,6 +17,8 @@ from rlcli.types import Array
 from rlcli.xla.fusion_barrier import materialize
 
 NOISE_SCALE = 0.5  # σ₀ of Fortunato et al.
+# With as many rows, one product of matrices with the noisy weights is faster than two.
+_MIN_ROWS = 16
 
 
 def readout(
@@ -54,7 +57,19 @@ def _output_layer(torso: Torso, size: int, noisy: bool) -> Callable[..., Array]:
     if not noisy:
         return plain
     noise = NoisyLayer(size)
-    return lambda features: plain(features) + noise(features)
+
+    def layer(features: Float[Array, "N F"]) -> Float[Array, "N {size}"]:
+        if features.shape[0] < _MIN_ROWS:
+            return plain(features) + noise(features)
+        weights, shifts = noise.sample(features.shape[-1])
+
+        def add_noise(get: Callable, value: Array, context: Any) -> Array:
+            return get(value + weights if context.name == "w" else value)
+
+        with hk.custom_getter(add_noise):
+            return plain(features) + shifts
+
+    return layer
 
 
 class NoisyLayer(hk.Module):
@@ -76,16 +91,26 @@ class NoisyLayer(hk.Module):
     def __call__(
         self, inputs: Float[Array, "*batch inputs"]
     ) -> Float[Array, "*batch {self.size}"]:
-        """The noise to add to the layer."""
-        entries = inputs.shape[-1]
+        """The noise to add to the outputs of the layer, without a matrix of noise."""
+        weights, shifts, input_noise, output_noise = self._factors(inputs.shape[-1])
+        return ((inputs * input_noise) @ weights + shifts) * output_noise
+
+    def sample(
+        self, entries: int
+    ) -> tuple[Float[Array, "{entries} {self.size}"], Float[Array, "{self.size}"]]:
+        """The noise to add to the weights for `entries` inputs, and to the biases."""
+        weights, shifts, input_noise, output_noise = self._factors(entries)
+        return weights * input_noise[:, None] * output_noise, shifts * output_noise
+
+    def _factors(self, entries: int) -> tuple[Array, Array, Array, Array]:
+        """σ_W, σ_b, f(ε_in) and f(ε_out)."""
         sigma = hk.initializers.Constant(NOISE_SCALE / np.sqrt(entries))
         weights = hk.get_parameter("w", (entries, self.size), init=sigma)
         shifts = hk.get_parameter("b", (self.size,), init=sigma)
         key = hk.maybe_next_rng_key()
         if key is None:
-            return jnp.zeros((*inputs.shape[:-1], self.size))
+            return weights, shifts, jnp.zeros(entries), jnp.zeros(self.size)
         noise = jax.random.normal(key, (entries + self.size,))
         # Without the barrier, XLA repeats the draws for each weight's gradient.
         spread = materialize(jnp.sign(noise) * jnp.sqrt(jnp.abs(noise)))
-        input_noise, output_noise = spread[:entries], spread[entries:]
-        return ((inputs * input_noise) @ weights + shifts) * output_noise
+        return weights, shifts, spread[:entries], spread[entries:]
