@@ -8,7 +8,8 @@ seed. Writes the results to `results.json` beside this file, and from there to t
 table, to the pages of `docs/algorithms`, with a learning curve (extra `plot`), and to
 the comment at the beginning of each recipe.
 `--curves` only trains, and draws the curves. `--runs` keeps the run folders, from which
-`python -m benchmarks.zoo --runs DIR` takes policies.
+`python -m benchmarks.zoo --runs DIR` takes policies, and continues those that it finds,
+so that an interruption costs little.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from typing import Any
 from benchmarks.learning import headers, table
 from benchmarks.learning.rows import ROWS, Row
 from rlcli import recipe
+from rlcli.runs.metrics import read_metrics
 
 RESULTS = Path(__file__).with_name("results.json")
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -46,30 +47,41 @@ def rlcli(*arguments: str) -> str:
     return process.stdout
 
 
-def train(row: Row, folder: Path) -> tuple[str, float]:
-    """Trains the recipe and draws its learning curve; the run, and seconds to train."""
+def train(row: Row, folder: Path) -> str:
+    """Trains the recipe, or continues its run, and draws its learning curve."""
     run = str(folder / row.recipe)
-    start = time.perf_counter()
-    first, count = str(row.seeds.start), str(len(row.seeds))
-    rlcli(
-        *("train", row.recipe, "--seed", first, "--seeds", count),
-        *("--run", run, "--quiet"),
-    )
-    seconds = time.perf_counter() - start
+    if Path(run).exists():
+        rlcli("resume", run, "--quiet")
+    else:
+        first, count = str(row.seeds.start), str(len(row.seeds))
+        rlcli(
+            *("train", row.recipe, "--seed", first, "--seeds", count),
+            *("--run", run, "--quiet"),
+        )
     rlcli("plot", run, "--output", str(CURVES / f"{row.recipe}.svg"))
-    return run, seconds
+    return run
+
+
+def training_seconds(run: str, seeds: range) -> float:
+    """The seconds between the rows of metrics, which have the speed of all seeds."""
+    seconds, step = 0.0, 0
+    for row in read_metrics(run):
+        if row["seed"] == seeds[0] and "steps_per_second" in row:
+            seconds += (row["T"] - step) * len(seeds) / row["steps_per_second"]
+            step = row["T"]
+    return seconds
 
 
 def measure(row: Row, folder: Path) -> dict[str, Any]:
     """Trains the recipe in a folder and evaluates it."""
-    run, seconds = train(row, folder)
+    run = train(row, folder)
     result = json.loads(rlcli("eval", run, "--episodes", str(EPISODES), "--json"))
     return {
         "environment": result["environment"],
         "steps": recipe.load_recipe(row.recipe).train.steps,
         "seeds": [row.seeds[0], row.seeds[-1]],
         "tuned": None if row.tuned is None else [*row.tuned[:1], *row.tuned[-1:]],
-        "seconds": round(seconds, 1),
+        "seconds": round(training_seconds(run, row.seeds), 1),
         "means": [seed["mean"] for seed in result["seeds"]],
         "iqm": result["return"]["iqm"],
         "ci95": result["return"]["ci95"],

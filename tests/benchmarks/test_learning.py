@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.learning import headers, table
+from benchmarks.learning.__main__ import training_seconds
 from benchmarks.learning.rows import ROWS, Row
 from rlcli import recipe
 
@@ -112,3 +113,15 @@ def test_a_single_seed_has_no_interval():
     assert headers.sentence(result) == (
         "Greedy return 3000 after 10 000 steps, of one seed."
     )
+
+
+def test_the_seconds_of_training_are_those_between_the_rows_of_one_seed(tmp_path):
+    rows = [(100, 50.0), (100, 50.0), (300, 100.0), (300, 100.0)]
+    lines = [
+        json.dumps({"T": step, "seed": 7 + index % 2, "steps_per_second": speed})
+        for index, (step, speed) in enumerate(rows)
+    ]
+    evaluation = json.dumps({"T": 300, "seed": 7, "evaluation": {"mean": 1.0}})
+    (tmp_path / "metrics.jsonl").write_text("\n".join([*lines, evaluation, ""]))
+    # Twice 100 steps at 50 per second, then twice 200 at 100.
+    assert training_seconds(str(tmp_path), range(7, 9)) == pytest.approx(4 + 4)
