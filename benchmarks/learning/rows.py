@@ -110,7 +110,8 @@ ROWS = (
     # At 10 000 000 steps: Schulman et al. (2017).
     Row("ppo_atari_pong", 18.0, "20.7", range(1_000, 1_001), range(1)),
     *(Row(f"dqn_{game}") for game in MINATAR),
-    *(Row(f"ppo_{game}") for game in MINATAR),
+    *(Row(f"ppo_{game}") for game in MINATAR if game != "seaquest"),
+    Row("ppo_seaquest", 10.0, "", FIVE_NEW, range(3)),
     # At 10 000 000 steps, in gymnax-blines.
     Row("ppo_breakout_10m", None, "43.4", range(1_000, 1_003), range(1)),
 )
