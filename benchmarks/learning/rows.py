@@ -49,9 +49,10 @@ OFFLINE = (
     *("behaviour_cloning_cartpole", "cql_cartpole"),
     *("awac_pendulum", "iql_pendulum", "td3_bc_pendulum"),
 )
-# On Hopper, beside SAC with as many steps.
+# On Hopper, beside SAC; DroQ makes 20 updates per step.
 HOPPER = {
     "tqc_gymnasium_hopper": "3754",
+    "droq_gymnasium_hopper": "",
     "crossq_gymnasium_hopper": "",
     "simba_gymnasium_hopper": "",
 }

@@ -3,6 +3,7 @@
 import pytest
 
 from rlcli import registry
+from rlcli.replays import sequences
 
 RING = {"capacity": 50_000, "batch_size": 32}
 DEFAULTS = {
@@ -46,3 +47,9 @@ def test_every_replay_has_its_default_values_here():
 def test_the_options_of_a_replay_have_the_documented_default_values(name):
     options = registry.options(registry.find("replay", name).factory)
     assert {key: each.default for key, each in options.items()} == DEFAULTS[name]
+
+
+def test_priorities_of_sequences_are_by_default_those_of_the_paper():
+    """Appendix A of Kapturowski et al. (2019), whose epsilon is not published."""
+    published = sequences._PUBLISHED_PRIORITIES
+    assert published == {"eta": 0.9, "alpha": 0.9, "beta": 0.6, "epsilon": 1e-6}

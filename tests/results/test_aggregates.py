@@ -175,6 +175,7 @@ def test_one_seed_has_no_interval():
     several, single = np.array([1.0, 2.0]), np.array([1.5])
     assert estimate(mean, [several, single]) == (1.5, None)
     assert estimate_improvement([several], [single]) == (0.5, None)
+    assert estimate_improvement([several], [several]).ci95 == (0.0, 1.0)
 
 
 def test_a_score_that_is_not_finite_is_not_hidden():

@@ -348,3 +348,9 @@ def test_a_file_is_read_where_itself_its_content_and_its_arrays_fit_into_memory(
     )
     available = None  # unknown: it is tried
     assert_is_data(checkpoint.read(path))
+
+
+def test_data_behind_a_frame_that_ends_with_a_piece_is_refused(monkeypatch):
+    monkeypatch.setattr(checkpoint.pickles, "PIECE_SIZE", len(FRAME))
+    assert checkpoint.from_bytes(forge_file(FRAME, len(PAYLOAD))) is not None
+    assert "frame" in refusal(forge_file(FRAME + b"\0", len(PAYLOAD)))

@@ -115,6 +115,8 @@ def test_the_spread_of_episodes_is_theirs_alone():
 
 def test_a_summary_holds_mean_iqm_and_interval():
     assert summary([500.0] * 8) == {"mean": 500.0, "iqm": 500.0, "ci95": [500.0, 500.0]}
+    assert summary([1.0, 3.0])["ci95"] == [1.0, 3.0]
+    assert summary([1.0])["ci95"] is None
 
 
 def test_an_array_of_one_axis_may_name_it():
