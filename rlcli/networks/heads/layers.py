@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -58,8 +59,8 @@ def _output_layer(torso: Torso, size: int, noisy: bool) -> Callable[..., Array]:
         return plain
     noise = NoisyLayer(size)
 
-    def layer(features: Float[Array, "N F"]) -> Float[Array, "N {size}"]:
-        if features.shape[0] < _MIN_ROWS:
+    def layer(features: Float[Array, "*batch F"]) -> Float[Array, "*batch {size}"]:
+        if math.prod(features.shape[:-1]) < _MIN_ROWS:
             return plain(features) + noise(features)
         weights, shifts = noise.sample(features.shape[-1])
 
