@@ -59,7 +59,7 @@ def _output_layer(torso: Torso, size: int, noisy: bool) -> Callable[..., Array]:
         return plain
     noise = NoisyLayer(size)
 
-    def layer(features: Float[Array, "*batch F"]) -> Float[Array, "*batch {size}"]:
+    def layer(features: Float[Array, "*batch F"]) -> Float[Array, "*batch outputs"]:
         if math.prod(features.shape[:-1]) < _MIN_ROWS:
             return plain(features) + noise(features)
         weights, shifts = noise.sample(features.shape[-1])
