@@ -52,9 +52,9 @@ Offer = ValuesOffer | DistributionOffer | ActionOffer
 class SearchState(NamedTuple):
     """A latent state of a model, with its policy logits and value."""
 
-    hidden: ArrayTree  # `[B, ...]`: input of the next model step
-    logits: Float[Array, "B A"]  # prior policy
-    value: Float[Array, "B"]
+    hidden: ArrayTree  # `[*batch, ...]`: input of the next model step
+    logits: Float[Array, "*batch A"]  # prior policy
+    value: Float[Array, "*batch"]
 
 
 class PlanningModel(NamedTuple):
