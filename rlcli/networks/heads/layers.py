@@ -64,7 +64,7 @@ def _output_layer(torso: Torso, size: int, noisy: bool) -> Callable[..., Array]:
             return plain(features) + noise(features)
         weights, shifts = noise.sample(features.shape[-1])
 
-        def add_noise(get: Callable, value: Array, context: Any) -> Array:
+        def add_noise(get: Callable, value: jax.Array, context: Any) -> jax.Array:
             return get(value + weights if context.name == "w" else value)
 
         with hk.custom_getter(add_noise):
