@@ -114,12 +114,13 @@ def play(policy, episodes, seed=0):
     return returns
 
 
-def check_episodes(policy, episodes, seed=3):
+def check_episodes(policy, episodes, seed=3, rtol=None):
     (evaluated,) = rlcli.eval(policy.file, episodes=episodes, seed=seed)["seeds"]
-    # Sums may round differently for a batch of several episodes. Another action would
-    # change these returns by far more.
+    # A matrix product may round differently for a batch of several episodes.
+    is_discrete = isinstance(policy.spaces.action, gymnasium.spaces.Discrete)
+    rtol = rtol or (0 if is_discrete else 1e-5)
     returns = play(policy, episodes, seed)
-    np.testing.assert_allclose(returns, evaluated["returns"], 1e-5)
+    np.testing.assert_allclose(returns, evaluated["returns"], rtol)
 
 
 def test_a_loop_plays_several_episodes_of_an_evaluation(recurrent):
@@ -146,7 +147,8 @@ def test_a_search_plays_the_episodes_of_an_evaluation(tmp_path):
         updater={"name": "muzero", "size": 8},
         policy={"name": "gumbel_muzero", "simulations": 4},
     )
-    check_episodes(policy, 2)
+    # Compiled with a search, the sums of rewards differ by 2.5e-7.
+    check_episodes(policy, 2, rtol=1e-6)
     obs, _ = policy.make_env().reset()
     assert policy.value(obs).shape == ()
     assert policy.distribution(obs).probabilities.sum() == pytest.approx(1, abs=1e-5)

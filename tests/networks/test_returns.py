@@ -105,6 +105,26 @@ def test_weight_noise_is_factorised_with_the_scale_of_its_parameters():
     np.testing.assert_allclose(draws.var(0), expected, rtol=0.15)
 
 
+@pytest.mark.parametrize("torso", [linear(), table()], ids=["linear", "table"])
+def test_a_batch_has_the_noise_of_each_of_its_rows(torso):
+    """A single row has no noisy weights, but is computed with the same noise."""
+    net = network("categorical", torso=torso, noisy=True, dueling=True)
+    params, obs = random_init(net), random_obs()
+    (batch, _), single = apply_head(net, params, KEY, obs), np.zeros((4, 6, 2, 5))
+    for t, b in np.ndindex(4, 6):
+        row = obs[t : t + 1, b : b + 1]
+        single[t, b] = apply_head(net, params, KEY, row).logits[0, 0]
+    np.testing.assert_allclose(batch, single, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (4, 6)])
+def test_without_a_key_the_scale_of_the_noise_is_not_used(shape):
+    net = network("scalar", noisy=True)
+    params = random_init(net)
+    params["q"]["noise"] = jax.tree.map(lambda x: x * np.nan, params["q"]["noise"])
+    assert np.all(np.isfinite(apply_head(net, params, obs=random_obs(shape)).value))
+
+
 def test_quantile_fractions_are_midpoints():
     net = network("quantile")
     actual = jax.device_get(apply_head(net, random_init(net)))

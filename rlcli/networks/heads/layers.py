@@ -18,8 +18,6 @@ from rlcli.types import Array
 from rlcli.xla.fusion_barrier import materialize
 
 NOISE_SCALE = 0.5  # σ₀ of Fortunato et al.
-# With as many rows, one product of matrices with the noisy weights is faster than two.
-_MIN_ROWS = 16
 
 
 def readout(
@@ -60,11 +58,13 @@ def _output_layer(torso: Torso, size: int, noisy: bool) -> Callable[..., Array]:
     noise = NoisyLayer(size)
 
     def layer(features: Float[Array, "*batch F"]) -> Float[Array, "*batch outputs"]:
-        if math.prod(features.shape[:-1]) < _MIN_ROWS:
+        if math.prod(features.shape[:-1]) == 1:
             return plain(features) + noise(features)
+        # One product with the noisy weights takes about half the time of two. A single
+        # row often has noise of its own: it would need a matrix of weights of its own.
         weights, shifts = noise.sample(features.shape[-1])
 
-        def add_noise(get: Callable, value: jax.Array, context: Any) -> jax.Array:
+        def add_noise(get: Callable, value: Any, context: Any) -> Any:
             return get(value + weights if context.name == "w" else value)
 
         with hk.custom_getter(add_noise):
@@ -93,25 +93,31 @@ class NoisyLayer(hk.Module):
         self, inputs: Float[Array, "*batch inputs"]
     ) -> Float[Array, "*batch {self.size}"]:
         """The noise to add to the outputs of the layer, without a matrix of noise."""
-        weights, shifts, input_noise, output_noise = self._factors(inputs.shape[-1])
+        weights, shifts, noise = self._draw(inputs.shape[-1])
+        if noise is None:
+            return jnp.zeros((*inputs.shape[:-1], self.size))
+        input_noise, output_noise = noise
         return ((inputs * input_noise) @ weights + shifts) * output_noise
 
     def sample(
         self, entries: int
     ) -> tuple[Float[Array, "{entries} {self.size}"], Float[Array, "{self.size}"]]:
         """The noise to add to the weights for `entries` inputs, and to the biases."""
-        weights, shifts, input_noise, output_noise = self._factors(entries)
+        weights, shifts, noise = self._draw(entries)
+        if noise is None:
+            return jnp.zeros_like(weights), jnp.zeros_like(shifts)
+        input_noise, output_noise = noise
         return weights * input_noise[:, None] * output_noise, shifts * output_noise
 
-    def _factors(self, entries: int) -> tuple[Array, Array, Array, Array]:
-        """σ_W, σ_b, f(ε_in) and f(ε_out)."""
+    def _draw(self, entries: int) -> tuple[Array, Array, tuple[Array, Array] | None]:
+        """σ_W, σ_b, and f(ε_in) and f(ε_out) if there is a key."""
         sigma = hk.initializers.Constant(NOISE_SCALE / np.sqrt(entries))
         weights = hk.get_parameter("w", (entries, self.size), init=sigma)
         shifts = hk.get_parameter("b", (self.size,), init=sigma)
         key = hk.maybe_next_rng_key()
         if key is None:
-            return weights, shifts, jnp.zeros(entries), jnp.zeros(self.size)
+            return weights, shifts, None
         noise = jax.random.normal(key, (entries + self.size,))
         # Without the barrier, XLA repeats the draws for each weight's gradient.
         spread = materialize(jnp.sign(noise) * jnp.sqrt(jnp.abs(noise)))
-        return weights, shifts, spread[:entries], spread[entries:]
+        return weights, shifts, (spread[:entries], spread[entries:])
