@@ -22,7 +22,6 @@ from pathlib import Path
 
 RECIPES = ("dqn_cartpole", "ppo_cartpole")
 ROUNDS = 3
-_NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 # The durations that JAX reports.
 PARTS = {
     "/jax/core/compile/jaxpr_trace_duration": "trace",
@@ -31,10 +30,11 @@ PARTS = {
 }
 
 
-def environment(cache: str) -> dict[str, str]:
-    """The variables of a user's process: Python may write bytecode of the package."""
-    kept = {key: each for key, each in os.environ.items() if key != _NO_BYTECODE}
-    return kept | {"XDG_CACHE_HOME": cache}
+def process_variables(cache: str) -> dict[str, str]:
+    """The environment variables of a process that reads and writes bytecode."""
+    variables = os.environ | {"XDG_CACHE_HOME": cache}
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)
+    return variables
 
 
 def measure(recipe: str, cache: str) -> tuple[float, float]:
@@ -44,7 +44,7 @@ def measure(recipe: str, cache: str) -> tuple[float, float]:
         start = time.perf_counter()
         process = subprocess.Popen(
             [sys.executable, "-m", "rlcli", "train", recipe, "--run", rows.parent],
-            env=environment(cache),
+            env=process_variables(cache),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -116,7 +116,7 @@ def main(recipes: list[str]) -> None:
                         "--parts",
                         recipe,
                     ],
-                    env=environment(cache),
+                    env=process_variables(cache),
                     check=True,
                 )
 

@@ -19,6 +19,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from typing import Any
 from benchmarks.learning import headers, table
 from benchmarks.learning.rows import ROWS, Row
 from rlcli import recipe
+from rlcli.runs.differences import find_differences
 from rlcli.runs.metrics import read_metrics
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -47,23 +49,38 @@ def rlcli(*arguments: str) -> str:
     return process.stdout
 
 
-def train(row: Row, folder: Path) -> str:
-    """Trains the recipe, or continues its run, and draws its learning curve."""
-    run = str(folder / row.recipe)
+def train(row: Row, folder: Path) -> tuple[str, float]:
+    """Trains the recipe, or continues its run, and draws its learning curve.
+
+    Returns the run, and the seconds of the command, with those before it.
+    """
+    run, seconds = str(folder / row.recipe), 0.0
+    first, count = str(row.seeds.start), str(len(row.seeds))
+    command = ["train", row.recipe, "--seed", first, "--seeds", count, "--run", run]
     if Path(run).exists():
-        rlcli("resume", run, "--quiet")
-    else:
-        first, count = str(row.seeds.start), str(len(row.seeds))
-        rlcli(
-            *("train", row.recipe, "--seed", first, "--seeds", count),
-            *("--run", run, "--quiet"),
-        )
+        refuse_other_options(run, row)
+        command, seconds = ["resume", run], recorded_seconds(run, row.seeds)
+    start = time.perf_counter()
+    rlcli(*command, "--quiet")
+    seconds += time.perf_counter() - start
     rlcli("plot", run, "--output", str(CURVES / f"{row.recipe}.svg"))
-    return run
+    return run, seconds
 
 
-def training_seconds(run: str, seeds: range) -> float:
-    """The seconds between the rows of metrics, which have the speed of all seeds."""
+def refuse_other_options(run: str, row: Row) -> None:
+    """Exits if a run has other options or seeds than its recipe and row have now."""
+    seeds = [f"train.seed={row.seeds.start}", f"train.seeds={len(row.seeds)}"]
+    trained, wanted = (
+        recipe.resolve(recipe.load_recipe(path, changes))
+        for path, changes in ((f"{run}/resolved.yaml", []), (row.recipe, seeds))
+    )
+    if differences := find_differences(trained, wanted):
+        names = ", ".join(differences)
+        sys.exit(f"`{run}` has other options ({names}): remove it, or pass another DIR")
+
+
+def recorded_seconds(run: str, seeds: range) -> float:
+    """The seconds until the last row of metrics, which have the speed of all seeds."""
     seconds, step = 0.0, 0
     for row in read_metrics(run):
         if row["seed"] == seeds[0] and "steps_per_second" in row:
@@ -74,14 +91,14 @@ def training_seconds(run: str, seeds: range) -> float:
 
 def measure(row: Row, folder: Path) -> dict[str, Any]:
     """Trains the recipe in a folder and evaluates it."""
-    run = train(row, folder)
+    run, seconds = train(row, folder)
     result = json.loads(rlcli("eval", run, "--episodes", str(EPISODES), "--json"))
     return {
         "environment": result["environment"],
         "steps": recipe.load_recipe(row.recipe).train.steps,
         "seeds": [row.seeds[0], row.seeds[-1]],
         "tuned": None if row.tuned is None else [*row.tuned[:1], *row.tuned[-1:]],
-        "seconds": round(training_seconds(run, row.seeds), 1),
+        "seconds": round(seconds, 1),
         "means": [seed["mean"] for seed in result["seeds"]],
         "iqm": result["return"]["iqm"],
         "ci95": result["return"]["ci95"],

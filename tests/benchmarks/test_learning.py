@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from benchmarks.learning import headers, table
-from benchmarks.learning.__main__ import training_seconds
+from benchmarks.learning.__main__ import recorded_seconds, refuse_other_options
 from benchmarks.learning.rows import ROWS, Row
 from rlcli import recipe
 
@@ -115,7 +116,7 @@ def test_a_single_seed_has_no_interval():
     )
 
 
-def test_the_seconds_of_training_are_those_between_the_rows_of_one_seed(tmp_path):
+def test_the_seconds_before_a_resume_are_those_between_the_rows_of_one_seed(tmp_path):
     rows = [(100, 50.0), (100, 50.0), (300, 100.0), (300, 100.0)]
     lines = [
         json.dumps({"T": step, "seed": 7 + index % 2, "steps_per_second": speed})
@@ -124,4 +125,21 @@ def test_the_seconds_of_training_are_those_between_the_rows_of_one_seed(tmp_path
     evaluation = json.dumps({"T": 300, "seed": 7, "evaluation": {"mean": 1.0}})
     (tmp_path / "metrics.jsonl").write_text("\n".join([*lines, evaluation, ""]))
     # Twice 100 steps at 50 per second, then twice 200 at 100.
-    assert training_seconds(str(tmp_path), range(7, 9)) == pytest.approx(4 + 4)
+    assert recorded_seconds(str(tmp_path), range(7, 9)) == pytest.approx(4 + 4)
+
+
+def test_a_run_with_other_options_or_seeds_is_not_continued(tmp_path):
+    row = Row("dqn_cartpole", seeds=range(3, 5))
+
+    def write(*changes):
+        options = recipe.resolve(recipe.load_recipe(row.recipe, changes))
+        (tmp_path / "resolved.yaml").write_text(yaml.safe_dump(options))
+
+    write("train.seed=3", "train.seeds=2")
+    refuse_other_options(str(tmp_path), row)
+    write("train.seed=3", "train.seeds=2", "tracer.gamma=0.5")
+    with pytest.raises(SystemExit, match=r"other options \(tracer\.gamma\)"):
+        refuse_other_options(str(tmp_path), row)
+    write("train.seeds=2")
+    with pytest.raises(SystemExit, match=r"other options \(train\.seed\)"):
+        refuse_other_options(str(tmp_path), row)
