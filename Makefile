@@ -64,12 +64,13 @@ check: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-# Looks up known vulnerabilities of the pinned packages, and lists their licences.
+# Lists the licences of the pinned packages, and looks up their known vulnerabilities.
+# `--strict` makes a package that could not be looked up an error.
 audit: $(VENV)/installed
 	$(PYTHON) -m venv build/audit
 	build/audit/bin/python -m pip install --quiet pip-audit pip-licenses
-	build/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip
 	build/audit/bin/pip-licenses --python $(BIN)/python
+	build/audit/bin/pip-audit --strict --requirement constraints.txt --no-deps --disable-pip
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff format .
