@@ -2,5 +2,5 @@
 
 Belongs here: `eval`, `render`, video encoding, the evaluator that training uses,
 `load`, and the export of policies.
-May import: runs, assembly, recipe, loop, environments, and the top-level modules.
+May import: runs, and everything below it.
 """

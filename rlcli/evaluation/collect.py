@@ -135,7 +135,7 @@ def _record(
     episodes: int | None,
     steps: int | None,
 ) -> DatasetArrays:
-    """Plays until there are enough episodes or steps."""
+    """Runs the policy until there are enough episodes or steps."""
     num_envs = player.environment.num_envs
     if steps is not None:
         length = -(-steps // (num_envs * player.seeds))

@@ -52,7 +52,7 @@ _INSPECTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 
 class PolicyState(NamedTuple):
-    """What a policy remembers between steps; every leaf is `[*batch, ...]`.
+    """The state of a policy between steps; every leaf is `[*batch, ...]`.
 
     The next observation of a row is the first of an episode where `first`.
     """
@@ -151,8 +151,7 @@ class TrainedPolicy:
             obs: one observation, or a batch of them.
             state: what the previous call returned; None before the first observation.
             first: where an observation is the first of a new episode, `[*batch]`: the
-                policy forgets what it remembers of the episode before. Not needed where
-                `state` is new.
+                policy resets its state there. Not needed where `state` is new.
             key: breaks ties at random; by default the random numbers of `rlcli eval`.
 
         Returns:

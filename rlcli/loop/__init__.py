@@ -1,8 +1,8 @@
 """Loop: the only training loop, compiled or on the host, for every algorithm.
 
 Belongs here: progress, `advance`, both loops, agents, `episodes` for evaluation.
-May import: `environments.adapters.host`, and the ground modules (types, errors,
-registry, spaces). Contains no code for a particular algorithm.
+May import: `environments.adapters.host`, and the ground. Contains no code for a
+particular algorithm.
 
 The device side is one pure function: `advance` takes a timestep, completes the
 transition, learns when the unroll is full, and selects the next action. With a pure

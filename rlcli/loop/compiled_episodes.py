@@ -1,6 +1,6 @@
 """Compiled evaluation: whole episodes of a pure environment in one program.
 
-It plays the same episodes as the loop on the host in `rlcli.loop.episodes`, at
+It runs the same episodes as the loop on the host in `rlcli.loop.episodes`, at
 microseconds per step instead of a dispatch. For videos it also records the steps.
 """
 
@@ -48,7 +48,7 @@ class CompiledEpisodes(NamedTuple):
     def run(
         self, acting: ArrayTree, seeds: Array, reset_seeds: Array, evaluation_index: int
     ) -> Iterator[CompiledEpisodesState]:
-        """Plays all episodes, in calls of the program short enough to interrupt.
+        """Runs all episodes, in calls of the program short enough to interrupt.
 
         Yields the state after each call, `[padded_seeds, ...]`. The next call
         overwrites it.

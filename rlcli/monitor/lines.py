@@ -87,7 +87,7 @@ def merge_evaluation(evaluation: Sequence[Row]) -> dict[str, Any]:
 
 
 def row_kind(rows: Sequence[Row]) -> str:
-    """Whose rows these are, each of a `seed` or of a `run`."""
+    """The kind of rows: `seed` or `run`."""
     return "run" if "run" in rows[0] else "seed"
 
 

@@ -34,7 +34,7 @@ from rlcli.monitor.panel import SAVES, STOPPING, RunPanel
 from rlcli.runs.files import open_regular
 
 PERIOD = 0.5  # minimum seconds between two redraws of the panel
-TICK = 0.25  # seconds between two looks at what has changed
+TICK = 0.25  # seconds between two checks for changes
 IDLE = 1.0  # seconds after which a panel that was not redrawn shows the time
 SHARE = 100  # the next redraw waits at least this many times the last one's duration
 
@@ -111,7 +111,7 @@ class Monitor:
                 self._log.close()
 
     def _make_display(self) -> Live | NotebookDisplay | None:
-        """What shows the panel; None where only lines can be printed."""
+        """Returns the display of the panel; None if only lines can be printed."""
         if self._is_notebook:
             return NotebookDisplay("")
         if not _can_draw(self._console):

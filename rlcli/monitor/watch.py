@@ -16,7 +16,7 @@ from rlcli.runs.metrics import MetricsReader
 from rlcli.runs.records import UNFINISHED, Record, find_status, read_record
 from rlcli.runs.run_folder import Run
 
-PERIOD = 0.5  # seconds between two looks at the files
+PERIOD = 0.5  # seconds between two polls of the files
 
 
 def watch(run: str | Path) -> Record:

@@ -1,7 +1,7 @@
 """Preprocessing: transforms observations before a network reads them.
 
 Belongs here: functions of observations, frame stacks, normalization.
-May import: networks, and the ground.
+May import: networks, `distributions.action_masks`, and the ground.
 
 A factory returns a `Preprocess`, a function of one observation. The only state is a
 stack of recent observations, whose length `Preprocess.frames` declares. The environment

@@ -1,7 +1,7 @@
 """Recipe: reads YAML into a validated `Recipe` with every default filled in.
 
 Belongs here: reading, merging, validating and writing recipes; the catalog of parts.
-May import: the top-level modules, and the options of `networks.heads`. Builds nothing.
+May import: `replays.datasets.names`, and the ground. Builds nothing.
 
 `documents` parses YAML with line numbers, `finding` finds files by name, `extending`
 merges a recipe with its bases, and `settings` with `--set`. `merging` defines how an

@@ -62,8 +62,8 @@ def hindsight(
     from the environment's `goal_reward`, so failures for one goal become successes for
     another (Andrychowicz et al., 2017, https://arxiv.org/abs/1707.01495). The
     environment needs `goal_reward` and the observations `observation`, `achieved_goal`
-    and `desired_goal`. All steps of a window get the same goal. Of an episode that has
-    not ended, the steps so far count.
+    and `desired_goal`. All steps of a window get the same goal. Steps of an unfinished
+    episode count, too.
 
     Args:
         strategy: where the new goal is achieved: `future`, by the step itself or a

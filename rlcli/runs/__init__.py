@@ -1,7 +1,8 @@
 """Runs: reads and writes the files of a run.
 
 Belongs here: run folder, checkpoints, snapshots, metrics, statistics, provenance.
-May import: recipe, loop and assembly (snapshots only), and the top-level modules.
+May import: recipe, `replays.datasets.names`, and the ground. `snapshots` may also
+import loop and assembly, and `frozen` also `updaters.optimizers`.
 
 The package is callable, because the command `rlcli runs` is the function `rlcli.runs`.
 """

@@ -245,7 +245,7 @@ _RECREATED = "remove it: `rlcli resume` recreates it from the newest checkpoint"
 def read_json(path: Path, hint: str = _RECREATED) -> dict[str, Any]:
     """Reads the JSON object in a file; {} if the file is missing or empty.
 
-    `hint` says how to mend a damaged file.
+    `hint` says how to repair a damaged file.
     """
     if not exists(path):
         return {}

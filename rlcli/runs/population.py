@@ -30,7 +30,7 @@ class SearchedOption(NamedTuple):
 
 
 class PopulationSettings(NamedTuple):
-    """What is searched, and how."""
+    """The searched options and the members of a population."""
 
     members: tuple[str, ...]  # the names of their folders
     seed: int  # of the random numbers of all rounds

@@ -24,7 +24,7 @@ from rlcli.sweeps.local_engine import LocalEngine
 from rlcli.sweeps.study import fixed_values
 from rlcli.training.processes import ForwardedSignals
 
-_POLL = 0.05  # seconds between two looks at the queue
+_POLL = 0.05  # seconds between two polls of the queue
 _GRACE = 120  # seconds before the limit of time at which SLURM sends TERM
 
 # The shell receives the signals, because it has to queue the task again afterwards.

@@ -35,14 +35,14 @@ from rlcli.sweeps.space import Space
 from rlcli.sweeps.study import Study, Trial
 from rlcli.training.processes import ForwardedSignals
 
-_POLL = 0.05  # seconds between two looks at the processes
-_READ = 0.5  # seconds between two looks at the evaluations of a trial
+_POLL = 0.05  # seconds between two polls of the processes
+_READ = 0.5  # seconds between two polls of the evaluations of a trial
 _REPORT = 1.0
 _RESTART = 30.0  # seconds that fewer trials in a program have to save
 
 
 class SweepProgress(NamedTuple):
-    """How far a sweep is."""
+    """The progress of a sweep."""
 
     folder: Path
     objective: Objective
@@ -170,7 +170,7 @@ class Driver:
                 self._end_job(each)
 
     def _next_block(self) -> list[Trial]:
-        """Begins the next trials: so many that their numbers end at a multiple.
+        """Begins the next trials, up to a multiple of `together`.
 
         So the groups are the same if a process is killed while it begins trials.
         """

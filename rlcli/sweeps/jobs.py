@@ -76,7 +76,7 @@ class Job(NamedTuple):
 
 
 class RunEnd(NamedTuple):
-    """How a run has ended: its status, `crashed`, or `SIGNALLED`."""
+    """The outcome of a run: its status, `crashed`, or `SIGNALLED`."""
 
     folder: Path
     status: str
@@ -84,7 +84,7 @@ class RunEnd(NamedTuple):
 
 
 class JobEnd(NamedTuple):
-    """How the runs of a job have ended."""
+    """The outcomes of the runs of a job."""
 
     job: Job
     runs: Sequence[RunEnd]
@@ -92,7 +92,7 @@ class JobEnd(NamedTuple):
 
 @runtime_checkable
 class Engine(Protocol):
-    """Where the processes of jobs run."""
+    """Runs the processes of jobs."""
 
     @property
     def jobs(self) -> int:
@@ -192,7 +192,7 @@ class JobQueue:
         self._engine.send_signal(number)
 
     def _result(self, job: Job, end: ProcessEnd) -> JobEnd | None:
-        """How a job has ended; None if it goes on with another process."""
+        """The outcome of a job; None if it continues in another process."""
         if (result := _end_of_all(job, end.message)) is not None:
             return result
         if job.key in self._stopped or self.is_stopping:

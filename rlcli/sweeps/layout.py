@@ -38,7 +38,7 @@ GROUP = "sweeps"  # the folder of all sweeps, below the folder of runs
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How a sweep was started; `--resume` goes on with the same."""
+    """The settings of a sweep; `--resume` uses them again."""
 
     recipe: str  # the absolute path of a file, or the name of a built-in recipe
     set: tuple[str, ...]

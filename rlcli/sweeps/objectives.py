@@ -31,7 +31,7 @@ RETURN, AUC, STEPS_TO = "return", "auc", "steps_to"
 
 
 class Objective(NamedTuple):
-    """What a sweep maximizes, or minimizes."""
+    """The objective of a sweep, to maximize or minimize."""
 
     kind: str
     threshold: float = 0.0  # of `steps_to`

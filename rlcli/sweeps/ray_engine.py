@@ -26,8 +26,8 @@ from rlcli.training.processes import ProcessEnd, ProcessPool
 
 EXTRA = "ray"
 RETRIES = 10  # of a task whose worker or node has failed
-_POLL = 0.1  # seconds between two looks at a process; Ray interrupts no longer wait
-_RESOURCES = 5.0  # seconds between two looks at the size of the cluster
+_POLL = 0.1  # seconds between two polls of a process; Ray interrupts no longer wait
+_RESOURCES = 5.0  # seconds between two polls of the size of the cluster
 _CANCEL = 10.0  # seconds until a cancelled task that has not ended is cancelled again
 _STORAGE_FAILED, _CRASHED, _TERMINATED = 74, 137, 143  # exit codes
 
@@ -175,7 +175,7 @@ def _wait_for_end(pool: ProcessPool) -> None:
 
 @contextlib.contextmanager
 def _claim_cores(count: int) -> Iterator[list[int]]:
-    """So many cores of this node that no other task uses; [] if there are too few.
+    """Reserves `count` cores of this node for a task; [] if too few are free.
 
     Ray counts cores but does not assign them. Locks of files are released with the
     process that holds them.

@@ -116,7 +116,7 @@ class Option:
         return values
 
     def spread(self, points: int) -> list[float]:
-        """So many numbers of the range, at equal distances or equal ratios."""
+        """`points` numbers of the range, equally spaced (in log if `is_log`)."""
         shares = [index / (points - 1) for index in range(points)]
         return [_interpolate(self.low, self.high, each, self.is_log) for each in shares]
 

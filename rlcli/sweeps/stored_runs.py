@@ -33,7 +33,7 @@ _CHECKPOINTS = 3  # their `_rank`
 
 
 class TakenOverError(Exception):
-    """Another task trains the runs, because this one was believed to be lost."""
+    """Another task trains the runs, because this one was considered lost."""
 
 
 def _rank(path: Path) -> int:
@@ -121,7 +121,7 @@ def _save(contents: Mapping[Path, bytes]) -> None:
 
 
 def _without_end(info: bytes) -> bytes:
-    """A `run.json` that says that the run goes on, until all of its files are there."""
+    """A `run.json` that marks the run as running, until all of its files are copied."""
     fields = json.loads(info)
     if fields.get("status") not in ENDED:
         return info

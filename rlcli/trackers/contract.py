@@ -50,7 +50,7 @@ class Tracker(NamedTuple):
 
 
 def prefix(record: Record) -> str:
-    """What begins the names of a record, for trackers that log all seeds together."""
+    """The prefix of a record's names, for trackers that log all seeds together."""
     return "" if record.seed is None else f"seed_{record.seed}/"
 
 

@@ -31,11 +31,11 @@ from rlcli.training.plans import (
 from rlcli.training.processes import ForwardedSignals, ProcessPool
 from rlcli.xla.threads import usable_cores
 
-_POLL = 0.05  # seconds between two looks at the processes
+_POLL = 0.05  # seconds between two polls of the processes
 
 
 class PlanEnd(NamedTuple):
-    """How the run of a plan has ended."""
+    """The outcome of a planned run."""
 
     plan: Plan
     code: int  # the exit code of `rlcli train`

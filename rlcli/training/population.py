@@ -44,7 +44,7 @@ _exploit = jax.jit(exploit, static_argnames="seeds", donate_argnums=0)
 def _decide(
     key: Key, scores: Array, is_alive: Array, values: Array, ranges: Ranges
 ) -> tuple[Array, Array]:
-    """Which member each one copies, itself if none, and the numbers afterwards."""
+    """Selects the member that each one copies (itself if none), and the new numbers."""
     noise = draw_noise(key, *values.shape)
     parents = select_parents(scores, is_alive, noise.parent)
     has_copied = parents != jnp.arange(len(parents))

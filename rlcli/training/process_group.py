@@ -25,7 +25,7 @@ _NOT_COPIED = (".lock", "log.txt", "metrics.jsonl", "trackers*", "*.gif", "profi
 
 
 def own_place(group: ProcessGroup, place: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Where this process has its run folder: those of others are temporary."""
+    """The place of this process's run folder: temporary except in the first process."""
     if group.is_first:
         return place
     return {**place, "run": _temporary_folder() / "run"}

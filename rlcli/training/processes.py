@@ -21,7 +21,7 @@ _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
 
 
 class ProcessEnd(NamedTuple):
-    """How a process has ended."""
+    """The outcome of a process."""
 
     key: str
     code: int  # the exit code of `rlcli`; 128 + n after signal n

@@ -34,7 +34,7 @@ _INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?([\w.\-]+) = .*op_name=\"([^\"]*)\""
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """Where the time of an iteration goes."""
+    """The share of each phase in the time of an iteration."""
 
     trace: Path  # a file for https://ui.perfetto.dev
     seconds: float  # per iteration, not traced

@@ -34,7 +34,7 @@ MAX_LOG_POINTS = 2_000
 
 
 class Task(NamedTuple):
-    """What a process does: trains or resumes a run, up to a step."""
+    """A task for a process: train or resume a run, up to a step."""
 
     run: str  # its folder
     recipe: str | Mapping[str, Any]

@@ -24,7 +24,7 @@ from rlcli.training.track_marks import Marks, mark_key
 from rlcli.training.track_records import Results, make_records
 
 _PATIENCE = 60.0  # seconds that a tracker has after the end of the run
-_POLL = 0.1  # seconds between two looks at requests to stop
+_POLL = 0.1  # seconds between two checks for requests to stop
 
 
 def build_trackers(recipe: Recipe) -> dict[str, Tracker]:

@@ -1,7 +1,7 @@
 """Heads: from features to the outputs that an updater uses.
 
 Belongs here: Haiku functions of a torso and its features, `[N, features] -> [N, ...]`.
-May import: other modules of networks, distributions, and the ground modules.
+May import: other modules of networks, distributions, and the ground.
 """
 
 from __future__ import annotations
