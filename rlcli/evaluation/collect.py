@@ -143,7 +143,7 @@ def _record(
     else:
         rows = list(_whole_episodes(player, acting, index))
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
-    found = sorted(_find_episodes(stacked.last, includes_partial=steps is not None))
+    found = sorted(_find_episodes(stacked, includes_partial=steps is not None))
     return _to_arrays(stacked, found[:episodes], steps, player.environment.action)
 
 
@@ -159,14 +159,20 @@ def _whole_episodes(
             return
 
 
-def _find_episodes(last: np.ndarray, *, includes_partial: bool) -> Iterator[_Episode]:
-    """The episodes in steps `[T, S, B]`, each with its bounds."""
+def _find_episodes(rows: Transition, *, includes_partial: bool) -> Iterator[_Episode]:
+    """The episodes in steps `[T, S, B]`, each with its bounds.
+
+    The episode of an agent that ends before the others of its game stops there.
+    """
+    last, terminates = rows.last, rows.discount == 0
     length, seeds, num_envs = last.shape
     for seed, environment in itertools.product(range(seeds), range(num_envs)):
         stops = [*(np.flatnonzero(last[:, seed, environment]) + 1)]
         if includes_partial and (not stops or stops[-1] < length):
             stops.append(length)
         for number, (start, stop) in enumerate(itertools.pairwise([0, *stops])):
+            ends = np.flatnonzero(terminates[start:stop, seed, environment])
+            stop = start + ends[0] + 1 if ends.size else stop
             yield _Episode(number, seed, environment, int(start), int(stop))
 
 

@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from policy_files import write_policy
 
 import rlcli
 from rlcli.errors import RlcliError
+from rlcli.evaluation.collect import _find_episodes, _to_arrays
 from rlcli.replays.datasets.files import load_dataset
+from rlcli.types import Transition
 
 SMALL = {"name": "mlp", "layers": [4]}
 DQN = {"environment": "CartPole-v1", "network": SMALL, "updater": "dqn"}
@@ -76,6 +79,22 @@ def test_a_truncated_episode_is_no_terminated_one(tmp_path):
     _, data = collect(tmp_path, PENDULUM, episodes=3)
     assert not data.terminations.any()
     assert np.flatnonzero(data.truncations).tolist() == [6, 13, 20]
+
+
+def test_the_episode_of_an_agent_stops_where_it_ends_before_the_others():
+    """The steps of its game that follow have discount 0, and are not its own."""
+    discount = np.ones((5, 1, 2), "f4")
+    discount[2:, 0, 0] = 0  # agent 0 ends at its third step, the game after the fifth
+    last = np.zeros((5, 1, 2), bool)
+    last[-1] = True
+    step = np.arange(10, dtype="f4").reshape(5, 1, 2)
+    rows = Transition(step, step, step, discount, step + 0.5, last, last, {})
+    found = sorted(_find_episodes(rows, includes_partial=False))
+    data = _to_arrays(rows, found, None, spaces.Box(-np.inf, np.inf, (), np.float32))
+    assert data.rewards.tolist() == [0, 2, 4, 1, 3, 5, 7, 9]
+    assert np.flatnonzero(data.terminations).tolist() == [2]
+    assert np.flatnonzero(data.truncations).tolist() == [7]
+    assert data.final_observations[""].tolist() == [4.5, 9.5]
 
 
 @pytest.mark.slow
