@@ -35,9 +35,10 @@ def state_value_head() -> Head:
 def distribution_head(distribution: Distribution) -> Head:
     """The parameters of a distribution over actions.
 
-    Initial outputs are near zero, so the initial policy is almost uniform (Andrychowicz
-    et al., 2021, https://arxiv.org/abs/2006.05990). The log-scales of a normal
-    distribution are separate parameters and do not depend on the observation.
+    With `init: orthogonal` the initial outputs are near zero, so the initial policy is
+    almost uniform (Andrychowicz et al., 2021, https://arxiv.org/abs/2006.05990). The
+    log-scales of a normal distribution are separate parameters and do not depend on
+    the observation.
     """
 
     def read(torso: Torso, features: Float[Array, "N F"]) -> Float[Array, "N size"]:
@@ -57,7 +58,10 @@ def distribution_head(distribution: Distribution) -> Head:
 
 
 def action_head(size: int) -> Head:
-    """`size` outputs `[N, size]`, initially near zero, such as an action."""
+    """`size` outputs `[N, size]`, such as an action.
+
+    With `init: orthogonal` they are near zero initially.
+    """
     return Head(lambda torso, features: torso.outputs(size, 0.01)(features), (size,))
 
 
