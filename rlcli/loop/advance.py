@@ -18,6 +18,7 @@ from rlcli.loop.progress import (
     clock_at,
     current_step,
     draw_step_noise,
+    is_cut,
     select_action,
     update_statistics,
 )
@@ -42,9 +43,10 @@ def advance(
     Returns the progress, and metrics that are valid only if the step made an update.
     """
     action_noise, learn_noise = noise
+    timestep, pending = _cut_episodes(setup, progress, timestep)
     with jax.named_scope(phases.STATISTICS):
         statistics = update_statistics(progress.statistics, timestep)
-    row = _complete_transition(progress.pending, timestep)
+    row = _complete_transition(pending, timestep)
     progress = progress._replace(statistics=statistics)
     step = current_step(setup, progress) + 1
     clock = clock_at(setup, progress, step, compute_metrics)
@@ -90,6 +92,22 @@ def advance(
         policy=policy_state,
         agent=agent_state,
     ), metrics
+
+
+def _cut_episodes(
+    setup: Setup, progress: Progress, timestep: TimeStep
+) -> tuple[TimeStep, Pending]:
+    """Ends all episodes at the end of an unroll that is followed by a reset.
+
+    The extra `cut` marks those that the environment has not ended itself.
+    """
+    pending = progress.pending
+    if not setup.reset:
+        return timestep, pending
+    cut = is_cut(setup, progress) & ~timestep.last
+    if "cut" in pending.extras:
+        pending = pending._replace(extras={**pending.extras, "cut": cut})
+    return timestep._replace(last=timestep.last | cut), pending
 
 
 def _complete_transition(pending: Pending, timestep: TimeStep) -> Transition:

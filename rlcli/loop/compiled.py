@@ -29,6 +29,7 @@ from rlcli.loop.progress import (
     draw_step_noise,
     info_names,
     initial_progress,
+    is_cut,
     numbers_array,
     stream_key,
 )
@@ -128,14 +129,13 @@ def _step_function(setup: Setup) -> Callable:
             setup, progress, current_step(setup, progress), compute_metrics
         )
         environment, _ = setup.at(clock)
-        cut = setup.reset & (progress.position + 1 == setup.unroll)
+        cut = is_cut(setup, progress)
         with jax.named_scope(phases.ENVIRONMENT):
             outcome = environment.step(
                 progress.environment, progress.pending.action, step_noise, cut
             )
         # Rounded as on the host, so that both loops give the same bits.
         state, timestep = round_to_dtype(outcome, progress.iteration)
-        timestep = timestep._replace(last=timestep.last | cut)
         progress = progress._replace(environment=state)
         return advance(setup, progress, timestep, tuple(rest), compute_metrics)
 

@@ -158,8 +158,6 @@ def _advance_to(
             cut = setup.reset and (time + 1) % setup.unroll == 0
             with jax.profiler.TraceAnnotation(phases.ENVIRONMENT):
                 state, timestep = environment.step(state, action, env_noise, cut)
-            if cut:
-                timestep = timestep._replace(last=timestep.last | cut)
             if timestep.info:  # `info` of host environments is not summed
                 timestep = timestep._replace(info={})
             packed_timestep = program.pack_timestep(timestep)

@@ -197,6 +197,11 @@ def current_step(setup: Setup, progress: Progress) -> Int32[Array, ""]:
     return progress.iteration * setup.unroll + progress.position
 
 
+def is_cut(setup: Setup, progress: Progress) -> Bool[Array, ""]:
+    """Whether the next step ends all episodes, because the next unroll resets."""
+    return setup.reset & (progress.position + 1 == setup.unroll)
+
+
 def draw_step_noise(setup: Setup, seed: Array, time: Array) -> tuple[ArrayTree, ...]:
     """Draws the noise of one step, for the environment, the policy and the update.
 
@@ -226,12 +231,17 @@ def select_action(
     """Selects the next action; also returns the next state of the policy.
 
     `state` and `policy` are the states of the agent and of its policy. The action has
-    the extras that unrolls store.
+    the extras that unrolls store; `advance` sets `cut` when the environment has
+    executed the action.
     """
     decision, next_policy = agent.policy.explore(
         agent.acting(state), obs, policy, first, noise
     )
-    available_extras = {"carry": policy[0], **decision.extras}
+    available_extras = {
+        "carry": policy[0],
+        "cut": jnp.zeros_like(first),
+        **decision.extras,
+    }
     for name in agent.requires:
         if name not in available_extras:
             offered = ", ".join(f"`{extra}`" for extra in sorted(available_extras))

@@ -202,13 +202,15 @@ def simple_ga(
 def fitness(steps: Transition) -> Array:
     """The mean return of the episodes of an unroll `[T, B]`, for each member: `[B]`.
 
-    Uses the raw rewards. An episode cut by the end of the unroll counts only if it is
-    the member's first: otherwise its partial return would bias the mean.
+    Uses the raw rewards. An episode that the end of the unroll cuts counts only if it
+    is the member's first: otherwise its partial return would bias the mean. An episode
+    that the environment ends at that step, by a time limit of its own, is complete.
     """
     number = jnp.cumsum(steps.last, axis=0) - steps.last  # episode number, from 0
-    is_cut = (number == number[-1]) & (number > 0) & (steps.discount[-1] > 0)
-    total = jnp.sum(jnp.where(is_cut, 0.0, steps.extras["reward"]), axis=0)
-    return total / jnp.maximum(jnp.sum(steps.last & ~is_cut, axis=0), 1)
+    has_ended = steps.last[-1] & ~steps.extras["cut"][-1]
+    is_partial = (number == number[-1]) & (number > 0) & ~has_ended
+    total = jnp.sum(jnp.where(is_partial, 0.0, steps.extras["reward"]), axis=0)
+    return total / jnp.maximum(jnp.sum(steps.last & ~is_partial, axis=0), 1)
 
 
 def _evolution_updater(
@@ -280,6 +282,8 @@ def _evolution_updater(
         estimate=_zero_estimates,
         failed_at=lambda state: state.failed,
         replays="none",
+        requires=("cut",),
+        requires_single_steps=f"updater `{name}`",
     )
 
 

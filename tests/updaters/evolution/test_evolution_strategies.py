@@ -26,15 +26,18 @@ MEMBERS = 16
 slow = pytest.mark.slow
 
 
-def unroll(reward, last, discount):
-    reward, last, discount = (np.asarray(each) for each in (reward, last, discount))
-    nothing = np.zeros_like(reward)
-    extras = {"reward": reward.astype("f4")}
-    rest = (discount.astype("f4"), nothing, np.zeros_like(last), last)
+def unroll(reward, last, cut):
+    """Steps with raw rewards; `cut` says which members the end of the unroll cuts."""
+    reward, last = np.asarray(reward), np.asarray(last)
+    nothing, flags = np.zeros_like(reward), np.zeros_like(last)
+    cuts = flags.copy()
+    cuts[-1] = cut
+    extras = {"reward": reward.astype("f4"), "cut": cuts}
+    rest = (nothing + 1, nothing, flags, last)
     return Transition(nothing, nothing, nothing, *rest, extras)
 
 
-def reference_fitness(reward, last, discount):
+def reference_fitness(reward, last, cut):
     """The fitness computed episode by episode."""
     episodes, running, ended = [], 0.0, True
     for step in range(len(reward)):
@@ -43,8 +46,8 @@ def reference_fitness(reward, last, discount):
         if ended:
             episodes.append(running)
             running = 0.0
-    if len(episodes) > 1 and discount[-1] > 0:
-        episodes.pop()  # the end of the unroll has cut it
+    if len(episodes) > 1 and cut:
+        episodes.pop()
     return np.mean(episodes)
 
 
@@ -54,9 +57,9 @@ def test_fitness_is_the_mean_return_of_complete_episodes():
     reward = rng.normal(size=(steps, batch))
     last = rng.random((steps, batch)) < 0.15
     last[-1] = True  # every unroll ends with a reset
-    discount = np.where(last & (rng.random((steps, batch)) < 0.7), 0.0, 0.99)
-    found = jax.jit(fitness)(unroll(reward, last, discount))
-    columns = zip(reward.T, last.T, discount.T, strict=True)
+    cut = rng.random(batch) < 0.5
+    found = jax.jit(fitness)(unroll(reward, last, cut))
+    columns = zip(reward.T, last.T, cut, strict=True)
     expected = [reference_fitness(*column) for column in columns]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
@@ -66,8 +69,38 @@ def test_a_cut_episode_counts_if_it_is_the_only_one():
         np.ones((3, 2)),
         np.array([[False, True], [False, False], [True] * 2]),
     )
-    found = jax.jit(fitness)(unroll(reward, last, np.ones((3, 2))))
+    found = jax.jit(fitness)(unroll(reward, last, [True, True]))
     np.testing.assert_allclose(found, [3.0, 1.0])
+
+
+@pytest.mark.parametrize("unroll_length", [10, 12])
+def test_an_episode_that_reaches_the_time_limit_at_the_end_of_an_unroll_counts(
+    unroll_length,
+):
+    """Pendulum never terminates: with a limit of 5 steps, ten steps are two episodes.
+
+    With twelve, the end of the unroll cuts the third after two steps.
+    """
+    pytest.importorskip("evosax")
+    environment = {"name": "Pendulum-v1", "time_limit": 5, "num_envs": MEMBERS}
+    train = {"steps": MEMBERS * 120, "unroll": unroll_length}
+    data = probe_recipe("open_es", environment=environment, train=train)
+    engine = loop.make_loop(build(recipe.load_recipe(data)))
+    progress, log = engine.advance(engine.begin(), 1)
+    rows = jax.tree.map(lambda leaf: np.asarray(leaf[0]), progress.unroll)
+    assert rows.last[[4, 9]].all() and rows.last[-1].all()
+    assert np.all(rows.extras["cut"][-1] == (unroll_length == 12))
+    assert not rows.extras["cut"][:-1].any()
+    expected = rows.reward[:10].sum(axis=0) / 2
+    np.testing.assert_allclose(log.metrics["fitness"][0, 0], expected.mean(), rtol=1e-5)
+    best = log.metrics["fitness_best"][0, 0]
+    np.testing.assert_allclose(best, expected.max(), rtol=1e-5)
+
+
+def test_a_tracer_of_several_steps_is_refused():
+    pytest.importorskip("evosax")
+    with pytest.raises(RlcliError, match="`open_es` requires rows of single steps"):
+        build(recipe.load_recipe(probe_recipe("open_es", tracer={"n": 3})))
 
 
 def probe_recipe(updater, **more):
