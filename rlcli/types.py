@@ -413,8 +413,9 @@ class Updater(NamedTuple):
     # tracer that corrects for earlier policies (`Tracer.is_off_policy`).
     replays: Literal["any", "on_policy", "none"] = "any"
     # (state, unroll) -> state: updates running statistics with a new unroll, after the
-    # updates of each iteration. An offline agent calls it once, before its first
-    # update, with all steps of the data set, `[N, 1, ...]`.
+    # updates of each iteration. It is also called with the steps of a data set, before
+    # the first update: `[N, 1, ...]` in an offline agent, and nothing else; `[T, B,
+    # ...]` where a replay starts with them.
     observe: Callable[[ArrayTree, Transition], ArrayTree] | None = None
 
 

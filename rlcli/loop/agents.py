@@ -108,8 +108,8 @@ def replay_agent(
             return update(i, learner, replay_state, metrics if state.metrics else ())
 
         learner = state.learner
-        if replay.is_offline:
-            learner = _observe_data(updater, learner, clock)
+        if replay.dataset is not None:
+            learner = _observe_data(replay, updater, learner, clock, steps)
         initial = learner, replay_state, state.metrics
         *_, shapes = jax.eval_shape(update, 0, *initial)
         if is_single_update:
@@ -252,12 +252,28 @@ def _store(
     return replay.add(state, steps, count), count + 1
 
 
-def _observe_data(updater: Updater, learner: ArrayTree, clock: Clock) -> ArrayTree:
-    """Lets the updater observe the data set, in the first iteration."""
+def _observe_data(
+    replay: Replay,
+    updater: Updater,
+    learner: ArrayTree,
+    clock: Clock,
+    steps: Transition,
+) -> ArrayTree:
+    """Lets the updater observe the data set, in the first iteration.
+
+    An offline agent observes all steps, those of one environment; another agent the
+    steps that are added to its replay, each environment its own.
+    """
     observe = updater.observe
     if observe is None:
         return learner
-    data = jax.tree.map(lambda leaf: leaf[:, None], clock.data)  # one environment
+    if replay.is_offline:
+        data = jax.tree.map(lambda leaf: leaf[:, None], clock.data)
+    else:
+        length = _count_unrolls(clock.data, steps) * steps.reward.shape[0]
+        if not length:
+            return learner
+        data = _divide_dataset(clock.data, steps, jnp.arange(length))
     return update_if(
         clock.iteration == 0, lambda _, state: observe(state, data), learner
     )
@@ -276,19 +292,26 @@ def _add_dataset(
     Each environment gets consecutive steps, as if it had produced them. The last steps
     are dropped if they do not fill an unroll.
     """
-    length, num_envs = steps.reward.shape
-    unrolls = _count_unrolls(data, steps)
-    start = jnp.arange(num_envs) * (unrolls * length)
+    length = steps.reward.shape[0]
 
     def add(index: Int[Array, ""], state: ArrayTree) -> ArrayTree:
-        time = index * length + jnp.arange(length)[:, None]
-        rows = jax.tree.map(lambda leaf: leaf[start + time], data)
-        # An environment's share of the steps may begin or end within an episode.
-        is_first, is_last = time == 0, time == unrolls * length - 1
-        rows = rows._replace(first=rows.first | is_first, last=rows.last | is_last)
-        return replay.add(state, rows, index)
+        time = index * length + jnp.arange(length)
+        return replay.add(state, _divide_dataset(data, steps, time), index)
 
-    return jax.lax.fori_loop(0, unrolls, add, state)
+    return jax.lax.fori_loop(0, _count_unrolls(data, steps), add, state)
+
+
+def _divide_dataset(
+    data: Transition, steps: Transition, time: Int[Array, "T"]
+) -> Transition:
+    """The steps `time` of each environment's share of a data set, `[T, B, ...]`."""
+    num_envs = steps.reward.shape[1]
+    share = _count_unrolls(data, steps) * steps.reward.shape[0]
+    time = time[:, None]
+    rows = jax.tree.map(lambda leaf: leaf[jnp.arange(num_envs) * share + time], data)
+    # A share may begin or end within an episode.
+    is_first, is_last = time == 0, time == share - 1
+    return rows._replace(first=rows.first | is_first, last=rows.last | is_last)
 
 
 def _metrics_of(report: Report) -> dict[str, Real[Array, ""]]:
@@ -329,7 +352,9 @@ def _trace(
         if estimates.intrinsic_reward is not None:
             chex.assert_equal_shape([steps.reward, estimates.intrinsic_reward])
             reward = steps.reward + estimates.intrinsic_reward
-            steps = steps._replace(reward=reward)
+            # The rows of a tracer may lack observations that this reward has seen.
+            step_extras = {**steps.extras, "step_next_obs": steps.next_obs}
+            steps = steps._replace(reward=reward, extras=step_extras)
         extras = {"reward": steps.reward, "next_carry": estimates.carry}
         steps = steps._replace(extras={**steps.extras, **extras})
         rows = tracer.trace(steps, estimates)

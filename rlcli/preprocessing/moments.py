@@ -58,9 +58,8 @@ def observation_moments(space: gymnasium.Space, clip: float) -> ObservationMomen
                 (leaf - mean) * jax.lax.rsqrt(variance + _EPSILON), -clip, clip
             )
 
-        return put(
-            obs, list(map(scale_leaf, pick(obs), moments.mean, moments.variance))
-        )
+        variances = _known_variance(moments)
+        return put(obs, list(map(scale_leaf, pick(obs), moments.mean, variances)))
 
     def update(moments: Moments, unroll: Transition) -> Moments:
         rows = [leaf.reshape((-1, *leaf.shape[2:])) for leaf in pick(unroll.obs)]
@@ -109,7 +108,13 @@ def update_moments(moments: Moments, rows: ArrayTree) -> Moments:
 
 def standard_deviation(moments: Moments) -> Array:
     """The standard deviation of a single array, √(var + 10⁻⁸)."""
-    return jnp.sqrt(moments.variance + _EPSILON)
+    return jnp.sqrt(_known_variance(moments) + _EPSILON)
+
+
+def _known_variance(moments: Moments) -> ArrayTree:
+    """The variance; 1 as long as there is only one row, which has none."""
+    is_known = moments.count > 1
+    return jax.tree.map(lambda leaf: jnp.where(is_known, leaf, 1), moments.variance)
 
 
 def discounted_sums(

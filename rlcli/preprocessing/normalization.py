@@ -3,7 +3,7 @@
 It wraps an updater. Unrolls, replays and tracers hold raw values of the environment;
 the updater normalizes them when it uses them. The statistics include a new unroll only
 after the agent has learned from it, so that learning uses the same scale as acting did.
-An offline agent has the statistics of its data set from the start.
+An agent with a data set, offline or in its replay, starts with its statistics.
 """
 
 from __future__ import annotations
@@ -115,13 +115,17 @@ def _normalize_updater(
     def normalize_steps(
         statistics: NormalizationStatistics, steps: Transition
     ) -> Transition:
-        sums = {name: steps.extras[name] for name in _REWARDS if name in steps.extras}
+        extras = {**steps.extras}
+        sums = {name: extras[name] for name in _REWARDS if name in extras}
         reward, sums = in_unit(statistics.returns, (steps.reward, sums))
+        if "step_next_obs" in extras:
+            next_obs = normalize(statistics.observation, extras["step_next_obs"])
+            extras["step_next_obs"] = next_obs
         return steps._replace(
             obs=normalize(statistics.observation, steps.obs),
             next_obs=normalize(statistics.observation, steps.next_obs),
             reward=reward,
-            extras={**steps.extras, **sums},
+            extras={**extras, **sums},
         )
 
     def in_unit(returns: Moments | tuple[()], rewards: ArrayTree) -> ArrayTree:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from data_sets import bandit_data, write_data
 from folders import read_rows
 from gymnasium import spaces
 
@@ -16,7 +17,13 @@ from rlcli.assembly import build
 from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.loop import agents
-from rlcli.preprocessing.moments import Moments, initial_moments, update_moments
+from rlcli.preprocessing.moments import (
+    Moments,
+    initial_moments,
+    observation_moments,
+    standard_deviation,
+    update_moments,
+)
 from rlcli.preprocessing.normalization import normalizer
 from rlcli.recipe import load_recipe, resolve
 from rlcli.runs import checkpoint
@@ -198,6 +205,59 @@ def test_returns_are_scaled_by_the_deviation_of_running_returns():
         expected = lambda_return(gamma=GAMMA).trace(scaled, estimates).reward
         actual = state.learner.learner["reward"]
         np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_a_single_row_has_no_variance_to_divide_by():
+    """A reward of −5 divided by √10⁻⁸ would be −50 000."""
+    moments = observation_moments(PLACE, 10.0)
+    row = np.array([[3.0, -700.0]], np.float32)
+    seen = update_moments(moments.initial(), [row])
+    other = row + np.array([[0.5, -2.0]], np.float32)
+    np.testing.assert_allclose(moments.normalize(seen, other), other - row, rtol=1e-6)
+    returns = update_moments(initial_moments(jnp.float32(0)), np.float32([-5.0]))
+    assert standard_deviation(returns) == pytest.approx(1.0)
+
+
+def test_an_agent_whose_replay_starts_with_a_data_set_starts_with_its_statistics(
+    tmp_path,
+):
+    """Two environments share 601 steps: each has 100 unrolls of 3, and its own sum."""
+    data = bandit_data(0.5, steps=601)
+    write_data(tmp_path / "data.npz", data)
+    recipe = load_recipe(
+        {
+            "environment": {"name": "probe-reward-depends-on-action", "num_envs": 2},
+            "network": "linear",
+            "updater": "dqn",
+            "replay": {"prefill": str(tmp_path / "data.npz"), "batch_size": 4},
+            "normalize": {"observation": True, "reward": True},
+            "tracer": {"gamma": GAMMA},
+            "train": {"steps": 60, "unroll": 3, "start": 0},
+        }
+    )
+    engine = loop.make_loop(build(recipe))
+    progress, _ = engine.advance(engine.begin(), 1)
+    statistics = progress.agent.learner.statistics
+    obs, rewards, first = data.observations[""], data.rewards, data.ends
+    first = np.concatenate([[True], first[:-1]])
+    rows, sums = [], []
+    unrolled = jax.tree.map(lambda leaf: np.asarray(leaf[0]), progress.unroll)
+    for env in range(2):
+        share = slice(300 * env, 300 * (env + 1))
+        rows += [*obs[share], *unrolled.obs[:, env]]
+        running = 0.0
+        starts = np.concatenate([first[share], unrolled.first[:, env]])
+        starts[0] = True
+        every = np.concatenate([rewards[share], unrolled.reward[:, env]])
+        for reward, start in zip(every, starts, strict=True):
+            running = reward + GAMMA * (0.0 if start else running)
+            sums.append(running)
+    assert statistics.observation.count[0] == statistics.returns.count[0] == 606
+    found = [statistics.observation.mean[0][0], statistics.observation.variance[0][0]]
+    expected = [np.mean(rows, axis=0), np.var(rows, axis=0)]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    found = [statistics.returns.mean[0], statistics.returns.variance[0]]
+    np.testing.assert_allclose(found, [np.mean(sums), np.var(sums)], rtol=1e-4)
 
 
 def test_acting_normalizes_observations_as_learning_does():

@@ -32,7 +32,8 @@ class IntrinsicReward(NamedTuple):
     # (state, steps) -> the reward of each step
     reward: Callable[[ArrayTree, Transition], Float[Array, "T B"]]
     # (state, rows, weight, clock, key) -> state, metrics: with every update, on its
-    # rows. Those of the tracer: their `reward` is a sum of total rewards.
+    # rows. Those of the tracer: their `reward` is a sum of total rewards. But their
+    # `next_obs` is that of the first step of the row, as in `reward`.
     update: Callable[..., tuple[ArrayTree, Mapping[str, Real[Array, ""]]]]
     # state -> the first failed update, or −1
     failed_at: Callable[[ArrayTree], Int32[Array, ""]]
@@ -72,10 +73,14 @@ def add_intrinsic_reward(updater: Updater, reward: IntrinsicReward) -> Updater:
         key: Key,
     ) -> tuple[IntrinsicState, Report]:
         updater_key, reward_key = jax.random.split(key)
+        extras = {**batch.extras}
+        next_obs = extras.pop("step_next_obs")
+        batch = batch._replace(extras=extras)
         learner, report = updater.update(
             state.learner, batch, weight, clock, updater_key
         )
-        learned, metrics = reward.update(state.reward, batch, weight, clock, reward_key)
+        rows = batch._replace(next_obs=next_obs)
+        learned, metrics = reward.update(state.reward, rows, weight, clock, reward_key)
         report = report._replace(metrics={**report.metrics, **metrics})
         return IntrinsicState(learner, learned), report
 

@@ -14,8 +14,11 @@ from rlcli.errors import RlcliError
 from rlcli.loop import agents
 from rlcli.networks.functions import separate_network
 from rlcli.networks.torsos import mlp
+from rlcli.preprocessing.normalization import normalizer
 from rlcli.recipe import load_recipe, resolve
 from rlcli.tracers.lambda_return import lambda_return
+from rlcli.tracers.monte_carlo import monte_carlo
+from rlcli.tracers.n_step import n_step
 from rlcli.types import Clock, Estimates, Policy, Report, Transition, Updater
 from rlcli.updaters import Spaces
 from rlcli.updaters.intrinsic_rewards import IntrinsicReward, add_intrinsic_reward
@@ -159,6 +162,47 @@ def test_tracers_sum_the_rewards_of_environment_and_agent():
     np.testing.assert_allclose(state.learner.learner, expected, rtol=1e-5)
     assert metrics == {"own": 1.0, "mine": 2.0}
     assert (float(state.learner.reward), int(agent.failed_at(state))) == (3.0, 4)
+
+
+@pytest.mark.parametrize(
+    "tracer",
+    [lambda_return(gamma=GAMMA), n_step(n=3), monte_carlo()],
+    ids=["lambda_return", "n_step", "monte_carlo"],
+)
+def test_it_learns_from_the_next_observation_of_every_step(tracer):
+    """A row of several steps has the last one's `next_obs`; the reward saw them all."""
+    part = IntrinsicReward(
+        init=lambda key: np.zeros((STEPS, ENVS, SIZE), "f4"),
+        reward=lambda state, steps: 0 * steps.reward,
+        update=lambda state, rows, *_: (rows.next_obs, {}),
+        failed_at=lambda state: np.int32(-1),
+    )
+    updater = add_intrinsic_reward(echo_updater(), part)
+    steps = unroll(0)
+    state = updater.init(jax.random.key(0))
+    rows = jax.jit(lambda steps: agents._trace(tracer, updater, state, steps))(steps)
+    learned = updater.update(state, rows, (), CLOCK, jax.random.key(0))[0].reward
+    assert len(learned) == len(rows.reward) == STEPS - (tracer.window or 1) + 1
+    np.testing.assert_array_equal(learned, steps.next_obs[: len(learned)])
+
+
+def test_the_next_observations_that_it_learns_from_are_normalized_as_others():
+    part = IntrinsicReward(
+        init=lambda key: (),
+        reward=lambda state, steps: 0 * steps.reward,
+        update=lambda state, rows, *_: (rows.next_obs, {}),
+        failed_at=lambda state: np.int32(-1),
+    )
+    wrap = normalizer(BOX, ENVS, observation=True, reward=False, gamma=GAMMA)
+    updater = wrap(add_intrinsic_reward(echo_updater(), part))
+    steps = unroll(0)
+    assert updater.observe is not None
+    state = updater.observe(updater.init(jax.random.key(0)), steps)
+    rows = agents._trace(n_step(n=2), updater, state, steps)
+    learned = updater.update(state, rows, (), CLOCK, jax.random.key(0))[0].learner
+    mean, spread = (getattr(steps.obs, name)((0, 1)) for name in ("mean", "std"))
+    expected = (steps.next_obs[:-1] - mean) / spread
+    np.testing.assert_allclose(learned.reward, expected, rtol=1e-4, atol=1e-4)
 
 
 SMALL = {
