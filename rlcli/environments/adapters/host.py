@@ -181,8 +181,8 @@ def to_host_environment(
     if not env.pure:
         return env
     is_single = seeds == 1
-    begin = jax.jit(env.reset if is_single else jax.vmap(env.reset))
-    go = jax.jit(env.step if is_single else jax.vmap(env.step))
+    reset_batch = jax.jit(env.reset if is_single else jax.vmap(env.reset))
+    step_batch = jax.jit(env.step if is_single else jax.vmap(env.step))
 
     def squeeze(tree: ArrayTree) -> ArrayTree:
         return jax.tree.map(lambda x: x[0], tree) if is_single else tree
@@ -191,7 +191,7 @@ def to_host_environment(
         return np.asarray(x)[None] if is_single else np.asarray(x)
 
     def reset(numbers: np.ndarray) -> tuple[ArrayTree, ArrayTree]:
-        state, obs = begin(squeeze(jax.vmap(key)(np.asarray(numbers, np.uint32))))
+        state, obs = reset_batch(squeeze(jax.vmap(key)(np.asarray(numbers, np.uint32))))
         return state, jax.tree.map(expand, obs)
 
     def step(
@@ -201,7 +201,9 @@ def to_host_environment(
         cut: HostArray | bool = False,
     ) -> tuple[ArrayTree, TimeStep]:
         cut = np.broadcast_to(cut, (seeds, env.num_envs))
-        state, timestep = go(state, squeeze(action), squeeze(noise), squeeze(cut))
+        state, timestep = step_batch(
+            state, squeeze(action), squeeze(noise), squeeze(cut)
+        )
         return state, jax.tree.map(expand, timestep)
 
     def on_host(draw: Callable) -> Callable:
