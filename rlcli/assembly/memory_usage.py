@@ -130,20 +130,22 @@ def _evaluation(recipe: Recipe, setup: Setup, progress: Progress) -> Item:
     # The policy on host and device, the old and the new best policy; returns and
     # lengths of all episodes, before and after a step.
     policies = 4 * tree_bytes(_acting(setup, progress))
-    played = 16 * seeds * episodes
-    played += _environment_bytes(progress) * num_envs // recipe.num_envs
+    episode_bytes = 16 * seeds * episodes
+    episode_bytes += _environment_bytes(progress) * num_envs // recipe.num_envs
     options = {"train.evaluate.episodes": episodes, "train.seeds": seeds}
-    if policies > played:
+    if policies > episode_bytes:
         networks = _without_values(network_sizes(recipe))
         options = {**networks, "train.seeds": seeds}
-    return Item("evaluation", policies + played, "", options, on_host=True)
+    return Item("evaluation", policies + episode_bytes, "", options, on_host=True)
 
 
-def player_memory(recipe: Recipe, player: Evaluator, acting: ArrayTree) -> list[Item]:
+def evaluator_memory(
+    recipe: Recipe, evaluator: Evaluator, acting: ArrayTree
+) -> list[Item]:
     """The memory of an evaluation of the policy `acting`, beyond reading its file."""
-    shapes, temporaries = player.shapes(acting)
+    shapes, temporaries = evaluator.shapes(acting)
     size = tree_bytes(shapes)
-    seeds, num_envs = player.seeds, player.environment.num_envs
+    seeds, num_envs = evaluator.seeds, evaluator.environment.num_envs
     detail = f"{_count_noun(seeds, 'seed')} × {num_envs:,} of "
     detail += format_size(size / seeds / num_envs)
     networks, sizes = _without_values(network_sizes(recipe)), environment_sizes(recipe)

@@ -106,15 +106,15 @@ def _evaluate(
     recipe = replace_environment(snapshot.recipe, environment)
     setup = build(recipe, snapshot.seeds)
     acting = snapshots.restore_acting(snapshot, setup, file)
-    player = make_evaluator(
+    evaluator = make_evaluator(
         recipe,
         setup,
         episodes,
         explore=explore,
         clock=snapshot_clock(snapshot),
     )
-    with out_of_memory.play_within(recipe, player, acting):
-        result = player.evaluate(acting, evaluation_index=seed)
+    with out_of_memory.limit_evaluation_memory(recipe, evaluator, acting):
+        result = evaluator.evaluate(acting, evaluation_index=seed)
     if result.num_cut:
         print(
             f"warning: {result.num_cut} of {result.returns.size} episodes were "

@@ -17,7 +17,11 @@ import jax.numpy as jnp
 
 from rlcli.assembly import check_environment, memory_usage
 from rlcli.assembly.data_parallel import check_devices
-from rlcli.assembly.out_of_memory import OutOfMemoryError, limit_building, require
+from rlcli.assembly.out_of_memory import (
+    OutOfMemoryError,
+    check_available_memory,
+    limit_building,
+)
 from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.errors import RlcliError
 from rlcli.evaluation.evaluator import make_evaluator
@@ -86,7 +90,7 @@ class Program:
         except RlcliError as error:
             raise self.recipe.locate_error(("updater",), error) from error
         self.memory = memory_usage.run_memory(self.recipe, self.setup, self.loop)
-        require("this run", self.memory, self.setup.all_devices)
+        check_available_memory("this run", self.memory, self.setup.all_devices)
         return shapes
 
     def begin(self) -> None:
