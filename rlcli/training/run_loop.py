@@ -88,11 +88,11 @@ def run_in_memory(
     try:
         yield from chunks
     except OutOfMemoryError:
-        for folder, experiment in members:
-            if experiment.step == 0 and folder.latest_checkpoint() is None:
-                for path in (folder.metrics, folder.log):
+        for run, experiment in members:
+            if experiment.step == 0 and run.latest_checkpoint() is None:
+                for path in (run.metrics, run.log):
                     path.unlink(missing_ok=True)
-                folder.discard()
+                run.discard()
         raise
 
 
@@ -112,7 +112,7 @@ def _explain_errors(experiment: Experiment) -> Iterator[None]:
 def _profiler(member: ActiveRun) -> Profiler:
     from rlcli.training.profile import Profiler  # here: imports JAX
 
-    return Profiler(member.experiment, member.folder.folder)
+    return Profiler(member.experiment, member.run.folder)
 
 
 def run_chunks(
@@ -134,7 +134,7 @@ def run_chunks(
     atexit.unregister(_close_unfinished)
     atexit.register(_close_unfinished)
     deadline = deadline_of(max_time)
-    folder, experiment = members[0]
+    run, experiment = members[0]
     resume_at = _begin(members, signals, monitor)
     pace = Pace(experiment.updates, experiment.iterations)
     profiler = _profiler(members[0]) if profile else None
@@ -144,7 +144,7 @@ def run_chunks(
             for pair in zip(members, resume_at, strict=True)
         ]
         stack.enter_context(Watchdog(monitor.message))
-        stack.enter_context(_record_errors([member.folder for member in members]))
+        stack.enter_context(_record_errors([member.run for member in members]))
         stack.enter_context(_explain_errors(experiment))
         for message in filter(None, messages):
             monitor.message(message)
@@ -168,7 +168,7 @@ def run_chunks(
                 monitor.message(f"checkpoint saved at step {experiment.step:,}")
             try:
                 yield Chunk(
-                    folder.folder,
+                    run.folder,
                     experiment.step,
                     report.rows,
                     report.evaluation,
@@ -225,9 +225,9 @@ def _begin(
 
     Returns the step at which the metrics of each continue; None for a new run.
     """
-    for folder, experiment in members:
+    for run, experiment in members:
         if not experiment.failure:
-            folder.write_info(
+            run.write_info(
                 status="running",
                 reason="",
                 hint="",
@@ -235,20 +235,20 @@ def _begin(
                 total_steps=experiment.total_steps,
                 ended=None,
             )
-    folders = [member.folder for member in members]
-    signals.abandon = functools.partial(_abandon, folders)
-    folder, experiment = members[0]
+    runs = [member.run for member in members]
+    signals.abandon = functools.partial(_abandon, runs)
+    run, experiment = members[0]
     monitor.begin(
         experiment.total_steps,
-        [each.folder.name for each in folders]
-        if len(folders) > 1
+        [each.folder.name for each in runs]
+        if len(runs) > 1
         else experiment.setup.seeds,
-        log_path=folder.log,
+        log_path=run.log,
         start=experiment.step,
         is_stop_requested=lambda: signals.is_stop_requested,
     )
     experiment.program.report_phase = monitor.set_phase
-    has_checkpoint = [each.latest_checkpoint() is not None for each in folders]
+    has_checkpoint = [each.latest_checkpoint() is not None for each in runs]
     return [experiment.step if each else None for each in has_checkpoint]
 
 
@@ -262,20 +262,20 @@ def _show_chunk(
     else:
         rows: list[Mapping[str, Any]] = []
         evaluation: list[Mapping[str, Any]] = []
-        for (folder, experiment), report in zip(members, reports, strict=True):
-            run = {"run": folder.folder.name, "frozen": experiment.failure}
-            rows += [{**merge_rows(p), **run} for p in group_by_point(report.rows)]
+        for (run, experiment), report in zip(members, reports, strict=True):
+            fields = {"run": run.folder.name, "frozen": experiment.failure}
+            rows += [{**merge_rows(p), **fields} for p in group_by_point(report.rows)]
             if report.evaluation:
-                evaluation.append(merge_evaluation(report.evaluation) | run)
+                evaluation.append(merge_evaluation(report.evaluation) | fields)
         monitor.update(sorted(rows, key=itemgetter("T")), step, evaluation)
-    for (folder, _), report in zip(members, reports, strict=True):
-        head = f"{folder.folder.name}: " if len(members) > 1 else ""
+    for (run, _), report in zip(members, reports, strict=True):
+        head = f"{run.folder.name}: " if len(members) > 1 else ""
         for message in report.messages:
             monitor.message(f"{head}{message}")
 
 
 @contextlib.contextmanager
-def _record_errors(folders: Sequence[Run]) -> Iterator[None]:
+def _record_errors(runs: Sequence[Run]) -> Iterator[None]:
     """Records an error that ends runs, for example an error of their environment.
 
     A run that has already ended keeps its own reason.
@@ -290,53 +290,51 @@ def _record_errors(folders: Sequence[Run]) -> Iterator[None]:
             "ended": run_folder.timestamp(),
         }
         with contextlib.suppress(RlcliError):  # for example if the disk is full
-            for folder in folders:
-                if not folder.read_info().get("ended"):
-                    folder.write_info(status="failed", **fields)
+            for run in runs:
+                if not run.read_info().get("ended"):
+                    run.write_info(status="failed", **fields)
         raise
 
 
-def catch_signals(folders: Sequence[Run], *, is_resume: bool = False) -> Signals:
+def catch_signals(runs: Sequence[Run], *, is_resume: bool = False) -> Signals:
     """The signal handling of these runs; ends the process if it does not react in time.
 
     A resume that is ended before `run_chunks` does not change the runs.
     """
-    return Signals(functools.partial(_leave if is_resume else _abandon, folders))
+    return Signals(functools.partial(_leave if is_resume else _abandon, runs))
 
 
-def _leave(folders: Sequence[Run], status: str) -> None:
+def _leave(runs: Sequence[Run], status: str) -> None:
     """Ends the process before it has changed the runs."""
     exit_now(
         errors.EXIT_CODES[status],
         message="stopped immediately; the run is unchanged",
-        data=_paths(folders),
+        data=_paths(runs),
     )
 
 
-def _abandon(folders: Sequence[Run], status: str) -> None:
+def _abandon(runs: Sequence[Run], status: str) -> None:
     """Ends the process while it computes; resume continues at the last checkpoint.
 
     A run that has ended, and only waits for its trackers, keeps its final status.
     """
-    latest = folders[0].latest_checkpoint()
+    latest = runs[0].latest_checkpoint()
     state = f"saved in `{latest.name}`" if latest else "not saved: resume starts over"
     message = f"stopped immediately; the run is {state}"
-    message += f"\nnext: {folders[0].command('resume')}"
+    message += f"\nnext: {runs[0].command('resume')}"
     with contextlib.suppress(RlcliError):
-        running = [each for each in folders if not each.read_info().get("ended")]
+        running = [each for each in runs if not each.read_info().get("ended")]
         if not running:
-            status = folders[0].read_info()["status"]
+            status = runs[0].read_info()["status"]
             message = f"stopped waiting for the trackers; the run has ended: {status}"
         for each in running:
             reason = "ended immediately, between two checkpoints"
             each.write_info(status=status, reason=reason, ended=run_folder.timestamp())
-    exit_now(
-        errors.EXIT_CODES[status], message=printable(message), data=_paths(folders)
-    )
+    exit_now(errors.EXIT_CODES[status], message=printable(message), data=_paths(runs))
 
 
-def _paths(folders: Sequence[Run]) -> str:
-    return "\n".join(printable(str(each.folder)) for each in folders)
+def _paths(runs: Sequence[Run]) -> str:
+    return "\n".join(printable(str(each.folder)) for each in runs)
 
 
 def deadline_of(max_time: str | float | None) -> float | None:
