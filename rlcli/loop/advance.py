@@ -119,9 +119,11 @@ def advance_with_metrics(
     the run at the next log point.
     """
     progress, metrics = carry
-    compute_metrics = agent.updates(progress.iteration + 1) == final_updates
+    compute_metrics = agent.count_updates(progress.iteration + 1) == final_updates
     after, new_metrics = advance_fn(progress, compute_metrics)
-    has_updated = agent.updates(after.iteration) > agent.updates(progress.iteration)
+    has_updated = agent.count_updates(after.iteration) > agent.count_updates(
+        progress.iteration
+    )
     return after, tree_select(has_updated, new_metrics, metrics)
 
 

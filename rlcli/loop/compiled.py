@@ -201,7 +201,7 @@ def _chunk_function(setup: Setup) -> Callable:
         # Both are indexed by `buffer.row`, the next row to write. The index is past the
         # end, where JAX clamps it, only after the last row was written. That happens in
         # the last iteration, so the clamped value is never used.
-        updates_at_points = setup.agent.updates(points)
+        updates_at_points = setup.agent.count_updates(points)
 
         def run_block(i: Array, carry: tuple) -> tuple:
             with jax.named_scope(phases.NOISE):

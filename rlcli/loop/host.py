@@ -146,7 +146,7 @@ def _advance_to(
     # Copied: the environment reads it after `pack`, which donates large arrays.
     action = jax.tree.map(jnp.copy, progress.pending.action)
     packed_carry = program.pack(progress._replace(environment=()))
-    final_updates = jnp.asarray(setup.agent.updates(end))
+    final_updates = jnp.asarray(setup.agent.count_updates(end))
     noise, start = None, int(progress.iteration) * setup.unroll
     with pin_threads() if is_pinned else contextlib.nullcontext():
         for time in range(start, end * setup.unroll):

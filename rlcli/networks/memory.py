@@ -171,7 +171,7 @@ def separate_recurrent_network(
     copies: int | None = None,
 ) -> Network:
     """A function with a separate torso, memory and head, under `group`."""
-    _check_memory(group, False, space, copies)
+    _check_recurrence(group, False, space, copies)
     recurrent_features = _recurrent_features(torso, core, space)
 
     def forward(*inputs: ArrayTree) -> tuple[ArrayTree, ArrayTree]:
@@ -202,7 +202,7 @@ def shared_recurrent_network(
     copies: int | None = None,
 ) -> Network:
     """A separate head, under `group`, on a shared torso and memory."""
-    _check_memory(group, True, space, copies)
+    _check_recurrence(group, True, space, copies)
     lower = hk.transform(_recurrent_features(torso, core, space))
     upper = hk.transform(lambda features: head.read(torso, features))
 
@@ -249,7 +249,7 @@ def _recurrent_features(
     return unroll_features
 
 
-def _check_memory(
+def _check_recurrence(
     group: str, is_shared: bool, space: gymnasium.Space, copies: Any
 ) -> None:
     """Raises an error for functions that cannot have a memory."""

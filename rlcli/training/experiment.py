@@ -85,7 +85,7 @@ class Experiment:
     @property
     def updates(self) -> Callable[[int], int]:
         """A function from a number of iterations to the number of updates in them."""
-        return self.setup.agent.updates
+        return self.setup.agent.count_updates
 
     @property
     def is_finished(self) -> bool:

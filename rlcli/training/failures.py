@@ -101,7 +101,9 @@ class Failures:
             # The update that failed, even if it is detected later. Parameters that are
             # not finite after the last update make the next update fail.
             update = (
-                self._setup.agent.updates(iteration) if failed == NOT_FAILED else failed
+                self._setup.agent.count_updates(iteration)
+                if failed == NOT_FAILED
+                else failed
             )
             what = _find_not_finite(acting(), index)
             codes = summary["faults"]["not_finite"][index]
@@ -113,7 +115,7 @@ class Failures:
     def _freeze(self, what: str, update: int, codes: np.ndarray) -> FrozenSeed:
         iterations = range(np.iinfo(np.int32).max)
         iteration = bisect.bisect_right(
-            iterations, update, key=self._setup.agent.updates
+            iterations, update, key=self._setup.agent.count_updates
         )
         step = iteration * self._setup.steps
         reason = f"{what} is not finite at update {update:,}, by step {step:,}"

@@ -228,15 +228,15 @@ def train_chunks(
             recipe = record_data(recipe)
             experiment = _build_experiment(recipe, ends_at_log_points)
             text = recipe.resolved_text
-            folder = creation.create_run(
+            run = creation.create_run(
                 recipe.name,
                 written=recipe.document.text or text,
                 resolved=text,
                 changes=find_recipe_changes(full_recipe, source),
                 **place,
             )
-            members = [ActiveRun(folder, experiment)]
-            with folder.lock(), catch_signals([folder]) as signals:
+            members = [ActiveRun(run, experiment)]
+            with run.lock(), catch_signals([run]) as signals:
                 begin_runs(members, smoke)
                 chunks = run_chunks(
                     members,
@@ -244,11 +244,11 @@ def train_chunks(
                     max_time,
                     monitor,
                     warning,
-                    *describe_begin(folder),
+                    *describe_begin(run),
                     profile=profile,
                 )
                 yield from run_in_memory(members, chunks)
-    return folder.folder
+    return run.folder
 
 
 def _build_experiment(recipe: Recipe, ends_at_log_points: bool) -> Experiment:
@@ -272,20 +272,20 @@ def begin_runs(members: Sequence[ActiveRun], smoke: bool) -> None:
     program = members[0].experiment.program
     facts = provenance.collect_provenance()
     try:
-        for folder, experiment in members:
-            folder.sign_lock()
-            folder.write_info(
+        for run, experiment in members:
+            run.sign_lock()
+            run.write_info(
                 **facts,
                 layout=threads.current_layout(program.setup.all_devices),
                 seeds=list(experiment.setup.seeds),
                 smoke=smoke,
             )
-            folder.write_info(**copy_code(folder, experiment.recipe))
+            run.write_info(**copy_code(run, experiment.recipe))
         with out_of_memory.explain_out_of_memory("this run", program.memory):
             program.begin()
     except RlcliError:
-        for folder, _ in members:
-            folder.discard()
+        for run, _ in members:
+            run.discard()
         raise
 
 
@@ -312,7 +312,9 @@ def smoke_recipe(recipe: Recipe) -> Recipe:
         early = dataclasses.replace(train, start=0)
         agent = build(dataclasses.replace(recipe, train=early)).agent
         numbers = itertools.count(iterations)
-        iterations = next(number for number in numbers if agent.updates(number) >= 4)
+        iterations = next(
+            number for number in numbers if agent.count_updates(number) >= 4
+        )
     steps = max(iterations * unroll_size, 256)
     half = max(1, steps // 2)
     return dataclasses.replace(

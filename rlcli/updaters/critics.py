@@ -77,7 +77,7 @@ def state_critic(
 ) -> Critic:
     """A critic v(s): independent of the action; A = 1 in `predict_all_actions`."""
     apply, learn, network = _apply_by_role(networks, name, (), critics)
-    _refuse_memory(network, "the value of states")
+    _refuse_recurrence(network, "the value of states")
 
     def predict_all_actions(role, params, key, obs, first, carry=()):
         prediction = apply(role, params, key, obs, first, carry)
@@ -133,7 +133,7 @@ def one_action_critic(
     Over Discrete actions, `predict_all_actions` evaluates it for every action.
     """
     apply, learn, network = _apply_by_role(networks, name, (), critics, action=space)
-    _refuse_memory(network, "a function of observation and action")
+    _refuse_recurrence(network, "a function of observation and action")
 
     def predict_action(role, params, key, obs, action, first, carry=()):
         return apply(role, params, key, (obs, action), first, carry)
@@ -191,7 +191,7 @@ def _apply_by_role(
     return apply, learn, by_role["learn"]
 
 
-def _refuse_memory(network: Network, function: str) -> None:
+def _refuse_recurrence(network: Network, function: str) -> None:
     """Refuses recurrent networks in critics whose carry no updater stores."""
     if is_recurrent(network):
         raise RlcliError(
@@ -258,7 +258,7 @@ def regression_losses(
     prediction: Prediction,
     target: Particles,
     loss: Callable[[Array], Array],
-    scale: Transform,
+    transform: Transform,
     metric: str = "q",
     priority: RowPriority = "td_error",
 ) -> Losses:
@@ -270,13 +270,13 @@ def regression_losses(
     the metrics.
     """
     chex.assert_rank([target.value, target.probability], 3)
-    error = jnp.abs(prediction.error(target, scale))
-    loss_values = prediction.loss(target, loss, scale)
+    error = jnp.abs(prediction.error(target, transform))
+    loss_values = prediction.loss(target, loss, transform)
     chex.assert_shape([error, loss_values], (None, *target.value.shape[:2]))
     term = jnp.sum(loss_values, axis=0)
-    row_metrics = {"td_error": error, metric: prediction.particles(scale).mean()}
+    row_metrics = {"td_error": error, metric: prediction.particles(transform).mean()}
     if priority == "loss":
-        distance = divergence(prediction, target, loss, scale)
+        distance = divergence(prediction, target, loss, transform)
     else:
         distance = error
     row_priority = jnp.mean(distance, axis=0)

@@ -178,7 +178,7 @@ def model_action_values(
     model: TransitionModel,
     critic: Critic,
     actions: gymnasium.spaces.Discrete,
-    scale: Transform,
+    transform: Transform,
 ) -> Callable[..., Particles]:
     """Action values from the values of the next states, as coax's SuccessorStateQ.
 
@@ -203,7 +203,7 @@ def model_action_values(
         prediction = critic.predict_action(
             role, params, keys[1], after.next_obs, None, first
         )
-        bootstrap_value = min_over_critics(prediction.particles(scale))
+        bootstrap_value = min_over_critics(prediction.particles(transform))
         reward, discount = after.reward[..., None], after.discount[..., None]
         outcome_value = bootstrap_value._replace(
             value=reward + discount * bootstrap_value.value

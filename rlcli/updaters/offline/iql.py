@@ -41,7 +41,7 @@ from rlcli.types import (
     Transition,
     Updater,
 )
-from rlcli.updaters import Spaces, default_distribution, refuse_memory
+from rlcli.updaters import Spaces, default_distribution, refuse_recurrence
 from rlcli.updaters.advantage_weights import exponential_weight
 from rlcli.updaters.critics import (
     Backup,
@@ -90,17 +90,17 @@ def iql(
         critic = all_actions_critic(networks, "critic", spaces.action, critics)
     else:
         critic = one_action_critic(networks, "critic", spaces.action, critics)
-    refuse_memory("iql", is_recurrent(network) or is_recurrent_critic(critic))
+    refuse_recurrence("iql", is_recurrent(network) or is_recurrent_critic(critic))
     policy = policies(
         distribution=DistributionOffer(network, family), space=spaces.action
     )
 
-    def init(key: Key) -> Params:
+    def init_params(key: Key) -> Params:
         return {**network.init(key), **critic.init(key), **value.init(key)}
 
     # Only the critics' loss trains a shared torso.
-    begin, step = alternating_learner(
-        init,
+    init, step = alternating_learner(
+        init_params,
         optimizer,
         [("critic", SHARED), ("value",), ("policy",)],
         target=target,
@@ -155,7 +155,7 @@ def iql(
         )
 
     return Updater(
-        init=begin,
+        init=init,
         acting=lambda state: {
             name: state.params[name]
             for name in ("policy", SHARED)

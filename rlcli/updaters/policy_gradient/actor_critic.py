@@ -122,11 +122,11 @@ def actor_critic(
     if functions.critic:
         policy = policy._replace(value=predict(functions.critic, functions.value_carry))
 
-    def init(key: Key) -> ArrayTree:
+    def init_params(key: Key) -> ArrayTree:
         critic = functions.critic.init(key) if functions.critic else {}
         return {**functions.actor.init(key), **critic}
 
-    begin, step = learner(init, optimizer)
+    init, step = learner(init_params, optimizer)
 
     def update(
         state: Learner,
@@ -181,7 +181,7 @@ def actor_critic(
         return state, Report(masked_mean(error, rows.weight, axis=0), metrics)
 
     return Updater(
-        init=begin,
+        init=init,
         acting=lambda state: state.params,
         policy=policy,
         update=update,

@@ -61,7 +61,7 @@ class TDParts(NamedTuple):
     critic: Critic
     policy: Policy
     space: gymnasium.Space  # action space
-    scale: Transform
+    transform: Transform
     # (params, obs, first, carry) -> the outputs that the policy's `log_prob` takes
     outputs: Callable[..., ArrayTree]
     # (q(s, ·) of each critic [C, T, B, A], index of the action taken [T, B]) -> a term
@@ -77,7 +77,7 @@ def make_context(
     key: Key,
 ) -> RuleContext:
     """The context of a rule, with a separate key for each field that samples."""
-    critic, scale = parts.critic, parts.scale
+    critic, transform = parts.critic, parts.transform
     keys = jax.random.split(key, 5)
     shape = rows.first.shape
     next_carry = rows.extras.get("next_carry") or {"online": (), "target": ()}
@@ -90,7 +90,7 @@ def make_context(
         prediction = apply_single_steps(
             function, (rows.next_obs, *more), shape, next_carry[params_name]
         )
-        return min_over_critics(prediction.particles(scale))
+        return min_over_critics(prediction.particles(transform))
 
     @functools.cache
     def next_q() -> Particles:
@@ -101,7 +101,7 @@ def make_context(
         prediction = critic.predict_all_actions(
             "act", target_params, keys[4], rows.obs, rows.first, carry
         )
-        return min_over_critics(prediction.particles(scale)).mean()
+        return min_over_critics(prediction.particles(transform)).mean()
 
     def sampled_next_q() -> Particles:
         action = _sample_next_action(
