@@ -32,7 +32,7 @@ from rlcli.networks.predictions import (
 from rlcli.policies import DistributionOffer
 from rlcli.spaces import describe
 from rlcli.types import Array, ArrayTree, Environment, Key, Network, Params, Transition
-from rlcli.updaters.critics import Critic
+from rlcli.updaters.critics import Critic, repeat_for_actions
 
 # Without a bound, the density of a deterministic outcome grows without limit.
 MIN_LOG_SCALE = -5.0
@@ -187,18 +187,12 @@ def model_action_values(
     Returns `(role, params, key, obs[T, B], first) -> Particles [T, B, A, K]`; the
     `Role` states the purpose of the values.
     """
-    count, start = int(actions.n), int(actions.start)
 
     def q(
         role: Role, params: Params, key: Key | None, obs: ArrayTree, first: Array
     ) -> Particles:
         keys = (None, None) if key is None else jax.random.split(key)
-        shape = (count, *first.shape)
-        numbers = (start + jnp.arange(count)).reshape((count,) + (1,) * first.ndim)
-        repeated_obs = jax.tree.map(
-            lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), obs
-        )
-        action = jnp.broadcast_to(numbers, shape)
+        action, repeated_obs = repeat_for_actions(actions, obs, first)
         after = model.predict(params, keys[0], repeated_obs, action, first)
         prediction = critic.predict_action(
             role, params, keys[1], after.next_obs, None, first

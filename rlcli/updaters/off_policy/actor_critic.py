@@ -56,7 +56,6 @@ from rlcli.updaters.critics import (
     add_penalty,
     all_actions_critic,
     bootstrap_target,
-    is_recurrent_critic,
     one_action_critic,
     regression_losses,
 )
@@ -184,7 +183,7 @@ def off_policy_actor_critic(
         critic = all_actions_critic(networks, "critic", spaces.action, options.critics)
     else:
         critic = one_action_critic(networks, "critic", spaces.action, options.critics)
-    refuse_recurrence(name, is_recurrent_critic(critic))
+    refuse_recurrence(name, is_recurrent(critic))
     transform = value_transform(options.transform)
     _check_regularizers(name, actor, options.regularizers)
     policy = policies(**actor.offers, space=spaces.action)

@@ -48,7 +48,6 @@ from rlcli.updaters.critics import (
     Critic,
     all_actions_critic,
     bootstrap_target,
-    is_recurrent_critic,
     one_action_critic,
     regression_losses,
     state_critic,
@@ -90,7 +89,7 @@ def iql(
         critic = all_actions_critic(networks, "critic", spaces.action, critics)
     else:
         critic = one_action_critic(networks, "critic", spaces.action, critics)
-    refuse_recurrence("iql", is_recurrent(network) or is_recurrent_critic(critic))
+    refuse_recurrence("iql", is_recurrent(network) or is_recurrent(critic))
     policy = policies(
         distribution=DistributionOffer(network, family), space=spaces.action
     )

@@ -30,7 +30,7 @@ from rlcli.types import (
     Updater,
 )
 from rlcli.updaters import Spaces, default_distribution
-from rlcli.updaters.burn_in import refresh_carry
+from rlcli.updaters.burn_in import first_carry, refresh_carry
 from rlcli.updaters.decorator import Parts
 from rlcli.updaters.learner import Learner, Losses, Term, learner, masked_mean
 from rlcli.updaters.minibatch_epochs import (
@@ -298,7 +298,7 @@ def _initial_carries(
     """The carry of each function before the first step."""
     if not functions.is_recurrent:
         return {"policy": (), "value": ()}
-    return jax.tree.map(lambda leaf: leaf[0], steps.extras["carry"])
+    return first_carry(steps)
 
 
 def _unroll_carries(
@@ -308,8 +308,8 @@ def _unroll_carries(
     carry: ArrayTree,
 ) -> ArrayTree:
     """The carry of each function after each step, from the carry before the first."""
-    first_carry = jax.tree.map(lambda leaf: leaf[None], carry)
-    steps = steps._replace(extras={**steps.extras, "carry": first_carry})
+    carry_row = jax.tree.map(lambda leaf: leaf[None], carry)
+    steps = steps._replace(extras={**steps.extras, "carry": carry_row})
     carries = _apply(functions, params, steps)[1]
     return {name: carries[name] for name in carry}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Float
@@ -28,7 +27,7 @@ from rlcli.types import (
     Updater,
 )
 from rlcli.updaters import Spaces, require_discrete
-from rlcli.updaters.burn_in import refresh_carry
+from rlcli.updaters.burn_in import first_carry, refresh_carry
 from rlcli.updaters.learner import Learner, Losses, Term, learner, masked_mean
 from rlcli.updaters.minibatch_epochs import (
     minibatch_epochs,
@@ -76,8 +75,7 @@ def pqn(
         params: ArrayTree, steps: Transition
     ) -> tuple[Float[Array, "T B A"], Float[Array, "T B"], ArrayTree]:
         """Values of all actions and of the action taken; carries after each step."""
-        carry = steps.extras["carry"] if recurrent else ()
-        carry = jax.tree.map(lambda leaf: leaf[0], carry)
+        carry = first_carry(steps) if recurrent else ()
         q_values, carries = network.apply(params, None, steps.obs, carry, steps.first)
         action_value = select_index(q_values, steps.action - int(actions.start))
         return q_values, action_value, carries

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from rlcli.networks.heads import Role
+from rlcli.networks.memory import merge_time
 from rlcli.networks.predictions import (
     Particles,
     Transform,
@@ -137,13 +138,9 @@ def _sample_next_action(
     """Samples an action from the policy at `next_obs` of each of `[T, B]` rows."""
     shape = rows.first.shape
     number = rows.first.size
-
-    def flat(leaf: Array) -> Array:
-        return leaf.reshape((number, *leaf.shape[2:]))
-
     noise, (fresh, process) = policy.draw(key, number), policy.initial(number)
-    carry = jax.tree.map(flat, carries) if jax.tree.leaves(carries) else fresh
-    obs, first = jax.tree.map(flat, rows.next_obs), jnp.zeros(number, bool)
+    carry = merge_time(carries) if jax.tree.leaves(carries) else fresh
+    obs, first = merge_time(rows.next_obs), jnp.zeros(number, bool)
     action = policy.explore(acting, obs, (carry, process), first, noise)[0].action
     return jax.tree.map(lambda leaf: leaf.reshape((*shape, *leaf.shape[1:])), action)
 

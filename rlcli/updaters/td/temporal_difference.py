@@ -17,6 +17,7 @@ import optax
 from jaxtyping import Bool, Float
 
 from rlcli.distributions import Distribution
+from rlcli.networks.memory import is_recurrent
 from rlcli.networks.predictions import (
     LOSSES,
     Loss,
@@ -53,7 +54,6 @@ from rlcli.updaters.critics import (
     bootstrap_target,
     gradient_norms,
     initial_carry,
-    is_recurrent_critic,
     one_action_critic,
     regression_losses,
 )
@@ -195,8 +195,8 @@ def _value_policy(
         def values_of_one(noise: Key, *inputs: ArrayTree) -> Float[Array, "T A"]:
             obs, first, carry = inputs
             rows = jax.tree.map(lambda leaf: leaf[:, None], (obs, first))
-            begin = jax.tree.map(lambda leaf: leaf[None], carry)
-            return values(params, noise, *rows, begin)[:, 0]
+            carry_row = jax.tree.map(lambda leaf: leaf[None], carry)
+            return values(params, noise, *rows, carry_row)[:, 0]
 
         keys = jax.random.split(noise, batch)
         values_of_each = jax.vmap(values_of_one, in_axes=(0, 1, 1, 0), out_axes=1)
@@ -277,8 +277,8 @@ def td_updater(
         carry = jax.tree.map(lambda leaf: leaf[None], initial_carry(critic, steps))
 
         def predict_rows(params: Params, rows: tuple, carry: ArrayTree) -> Prediction:
-            begin = jax.tree.map(lambda leaf: leaf[0], carry)
-            return critic.predict_action("learn", params, learn_key, *rows, begin)
+            initial = jax.tree.map(lambda leaf: leaf[0], carry)
+            return critic.predict_action("learn", params, learn_key, *rows, initial)
 
         def losses(params: Params) -> Losses:
             prediction = predict_rows(params, rows, carry)
@@ -317,7 +317,7 @@ def td_updater(
         estimate=_estimate_function(parts, has_target=target is not None),
         failed_at=lambda state: state.failed,
         is_data_parallel=True,
-        requires=("carry",) if is_recurrent_critic(critic) else (),
+        requires=("carry",) if is_recurrent(critic) else (),
         priority=priority,
     )
 
@@ -351,7 +351,7 @@ def _estimate_function(parts: TDParts, has_target: bool) -> Callable:
             v_t=backup_value(next_backup),
             log_prob=target_log_prob(parts, backup, outputs, steps.action),
             q_tm1=min_over_critics(prediction.particles(transform)).mean(),
-            carry=next_carries if is_recurrent_critic(critic) else (),
+            carry=next_carries if is_recurrent(critic) else (),
         )
 
     return estimate
@@ -368,16 +368,16 @@ def _with_obs_as_next(
     """The steps with `obs` as `next_obs`, for the value of the current state."""
     fresh = critic.initial(steps.first.shape[1])
 
-    def carry_before(begin: Array, after: Array, fresh: Array) -> Array:
-        carries_before = jnp.concatenate([begin[None], after[:-1]])
+    def carry_before(initial: Array, after: Array, fresh: Array) -> Array:
+        carries_before = jnp.concatenate([initial[None], after[:-1]])
         is_first = steps.first.reshape(
             steps.first.shape + (1,) * (carries_before.ndim - 2)
         )
         return jnp.where(is_first, fresh, carries_before)
 
-    begin = initial_carry(critic, steps)
+    initial = initial_carry(critic, steps)
     current_carries = {
-        name: jax.tree.map(carry_before, begin, after, fresh)
+        name: jax.tree.map(carry_before, initial, after, fresh)
         for name, after in carries.items()
     }
     return _with_next_carry(steps._replace(next_obs=steps.obs), current_carries)
