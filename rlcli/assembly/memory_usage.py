@@ -50,7 +50,7 @@ def run_memory(recipe: Recipe, setup: Setup, loop: Loop) -> list[Item]:
         *_program(recipe, setup, loop),
         Item("compiler", COMPILER, on_host=True),
     ]
-    items += _dataset(recipe, setup)
+    items += _dataset(setup)
     if recipe.train.evaluate.every:
         items.append(_evaluation(recipe, setup, progress))
     if is_accelerated():  # a checkpoint copies everything to the host
@@ -94,7 +94,7 @@ def _state(recipe: Recipe, setup: Setup, progress: Progress) -> Iterator[Item]:
     yield Item("unroll", size, detail, options)
 
 
-def _dataset(recipe: Recipe, setup: Setup) -> Iterator[Item]:
+def _dataset(setup: Setup) -> Iterator[Item]:
     """The memory of a data set: a copy for the program, and the one that was read."""
     steps = setup.data()
     if not jax.tree.leaves(steps):
