@@ -164,7 +164,7 @@ class Environment(NamedTuple):
     external: External | None = None
     # Host environments only: makes the same environment, whose copies are restarted
     # when they fail.
-    restarting: Callable[[], Environment] | None = None
+    make_restarting: Callable[[], Environment] | None = None
     # state -> the `environments.adapters.restarting.Restarts` so far; None if a failure
     # ends the run.
     restarts: Callable[[ArrayTree], Any] = lambda state: None

@@ -102,7 +102,7 @@ def host_environment(
     observation = canonical_space(spaces[0], f"{external.name}: its observation space")
     action = canonical_space(spaces[1], f"{external.name}: its action space")
 
-    def fresh(numbers: HostArray) -> HostVectorState:
+    def make_state(numbers: HostArray) -> HostVectorState:
         if np.shape(numbers) != (seeds,):
             raise ValueError(f"expected {seeds} seeds, got shape {np.shape(numbers)}")
         count = seeds * num_envs
@@ -117,7 +117,7 @@ def host_environment(
         )
 
     def reset(numbers: HostArray) -> tuple[HostVectorState, ArrayTree]:
-        state = fresh(numbers)
+        state = make_state(numbers)
         return state, state.begin()
 
     def step(
@@ -135,10 +135,10 @@ def host_environment(
                 f"expected {seeds} seeds of {num_envs} environments, "
                 f"got {arrays['episode'].shape}"
             )
-        state = fresh(arrays["seeds"])
+        state = make_state(arrays["seeds"])
         return state, state.restore(arrays)
 
-    def restarting() -> Environment:
+    def make_restarting() -> Environment:
         return host_environment(
             external,
             spaces,
@@ -164,7 +164,7 @@ def host_environment(
         restore=restore,
         close=HostVectorState.close,
         external=External(*spaces, make_one),
-        restarting=restarting,
+        make_restarting=make_restarting,
         restarts=HostVectorState.take_restarts,
     )
     return environment
