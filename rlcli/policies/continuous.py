@@ -197,14 +197,14 @@ def _noisy_policy(
     half = spaces.half_width(space).ravel()
     outputs, features = single_step(action.network), _feature_function(action)
 
-    def flat(outputs: Array, like: Array) -> Float[Array, "*batch entries"]:
+    def flatten_outputs(outputs: Array, like: Array) -> Float[Array, "*batch entries"]:
         return outputs.reshape((*like.shape[: like.ndim - len(shape)], len(low)))
 
     def to_action(entries: Float[Array, "*batch entries"]) -> Array:
         return unflatten_event(jnp.clip(entries, low, high), shape).astype(dtype)
 
     def log_prob(outputs: Array, action: Array) -> Float[Array, "..."]:
-        mean = flat(outputs, action)
+        mean = flatten_outputs(outputs, action)
         flat_action = flatten_event(jnp.asarray(action).astype(jnp.float32), shape)
         deviation = half * jnp.maximum(noise.deviation, _MIN_DEVIATION)
         z = (flat_action - mean) / deviation

@@ -212,7 +212,7 @@ def unroll_targets(rows: Transition, steps: int) -> UnrollTargets:
             "raise `train.unroll`, or use a `replay`",
         )
 
-    def along(leaf: Array) -> jax.Array:
+    def stack_offsets(leaf: Array) -> jax.Array:
         return jnp.stack([leaf[k : k + starts] for k in range(steps + 1)])
 
     def shift(leaf: Array) -> Array:
@@ -220,17 +220,17 @@ def unroll_targets(rows: Transition, steps: int) -> UnrollTargets:
         return jnp.concatenate([jnp.zeros_like(leaf[:1]), leaf[:-1]])
 
     next_carry = rows.extras["next_carry"]
-    begins = along(rows.first).at[0].set(False)  # a later episode begins
+    begins = stack_offsets(rows.first).at[0].set(False)  # a later episode begins
     has_ended = jnp.cumsum(begins, axis=0) > 0
     first_end = begins & ~shift(has_ended)
-    is_terminal = first_end & shift(along(next_carry["terminated"]))
+    is_terminal = first_end & shift(stack_offsets(next_carry["terminated"]))
     is_known = ~has_ended | (jnp.cumsum(is_terminal, axis=0) > 0)
-    value = along(rows.reward + rows.discount * next_carry["value"])
-    reward = shift(along(rows.extras["reward"]))
+    value = stack_offsets(rows.reward + rows.discount * next_carry["value"])
+    reward = shift(stack_offsets(rows.extras["reward"]))
     has_reward = jnp.ones_like(is_known).at[0].set(False)
     return UnrollTargets(
-        action=along(rows.action),
-        policy=along(rows.extras["action_weights"]),
+        action=stack_offsets(rows.action),
+        policy=stack_offsets(rows.extras["action_weights"]),
         value=jnp.where(has_ended, 0.0, value),
         reward=jnp.where(shift(has_ended), 0.0, reward),
         policy_weight=(~has_ended).astype(jnp.float32),

@@ -86,7 +86,7 @@ def learned_model(
         networks, "transition", family, actions, stochastic
     )
     if family.name == "normal":
-        transition = _relative_to_state(transition, observation.shape or ())
+        transition = _add_observation(transition, observation.shape or ())
     scalar = distributions.normal(())
     reward = _prediction_network(networks, "reward", scalar, actions, stochastic)
     continuation = networks("continuation", state_value_head, action=actions)
@@ -260,10 +260,13 @@ def _prediction_network(
     return DistributionOffer(network._replace(apply=apply), family)
 
 
-def _relative_to_state(
+def _add_observation(
     offer: DistributionOffer, shape: tuple[int, ...]
 ) -> DistributionOffer:
-    """The same distribution with means relative to the current observation."""
+    """The same distribution, with the observation added to the mean.
+
+    The network predicts the change.
+    """
     network = offer.network
 
     def apply(params, key, pair, carry, first):
