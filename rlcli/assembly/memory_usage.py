@@ -113,7 +113,7 @@ def _program(recipe: Recipe, setup: Setup, loop: Loop) -> Iterator[Item]:
     noise = step + act + learn
     options = {**batch, "train.seeds": len(setup.seeds)} if batch else count
     yield Item("random numbers", noise, "", options if learn > noise / 2 else count)
-    rest = max(0, loop.temporaries() - noise)
+    rest = max(0, loop.temporary_bytes() - noise)
     networks = _without_values(network_sizes(recipe))
     rows = batch or {"train.unroll": setup.unroll, **count}
     # Gradients have the size of the parameters; larger temporaries grow with the rows.

@@ -172,13 +172,15 @@ def _remedy(items: Sequence[Item], excess: int) -> str:
     words = []
     for name, value in largest.options.items():
         words.append(f"`{name}`")
-        fits = _fitting(value, largest.size, excess) if excess and value else 0
+        if not excess or not value:
+            continue
+        fits = _largest_fitting_value(value, largest.size, excess)
         if fits:
             words[-1] += f" ({fits:,} would fit)"
     return f"lower {' or '.join(words)}"
 
 
-def _fitting(value: int, size: int, excess: int) -> int:
+def _largest_fitting_value(value: int, size: int, excess: int) -> int:
     """The largest value of two digits with which `size` is smaller by `excess`."""
     max_value = value * (size - excess) // size
     if max_value < 1:

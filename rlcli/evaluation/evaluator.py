@@ -70,11 +70,11 @@ def resize(recipe: Recipe, num_envs: int) -> Recipe:
 def _training_policy(setup: Setup, clock: Clock) -> Policy:
     """The policy of a setup at a time."""
     if setup.has_own_numbers:
-        return _numbered_policy(setup, clock)
+        return _policy_with_numbers(setup, clock)
     return setup.at(clock)[1].policy
 
 
-def _numbered_policy(setup: Setup, clock: Clock) -> Policy:
+def _policy_with_numbers(setup: Setup, clock: Clock) -> Policy:
     """The policy at a time, of which `acting` also has the numbers: `(acting, [N])`."""
 
     def policy_of(numbers: Array) -> Policy:

@@ -86,7 +86,7 @@ def compiled_loop(setup: Setup) -> Loop:
         return jax.device_put(data, seed_shardings(setup.devices, data, None))
 
     @functools.cache
-    def temporaries() -> int:
+    def program_temporary_bytes() -> int:
         return setup.all_devices * temporary_bytes(trace().jaxpr)
 
     def save(progress: Progress) -> ArrayTree:
@@ -111,7 +111,7 @@ def compiled_loop(setup: Setup) -> Loop:
             len(setup.seeds), division.shapes._replace(numbers=()), progress_axes
         ),
         close=lambda progress: None,
-        temporaries=temporaries,
+        temporary_bytes=program_temporary_bytes,
         hlo=lambda: trace().lower().compile().as_text() or "",
     )
 
@@ -128,7 +128,7 @@ def _step_function(setup: Setup) -> Callable:
             setup, progress, current_step(setup, progress), compute_metrics
         )
         environment, _ = setup.at(clock)
-        cut = setup.reset & (progress.position + 1 == setup.unroll)
+        cut = setup.resets_unroll & (progress.position + 1 == setup.unroll)
         with jax.named_scope(phases.ENVIRONMENT):
             outcome = environment.step(
                 progress.environment, progress.pending.action, step_noise, cut

@@ -42,7 +42,7 @@ class Division:
         begin, advance = begin_share, advance_share
         if setup.data_parallel > 1:
             self._axes = _environment_axes(setup)
-            self._specs = _partition_specs(setup, self._axes)
+            self._specs = _progress_specs(setup, self._axes)
             begin, advance = self._with_scalars(begin_share, advance_share)
         self._begin = jax.jit(self._shard(begin, (0, setup.axes.numbers), self._specs))
         self.advance = jax.jit(
@@ -159,7 +159,7 @@ def _environment_axes(setup: Setup) -> Any:
     )
 
 
-def _partition_specs(setup: Setup, axes: Any) -> Any:
+def _progress_specs(setup: Setup, axes: Any) -> Any:
     """The partition specs of the progress of all seeds."""
 
     def spec(axis: int | None) -> PartitionSpec:

@@ -48,9 +48,9 @@ class Setup(NamedTuple):
 
     `environment` and `agent` are the parts at the start of the run. Use them only for
     values that do not depend on schedules: spaces, `num_envs`, `draw`, `init`,
-    `acting`, `updates`. Code that steps the environment, selects actions or learns must
-    call `at(clock)`, which evaluates the schedules. With `data_parallel`, both fields
-    are the parts of one device, with its share of the environments.
+    `acting`, `count_updates`. Code that steps the environment, selects actions or
+    learns must call `at(clock)`, which evaluates the schedules. With `data_parallel`,
+    both fields are the parts of one device, with its share of the environments.
     """
 
     environment: Environment
@@ -60,7 +60,7 @@ class Setup(NamedTuple):
     unroll: int  # steps of each environment per iteration
     seeds: tuple[int, ...]
     devices: int = 1
-    reset: bool = False  # whether every unroll starts with a reset
+    resets_unroll: bool = False  # whether every unroll starts with a reset
     # The numbers that are arguments of the compiled program, by their places in the
     # recipe; `Progress.numbers` is the array of their values. Runs that are trained
     # together have one value for each of `seeds`.

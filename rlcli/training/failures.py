@@ -39,7 +39,7 @@ class Failures:
         self._setup = setup
         self._environment = f"environment `{recipe.environment.name}`"
         self._warned = {"not_finite": False, "outside": False}
-        self._ending = ""
+        self._end_reason = ""
 
     @property
     def reasons(self) -> dict[int, str]:
@@ -57,10 +57,10 @@ class Failures:
         return suggest_remedy(self._recipe, self.frozen)
 
     @property
-    def ending(self) -> str:
+    def end_reason(self) -> str:
         """Why the run cannot continue; "" if it can."""
-        if self._ending:
-            return self._ending
+        if self._end_reason:
+            return self._end_reason
         if len(self.frozen) == len(self._setup.seeds):
             reasons = (f"seed {seed}: {text}" for seed, text in self.reasons.items())
             return f"all seeds are frozen: {'; '.join(reasons)}"
@@ -70,7 +70,7 @@ class Failures:
 
     def end(self, reason: str) -> None:
         """Records why the run had failed before those trained with it are resumed."""
-        self._ending = reason or "failed"
+        self._end_reason = reason or "failed"
 
     def copy_from(self, other: Failures) -> None:
         """Takes the record of another run, whose state this one has copied."""
@@ -87,7 +87,7 @@ class Failures:
         self,
         summary: Mapping[str, Any],
         iteration: int,
-        acting: Callable[[], ArrayTree],
+        acting_state: Callable[[], ArrayTree],
     ) -> list[str]:
         """Checks the summary of a chunk, and returns new messages."""
         messages = []
@@ -105,7 +105,7 @@ class Failures:
                 if failed == NOT_FAILED
                 else failed
             )
-            what = _find_not_finite(acting(), index)
+            what = _find_not_finite(acting_state(), index)
             codes = summary["faults"]["not_finite"][index]
             self.frozen[seed] = self._freeze(what, update, codes)
             messages.append(f"seed {seed} is frozen: {self.frozen[seed].reason}")

@@ -109,7 +109,7 @@ class LogRows:
             row: dict[str, Any] = {"T": step, "seed": seed}
             row |= statistics_row(statistics, (seed_index, index))
             row["updates"] = updates(point)
-            for name, values in summary["settings"].items():
+            for name, values in summary["scheduled"].items():
                 row[name] = float(values[seed_index, index])
             row |= self.options
             if has_learned:
@@ -145,7 +145,7 @@ def _add_restarts(
     return [row | ({"restarts": count} if count else {}) for row, count in pairs]
 
 
-def settings_at(
+def scheduled_values_at(
     recipe: Recipe, setup: Setup, log: Log, iterations: Array, numbers: Array
 ) -> dict[str, Array]:
     """The values of scheduled options and of ε at each point, `[S, R]` each.

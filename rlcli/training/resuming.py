@@ -21,7 +21,7 @@ from rlcli.runs.locate import locate_run
 from rlcli.runs.run_folder import Run
 from rlcli.runs.trained_together import find_trained_together
 from rlcli.runs.variants import find_variants
-from rlcli.training.process_group import check_agreement, own_copy, own_recipe
+from rlcli.training.process_group import check_agreement, local_recipe, local_run
 from rlcli.training.run_loop import (
     STOP_REACHED,
     Chunk,
@@ -74,7 +74,7 @@ def resume(
             f"`{run}` has several runs", "`rlcli.resume_all` continues all of them"
         )
     group = processes.parse_group(coordinator, process)
-    target = own_copy(group, locate_run(run))
+    target = local_run(group, locate_run(run))
     for _ in resume_chunks(
         target,
         set=set,
@@ -144,7 +144,7 @@ def _resume_chunks(
             for run, saved in zip(runs, checkpoints, strict=True)
         ]
         recipes = [
-            (own_recipe(group, before), own_recipe(group, after))
+            (local_recipe(group, before), local_recipe(group, after))
             for before, after in recipes
         ]
         members, inexact = _restore(runs, checkpoints, recipes)

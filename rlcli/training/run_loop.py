@@ -59,7 +59,7 @@ class Chunk:
                 f"expected access at step {self.step:,}, before the next chunk, but "
                 f"the run is at step {self._experiment.step:,}"
             )
-        return self._experiment.acting()
+        return self._experiment.acting_state()
 
 
 _unfinished: weakref.WeakSet[Generator[Chunk, None, Path]] = weakref.WeakSet()

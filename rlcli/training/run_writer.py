@@ -86,8 +86,8 @@ class RunWriter:
             return
         self._has_ended = True
         failures = self._experiment.failures
-        if failures.ending:  # already names the frozen seeds
-            status, reason = "failed", failures.ending
+        if failures.end_reason:  # already names the frozen seeds
+            status, reason = "failed", failures.end_reason
         else:
             reason = "; ".join(filter(None, [reason, failures.summary]))
         self._run.write_info(

@@ -28,7 +28,7 @@ from rlcli.runs.differences import Differences, find_differences
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.naming import check_name, check_tags
 from rlcli.runs.run_folder import Run
-from rlcli.training.process_group import own_place, own_recipe
+from rlcli.training.process_group import local_place, local_recipe
 from rlcli.training.run_loop import (
     Chunk,
     catch_signals,
@@ -159,9 +159,9 @@ def _chunks(
     generator = train_chunks(
         find_errors,
         set_threads,
-        lambda: own_recipe(group, load_recipe(recipe, sets)),
+        lambda: local_recipe(group, load_recipe(recipe, sets)),
         recipe,
-        own_place(
+        local_place(
             group,
             {
                 "runs": runs,
