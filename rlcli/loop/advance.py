@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Real
 
 from rlcli.loop import phases
+from rlcli.loop.episode_statistics import update_statistics
 from rlcli.loop.faults import update_faults
 from rlcli.loop.progress import (
     Pending,
@@ -19,7 +20,6 @@ from rlcli.loop.progress import (
     current_step,
     draw_step_noise,
     select_action,
-    update_statistics,
 )
 from rlcli.types import Agent, Array, ArrayTree, TimeStep, Transition
 from rlcli.xla.control_flow import run_if, tree_select

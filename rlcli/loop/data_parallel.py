@@ -15,7 +15,8 @@ from typing import Any
 import jax
 from jax.sharding import PartitionSpec
 
-from rlcli.loop.progress import EpisodeStatistics, Progress, Setup
+from rlcli.loop.episode_statistics import EpisodeStatistics
+from rlcli.loop.progress import Progress, Setup
 from rlcli.loop.seeds import SEEDS, seed_shardings, shapes_on_devices, shard_seeds
 from rlcli.types import Array, ArrayTree
 from rlcli.xla import data_axis
