@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from rlcli import registry
 from rlcli.loop import Loop
 from rlcli.loop.advance import draw_noise_block
-from rlcli.loop.episodes import Evaluator, parallel_environments
+from rlcli.loop.evaluator import Evaluator, parallel_environments
 from rlcli.loop.progress import AXES, Progress, Setup
 from rlcli.loop.seeds import resize_seeds
 from rlcli.recipe import DEFAULT, Recipe

@@ -24,7 +24,7 @@ from rlcli.assembly.memory_usage import (
 )
 from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.errors import RlcliError
-from rlcli.loop.episodes import Evaluator
+from rlcli.loop.evaluator import Evaluator
 from rlcli.recipe import Recipe
 from rlcli.types import ArrayTree
 from rlcli.xla import machine

@@ -16,8 +16,8 @@ from rlcli import spaces
 from rlcli.assembly import build, out_of_memory
 from rlcli.evaluation.collection import check_collection
 from rlcli.evaluation.evaluate import snapshot_clock
-from rlcli.evaluation.evaluator import make_evaluator
-from rlcli.loop.episodes import Evaluator
+from rlcli.evaluation.make_evaluator import make_evaluator
+from rlcli.loop.evaluator import Evaluator
 from rlcli.policies.sampled import random as random_policy
 from rlcli.recipe import Recipe, resolve
 from rlcli.replays.datasets.arrays import DatasetArrays

@@ -17,9 +17,9 @@ from rlcli.environments.adapters.host_vector import episode_seed
 from rlcli.environments.to_gymnasium import CoreEnv
 from rlcli.environments.vector import reset_key, step_key, values_at
 from rlcli.errors import RlcliError
-from rlcli.evaluation.evaluator import resize
+from rlcli.evaluation.make_evaluator import resize
 from rlcli.loop.episode_records import evaluation_keys, evaluation_reset_seed
-from rlcli.loop.episodes import MAX_EPISODE_STEPS
+from rlcli.loop.evaluator import MAX_EPISODE_STEPS
 from rlcli.recipe import Recipe
 from rlcli.types import Array, ArrayTree, Clock, Environment, TimeStep
 from rlcli.xla.random_bits import unroll_key

@@ -12,8 +12,8 @@ import numpy as np
 
 from rlcli.assembly import build, build_environment, out_of_memory
 from rlcli.errors import RlcliError, quote
-from rlcli.evaluation.evaluator import make_evaluator
-from rlcli.loop.episodes import MAX_EPISODE_STEPS
+from rlcli.evaluation.make_evaluator import make_evaluator
+from rlcli.loop.evaluator import MAX_EPISODE_STEPS
 from rlcli.recipe import Recipe, documents, load_recipe, resolve
 from rlcli.recipe.merging import merge_part
 from rlcli.runs import snapshots

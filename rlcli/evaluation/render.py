@@ -15,8 +15,8 @@ from rlcli.assembly import build, build_environment, out_of_memory
 from rlcli.environments.drawing import INK, PAPER, Canvas
 from rlcli.errors import RlcliError, quote
 from rlcli.evaluation import films, targets
-from rlcli.evaluation.evaluator import resize
-from rlcli.loop.episodes import EvaluationStep, Evaluator
+from rlcli.evaluation.make_evaluator import resize
+from rlcli.loop.evaluator import EvaluationStep, Evaluator
 from rlcli.loop.progress import Setup
 from rlcli.recipe import Recipe, load_recipe
 from rlcli.runs import snapshots

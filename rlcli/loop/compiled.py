@@ -17,8 +17,8 @@ from rlcli.loop.advance import (
     draw_noise_block,
     noise_block_size,
 )
+from rlcli.loop.contract import Loop
 from rlcli.loop.data_parallel import Division
-from rlcli.loop.engine import Loop
 from rlcli.loop.log import Log, empty_buffer, finished_episodes, log_points, write_if
 from rlcli.loop.progress import (
     RESET,

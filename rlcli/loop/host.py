@@ -22,7 +22,7 @@ from rlcli.loop.advance import (
     draw_noise_block,
     noise_block_size,
 )
-from rlcli.loop.engine import Loop
+from rlcli.loop.contract import Loop
 from rlcli.loop.log import Log, finished_episodes, log_points
 from rlcli.loop.progress import (
     AXES,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli.errors import printable
-from rlcli.runs.formats import NOTHING, format_number
+from rlcli.runs.formatting import NOTHING, format_number
 from rlcli.runs.naming import shorten_keys
 from rlcli.runs.records import read_record
 from rlcli.runs.run_folder import is_run

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from rlcli.evaluation.render import make_film_writer
-from rlcli.loop.episodes import EvaluationResult
+from rlcli.loop.evaluator import EvaluationResult
 from rlcli.loop.progress import Setup
 from rlcli.loop.seeds import resize_seeds, take_seeds
 from rlcli.recipe import Recipe

@@ -24,9 +24,9 @@ from rlcli.assembly.out_of_memory import (
 )
 from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.errors import RlcliError
-from rlcli.evaluation.evaluator import make_evaluator
+from rlcli.evaluation.make_evaluator import make_evaluator
 from rlcli.loop import make_loop, vmap_seeds
-from rlcli.loop.episodes import EvaluationResult, Evaluator
+from rlcli.loop.evaluator import EvaluationResult, Evaluator
 from rlcli.loop.log import Log, log_points
 from rlcli.loop.progress import Progress, Setup
 from rlcli.loop.seeds import drop_padding, take_seeds

@@ -21,20 +21,18 @@ from rlcli.runs.locate import locate_run
 from rlcli.runs.run_folder import Run
 from rlcli.runs.trained_together import find_trained_together
 from rlcli.runs.variants import find_variants
+from rlcli.training.new_run import CTRL_C
 from rlcli.training.process_group import check_agreement, local_recipe, local_run
-from rlcli.training.run_loop import (
+from rlcli.training.run_end import (
     STOP_REACHED,
-    Chunk,
     catch_signals,
     deadline_of,
     final_status,
-    run_chunks,
-    run_in_memory,
 )
+from rlcli.training.run_loop import Chunk, run_chunks, run_in_memory
 from rlcli.training.run_writer import ActiveRun
 from rlcli.training.signals import Signals
 from rlcli.training.track_marks import Marks
-from rlcli.training.verbs import CTRL_C
 from rlcli.xla import processes, threads
 from rlcli.xla.processes import ALONE, ProcessGroup
 

@@ -19,9 +19,10 @@ from rlcli.runs import thread_layout
 from rlcli.runs.creation import create_run
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.run_folder import Run
-from rlcli.training.run_loop import catch_signals, run_chunks, run_in_memory
+from rlcli.training.new_run import CTRL_C, begin_runs, find_recipe_changes, smoke_recipe
+from rlcli.training.run_end import catch_signals
+from rlcli.training.run_loop import run_chunks, run_in_memory
 from rlcli.training.run_writer import ActiveRun
-from rlcli.training.verbs import CTRL_C, begin_runs, find_recipe_changes, smoke_recipe
 
 if TYPE_CHECKING:
     from rlcli.training.experiment import Experiment

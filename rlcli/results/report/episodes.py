@@ -13,8 +13,8 @@ import numpy as np
 
 from rlcli.errors import RlcliError
 from rlcli.evaluation.evaluate import eval
-from rlcli.evaluation.evaluator import resize_for
 from rlcli.evaluation.load import load
+from rlcli.evaluation.make_evaluator import resize_for
 from rlcli.evaluation.trained_policy import TrainedPolicy
 from rlcli.recipe import load_recipe
 from rlcli.results.groups import Group, Member

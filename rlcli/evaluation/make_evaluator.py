@@ -1,4 +1,4 @@
-"""Evaluator: builds an `Evaluator` of whole episodes from a recipe."""
+"""Make evaluator: builds an `Evaluator` of whole episodes from a recipe."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax
 from rlcli import registry
 from rlcli.assembly import build_environment
 from rlcli.assembly.parts import START
-from rlcli.loop.episodes import Evaluator, parallel_environments
+from rlcli.loop.evaluator import Evaluator, parallel_environments
 from rlcli.loop.progress import Setup, numbers_by_place
 from rlcli.recipe import Recipe
 from rlcli.types import Array, ArrayTree, Clock, Policy

@@ -1,4 +1,4 @@
-"""Train: the functions behind `rlcli train`.
+"""New run: trains a new run; the functions behind `rlcli train`.
 
 They import JAX only when they run, after the thread layout is set.
 """
@@ -29,13 +29,8 @@ from rlcli.runs.files import explain_file_errors
 from rlcli.runs.naming import check_name, check_tags
 from rlcli.runs.run_folder import Run
 from rlcli.training.process_group import local_place, local_recipe
-from rlcli.training.run_loop import (
-    Chunk,
-    catch_signals,
-    close_at_exit,
-    run_chunks,
-    run_in_memory,
-)
+from rlcli.training.run_end import catch_signals
+from rlcli.training.run_loop import Chunk, close_at_exit, run_chunks, run_in_memory
 from rlcli.training.run_writer import ActiveRun
 from rlcli.xla import processes, threads
 
