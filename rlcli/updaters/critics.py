@@ -225,7 +225,7 @@ def apply_single_steps(
     (T, B), as one step of T · B environments without resets.
     """
     first = jnp.zeros((1, shape[0] * shape[1]), bool)
-    step = jax.tree.map(lambda leaf: leaf[None], merge_time(rows))
+    step = jax.tree.map(lambda leaf: merge_time(leaf)[None], rows)
     prediction = function(*step, first, merge_time(carries))
     return jax.tree.map(
         lambda leaf: leaf.reshape((leaf.shape[0], *shape, *leaf.shape[3:])), prediction
