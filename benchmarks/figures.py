@@ -21,7 +21,7 @@ from rich.terminal_theme import MONOKAI
 import rlcli
 from rlcli.monitor.lines import group_by_point
 from rlcli.monitor.panel import RunPanel
-from rlcli.runs.formats import parse_time
+from rlcli.runs.formatting import parse_time
 from rlcli.runs.metrics import MetricsReader
 from rlcli.runs.run_folder import Run
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:  # a test compares these rows with the tables below
     from rlcli.results.compare import compare as compare
     from rlcli.results.plot import plot as plot
     from rlcli.results.report.report import report as report
-    from rlcli.runs.comparison import diff as diff
     from rlcli.runs.description import show as show
+    from rlcli.runs.diff import diff as diff
     from rlcli.runs.listing import runs as runs
     from rlcli.sweeps.bsuite.suite import bsuite as bsuite
     from rlcli.sweeps.export import export_sweep
@@ -67,7 +67,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(  # name -> module of its functio
         "show": "rlcli.runs.description",
         "check": "rlcli.training.check",
         "runs": "rlcli.runs.listing",
-        "diff": "rlcli.runs.comparison",
+        "diff": "rlcli.runs.diff",
         "watch": "rlcli.monitor.watch",
         "plot": "rlcli.results.plot",
         "compare": "rlcli.results.compare",

@@ -164,7 +164,7 @@ class Environment(NamedTuple):
     external: External | None = None
     # Host environments only: makes the same environment, whose copies are restarted
     # when they fail.
-    restarting: Callable[[], Environment] | None = None
+    make_restarting: Callable[[], Environment] | None = None
     # state -> the `environments.adapters.restarting.Restarts` so far; None if a failure
     # ends the run.
     restarts: Callable[[ArrayTree], Any] = lambda state: None
@@ -339,7 +339,7 @@ class Replay(NamedTuple):
     is_on_policy: bool = False
     # The option, as messages name it, that has an effect only on recurrent networks;
     # "" if there is none.
-    requires_memory: str = ""
+    requires_recurrence: str = ""
     # A data set (`rlcli.replays.datasets.dataset.Dataset`), whose steps have no extras.
     # They are added before the first unroll, unless the replay is offline.
     dataset: Any = None
@@ -431,7 +431,7 @@ class Agent(NamedTuple):
     policy: Policy
     draw: Callable[[Key], ArrayTree]
     learn: Callable[..., tuple[ArrayTree, Mapping[str, Real[Array, ""]]]]
-    updates: Callable[[Any], Any]  # iterations -> number of updates within them
+    count_updates: Callable[[Any], Any]  # iterations -> number of updates within them
     # state -> the first failed update, or −1
     failed_at: Callable[[ArrayTree], Int32[Array, ""]]
     requires: tuple[str, ...] = ()  # the extras that unrolls store

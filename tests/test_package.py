@@ -32,7 +32,7 @@ WITHOUT_JAX = (
     "rlcli.cli",
     "rlcli.xla.threads",
     "rlcli.monitor.watch",
-    "rlcli.runs.comparison",
+    "rlcli.runs.diff",
     "rlcli.runs.description",
     "rlcli.runs.listing",
     "rlcli.runs.creation",

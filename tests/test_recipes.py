@@ -17,7 +17,7 @@ import rlcli.runs.checkpoint
 from rlcli import loop, recipe, registry
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
-from rlcli.recipe.schema import COMMENT
+from rlcli.recipe.schema import FILE as SCHEMA_FILE
 from rlcli.training.program import Program
 from rlcli.xla import backend
 
@@ -109,7 +109,7 @@ def test_a_recipe_opens_with_what_it_does_and_refers_editors_to_the_schema(path)
     comments = [*itertools.takewhile(lambda line: line.startswith("# "), lines)]
     # `rlcli list` shows the first line.
     assert len(comments[0]) > 20 and comments[0].endswith(".")
-    assert comments[-1] == COMMENT
+    assert comments[-1] == f"# yaml-language-server: $schema={SCHEMA_FILE}"
 
 
 @pytest.mark.slow

@@ -70,7 +70,7 @@ def check_parts(
         _check_dataset(recipe, tracer, updater, replay)
         _check_capacity(recipe, replay, recipe.train.unroll * num_envs)
         _check_sequences(recipe, updater, replay)
-        _check_memory(recipe, updater, replay)
+        _check_recurrence(recipe, updater, replay)
         _check_priority(recipe, updater, replay)
         _check_on_policy(recipe, tracer, updater)
     _check_rows(recipe, tracer, updater, replay)
@@ -170,14 +170,14 @@ def _check_sequences(recipe: Recipe, updater: Updater, replay: Replay) -> None:
     )
 
 
-def _check_memory(recipe: Recipe, updater: Updater, replay: Replay) -> None:
+def _check_recurrence(recipe: Recipe, updater: Updater, replay: Replay) -> None:
     """Refuses an option for recurrent networks where no network is recurrent."""
-    if not replay.requires_memory or "carry" in updater.requires:
+    if not replay.requires_recurrence or "carry" in updater.requires:
         return
     assert recipe.replay is not None  # `replay` was built from it
     raise recipe.error(
         ("replay",),
-        f"{replay.requires_memory} of replay `{recipe.replay.name}` refreshes "
+        f"{replay.requires_recurrence} of replay `{recipe.replay.name}` refreshes "
         f"recurrent state, but no network of updater `{recipe.updater.name}` has any",
         "remove it, or give the network a `memory`",
     )
@@ -292,7 +292,7 @@ def check_updates(recipe: Recipe, setup: Setup, updater: Updater) -> None:
 
     The counters of optimizers are int32.
     """
-    updates = setup.agent.updates(recipe.train.steps // setup.steps)
+    updates = setup.agent.count_updates(recipe.train.steps // setup.steps)
     if updates == 0:
         raise recipe.error(
             ("train", "steps"),

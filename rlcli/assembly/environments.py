@@ -90,13 +90,13 @@ def _restart_on_error(recipe: Recipe, environment: Environment) -> Environment:
     """The environment, restarted where it fails if `train.on_error` says so."""
     if recipe.train.on_error == "stop":
         return environment
-    if environment.restarting is None:
+    if environment.make_restarting is None:
         raise recipe.error(
             ("train", "on_error"),
             f"environment `{recipe.environment.name}` cannot be restarted",
             "use `on_error: stop`, or build the environment with `host_environment`",
         )
-    return environment.restarting()
+    return environment.make_restarting()
 
 
 def build_core(

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from rlcli import registry
 from rlcli.loop import Loop
 from rlcli.loop.advance import draw_noise_block
-from rlcli.loop.episodes import Evaluator, parallel_environments
+from rlcli.loop.evaluator import Evaluator, parallel_environments
 from rlcli.loop.progress import AXES, Progress, Setup
 from rlcli.loop.seeds import resize_seeds
 from rlcli.recipe import DEFAULT, Recipe
@@ -50,7 +50,7 @@ def run_memory(recipe: Recipe, setup: Setup, loop: Loop) -> list[Item]:
         *_program(recipe, setup, loop),
         Item("compiler", COMPILER, on_host=True),
     ]
-    items += _dataset(recipe, setup)
+    items += _dataset(setup)
     if recipe.train.evaluate.every:
         items.append(_evaluation(recipe, setup, progress))
     if is_accelerated():  # a checkpoint copies everything to the host
@@ -94,7 +94,7 @@ def _state(recipe: Recipe, setup: Setup, progress: Progress) -> Iterator[Item]:
     yield Item("unroll", size, detail, options)
 
 
-def _dataset(recipe: Recipe, setup: Setup) -> Iterator[Item]:
+def _dataset(setup: Setup) -> Iterator[Item]:
     """The memory of a data set: a copy for the program, and the one that was read."""
     steps = setup.data()
     if not jax.tree.leaves(steps):
@@ -113,7 +113,7 @@ def _program(recipe: Recipe, setup: Setup, loop: Loop) -> Iterator[Item]:
     noise = step + act + learn
     options = {**batch, "train.seeds": len(setup.seeds)} if batch else count
     yield Item("random numbers", noise, "", options if learn > noise / 2 else count)
-    rest = max(0, loop.temporaries() - noise)
+    rest = max(0, loop.temporary_bytes() - noise)
     networks = _without_values(network_sizes(recipe))
     rows = batch or {"train.unroll": setup.unroll, **count}
     # Gradients have the size of the parameters; larger temporaries grow with the rows.
@@ -130,20 +130,22 @@ def _evaluation(recipe: Recipe, setup: Setup, progress: Progress) -> Item:
     # The policy on host and device, the old and the new best policy; returns and
     # lengths of all episodes, before and after a step.
     policies = 4 * tree_bytes(_acting(setup, progress))
-    played = 16 * seeds * episodes
-    played += _environment_bytes(progress) * num_envs // recipe.num_envs
+    episode_bytes = 16 * seeds * episodes
+    episode_bytes += _environment_bytes(progress) * num_envs // recipe.num_envs
     options = {"train.evaluate.episodes": episodes, "train.seeds": seeds}
-    if policies > played:
+    if policies > episode_bytes:
         networks = _without_values(network_sizes(recipe))
         options = {**networks, "train.seeds": seeds}
-    return Item("evaluation", policies + played, "", options, on_host=True)
+    return Item("evaluation", policies + episode_bytes, "", options, on_host=True)
 
 
-def player_memory(recipe: Recipe, player: Evaluator, acting: ArrayTree) -> list[Item]:
+def evaluator_memory(
+    recipe: Recipe, evaluator: Evaluator, acting: ArrayTree
+) -> list[Item]:
     """The memory of an evaluation of the policy `acting`, beyond reading its file."""
-    shapes, temporaries = player.shapes(acting)
+    shapes, temporaries = evaluator.shapes(acting)
     size = tree_bytes(shapes)
-    seeds, num_envs = player.seeds, player.environment.num_envs
+    seeds, num_envs = evaluator.seeds, evaluator.environment.num_envs
     detail = f"{_count_noun(seeds, 'seed')} × {num_envs:,} of "
     detail += format_size(size / seeds / num_envs)
     networks, sizes = _without_values(network_sizes(recipe)), environment_sizes(recipe)

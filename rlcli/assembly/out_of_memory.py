@@ -15,16 +15,16 @@ from rlcli.assembly.memory_usage import (
     breakdown,
     capacity_of,
     environment_sizes,
+    evaluator_memory,
     host_environments,
     is_accelerated,
     network_sizes,
-    player_memory,
     sizes_in,
     total,
 )
 from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.errors import RlcliError
-from rlcli.loop.episodes import Evaluator
+from rlcli.loop.evaluator import Evaluator
 from rlcli.recipe import Recipe
 from rlcli.types import ArrayTree
 from rlcli.xla import machine
@@ -54,20 +54,26 @@ def check_recipe(recipe: Recipe, seeds: int) -> None:
         capacity = capacity_of(recipe)
         options = {"replay.capacity": capacity, "train.seeds": seeds}
         items.append(Item("replay", seeds * capacity * _ROW, "", options))
-    require("this run", [*items, *host_environments(recipe, seeds, num_envs)])
+    check_available_memory(
+        "this run", [*items, *host_environments(recipe, seeds, num_envs)]
+    )
 
 
 @contextlib.contextmanager
-def play_within(recipe: Recipe, player: Evaluator, acting: ArrayTree) -> Iterator[None]:
+def limit_evaluation_memory(
+    recipe: Recipe, evaluator: Evaluator, acting: ArrayTree
+) -> Iterator[None]:
     """Context for an evaluation: refuses it first if it needs too much memory."""
     with limit_building(recipe):
-        items = player_memory(recipe, player, acting)
-    require("this policy", items)
+        items = evaluator_memory(recipe, evaluator, acting)
+    check_available_memory("this policy", items)
     with explain_out_of_memory("this policy", items), explain_user_errors(recipe):
         yield
 
 
-def require(who: str, items: Sequence[Item], devices: int = 1) -> None:
+def check_available_memory(
+    subject: str, items: Sequence[Item], devices: int = 1
+) -> None:
     """Refuses items that need more memory than available.
 
     The error names the largest items, and the options that change them. Items that are
@@ -76,12 +82,12 @@ def require(who: str, items: Sequence[Item], devices: int = 1) -> None:
     on_host = items
     if is_accelerated():
         on_host = [item for item in items if item.on_host]
-        _compare(who, [i for i in items if not i.on_host], _device_memory(devices))
-    _compare(who, on_host, machine.available_memory())
+        _compare(subject, [i for i in items if not i.on_host], _device_memory(devices))
+    _compare(subject, on_host, machine.available_memory())
 
 
 def _compare(
-    who: str, items: Sequence[Item], available: machine.Available | None
+    subject: str, items: Sequence[Item], available: machine.Available | None
 ) -> None:
     needed = total(items)
     if available is None or needed <= available.size:
@@ -89,21 +95,21 @@ def _compare(
     source = available.source
     limit = "" if source == "physical memory" else f" ({source})"
     raise OutOfMemoryError(
-        f"{who} needs {format_size(needed)} of memory, but only "
+        f"{subject} needs {format_size(needed)} of memory, but only "
         f"{format_size(available.size)} are available{limit}: {breakdown(items)}",
         _remedy(items, needed - available.size),
     )
 
 
 @contextlib.contextmanager
-def explain_out_of_memory(who: str, items: Sequence[Item] = ()) -> Iterator[None]:
+def explain_out_of_memory(subject: str, items: Sequence[Item] = ()) -> Iterator[None]:
     """Raises an `OutOfMemoryError` if an allocation of NumPy or JAX fails."""
     try:
         yield
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
-        message = f"{who} ran out of memory: {_reason(error)}"
+        message = f"{subject} ran out of memory: {_reason(error)}"
         if items:
             message += f"; it needs at least {format_size(total(items))}: "
             message += breakdown(items)
@@ -166,13 +172,15 @@ def _remedy(items: Sequence[Item], excess: int) -> str:
     words = []
     for name, value in largest.options.items():
         words.append(f"`{name}`")
-        fits = _fitting(value, largest.size, excess) if excess and value else 0
+        if not excess or not value:
+            continue
+        fits = _largest_fitting_value(value, largest.size, excess)
         if fits:
             words[-1] += f" ({fits:,} would fit)"
     return f"lower {' or '.join(words)}"
 
 
-def _fitting(value: int, size: int, excess: int) -> int:
+def _largest_fitting_value(value: int, size: int, excess: int) -> int:
     """The largest value of two digits with which `size` is smaller by `excess`."""
     max_value = value * (size - excess) // size
     if max_value < 1:

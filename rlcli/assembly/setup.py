@@ -105,7 +105,7 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
         unroll=train.unroll,
         seeds=tuple(seeds),
         devices=_device_count(recipe, len(seeds), environment.pure),
-        reset=train.reset,
+        resets_unroll=train.reset,
         numbers=recipe_numbers(recipe),
         data=read_data(recipe, environment, parts.replay),
         data_parallel=train.data_parallel,
@@ -230,12 +230,12 @@ def _build_updater(
 
     The networks that they request are added to `networks`, by name.
     """
-    seen_spaces = env_spaces._replace(
+    updater_spaces = env_spaces._replace(
         simulator=functools.partial(build_simulator, recipe, clock),
         gamma=tracer.gamma,
         span=tracer.window,
     )
-    functions = functools.partial(build_network, recipe, clock, env_spaces, networks)
+    make_network = functools.partial(build_network, recipe, clock, env_spaces, networks)
     optimizer = partition_by_group(
         {
             group: build_part(part, clock, recipe, place=recipe.optimizer_place(group))
@@ -244,13 +244,13 @@ def _build_updater(
     )
     policies = functools.partial(_build_policy, recipe, clock, env_spaces, tracer)
     updater = build_part(
-        recipe.updater, clock, recipe, seen_spaces, functions, policies, optimizer
+        recipe.updater, clock, recipe, updater_spaces, make_network, policies, optimizer
     )
     normalize = _build_normalizer(recipe, env_spaces, tracer)
     if recipe.intrinsic_reward is None:
         return updater, normalize
     reward = build_part(
-        recipe.intrinsic_reward, clock, recipe, seen_spaces, functions, optimizer
+        recipe.intrinsic_reward, clock, recipe, updater_spaces, make_network, optimizer
     )
     return updater, lambda updater: normalize(add_intrinsic_reward(updater, reward))
 

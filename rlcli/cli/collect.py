@@ -63,18 +63,18 @@ def command(
     """
     from rlcli.evaluation.collection import check_collection  # to keep `--help` fast
 
-    chosen = options.choose_run(path)
+    run_path = options.choose_run(path)
     check_collection(
-        chosen,
+        run_path,
         output=output_,
         best=best,
         episodes=episodes,
         steps=steps,
         modes={"explore": explore, "random": random},
     )
-    thread_layout.apply_for_policy(chosen)
+    thread_layout.apply_for_policy(run_path)
     result = rlcli.collect(
-        chosen,
+        run_path,
         output=output_,
         episodes=episodes,
         steps=steps,

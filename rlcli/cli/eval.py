@@ -49,12 +49,12 @@ def command(
     from rlcli.runs.locate import locate_policy  # here, to keep `--help` fast
     from rlcli.runs.variants import find_variants
 
-    chosen = options.choose_run(path, keep_variants=True)
-    if not find_variants(chosen):  # refuses a missing file before JAX is imported
-        locate_policy(chosen, best=best)
-    thread_layout.apply_for_policy(chosen)
+    run_path = options.choose_run(path, keep_variants=True)
+    if not find_variants(run_path):  # refuses a missing file before JAX is imported
+        locate_policy(run_path, best=best)
+    thread_layout.apply_for_policy(run_path)
     result = rlcli.eval(
-        chosen,
+        run_path,
         best=best,
         episodes=episodes,
         seed=seed,

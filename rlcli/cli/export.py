@@ -60,11 +60,11 @@ def command(
         load_hint,
     )
 
-    chosen = options.choose_run(path)
-    check_export(chosen, format=format, output=output_, best=best)
-    thread_layout.apply_for_policy(chosen)
+    run_path = options.choose_run(path)
+    check_export(run_path, format=format, output=output_, best=best)
+    thread_layout.apply_for_policy(run_path)
     result = rlcli.export(
-        chosen, format=format, output=output_, best=best, seed=seed, trust=trust
+        run_path, format=format, output=output_, best=best, seed=seed, trust=trust
     )
     if json:
         output.print_data(output.as_json(result))

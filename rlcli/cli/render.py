@@ -64,11 +64,11 @@ def command(
     pixels = options.parse_size(size)
     from rlcli.evaluation import targets  # here, to keep `--help` fast
 
-    chosen = options.choose_run(path)
-    targets.check_rendering(chosen, best=best, output=output_)
-    thread_layout.apply_for_policy(chosen)
+    run_path = options.choose_run(path)
+    targets.check_rendering(run_path, best=best, output=output_)
+    thread_layout.apply_for_policy(run_path)
     file = rlcli.render(
-        chosen,
+        run_path,
         best=best,
         output=output_,
         episodes=episodes,

@@ -38,10 +38,10 @@ def command(
     from rlcli.training import signals  # here, to keep `--help` fast
 
     limit = options.parse_max_time(max_time)
-    chosen = options.choose_run(run, quiet=quiet)
+    run_path = options.choose_run(run, quiet=quiet)
     with signals.own_process():
         result = rlcli.reproduce(
-            chosen, runs=runs, to=to, max_time=limit, quiet=quiet, trust=trust
+            run_path, runs=runs, to=to, max_time=limit, quiet=quiet, trust=trust
         )
     output.print_data(output.as_json(result) if json else _describe(result))
     raise typer.Exit(errors.OK if result["identical"] else errors.USER_ERROR)

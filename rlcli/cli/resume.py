@@ -39,19 +39,19 @@ def command(
 
     limit = options.parse_max_time(max_time)
     sets = tuple(set)
-    chosen = options.choose_run(run, quiet=quiet, keep_variants=True)
-    if find_variants(chosen):
+    run_path = options.choose_run(run, quiet=quiet, keep_variants=True)
+    if find_variants(run_path):
         for option, value in (("--coordinator", coordinator), ("--process", process)):
             if value is not None:
                 message = "is for a single run, not for runs with varied options"
                 raise typer.BadParameter(message, param_hint=option)
         code = batch.resume_and_report(
-            chosen, jobs=jobs, set=sets, max_time=limit, quiet=quiet, trust=trust
+            run_path, jobs=jobs, set=sets, max_time=limit, quiet=quiet, trust=trust
         )
         raise typer.Exit(code)
     with signals.own_process(), process_group.keep_stdout(coordinator is None):
         folder = rlcli.resume(
-            chosen,
+            run_path,
             set=sets,
             max_time=limit,
             quiet=quiet,

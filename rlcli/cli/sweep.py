@@ -263,7 +263,7 @@ def command(
             raise typer.BadParameter(
                 "requires `export` or `--resume`", param_hint="--trial"
             )
-        from rlcli.sweeps.array import train_trial
+        from rlcli.sweeps.slurm import train_trial
 
         raise typer.Exit(
             EXIT_CODES[

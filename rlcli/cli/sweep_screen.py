@@ -18,7 +18,7 @@ import rlcli
 from rlcli import errors
 from rlcli.cli import output
 from rlcli.errors import printable
-from rlcli.runs.formats import format_duration, format_number
+from rlcli.runs.formatting import format_duration, format_number
 from rlcli.runs.naming import shorten_keys
 from rlcli.runs.provenance import program
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rlcli.errors import printable, shorten
-from rlcli.runs import formats
+from rlcli.runs import formatting
 from rlcli.runs.run_folder import TIME
 
 WIDE = 118  # columns of a terminal from which on a run has one line
@@ -71,7 +71,7 @@ def runs_table(records: Sequence[Record], folder: str | Path, width: int) -> Tab
 
 def _wide_row(record: Record, name: str, width: int) -> list[Text]:
     del width  # for `_narrow_row`
-    speed = formats.format_count(record["steps_per_second"])
+    speed = formatting.format_count(record["steps_per_second"])
     numbers = (_steps(record), speed, " ".join(_return(record)), _seeds(record))
     cells = [*map(Text, numbers), Text(_age(record))]
     return [Text(name), _changes(record), _status(record), *cells]
@@ -80,7 +80,7 @@ def _wide_row(record: Record, name: str, width: int) -> list[Text]:
 def _narrow_row(record: Record, name: str, width: int) -> list[Text]:
     """The same with speed and age in a second line, and seeds beside the changes."""
     speed = record["steps_per_second"]
-    rate = f"{formats.format_count(speed)}/s" if speed else ""
+    rate = f"{formatting.format_count(speed)}/s" if speed else ""
     seeds = _seeds(record)
     changes = _changes(record, [] if seeds in ("", "0") else [f"seeds {seeds}"])
     if len(name) > width - _OTHER_COLUMNS:
@@ -121,7 +121,7 @@ def _changes(record: Record, more: Sequence[str] = ()) -> Text:
         return Text(printable(reason), "red")
     marks = ["smoke"] if record["smoke"] else []
     marks += [f"#{printable(tag)}" for tag in record["tags"]]
-    changes = [*formats.format_changes(record["changes"]), *more, *marks]
+    changes = [*formatting.format_changes(record["changes"]), *more, *marks]
     return Text(shorten(", ".join(changes), _LONGEST), "dim")
 
 
@@ -132,8 +132,10 @@ def _status(record: Record) -> Text:
 
 def _steps(record: Record) -> str:
     steps, total = record["steps"], record["total_steps"]
-    text = formats.format_count(steps)
-    return f"{text}/{formats.format_count(total)}" if total and steps != total else text
+    text = formatting.format_count(steps)
+    return (
+        f"{text}/{formatting.format_count(total)}" if total and steps != total else text
+    )
 
 
 def _has_interval(record: Record) -> bool:
@@ -144,12 +146,12 @@ def _return(record: Record) -> list[str]:
     """The mean of one seed; the IQM of several seeds, and its interval."""
     result = record["return"]
     if result is None:
-        return [formats.NOTHING]
+        return [formatting.NOTHING]
     mark = "~" if result["source"] == "training" else ""
-    number = f"{mark}{formats.format_number(result['iqm'])}"
+    number = f"{mark}{formatting.format_number(result['iqm'])}"
     if result["ci95"] is None:
         return [number]
-    low, high = map(formats.format_number, result["ci95"])
+    low, high = map(formatting.format_number, result["ci95"])
     return [number, f"({low} to {high})"]
 
 
@@ -161,10 +163,10 @@ def _seeds(record: Record) -> str:
 
 
 def _age(record: Record) -> str:
-    created = formats.parse_time(record["created"])
+    created = formatting.parse_time(record["created"])
     if created is None:
-        return formats.NOTHING
-    return formats.format_duration(time.time() - created)
+        return formatting.NOTHING
+    return formatting.format_duration(time.time() - created)
 
 
 def diff_table(result: Mapping[str, Any]) -> Table:
@@ -206,14 +208,18 @@ def _diff_sections(result: Mapping[str, Any]) -> dict[str, dict[str, list[str]]]
 
 
 def _format_option(value: Any) -> str:
-    return formats.NOTHING if value is None else formats.format_value(value, _LONGEST)
+    return (
+        formatting.NOTHING
+        if value is None
+        else formatting.format_value(value, _LONGEST)
+    )
 
 
 def _format_result(name: str, value: Any) -> str:
     if name == "return":
-        return formats.format_return(value) or formats.NOTHING
+        return formatting.format_return(value) or formatting.NOTHING
     if name == "seeds":
         return ", ".join(map(str, value or ()))
     if isinstance(value, str):
         return value
-    return formats.format_number(value)
+    return formatting.format_number(value)

@@ -6,7 +6,6 @@ from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Float, Int
 
 from rlcli.distributions.family import (
@@ -21,11 +20,11 @@ from rlcli.distributions.family import (
 )
 from rlcli.types import Array
 from rlcli.xla.indexing import select_index
+from rlcli.xla.numeric_limits import FLOAT32_TINY
 
 PerEntry: TypeAlias = Float[Array, "*batch entries"]
 Points: TypeAlias = Float[Array, "*batch entries m"]
 _MIN_GAP = 1e-6  # minimum gap of two quantiles, relative to 1 + the largest
-_TINY = float(np.finfo(np.float32).tiny)
 
 
 class _PiecewiseDensity(NamedTuple):
@@ -84,7 +83,9 @@ def quantile_distribution(number: int, shape: Shape = ()) -> Distribution:
         name="quantiles",
         size=count * number,
         # Above 0, so that F⁻¹ is finite.
-        draw=lambda key, batch: jax.random.uniform(key, (batch, count), minval=_TINY),
+        draw=lambda key, batch: jax.random.uniform(
+            key, (batch, count), minval=FLOAT32_TINY
+        ),
         sample=lambda parameters, noise: unflatten_event(
             _inverse_cdf(steps(parameters), noise), shape
         ),

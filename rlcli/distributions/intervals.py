@@ -18,8 +18,7 @@ from rlcli.distributions.family import (
 )
 from rlcli.types import Array
 from rlcli.xla.indexing import select_index
-
-_TINY = float(np.finfo(np.float32).tiny)
+from rlcli.xla.numeric_limits import FLOAT32_TINY
 
 
 def discretized_box(space: gymnasium.spaces.Box, bins: int = 11) -> Distribution:
@@ -56,7 +55,7 @@ def discretized_box(space: gymnasium.spaces.Box, bins: int = 11) -> Distribution
         index = jnp.minimum(index, bins - 1)  # rounding may exceed the last bin
         bin_end_cdf, mass = (select_index(row, index) for row in (cdf, p))
         # The fraction of the bin that lies above x.
-        above = jnp.clip((bin_end_cdf - x_cdf) / jnp.maximum(mass, _TINY), 0, 1)
+        above = jnp.clip((bin_end_cdf - x_cdf) / jnp.maximum(mass, FLOAT32_TINY), 0, 1)
         return point(unflatten_event(index + 1 - above, shape)).astype(dtype)
 
     def log_prob(parameters: Parameters, x: Array) -> Float[Array, "..."]:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Float, Int, Num
 
 from rlcli.registry.libraries import import_rlax
 from rlcli.types import Array
 from rlcli.xla import backend
 from rlcli.xla.indexing import select_index
-
-_TINY = float(np.finfo(np.float32).tiny)
+from rlcli.xla.numeric_limits import FLOAT32_TINY
 
 
 def log_prob(
@@ -72,7 +70,7 @@ def project(
     p = project_probabilities(
         points, jax.nn.softmax(logits), jnp.asarray(atoms, jnp.float32)
     )
-    return jnp.log(jnp.maximum(p, _TINY))
+    return jnp.log(jnp.maximum(p, FLOAT32_TINY))
 
 
 def project_probabilities(points: Array, probability: Array, atoms: Array) -> Array:

@@ -20,10 +20,10 @@ from rlcli.distributions.family import (
     unflatten_event,
 )
 from rlcli.types import Array
+from rlcli.xla.numeric_limits import FLOAT32_TINY
 
 PerEntry: TypeAlias = Float[Array, "*batch entries"]
 _HALF_LOG_TAU = 0.5 * float(np.log(2 * np.pi))  # ½ log 2π
-_TINY = float(np.finfo(np.float32).tiny)
 
 
 def normal(shape: Shape, dtype: Any = np.float32) -> Distribution:
@@ -54,7 +54,7 @@ def normal(shape: Shape, dtype: Any = np.float32) -> Distribution:
         mean, log_scale = split_parameters(parameters)
         scale, shift = (broadcast_event(value, shape) for value in (scale, shift))
         # A scale of 0 (a value that is not bootstrapped) yields the minimum width.
-        new_log_scale = log_scale + jnp.log(jnp.maximum(jnp.abs(scale), _TINY))
+        new_log_scale = log_scale + jnp.log(jnp.maximum(jnp.abs(scale), FLOAT32_TINY))
         return join_parameters(shift + scale * mean, new_log_scale)
 
     return Distribution(

@@ -109,11 +109,13 @@ def vector(
         final = final_of(core)
         if resets_on_demand:
 
-            def fresh(index: Array) -> tuple[ArrayTree, ArrayTree]:
+            def begin_episode(index: Array) -> tuple[ArrayTree, ArrayTree]:
                 own = {name: option[index] for name, option in values.items()}
                 return core_of(own).reset(noise.restart[index])
 
-            core, obs = replace_one_by_one(has_ended, fresh, (core, timestep.next_obs))
+            core, obs = replace_one_by_one(
+                has_ended, begin_episode, (core, timestep.next_obs)
+            )
         else:
             core, obs = select_per_environment(
                 has_ended, noise.restart, (core, timestep.next_obs)

@@ -16,8 +16,8 @@ from rlcli import spaces
 from rlcli.assembly import build, out_of_memory
 from rlcli.evaluation.collection import check_collection
 from rlcli.evaluation.evaluate import snapshot_clock
-from rlcli.evaluation.evaluator import make_evaluator
-from rlcli.loop.episodes import Evaluator
+from rlcli.evaluation.make_evaluator import make_evaluator
+from rlcli.loop.evaluator import Evaluator
 from rlcli.policies.sampled import random as random_policy
 from rlcli.recipe import Recipe, resolve
 from rlcli.replays.datasets.arrays import DatasetArrays
@@ -76,7 +76,7 @@ def collect(
     recipe, setup = snapshot.recipe, build(snapshot.recipe, snapshot.seeds)
     acting = snapshots.restore_acting(snapshot, setup, request.policy)
     environment = setup.environment
-    player = make_evaluator(
+    evaluator = make_evaluator(
         recipe,
         setup,
         -(-(request.episodes or 1) // len(snapshot.seeds)),
@@ -87,8 +87,8 @@ def collect(
         if random
         else None,
     )
-    with out_of_memory.play_within(recipe, player, acting):
-        data = _record(player, acting, seed, request.episodes, request.steps)
+    with out_of_memory.limit_evaluation_memory(recipe, evaluator, acting):
+        data = _record(evaluator, acting, seed, request.episodes, request.steps)
     mode = next((k for k in ("random", "explore") if request.modes[k]), "greedy")
     data = data._replace(metadata=_metadata(recipe, environment, mode))
     content = dump_dataset(data)
@@ -129,33 +129,33 @@ class _Episode(NamedTuple):
 
 
 def _record(
-    player: Evaluator,
+    evaluator: Evaluator,
     acting: ArrayTree,
     index: int,
     episodes: int | None,
     steps: int | None,
 ) -> DatasetArrays:
     """Runs the policy until there are enough episodes or steps."""
-    num_envs = player.environment.num_envs
+    num_envs = evaluator.environment.num_envs
     if steps is not None:
-        length = -(-steps // (num_envs * player.seeds))
-        rows = list(itertools.islice(player.transitions(acting, index), length))
+        length = -(-steps // (num_envs * evaluator.seeds))
+        rows = list(itertools.islice(evaluator.transitions(acting, index), length))
     else:
-        rows = list(_whole_episodes(player, acting, index))
+        rows = list(_whole_episodes(evaluator, acting, index))
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
     found = sorted(_find_episodes(stacked, includes_partial=steps is not None))
-    return _to_arrays(stacked, found[:episodes], steps, player.environment.action)
+    return _to_arrays(stacked, found[:episodes], steps, evaluator.environment.action)
 
 
 def _whole_episodes(
-    player: Evaluator, acting: ArrayTree, index: int
+    evaluator: Evaluator, acting: ArrayTree, index: int
 ) -> Iterator[Transition]:
     """The steps until each environment has finished its share of the episodes."""
-    finished = np.zeros((player.seeds, player.environment.num_envs), int)
-    for row in player.transitions(acting, index):
+    finished = np.zeros((evaluator.seeds, evaluator.environment.num_envs), int)
+    for row in evaluator.transitions(acting, index):
         yield row
         finished += row.last
-        if np.all(finished >= player.episodes_per_env):
+        if np.all(finished >= evaluator.episodes_per_env):
             return
 
 
@@ -167,13 +167,13 @@ def _find_episodes(rows: Transition, *, includes_partial: bool) -> Iterator[_Epi
     last, terminates = rows.last, rows.discount == 0
     length, seeds, num_envs = last.shape
     for seed, environment in itertools.product(range(seeds), range(num_envs)):
-        stops = [*(np.flatnonzero(last[:, seed, environment]) + 1)]
+        stops = (np.flatnonzero(last[:, seed, environment]) + 1).tolist()
         if includes_partial and (not stops or stops[-1] < length):
             stops.append(length)
         for number, (start, stop) in enumerate(itertools.pairwise([0, *stops])):
             ends = np.flatnonzero(terminates[start:stop, seed, environment])
             stop = start + ends[0] + 1 if ends.size else stop
-            yield _Episode(number, seed, environment, int(start), int(stop))
+            yield _Episode(number, seed, environment, start, int(stop))
 
 
 def _to_arrays(

@@ -17,9 +17,9 @@ from rlcli.environments.adapters.host_vector import episode_seed
 from rlcli.environments.to_gymnasium import CoreEnv
 from rlcli.environments.vector import reset_key, step_key, values_at
 from rlcli.errors import RlcliError
-from rlcli.evaluation.evaluator import resize
+from rlcli.evaluation.make_evaluator import resize
 from rlcli.loop.episode_records import evaluation_keys, evaluation_reset_seed
-from rlcli.loop.episodes import MAX_EPISODE_STEPS
+from rlcli.loop.evaluator import MAX_EPISODE_STEPS
 from rlcli.recipe import Recipe
 from rlcli.types import Array, ArrayTree, Clock, Environment, TimeStep
 from rlcli.xla.random_bits import unroll_key
@@ -77,8 +77,8 @@ class _ExternalEpisodes(gymnasium.Wrapper, RecordConstructorArgs):
         return self.env.reset(seed=first, options=options)
 
 
-class _Moment(NamedTuple):
-    """What the random numbers of a step depend on; the `key` of a core."""
+class _StepCounters(NamedTuple):
+    """The counters that determine the random numbers of a step; the `key` of a core."""
 
     reset_seed: Array  # uint32
     evaluation: Array  # int32
@@ -94,16 +94,16 @@ class _NativeEpisodes(CoreEnv):
             values = values_at(recipe.each, index)
             return build_core(recipe, clock, values, rendering=True)
 
-        def reset(moment: _Moment) -> tuple[ArrayTree, ArrayTree]:
-            key = unroll_key(jax.random.key(moment.reset_seed))
-            return core_at(moment.episode).reset(reset_key(key, moment.episode))
+        def reset(counters: _StepCounters) -> tuple[ArrayTree, ArrayTree]:
+            key = unroll_key(jax.random.key(counters.reset_seed))
+            return core_at(counters.episode).reset(reset_key(key, counters.episode))
 
         def step(
-            state: ArrayTree, action: ArrayTree, moment: _Moment
+            state: ArrayTree, action: ArrayTree, counters: _StepCounters
         ) -> tuple[ArrayTree, TimeStep]:
-            core, seed = core_at(moment.episode), np.array(run_seed, np.uint32)
-            _, key = evaluation_keys(seed, moment.evaluation, moment.time)
-            noise = core.draw(step_key(key, moment.episode))
+            core, seed = core_at(counters.episode), np.array(run_seed, np.uint32)
+            _, key = evaluation_keys(seed, counters.evaluation, counters.time)
+            noise = core.draw(step_key(key, counters.episode))
             return core.step(state, action, noise)
 
         limit = recipe.time_limit
@@ -120,20 +120,20 @@ class _NativeEpisodes(CoreEnv):
         self._episodes = _Episodes(run_seed)
         self._reset_seed = self._time = 0
 
-    def draw_reset_key(self, seed: int | None) -> _Moment:
-        """The first moment of the next episode, or with a seed of the first one."""
+    def draw_reset_key(self, seed: int | None) -> _StepCounters:
+        """The counters before the next episode, or with a seed before the first one."""
         self._reset_seed, self._time = self._episodes.next(seed), 0
-        return self._moment()
+        return self._counters()
 
-    def draw_step_key(self) -> _Moment:
-        """The moment of the next step."""
-        moment = self._moment()
+    def draw_step_key(self) -> _StepCounters:
+        """The counters of the next step."""
+        counters = self._counters()
         self._time += 1
-        return moment
+        return counters
 
-    def _moment(self) -> _Moment:
+    def _counters(self) -> _StepCounters:
         evaluation, episode = self._episodes.evaluation, self._episodes.index
-        counters = (
+        numbers = (
             np.array(number, np.int32) for number in (evaluation, episode, self._time)
         )
-        return _Moment(np.array(self._reset_seed, np.uint32), *counters)
+        return _StepCounters(np.array(self._reset_seed, np.uint32), *numbers)

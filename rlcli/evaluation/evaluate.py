@@ -12,8 +12,8 @@ import numpy as np
 
 from rlcli.assembly import build, build_environment, out_of_memory
 from rlcli.errors import RlcliError, quote
-from rlcli.evaluation.evaluator import make_evaluator
-from rlcli.loop.episodes import MAX_EPISODE_STEPS
+from rlcli.evaluation.make_evaluator import make_evaluator
+from rlcli.loop.evaluator import MAX_EPISODE_STEPS
 from rlcli.recipe import Recipe, documents, load_recipe, resolve
 from rlcli.recipe.merging import merge_part
 from rlcli.runs import snapshots
@@ -106,15 +106,15 @@ def _evaluate(
     recipe = replace_environment(snapshot.recipe, environment)
     setup = build(recipe, snapshot.seeds)
     acting = snapshots.restore_acting(snapshot, setup, file)
-    player = make_evaluator(
+    evaluator = make_evaluator(
         recipe,
         setup,
         episodes,
         explore=explore,
         clock=snapshot_clock(snapshot),
     )
-    with out_of_memory.play_within(recipe, player, acting):
-        result = player.evaluate(acting, evaluation_index=seed)
+    with out_of_memory.limit_evaluation_memory(recipe, evaluator, acting):
+        result = evaluator.evaluate(acting, evaluation_index=seed)
     if result.num_cut:
         print(
             f"warning: {result.num_cut} of {result.returns.size} episodes were "

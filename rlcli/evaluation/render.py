@@ -15,8 +15,8 @@ from rlcli.assembly import build, build_environment, out_of_memory
 from rlcli.environments.drawing import INK, PAPER, Canvas
 from rlcli.errors import RlcliError, quote
 from rlcli.evaluation import films, targets
-from rlcli.evaluation.evaluator import resize
-from rlcli.loop.episodes import EvaluationStep, Evaluator
+from rlcli.evaluation.make_evaluator import resize
+from rlcli.loop.evaluator import EvaluationStep, Evaluator
 from rlcli.loop.progress import Setup
 from rlcli.recipe import Recipe, load_recipe
 from rlcli.runs import snapshots
@@ -59,10 +59,10 @@ def render(
         trust: allows the file's recipe to import code from outside rlcli and plug-ins.
     """
     targets.check_rendering(path, best=best, output=output)
-    recipe, target, player, acting = _select_evaluator(path, best, episodes, trust)
+    recipe, target, evaluator, acting = _select_evaluator(path, best, episodes, trust)
     target = Path(output) if output is not None else target
-    with out_of_memory.play_within(recipe, player, acting):
-        steps = player.frames(acting, evaluation_index=seed)
+    with out_of_memory.limit_evaluation_memory(recipe, evaluator, acting):
+        steps = evaluator.frames(acting, evaluation_index=seed)
         films.write_film(target, _compose_frames(steps, size, overlay), fps or _FPS)
     return target
 
@@ -74,11 +74,11 @@ def make_film_writer(
 
     `acting` has a leading axis for the seeds. `index` is the index of the evaluation.
     """
-    player = _first_seed_evaluator(recipe, setup, 1)
+    evaluator = _first_seed_evaluator(recipe, setup, 1)
 
     def write(acting: ArrayTree, target: Path, index: int) -> None:
         first = jax.tree.map(lambda leaf: leaf[:1], acting)
-        steps = player.frames(first, evaluation_index=index)
+        steps = evaluator.frames(first, evaluation_index=index)
         films.write_film(target, _compose_frames(steps, None, False), _FPS)
 
     return write
@@ -94,16 +94,16 @@ def _select_evaluator(
                 "`--best` requires the folder of a run, not a recipe or an environment",
                 "pass the folder of a run, or remove `--best`",
             )
-        player = _first_seed_evaluator(random, build(random, (0,)), episodes)
-        return random, Path(targets.DEFAULT), player, ()
+        evaluator = _first_seed_evaluator(random, build(random, (0,)), episodes)
+        return random, Path(targets.DEFAULT), evaluator, ()
     run, file = locate_policy(path, best=best)
     snapshot = snapshots.load_snapshot(file, trust=trust)
     setup = build(snapshot.recipe, snapshot.seeds)
     acting = snapshots.restore_acting(snapshot, setup, file)
     first = jax.tree.map(lambda leaf: leaf[:1], acting)
     target = targets.default_output(run, file)
-    player = _first_seed_evaluator(snapshot.recipe, setup, episodes)
-    return snapshot.recipe, target, player, first
+    evaluator = _first_seed_evaluator(snapshot.recipe, setup, episodes)
+    return snapshot.recipe, target, evaluator, first
 
 
 def _first_seed_evaluator(recipe: Recipe, setup: Setup, episodes: int) -> Evaluator:

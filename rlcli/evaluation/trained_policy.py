@@ -276,7 +276,7 @@ class TrainedPolicy:
         """Implements `initial_state`."""
         number = math.prod(batch)
         # The first observation replaces these frames: only their shapes matter.
-        frames = self._stacker.begin(zeros(self._observation, number))
+        frames = self._stacker.init(zeros(self._observation, number))
         memory, frames = _unflatten((self._policy.initial(number), frames), batch)
         return PolicyState(
             first=jnp.ones(batch, bool),
@@ -301,9 +301,9 @@ class TrainedPolicy:
         rows = _flatten((obs, begins, state.memory, state.frames), batch)
         obs, begins, memory, frames = rows
         frames = select_per_environment(
-            begins, self._stacker.begin(obs), self._stacker.push(frames, obs)
+            begins, self._stacker.init(obs), self._stacker.push(frames, obs)
         )
-        inputs = params, self._stacker.show(frames, obs), memory, begins
+        inputs = params, self._stacker.observation(frames, obs), memory, begins
         function = getattr(self._policy, name)
         if name in _INSPECTIONS:
             return _unflatten(function(*inputs), batch)

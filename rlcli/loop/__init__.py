@@ -1,6 +1,6 @@
 """Loop: the only training loop, compiled or on the host, for every algorithm.
 
-Belongs here: progress, `advance`, both loops, agents, `episodes` for evaluation.
+Belongs here: progress, `advance`, both loops, agents, `evaluator`.
 May import: `environments.adapters.host`, and the ground. Contains no code for a
 particular algorithm.
 
@@ -13,7 +13,7 @@ environment `advance` is one dispatch per environment step. Both give the same b
 from __future__ import annotations
 
 from rlcli.loop.compiled import compiled_loop
-from rlcli.loop.engine import Loop
+from rlcli.loop.contract import Loop
 from rlcli.loop.host import host_loop, timestep_shapes
 from rlcli.loop.progress import Setup
 from rlcli.loop.seeds import vmap_seeds

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Real
 
 from rlcli.loop import phases
+from rlcli.loop.episode_statistics import update_statistics
 from rlcli.loop.faults import update_faults
 from rlcli.loop.progress import (
     Pending,
@@ -20,7 +21,6 @@ from rlcli.loop.progress import (
     draw_step_noise,
     is_cut,
     select_action,
-    update_statistics,
 )
 from rlcli.types import Agent, Array, ArrayTree, TimeStep, Transition
 from rlcli.xla.control_flow import run_if, tree_select
@@ -102,7 +102,7 @@ def _cut_episodes(
     The extra `cut` marks those that the environment has not ended itself.
     """
     pending = progress.pending
-    if not setup.reset:
+    if not setup.resets_unroll:
         return timestep, pending
     cut = is_cut(setup, progress) & ~timestep.last
     if "cut" in pending.extras:
@@ -137,9 +137,11 @@ def advance_with_metrics(
     the run at the next log point.
     """
     progress, metrics = carry
-    compute_metrics = agent.updates(progress.iteration + 1) == final_updates
+    compute_metrics = agent.count_updates(progress.iteration + 1) == final_updates
     after, new_metrics = advance_fn(progress, compute_metrics)
-    has_updated = agent.updates(after.iteration) > agent.updates(progress.iteration)
+    has_updated = agent.count_updates(after.iteration) > agent.count_updates(
+        progress.iteration
+    )
     return after, tree_select(has_updated, new_metrics, metrics)
 
 

@@ -63,10 +63,11 @@ def replay_agent(
     max_updates = -(-updates.numerator // updates.denominator)
     # One update per iteration needs no loop: it would cost 1/20 of a small update.
     is_single_update = updates == 1 and start == 0
+    required_extras = _required_extras(tracer, updater)
 
     def init(key: Key, unroll: Transition) -> ReplayAgentState:
         state = ReplayAgentState(updater.init(key), replay.init(unroll))
-        if not replay.episodes or not {*_requires(tracer, updater)} <= {*unroll.extras}:
+        if not replay.episodes or not {*required_extras} <= {*unroll.extras}:
             return state  # an unroll without extras, see `initial_progress`
         _, metrics = jax.eval_shape(learn, state, unroll, Clock.zero(), draw(key))
         return state._replace(metrics=zeros_of_shapes(metrics))
@@ -135,9 +136,9 @@ def replay_agent(
         policy=updater.policy,
         draw=draw,
         learn=learn,
-        updates=count_updates,
+        count_updates=count_updates,
         failed_at=lambda state: updater.failed_at(state.learner),
-        requires=_requires(tracer, updater),
+        requires=required_extras,
         is_offline=replay.is_offline,
         environment_axes=ReplayAgentState(updater.environment_axes, 0, None),
         redivide=redivide if replay.redivide else None,
@@ -228,9 +229,9 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
         policy=updater.policy,
         draw=lambda key: key,
         learn=learn,
-        updates=lambda iterations: iterations,
+        count_updates=lambda iterations: iterations,
         failed_at=lambda state: updater.failed_at(state.learner),
-        requires=_requires(tracer, updater),
+        requires=_required_extras(tracer, updater),
         environment_axes=OnlineAgentState._make([updater.environment_axes, 1]),
     )
 
@@ -370,5 +371,5 @@ def _assert_rows(rows: Transition) -> None:
     chex.assert_tree_shape_prefix(trees, rows.reward.shape)
 
 
-def _requires(tracer: Tracer, updater: Updater) -> tuple[str, ...]:
+def _required_extras(tracer: Tracer, updater: Updater) -> tuple[str, ...]:
     return tuple(sorted({*tracer.requires, *updater.requires}))

@@ -17,8 +17,8 @@ from rlcli.loop.advance import (
     draw_noise_block,
     noise_block_size,
 )
+from rlcli.loop.contract import Loop
 from rlcli.loop.data_parallel import Division
-from rlcli.loop.engine import Loop
 from rlcli.loop.log import Log, empty_buffer, finished_episodes, log_points, write_if
 from rlcli.loop.progress import (
     RESET,
@@ -87,7 +87,7 @@ def compiled_loop(setup: Setup) -> Loop:
         return jax.device_put(data, seed_shardings(setup.devices, data, None))
 
     @functools.cache
-    def temporaries() -> int:
+    def program_temporary_bytes() -> int:
         return setup.all_devices * temporary_bytes(trace().jaxpr)
 
     def save(progress: Progress) -> ArrayTree:
@@ -112,7 +112,7 @@ def compiled_loop(setup: Setup) -> Loop:
             len(setup.seeds), division.shapes._replace(numbers=()), progress_axes
         ),
         close=lambda progress: None,
-        temporaries=temporaries,
+        temporary_bytes=program_temporary_bytes,
         hlo=lambda: trace().lower().compile().as_text() or "",
     )
 
@@ -201,7 +201,7 @@ def _chunk_function(setup: Setup) -> Callable:
         # Both are indexed by `buffer.row`, the next row to write. The index is past the
         # end, where JAX clamps it, only after the last row was written. That happens in
         # the last iteration, so the clamped value is never used.
-        updates_at_points = setup.agent.updates(points)
+        updates_at_points = setup.agent.count_updates(points)
 
         def run_block(i: Array, carry: tuple) -> tuple:
             with jax.named_scope(phases.NOISE):

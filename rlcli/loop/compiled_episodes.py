@@ -1,6 +1,6 @@
 """Compiled evaluation: whole episodes of a pure environment in one program.
 
-It runs the same episodes as the loop on the host in `rlcli.loop.episodes`, at
+It runs the same episodes as the loop on the host in `rlcli.loop.evaluator`, at
 microseconds per step instead of a dispatch. For videos it also records the steps.
 """
 

@@ -15,7 +15,8 @@ from typing import Any
 import jax
 from jax.sharding import PartitionSpec
 
-from rlcli.loop.progress import EpisodeStatistics, Progress, Setup
+from rlcli.loop.episode_statistics import EpisodeStatistics
+from rlcli.loop.progress import Progress, Setup
 from rlcli.loop.seeds import SEEDS, seed_shardings, shapes_on_devices, shard_seeds
 from rlcli.types import Array, ArrayTree
 from rlcli.xla import data_axis
@@ -42,7 +43,7 @@ class Division:
         begin, advance = begin_share, advance_share
         if setup.data_parallel > 1:
             self._axes = _environment_axes(setup)
-            self._specs = _partition_specs(setup, self._axes)
+            self._specs = _progress_specs(setup, self._axes)
             begin, advance = self._with_scalars(begin_share, advance_share)
         self._begin = jax.jit(self._shard(begin, (0, setup.axes.numbers), self._specs))
         self.advance = jax.jit(
@@ -159,7 +160,7 @@ def _environment_axes(setup: Setup) -> Any:
     )
 
 
-def _partition_specs(setup: Setup, axes: Any) -> Any:
+def _progress_specs(setup: Setup, axes: Any) -> Any:
     """The partition specs of the progress of all seeds."""
 
     def spec(axis: int | None) -> PartitionSpec:

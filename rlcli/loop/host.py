@@ -22,7 +22,7 @@ from rlcli.loop.advance import (
     draw_noise_block,
     noise_block_size,
 )
-from rlcli.loop.engine import Loop
+from rlcli.loop.contract import Loop
 from rlcli.loop.log import Log, finished_episodes, log_points
 from rlcli.loop.progress import (
     AXES,
@@ -62,7 +62,7 @@ class _Program(NamedTuple):
     step: Callable
     unpack: Callable  # packed -> progress, metrics; the inverse of `pack`
     pack_timestep: Callable  # timestep of NumPy arrays -> packed
-    temporaries: int  # bytes, of `step` and of its noise
+    temporary_bytes: int  # bytes, of `step` and of its noise
     hlo: Callable[[], str]  # the compiled `step`
 
 
@@ -130,7 +130,7 @@ def host_loop(setup: Setup) -> Loop:
         restore=restore,
         shapes=lambda: shapes()._replace(numbers=()),
         close=close,
-        temporaries=lambda: program().temporaries,
+        temporary_bytes=lambda: program().temporary_bytes,
         hlo=lambda: program().hlo(),
     )
 
@@ -146,7 +146,7 @@ def _advance_to(
     # Copied: the environment reads it after `pack`, which donates large arrays.
     action = jax.tree.map(jnp.copy, progress.pending.action)
     packed_carry = program.pack(progress._replace(environment=()))
-    final_updates = jnp.asarray(setup.agent.updates(end))
+    final_updates = jnp.asarray(setup.agent.count_updates(end))
     noise, start = None, int(progress.iteration) * setup.unroll
     with pin_threads() if is_pinned else contextlib.nullcontext():
         for time in range(start, end * setup.unroll):
@@ -155,7 +155,7 @@ def _advance_to(
                 block_noise, noise = program.draw(seeds, np.int32(time - row))
                 leaves, structure = jax.tree.flatten(block_noise)
             env_noise = structure.unflatten([leaf[:, row] for leaf in leaves])
-            cut = setup.reset and (time + 1) % setup.unroll == 0
+            cut = setup.resets_unroll and (time + 1) % setup.unroll == 0
             with jax.profiler.TraceAnnotation(phases.ENVIRONMENT):
                 state, timestep = environment.step(state, action, env_noise, cut)
             if timestep.info:  # `info` of host environments is not summed
@@ -231,7 +231,7 @@ def _build_program(setup: Setup, progress: Progress) -> _Program:
         step=step_all,
         unpack=in_place.unpack,
         pack_timestep=timestep_packing.host_packer(),
-        temporaries=temporary_bytes(program.jaxpr) + tree_bytes(noise),
+        temporary_bytes=temporary_bytes(program.jaxpr) + tree_bytes(noise),
         hlo=lambda: program.lower().compile().as_text() or "",
     )
 

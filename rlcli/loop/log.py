@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli.loop.progress import EpisodeStatistics
+from rlcli.loop.episode_statistics import EpisodeStatistics
 from rlcli.types import Array
 from rlcli.xla.control_flow import update_if
 from rlcli.xla.packing import PackedTree

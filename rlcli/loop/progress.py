@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float32, Int32, UInt32
 
 from rlcli import spaces
 from rlcli.errors import RlcliError, quote
+from rlcli.loop.episode_statistics import EpisodeStatistics, begin_statistics
 from rlcli.loop.faults import Faults, begin_faults
 from rlcli.types import (
     Agent,
@@ -25,14 +26,11 @@ from rlcli.types import (
     Clock,
     Environment,
     Key,
-    TimeStep,
     Transition,
 )
 from rlcli.xla.data_axis import (
     draw_share,
     fold_in_device,
-    max_over_devices,
-    sum_over_devices,
 )
 from rlcli.xla.random_bits import unroll_key
 
@@ -40,17 +38,15 @@ from rlcli.xla.random_bits import unroll_key
 # therefore never change training.
 INIT, RESET, STEP, POLICY, LEARN, EVALUATION = range(6)
 
-_AVERAGE_EPISODES = 10  # horizon of `average_return`
-
 
 class Setup(NamedTuple):
     """The parts of a run, as `assembly` builds them from a recipe.
 
     `environment` and `agent` are the parts at the start of the run. Use them only for
     values that do not depend on schedules: spaces, `num_envs`, `draw`, `init`,
-    `acting`, `updates`. Code that steps the environment, selects actions or learns must
-    call `at(clock)`, which evaluates the schedules. With `data_parallel`, both fields
-    are the parts of one device, with its share of the environments.
+    `acting`, `count_updates`. Code that steps the environment, selects actions or
+    learns must call `at(clock)`, which evaluates the schedules. With `data_parallel`,
+    both fields are the parts of one device, with its share of the environments.
     """
 
     environment: Environment
@@ -60,7 +56,7 @@ class Setup(NamedTuple):
     unroll: int  # steps of each environment per iteration
     seeds: tuple[int, ...]
     devices: int = 1
-    reset: bool = False  # whether every unroll starts with a reset
+    resets_unroll: bool = False  # whether every unroll starts with a reset
     # The numbers that are arguments of the compiled program, by their places in the
     # recipe; `Progress.numbers` is the array of their values. Runs that are trained
     # together have one value for each of `seeds`.
@@ -105,24 +101,6 @@ class Pending(NamedTuple):
     action: ArrayTree
     first: Bool[Array, "*B"]
     extras: ArrayTree
-
-
-class EpisodeStatistics(NamedTuple):
-    """Returns, lengths and logged values of episodes."""
-
-    running_return: Float32[Array, "*S B"]
-    running_length: Int32[Array, "*S B"]
-    episodes: Int32[Array, "*S"]  # finished so far
-    # Of the last finished episode; the mean if several end in the same step.
-    last_return: Float32[Array, "*S"]
-    last_length: Float32[Array, "*S"]
-    average_return: Float32[Array, "*S"]  # running average over about ten episodes
-    # `TimeStep.info`, summed over an episode: of the current episodes, of the last
-    # finished one, and the sum and the maximum over all finished episodes.
-    running_info: Mapping[str, Float32[Array, "*S B"]] = {}
-    last_info: Mapping[str, Float32[Array, "*S"]] = {}
-    total_info: Mapping[str, Float32[Array, "*S"]] = {}
-    max_info: Mapping[str, Float32[Array, "*S"]] = {}
 
 
 class Progress(NamedTuple):
@@ -199,7 +177,7 @@ def current_step(setup: Setup, progress: Progress) -> Int32[Array, ""]:
 
 def is_cut(setup: Setup, progress: Progress) -> Bool[Array, ""]:
     """Whether the next step ends all episodes, because the next unroll resets."""
-    return setup.reset & (progress.position + 1 == setup.unroll)
+    return setup.resets_unroll & (progress.position + 1 == setup.unroll)
 
 
 def draw_step_noise(setup: Setup, seed: Array, time: Array) -> tuple[ArrayTree, ...]:
@@ -301,7 +279,6 @@ def initial_progress(
     unroll = _empty_unroll(setup, shapes)
     agent_state = init_agent(unroll)
     pending, policy_state = first_action(agent_state)
-    zero = jnp.float32(0)
     return Progress(
         iteration=jnp.int32(0),
         position=jnp.int32(0),
@@ -311,76 +288,9 @@ def initial_progress(
         policy=policy_state,
         unroll=unroll,
         agent=agent_state,
-        statistics=EpisodeStatistics(
-            running_return=jnp.zeros(batch, jnp.float32),
-            running_length=jnp.zeros(batch, jnp.int32),
-            episodes=jnp.int32(0),
-            last_return=zero,
-            last_length=zero,
-            average_return=zero,
-            running_info={name: jnp.zeros(batch, jnp.float32) for name in info_keys},
-            last_info={name: zero for name in info_keys},
-            total_info={name: zero for name in info_keys},
-            max_info={name: jnp.float32(-jnp.inf) for name in info_keys},
-        ),
+        statistics=begin_statistics(batch, info_keys),
         faults=begin_faults(environment, obs),
         numbers=numbers,
-    )
-
-
-def update_statistics(
-    statistics: EpisodeStatistics, timestep: TimeStep
-) -> EpisodeStatistics:
-    """Updates the statistics with one step of every environment, on all devices."""
-    running_return = statistics.running_return + timestep.reward
-    running_length = statistics.running_length + 1
-    running_info = {
-        name: value + timestep.info[name].astype(jnp.float32)
-        for name, value in statistics.running_info.items()
-    }
-    last = timestep.last
-    running = (running_return, running_length, running_info)
-    num_finished, finished = sum_over_devices(
-        (
-            jnp.sum(last, dtype=jnp.int32),
-            jax.tree.map(lambda value: jnp.sum(jnp.where(last, value, 0)), running),
-        )
-    )
-    has_finished = num_finished > 0
-    divisor = jnp.maximum(num_finished, 1).astype(jnp.float32)
-    mean_return, mean_length, mean_info = jax.tree.map(
-        lambda total: total / divisor, finished
-    )
-    episodes = statistics.episodes + num_finished
-    # As in coax's TrainMonitor: the mean of the first ten episodes, then an exponential
-    # moving average.
-    horizon = jnp.clip(episodes, 1, _AVERAGE_EPISODES).astype(jnp.float32)
-    rate = jnp.minimum(num_finished / horizon, 1)
-    average = statistics.average_return
-    return EpisodeStatistics(
-        running_return=jnp.where(last, 0, running_return),
-        running_length=jnp.where(last, 0, running_length),
-        episodes=episodes,
-        last_return=jnp.where(has_finished, mean_return, statistics.last_return),
-        last_length=jnp.where(has_finished, mean_length, statistics.last_length),
-        average_return=average + rate * (mean_return - average),
-        running_info={
-            k: jnp.where(last, 0, value) for k, value in running_info.items()
-        },
-        last_info={
-            name: jnp.where(has_finished, value, statistics.last_info[name])
-            for name, value in mean_info.items()
-        },
-        total_info={
-            name: statistics.total_info[name] + value
-            for name, value in finished[-1].items()
-        },
-        max_info=max_over_devices(
-            {
-                name: jnp.max(value, initial=statistics.max_info[name], where=last)
-                for name, value in running_info.items()
-            }
-        ),
     )
 
 

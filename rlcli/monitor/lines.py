@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
-from rlcli.runs.formats import format_number
+from rlcli.runs.formatting import format_number
 from rlcli.runs.metrics import CLOCK_FIELDS
 from rlcli.runs.statistics import summary
 

@@ -32,7 +32,7 @@ from rlcli.monitor.lines import (
     name_of,
 )
 from rlcli.monitor.seeds_table import SeedRows, row_count, seeds_table
-from rlcli.runs.formats import format_number
+from rlcli.runs.formatting import format_number
 
 MARGIN = 2  # right of the panel: room for the `^C` that the terminal prints
 SAVES = "Ctrl-C saves and stops"

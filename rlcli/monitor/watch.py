@@ -10,7 +10,7 @@ from typing import Any
 
 from rlcli.monitor.lines import Row, group_by_point
 from rlcli.monitor.monitors import Monitor
-from rlcli.runs.formats import parse_time
+from rlcli.runs.formatting import parse_time
 from rlcli.runs.locate import locate_run
 from rlcli.runs.metrics import MetricsReader
 from rlcli.runs.records import UNFINISHED, Record, find_status, read_record

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import gymnasium
 import haiku as hk
@@ -171,7 +171,7 @@ def separate_recurrent_network(
     copies: int | None = None,
 ) -> Network:
     """A function with a separate torso, memory and head, under `group`."""
-    _check_memory(group, False, space, copies)
+    _check_recurrence(group, False, space, copies)
     recurrent_features = _recurrent_features(torso, core, space)
 
     def forward(*inputs: ArrayTree) -> tuple[ArrayTree, ArrayTree]:
@@ -202,7 +202,7 @@ def shared_recurrent_network(
     copies: int | None = None,
 ) -> Network:
     """A separate head, under `group`, on a shared torso and memory."""
-    _check_memory(group, True, space, copies)
+    _check_recurrence(group, True, space, copies)
     lower = hk.transform(_recurrent_features(torso, core, space))
     upper = hk.transform(lambda features: head.read(torso, features))
 
@@ -223,7 +223,7 @@ def shared_recurrent_network(
         params: Params, key: Key | None, features: Float[Array, "T B F"], obs: ArrayTree
     ) -> ArrayTree:
         del obs
-        outputs_flat = upper.apply(params[group], key, _merge_time(features))
+        outputs_flat = upper.apply(params[group], key, merge_time(features))
         return _split_time(outputs_flat, features.shape[:2])
 
     def shared_outputs(params: Params, key: Key | None, *inputs: ArrayTree) -> tuple:
@@ -243,13 +243,13 @@ def _recurrent_features(
     def unroll_features(
         obs: ArrayTree, carry: ArrayTree, first: Bool[Array, "T B"]
     ) -> tuple[Float[Array, "N F"], ArrayTree]:
-        features = torso.features(prepare(_merge_time(obs)))
+        features = torso.features(prepare(merge_time(obs)))
         return _unroll_core(core, features, carry, first)
 
     return unroll_features
 
 
-def _check_memory(
+def _check_recurrence(
     group: str, is_shared: bool, space: gymnasium.Space, copies: Any
 ) -> None:
     """Raises an error for functions that cannot have a memory."""
@@ -300,16 +300,19 @@ def _unroll_core(
     outputs, carries = core.unroll(
         features.reshape((*first.shape, features.shape[-1])), carry, first
     )
-    return _merge_time(outputs), carries
+    return merge_time(outputs), carries
 
 
-def _merge_time(tree: ArrayTree) -> ArrayTree:
+def merge_time(tree: ArrayTree) -> ArrayTree:
     """Reshapes `[T, B, ...]` to `[T · B, ...]`."""
-    return jax.tree.map(lambda leaf: leaf.reshape((-1, *leaf.shape[2:])), tree)
+    return jax.tree.map(
+        lambda leaf: leaf.reshape((leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])),
+        tree,
+    )
 
 
 def _split_time(tree: ArrayTree, shape: tuple[int, ...]) -> ArrayTree:
-    """The inverse of `_merge_time`; `shape` is `(T, B)`."""
+    """The inverse of `merge_time`; `shape` is `(T, B)`."""
     return jax.tree.map(lambda leaf: leaf.reshape((*shape, *leaf.shape[1:])), tree)
 
 
@@ -330,12 +333,21 @@ def apply_to_next(
     carries are not reset, because the next observation is of the same episode.
     """
     shape = jax.tree.leaves(next_obs)[0].shape[:2]
-    obs = jax.tree.map(lambda leaf: leaf[None], _merge_time(next_obs))
+    obs = jax.tree.map(lambda leaf: leaf[None], merge_time(next_obs))
     first = jnp.zeros((1, shape[0] * shape[1]), bool)
-    outputs, _ = network.apply(params, None, obs, _merge_time(carries), first)
+    outputs, _ = network.apply(params, None, obs, merge_time(carries), first)
     return jax.tree.map(lambda leaf: leaf.reshape((*shape, *leaf.shape[2:])), outputs)
 
 
-def is_recurrent(network: Network) -> bool:
-    """Whether a network has a recurrent state."""
-    return bool(jax.tree.leaves(jax.eval_shape(lambda: network.initial(1))))
+class HasCarry(Protocol):
+    """A network, or a function of networks, with its initial carry."""
+
+    @property
+    def initial(self) -> Callable[..., ArrayTree]:
+        """Batch size -> carry; () if it is not recurrent."""
+        ...
+
+
+def is_recurrent(function: HasCarry) -> bool:
+    """Whether a network, or a function of networks, has a recurrent state."""
+    return bool(jax.tree.leaves(jax.eval_shape(lambda: function.initial(1))))

@@ -80,21 +80,21 @@ class Prediction(Protocol):
     minimum that the target allows. Without it the minimum is 0.
     """
 
-    def particles(self, scale: Transform = IDENTITY) -> Particles:
-        """The predicted returns, with `scale` inverted."""
+    def particles(self, transform: Transform = IDENTITY) -> Particles:
+        """The predicted returns, with `transform` inverted."""
         ...
 
     def error(
-        self, target: Particles, scale: Transform = IDENTITY
+        self, target: Particles, transform: Transform = IDENTITY
     ) -> Float[Array, "..."]:
-        """The mean of the target minus that of the prediction, on `scale`."""
+        """The mean of the target minus that of the prediction, under `transform`."""
         ...
 
     def loss(
         self,
         target: Particles,
         loss: Callable[[Array], Array],
-        scale: Transform = IDENTITY,
+        transform: Transform = IDENTITY,
     ) -> Float[Array, "..."]:
         """The loss against the target `[..., K′]`, without its gradient.
 
@@ -108,24 +108,24 @@ class Scalar(NamedTuple):
 
     value: Float[Array, "*batch 1"]
 
-    def particles(self, scale: Transform = IDENTITY) -> Particles:
+    def particles(self, transform: Transform = IDENTITY) -> Particles:
         """One particle, with probability 1."""
-        return Particles(scale.inverse(self.value), jnp.ones_like(self.value))
+        return Particles(transform.inverse(self.value), jnp.ones_like(self.value))
 
     def error(
-        self, target: Particles, scale: Transform = IDENTITY
+        self, target: Particles, transform: Transform = IDENTITY
     ) -> Float[Array, "..."]:
         """h(E[Y]) − z."""
-        return scale.apply(target.mean()) - self.value[..., 0]
+        return transform.apply(target.mean()) - self.value[..., 0]
 
     def loss(
         self,
         target: Particles,
         loss: Callable[[Array], Array],
-        scale: Transform = IDENTITY,
+        transform: Transform = IDENTITY,
     ) -> Float[Array, "..."]:
         """L(h(E[Y]) − z)."""
-        return loss(self.error(jax.lax.stop_gradient(target), scale))
+        return loss(self.error(jax.lax.stop_gradient(target), transform))
 
 
 class Categorical(NamedTuple):
@@ -137,21 +137,21 @@ class Categorical(NamedTuple):
     logits: Float[Array, "*batch K"]
     atoms: Float[Array, "*batch K"]
 
-    def particles(self, scale: Transform = IDENTITY) -> Particles:
+    def particles(self, transform: Transform = IDENTITY) -> Particles:
         """The atoms with their probabilities."""
-        return Particles(scale.inverse(self.atoms), jax.nn.softmax(self.logits))
+        return Particles(transform.inverse(self.atoms), jax.nn.softmax(self.logits))
 
     def error(
-        self, target: Particles, scale: Transform = IDENTITY
+        self, target: Particles, transform: Transform = IDENTITY
     ) -> Float[Array, "..."]:
         """E[h(Y)] − E[Z]."""
-        return _transform_particles(scale, target).mean() - self.particles().mean()
+        return _transform_particles(transform, target).mean() - self.particles().mean()
 
     def loss(
         self,
         target: Particles,
         loss: Callable[[Array], Array],
-        scale: Transform = IDENTITY,
+        transform: Transform = IDENTITY,
     ) -> Float[Array, "..."]:
         """The cross-entropy −Σ Φ(h(Y))ᵢ log pᵢ, where Φ projects onto the atoms.
 
@@ -159,7 +159,7 @@ class Categorical(NamedTuple):
         its mean. Particles outside the support go to its ends. `loss` is not used.
         """
         del loss
-        transformed = _transform_particles(scale, target)
+        transformed = _transform_particles(transform, target)
         labels = project_probabilities(
             transformed.value, transformed.probability, self.atoms
         )
@@ -169,11 +169,11 @@ class Categorical(NamedTuple):
         self,
         target: Particles,
         loss: Callable[[Array], Array],
-        scale: Transform = IDENTITY,
+        transform: Transform = IDENTITY,
     ) -> Float[Array, "..."]:
         """D(Φ(h(Y)) ‖ p): the cross-entropy minus the entropy of the target."""
         del loss
-        transformed = _transform_particles(scale, target)
+        transformed = _transform_particles(transform, target)
         labels = project_probabilities(
             transformed.value, transformed.probability, self.atoms
         )
@@ -190,16 +190,16 @@ class Quantiles(NamedTuple):
     values: Float[Array, "*batch K"]
     fractions: Float[Array, "*batch K"]
 
-    def particles(self, scale: Transform = IDENTITY) -> Particles:
+    def particles(self, transform: Transform = IDENTITY) -> Particles:
         """The quantiles, with equal probabilities."""
-        value = scale.inverse(self.values)
+        value = transform.inverse(self.values)
         return Particles(value, jnp.full_like(value, 1 / value.shape[-1]))
 
     def error(
-        self, target: Particles, scale: Transform = IDENTITY
+        self, target: Particles, transform: Transform = IDENTITY
     ) -> Float[Array, "..."]:
         """E[h(Y)] − E[Z]."""
-        return _transform_particles(scale, target).mean() - jnp.mean(
+        return _transform_particles(transform, target).mean() - jnp.mean(
             self.values, axis=-1
         )
 
@@ -207,7 +207,7 @@ class Quantiles(NamedTuple):
         self,
         target: Particles,
         loss: Callable[[Array], Array],
-        scale: Transform = IDENTITY,
+        transform: Transform = IDENTITY,
     ) -> Float[Array, "..."]:
         """Quantile regression: Σᵢ E[|τᵢ − 1[u < 0]| L(u)] with u = h(Y) − θᵢ.
 
@@ -215,7 +215,7 @@ class Quantiles(NamedTuple):
         """
         # Not `rlax.quantile_regression_loss`: it gives all target samples the same
         # probability, and knows only |u| and the Huber loss.
-        transformed = jax.lax.stop_gradient(_transform_particles(scale, target))
+        transformed = jax.lax.stop_gradient(_transform_particles(transform, target))
         error = transformed.value[..., None, :] - self.values[..., :, None]
         weight = jnp.abs(self.fractions[..., :, None] - (error < 0))
         losses = weight * loss(error) * transformed.probability[..., None, :]
@@ -232,45 +232,45 @@ class MaskedPrediction(NamedTuple):
     prediction: Any
     is_allowed: Bool[Array, "*batch 1"]
 
-    def particles(self, scale: Transform = IDENTITY) -> Particles:
+    def particles(self, transform: Transform = IDENTITY) -> Particles:
         """The particles, with masked values for illegal actions."""
-        particles = self.prediction.particles(scale)
+        particles = self.prediction.particles(transform)
         return particles._replace(value=mask_outputs(particles.value, self.is_allowed))
 
     def error(
-        self, target: Particles, scale: Transform = IDENTITY
+        self, target: Particles, transform: Transform = IDENTITY
     ) -> Float[Array, "..."]:
         """The error of the prediction without the mask."""
-        return self.prediction.error(target, scale)
+        return self.prediction.error(target, transform)
 
     def loss(
         self,
         target: Particles,
         loss: Callable[[Array], Array],
-        scale: Transform = IDENTITY,
+        transform: Transform = IDENTITY,
     ) -> Float[Array, "..."]:
         """The loss of the prediction without the mask."""
-        return self.prediction.loss(target, loss, scale)
+        return self.prediction.loss(target, loss, transform)
 
     def divergence(
         self,
         target: Particles,
         loss: Callable[[Array], Array],
-        scale: Transform = IDENTITY,
+        transform: Transform = IDENTITY,
     ) -> Float[Array, "..."]:
         """The divergence of the prediction without the mask."""
-        return divergence(self.prediction, target, loss, scale)
+        return divergence(self.prediction, target, loss, transform)
 
 
 def divergence(
     prediction: Prediction,
     target: Particles,
     loss: Callable[[Array], Array],
-    scale: Transform = IDENTITY,
+    transform: Transform = IDENTITY,
 ) -> Float[Array, "..."]:
     """How far a prediction is from the target: its loss minus the possible minimum."""
     function = getattr(prediction, "divergence", prediction.loss)
-    return function(target, loss, scale)
+    return function(target, loss, transform)
 
 
 def mask_prediction(prediction: Any, mask: Array) -> MaskedPrediction:
@@ -279,8 +279,8 @@ def mask_prediction(prediction: Any, mask: Array) -> MaskedPrediction:
     return MaskedPrediction(prediction, jnp.broadcast_to(mask, shape)[..., None])
 
 
-def _transform_particles(scale: Transform, target: Particles) -> Particles:
-    return target._replace(value=scale.apply(target.value))
+def _transform_particles(transform: Transform, target: Particles) -> Particles:
+    return target._replace(value=transform.apply(target.value))
 
 
 def index_actions(tree: ArrayTree, index: Int[Array, "..."]) -> ArrayTree:

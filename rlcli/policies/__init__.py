@@ -68,13 +68,11 @@ class PlanningModel(NamedTuple):
     actions: gymnasium.spaces.Discrete
 
 
-def single_step_outputs(offer: Offer) -> Callable[..., tuple[ArrayTree, ArrayTree]]:
-    """Returns `(params, obs[B], carry, first[B]) -> outputs[B], carry`: one step."""
-    return single_step(offer.network)
-
-
 def single_step(network: Network) -> Callable[..., tuple[ArrayTree, ArrayTree]]:
-    """Returns the network for one timestep, `[B, ...]` instead of `[T, B, ...]`."""
+    """Returns the network for one timestep, without the time axis.
+
+    `(params, obs[B], carry, first[B]) -> outputs[B], carry`.
+    """
 
     def outputs(params, obs, carry, first):
         inputs = jax.tree.map(lambda leaf: leaf[None], (obs, first))
@@ -112,7 +110,7 @@ def policy_from_outputs(
     `explore` and `exploit` are `(outputs[B, ...], noise) -> Decision`. `explore`
     samples from the distribution of `family` with `parameters(outputs)`, `[B, size]`.
     """
-    outputs = single_step_outputs(offer)
+    outputs = single_step(offer.network)
 
     def act_with(select_action: Callable) -> Callable:
         def act(acting, obs, state, first, noise):

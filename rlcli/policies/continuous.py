@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int32, UInt32
 from rlcli import spaces
 from rlcli.distributions.family import event_size, flatten_event, unflatten_event
 from rlcli.errors import RlcliError
-from rlcli.policies import ActionOffer, single_step, single_step_outputs
+from rlcli.policies import ActionOffer, single_step
 from rlcli.registry import register
 from rlcli.types import (
     Array,
@@ -195,16 +195,16 @@ def _noisy_policy(
     shape, dtype = space.shape, spaces.dtype(space)
     low, high = (bound.astype(np.float32).ravel() for bound in spaces.bounds(space))
     half = spaces.half_width(space).ravel()
-    outputs, features = single_step_outputs(action), _feature_function(action)
+    outputs, features = single_step(action.network), _feature_function(action)
 
-    def flat(outputs: Array, like: Array) -> Float[Array, "*batch entries"]:
+    def flatten_outputs(outputs: Array, like: Array) -> Float[Array, "*batch entries"]:
         return outputs.reshape((*like.shape[: like.ndim - len(shape)], len(low)))
 
     def to_action(entries: Float[Array, "*batch entries"]) -> Array:
         return unflatten_event(jnp.clip(entries, low, high), shape).astype(dtype)
 
     def log_prob(outputs: Array, action: Array) -> Float[Array, "..."]:
-        mean = flat(outputs, action)
+        mean = flatten_outputs(outputs, action)
         flat_action = flatten_event(jnp.asarray(action).astype(jnp.float32), shape)
         deviation = half * jnp.maximum(noise.deviation, _MIN_DEVIATION)
         z = (flat_action - mean) / deviation

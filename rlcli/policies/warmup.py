@@ -10,27 +10,27 @@ from rlcli.types import Array, Decision, Key, Policy
 from rlcli.xla.control_flow import tree_select
 
 
-def warmup_policy(policy: Policy, first: Policy, warming: Bool[Array, ""]) -> Policy:
-    """Explores with `first` while the scalar `warming` is true, then with `policy`."""
+def warmup_policy(policy: Policy, warmup: Policy, is_warmup: Bool[Array, ""]) -> Policy:
+    """Explores with `warmup` while `is_warmup` is true, then with `policy`."""
 
     def draw(key: Key, batch: int) -> tuple:
         policy_key, warmup_key = jax.random.split(key)
-        return policy.draw(policy_key, batch), first.draw(warmup_key, batch)
+        return policy.draw(policy_key, batch), warmup.draw(warmup_key, batch)
 
-    def explore(acting, obs, state, begins, noise):
-        policy_decision, state = policy.explore(acting, obs, state, begins, noise[0])
-        warmup_decision, _ = first.explore(
-            acting, obs, first.initial(len(begins)), begins, noise[1]
+    def explore(acting, obs, state, first, noise):
+        policy_decision, state = policy.explore(acting, obs, state, first, noise[0])
+        warmup_decision, _ = warmup.explore(
+            acting, obs, warmup.initial(len(first)), first, noise[1]
         )
-        action = tree_select(warming, warmup_decision.action, policy_decision.action)
+        action = tree_select(is_warmup, warmup_decision.action, policy_decision.action)
         log_prob = jnp.where(
-            warming,
+            is_warmup,
             warmup_decision.extras["log_prob"],
             policy_decision.extras["log_prob"],
         )
         return Decision(action, {**policy_decision.extras, "log_prob": log_prob}), state
 
-    def exploit(acting, obs, state, begins, noise):
-        return policy.exploit(acting, obs, state, begins, noise[0])
+    def exploit(acting, obs, state, first, noise):
+        return policy.exploit(acting, obs, state, first, noise[0])
 
     return policy._replace(draw=draw, explore=explore, exploit=exploit)

@@ -32,15 +32,15 @@ class FrameStacker(NamedTuple):
     """Stacks the frames of a sequence of observations.
 
     Each step that stacks frames is a stage, and each stage has a stack; the stacks are
-    a tuple. Without stages, `show` returns the observation unchanged. An action mask
-    passes unchanged.
+    a tuple. Without stages, `observation` returns its argument unchanged. An action
+    mask passes unchanged.
     """
 
-    begin: Callable[[ArrayTree], tuple[ArrayTree, ...]]  # first obs -> stacks
+    init: Callable[[ArrayTree], tuple[ArrayTree, ...]]  # first obs -> stacks
     # (stacks, next obs) -> stacks
     push: Callable[[tuple[ArrayTree, ...], ArrayTree], tuple[ArrayTree, ...]]
     # (stacks, obs) -> the stack of the last stage, with the mask of obs
-    show: Callable[[tuple[ArrayTree, ...], ArrayTree], ArrayTree]
+    observation: Callable[[tuple[ArrayTree, ...], ArrayTree], ArrayTree]
     spaces: tuple[gymnasium.Space, ...]  # of the stacks
 
 
@@ -70,8 +70,8 @@ def stack_frames(environment: Environment, steps: Sequence[Preprocess]) -> Envir
 
     def reset(key: Any) -> tuple[FrameStackState, ArrayTree]:
         state, obs = environment.reset(key)
-        stacks = stacker.begin(obs)
-        return FrameStackState(state, stacks), stacker.show(stacks, obs)
+        stacks = stacker.init(obs)
+        return FrameStackState(state, stacks), stacker.observation(stacks, obs)
 
     def step(
         state: FrameStackState, action: ArrayTree, noise: ArrayTree = (), *cut: Any
@@ -85,10 +85,10 @@ def stack_frames(environment: Environment, steps: Sequence[Preprocess]) -> Envir
             return numpy.where(mask, new, old)
 
         if leading:  # a core does not auto-reset
-            stacks = jax.tree.map(choose, stacker.begin(timestep.obs), next_stacks)
+            stacks = jax.tree.map(choose, stacker.init(timestep.obs), next_stacks)
         return FrameStackState(inner, stacks), timestep._replace(
-            obs=stacker.show(stacks, timestep.obs),
-            next_obs=stacker.show(next_stacks, timestep.next_obs),
+            obs=stacker.observation(stacks, timestep.obs),
+            next_obs=stacker.observation(next_stacks, timestep.next_obs),
         )
 
     return environment._replace(
@@ -100,7 +100,7 @@ def stack_frames(environment: Environment, steps: Sequence[Preprocess]) -> Envir
             state.environment, *index
         ),
         close=lambda state: environment.close(state.environment),
-        restarting=None,  # of the environment without the stacks
+        make_restarting=None,  # of the environment without the stacks
         restarts=lambda state: environment.restarts(state.environment),
         goal_reward=None,  # it takes single goals, and these are stacked
         **({} if environment.pure else _save_and_restore(environment, stacker)),
@@ -156,7 +156,7 @@ def frame_stacker(
             lambda leaf: leaf[..., None] if leaf.ndim - leading in (0, 2) else leaf, obs
         )
 
-    def begin_stacks(obs: ArrayTree) -> tuple[ArrayTree, ...]:
+    def init_stacks(obs: ArrayTree) -> tuple[ArrayTree, ...]:
         stacks, value = [], action_masks.remove_mask(obs)
         for stage in stages:
             frame = make_frame(stage, value)
@@ -183,13 +183,13 @@ def frame_stacker(
             new_stacks.append(value)
         return tuple(new_stacks)
 
-    def show(stacks: tuple[ArrayTree, ...], obs: ArrayTree) -> ArrayTree:
+    def observe_stacks(stacks: tuple[ArrayTree, ...], obs: ArrayTree) -> ArrayTree:
         if not stacks:
             return obs
         return action_masks.add_mask(stacks[-1], action_masks.get_mask(obs))
 
     return FrameStacker(
-        begin_stacks, push_stacks, show, tuple(stage.space for stage in stages)
+        init_stacks, push_stacks, observe_stacks, tuple(stage.space for stage in stages)
     )
 
 

@@ -132,9 +132,9 @@ def load_document(
     return dataclasses.replace(document, text=text)
 
 
-def from_mapping(data: Mapping[str, Any], source: str = "") -> Document:
+def from_mapping(data: Mapping[str, Any]) -> Document:
     """A document of plain Python data; keys become strings."""
-    return Document(copy_plain(data), source)
+    return Document(copy_plain(data))
 
 
 def dump_yaml(data: Any) -> str:

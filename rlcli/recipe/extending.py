@@ -15,6 +15,7 @@ from rlcli.errors import RlcliError, quote, suggest
 from rlcli.recipe import documents
 from rlcli.recipe.annotations import quote_value
 from rlcli.recipe.documents import Document, Place
+from rlcli.recipe.file_options import exists
 from rlcli.recipe.merging import (
     BY_FUNCTION,
     DEFAULT,
@@ -89,22 +90,15 @@ class Extender:
     def _find_base(self, document: Document, place: Place, name: str) -> Path:
         """The file of a base: relative to that of the document, or built in."""
         path = Path(document.source).parent / name
-        if _exists(path):
+        if exists(path):
             return path
         if name in self._shipped:
             return self._shipped[name]
         hint = suggest(name, self._shipped)
-        if _exists(Path(f"{path}.yaml")):
+        if exists(Path(f"{path}.yaml")):
             hint = f"did you mean `{name}.yaml`?"
         message = f"{document.where(place)}there is no recipe {quote(name)} to extend"
         raise RlcliError(message, hint if hint.startswith("did you mean") else _HINT)
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # a name too long for a file, or a null byte
-        return False
 
 
 def merge_documents(

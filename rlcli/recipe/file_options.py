@@ -20,17 +20,17 @@ def find_file(document: Document, place: Place, text: str) -> str:
     source = "" if is_setting else document.find_mark(place)[0]
     path = (Path(source).parent if source else Path()) / name
     shipped = shipped_folder()
-    if not _exists(path) and _exists(shipped / name):
+    if not exists(path) and exists(shipped / name):
         return text
     path = path.absolute()
-    if path.is_relative_to(shipped) and _exists(path):
+    if path.is_relative_to(shipped) and exists(path):
         path = path.relative_to(shipped)
     return f"{path}{mark}{rest}"
 
 
-def _exists(path: Path) -> bool:
+def exists(path: Path) -> bool:
     """Whether a file exists; False for a name that no file can have."""
     try:
         return path.exists()
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # a name too long for a file, or a null byte
         return False

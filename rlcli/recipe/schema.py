@@ -26,7 +26,6 @@ from rlcli.recipe.option_schemas import (
 )
 
 FILE = "rlcli.schema.json"
-COMMENT = f"# yaml-language-server: $schema={FILE}"  # in recipes, for editors
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _IMPORT_PATH = r"^[\w.]+:[\w.]+$"
 _NULL: Schema = {"type": "null"}

@@ -92,11 +92,11 @@ def frame_ring(
         return steps._replace(obs=obs, next_obs=()), number
 
     def init(steps: Transition) -> _FrameRingState:
-        def blank(leaf: Array) -> Array:
+        def empty_rows(leaf: Array) -> Array:
             return jnp.zeros((places, *newest(leaf).shape[2:]), leaf.dtype)
 
         number = jnp.zeros(steps.last.shape, jnp.int32)
-        finals = jax.tree.map(blank, steps.next_obs)
+        finals = jax.tree.map(empty_rows, steps.next_obs)
         return _FrameRingState(
             inner.init(to_frames(steps, number)), finals, jnp.int32(0)
         )

@@ -86,11 +86,11 @@ def step_ring(capacity: int, unroll: int, num_envs: int) -> Ring:
     def add(ring: RingState, steps: ArrayTree, count: Int[Array, ""]) -> RingState:
         head = count % slots * size
 
-        def flat(leaf: Array) -> Array:
+        def flatten_rows(leaf: Array) -> Array:
             leaf = leaf.reshape((size, *leaf.shape[2:]))
             return jnp.concatenate([leaf] * num_writes)
 
-        new = jax.vmap(ring.packing.pack)(jax.tree.map(flat, steps))
+        new = jax.vmap(ring.packing.pack)(jax.tree.map(flatten_rows, steps))
 
         def write(old: Array, new: Array) -> Array:
             return jax.lax.dynamic_update_slice_in_dim(old, new, head, 0)

@@ -93,8 +93,8 @@ def sequences(
             windows, num_envs, capacity, batch_size, masses, beta
         )
         replay = _with_mixed_priority(replay, options["eta"], burn_in, length)
-    requires_memory = f"`burn_in: {burn_in}`" if burn_in else ""
-    replay = replay._replace(rows=length, requires_memory=requires_memory)
+    requires_recurrence = f"`burn_in: {burn_in}`" if burn_in else ""
+    replay = replay._replace(rows=length, requires_recurrence=requires_recurrence)
     return _with_burn_in(replay, burn_in)
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from rlcli.errors import printable
 from rlcli.results.canvas import BrailleCanvas, choose_ticks, widen_range
-from rlcli.runs.formats import format_number
+from rlcli.runs.formatting import format_number
 
 COLORS = ("cyan", "yellow", "magenta", "green", "red", "blue")
 _UNITS = {"steps": "steps", "seconds": "s", "updates": "updates"}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from rlcli.results.letters import name_letters
 from rlcli.runs.files import to_json, write_output
-from rlcli.runs.formats import NOTHING, format_number
+from rlcli.runs.formatting import NOTHING, format_number
 
 _SHOWN_SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of a performance profile
 _RESULTS = {

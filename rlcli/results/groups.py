@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from rlcli.errors import RlcliError, quote
 from rlcli.runs.conditions import MISSING, find_value, read_recipe
 from rlcli.runs.differences import find_differences
-from rlcli.runs.formats import format_changes, format_value
+from rlcli.runs.formatting import format_changes, format_value
 from rlcli.runs.listing import find_runs
 from rlcli.runs.locate import complete_path, locate_run
 from rlcli.runs.run_folder import Run

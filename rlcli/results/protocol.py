@@ -9,7 +9,7 @@ from rlcli.errors import RlcliError
 from rlcli.results.curves import Seed
 from rlcli.results.groups import Member
 from rlcli.runs.differences import find_differences
-from rlcli.runs.formats import format_value
+from rlcli.runs.formatting import format_value
 
 _TOLERANCE = 0.02  # of the last step: runs end with a whole unroll
 _LISTED = 2  # differences in a message; with `--allow-differences` all are notes

@@ -128,7 +128,7 @@ def read(path: str | os.PathLike[str]) -> Any:
         with path.open("rb") as file:
             header = file.read(HEADER_SIZE)
             size = os.fstat(file.fileno()).st_size
-            _check_memory(size, _claimed_size(header, size, path), path)
+            _check_available_memory(size, _claimed_size(header, size, path), path)
             file.seek(0)
             data = file.read()
     except FileNotFoundError as error:
@@ -221,7 +221,7 @@ def _claimed_size(header: bytes, file_size: int, source: str | os.PathLike[str])
     return size
 
 
-def _check_memory(file_size: int, size: int, source: Path) -> None:
+def _check_available_memory(file_size: int, size: int, source: Path) -> None:
     """Refuses a file that does not fit in memory.
 
     Reading needs the file, its uncompressed content, and the arrays decoded from it.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError, printable
-from rlcli.runs import formats
+from rlcli.runs import formatting
 from rlcli.runs.conditions import read_recipe
 from rlcli.runs.locate import complete_path, locate_run
 from rlcli.runs.policy_records import PolicyRecord, find_policy_file, read_policy_record
@@ -98,7 +98,9 @@ def describe_run(record: Record) -> str:
         lines += ["", "options that differ from the recipe file:"]
         width = max(map(len, changes)) + 2
         for key, (before, after) in changes.items():
-            values = (formats.format_value(each, _LONGEST) for each in (after, before))
+            values = (
+                formatting.format_value(each, _LONGEST) for each in (after, before)
+            )
             lines.append("  {:{}}{}  (was {})".format(key, width, *values))
     return "".join(printable(line).replace("\n", "\\n") + "\n" for line in lines)
 
@@ -120,11 +122,11 @@ def _fields(record: Record) -> Iterator[tuple[str, str]]:
     if record["steps"] is not None:
         total = f" of {record['total_steps']:,}" if record["total_steps"] else ""
         rate = record["steps_per_second"]
-        speed = f", {formats.format_number(rate)} steps/s" if rate else ""
+        speed = f", {formatting.format_number(rate)} steps/s" if rate else ""
         smoke = ", smoke" if record["smoke"] else ""
         yield "steps", f"{record['steps']:,}{total}{speed}{smoke}"
     yield "seeds", ", ".join(map(str, record["seeds"] or ()))
-    yield "return", formats.format_return(record["return"])
+    yield "return", formatting.format_return(record["return"])
     yield "created", _describe_times(record)
     yield "command", record["command"] or ""
 
@@ -143,9 +145,11 @@ def _policy_fields(record: PolicyRecord) -> Iterator[tuple[str, str]]:
 
 
 def _describe_times(record: Record) -> str:
-    created = formats.parse_time(record["created"])
+    created = formatting.parse_time(record["created"])
     if created is None:
         return ""
-    text = f"{record['created']}, {formats.format_duration(time.time() - created)} ago"
-    ended = formats.parse_time(record["ended"])
+    text = (
+        f"{record['created']}, {formatting.format_duration(time.time() - created)} ago"
+    )
+    ended = formatting.parse_time(record["ended"])
     return f"{text}, ended {record['ended']}" if ended else text

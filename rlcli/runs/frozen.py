@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rlcli.recipe import Recipe
-from rlcli.updaters.optimizers import CLIP
 
 LONGEST = 1_000  # characters of a reason
 _FIELDS = {"step": int, "reason": str, "environment": bool}
@@ -69,7 +68,7 @@ def _suggest_options(recipe: Recipe) -> str:
         f"`{place}.{name}`": value
         for place, part in recipe.optimizers.items()
         for name, value in part.options.items()
-        if name in ("learning_rate", CLIP)
+        if name in ("learning_rate", "clip_norm")
     }
     lower = [name for name, value in options.items() if value is not None]
     remedies = [f"lower {', '.join(lower)}"] if lower else []

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli.errors import printable
-from rlcli.runs.formats import NOTHING, format_number
+from rlcli.runs.formatting import NOTHING, format_number
 from rlcli.runs.naming import shorten_keys
 from rlcli.runs.records import read_record
 from rlcli.runs.run_folder import is_run
@@ -34,7 +34,7 @@ class VariantResult(NamedTuple):
 def describe_recorded(variants: Variants, width: int | None = None) -> str:
     """The last returns of each variant in its run folder, and what they are."""
     results = [
-        _recorded(variants.folder / name, variants.options(name))
+        _read_result(variants.folder / name, variants.options(name))
         for name in variants.values
     ]
     return f"{describe_results(results, width)}{_LEGEND}\n"
@@ -50,7 +50,7 @@ def describe_results(results: Sequence[VariantResult], width: int | None = None)
     return "".join(f"{line}\n" for line in _align(_rows(results, [])))
 
 
-def _recorded(folder: Path, options: Mapping[str, str]) -> VariantResult:
+def _read_result(folder: Path, options: Mapping[str, str]) -> VariantResult:
     if not is_run(folder):
         return VariantResult(options, {}, None, MISSING)
     record = read_record(folder)

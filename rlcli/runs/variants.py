@@ -65,13 +65,13 @@ def _rank(path: Path, record: Record) -> tuple[bool, bool, bool, float]:
 def record_variants(folder: Path, values: Mapping[str, Sequence[str]]) -> None:
     """Adds variants to those of a folder, which is created if it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
-    with _exclusive(folder):
+    with _hold_list(folder):
         _write(folder, {**_values(folder), **values})
 
 
 def discard_variants(folder: Path, names: Sequence[str], *, with_parent: bool) -> None:
     """Removes those of the named variants that have no run, and an empty folder."""
-    with _exclusive(folder):
+    with _hold_list(folder):
         gone = {name for name in names if not is_run(folder / name)}
         kept = {
             name: each for name, each in _values(folder).items() if name not in gone
@@ -123,7 +123,7 @@ def _write(folder: Path, values: Mapping[str, Sequence[str]]) -> None:
 
 
 @contextlib.contextmanager
-def _exclusive(folder: Path) -> Iterator[None]:
+def _hold_list(folder: Path) -> Iterator[None]:
     """Context in which no other process changes the list of a folder."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -119,7 +119,9 @@ class Driver:
             if time.monotonic() > self._deadline and not self._status:
                 self._status = "out_of_time"
                 self._queue.stop_all(signal.SIGTERM)
-            if self._queue.is_empty and (self._all_begun or self._queue.is_stopping):
+            if self._queue.is_empty and (
+                self._has_begun_all or self._queue.is_stopping
+            ):
                 return
             time.sleep(_POLL)
 
@@ -131,7 +133,7 @@ class Driver:
             self._queue.forward(number)
 
     @property
-    def _all_begun(self) -> bool:
+    def _has_begun_all(self) -> bool:
         return not self._unstarted and self._begun >= self._settings.trials
 
     def _restore(self, trials: Sequence[Trial]) -> None:
@@ -157,7 +159,7 @@ class Driver:
             self._submit(sorted([*group, *missing], key=lambda each: each.number))
 
     def _start_trials(self) -> None:
-        while self._queue.has_room and not self._all_begun:
+        while self._queue.has_room and not self._has_begun_all:
             trials = self._next_block()
             begun = [t for t in trials if is_run(self._sweep.trial(t.number))]
             for trial in begun:  # by a task of a job array

@@ -8,7 +8,7 @@ from typing import Any
 from rlcli.errors import RlcliError
 from rlcli.recipe import dump_recipe, load_recipe, resolve
 from rlcli.runs.files import check_output, write_output
-from rlcli.runs.formats import format_number
+from rlcli.runs.formatting import format_number
 from rlcli.runs.run_folder import Run
 from rlcli.sweeps.layout import Settings, SweepFolder
 from rlcli.sweeps.pbt import PBT, member_settings

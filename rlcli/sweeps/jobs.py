@@ -60,13 +60,13 @@ class Job(NamedTuple):
     def move(self, old: Path, new: Path) -> Job:
         """The same job below another folder, with the paths among its arguments."""
 
-        def moved(text: str) -> str:
+        def move_path(text: str) -> str:
             path = Path(text)
             is_below = path.is_relative_to(old)
             return str(new / path.relative_to(old)) if is_below else text
 
         folders = tuple(new / folder.relative_to(old) for folder in self.folders)
-        return Job(self.key, folders, [*map(moved, self.arguments)])
+        return Job(self.key, folders, [*map(move_path, self.arguments)])
 
     def next_arguments(self) -> list[str]:
         """The arguments of `rlcli` that begin the runs, or continue them."""

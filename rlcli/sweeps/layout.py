@@ -34,6 +34,7 @@ _OPTIONAL = ("storage", "run_storage", "together", "ready")
 FORMAT = 1  # of `sweep.yaml`
 _INDEPENDENT = ("random", "grid")  # samplers that do not learn from other trials
 GROUP = "sweeps"  # the folder of all sweeps, below the folder of runs
+REMEDY = "restore the file from a copy of the sweep's folder"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +131,7 @@ class SweepFolder:
                 f"{quote(self.folder)} is not the folder of a sweep",
                 "`rlcli sweep RECIPE --space FILE` starts one",
             )
-        data = load_document(self.settings, example=_REMEDY).data
+        data = load_document(self.settings, example=REMEDY).data
         version = data.get("format")
         if type(version) is int and version > FORMAT:
             raise RlcliError(
@@ -147,7 +148,7 @@ class SweepFolder:
             or not all(_has_type(name, data[name]) for name in fields)
         ):
             message = f"`{self.settings}` is damaged, or from another version of rlcli"
-            raise RlcliError(message, _REMEDY)
+            raise RlcliError(message, REMEDY)
         chosen: dict[str, Any] = {name: data[name] for name in fields}
         chosen["set"] = tuple(chosen["set"])
         return Settings(**chosen)
@@ -159,7 +160,7 @@ class SweepFolder:
 
     def read_space(self) -> Space:
         """The space that is searched."""
-        return read_space(load_document(self.space, example=_REMEDY))
+        return read_space(load_document(self.space, example=REMEDY))
 
     def read_result(self) -> dict[str, Any]:
         """The winner; {} as long as there is none."""
@@ -179,9 +180,6 @@ def _has_type(name: str, value: Any) -> bool:
     if name in _NUMBERS:
         return type(value) is int
     return isinstance(value, str)
-
-
-_REMEDY = "restore the file from a copy of the sweep's folder"
 
 
 def is_sweep(folder: Path) -> bool:

@@ -63,7 +63,7 @@ def check_population(recipe: Recipe, settings: Settings, space: Space) -> None:
             "`--set train.stop=null`",
         )
     for option in space.options:
-        _find_option(settings, space, option, recipe)
+        _find_option(settings, space, option)
     from rlcli.training.together import group_recipes
 
     recipes = [
@@ -80,7 +80,6 @@ def check_population(recipe: Recipe, settings: Settings, space: Space) -> None:
 
 def begin_population(sweep: SweepFolder, settings: Settings, space: Space) -> None:
     """Writes the settings of the population beside the folders of its members."""
-    base = load_recipe(settings.recipe, settings.set)
     sweep.population.mkdir(exist_ok=True)
     write_settings(
         sweep.population,
@@ -91,15 +90,13 @@ def begin_population(sweep: SweepFolder, settings: Settings, space: Space) -> No
             seed=settings.seed,
             ready=settings.ready or 1,
             options=tuple(
-                _find_option(settings, space, option, base) for option in space.options
+                _find_option(settings, space, option) for option in space.options
             ),
         ),
     )
 
 
-def _find_option(
-    settings: Settings, space: Space, option: Option, base: Recipe
-) -> SearchedOption:
+def _find_option(settings: Settings, space: Space, option: Option) -> SearchedOption:
     """The number in the program that an option is; refuses any other option."""
     from rlcli.assembly.numbers import recipe_numbers, without_numbers
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.runs import locks
-from rlcli.runs.formats import format_number
+from rlcli.runs.formatting import format_number
 from rlcli.runs.population import Stage
 from rlcli.sweeps.layout import SweepFolder
 from rlcli.sweeps.objectives import Objective, parse_objective

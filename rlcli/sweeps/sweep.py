@@ -25,7 +25,7 @@ from rlcli.registry.libraries import require_extra
 from rlcli.results.checks import check_choice
 from rlcli.runs.durations import parse_duration
 from rlcli.runs.files import write_output
-from rlcli.sweeps import array, grouping, layout, pbt
+from rlcli.sweeps import grouping, layout, pbt
 from rlcli.sweeps.driver import Driver, Report
 from rlcli.sweeps.jobs import Engine
 from rlcli.sweeps.layout import Settings, SweepFolder
@@ -33,6 +33,7 @@ from rlcli.sweeps.local_engine import LocalEngine
 from rlcli.sweeps.objectives import parse_objective
 from rlcli.sweeps.pbt import PBT
 from rlcli.sweeps.run_storage import RunStorage, open_storage
+from rlcli.sweeps.slurm import check_script, check_settings, write_script
 from rlcli.sweeps.space import Space, load_space
 from rlcli.sweeps.storage_engine import StorageEngine
 from rlcli.sweeps.study import PRUNERS, SAMPLERS, Study, open_database, require_optuna
@@ -151,7 +152,7 @@ def sweep(
     _check_options(given)
     make_engine = _engine_maker(engine, jobs, address, cpus, gpus)
     if slurm is not None:
-        array.check_script(slurm)
+        check_script(slurm)
     with contextlib.ExitStack() as stack:
         if resume:
             folder = _find(recipe, set, runs, run, name)
@@ -164,7 +165,7 @@ def sweep(
             opened = _create(recipe, given, space, place, is_array=slurm is not None)
             stack.enter_context(opened.folder.lock())
         if slurm is not None:
-            array.write_script(opened.folder, opened.settings, slurm, max_time=max_time)
+            write_script(opened.folder, opened.settings, slurm, max_time=max_time)
         else:
             _run(opened, make_engine, deadline, report)
     return opened.folder.folder
@@ -211,7 +212,7 @@ def _create(
     if settings.storage is not None:
         open_database(settings.storage)  # before there is a folder
     if is_array:
-        array.check_settings(settings)
+        check_settings(settings)
     if settings.run_storage is not None:
         _open_run_storage(SweepFolder(folder), settings).check(is_new=True)
     sweep = layout.create_sweep(folder, settings, read, dump_recipe(resolve(base)))

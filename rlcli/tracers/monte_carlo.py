@@ -30,7 +30,7 @@ def monte_carlo(*, gamma: Probability = 0.99) -> Tracer:
 
         # Not `rlax.discounted_returns`: it adds the bootstrap value to the sum, but
         # rows contain sum, discount and true last observation; one scan returns them.
-        def back(later: tuple, step_inputs: tuple) -> tuple[tuple, tuple]:
+        def scan_step(later: tuple, step_inputs: tuple) -> tuple[tuple, tuple]:
             reward, discount, end, time = step_inputs
             later_return, later_discount, end_time = later
             result = (
@@ -42,7 +42,9 @@ def monte_carlo(*, gamma: Probability = 0.99) -> Tracer:
 
         begin = (steps.reward[-1], steps.discount[-1], time[-1])
         inputs = (steps.reward, gamma * steps.discount, ends, time)
-        _, (reward, discount, end) = jax.lax.scan(back, begin, inputs, reverse=True)
+        _, (reward, discount, end) = jax.lax.scan(
+            scan_step, begin, inputs, reverse=True
+        )
 
         def at_end(leaf: Shaped[Array, "T B ..."]) -> Shaped[Array, "T B ..."]:
             index = end.reshape(end.shape + (1,) * (leaf.ndim - 2))

@@ -101,10 +101,10 @@ def _accumulate(
 ) -> Float[Array, "T B"]:
     """xₜ = eₜ + wₜ xₜ₊₁, computed backwards; 0 after the last step."""
 
-    def back(later: Float[Array, "B"], step_inputs: tuple) -> tuple:
+    def scan_step(later: Float[Array, "B"], step_inputs: tuple) -> tuple:
         error, weight = step_inputs
         total = error + weight * later
         return total, total
 
     begin = jnp.zeros_like(error[0])
-    return jax.lax.scan(back, begin, (error, weight), reverse=True)[1]
+    return jax.lax.scan(scan_step, begin, (error, weight), reverse=True)[1]

@@ -4,7 +4,7 @@ Belongs here: train, resume, check, the experiment, signals.
 May import: evaluation, monitor, and everything below them.
 """
 
+from rlcli.training.new_run import chunks as chunks
+from rlcli.training.new_run import train as train
 from rlcli.training.resuming import resume as resume
 from rlcli.training.run_loop import Chunk as Chunk
-from rlcli.training.verbs import chunks as chunks
-from rlcli.training.verbs import train as train

@@ -67,7 +67,7 @@ def _check_recipe(parsed_recipe: Recipe) -> dict[str, Any]:
             **peak_memory,
         },
         "iterations": parsed_recipe.train.steps // setup.steps,
-        "updates": setup.agent.updates(parsed_recipe.train.steps // setup.steps),
+        "updates": setup.agent.count_updates(parsed_recipe.train.steps // setup.steps),
         "shapes": {
             path: f"{leaf.dtype}{[*leaf.shape[1:]]}"
             for path, leaf in leaves_by_path(acting).items()

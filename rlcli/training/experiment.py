@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from rlcli.evaluation.render import make_film_writer
-from rlcli.loop.episodes import EvaluationResult
+from rlcli.loop.evaluator import EvaluationResult
 from rlcli.loop.progress import Setup
 from rlcli.loop.seeds import resize_seeds, take_seeds
 from rlcli.recipe import Recipe
@@ -85,7 +85,7 @@ class Experiment:
     @property
     def updates(self) -> Callable[[int], int]:
         """A function from a number of iterations to the number of updates in them."""
-        return self.setup.agent.updates
+        return self.setup.agent.count_updates
 
     @property
     def is_finished(self) -> bool:
@@ -95,7 +95,7 @@ class Experiment:
     @property
     def failure(self) -> str:
         """Why the run cannot continue; "" if it can."""
-        return self.failures.ending
+        return self.failures.end_reason
 
     def restore(self, saved: CheckpointContent, best: Path) -> None:
         """Continues from a checkpoint, after the program was restored from it.
@@ -114,9 +114,9 @@ class Experiment:
             )
             self.best = snapshots.load_best(best, shapes, self.setup.seeds)
 
-    def acting(self) -> ArrayTree:
+    def acting_state(self) -> ArrayTree:
         """The acting state of the policies, `[seeds, ...]`, on the host."""
-        return self.program.acting(self._seeds)
+        return self.program.acting_state(self._seeds)
 
     @property
     def _episodes(self) -> np.ndarray:
@@ -137,7 +137,7 @@ class Experiment:
         `points` begin with the iteration before the chunk.
         """
         summary = take_seeds(self._seeds, summary)
-        messages = self.failures.update(summary, self.iteration, self.acting)
+        messages = self.failures.update(summary, self.iteration, self.acting_state)
         restarts = self.setup.environment.restarts(self.program.progress.environment)
         if restarts is not None:
             messages += describe_restarts(restarts)
@@ -166,7 +166,7 @@ class Experiment:
         """Adds an evaluation of the program, and updates the best policies."""
         returns, lengths = result.returns[self._seeds], result.lengths[self._seeds]
         means = returns.mean(axis=1)
-        parameters = checkpoint.flatten_tree(self.acting())
+        parameters = checkpoint.flatten_tree(self.acting_state())
         self._update_best(means, parameters)
         histograms: list[dict[str, np.ndarray]] = []
         if any(tracker.takes_histograms for tracker in self.trackers.values()):
@@ -196,7 +196,7 @@ class Experiment:
             self._film_writer = make_film_writer(self.recipe, self.setup)
         run.make_films_folder()
         film = run.film(self.step)
-        self._film_writer(self.acting(), film, self.step)
+        self._film_writer(self.acting_state(), film, self.step)
         return film
 
     @property
@@ -237,8 +237,8 @@ class Experiment:
         frozen = self.failures.frozen
         if len(frozen) == len(self.setup.seeds):
             return
-        episodes, acting = self._episodes, self.acting()
-        saved = self.program.saved(self._seeds)
+        episodes, acting = self._episodes, self.acting_state()
+        saved = self.program.checkpoint_arrays(self._seeds)
         # Every process takes part in fetching the arrays; only the first one writes.
         if not processes.is_first():
             return

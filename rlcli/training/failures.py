@@ -39,7 +39,7 @@ class Failures:
         self._setup = setup
         self._environment = f"environment `{recipe.environment.name}`"
         self._warned = {"not_finite": False, "outside": False}
-        self._ending = ""
+        self._end_reason = ""
 
     @property
     def reasons(self) -> dict[int, str]:
@@ -57,10 +57,10 @@ class Failures:
         return suggest_remedy(self._recipe, self.frozen)
 
     @property
-    def ending(self) -> str:
+    def end_reason(self) -> str:
         """Why the run cannot continue; "" if it can."""
-        if self._ending:
-            return self._ending
+        if self._end_reason:
+            return self._end_reason
         if len(self.frozen) == len(self._setup.seeds):
             reasons = (f"seed {seed}: {text}" for seed, text in self.reasons.items())
             return f"all seeds are frozen: {'; '.join(reasons)}"
@@ -70,7 +70,7 @@ class Failures:
 
     def end(self, reason: str) -> None:
         """Records why the run had failed before those trained with it are resumed."""
-        self._ending = reason or "failed"
+        self._end_reason = reason or "failed"
 
     def copy_from(self, other: Failures) -> None:
         """Takes the record of another run, whose state this one has copied."""
@@ -87,7 +87,7 @@ class Failures:
         self,
         summary: Mapping[str, Any],
         iteration: int,
-        acting: Callable[[], ArrayTree],
+        acting_state: Callable[[], ArrayTree],
     ) -> list[str]:
         """Checks the summary of a chunk, and returns new messages."""
         messages = []
@@ -101,9 +101,11 @@ class Failures:
             # The update that failed, even if it is detected later. Parameters that are
             # not finite after the last update make the next update fail.
             update = (
-                self._setup.agent.updates(iteration) if failed == NOT_FAILED else failed
+                self._setup.agent.count_updates(iteration)
+                if failed == NOT_FAILED
+                else failed
             )
-            what = _find_not_finite(acting(), index)
+            what = _find_not_finite(acting_state(), index)
             codes = summary["faults"]["not_finite"][index]
             self.frozen[seed] = self._freeze(what, update, codes)
             messages.append(f"seed {seed} is frozen: {self.frozen[seed].reason}")
@@ -113,7 +115,7 @@ class Failures:
     def _freeze(self, what: str, update: int, codes: np.ndarray) -> FrozenSeed:
         iterations = range(np.iinfo(np.int32).max)
         iteration = bisect.bisect_right(
-            iterations, update, key=self._setup.agent.updates
+            iterations, update, key=self._setup.agent.count_updates
         )
         step = iteration * self._setup.steps
         reason = f"{what} is not finite at update {update:,}, by step {step:,}"

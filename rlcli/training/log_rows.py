@@ -75,7 +75,7 @@ class LogRows:
         the `settings`, `[S, R]` each. `times` are the start and the end of the chunk:
         its iterations are assumed to take equally long.
         """
-        rows, updates = [], self._setup.agent.updates
+        rows, updates = [], self._setup.agent.count_updates
         steps = self._setup.steps
         for index, (before, point) in enumerate(itertools.pairwise(points)):
             if updates(point) > updates(before):
@@ -98,7 +98,7 @@ class LogRows:
         frozen: FrozenSeeds,
     ) -> list[dict[str, Any]]:
         """The rows of a log point; `index` is its row in the log."""
-        setup, updates = self._setup, self._setup.agent.updates
+        setup, updates = self._setup, self._setup.agent.count_updates
         has_learned = updates(point) > updates(self._last_point)
         timing = self._timing(point, point_time)
         self._last_point, self._speed_start = point, (point, point_time)
@@ -109,7 +109,7 @@ class LogRows:
             row: dict[str, Any] = {"T": step, "seed": seed}
             row |= statistics_row(statistics, (seed_index, index))
             row["updates"] = updates(point)
-            for name, values in summary["settings"].items():
+            for name, values in summary["scheduled"].items():
                 row[name] = float(values[seed_index, index])
             row |= self.options
             if has_learned:
@@ -123,7 +123,7 @@ class LogRows:
         """Durations and speeds since `_speed_start`."""
         iteration, start_time = self._speed_start
         seconds = max(point_time - start_time, 1e-9)
-        updates, seeds = self._setup.agent.updates, len(self._setup.seeds)
+        updates, seeds = self._setup.agent.count_updates, len(self._setup.seeds)
         steps = (point - iteration) * self._setup.steps
         num_updates = updates(point) - updates(iteration)
         return {
@@ -145,7 +145,7 @@ def _add_restarts(
     return [row | ({"restarts": count} if count else {}) for row, count in pairs]
 
 
-def settings_at(
+def scheduled_values_at(
     recipe: Recipe, setup: Setup, log: Log, iterations: Array, numbers: Array
 ) -> dict[str, Array]:
     """The values of scheduled options and of ε at each point, `[S, R]` each.

@@ -60,9 +60,9 @@ class Population:
 
     def __init__(self, members: Sequence[ActiveRun]) -> None:
         self._members = members
-        self._folder = members[0].folder.folder.parent
+        self._folder = members[0].run.folder.parent
         self._settings = settings = read_settings(self._folder)
-        self._names = [member.folder.folder.absolute().name for member in members]
+        self._names = [member.run.folder.absolute().name for member in members]
         if self._names != [*settings.members]:
             raise RlcliError(
                 f"`{self._folder / FILE_NAME}` is of another population",

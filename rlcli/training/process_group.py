@@ -24,7 +24,7 @@ from rlcli.xla.processes import ProcessGroup
 _NOT_COPIED = (".lock", "log.txt", "metrics.jsonl", "trackers*", "*.gif", "profile")
 
 
-def own_place(group: ProcessGroup, place: Mapping[str, Any]) -> Mapping[str, Any]:
+def local_place(group: ProcessGroup, place: Mapping[str, Any]) -> Mapping[str, Any]:
     """The place of this process's run folder: temporary except in the first process."""
     if group.is_first:
         return place
@@ -37,7 +37,7 @@ def _temporary_folder() -> Path:
     return Path(folder)
 
 
-def own_copy(group: ProcessGroup, run: Run) -> Run:
+def local_run(group: ProcessGroup, run: Run) -> Run:
     """The run that this process resumes: others than the first have a copy of it.
 
     It is made before the processes connect, and the first one writes after that.
@@ -66,7 +66,7 @@ def check_agreement(step: int) -> None:
         )
 
 
-def own_recipe(group: ProcessGroup, recipe: Recipe) -> Recipe:
+def local_recipe(group: ProcessGroup, recipe: Recipe) -> Recipe:
     """The recipe as this process trains it: only the first one reports to trackers."""
     if group.is_first:
         return recipe

@@ -17,19 +17,23 @@ import jax.numpy as jnp
 
 from rlcli.assembly import check_environment, memory_usage
 from rlcli.assembly.data_parallel import check_devices
-from rlcli.assembly.out_of_memory import OutOfMemoryError, limit_building, require
+from rlcli.assembly.out_of_memory import (
+    OutOfMemoryError,
+    check_available_memory,
+    limit_building,
+)
 from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.errors import RlcliError
-from rlcli.evaluation.evaluator import make_evaluator
+from rlcli.evaluation.make_evaluator import make_evaluator
 from rlcli.loop import make_loop, vmap_seeds
-from rlcli.loop.episodes import EvaluationResult, Evaluator
+from rlcli.loop.evaluator import EvaluationResult, Evaluator
 from rlcli.loop.log import Log, log_points
 from rlcli.loop.progress import Progress, Setup
 from rlcli.loop.seeds import drop_padding, take_seeds
 from rlcli.recipe import Recipe
 from rlcli.runs import snapshots
 from rlcli.runs.snapshots import CheckpointContent
-from rlcli.training.log_rows import settings_at
+from rlcli.training.log_rows import scheduled_values_at
 from rlcli.types import Array, ArrayTree
 from rlcli.xla import processes
 from rlcli.xla.packing import PackedTree, Packing
@@ -80,13 +84,13 @@ class Program:
         try:
             with limit_building(self.recipe), explain_user_errors(self.recipe):
                 shapes = self.loop.shapes()
-                self.loop.temporaries()
+                self.loop.temporary_bytes()
         except OutOfMemoryError:
             raise
         except RlcliError as error:
             raise self.recipe.locate_error(("updater",), error) from error
         self.memory = memory_usage.run_memory(self.recipe, self.setup, self.loop)
-        require("this run", self.memory, self.setup.all_devices)
+        check_available_memory("this run", self.memory, self.setup.all_devices)
         return shapes
 
     def begin(self) -> None:
@@ -154,12 +158,12 @@ class Program:
             "finite": functools.reduce(jnp.logical_and, finite, jnp.ones(seeds, bool)),
             "faults": progress.faults._asdict(),
             "log": log,
-            "settings": settings_at(
+            "scheduled": scheduled_values_at(
                 self.recipe, self.setup, log, iterations, progress.numbers
             ),
         }
 
-    def acting(self, seeds: slice) -> ArrayTree:
+    def acting_state(self, seeds: slice) -> ArrayTree:
         """The acting state of some seeds' policies, `[S, ...]`, on the host."""
         with self._copying:
             acting = self._on_host.get("acting")
@@ -169,14 +173,15 @@ class Program:
                 self._on_host["acting"] = acting
         return take_seeds(seeds, acting)
 
-    def saved(self, seeds: slice) -> ArrayTree:
+    def checkpoint_arrays(self, seeds: slice) -> ArrayTree:
         """The arrays in a checkpoint of some seeds, as `Loop.save` returns them."""
         if seeds == ALL_SEEDS:
             return self.loop.save(self.progress)
         with self._copying:
-            if "saved" not in self._on_host:
-                self._on_host["saved"] = jax.device_get(self.loop.save(self.progress))
-        return take_seeds(seeds, self._on_host["saved"], self.setup.axes)
+            if "checkpoint" not in self._on_host:
+                arrays = jax.device_get(self.loop.save(self.progress))
+                self._on_host["checkpoint"] = arrays
+        return take_seeds(seeds, self._on_host["checkpoint"], self.setup.axes)
 
     def evaluate(self) -> EvaluationResult:
         """Evaluates the greedy policies of all seeds."""
@@ -184,7 +189,7 @@ class Program:
         if self._evaluator is None:
             episodes = self.recipe.train.evaluate.episodes
             self._evaluator = make_evaluator(self.recipe, self.setup, episodes)
-        acting = self.acting(ALL_SEEDS)
+        acting = self.acting_state(ALL_SEEDS)
         if self.setup.has_own_numbers:
             numbers = processes.fetch(self.progress.numbers)
             acting = acting, numbers[: len(self.setup.seeds)]

@@ -11,17 +11,17 @@ from typing import Any
 from rlcli.errors import RlcliError
 from rlcli.recipe import Recipe
 from rlcli.runs import thread_layout
-from rlcli.runs.comparison import diff
 from rlcli.runs.creation import check_place
-from rlcli.runs.formats import format_value
+from rlcli.runs.diff import diff
+from rlcli.runs.formatting import format_value
 from rlcli.runs.locate import locate_run
 from rlcli.runs.run_folder import Run
+from rlcli.training.new_run import train_chunks
 from rlcli.training.run_differences import (
     differing_arrays,
     first_difference,
     last_step,
 )
-from rlcli.training.verbs import train_chunks
 
 TAG = "reproduction"
 _LISTED = 6  # differences of the machines in a message

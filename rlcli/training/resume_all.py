@@ -58,7 +58,7 @@ def resume_all(
     ended: list[PlanEnd] = []
     for plans, refusal in _programs(variants):
         if refusal is not None:
-            ended += _refused(plans, refusal)
+            ended += _refused_ends(plans, refusal)
         elif not set and all(map(_is_finished, plans)):
             ended += map(describe_end, plans)
         else:
@@ -69,7 +69,7 @@ def resume_all(
             path = plans[0].folder
             resume(path, set=set, max_time=limit, quiet=quiet, trust=trust)
         except RlcliError as error:
-            return ended + _refused(plans, error)
+            return ended + _refused_ends(plans, error)
         return ended + [describe_end(plan) for plan in plans]
     options = ["--quiet", *(["--trust"] if trust else [])]
     options += [word for text in set for word in ("--set", text)]
@@ -110,5 +110,5 @@ def _is_finished(plan: Plan) -> bool:
     return Run(plan.folder).read_info().get("status") == "finished"
 
 
-def _refused(plans: Sequence[Plan], error: RlcliError) -> list[PlanEnd]:
+def _refused_ends(plans: Sequence[Plan], error: RlcliError) -> list[PlanEnd]:
     return [PlanEnd(plan, error.code, str(error)) for plan in plans]

@@ -21,20 +21,18 @@ from rlcli.runs.locate import locate_run
 from rlcli.runs.run_folder import Run
 from rlcli.runs.trained_together import find_trained_together
 from rlcli.runs.variants import find_variants
-from rlcli.training.process_group import check_agreement, own_copy, own_recipe
-from rlcli.training.run_loop import (
+from rlcli.training.new_run import CTRL_C
+from rlcli.training.process_group import check_agreement, local_recipe, local_run
+from rlcli.training.run_end import (
     STOP_REACHED,
-    Chunk,
     catch_signals,
     deadline_of,
     final_status,
-    run_chunks,
-    run_in_memory,
 )
+from rlcli.training.run_loop import Chunk, run_chunks, run_in_memory
 from rlcli.training.run_writer import ActiveRun
 from rlcli.training.signals import Signals
 from rlcli.training.track_marks import Marks
-from rlcli.training.verbs import CTRL_C
 from rlcli.xla import processes, threads
 from rlcli.xla.processes import ALONE, ProcessGroup
 
@@ -74,9 +72,9 @@ def resume(
             f"`{run}` has several runs", "`rlcli.resume_all` continues all of them"
         )
     group = processes.parse_group(coordinator, process)
-    folder = own_copy(group, locate_run(run))
+    target = local_run(group, locate_run(run))
     for _ in resume_chunks(
-        folder,
+        target,
         set=set,
         max_time=max_time,
         quiet=quiet or not group.is_first,
@@ -84,11 +82,11 @@ def resume(
         group=group,
     ):
         pass
-    return folder.folder
+    return target.folder
 
 
 def resume_chunks(
-    folder: Run,
+    run: Run,
     *,
     set: Sequence[str] = (),
     max_time: str | float | None = None,
@@ -100,24 +98,24 @@ def resume_chunks(
     """Continues a run, and yields after every chunk; see `rlcli.chunks`.
 
     `ends_at_log_points`: whether chunks end at log points. `group`: the processes that
-    train the run; `folder` is this one's own.
+    train the run; `run` is this one's own.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(explain_file_errors())
-        folders = find_trained_together(folder)
-        title = folder.read_info().get("recipe", folder.folder.name)
-        for each in folders:
+        runs = find_trained_together(run)
+        title = run.read_info().get("recipe", run.folder.name)
+        for each in runs:
             stack.enter_context(each.lock())
         monitor = stack.enter_context(Monitor(title=title, quiet=quiet, hint=CTRL_C))
-        signals = stack.enter_context(catch_signals(folders, is_resume=True))
+        signals = stack.enter_context(catch_signals(runs, is_resume=True))
         monitor.set_phase("loading JAX")
         yield from _resume_chunks(
-            folders, signals, set, max_time, monitor, trust, ends_at_log_points, group
+            runs, signals, set, max_time, monitor, trust, ends_at_log_points, group
         )
 
 
 def _resume_chunks(
-    folders: Sequence[Run],
+    runs: Sequence[Run],
     signals: Signals,
     sets: Sequence[str],
     max_time: str | float | None,
@@ -127,27 +125,27 @@ def _resume_chunks(
     group: ProcessGroup,
 ) -> Iterator[Chunk]:
     """The chunks from the newest checkpoint on; none if the runs are finished."""
-    warning = thread_layout.apply_for_run(folders[0].folder, sets, group.count)
+    warning = thread_layout.apply_for_run(runs[0].folder, sets, group.count)
     processes.join(group)
     from rlcli.runs import code
     from rlcli.training import recovery, together
     from rlcli.training.compile_phases import TRACING, report_compilation
 
-    if len(folders) > 1 and all(map(recovery.is_frozen, folders)):
+    if len(runs) > 1 and all(map(recovery.is_frozen, runs)):
         return
     monitor.set_phase(TRACING)
     with report_compilation(monitor.set_phase):
-        checkpoints, messages = recovery.newest_common(folders)
-        messages += [code.use_code(folders[0])] if trust else []
+        checkpoints, messages = recovery.newest_common(runs)
+        messages += [code.use_code(runs[0])] if trust else []
         recipes = [
-            recovery.recorded_recipe(folder, saved, sets, trust)
-            for folder, saved in zip(folders, checkpoints, strict=True)
+            recovery.recorded_recipe(run, saved, sets, trust)
+            for run, saved in zip(runs, checkpoints, strict=True)
         ]
         recipes = [
-            (own_recipe(group, before), own_recipe(group, after))
+            (local_recipe(group, before), local_recipe(group, after))
             for before, after in recipes
         ]
-        members, inexact = _restore(folders, checkpoints, recipes)
+        members, inexact = _restore(runs, checkpoints, recipes)
         check_agreement(members[0].experiment.step)
         recipes_before = [recipe for recipe, _ in recipes]
         for _, experiment in members:
@@ -157,21 +155,21 @@ def _resume_chunks(
         pairs = zip(members, recipes_before, strict=True)
         alive = [pair for pair in pairs if not _has_failed(pair[0])]
         if all(itertools.starmap(_is_finished, alive)):
-            for (folder, experiment), _ in alive[:1]:
+            for (run, experiment), _ in alive[:1]:
                 step = experiment.step
-                monitor.note(f"`{folder.folder}` is finished: {step:,} steps")
+                monitor.note(f"`{run.folder}` is finished: {step:,} steps")
             return
         _check_time_left(members, signals, max_time)
-        for folder, experiment in members:
+        for run, experiment in members:
             if experiment.trackers:
-                Marks(folder.trackers)  # refuses a damaged file before any change
+                Marks(run.trackers)  # refuses a damaged file before any change
         for member, saved, recipe in zip(
             members, checkpoints, recipes_before, strict=True
         ):
             _record_resume(member, saved, recipe, inexact)
-            if len(folders) > 1:  # also if `run.json` was missing
-                names = [folder.folder.absolute().name for folder in folders]
-                member.folder.write_info(members=names)
+            if len(runs) > 1:  # also if `run.json` was missing
+                names = [run.folder.absolute().name for run in runs]
+                member.run.write_info(members=names)
         messages = [warning, *messages, inexact]
         chunks = run_chunks(
             members,
@@ -185,7 +183,7 @@ def _resume_chunks(
 
 
 def _restore(
-    folders: Sequence[Run],
+    runs: Sequence[Run],
     checkpoints: Sequence[CheckpointContent | None],
     recipes: Sequence[tuple[Recipe, Recipe]],
 ) -> tuple[list[ActiveRun], str]:
@@ -199,11 +197,11 @@ def _restore(
     from rlcli.training import recovery
     from rlcli.training.together import build_experiments
 
-    for folder, saved, (recipe, _) in zip(folders, checkpoints, recipes, strict=True):
-        seeds = recovery.recorded_seeds(folder, saved, recipe)
+    for run, saved, (recipe, _) in zip(runs, checkpoints, recipes, strict=True):
+        seeds = recovery.recorded_seeds(run, saved, recipe)
     experiments = build_experiments([recipe for _, recipe in recipes], seeds)
     program = experiments[0].program
-    members = [*map(ActiveRun, folders, experiments)]
+    members = [*map(ActiveRun, runs, experiments)]
     program.check()
     inexact = ""
     with out_of_memory.explain_out_of_memory("this run", program.memory):
@@ -216,11 +214,11 @@ def _restore(
         trees = [(saved or first).progress for saved in checkpoints]
         progress = snapshots.stack_progress(trees) if len(trees) > 1 else trees[0]
         inexact = program.restore(first._replace(progress=progress))
-    for (folder, experiment), saved in zip(members, checkpoints, strict=True):
+    for (run, experiment), saved in zip(members, checkpoints, strict=True):
         if saved is None:
-            experiment.failures.end(folder.read_info().get("reason", ""))
+            experiment.failures.end(run.read_info().get("reason", ""))
         else:
-            experiment.restore(saved, folder.best)
+            experiment.restore(saved, run.best)
     return members, inexact
 
 
@@ -233,24 +231,24 @@ def _record_resume(
     """Records in the folder of a run that it is resumed, unless it has failed."""
     from rlcli.training import recovery
 
-    folder, experiment = member
-    folder.sign_lock()
-    folder.remove_temporaries()
+    run, experiment = member
+    run.sign_lock()
+    run.remove_temporaries()
     if experiment.failure:
         return
-    changes = recovery.record_changes(folder, recipe_before, experiment.recipe)
-    recovery.rewrite(folder, experiment.recipe, saved)
-    folder.record_resume(step=experiment.step, inexact=inexact)
+    changes = recovery.record_changes(run, recipe_before, experiment.recipe)
+    recovery.rewrite(run, experiment.recipe, saved)
+    run.record_resume(step=experiment.step, inexact=inexact)
     if experiment.recipe.train.data_parallel != recipe_before.train.data_parallel:
         devices = experiment.program.setup.all_devices
         changes |= {"layout": threads.current_layout(devices)}
-    folder.write_info(**changes)
+    run.write_info(**changes)
 
 
 def _is_finished(member: ActiveRun, recipe_before: Recipe) -> bool:
     """Whether a run has made its last step, or reached `train.stop`."""
-    folder, experiment = member
-    info = folder.read_info()
+    run, experiment = member
+    info = run.read_info()
     if info.get("status") == "finished":
         return experiment.is_finished
     stop = experiment.recipe.train.stop
@@ -261,8 +259,8 @@ def _is_finished(member: ActiveRun, recipe_before: Recipe) -> bool:
 
 def _has_failed(member: ActiveRun) -> bool:
     """Whether a run cannot continue, and `run.json` records that it failed."""
-    folder, experiment = member
-    return bool(experiment.failure) and folder.read_info().get("status") == "failed"
+    run, experiment = member
+    return bool(experiment.failure) and run.read_info().get("status") == "failed"
 
 
 def _check_time_left(
@@ -275,8 +273,7 @@ def _check_time_left(
         return
     reason = "`--max-time` was reached" if status == "out_of_time" else "it was stopped"
     raise RlcliError(
-        f"`{members[0].folder.folder}` did not continue: {reason} before its first "
-        "step",
+        f"`{members[0].run.folder}` did not continue: {reason} before its first step",
         "the run is unchanged: resume it again, with a longer `--max-time` if set",
         code=EXIT_CODES[status],
     )

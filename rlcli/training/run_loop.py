@@ -9,24 +9,22 @@ import atexit
 import contextlib
 import dataclasses
 import functools
-import time
 import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlcli import errors
-from rlcli.errors import RlcliError, printable
+from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
 from rlcli.monitor.lines import group_by_point, merge_evaluation, merge_rows
 from rlcli.runs import run_folder
-from rlcli.runs.durations import START_TIME, parse_duration
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.run_folder import Run
 from rlcli.training.pace import Pace
+from rlcli.training.run_end import abandon, agreed_status, deadline_of
 from rlcli.training.run_writer import ActiveRun, RunWriter, save_all, write_run
-from rlcli.training.signals import Signals, exit_now
+from rlcli.training.signals import Signals
 from rlcli.training.watchdog import Watchdog
 from rlcli.xla import processes
 
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
     from rlcli.training.experiment import ChunkReport, Experiment
     from rlcli.training.population import Population
     from rlcli.training.profile import Profiler
-
-STOP_REACHED = "every seed has reached the return of `train.stop`"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +55,7 @@ class Chunk:
                 f"expected access at step {self.step:,}, before the next chunk, but "
                 f"the run is at step {self._experiment.step:,}"
             )
-        return self._experiment.acting()
+        return self._experiment.acting_state()
 
 
 _unfinished: weakref.WeakSet[Generator[Chunk, None, Path]] = weakref.WeakSet()
@@ -88,11 +84,11 @@ def run_in_memory(
     try:
         yield from chunks
     except OutOfMemoryError:
-        for folder, experiment in members:
-            if experiment.step == 0 and folder.latest_checkpoint() is None:
-                for path in (folder.metrics, folder.log):
+        for run, experiment in members:
+            if experiment.step == 0 and run.latest_checkpoint() is None:
+                for path in (run.metrics, run.log):
                     path.unlink(missing_ok=True)
-                folder.discard()
+                run.discard()
         raise
 
 
@@ -112,7 +108,7 @@ def _explain_errors(experiment: Experiment) -> Iterator[None]:
 def _profiler(member: ActiveRun) -> Profiler:
     from rlcli.training.profile import Profiler  # here: imports JAX
 
-    return Profiler(member.experiment, member.folder.folder)
+    return Profiler(member.experiment, member.run.folder)
 
 
 def run_chunks(
@@ -134,7 +130,7 @@ def run_chunks(
     atexit.unregister(_close_unfinished)
     atexit.register(_close_unfinished)
     deadline = deadline_of(max_time)
-    folder, experiment = members[0]
+    run, experiment = members[0]
     resume_at = _begin(members, signals, monitor)
     pace = Pace(experiment.updates, experiment.iterations)
     profiler = _profiler(members[0]) if profile else None
@@ -144,12 +140,12 @@ def run_chunks(
             for pair in zip(members, resume_at, strict=True)
         ]
         stack.enter_context(Watchdog(monitor.message))
-        stack.enter_context(_record_errors([member.folder for member in members]))
+        stack.enter_context(_record_errors([member.run for member in members]))
         stack.enter_context(_explain_errors(experiment))
         for message in filter(None, messages):
             monitor.message(message)
         while True:
-            status, reason = _agreed_status(members, signals, deadline)
+            status, reason = agreed_status(members, signals, deadline)
             if status:
                 break
             before = experiment.iteration
@@ -168,7 +164,7 @@ def run_chunks(
                 monitor.message(f"checkpoint saved at step {experiment.step:,}")
             try:
                 yield Chunk(
-                    folder.folder,
+                    run.folder,
                     experiment.step,
                     report.rows,
                     report.evaluation,
@@ -225,9 +221,9 @@ def _begin(
 
     Returns the step at which the metrics of each continue; None for a new run.
     """
-    for folder, experiment in members:
+    for run, experiment in members:
         if not experiment.failure:
-            folder.write_info(
+            run.write_info(
                 status="running",
                 reason="",
                 hint="",
@@ -235,20 +231,20 @@ def _begin(
                 total_steps=experiment.total_steps,
                 ended=None,
             )
-    folders = [member.folder for member in members]
-    signals.abandon = functools.partial(_abandon, folders)
-    folder, experiment = members[0]
+    runs = [member.run for member in members]
+    signals.abandon = functools.partial(abandon, runs)
+    run, experiment = members[0]
     monitor.begin(
         experiment.total_steps,
-        [each.folder.name for each in folders]
-        if len(folders) > 1
+        [each.folder.name for each in runs]
+        if len(runs) > 1
         else experiment.setup.seeds,
-        log_path=folder.log,
+        log_path=run.log,
         start=experiment.step,
         is_stop_requested=lambda: signals.is_stop_requested,
     )
     experiment.program.report_phase = monitor.set_phase
-    has_checkpoint = [each.latest_checkpoint() is not None for each in folders]
+    has_checkpoint = [each.latest_checkpoint() is not None for each in runs]
     return [experiment.step if each else None for each in has_checkpoint]
 
 
@@ -262,20 +258,20 @@ def _show_chunk(
     else:
         rows: list[Mapping[str, Any]] = []
         evaluation: list[Mapping[str, Any]] = []
-        for (folder, experiment), report in zip(members, reports, strict=True):
-            run = {"run": folder.folder.name, "frozen": experiment.failure}
-            rows += [{**merge_rows(p), **run} for p in group_by_point(report.rows)]
+        for (run, experiment), report in zip(members, reports, strict=True):
+            fields = {"run": run.folder.name, "frozen": experiment.failure}
+            rows += [{**merge_rows(p), **fields} for p in group_by_point(report.rows)]
             if report.evaluation:
-                evaluation.append(merge_evaluation(report.evaluation) | run)
+                evaluation.append(merge_evaluation(report.evaluation) | fields)
         monitor.update(sorted(rows, key=itemgetter("T")), step, evaluation)
-    for (folder, _), report in zip(members, reports, strict=True):
-        head = f"{folder.folder.name}: " if len(members) > 1 else ""
+    for (run, _), report in zip(members, reports, strict=True):
+        head = f"{run.folder.name}: " if len(members) > 1 else ""
         for message in report.messages:
             monitor.message(f"{head}{message}")
 
 
 @contextlib.contextmanager
-def _record_errors(folders: Sequence[Run]) -> Iterator[None]:
+def _record_errors(runs: Sequence[Run]) -> Iterator[None]:
     """Records an error that ends runs, for example an error of their environment.
 
     A run that has already ended keeps its own reason.
@@ -290,84 +286,7 @@ def _record_errors(folders: Sequence[Run]) -> Iterator[None]:
             "ended": run_folder.timestamp(),
         }
         with contextlib.suppress(RlcliError):  # for example if the disk is full
-            for folder in folders:
-                if not folder.read_info().get("ended"):
-                    folder.write_info(status="failed", **fields)
+            for run in runs:
+                if not run.read_info().get("ended"):
+                    run.write_info(status="failed", **fields)
         raise
-
-
-def catch_signals(folders: Sequence[Run], *, is_resume: bool = False) -> Signals:
-    """The signal handling of these runs; ends the process if it does not react in time.
-
-    A resume that is ended before `run_chunks` does not change the runs.
-    """
-    return Signals(functools.partial(_leave if is_resume else _abandon, folders))
-
-
-def _leave(folders: Sequence[Run], status: str) -> None:
-    """Ends the process before it has changed the runs."""
-    exit_now(
-        errors.EXIT_CODES[status],
-        message="stopped immediately; the run is unchanged",
-        data=_paths(folders),
-    )
-
-
-def _abandon(folders: Sequence[Run], status: str) -> None:
-    """Ends the process while it computes; resume continues at the last checkpoint.
-
-    A run that has ended, and only waits for its trackers, keeps its final status.
-    """
-    latest = folders[0].latest_checkpoint()
-    state = f"saved in `{latest.name}`" if latest else "not saved: resume starts over"
-    message = f"stopped immediately; the run is {state}"
-    message += f"\nnext: {folders[0].command('resume')}"
-    with contextlib.suppress(RlcliError):
-        running = [each for each in folders if not each.read_info().get("ended")]
-        if not running:
-            status = folders[0].read_info()["status"]
-            message = f"stopped waiting for the trackers; the run has ended: {status}"
-        for each in running:
-            reason = "ended immediately, between two checkpoints"
-            each.write_info(status=status, reason=reason, ended=run_folder.timestamp())
-    exit_now(
-        errors.EXIT_CODES[status], message=printable(message), data=_paths(folders)
-    )
-
-
-def _paths(folders: Sequence[Run]) -> str:
-    return "\n".join(printable(str(each.folder)) for each in folders)
-
-
-def deadline_of(max_time: str | float | None) -> float | None:
-    """The monotonic time at which `max_time` is over; None if there is no limit."""
-    return None if max_time is None else START_TIME + parse_duration(max_time)
-
-
-def _agreed_status(
-    members: Sequence[ActiveRun], signals: Signals, deadline: float | None
-) -> tuple[str, str]:
-    """The final status of all processes: a signal to any of them stops all."""
-    own, reason = final_status(members, signals, deadline)
-    status = processes.agree(own, ["", *errors.EXIT_CODES])
-    step = members[0].experiment.step
-    return status, reason if own == status else f"at step {step:,}"
-
-
-def final_status(
-    members: Sequence[ActiveRun], signals: Signals, deadline: float | None
-) -> tuple[str, str]:
-    """The status with which runs end now, and the reason; "" if they continue."""
-    experiments = [member.experiment for member in members]
-    first = experiments[0]
-    if all(each.failure for each in experiments):
-        return "failed", first.failure
-    if all(each.has_reached_stop for each in experiments if not each.failure):
-        return "stopped", STOP_REACHED
-    if first.is_finished:
-        return "finished", ""
-    if signals.status:
-        return signals.status, f"at step {first.step:,}"
-    if deadline is not None and time.monotonic() >= deadline:
-        return "out_of_time", f"at step {first.step:,}"
-    return "", ""

@@ -26,7 +26,7 @@ _MAX_THREADS = 8  # that write checkpoints
 class ActiveRun(NamedTuple):
     """A run in training: its folder and its experiment."""
 
-    folder: Run
+    run: Run
     experiment: Experiment
 
 
@@ -34,7 +34,7 @@ class RunWriter:
     """Writes chunks, checkpoints and the end of a run."""
 
     def __init__(self, member: ActiveRun, rows: Metrics, tracking: Tracking) -> None:
-        self._folder, self._experiment = member
+        self._run, self._experiment = member
         self._rows = rows
         self._tracking = tracking
         self._has_ended = bool(self._experiment.failure)
@@ -46,7 +46,7 @@ class RunWriter:
         rows = [*report.rows, *report.evaluation]
         self._rows.append(rows)
         if report.messages:
-            self._folder.write_info(frozen=self._experiment.failures.reasons)
+            self._run.write_info(frozen=self._experiment.failures.reasons)
         films = self._write_film(report)
         self._tracking.log(Results(rows, report.histograms, films))
         for message in self._tracking.messages():
@@ -58,7 +58,7 @@ class RunWriter:
         if not report.evaluation or not experiment.recipe.train.evaluate.render:
             return {}
         try:
-            film = experiment.write_film(self._folder)
+            film = experiment.write_film(self._run)
         except RlcliError as error:  # training does not depend on it
             self._tracking.warn(f"no film of the evaluation: {error.message}")
             return {}
@@ -72,13 +72,13 @@ class RunWriter:
     def save(self) -> None:
         """Writes a checkpoint, unless the run has ended."""
         if not self._has_ended:
-            self._experiment.save(self._folder)
+            self._experiment.save(self._run)
 
     def prune(self) -> None:
         """Removes old checkpoints, once all runs trained together have a newer one."""
         experiment = self._experiment
         keep = experiment.recipe.train.checkpoint.keep
-        self._folder.prune_checkpoints(keep, experiment.step)
+        self._run.prune_checkpoints(keep, experiment.step)
 
     def end(self, status: str, reason: str) -> None:
         """Records how the run has ended, the first time; a failure takes precedence."""
@@ -86,11 +86,11 @@ class RunWriter:
             return
         self._has_ended = True
         failures = self._experiment.failures
-        if failures.ending:  # already names the frozen seeds
-            status, reason = "failed", failures.ending
+        if failures.end_reason:  # already names the frozen seeds
+            status, reason = "failed", failures.end_reason
         else:
             reason = "; ".join(filter(None, [reason, failures.summary]))
-        self._folder.write_info(
+        self._run.write_info(
             status=status,
             reason=reason,
             hint=failures.remedy,
@@ -121,10 +121,10 @@ def write_run(
     process that is killed during the wait leaves a run that has ended. `resume_at` is
     passed to `Metrics`.
     """
-    folder, experiment = member
+    run, experiment = member
     recipe, seeds = experiment.recipe, experiment.setup.seeds
-    with Metrics(folder.folder, resume_at) as rows:
-        tracking = Tracking(experiment.trackers, folder, recipe, seeds, experiment.step)
+    with Metrics(run.folder, resume_at) as rows:
+        tracking = Tracking(experiment.trackers, run, recipe, seeds, experiment.step)
         try:
             yield RunWriter(member, rows, tracking)
             # The next request ends the wait for the trackers.

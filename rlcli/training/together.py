@@ -19,9 +19,10 @@ from rlcli.runs import thread_layout
 from rlcli.runs.creation import create_run
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.run_folder import Run
-from rlcli.training.run_loop import catch_signals, run_chunks, run_in_memory
+from rlcli.training.new_run import CTRL_C, begin_runs, find_recipe_changes, smoke_recipe
+from rlcli.training.run_end import catch_signals
+from rlcli.training.run_loop import run_chunks, run_in_memory
 from rlcli.training.run_writer import ActiveRun
-from rlcli.training.verbs import CTRL_C, begin_runs, find_recipe_changes, smoke_recipe
 
 if TYPE_CHECKING:
     from rlcli.training.experiment import Experiment
@@ -130,11 +131,11 @@ def train_together(
                 }
                 for each, (sets, folder) in zip(full, variants, strict=True)
             ]
-            folders = _create_runs(recipes, fields)
-            members = [*map(ActiveRun, folders, experiments)]
-            for folder in folders:
-                stack.enter_context(folder.lock())
-            signals = stack.enter_context(catch_signals(folders))
+            runs = _create_runs(recipes, fields)
+            members = [*map(ActiveRun, runs, experiments)]
+            for run in runs:
+                stack.enter_context(run.lock())
+            signals = stack.enter_context(catch_signals(runs))
             begin_runs(members, smoke)
             # Returns a warning if JAX was imported before the threads could be set.
             warning = thread_layout.apply_for_recipe(
@@ -154,7 +155,7 @@ def train_together(
 
 def find_population(members: Sequence[ActiveRun]) -> Population | None:
     """The population of runs whose program has begun; None if they are none."""
-    if not any(member.folder.read_info().get("population") for member in members):
+    if not any(member.run.read_info().get("population") for member in members):
         return None
     from rlcli.training.population import Population
 
@@ -165,15 +166,15 @@ def _create_runs(
     recipes: Sequence[Recipe], fields: Sequence[dict[str, Any]]
 ) -> list[Run]:
     """Creates the folders of runs: all, or none after an error."""
-    folders: list[Run] = []
+    runs: list[Run] = []
     try:
         for recipe, more in zip(recipes, fields, strict=True):
             text = recipe.resolved_text
             written = recipe.document.text or text
-            folder = create_run(recipe.name, written=written, resolved=text, **more)
-            folders.append(folder)
+            run = create_run(recipe.name, written=written, resolved=text, **more)
+            runs.append(run)
     except RlcliError:
-        for folder in folders:
-            folder.discard()
+        for run in runs:
+            run.discard()
         raise
-    return folders
+    return runs

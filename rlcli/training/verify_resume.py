@@ -11,13 +11,13 @@ from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
 from rlcli.runs.metrics import read_metrics
 from rlcli.runs.run_folder import Run
+from rlcli.training.new_run import check_single
+from rlcli.training.resume_tasks import Task, run_in_process
 from rlcli.training.run_differences import (
     differing_arrays,
     first_difference,
     last_step,
 )
-from rlcli.training.stopped_runs import Task, run_in_process
-from rlcli.training.verbs import check_single
 
 FEW_UPDATES = 3
 STOPS_HINT = "Ctrl-C ends the verification"

@@ -59,9 +59,9 @@ def require_discrete(spaces: Spaces, updater: str) -> gymnasium.spaces.Discrete:
     )
 
 
-def refuse_memory(updater: str, has_memory: bool) -> None:
+def refuse_recurrence(updater: str, recurrent: bool) -> None:
     """Refuses recurrent networks where an updater learns from single steps."""
-    if has_memory:
+    if recurrent:
         raise RlcliError(
             f"updater `{updater}` learns from single steps and does not support "
             "recurrent networks",

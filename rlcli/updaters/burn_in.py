@@ -19,6 +19,11 @@ class RowOrder(NamedTuple):
     backward: Callable[[ArrayTree], ArrayTree]
 
 
+def first_carry(steps: Transition) -> ArrayTree:
+    """The recurrent carry before the first step, `[B, ...]`."""
+    return jax.tree.map(lambda leaf: leaf[0], steps.extras["carry"])
+
+
 def refresh_carry(
     steps: Transition,
     weight: Float[Array, "T B"],
@@ -40,11 +45,11 @@ def refresh_carry(
     rows = weight.shape[0]
     if all(leaf.shape[0] == rows for leaf in jax.tree.leaves(carry)):
         return steps, RowOrder(lambda tree: tree, lambda tree: tree)
-    begin = jax.tree.map(lambda leaf: leaf[0], carry)
+    initial = first_carry(steps)
     carries_before = jax.tree.map(
         lambda first, after: jnp.concatenate([first[None], after[:-1]]),
-        begin,
-        jax.lax.stop_gradient(carries(begin)),
+        initial,
+        jax.lax.stop_gradient(carries(initial)),
     )
     order = _rotate_rows(jnp.argmax(weight > 0, axis=0), rows)
     steps = steps._replace(extras={**steps.extras, "carry": carries_before})

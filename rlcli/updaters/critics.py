@@ -15,12 +15,12 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from rlcli.errors import RlcliError
 from rlcli.networks.functions import learn_outputs
 from rlcli.networks.heads import Actions, Role, return_head
-from rlcli.networks.memory import is_recurrent
+from rlcli.networks.memory import is_recurrent, merge_time
 from rlcli.networks.predictions import (
     Particles,
     Prediction,
@@ -30,6 +30,7 @@ from rlcli.networks.predictions import (
     mix_particles,
 )
 from rlcli.types import Array, ArrayTree, Key, Network, Params, Transition
+from rlcli.updaters.burn_in import first_carry
 from rlcli.updaters.learner import Losses, Term
 
 ROLES: tuple[Role, ...] = ("learn", "bootstrap", "act")
@@ -77,7 +78,7 @@ def state_critic(
 ) -> Critic:
     """A critic v(s): independent of the action; A = 1 in `predict_all_actions`."""
     apply, learn, network = _apply_by_role(networks, name, (), critics)
-    _refuse_memory(network, "the value of states")
+    _refuse_recurrence(network, "the value of states")
 
     def predict_all_actions(role, params, key, obs, first, carry=()):
         prediction = apply(role, params, key, obs, first, carry)
@@ -133,7 +134,7 @@ def one_action_critic(
     Over Discrete actions, `predict_all_actions` evaluates it for every action.
     """
     apply, learn, network = _apply_by_role(networks, name, (), critics, action=space)
-    _refuse_memory(network, "a function of observation and action")
+    _refuse_recurrence(network, "a function of observation and action")
 
     def predict_action(role, params, key, obs, action, first, carry=()):
         return apply(role, params, key, (obs, action), first, carry)
@@ -141,18 +142,25 @@ def one_action_critic(
     def predict_all_actions(role, params, key, obs, first, carry=()):
         if not isinstance(space, gymnasium.spaces.Discrete):
             raise ValueError(f"expected a Discrete action space, got {space}")
-        count, dtype = int(space.n), jax.dtypes.canonicalize_dtype(space.dtype)
-        numbers = int(space.start) + jnp.arange(count, dtype=dtype)
-        action = jnp.broadcast_to(
-            numbers.reshape((count,) + (1,) * first.ndim), (count, *first.shape)
-        )
-        repeated_obs = jax.tree.map(
-            lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), obs
-        )
+        action, repeated_obs = repeat_for_actions(space, obs, first)
         prediction = apply(role, params, key, (repeated_obs, action), first, carry)
         return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, -2), prediction)
 
     return Critic(network.init, predict_action, predict_all_actions, learn)
+
+
+def repeat_for_actions(
+    space: gymnasium.spaces.Discrete, obs: ArrayTree, first: Bool[Array, "*batch"]
+) -> tuple[Int[Array, "A *batch"], ArrayTree]:
+    """Every action `[A, T, B]`, and the observations `[T, B, …]` repeated for each."""
+    count, dtype = int(space.n), jax.dtypes.canonicalize_dtype(space.dtype)
+    numbers = int(space.start) + jnp.arange(count, dtype=dtype)
+    action = jnp.broadcast_to(
+        numbers.reshape((count,) + (1,) * first.ndim), (count, *first.shape)
+    )
+    return action, jax.tree.map(
+        lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), obs
+    )
 
 
 def _apply_by_role(
@@ -191,7 +199,7 @@ def _apply_by_role(
     return apply, learn, by_role["learn"]
 
 
-def _refuse_memory(network: Network, function: str) -> None:
+def _refuse_recurrence(network: Network, function: str) -> None:
     """Refuses recurrent networks in critics whose carry no updater stores."""
     if is_recurrent(network):
         raise RlcliError(
@@ -200,16 +208,9 @@ def _refuse_memory(network: Network, function: str) -> None:
         )
 
 
-def is_recurrent_critic(critic: Critic) -> bool:
-    """Whether a critic has a carry."""
-    return bool(jax.tree.leaves(jax.eval_shape(lambda: critic.initial(1))))
-
-
 def initial_carry(critic: Critic, steps: Transition) -> ArrayTree:
     """The critic's carry before the first step, `[B, ...]`."""
-    if not is_recurrent_critic(critic):
-        return ()
-    return jax.tree.map(lambda leaf: leaf[0], steps.extras["carry"])
+    return first_carry(steps) if is_recurrent(critic) else ()
 
 
 def apply_single_steps(
@@ -223,13 +224,9 @@ def apply_single_steps(
     Calls `function(*rows, first, carry)` on rows and carries `[T, B, ...]`, of `shape`
     (T, B), as one step of T · B environments without resets.
     """
-
-    def merge_time(leaf: Array) -> Array:
-        return leaf.reshape((-1, *leaf.shape[2:]))
-
     first = jnp.zeros((1, shape[0] * shape[1]), bool)
     step = jax.tree.map(lambda leaf: merge_time(leaf)[None], rows)
-    prediction = function(*step, first, jax.tree.map(merge_time, carries))
+    prediction = function(*step, first, merge_time(carries))
     return jax.tree.map(
         lambda leaf: leaf.reshape((leaf.shape[0], *shape, *leaf.shape[3:])), prediction
     )
@@ -258,7 +255,7 @@ def regression_losses(
     prediction: Prediction,
     target: Particles,
     loss: Callable[[Array], Array],
-    scale: Transform,
+    transform: Transform,
     metric: str = "q",
     priority: RowPriority = "td_error",
 ) -> Losses:
@@ -270,13 +267,13 @@ def regression_losses(
     the metrics.
     """
     chex.assert_rank([target.value, target.probability], 3)
-    error = jnp.abs(prediction.error(target, scale))
-    loss_values = prediction.loss(target, loss, scale)
+    error = jnp.abs(prediction.error(target, transform))
+    loss_values = prediction.loss(target, loss, transform)
     chex.assert_shape([error, loss_values], (None, *target.value.shape[:2]))
     term = jnp.sum(loss_values, axis=0)
-    row_metrics = {"td_error": error, metric: prediction.particles(scale).mean()}
+    row_metrics = {"td_error": error, metric: prediction.particles(transform).mean()}
     if priority == "loss":
-        distance = divergence(prediction, target, loss, scale)
+        distance = divergence(prediction, target, loss, transform)
     else:
         distance = error
     row_priority = jnp.mean(distance, axis=0)

@@ -92,19 +92,19 @@ def target_update(
 
 
 def learner(
-    init: Callable[[Key], Params],
+    init_params: Callable[[Key], Params],
     optimizer: optax.GradientTransformation,
     target: Target | None = None,
 ) -> tuple[Callable, Callable]:
-    """Gradient-based learning: returns the functions `begin` and `step`.
+    """Gradient-based learning: returns the functions `init` and `step`.
 
-    `begin(key) -> Learner` and `step(learner, loss, weight, clock) -> learner,
+    `init(key) -> Learner` and `step(learner, loss, weight, clock) -> learner,
     priority, metrics`. `loss(params)` returns `Losses`.
     """
     update_target = target_update(target)
 
-    def begin(key: Key) -> Learner:
-        params = init(key)
+    def init(key: Key) -> Learner:
+        params = init_params(key)
         # Copied: the state is donated, and a buffer cannot be donated twice.
         copy = jax.tree.map(jnp.copy, params) if target is not None else ()
         return Learner(params, copy, optimizer.init(params), jnp.int32(NOT_FAILED))
@@ -133,11 +133,11 @@ def learner(
         new_state = Learner(params, target, opt_state, failed)
         return new_state, gradient_step.losses.priority, metrics
 
-    return begin, step
+    return init, step
 
 
 def alternating_learner(
-    init: Callable[[Key], Params],
+    init_params: Callable[[Key], Params],
     optimizer: optax.GradientTransformation,
     turns: Sequence[Sequence[str]],
     *,
@@ -148,7 +148,7 @@ def alternating_learner(
 ) -> tuple[Callable, Callable]:
     """Alternating updates of parameter groups, such as critic and policy.
 
-    Returns `begin(key) -> Learner` and `step(learner, losses, weight, clock) ->
+    Returns `init(key) -> Learner` and `step(learner, losses, weight, clock) ->
     learner, priority, metrics`. Each turn is a gradient step on its own loss. It
     changes only its groups, `turns[i]`, and uses the parameters that earlier turns have
     updated. The first turn is taken in every update. The other turns, and then the
@@ -158,8 +158,8 @@ def alternating_learner(
     """
     update_target = target_update(target)
 
-    def begin(key: Key) -> Learner:
-        params = init(key)
+    def init(key: Key) -> Learner:
+        params = init_params(key)
         copy = _select_groups(params, target_groups) if target is not None else ()
         opt_states = tuple(
             optimizer.init(_select_groups(params, groups)) for groups in turns
@@ -239,7 +239,7 @@ def alternating_learner(
             _metrics_if_requested(clock.compute_metrics, report),
         )
 
-    return begin, step
+    return init, step
 
 
 def _select_groups(params: Params, groups: Sequence[str]) -> Params:

@@ -125,13 +125,13 @@ def entropy_bonus(
     def discounted_sum(gamma: float, lambda_: float) -> Float[Array, "T B"]:
         # `rlax.discounted_returns` returns the same up to rounding. It would change the
         # results of recipes, and compiles in 1.3 times the time.
-        def back(later: Float[Array, "B"], step_inputs: tuple) -> tuple:
+        def scan_step(later: Float[Array, "B"], step_inputs: tuple) -> tuple:
             entropy, last = step_inputs
             later = gamma * (entropy + lambda_ * jnp.where(last, 0, later))
             return later, later
 
         zeros = jnp.zeros_like(entropy[0])
-        return jax.lax.scan(back, zeros, (entropy, last), reverse=True)[1]
+        return jax.lax.scan(scan_step, zeros, (entropy, last), reverse=True)[1]
 
     return sum(
         (

@@ -123,7 +123,7 @@ def test_the_environment_of_an_offline_run_is_idle_and_compiled(tmp_path):
 
 def test_the_first_update_is_made_in_the_first_step(file):
     setup = build(offline(file, tracer={"name": "n_step", "n": 3}))
-    assert setup.agent.updates(64) == 64
+    assert setup.agent.count_updates(64) == 64
 
 
 def test_the_estimate_of_memory_includes_the_data(file):

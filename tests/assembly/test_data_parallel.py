@@ -25,8 +25,8 @@ def test_every_device_builds_the_parts_of_its_share():
     assert setup.environment.num_envs == 2
     assert setup.steps == whole.steps
     iterations = range(200)
-    assert [*map(setup.agent.updates, iterations)] == [
-        *map(whole.agent.updates, iterations)
+    assert [*map(setup.agent.count_updates, iterations)] == [
+        *map(whole.agent.count_updates, iterations)
     ]
 
 

@@ -187,7 +187,7 @@ def test_no_update_happens_before_a_replay_can_be_sampled(tmp_path):
     _, setup = built(f"{CARTPOLE}updater: q_learning\n{text}", tmp_path)
     agent = setup.agent
     # 4 + 12 + 2 steps are a sequence, and five more until one begins for sure.
-    assert [agent.updates(count) for count in (4, 5, 6)] == [0, 1, 2]
+    assert [agent.count_updates(count) for count in (4, 5, 6)] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from rlcli import recipe
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.evaluation.evaluate import replace_environment
-from rlcli.loop import episodes as playing
+from rlcli.loop import evaluator as evaluator_module
 from rlcli.runs import snapshots
 from rlcli.runs.creation import create_run
 from rlcli.runs.run_folder import Run
@@ -227,7 +227,7 @@ def test_episodes_that_never_end_are_cut_with_a_warning(tmp_path, monkeypatch, c
         "train": {"steps": 1_000},
     }
     folder = begin_run(tmp_path / "run", endless)
-    monkeypatch.setattr(playing, "MAX_EPISODE_STEPS", 20)
+    monkeypatch.setattr(evaluator_module, "MAX_EPISODE_STEPS", 20)
     result = rlcli.eval(folder, episodes=3)
     assert result["seeds"][0]["length"] == result["seeds"][0]["mean"] == 20
     err = capsys.readouterr().err
@@ -240,7 +240,7 @@ def test_episodes_that_never_end_are_cut_with_a_warning(tmp_path, monkeypatch, c
 def test_only_episodes_longer_than_an_evaluations_limit_are_a_reason_to_warn(
     limit, num_cut, run, monkeypatch, capsys
 ):
-    monkeypatch.setattr(playing, "MAX_EPISODE_STEPS", 8)
+    monkeypatch.setattr(evaluator_module, "MAX_EPISODE_STEPS", 8)
     environment = f"{{time_limit: {limit}}}"
     result = rlcli.eval(run, episodes=3, environment=environment)
     assert [row["lengths"] for row in result["seeds"]] == [[8] * 3] * 2

@@ -60,9 +60,9 @@ def registered():
 @functools.cache
 def watched(name):
     """Moments and pictures of each episode, the final ones apart."""
-    _, _, player, acting = _select_evaluator(name, False, EPISODES, False)
+    _, _, evaluator, acting = _select_evaluator(name, False, EPISODES, False)
     episodes, current = [], []
-    for moment, image in player.frames(acting):
+    for moment, image in evaluator.frames(acting):
         current.append((moment, image))
         if moment.action is None:
             episodes.append(current)

@@ -7,7 +7,7 @@ from PIL import Image
 import rlcli
 from rlcli.errors import RlcliError
 from rlcli.evaluation.render import _OVERLAY_HEIGHT, _compose_frames, _format_action
-from rlcli.loop.episodes import EvaluationStep
+from rlcli.loop.evaluator import EvaluationStep
 
 
 def moment(action=1, length=3, running=2.5):

@@ -131,15 +131,15 @@ def test_updates_begin_after_the_start_with_the_frequency_of_the_recipe(updates,
     for number, (state, _) in enumerate(learning_steps(agent, 12, 1), 1):
         expected = int(updates * max(0, number - start))  # rounded down
         assert int(state.learner.calls) == expected
-        assert agent.updates(number) == expected
+        assert agent.count_updates(number) == expected
         # The clock has the number of each update: 0, 1, 2 …
         assert int(state.learner.updates) == expected * (expected - 1) // 2
 
 
 def test_the_number_of_updates_is_an_exact_int_for_ints_and_an_array_for_arrays():
     agent = replay_agent_of(Fraction(1, 3), 2)
-    assert agent.updates(3 * 10**12 + 2) == 10**12
-    found = jax.jit(agent.updates)(jnp.arange(9))
+    assert agent.count_updates(3 * 10**12 + 2) == 10**12
+    found = jax.jit(agent.count_updates)(jnp.arange(9))
     assert found.tolist() == [0, 0, 0, 0, 0, 1, 1, 1, 2]
 
 
@@ -241,7 +241,9 @@ def test_a_tracer_that_bootstraps_gives_a_row_for_every_step_of_the_unroll():
 def test_an_online_agent_updates_once_an_iteration_and_counts_them():
     agent = online_agent(recording_updater((1, ENVIRONMENTS)), n_step(n=1))
     *_, (state, metrics) = learning_steps(agent, 5, 1)
-    assert int(state.learner.calls) == int(metrics["calls"]) == agent.updates(5) == 5
+    assert (
+        int(state.learner.calls) == int(metrics["calls"]) == agent.count_updates(5) == 5
+    )
     assert int(state.learner.updates) == 0 + 1 + 2 + 3 + 4
 
 
@@ -297,7 +299,7 @@ def test_a_sample_with_zero_weights_makes_no_update(updates):
         # The metrics are those of the last update, in any earlier iteration.
         assert int(metrics["calls"]) == num_updates
         # The replay is reweighed after every sample, and each counts as an update.
-        assert int(state.replay) == number * updates == agent.updates(number)
+        assert int(state.replay) == number * updates == agent.count_updates(number)
         if num_updates:
             assert np.all(state.learner.reward == number // 3 * 3)
 

@@ -10,8 +10,9 @@ from policy_files import draw_acting
 from rlcli import recipe, registry
 from rlcli.assembly import build, build_environment
 from rlcli.environments.adapters.host import to_host_environment
-from rlcli.loop import compiled_episodes, episodes
-from rlcli.loop.episodes import Evaluator
+from rlcli.loop import compiled_episodes
+from rlcli.loop import evaluator as evaluator_module
+from rlcli.loop.evaluator import Evaluator
 
 # Natively implemented environments that can be built without options.
 NATIVE = [
@@ -122,7 +123,7 @@ ENDLESS_CARTPOLE = {
     "seeds", [(0, 1, 2), pytest.param((0,), marks=pytest.mark.slow)]
 )
 def test_episodes_are_cut_as_in_the_host_loop(seeds, monkeypatch):
-    monkeypatch.setattr(episodes, "MAX_EPISODE_STEPS", 15)
+    monkeypatch.setattr(evaluator_module, "MAX_EPISODE_STEPS", 15)
     compiled, host = play_both(ENDLESS_CARTPOLE, seeds=seeds, episodes_per_env=4)
     np.testing.assert_array_equal(compiled.lengths, host.lengths)
     np.testing.assert_array_equal(compiled.returns, host.returns)
@@ -135,7 +136,7 @@ def test_episodes_are_cut_as_in_the_host_loop(seeds, monkeypatch):
 
 @pytest.mark.slow
 def test_a_film_of_episodes_that_are_cut_is_that_of_the_host_loop(monkeypatch):
-    monkeypatch.setattr(episodes, "MAX_EPISODE_STEPS", 7)
+    monkeypatch.setattr(evaluator_module, "MAX_EPISODE_STEPS", 7)
     compiled, host = (film(ENDLESS_CARTPOLE, is_host) for is_host in (False, True))
     lengths = [int(step.length[0, 0]) for step, _ in compiled if step.action is None]
     assert lengths == [7, 7]

@@ -99,7 +99,7 @@ def test_a_gradient_step_on_two_devices_equals_that_on_one_with_the_same_rows(
     weight = np.abs(random.normal(size=(3, 8))).astype(np.float32)
     weight[:, 5:] = 0
     optimizer = optax.chain(optax.clip_by_global_norm(0.1), optax.adam(0.1))
-    begin, step = learner(lambda key: {"q": jnp.arange(5.0)}, optimizer)
+    init, step = learner(lambda key: {"q": jnp.arange(5.0)}, optimizer)
 
     def update(state, x, weight):
         def loss(params):
@@ -113,7 +113,7 @@ def test_a_gradient_step_on_two_devices_equals_that_on_one_with_the_same_rows(
         state, _, metrics = step(state, loss, weight, clock)
         return state, metrics
 
-    state = jax.jit(begin)(jax.random.key(0))
+    state = jax.jit(init)(jax.random.key(0))
     one = jax.jit(update)(state, x, weight)
     parallel = on_devices(update, WHOLE, COLUMNS, COLUMNS, outputs=WHOLE)
     several = parallel(state, x, weight)
@@ -132,7 +132,7 @@ def test_batch_normalization_on_two_devices_equals_that_of_the_whole_batch():
     torso = mlp(layers=[4], batch_norm=True)
     network = separate_network("critic", torso, return_head(), space)
     optimizer = optax.sgd(0.1)
-    begin, step = alternating_learner(network.init, optimizer, [("critic",)])
+    init, step = alternating_learner(network.init, optimizer, [("critic",)])
 
     def update(state, x, weight):
         def loss(params):
@@ -147,7 +147,7 @@ def test_batch_normalization_on_two_devices_equals_that_of_the_whole_batch():
         return state, metrics
 
     x, weight = jax.random.normal(jax.random.key(0), (3, 8, 5)), jnp.ones((3, 8))
-    state = begin(jax.random.key(1))
+    state = init(jax.random.key(1))
     one = jax.jit(update)(state, x, weight)
     parallel = on_devices(update, WHOLE, COLUMNS, COLUMNS, outputs=WHOLE)
     assert_close(flatten_tree(parallel(state, x, weight)), flatten_tree(one))
@@ -156,7 +156,7 @@ def test_batch_normalization_on_two_devices_equals_that_of_the_whole_batch():
 
 
 def test_a_loss_that_is_not_finite_on_one_device_stops_all_of_them():
-    begin, step = learner(lambda key: {"q": jnp.zeros(())}, optax.sgd(0.1))
+    init, step = learner(lambda key: {"q": jnp.zeros(())}, optax.sgd(0.1))
 
     def update(state, x):
         def loss(params):
@@ -166,7 +166,7 @@ def test_a_loss_that_is_not_finite_on_one_device_stops_all_of_them():
 
     x = np.array([[1, 1, 1, np.nan]], np.float32)
     state = on_devices(update, WHOLE, COLUMNS, outputs=WHOLE)(
-        jax.jit(begin)(jax.random.key(0)), x
+        jax.jit(init)(jax.random.key(0)), x
     )
     shards = [int(shard.data) for shard in state.failed.addressable_shards]
     assert shards == [0] * DEVICES and state.params["q"] == 0

@@ -537,7 +537,7 @@ def test_tracing_raises_an_error_for_an_inconsistent_program():
         return env, agent._replace(learn=lambda *_: jnp.zeros(3) @ jnp.zeros(4))
 
     with pytest.raises(TypeError, match="dot_general"):
-        loop.make_loop(good._replace(at=build_at)).temporaries()
+        loop.make_loop(good._replace(at=build_at)).temporary_bytes()
 
 
 @pytest.mark.parametrize(

@@ -158,9 +158,9 @@ def test_particles_are_a_distribution_with_the_mean_of_the_prediction(prediction
 @pytest.mark.parametrize("name", NAMES)
 def test_a_transform_equals_that_of_the_paper_and_has_an_inverse(name):
     x = np.linspace(-50, 50, 41, dtype="f4")
-    scale = value_transform(name)
-    transformed = jax.jit(scale.apply)(x)
-    restored = jax.jit(scale.inverse)(transformed)
+    transform = value_transform(name)
+    transformed = jax.jit(transform.apply)(x)
+    restored = jax.jit(transform.inverse)(transformed)
     np.testing.assert_allclose(restored, x, rtol=1e-3, atol=1e-3)
     by_hand = {
         "log": np.sign(x) * np.log(1 + np.abs(x)),
@@ -177,27 +177,27 @@ def test_the_default_transform_is_the_identity():
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("prediction", PREDICTIONS.values(), ids=PREDICTIONS)
 def test_particles_are_inverted_and_targets_are_transformed(prediction, name):
-    scale, target = value_transform(name), particles()
+    transform, target = value_transform(name), particles()
 
     @jax.jit
     def inverted_particles():
         plain = prediction.particles()
-        expected = plain._replace(value=scale.inverse(plain.value))
-        return prediction.particles(scale), expected
+        expected = plain._replace(value=transform.inverse(plain.value))
+        return prediction.particles(transform), expected
 
     jax.tree.map(np.testing.assert_array_equal, *inverted_particles())
 
-    def measures(target, *scale):
-        loss = prediction.loss(target, LOSSES["huber"], *scale)
-        return prediction.error(target, *scale), loss
+    def measures(target, *transform):
+        loss = prediction.loss(target, LOSSES["huber"], *transform)
+        return prediction.error(target, *transform), loss
 
     @jax.jit
     def pairs_of_measures():
-        moved = target._replace(value=scale.apply(target.value))
+        moved = target._replace(value=transform.apply(target.value))
         if isinstance(prediction, Scalar):  # the mean has one particle
-            mean = scale.apply(target.mean())[..., None]
+            mean = transform.apply(target.mean())[..., None]
             moved = Particles(mean, jnp.ones_like(mean))
-        return [*zip(measures(target, scale), measures(moved), strict=True)]
+        return [*zip(measures(target, transform), measures(moved), strict=True)]
 
     for pair in pairs_of_measures():
         np.testing.assert_allclose(*pair, rtol=1e-4, atol=1e-5)

@@ -35,20 +35,20 @@ def constant_policy():
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def play(how, warming):
+def play(how, is_warmup):
     other = random(gymnasium.spaces.Discrete(4))
-    policy = warmup_policy(constant_policy(), other, warming)
+    policy = warmup_policy(constant_policy(), other, is_warmup)
     noise = policy.draw(jax.random.key(0), DRAWS)
     obs, first = jnp.zeros((DRAWS, 1)), jnp.ones(DRAWS)
     select = {"explore": policy.explore, "exploit": policy.exploit}[how]
     return select((), obs, policy.initial(DRAWS), first, noise)
 
 
-@pytest.mark.parametrize("warming", [True, False])
-def test_the_warmup_policy_acts_during_warmup(warming):
-    decision, state = jax.device_get(play("explore", warming))
-    assert set(decision.action) == ({0, 1, 2, 3} if warming else {0})
-    expected_log_prob = np.log(0.25) if warming else 0.0
+@pytest.mark.parametrize("is_warmup", [True, False])
+def test_the_warmup_policy_acts_during_warmup(is_warmup):
+    decision, state = jax.device_get(play("explore", is_warmup))
+    assert set(decision.action) == ({0, 1, 2, 3} if is_warmup else {0})
+    expected_log_prob = np.log(0.25) if is_warmup else 0.0
     np.testing.assert_allclose(
         decision.extras["log_prob"], expected_log_prob, rtol=1e-6
     )

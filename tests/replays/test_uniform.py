@@ -185,7 +185,7 @@ def test_updates_start_with_the_first_window(n, unroll, num_envs, start, first):
         "train": {"steps": 1_000, "unroll": unroll, "start": start},
     }
     agent = build(recipe.load_recipe(data)).agent
-    assert [agent.updates(first - 1), agent.updates(first)] == [0, 1]
+    assert [agent.count_updates(first - 1), agent.count_updates(first)] == [0, 1]
 
 
 def test_rings_of_several_seeds_can_be_vmapped_with_one_count():

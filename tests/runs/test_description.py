@@ -7,7 +7,7 @@ from folders import imports_jax, write_run
 
 import rlcli
 from rlcli.errors import RlcliError
-from rlcli.runs import formats
+from rlcli.runs import formatting
 from rlcli.runs.description import describe_run
 from rlcli.runs.records import read_record
 
@@ -47,7 +47,7 @@ def test_a_run_is_shown_in_words(tmp_path):
 
 def test_the_return_of_one_seed_has_no_interval(tmp_path):
     run = write_run(tmp_path / "run", means=(10.0,), is_evaluated=False)
-    assert formats.format_return(read_record(run)["return"]) == (
+    assert formatting.format_return(read_record(run)["return"]) == (
         "11 (95 % interval over seeds: n/a: 1 seed), running mean of training at step "
         "50,000"
     )

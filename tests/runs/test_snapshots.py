@@ -70,7 +70,7 @@ def test_a_policy_comes_back_with_its_recipe_and_where_it_was_taken(policy, expe
     found = snapshots.load_snapshot(policy)
     assert found.recipe == experiment.recipe
     assert (found.seeds, found.steps, found.returns) == ((3, 4), (0, 0), ())
-    expected = checkpoint.flatten_tree(experiment.acting())
+    expected = checkpoint.flatten_tree(experiment.acting_state())
     assert set(found.acting) == set(expected)
     for name, leaf in expected.items():
         np.testing.assert_array_equal(found.acting[name], leaf)
@@ -89,7 +89,7 @@ def test_a_checkpoint_gives_the_policy_of_its_moment(policy, saved_checkpoint):
 def test_the_tree_that_acts_comes_back_from_its_paths(policy, experiment):
     found = snapshots.load_snapshot(policy)
     tree = snapshots.restore_acting(found, experiment.setup, policy)
-    jax.tree.map(np.testing.assert_array_equal, tree, experiment.acting())
+    jax.tree.map(np.testing.assert_array_equal, tree, experiment.acting_state())
 
 
 @pytest.mark.parametrize("data", [DATA, HOST], ids=["native", "host"])

@@ -24,7 +24,7 @@ from rlcli.recipe import Recipe, load_recipe
 from rlcli.runs import checkpoint
 from rlcli.runs.metrics import CLOCK_FIELDS
 from rlcli.runs.run_folder import Run, is_run
-from rlcli.training import experiment, verbs
+from rlcli.training import experiment, new_run
 from rlcli.training.program import Program
 
 DATA = {
@@ -80,7 +80,7 @@ def sharing_a_program() -> Iterator[None]:
     with (
         mock.patch.object(experiment, "Program", _shared_program),
         mock.patch.object(Program, "check", lambda self: None),
-        mock.patch.object(verbs.provenance, "collect_provenance", dict),
+        mock.patch.object(new_run.provenance, "collect_provenance", dict),
     ):
         yield
 

@@ -11,7 +11,7 @@ import pytest
 from folders import evaluation, metric_rows
 
 from rlcli.recipe import documents
-from rlcli.sweeps import array, driver, grouping, sweep
+from rlcli.sweeps import driver, grouping, slurm, sweep
 from rlcli.sweeps.driver import Driver, SweepProgress
 from rlcli.sweeps.jobs import Job
 from rlcli.sweeps.layout import Settings, SweepFolder, create_sweep
@@ -120,7 +120,7 @@ class FakeEngine:
 def skip_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets drivers and tasks look at their runs at once, and files reach no disk."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    monkeypatch.setattr(array, "_POLL", 0.0)
+    monkeypatch.setattr(slurm, "_POLL", 0.0)
     for name in ("_POLL", "_READ", "_REPORT"):
         monkeypatch.setattr(driver, name, 0.0)
 

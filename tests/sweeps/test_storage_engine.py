@@ -245,7 +245,7 @@ def test_a_sweep_continues_with_the_store_with_which_it_began(remotes, tmp_path)
         with pytest.raises(RlcliError, match=message):
             rlcli.sweep(path, resume=True, **keywords)
     with pytest.raises(RlcliError, match="a job array cannot have `--run-storage`"):
-        rlcli.sweeps.array.train_trial(path, 0)
+        rlcli.sweeps.slurm.train_trial(path, 0)
 
 
 @pytest.mark.parametrize(

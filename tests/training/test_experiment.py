@@ -259,7 +259,7 @@ def test_the_best_policy_of_each_seed_is_that_of_its_own_best_evaluation():
             mean = row["evaluation"]["mean"]
             if index not in found or mean > found[index][0]:  # the first of equals
                 found[index] = (mean, experiment.step)
-                leaves = checkpoint.flatten_tree(experiment.acting())
+                leaves = checkpoint.flatten_tree(experiment.acting_state())
                 acting[index] = {name: leaf[index] for name, leaf in leaves.items()}
     best = experiment.best
     assert list(zip(best.returns, best.steps, strict=True)) == [found[0], found[1]]
@@ -356,7 +356,7 @@ def test_a_frozen_seed_keeps_its_last_good_parameters(half_frozen):
     while before.step < 30:
         before.advance(min(7, 30 - before.step))
     first, last = (
-        checkpoint.flatten_tree(each.acting()) for each in (before, experiment)
+        checkpoint.flatten_tree(each.acting_state()) for each in (before, experiment)
     )
     for seed in range(4):
         for name, leaf in last.items():

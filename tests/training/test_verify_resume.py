@@ -9,7 +9,7 @@ from rlcli.cli import main
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.runs.run_folder import Run
-from rlcli.training import stopped_runs
+from rlcli.training import resume_tasks
 from rlcli.training import verify_resume as module
 
 DATA = {
@@ -62,7 +62,7 @@ RESULT = {
 @pytest.fixture
 def in_this_process(monkeypatch):
     """Runs the tasks in this process, which is faster than a process for each."""
-    monkeypatch.setattr(module, "run_in_process", stopped_runs._perform)
+    monkeypatch.setattr(module, "run_in_process", resume_tasks._perform)
 
 
 @pytest.mark.slow
@@ -101,13 +101,13 @@ def test_state_that_an_environment_hides_in_python_is_found(
 
 def test_the_budget_is_small_and_has_updates_before_and_after_each_stop():
     recipe = load_recipe("dqn_cartpole", ["train.trackers=[tensorboard]"])
-    short = stopped_runs.short_recipe(recipe, None).train
+    short = resume_tasks.short_recipe(recipe, None).train
     size = short.unroll * recipe.num_envs
     updates = (short.steps - short.start) / size * short.updates
     assert short.steps <= 2048
-    assert updates >= stopped_runs.MIN_UPDATES
+    assert updates >= resume_tasks.MIN_UPDATES
     assert (short.trackers, short.stop, short.log.every) == ((), None, size)
-    assert stopped_runs.short_recipe(recipe, 5_000).train.steps == 5_000
+    assert resume_tasks.short_recipe(recipe, 5_000).train.steps == 5_000
 
 
 def row(step, updates=0, episodes=1, **fields):
@@ -188,6 +188,6 @@ def test_the_command_says_whether_all_is_equal(monkeypatch, capsys):
 
 def test_a_process_that_crashes_is_an_error(monkeypatch):
     end = type("End", (), {"returncode": -9, "stdout": "", "stderr": "a\nlast"})
-    monkeypatch.setattr(stopped_runs.subprocess, "run", lambda *_, **__: end)
+    monkeypatch.setattr(resume_tasks.subprocess, "run", lambda *_, **__: end)
     with pytest.raises(RlcliError, match="ended with exit code -9: last"):
-        stopped_runs.run_in_process(stopped_runs.Task("run", DATA, (), None))
+        resume_tasks.run_in_process(resume_tasks.Task("run", DATA, (), None))

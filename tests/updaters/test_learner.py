@@ -65,8 +65,8 @@ def test_a_periodic_target_is_copied_every_n_updates_only():
 
 def test_without_a_target_there_is_none():
     assert target_update(None)(PARAMS, (), np.int32(1)) == ()
-    begin, _ = learner(lambda key: PARAMS, optax.sgd(1.0))
-    assert begin(jax.random.key(0)).target == ()
+    init, _ = learner(lambda key: PARAMS, optax.sgd(1.0))
+    assert init(jax.random.key(0)).target == ()
 
 
 @pytest.mark.parametrize("target", [{}, {"every": 3, "polyak": 0.1}])
@@ -78,8 +78,8 @@ def test_a_target_with_both_options_or_none_is_refused(target):
 
 def test_target_and_parameters_share_no_buffer():
     copy = jax.tree.map(jnp.copy, PARAMS)
-    begin, _ = learner(lambda key: copy, optax.sgd(1.0), {"every": 2})
-    state = begin(jax.random.key(0))
+    init, _ = learner(lambda key: copy, optax.sgd(1.0), {"every": 2})
+    state = init(jax.random.key(0))
     np.testing.assert_array_equal(leaves(state.target), leaves(state.params))
     donated = jax.jit(lambda state: state, donate_argnums=0)(
         state
@@ -109,8 +109,8 @@ def sums(weighted=(), **values):
 
 def gradient_of(weight, loss, params):
     """The change that SGD subtracts at a learning rate of 1."""
-    begin, step = learner(lambda key: params, optax.sgd(1.0))
-    state = begin(jax.random.key(0))
+    init, step = learner(lambda key: params, optax.sgd(1.0))
+    state = init(jax.random.key(0))
     state, _, metrics = jax.jit(step, static_argnums=1)(state, loss, weight, CLOCK)
     return {
         name: float(group["w"][0] - np.asarray(state.params[name]["w"])[0])
@@ -155,7 +155,7 @@ def test_without_rows_of_positive_weight_the_gradient_is_zero():
 
 def test_a_step_equals_optax_on_the_sum_of_the_terms():
     optimizer = optax.adam(0.1)
-    begin, step = learner(lambda key: PARAMS, optimizer, {"every": 2})
+    init, step = learner(lambda key: PARAMS, optimizer, {"every": 2})
 
     def terms(params):
         return [
@@ -174,7 +174,7 @@ def test_a_step_equals_optax_on_the_sum_of_the_terms():
         change, moments = optimizer.update(gradient, moments, params)
         return gradient, optax.apply_updates(params, change), moments
 
-    state, step = begin(jax.random.key(0)), jax.jit(step, static_argnums=1)
+    state, step = init(jax.random.key(0)), jax.jit(step, static_argnums=1)
     params, moments = PARAMS, optimizer.init(PARAMS)
     for updates in range(4):
         clock = CLOCK._replace(updates=np.int32(updates))
@@ -192,7 +192,7 @@ def test_a_step_equals_optax_on_the_sum_of_the_terms():
 
 
 def test_metrics_are_zero_unless_requested_and_nothing_else_differs():
-    begin, step = learner(lambda key: PARAMS, optax.sgd(0.1))
+    init, step = learner(lambda key: PARAMS, optax.sgd(0.1))
 
     def loss(params):
         term = jnp.sum(params["q"]["w"] ** 2) * ONES
@@ -200,7 +200,7 @@ def test_metrics_are_zero_unless_requested_and_nothing_else_differs():
 
     def run(compute_metrics):
         clock = CLOCK._replace(compute_metrics=np.bool_(compute_metrics))
-        return jax.jit(lambda: step(begin(jax.random.key(0)), loss, ONES, clock))()
+        return jax.jit(lambda: step(init(jax.random.key(0)), loss, ONES, clock))()
 
     (state, priority, metrics), (other_state, other_priority, zeros) = (
         run(True),
@@ -215,7 +215,7 @@ def test_metrics_are_zero_unless_requested_and_nothing_else_differs():
 
 @pytest.mark.parametrize("target", [None, {"every": 1}, {"polyak": 0.5}])
 def test_a_non_finite_loss_stops_learning_at_its_update(target):
-    begin, step = learner(lambda key: PARAMS, optax.adam(0.1), target)
+    init, step = learner(lambda key: PARAMS, optax.adam(0.1), target)
 
     @jax.jit
     def update(state, factor, updates):
@@ -224,7 +224,7 @@ def test_a_non_finite_loss_stops_learning_at_its_update(target):
 
         return step(state, loss, ONES, CLOCK._replace(updates=updates))[0]
 
-    learned = begin(jax.random.key(0))
+    learned = init(jax.random.key(0))
     for updates in range(3):
         before, learned = learned, update(learned, np.float32(1), np.int32(updates))
         assert not np.array_equal(leaves(before.params), leaves(learned.params))
@@ -258,7 +258,7 @@ def pull_loss(params):
 
 def test_turns_are_consecutive_optax_steps_of_their_own_groups():
     optimizer = optax.adam(0.1)
-    begin, step = alternating_learner(
+    init, step = alternating_learner(
         lambda key: PARAMS,
         optimizer,
         TURNS,
@@ -271,7 +271,7 @@ def test_turns_are_consecutive_optax_steps_of_their_own_groups():
         change, moments = optimizer.update(gradient, moments)
         return optax.apply_updates(params, change), moments
 
-    state, step = begin(jax.random.key(0)), jax.jit(step, static_argnums=1)
+    state, step = init(jax.random.key(0)), jax.jit(step, static_argnums=1)
     q, policy = PARAMS["q"]["w"], PARAMS["policy"]["w"]
     q_moments, policy_moments = optimizer.init(q), optimizer.init(policy)
     target = q
@@ -295,11 +295,11 @@ def test_turns_are_consecutive_optax_steps_of_their_own_groups():
 
 
 def test_a_turn_that_is_not_due_leaves_its_optimizer_unchanged():
-    begin, step = alternating_learner(
+    init, step = alternating_learner(
         lambda key: PARAMS, optax.adam(0.1), TURNS, delay=2
     )
     step = jax.jit(step, static_argnums=1)
-    state = begin(jax.random.key(0))
+    state = init(jax.random.key(0))
     for updates in range(4):
         clock = CLOCK._replace(updates=np.int32(updates))
         before = state
@@ -317,9 +317,9 @@ def test_a_failing_turn_stops_all_turns(failing):
         return critic_loss(jnp.nan * ONES)
 
     losses = (pull_loss, chase_loss)
-    begin, step = alternating_learner(lambda key: PARAMS, optax.sgd(0.1), TURNS)
+    init, step = alternating_learner(lambda key: PARAMS, optax.sgd(0.1), TURNS)
     step = jax.jit(step, static_argnums=1)
-    state, _, _ = step(begin(jax.random.key(0)), losses, ONES, CLOCK)
+    state, _, _ = step(init(jax.random.key(0)), losses, ONES, CLOCK)
     bad = (*losses[:failing], broken, *losses[failing + 1 :])
     clock = CLOCK._replace(updates=np.int32(1))
     after, _, _ = step(state, bad, ONES, clock)
@@ -334,7 +334,7 @@ def test_a_failing_turn_stops_all_turns(failing):
 
 
 def test_a_loss_term_without_one_number_per_row_is_refused():
-    begin, step = learner(lambda key: PARAMS, optax.sgd(0.1))
+    init, step = learner(lambda key: PARAMS, optax.sgd(0.1))
 
     def loss(params):
         term = jnp.sum(params["q"]["w"]) * jnp.ones(3)  # would broadcast to 2 × 3
@@ -343,5 +343,5 @@ def test_a_loss_term_without_one_number_per_row_is_refused():
     weight = np.ones((2, 3), np.float32)
     with pytest.raises(AssertionError, match="shape"):
         jax.eval_shape(
-            lambda state: step(state, loss, weight, CLOCK), begin(jax.random.key(0))
+            lambda state: step(state, loss, weight, CLOCK), init(jax.random.key(0))
         )

@@ -29,11 +29,11 @@ def brax_adapter(
     keywords = (options or {}) | ({"backend": backend} if backend else {})
     env, observation = _make_env(id, jax_libraries.encode_options(keywords))
 
-    def begin(key: Key) -> tuple[ArrayTree, ArrayTree]:
+    def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
         state = env.reset(key)
         return state, state.obs
 
-    def go(state: Any, action: Array, key: Key) -> tuple:
+    def step(state: Any, action: Array, key: Key) -> tuple:
         del key  # only the initial state is random
         # Copied: environments of Brax change these dicts in place.
         copies = {"metrics": dict(state.metrics), "info": dict(state.info)}
@@ -42,7 +42,7 @@ def brax_adapter(
 
     action = gymnasium.spaces.Box(-1.0, 1.0, (env.action_size,), np.float32)
     name = f"brax/{id}"
-    return jax_libraries.library_core(name, begin, go, observation, action)
+    return jax_libraries.library_core(name, reset, step, observation, action)
 
 
 @functools.cache

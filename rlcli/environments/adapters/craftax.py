@@ -31,11 +31,11 @@ def craftax_adapter(id: str, *, options: dict[str, Any] | None = None) -> Enviro
     env, params = _make_env(id, jax_libraries.encode_options(options))
     endless = params.replace(max_timesteps=np.iinfo(np.int32).max)
 
-    def begin(key: Key) -> tuple[ArrayTree, ArrayTree]:
+    def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
         obs, state = env.reset_env(jax.random.key_data(key), params)
         return state, obs
 
-    def go(state: Any, action: Array, key: Key) -> tuple:
+    def step(state: Any, action: Array, key: Key) -> tuple:
         obs, state, reward, done, _ = env.step_env(
             jax.random.key_data(key), state, action, params
         )
@@ -46,7 +46,7 @@ def craftax_adapter(id: str, *, options: dict[str, Any] | None = None) -> Enviro
     observation = convert(env.observation_space(params))
     action = convert(env.action_space(params))
     name = f"craftax/{id}"
-    return jax_libraries.library_core(name, begin, go, observation, action)
+    return jax_libraries.library_core(name, reset, step, observation, action)
 
 
 @functools.cache

@@ -39,16 +39,16 @@ def gymnax_adapter(id: str, *, options: dict[str, Any] | None = None) -> Environ
         id, jax_libraries.encode_options(options)
     )
 
-    def begin(key: Key) -> tuple[ArrayTree, ArrayTree]:
+    def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
         obs, state = env.reset_env(key, params)
         return state, obs
 
-    def go(state: ArrayTree, action: Array, key: Key) -> tuple:
+    def step(state: ArrayTree, action: Array, key: Key) -> tuple:
         obs, state, reward, done, _ = env.step_env(key, state, action, params)
         terminated, truncated = _termination(env, params, state, done)
         return state, obs, reward, terminated, truncated
 
-    return pure_core(begin, go, observation, action)
+    return pure_core(reset, step, observation, action)
 
 
 def _termination(env: Any, params: Any, state: Any, done: Array) -> tuple[Array, Array]:

@@ -102,7 +102,7 @@ def host_environment(
     observation = canonical_space(spaces[0], f"{external.name}: its observation space")
     action = canonical_space(spaces[1], f"{external.name}: its action space")
 
-    def fresh(numbers: HostArray) -> HostVectorState:
+    def make_state(numbers: HostArray) -> HostVectorState:
         if np.shape(numbers) != (seeds,):
             raise ValueError(f"expected {seeds} seeds, got shape {np.shape(numbers)}")
         count = seeds * num_envs
@@ -117,7 +117,7 @@ def host_environment(
         )
 
     def reset(numbers: HostArray) -> tuple[HostVectorState, ArrayTree]:
-        state = fresh(numbers)
+        state = make_state(numbers)
         return state, state.begin()
 
     def step(
@@ -135,10 +135,10 @@ def host_environment(
                 f"expected {seeds} seeds of {num_envs} environments, "
                 f"got {arrays['episode'].shape}"
             )
-        state = fresh(arrays["seeds"])
+        state = make_state(arrays["seeds"])
         return state, state.restore(arrays)
 
-    def restarting() -> Environment:
+    def make_restarting() -> Environment:
         return host_environment(
             external,
             spaces,
@@ -164,7 +164,7 @@ def host_environment(
         restore=restore,
         close=HostVectorState.close,
         external=External(*spaces, make_one),
-        restarting=restarting,
+        make_restarting=make_restarting,
         restarts=HostVectorState.take_restarts,
     )
     return environment
@@ -181,8 +181,8 @@ def to_host_environment(
     if not env.pure:
         return env
     is_single = seeds == 1
-    begin = jax.jit(env.reset if is_single else jax.vmap(env.reset))
-    go = jax.jit(env.step if is_single else jax.vmap(env.step))
+    reset_batch = jax.jit(env.reset if is_single else jax.vmap(env.reset))
+    step_batch = jax.jit(env.step if is_single else jax.vmap(env.step))
 
     def squeeze(tree: ArrayTree) -> ArrayTree:
         return jax.tree.map(lambda x: x[0], tree) if is_single else tree
@@ -191,7 +191,7 @@ def to_host_environment(
         return np.asarray(x)[None] if is_single else np.asarray(x)
 
     def reset(numbers: np.ndarray) -> tuple[ArrayTree, ArrayTree]:
-        state, obs = begin(squeeze(jax.vmap(key)(np.asarray(numbers, np.uint32))))
+        state, obs = reset_batch(squeeze(jax.vmap(key)(np.asarray(numbers, np.uint32))))
         return state, jax.tree.map(expand, obs)
 
     def step(
@@ -201,7 +201,9 @@ def to_host_environment(
         cut: HostArray | bool = False,
     ) -> tuple[ArrayTree, TimeStep]:
         cut = np.broadcast_to(cut, (seeds, env.num_envs))
-        state, timestep = go(state, squeeze(action), squeeze(noise), squeeze(cut))
+        state, timestep = step_batch(
+            state, squeeze(action), squeeze(noise), squeeze(cut)
+        )
         return state, jax.tree.map(expand, timestep)
 
     def on_host(draw: Callable) -> Callable:

@@ -42,8 +42,8 @@ class AdapterState(NamedTuple):
 
 
 def pure_core(
-    begin: Callable[[Key], tuple[ArrayTree, ArrayTree]],
-    go: Callable[[ArrayTree, ArrayTree, Key], tuple],
+    reset: Callable[[Key], tuple[ArrayTree, ArrayTree]],
+    step: Callable[[ArrayTree, ArrayTree, Key], tuple],
     observation: gymnasium.Space,
     action: gymnasium.Space,
     *,
@@ -51,8 +51,8 @@ def pure_core(
 ) -> Environment:
     """Builds a core from traceable functions without batch axis and auto-reset.
 
-        begin(key) -> state, obs
-        go(state, action, key) -> state, obs, reward, terminated, truncated
+        reset(key) -> state, obs
+        step(state, action, key) -> state, obs, reward, terminated, truncated
 
     `obs` is the next observation, also at the end of an episode. It is cast to the
     dtypes of its space, and rendered as an image. If the library truncates an episode,
@@ -66,14 +66,14 @@ def pure_core(
         )
         return AdapterState(jax.tree.map(_strong_type, state), cast)
 
-    def reset(key: Key) -> tuple[AdapterState, ArrayTree]:
-        state = make_state(*begin(key))
+    def core_reset(key: Key) -> tuple[AdapterState, ArrayTree]:
+        state = make_state(*reset(key))
         return state, state.obs
 
-    def step(
+    def core_step(
         state: AdapterState, action: ArrayTree, key: Key
     ) -> tuple[AdapterState, TimeStep]:
-        inner_state, obs, reward, terminated, truncated = go(state.state, action, key)
+        inner_state, obs, reward, terminated, truncated = step(state.state, action, key)
         new_state = make_state(inner_state, obs)
         terminated = jnp.asarray(terminated, bool)
         return new_state, TimeStep(
@@ -89,7 +89,7 @@ def pure_core(
         return observation_image(observation, jax.device_get(state.obs))
 
     return Environment(
-        reset, step, observation, action, render, costly_reset=costly_reset
+        core_reset, core_step, observation, action, render, costly_reset=costly_reset
     )
 
 

@@ -61,8 +61,8 @@ def observation_shapes(name: str, reset: Callable[[Any], ArrayTree]) -> Any:
 
 def library_core(
     name: str,
-    begin: Callable[[Key], tuple[ArrayTree, ArrayTree]],
-    go: Callable[[Any, Array, Key], tuple],
+    reset: Callable[[Key], tuple[ArrayTree, ArrayTree]],
+    step: Callable[[Any, Array, Key], tuple],
     observation: gymnasium.Space,
     action: gymnasium.Space,
 ) -> Environment:
@@ -71,16 +71,16 @@ def library_core(
     Errors while the library is traced name the environment.
     """
 
-    def begin_or_explain(key: Key) -> tuple[ArrayTree, ArrayTree]:
+    def explained_reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
         with _tracing_errors(name, "reset"):
-            return begin(key)
+            return reset(key)
 
-    def go_or_explain(state: Any, choice: Array, key: Key) -> tuple:
+    def explained_step(state: Any, choice: Array, key: Key) -> tuple:
         with _tracing_errors(name, "stepped"):
-            return go(state, choice, key)
+            return step(state, choice, key)
 
     return pure_core(
-        begin_or_explain, go_or_explain, observation, action, costly_reset=True
+        explained_reset, explained_step, observation, action, costly_reset=True
     )
 
 

@@ -31,11 +31,11 @@ def jumanji_adapter(
     env, observation, action = _make_env(id, action_mask, encoded)
     spec = env.action_spec
 
-    def begin(key: Key) -> tuple[ArrayTree, ArrayTree]:
+    def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
         state, timestep = env.reset(jax.random.key_data(key))  # the state keeps a key
         return state, jax_libraries.read_fields(observation, timestep.observation)
 
-    def go(state: Any, choice: Array, key: Key) -> tuple:
+    def step(state: Any, choice: Array, key: Key) -> tuple:
         del key
         if isinstance(action, spaces.Discrete) and spec.shape:
             choice = jnp.stack(jnp.unravel_index(choice, tuple(spec.num_values)))
@@ -45,7 +45,7 @@ def jumanji_adapter(
         return state, obs, jnp.sum(timestep.reward), terminated, timestep.last()
 
     name = f"jumanji/{id}"
-    return jax_libraries.library_core(name, begin, go, observation, action)
+    return jax_libraries.library_core(name, reset, step, observation, action)
 
 
 @functools.cache

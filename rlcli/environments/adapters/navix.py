@@ -31,11 +31,11 @@ def navix_adapter(
     view_name = view + "_first_person" * first_person
     env, observation = _make_env(id, view_name, jax_libraries.encode_options(options))
 
-    def begin(key: Key) -> tuple[ArrayTree, ArrayTree]:
+    def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
         timestep = env.reset(jax.random.key_data(key))  # the state keeps a key
         return timestep, timestep.observation
 
-    def go(timestep: Any, action: Array, key: Key) -> tuple:
+    def step(timestep: Any, action: Array, key: Key) -> tuple:
         del key
         timestep = env._step(timestep, action)  # `step` resets by itself
         ends = timestep.is_termination(), timestep.is_truncation()
@@ -43,7 +43,7 @@ def navix_adapter(
 
     action = gymnasium.spaces.Discrete(len(env.action_set))
     name = f"navix/{id}"
-    return jax_libraries.library_core(name, begin, go, observation, action)
+    return jax_libraries.library_core(name, reset, step, observation, action)
 
 
 @functools.cache

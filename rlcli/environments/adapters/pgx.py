@@ -33,16 +33,16 @@ def pgx_adapter(id: str, *, action_mask: bool = True) -> Environment:
         mask = state.legal_action_mask
         return {"observation": state.observation, "action_mask": mask}
 
-    def begin(key: Key) -> tuple[ArrayTree, ArrayTree]:
+    def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
         state = env.init(key)
         return state, observe(state)
 
-    def go(state: Any, action: Array, key: Key) -> tuple:
+    def step(state: Any, action: Array, key: Key) -> tuple:
         state = env.step(state, action, key)
         reward = state.rewards[0]
         return state, observe(state), reward, state.terminated, state.truncated
 
-    return pure_core(begin, go, observation, action)
+    return pure_core(reset, step, observation, action)
 
 
 @functools.cache

@@ -24,7 +24,7 @@ def observation_noise(core: Environment, *, scale: NonNegative) -> Environment:
     The observation space becomes unbounded. An action mask stays unchanged.
     """
     observation, mask = action_masks.split_mask(core.observation)
-    unbounded, _ = map_members(_unbounded_box)(observation)
+    unbounded, _ = map_members(_remove_bounds)(observation)
     size = flat_size(observation)
     _, unravel = ravel_pytree(zeros(observation))
 
@@ -63,7 +63,7 @@ def observation_noise(core: Environment, *, scale: NonNegative) -> Environment:
     )
 
 
-def _unbounded_box(
+def _remove_bounds(
     space: gymnasium.Space,
 ) -> tuple[gymnasium.Space, ObservationFunction]:
     """A Box of real numbers with its bounds removed."""

@@ -73,7 +73,7 @@ def expose_state(core: Environment) -> Environment:
         leaves = jax.tree.leaves(_without_details(state))
         return {"observation": obs, "state": tuple(leaves)}
 
-    state_space = spaces.Tuple([_unbounded_box(leaf) for leaf in leaves])
+    state_space = spaces.Tuple([_box_of_dtype(leaf) for leaf in leaves])
     observation, _ = action_masks.split_mask(core.observation)
     space = spaces.Dict({"observation": observation, "state": state_space})
     return _map_observation(core, observe, space)
@@ -131,7 +131,7 @@ def _map_observation(
     )
 
 
-def _unbounded_box(leaf: jax.ShapeDtypeStruct) -> spaces.Box:
+def _box_of_dtype(leaf: jax.ShapeDtypeStruct) -> spaces.Box:
     """A Box with all values of an array of this shape and dtype."""
     if leaf.dtype == bool:
         return spaces.Box(0, 1, leaf.shape, leaf.dtype.type)

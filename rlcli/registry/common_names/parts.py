@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rlcli.registry.common_names.recipe_keys import EPSILON_SCHEDULE
+
 _OFFLINE = (
     "rlcli's offline algorithms are `cql`, `iql`, `awac`, `td3_bc` and "
     "`behaviour_cloning`"
@@ -17,9 +19,6 @@ _OTHER_BONUSES = (
 )
 _HEAD = "that is the head of a network: `network: {name: mlp, head: %s}`"
 _MEMORY = "`network: {name: mlp, memory: %s}`"
-_EPSILON = (
-    "`policy: {name: epsilon_greedy, epsilon: {from: 1.0, to: 0.05, over: 10_000}}`"
-)
 _WRAPPED = "`environment: {name: CartPole-v1, wrappers: [%s]}`"
 _ATARI = "`environment: gymnasium/ALE/Pong-v5` includes Atari's standard preprocessing"
 
@@ -184,7 +183,7 @@ POLICIES = {
         "`policy: epsilon_greedy`; greedy is "
         "`policy: {name: epsilon_greedy, epsilon: 0}`"
     ),
-    "linear_schedule linear_decay": _EPSILON,
+    "linear_schedule linear_decay": EPSILON_SCHEDULE,
     "softmax": "`policy: boltzmann` for action values, `policy: sampled` for a "
     "distribution",
     "stochastic categorical normal squashed_gaussian tanh_normal diagonal_gaussian": (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_EPSILON = (
+EPSILON_SCHEDULE = (
     "`policy: {name: epsilon_greedy, epsilon: {from: 1.0, to: 0.05, over: 10_000}}`"
 )
 _LEARNING_RATE = "`optimizer: {learning_rate: 1e-3}`"
@@ -66,7 +66,7 @@ OPTIONS = {
     "tau polyak": "`updater: {name: dqn, target: {polyak: 0.005}}`",
     "epsilon eps eps_start eps_end eps_decay exploration exploration_fraction "
     "exploration_initial_eps exploration_final_eps epsilon_start epsilon_end "
-    "epsilon_decay": _EPSILON,
+    "epsilon_decay": EPSILON_SCHEDULE,
     "ent_coef ent_coeff entropy_coef entropy_coeff entropy_cost entropy_weight "
     "entropy_bonus": (
         "`updater: {name: ppo, regularizers: [{name: entropy, weight: 0.01}]}`, or "

@@ -24,7 +24,6 @@ from rlcli.replays.datasets.arrays import (
 )
 from rlcli.xla.machine import available_memory, format_size
 
-SUFFIX = ".npz"
 VERSION = 1
 _FORMAT = "rlcli-dataset"
 _METADATA = "metadata"

@@ -21,7 +21,7 @@ from rlcli.results.report.episodes import (
     replay_episode,
 )
 from rlcli.results.report.frame_sheet import FrameSheet
-from rlcli.runs.formats import format_number
+from rlcli.runs.formatting import format_number
 from rlcli.runs.statistics import summary
 
 _BINS = 24

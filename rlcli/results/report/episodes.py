@@ -13,8 +13,8 @@ import numpy as np
 
 from rlcli.errors import RlcliError
 from rlcli.evaluation.evaluate import eval
-from rlcli.evaluation.evaluator import resize_for
 from rlcli.evaluation.load import load
+from rlcli.evaluation.make_evaluator import resize_for
 from rlcli.evaluation.trained_policy import TrainedPolicy
 from rlcli.recipe import load_recipe
 from rlcli.results.groups import Group, Member
@@ -190,7 +190,7 @@ class _Recorder:
             values=self._column("value"),
             action_values=self._column("action_values"),
             probabilities=self._column("probabilities"),
-            discounted=self._discounted(rewards, terminated or truncated),
+            discounted=self._discounted_returns(rewards, terminated or truncated),
             frames=frames,
             reasons=reasons,
         )
@@ -209,7 +209,7 @@ class _Recorder:
     def _column(self, name: str) -> np.ndarray | None:
         return np.stack(self._found[name]) if name in self._found else None
 
-    def _discounted(
+    def _discounted_returns(
         self, rewards: Sequence[float], has_ended: bool
     ) -> np.ndarray | None:
         """Σ γᵏ r from each step on; None if values are in another unit."""

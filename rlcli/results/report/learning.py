@@ -15,7 +15,7 @@ from rlcli.results.groups import Group, Member
 from rlcli.results.report import charts
 from rlcli.results.report.charts import Chart, Line
 from rlcli.results.series import EVALUATION, read_series
-from rlcli.runs.formats import format_duration, format_number
+from rlcli.runs.formatting import format_duration, format_number
 from rlcli.runs.metrics import CLOCK_FIELDS, FIRST_FIELDS, read_last_rows
 
 CURVE_POINTS = 400  # of a curve over the width of the page

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rlcli.results.groups import Group, Member
-from rlcli.runs import formats
-from rlcli.runs.comparison import PROVENANCE
+from rlcli.runs import formatting
 from rlcli.runs.conditions import read_recipe
+from rlcli.runs.diff import PROVENANCE
 from rlcli.runs.records import read_record
 from rlcli.trackers.contract import flatten_config
 
@@ -154,9 +154,9 @@ def _describe_run(member: Member, color: int) -> RunFacts:
     rate = record["steps_per_second"]
     facts = {
         "Status": ": ".join(filter(None, (record["status"], record["reason"]))),
-        "Return": formats.format_return(record["return"]),
+        "Return": formatting.format_return(record["return"]),
         "Steps": "" if steps is None else f"{steps:,} of each seed",
-        "Speed": "" if not rate else f"{formats.format_number(rate)} steps/s",
+        "Speed": "" if not rate else f"{formatting.format_number(rate)} steps/s",
         "Seeds": seeds,
         "Frozen seeds": ", ".join((info.get("frozen") or {}).keys()),
         "Tags": ", ".join(record["tags"] or ()),
@@ -203,5 +203,5 @@ def _format(value: Any) -> str:
         others = {key: each for key, each in value.items() if key not in ("from", "to")}
         kind = others.pop("name", "")
         words = [f"{key} {_format(each)}" for key, each in others.items()]
-        return " ".join([formats.format_value(value, _LONGEST), str(kind), *words])
-    return formats.format_value(value, _LONGEST) if value != "" else '""'
+        return " ".join([formatting.format_value(value, _LONGEST), str(kind), *words])
+    return formatting.format_value(value, _LONGEST) if value != "" else '""'

@@ -8,7 +8,7 @@ from typing import Any
 
 from rlcli.results.comparison_tables import Table, markdown_lines
 from rlcli.runs.files import write_json, write_output
-from rlcli.runs.formats import format_number
+from rlcli.runs.formatting import format_number
 from rlcli.sweeps.bsuite import radar
 from rlcli.sweeps.bsuite.episodes import read_results, write_csv
 from rlcli.sweeps.bsuite.scores import score_experiments, score_tags

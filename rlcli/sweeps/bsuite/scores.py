@@ -87,27 +87,27 @@ def _score_regret(results: Results, episodes: int, *, baseline: float) -> float:
 
 
 def _score_cartpole(results: Results, episodes: int) -> float:
-    found = _until(results, episodes)
+    found = _rows_until(results, episodes)
     regret = _regret(
         found,
         episodes,
         1_000,
         lambda row: 1_000 * row["episode"] - row["raw_return"],
     )
-    return 0.5 * (regret + _solved(found, 500))
+    return 0.5 * (regret + _solved_share(found, 500))
 
 
 def _score_swingup(results: Results, episodes: int) -> float:
     scores = []
     for group in _groups(results, "cartpole_swingup", "height_threshold"):
-        found = _until(group, episodes)
+        found = _rows_until(group, episodes)
         regret = _regret(
             found,
             episodes,
             700,
             lambda row: 700 * row["episode"] - row["total_return"],
         )
-        scores.append(0.5 * (regret + _solved(found, 100)))
+        scores.append(0.5 * (regret + _solved_share(found, 100)))
     return float(np.mean(scores))
 
 
@@ -194,14 +194,14 @@ def _groups(results: Results, experiment: str, setting: str) -> list[Results]:
     return [*groups.values()]
 
 
-def _until(results: Results, episodes: int) -> Results:
+def _rows_until(results: Results, episodes: int) -> Results:
     return {
         index: [row for row in rows if row["episode"] <= episodes]
         for index, rows in results.items()
     }
 
 
-def _solved(results: Results, threshold: float) -> float:
+def _solved_share(results: Results, threshold: float) -> float:
     """The share of ids whose best episode is above a threshold."""
     best = [max(_column(rows, "best_episode")) for rows in results.values() if rows]
     return float(np.mean(np.array(best) > threshold))

@@ -32,6 +32,7 @@ from rlcli.sweeps.bsuite.experiments import (
     select_ids,
 )
 from rlcli.sweeps.bsuite.results import score_sweep
+from rlcli.sweeps.layout import REMEDY
 from rlcli.training.batch import BatchReport, train_groups
 from rlcli.training.plans import Plan, arguments_of
 
@@ -39,7 +40,6 @@ INFO = "bsuite.json"
 GROUP = "bsuite"  # the folder of these sweeps, below the folder of runs
 _ROWS = 1_000  # of metrics in a run
 _MNIST = "MNISTBandit"
-_REMEDY = "restore the file from a copy of the sweep's folder"
 _FIELDS: Mapping[str, type | tuple[type, ...]] = {  # of `bsuite.json`
     "recipe": str,
     "source": str,
@@ -168,11 +168,11 @@ def _reopen(
             f"{quote(folder)} is the folder of a sweep with ids and options",
             "name a recipe to train others",
         )
-    info = read_json(folder / INFO, _REMEDY)
+    info = read_json(folder / INFO, REMEDY)
     for name, kinds in _FIELDS.items():
         if not isinstance(value := info.get(name), kinds):
             message = f"`{folder / INFO}` is damaged: `{name}` is "
-            raise RlcliError(message + quote(to_json(value)), _REMEDY)
+            raise RlcliError(message + quote(to_json(value)), REMEDY)
     return folder, info
 
 

@@ -233,7 +233,7 @@ def _evolution_updater(
     example, unravel = ravel_pytree(blank)
     strategy = build_strategy(algorithms, example, unravel)
 
-    def flat(members: Params) -> Array:
+    def flatten_members(members: Params) -> Array:
         return jax.vmap(lambda member: ravel_pytree(member)[0])(members)
 
     def init(key: Key) -> EvolutionState:
@@ -258,7 +258,7 @@ def _evolution_updater(
         is_finite = jnp.all(jnp.isfinite(fitnesses))
         is_applied = is_finite & (state.failed == NOT_FAILED)
         strategy_state = strategy.tell(
-            tell_key, state.strategy, flat(state.members), -fitnesses
+            tell_key, state.strategy, flatten_members(state.members), -fitnesses
         )
         next_strategy, members = strategy.ask(ask_key, strategy_state)
         after = (

@@ -122,13 +122,13 @@ def rnd(
             "give `predictor` and `random_target` a network without `batch_norm`",
         )
     moments = observation_moments(spaces.observation, clip)
-    begin, step = learner(predictor.init, optimizer)
+    init_predictor, step = learner(predictor.init, optimizer)
     parts = RNDParts(predictor, target, moments, step, coefficient, epochs, minibatches)
 
     def init(key: Key) -> RNDState:
         predictor_key, target_key = jax.random.split(key)
         return RNDState(
-            begin(predictor_key),
+            init_predictor(predictor_key),
             target.init(target_key),
             moments.initial(),
             initial_moments(jnp.float32(0)),

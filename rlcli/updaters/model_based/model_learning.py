@@ -114,8 +114,8 @@ def model_learning(
         stochastic=stochastic,
         samples=samples,
     )
-    settings = ModelLearningOptions(backup, target, loss, transform)
-    return _lookahead_updater(model, settings, actions, networks, policies, optimizer)
+    options = ModelLearningOptions(backup, target, loss, transform)
+    return _lookahead_updater(model, options, actions, networks, policies, optimizer)
 
 
 @register("updater", **_DEFAULTS)
@@ -143,8 +143,8 @@ def model_known(
     """
     actions = require_discrete(spaces, "model_known")
     model = known_model(_require_simulator(spaces), spaces.gamma, samples)
-    settings = ModelLearningOptions(backup, target, loss, transform)
-    return _lookahead_updater(model, settings, actions, networks, policies, optimizer)
+    options = ModelLearningOptions(backup, target, loss, transform)
+    return _lookahead_updater(model, options, actions, networks, policies, optimizer)
 
 
 class ModelLearningOptions(NamedTuple):
@@ -162,7 +162,7 @@ class ModelLearningParts(NamedTuple):
     model: TransitionModel
     critic: Critic
     q: Callable[..., Particles]
-    scale: Transform
+    transform: Transform
 
 
 def _require_simulator(spaces: Spaces) -> Environment:
@@ -189,31 +189,31 @@ def _require_simulator(spaces: Spaces) -> Environment:
 
 def _lookahead_updater(
     model: TransitionModel,
-    settings: ModelLearningOptions,
+    options: ModelLearningOptions,
     actions: gymnasium.spaces.Discrete,
     networks: Callable[..., Network],
     policies: Callable[..., Policy],
     optimizer: optax.GradientTransformation,
 ) -> Updater:
     """The updater that acts by one-step lookahead with a model."""
-    target, scale = settings.target, value_transform(settings.transform)
+    target, transform = options.target, value_transform(options.transform)
     critic = state_critic(networks, "value")
     parts = ModelLearningParts(
-        model, critic, model_action_values(model, critic, actions, scale), scale
+        model, critic, model_action_values(model, critic, actions, transform), transform
     )
-    compute_target = {"best": _best_target, "sample": _sample_target}[settings.backup]
+    compute_target = {"best": _best_target, "sample": _sample_target}[options.backup]
 
-    def init(key: Key) -> Params:
+    def init_params(key: Key) -> Params:
         return {**critic.init(key), **model.init(key)}
 
     def values(params, key, obs, carry, first):
         del key  # a fixed key: sampling noise would disturb the comparison of actions
         return parts.q("act", params, None, obs, first).mean(), carry
 
-    lookahead = Network(init, values, lambda batch: ())
+    lookahead = Network(init_params, values, lambda batch: ())
     policy = policies(values=ValuesOffer(lookahead), space=actions)
     policy = policy._replace(action_values=predict(lookahead))
-    begin, step = learner(init, optimizer, target)
+    init, step = learner(init_params, optimizer, target)
 
     def update(
         state: Learner,
@@ -230,7 +230,7 @@ def _lookahead_updater(
             inputs = (learn_key, batch.obs, batch.action, batch.first)
             prediction = critic.predict_action("learn", params, *inputs)
             value_losses = regression_losses(
-                *(prediction, value_target, LOSSES[settings.loss], scale),
+                *(prediction, value_target, LOSSES[options.loss], transform),
                 metric=critic.metric,
             )
             model_losses = model.losses(params, batch)
@@ -249,7 +249,7 @@ def _lookahead_updater(
         params: Params, obs: ArrayTree, first: Bool[Array, "T B"]
     ) -> Float[Array, "T B"]:
         prediction = critic.predict_action("act", params, None, obs, None, first)
-        return min_over_critics(prediction.particles(scale)).mean()
+        return min_over_critics(prediction.particles(transform)).mean()
 
     def estimate(state: Learner, steps: Transition) -> Estimates:
         target_params = state.params if target is None else state.target
@@ -264,7 +264,7 @@ def _lookahead_updater(
         )
 
     return Updater(
-        init=begin,
+        init=init,
         acting=lambda state: state.params,
         policy=policy,
         update=update,
@@ -289,5 +289,5 @@ def _sample_target(
     inputs = (key, rows.next_obs, rows.first)
     prediction = parts.critic.predict_all_actions("bootstrap", params, *inputs)
     return bootstrap_target(
-        rows, Backup(min_over_critics(prediction.particles(parts.scale)))
+        rows, Backup(min_over_critics(prediction.particles(parts.transform)))
     )

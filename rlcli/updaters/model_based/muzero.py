@@ -120,16 +120,16 @@ def muzero(
     https://openreview.net/forum?id=bERaNdoegnO; needs the extra `muzero`.)
     """
     actions = require_discrete(spaces, "muzero")
-    scale = value_transform(transform_)
+    transform = value_transform(transform_)
     model = _build_networks(networks, actions, size)
-    planning_model = _planning_model(model, scale, actions)
+    planning_model = _planning_model(model, transform, actions)
     policy = policies(model=planning_model)
     policy = policy._replace(
         value=lambda params, obs, state, first: planning_model.root(params, obs).value
     )
-    begin, step = learner(model.init, optimizer, target)
+    init, step = learner(model.init, optimizer, target)
     loss_function = functools.partial(
-        muzero_losses, model, LOSSES[loss], scale, (value_weight, reward_weight)
+        muzero_losses, model, LOSSES[loss], transform, (value_weight, reward_weight)
     )
 
     def update(
@@ -156,7 +156,9 @@ def muzero(
         next_prediction = model.predict(
             state.params, model.represent(state.params, rows.next_obs)
         )
-        next_value = next_values(rows, _expected_value(next_prediction.value, scale))
+        next_value = next_values(
+            rows, _expected_value(next_prediction.value, transform)
+        )
         return Estimates(
             v_tm1=root_value,
             v_t=next_value,
@@ -167,7 +169,7 @@ def muzero(
         )
 
     return Updater(
-        init=begin,
+        init=init,
         acting=lambda state: state.params,
         policy=policy,
         update=update,
@@ -210,7 +212,7 @@ def unroll_targets(rows: Transition, steps: int) -> UnrollTargets:
             "raise `train.unroll`, or use a `replay`",
         )
 
-    def along(leaf: Array) -> jax.Array:
+    def stack_offsets(leaf: Array) -> jax.Array:
         return jnp.stack([leaf[k : k + starts] for k in range(steps + 1)])
 
     def shift(leaf: Array) -> Array:
@@ -218,17 +220,17 @@ def unroll_targets(rows: Transition, steps: int) -> UnrollTargets:
         return jnp.concatenate([jnp.zeros_like(leaf[:1]), leaf[:-1]])
 
     next_carry = rows.extras["next_carry"]
-    begins = along(rows.first).at[0].set(False)  # a later episode begins
+    begins = stack_offsets(rows.first).at[0].set(False)  # a later episode begins
     has_ended = jnp.cumsum(begins, axis=0) > 0
     first_end = begins & ~shift(has_ended)
-    is_terminal = first_end & shift(along(next_carry["terminated"]))
+    is_terminal = first_end & shift(stack_offsets(next_carry["terminated"]))
     is_known = ~has_ended | (jnp.cumsum(is_terminal, axis=0) > 0)
-    value = along(rows.reward + rows.discount * next_carry["value"])
-    reward = shift(along(rows.extras["reward"]))
+    value = stack_offsets(rows.reward + rows.discount * next_carry["value"])
+    reward = shift(stack_offsets(rows.extras["reward"]))
     has_reward = jnp.ones_like(is_known).at[0].set(False)
     return UnrollTargets(
-        action=along(rows.action),
-        policy=along(rows.extras["action_weights"]),
+        action=stack_offsets(rows.action),
+        policy=stack_offsets(rows.extras["action_weights"]),
         value=jnp.where(has_ended, 0.0, value),
         reward=jnp.where(shift(has_ended), 0.0, reward),
         policy_weight=(~has_ended).astype(jnp.float32),
@@ -240,7 +242,7 @@ def unroll_targets(rows: Transition, steps: int) -> UnrollTargets:
 def muzero_losses(
     model: MuZeroNetworks,
     loss: Callable[[Array], Array],
-    scale: Transform,
+    transform: Transform,
     weights: tuple[Array | float, Array | float],
     params: Params,
     obs: ArrayTree,
@@ -254,7 +256,7 @@ def muzero_losses(
     ) -> tuple[Array, Array, Prediction]:
         prediction = model.predict(params, hidden)
         policy = optax.softmax_cross_entropy(prediction.logits, target.policy)
-        value = prediction.value.loss(_point_mass(target.value), loss, scale)
+        value = prediction.value.loss(_point_mass(target.value), loss, transform)
         return (
             target.policy_weight * policy,
             target.value_weight * value,
@@ -266,7 +268,7 @@ def muzero_losses(
     ) -> tuple[Array, tuple]:
         action, target = step_targets
         output = model.dynamics(params, _halve_gradient(hidden), action)
-        reward = output.reward.loss(_point_mass(target.reward), loss, scale)
+        reward = output.reward.loss(_point_mass(target.reward), loss, transform)
         policy, value, _ = prediction_losses(output.hidden, target)
         return output.hidden, (policy, value, target.reward_weight * reward)
 
@@ -287,9 +289,13 @@ def muzero_losses(
         + weights[0] * terms["value_loss"]
         + weights[1] * terms["reward_loss"]
     )
-    error = jnp.abs(root.error(_point_mass(targets.value[0]), scale))
+    error = jnp.abs(root.error(_point_mass(targets.value[0]), transform))
     priority = error[0] if error.shape[0] == 1 else error
-    row_metrics = {**terms, "td_error": error, "value": _expected_value(root, scale)}
+    row_metrics = {
+        **terms,
+        "td_error": error,
+        "value": _expected_value(root, transform),
+    }
     return Losses([Term(total, is_weighted=True)], priority, row_metrics)
 
 
@@ -330,13 +336,13 @@ def _build_networks(
 
 
 def _planning_model(
-    model: MuZeroNetworks, scale: Transform, actions: gymnasium.spaces.Discrete
+    model: MuZeroNetworks, transform: Transform, actions: gymnasium.spaces.Discrete
 ) -> PlanningModel:
     """The model for planning policies: predictions reduced to scalars."""
 
     def search_state(params: Params, hidden: Array) -> SearchState:
         logits, value = model.predict(params, hidden)
-        return SearchState(hidden, logits, _expected_value(value, scale))
+        return SearchState(hidden, logits, _expected_value(value, transform))
 
     def root(params: Params, obs: ArrayTree) -> SearchState:
         return search_state(params, model.represent(params, obs))
@@ -345,17 +351,17 @@ def _planning_model(
         params: Params, hidden: Array, action: Array
     ) -> tuple[Array, SearchState]:
         after, reward = model.dynamics(params, hidden, action)
-        return _expected_value(reward, scale), search_state(params, after)
+        return _expected_value(reward, transform), search_state(params, after)
 
     return PlanningModel(root, predict, actions)
 
 
-def _expected_value(prediction: Prediction, scale: Transform) -> Array:
+def _expected_value(prediction: Prediction, transform: Transform) -> Array:
     """The expected value of a prediction, `[...]`: h⁻¹(E[Z]).
 
     It inverts the projection of one target h(y) onto two atoms exactly.
     """
-    return scale.inverse(prediction.particles().mean())
+    return transform.inverse(prediction.particles().mean())
 
 
 def _point_mass(value: Array) -> Particles:

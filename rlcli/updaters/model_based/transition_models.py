@@ -32,7 +32,7 @@ from rlcli.networks.predictions import (
 from rlcli.policies import DistributionOffer
 from rlcli.spaces import describe
 from rlcli.types import Array, ArrayTree, Environment, Key, Network, Params, Transition
-from rlcli.updaters.critics import Critic
+from rlcli.updaters.critics import Critic, repeat_for_actions
 
 # Without a bound, the density of a deterministic outcome grows without limit.
 MIN_LOG_SCALE = -5.0
@@ -86,7 +86,7 @@ def learned_model(
         networks, "transition", family, actions, stochastic
     )
     if family.name == "normal":
-        transition = _relative_to_state(transition, observation.shape or ())
+        transition = _add_observation(transition, observation.shape or ())
     scalar = distributions.normal(())
     reward = _prediction_network(networks, "reward", scalar, actions, stochastic)
     continuation = networks("continuation", state_value_head, action=actions)
@@ -178,7 +178,7 @@ def model_action_values(
     model: TransitionModel,
     critic: Critic,
     actions: gymnasium.spaces.Discrete,
-    scale: Transform,
+    transform: Transform,
 ) -> Callable[..., Particles]:
     """Action values from the values of the next states, as coax's SuccessorStateQ.
 
@@ -187,23 +187,17 @@ def model_action_values(
     Returns `(role, params, key, obs[T, B], first) -> Particles [T, B, A, K]`; the
     `Role` states the purpose of the values.
     """
-    count, start = int(actions.n), int(actions.start)
 
     def q(
         role: Role, params: Params, key: Key | None, obs: ArrayTree, first: Array
     ) -> Particles:
         keys = (None, None) if key is None else jax.random.split(key)
-        shape = (count, *first.shape)
-        numbers = (start + jnp.arange(count)).reshape((count,) + (1,) * first.ndim)
-        repeated_obs = jax.tree.map(
-            lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), obs
-        )
-        action = jnp.broadcast_to(numbers, shape)
+        action, repeated_obs = repeat_for_actions(actions, obs, first)
         after = model.predict(params, keys[0], repeated_obs, action, first)
         prediction = critic.predict_action(
             role, params, keys[1], after.next_obs, None, first
         )
-        bootstrap_value = min_over_critics(prediction.particles(scale))
+        bootstrap_value = min_over_critics(prediction.particles(transform))
         reward, discount = after.reward[..., None], after.discount[..., None]
         outcome_value = bootstrap_value._replace(
             value=reward + discount * bootstrap_value.value
@@ -266,10 +260,13 @@ def _prediction_network(
     return DistributionOffer(network._replace(apply=apply), family)
 
 
-def _relative_to_state(
+def _add_observation(
     offer: DistributionOffer, shape: tuple[int, ...]
 ) -> DistributionOffer:
-    """The same distribution with means relative to the current observation."""
+    """The same distribution, with the observation added to the mean.
+
+    The network predicts the change.
+    """
     network = offer.network
 
     def apply(params, key, pair, carry, first):

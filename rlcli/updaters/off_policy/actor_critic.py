@@ -49,14 +49,13 @@ from rlcli.types import (
     Transition,
     Updater,
 )
-from rlcli.updaters import Spaces, refuse_memory
+from rlcli.updaters import Spaces, refuse_recurrence
 from rlcli.updaters.critics import (
     Backup,
     Critic,
     add_penalty,
     all_actions_critic,
     bootstrap_target,
-    is_recurrent_critic,
     one_action_critic,
     regression_losses,
 )
@@ -138,8 +137,8 @@ class OffPolicyParts(NamedTuple):
     actor: Actor
     critic: Critic
     temperature: Temperature
-    scale: Transform
-    settings: OffPolicyOptions
+    transform: Transform
+    options: OffPolicyOptions
 
     def target_policy(self, online: Params, target_params: Params) -> Params:
         """The parameters of the policy in targets.
@@ -147,11 +146,11 @@ class OffPolicyParts(NamedTuple):
         Without a target policy, the current policy selects the next actions and its
         entropy is the bonus; only the critics use target parameters.
         """
-        return target_params if self.settings.has_target_policy else online
+        return target_params if self.options.has_target_policy else online
 
     def sample_critics(self, target_params: Params, key: Key) -> Params:
         """The parameters with the critics of a target: a random subset, or all."""
-        critics, subset = self.settings.critics, self.settings.subset
+        critics, subset = self.options.critics, self.options.subset
         if subset is None or subset == critics:
             return target_params
         # A key of its own, so that other updaters draw the same numbers without it.
@@ -176,36 +175,36 @@ def off_policy_actor_critic(
     optimizer: optax.GradientTransformation,
     actor: Actor,
     temperature: Temperature,
-    settings: OffPolicyOptions,
+    options: OffPolicyOptions,
 ) -> Updater:
     """The updater of an actor, its critics and its temperature."""
-    refuse_memory(name, is_recurrent(actor.network))
+    refuse_recurrence(name, is_recurrent(actor.network))
     if isinstance(spaces.action, gymnasium.spaces.Discrete):
-        critic = all_actions_critic(networks, "critic", spaces.action, settings.critics)
+        critic = all_actions_critic(networks, "critic", spaces.action, options.critics)
     else:
-        critic = one_action_critic(networks, "critic", spaces.action, settings.critics)
-    refuse_memory(name, is_recurrent_critic(critic))
-    scale = value_transform(settings.transform)
-    _check_regularizers(name, actor, settings.regularizers)
+        critic = one_action_critic(networks, "critic", spaces.action, options.critics)
+    refuse_recurrence(name, is_recurrent(critic))
+    transform = value_transform(options.transform)
+    _check_regularizers(name, actor, options.regularizers)
     policy = policies(**actor.offers, space=spaces.action)
-    parts = OffPolicyParts(actor, critic, temperature, scale, settings)
+    parts = OffPolicyParts(actor, critic, temperature, transform, options)
 
-    def init(key: Key) -> Params:
+    def init_params(key: Key) -> Params:
         return {**actor.network.init(key), **critic.init(key), **temperature.params}
 
     # Only the critics' loss trains a shared torso; the policy uses it unchanged.
-    begin, step = alternating_learner(
-        init,
+    init, step = alternating_learner(
+        init_params,
         optimizer,
         [("critic", SHARED), ("policy", *temperature.params)],
-        target=settings.target,
+        target=options.target,
         target_groups=(
             "critic",
             SHARED,
-            *(["policy"] if settings.has_target_policy else []),
+            *(["policy"] if options.has_target_policy else []),
         ),
-        delay=settings.delay,
-        delays_target=settings.delays_target,
+        delay=options.delay,
+        delays_target=options.delays_target,
     )
 
     def target_params(state: Learner) -> Params:
@@ -220,7 +219,7 @@ def off_policy_actor_critic(
         key: Key,
     ) -> tuple[Learner, Report]:
         target_key, critic_key, policy_key, penalty_key = jax.random.split(key, 4)
-        predict = (settings.predict or predict_separately)(
+        predict = (options.predict or predict_separately)(
             parts,
             CriticInputs(
                 state.params, target_params(state), batch, target_key, critic_key
@@ -230,11 +229,11 @@ def off_policy_actor_critic(
         def critic_losses(params: Params) -> Losses:
             prediction, critic_target, statistics = predict(params)
             losses = regression_losses(
-                prediction, critic_target, LOSSES[settings.loss], scale
+                prediction, critic_target, LOSSES[options.loss], transform
             )._replace(statistics=statistics)
-            if settings.critic_penalty is None:
+            if options.critic_penalty is None:
                 return losses
-            penalty = settings.critic_penalty(parts, params, batch, penalty_key)
+            penalty = options.critic_penalty(parts, params, batch, penalty_key)
             return add_penalty(losses, penalty)
 
         def actor_losses(params: Params) -> Losses:
@@ -245,7 +244,7 @@ def off_policy_actor_critic(
         return state, Report(priority, metrics)
 
     return Updater(
-        init=begin,
+        init=init,
         acting=lambda state: _acting_params(state.params),
         policy=policy,
         update=update,
@@ -254,7 +253,7 @@ def off_policy_actor_critic(
         ),
         failed_at=lambda state: state.failed,
         is_data_parallel=True,
-        learns_statistics=settings.learns_statistics,
+        learns_statistics=options.learns_statistics,
     )
 
 
@@ -291,7 +290,9 @@ def soft_target(
 ) -> Particles:
     """The target from a prediction `[C, T, B, M, K]` of M choices at `next_obs`."""
     bonus = -parts.temperature.value(online) * choice.log_prob
-    bootstrap_value = parts.settings.target_reduction(prediction.particles(parts.scale))
+    bootstrap_value = parts.options.target_reduction(
+        prediction.particles(parts.transform)
+    )
     return bootstrap_target(rows, Backup(bootstrap_value, choice.probability, bonus))
 
 
@@ -305,8 +306,8 @@ def _actor_losses(
     prediction = evaluate_choices(
         parts.critic, "act", fixed_params, critic_key, rows.obs, choice, rows.first
     )
-    q = parts.settings.actor_reduction(prediction.particles(parts.scale)).mean()
-    policy_loss = parts.settings.change_policy_loss(
+    q = parts.options.actor_reduction(prediction.particles(parts.transform)).mean()
+    policy_loss = parts.options.change_policy_loss(
         parts, fixed_params, -parts.soft(fixed_params, choice, q), choice, rows
     )
     terms = [Term(policy_loss, is_weighted=False)]
@@ -314,7 +315,7 @@ def _actor_losses(
     entropy = -jnp.sum(choice.probability * choice.log_prob, axis=-1)
     if parts.actor.family is not None:
         terms += penalties(
-            parts.settings.regularizers, parts.actor.family, choice.outputs, None
+            parts.options.regularizers, parts.actor.family, choice.outputs, None
         )
         row_metrics["entropy"] = entropy
     if parts.temperature.params:
@@ -340,7 +341,7 @@ def _estimate(
     key = jax.random.key(0)
     first = steps.first
     policy_params = parts.target_policy(online, target_params)
-    reduce_critics = parts.settings.target_reduction
+    reduce_critics = parts.options.target_reduction
     target_params = parts.sample_critics(target_params, key)
 
     def soft_value(obs: ArrayTree) -> Float[Array, "T B"]:
@@ -348,7 +349,7 @@ def _estimate(
         prediction = evaluate_choices(
             parts.critic, "act", target_params, None, obs, choice, first
         )
-        q = reduce_critics(prediction.particles(parts.scale)).mean()
+        q = reduce_critics(prediction.particles(parts.transform)).mean()
         return parts.soft(online, choice, q)
 
     prediction = parts.critic.predict_action(
@@ -362,7 +363,7 @@ def _estimate(
         v_tm1=soft_value(steps.obs),
         v_t=soft_value(steps.next_obs),
         log_prob=log_prob(outputs, steps.action),
-        q_tm1=reduce_critics(prediction.particles(parts.scale)).mean(),
+        q_tm1=reduce_critics(prediction.particles(parts.transform)).mean(),
     )
 
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
-from rlcli import spaces
+from rlcli import spaces as space_functions
 from rlcli.distributions import BoxFamily, Distribution
 from rlcli.distributions.family import event_size, unflatten_event
 from rlcli.distributions.squashed import box_bijector
@@ -158,18 +158,20 @@ def deterministic_actor(
     σ is `smoothing`, c `clip`, h half the width of the Box (1 where it is unbounded).
     """
     size, shape = event_size(space.shape), space.shape
-    low, high = (bound.astype(np.float32).ravel() for bound in spaces.bounds(space))
-    half, squash = spaces.half_width(space).ravel(), box_bijector(low, high)
+    low, high = (
+        bound.astype(np.float32).ravel() for bound in space_functions.bounds(space)
+    )
+    half, squash = space_functions.half_width(space).ravel(), box_bijector(low, high)
     action_network = networks("policy", functools.partial(action_head, size))
 
-    def flat(params, key, obs, carry, first):
+    def bounded_action(params, key, obs, carry, first):
         outputs, carry = action_network.apply(params, key, obs, carry, first)
         return squash.forward(outputs), carry
 
     def to_choice(entries: Array) -> ActionChoices:
         zeros = jnp.zeros((*entries.shape[:-1], 1))
         return ActionChoices(
-            unflatten_event(entries, shape).astype(spaces.dtype(space)),
+            unflatten_event(entries, shape).astype(space_functions.dtype(space)),
             zeros + 1,
             zeros,
             entries,
@@ -177,15 +179,15 @@ def deterministic_actor(
 
     def choose(params, obs, first, key):
         del key  # deterministic
-        return to_choice(flat(params, None, obs, (), first)[0])
+        return to_choice(bounded_action(params, None, obs, (), first)[0])
 
     def choose_target(params, obs, first, key):
-        mean = flat(params, None, obs, (), first)[0]
+        mean = bounded_action(params, None, obs, (), first)[0]
         noise = smoothing * jax.random.normal(key, mean.shape)
         noisy_mean = mean + half * jnp.clip(noise, -clip, clip)
         return to_choice(jnp.clip(noisy_mean, low, high))
 
-    acting = Network(action_network.init, flat, action_network.initial)
+    acting = Network(action_network.init, bounded_action, action_network.initial)
     return Actor(acting, choose, choose_target, {"action": ActionOffer(acting)}, None)
 
 

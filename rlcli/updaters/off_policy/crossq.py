@@ -24,7 +24,7 @@ from rlcli.updaters.off_policy.soft_pg import SoftOptions, soft_actor_critic
     critics=2,
     delay=3,
 )
-def crossq(settings: OffPolicyOptions) -> OffPolicyOptions:
+def crossq(options: OffPolicyOptions) -> OffPolicyOptions:
     """CrossQ: SAC with batch normalization and without target parameters.
 
         E[τ log π(a|s) − min q(s, a)],  a ~ π(·|s)
@@ -36,7 +36,7 @@ def crossq(settings: OffPolicyOptions) -> OffPolicyOptions:
     statistics, and running statistics select actions. The networks have `batch_norm`
     by default. The policy is updated once in `delay` updates.
     """
-    return settings._replace(predict=predict_jointly, learns_statistics=True)
+    return options._replace(predict=predict_jointly, learns_statistics=True)
 
 
 def predict_jointly(parts: OffPolicyParts, inputs: CriticInputs) -> PredictionFunction:

@@ -10,7 +10,7 @@ from rlcli.updaters.off_policy.soft_pg import soft_actor_critic
 
 
 @soft_actor_critic(temperature="learned", critics=10, target={"polyak": 0.005})
-def redq(settings: OffPolicyOptions, *, subset: Count = 2) -> OffPolicyOptions:
+def redq(options: OffPolicyOptions, *, subset: Count = 2) -> OffPolicyOptions:
     """Randomized ensembled double Q-learning (REDQ): SAC for many updates per step.
 
         E[τ log π(a|s) − mean q(s, a)],  a ~ π(·|s)
@@ -25,12 +25,12 @@ def redq(settings: OffPolicyOptions, *, subset: Count = 2) -> OffPolicyOptions:
     Two critics with `subset: 2`, dropout and layer normalization are DroQ (Hiraoka et
     al., 2022, https://arxiv.org/abs/2110.02034).
     """
-    if subset > settings.critics:
+    if subset > options.critics:
         raise RlcliError(
             f"updater `redq` takes the minimum over a `subset` of {subset} critics, "
-            f"but has {settings.critics}",
+            f"but has {options.critics}",
             "lower `subset`, or raise `critics`",
         )
-    return settings._replace(
+    return options._replace(
         subset=subset, actor_reduction=mix_critics, delays_target=False
     )

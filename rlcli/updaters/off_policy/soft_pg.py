@@ -62,7 +62,7 @@ def soft_actor_critic(
         function: functools.partial, options: SoftOptions, parts: Parts
     ) -> Updater:
         name = function.func.__name__
-        settings = OffPolicyOptions(
+        off_policy_options = OffPolicyOptions(
             critics=options.critics,
             target=options.target,
             loss=options.loss,
@@ -82,7 +82,7 @@ def soft_actor_critic(
                 options.initial_temperature,
                 options.target_entropy,
             ),
-            function(settings),
+            function(off_policy_options),
         )
 
     return updater_decorator(
@@ -91,7 +91,7 @@ def soft_actor_critic(
 
 
 @soft_actor_critic()
-def soft_pg(settings: OffPolicyOptions) -> OffPolicyOptions:
+def soft_pg(options: OffPolicyOptions) -> OffPolicyOptions:
     """Soft policy gradient: maximizes action values plus entropy, by sampled actions.
 
         E[τ log π(a|s) − min q(s, a)],  a ~ π(·|s)
@@ -116,7 +116,7 @@ def soft_pg(settings: OffPolicyOptions) -> OffPolicyOptions:
     temperature and the target are updated once every `delay` updates. There is no
     entropy bonus between the steps of an n-step return.
     """
-    return settings
+    return options
 
 
 @preset(soft_pg, _DEFAULTS, temperature="learned", critics=2, target={"polyak": 0.005})

@@ -20,7 +20,7 @@ from rlcli.updaters.off_policy.soft_pg import soft_actor_critic
     loss="huber",
 )
 def tqc(
-    settings: OffPolicyOptions, *, drop: Annotated[int, Ge(0)] = 2
+    options: OffPolicyOptions, *, drop: Annotated[int, Ge(0)] = 2
 ) -> OffPolicyOptions:
     """Truncated quantile critics (TQC): SAC whose targets lack the highest quantiles.
 
@@ -44,6 +44,6 @@ def tqc(
             )
         return truncate_particles(mix_critics(particles), drop / quantiles)
 
-    return settings._replace(
+    return options._replace(
         target_reduction=reduce_to_target, actor_reduction=mix_critics
     )

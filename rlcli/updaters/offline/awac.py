@@ -100,7 +100,7 @@ def awac_loss(
     prediction = parts.critic.predict_action(
         "act", params, None, rows.obs, rows.action, rows.first
     )
-    q = min_over_critics(prediction.particles(parts.scale)).mean()
+    q = min_over_critics(prediction.particles(parts.transform)).mean()
     weight = exponential_weight(q + policy_loss, beta, weight_clip)
     log_prob = parts.actor.family.log_prob(choice.outputs, rows.action)
     return -jax.lax.stop_gradient(weight) * log_prob

@@ -28,7 +28,7 @@ from rlcli.types import (
     Transition,
     Updater,
 )
-from rlcli.updaters import Spaces, default_distribution, refuse_memory
+from rlcli.updaters import Spaces, default_distribution, refuse_recurrence
 from rlcli.updaters.learner import Learner, Losses, Term, learner
 
 
@@ -62,9 +62,9 @@ def behaviour_cloning(
         )
     family = default_distribution(space, "behaviour_cloning")
     network = networks("policy", functools.partial(distribution_head, family))
-    refuse_memory("behaviour_cloning", is_recurrent(network))
+    refuse_recurrence("behaviour_cloning", is_recurrent(network))
     policy = policies(distribution=DistributionOffer(network, family), space=space)
-    begin, step = learner(network.init, optimizer)
+    init, step = learner(network.init, optimizer)
 
     def losses(params: Params, rows: Transition) -> Losses:
         outputs, _ = network.apply(params, None, rows.obs, (), rows.first)
@@ -94,7 +94,7 @@ def behaviour_cloning(
         return Estimates(*[jnp.zeros(steps.reward.shape)] * 4)
 
     return Updater(
-        init=begin,
+        init=init,
         acting=lambda state: state.params,
         policy=policy,
         update=update,

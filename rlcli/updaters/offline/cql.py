@@ -176,7 +176,7 @@ def continuous_penalty(
         prediction = parts.critic.predict_action(
             "learn", params, None, rows.obs, action, rows.first
         )
-        return prediction.particles(parts.scale).mean()
+        return prediction.particles(parts.transform).mean()
 
     q = jax.vmap(values)(actions)
     integral = jax.nn.logsumexp(q - densities[:, None], axis=0, b=1 / (2 * samples))

@@ -41,14 +41,13 @@ from rlcli.types import (
     Transition,
     Updater,
 )
-from rlcli.updaters import Spaces, default_distribution, refuse_memory
+from rlcli.updaters import Spaces, default_distribution, refuse_recurrence
 from rlcli.updaters.advantage_weights import exponential_weight
 from rlcli.updaters.critics import (
     Backup,
     Critic,
     all_actions_critic,
     bootstrap_target,
-    is_recurrent_critic,
     one_action_critic,
     regression_losses,
     state_critic,
@@ -90,17 +89,17 @@ def iql(
         critic = all_actions_critic(networks, "critic", spaces.action, critics)
     else:
         critic = one_action_critic(networks, "critic", spaces.action, critics)
-    refuse_memory("iql", is_recurrent(network) or is_recurrent_critic(critic))
+    refuse_recurrence("iql", is_recurrent(network) or is_recurrent(critic))
     policy = policies(
         distribution=DistributionOffer(network, family), space=spaces.action
     )
 
-    def init(key: Key) -> Params:
+    def init_params(key: Key) -> Params:
         return {**network.init(key), **critic.init(key), **value.init(key)}
 
     # Only the critics' loss trains a shared torso.
-    begin, step = alternating_learner(
-        init,
+    init, step = alternating_learner(
+        init_params,
         optimizer,
         [("critic", SHARED), ("value",), ("policy",)],
         target=target,
@@ -155,7 +154,7 @@ def iql(
         )
 
     return Updater(
-        init=begin,
+        init=init,
         acting=lambda state: {
             name: state.params[name]
             for name in ("policy", SHARED)

@@ -30,7 +30,7 @@ from rlcli.types import (
     Updater,
 )
 from rlcli.updaters import Spaces, default_distribution
-from rlcli.updaters.burn_in import refresh_carry
+from rlcli.updaters.burn_in import first_carry, refresh_carry
 from rlcli.updaters.decorator import Parts
 from rlcli.updaters.learner import Learner, Losses, Term, learner, masked_mean
 from rlcli.updaters.minibatch_epochs import (
@@ -122,11 +122,11 @@ def actor_critic(
     if functions.critic:
         policy = policy._replace(value=predict(functions.critic, functions.value_carry))
 
-    def init(key: Key) -> ArrayTree:
+    def init_params(key: Key) -> ArrayTree:
         critic = functions.critic.init(key) if functions.critic else {}
         return {**functions.actor.init(key), **critic}
 
-    begin, step = learner(init, optimizer)
+    init, step = learner(init_params, optimizer)
 
     def update(
         state: Learner,
@@ -181,7 +181,7 @@ def actor_critic(
         return state, Report(masked_mean(error, rows.weight, axis=0), metrics)
 
     return Updater(
-        init=begin,
+        init=init,
         acting=lambda state: state.params,
         policy=policy,
         update=update,
@@ -298,7 +298,7 @@ def _initial_carries(
     """The carry of each function before the first step."""
     if not functions.is_recurrent:
         return {"policy": (), "value": ()}
-    return jax.tree.map(lambda leaf: leaf[0], steps.extras["carry"])
+    return first_carry(steps)
 
 
 def _unroll_carries(
@@ -308,8 +308,8 @@ def _unroll_carries(
     carry: ArrayTree,
 ) -> ArrayTree:
     """The carry of each function after each step, from the carry before the first."""
-    first_carry = jax.tree.map(lambda leaf: leaf[None], carry)
-    steps = steps._replace(extras={**steps.extras, "carry": first_carry})
+    carry_row = jax.tree.map(lambda leaf: leaf[None], carry)
+    steps = steps._replace(extras={**steps.extras, "carry": carry_row})
     carries = _apply(functions, params, steps)[1]
     return {name: carries[name] for name in carry}
 

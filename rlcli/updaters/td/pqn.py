@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Float
@@ -28,7 +27,7 @@ from rlcli.types import (
     Updater,
 )
 from rlcli.updaters import Spaces, require_discrete
-from rlcli.updaters.burn_in import refresh_carry
+from rlcli.updaters.burn_in import first_carry, refresh_carry
 from rlcli.updaters.learner import Learner, Losses, Term, learner, masked_mean
 from rlcli.updaters.minibatch_epochs import (
     minibatch_epochs,
@@ -67,17 +66,16 @@ def pqn(
     """
     actions = require_discrete(spaces, "pqn")
     network = networks("q", functools.partial(action_values_head, int(actions.n)))
-    has_memory = is_recurrent(network)
+    recurrent = is_recurrent(network)
     policy = policies(values=ValuesOffer(network), space=actions)
     policy = policy._replace(action_values=predict(network))
-    begin, step = learner(network.init, optimizer)
+    init, step = learner(network.init, optimizer)
 
     def q(
         params: ArrayTree, steps: Transition
     ) -> tuple[Float[Array, "T B A"], Float[Array, "T B"], ArrayTree]:
         """Values of all actions and of the action taken; carries after each step."""
-        carry = steps.extras["carry"] if has_memory else ()
-        carry = jax.tree.map(lambda leaf: leaf[0], carry)
+        carry = first_carry(steps) if recurrent else ()
         q_values, carries = network.apply(params, None, steps.obs, carry, steps.first)
         action_value = select_index(q_values, steps.action - int(actions.start))
         return q_values, action_value, carries
@@ -102,7 +100,7 @@ def pqn(
         clock: Clock,
         key: Key,
     ) -> tuple[Learner, Report]:
-        carries = batch.extras["next_carry"] if has_memory else ()
+        carries = batch.extras["next_carry"] if recurrent else ()
         target = batch.reward + batch.discount * max_next_q(
             state.params, batch, carries
         )
@@ -114,7 +112,7 @@ def pqn(
             state, _, metrics = step(state, loss, part[1], clock)
             return state, metrics
 
-        length = sequence_length(sequence, has_memory, weight.shape[0])
+        length = sequence_length(sequence, recurrent, weight.shape[0])
         state, metrics = minibatch_epochs(
             learn,
             state,
@@ -140,13 +138,13 @@ def pqn(
         )
 
     return Updater(
-        init=begin,
+        init=init,
         acting=lambda state: state.params,
         policy=policy,
         update=update,
         estimate=estimate,
         failed_at=lambda state: state.failed,
         is_data_parallel=True,
-        requires=("carry",) if has_memory else (),
+        requires=("carry",) if recurrent else (),
         gradient_steps=epochs * minibatches,
     )

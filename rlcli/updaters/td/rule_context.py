@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from rlcli.networks.heads import Role
+from rlcli.networks.memory import merge_time
 from rlcli.networks.predictions import (
     Particles,
     Transform,
@@ -61,7 +62,7 @@ class TDParts(NamedTuple):
     critic: Critic
     policy: Policy
     space: gymnasium.Space  # action space
-    scale: Transform
+    transform: Transform
     # (params, obs, first, carry) -> the outputs that the policy's `log_prob` takes
     outputs: Callable[..., ArrayTree]
     # (q(s, ·) of each critic [C, T, B, A], index of the action taken [T, B]) -> a term
@@ -77,7 +78,7 @@ def make_context(
     key: Key,
 ) -> RuleContext:
     """The context of a rule, with a separate key for each field that samples."""
-    critic, scale = parts.critic, parts.scale
+    critic, transform = parts.critic, parts.transform
     keys = jax.random.split(key, 5)
     shape = rows.first.shape
     next_carry = rows.extras.get("next_carry") or {"online": (), "target": ()}
@@ -90,7 +91,7 @@ def make_context(
         prediction = apply_single_steps(
             function, (rows.next_obs, *more), shape, next_carry[params_name]
         )
-        return min_over_critics(prediction.particles(scale))
+        return min_over_critics(prediction.particles(transform))
 
     @functools.cache
     def next_q() -> Particles:
@@ -101,7 +102,7 @@ def make_context(
         prediction = critic.predict_all_actions(
             "act", target_params, keys[4], rows.obs, rows.first, carry
         )
-        return min_over_critics(prediction.particles(scale)).mean()
+        return min_over_critics(prediction.particles(transform)).mean()
 
     def sampled_next_q() -> Particles:
         action = _sample_next_action(
@@ -137,13 +138,9 @@ def _sample_next_action(
     """Samples an action from the policy at `next_obs` of each of `[T, B]` rows."""
     shape = rows.first.shape
     number = rows.first.size
-
-    def flat(leaf: Array) -> Array:
-        return leaf.reshape((number, *leaf.shape[2:]))
-
     noise, (fresh, process) = policy.draw(key, number), policy.initial(number)
-    carry = jax.tree.map(flat, carries) if jax.tree.leaves(carries) else fresh
-    obs, first = jax.tree.map(flat, rows.next_obs), jnp.zeros(number, bool)
+    carry = merge_time(carries) if jax.tree.leaves(carries) else fresh
+    obs, first = merge_time(rows.next_obs), jnp.zeros(number, bool)
     action = policy.explore(acting, obs, (carry, process), first, noise)[0].action
     return jax.tree.map(lambda leaf: leaf.reshape((*shape, *leaf.shape[1:])), action)
 

@@ -65,7 +65,7 @@ def simple_td(
     There are no action values to act on, so the policy is `random`. Its
     `value` returns v.
     """
-    scale = predictions.value_transform(transform)
+    value_transform = predictions.value_transform(transform)
     critic = state_critic(networks, "value", critics)
 
     def value(
@@ -74,7 +74,7 @@ def simple_td(
         del state  # these networks have no memory
         obs, first = jax.tree.map(lambda leaf: leaf[None], (obs, first))
         prediction = critic.predict_all_actions("act", params, None, obs, first)
-        return min_over_critics(prediction.particles(scale)).mean()[0, :, 0]
+        return min_over_critics(prediction.particles(value_transform)).mean()[0, :, 0]
 
     policy = policies(space=spaces.action)._replace(value=value)
     parts = TDParts(
@@ -82,7 +82,7 @@ def simple_td(
         critic,
         policy,
         spaces.action,
-        scale,
+        value_transform,
         lambda *_: (),
     )
     return td_updater(parts, target, LOSSES[loss], optimizer)

@@ -17,6 +17,7 @@ import optax
 from jaxtyping import Bool, Float
 
 from rlcli.distributions import Distribution
+from rlcli.networks.memory import is_recurrent
 from rlcli.networks.predictions import (
     LOSSES,
     Loss,
@@ -53,7 +54,6 @@ from rlcli.updaters.critics import (
     bootstrap_target,
     gradient_norms,
     initial_carry,
-    is_recurrent_critic,
     one_action_critic,
     regression_losses,
 )
@@ -113,14 +113,14 @@ def rule(
     require_parentheses(rule, no_function)
 
     def build(
-        rule_function: functools.partial, settings: TDOptions, parts: Parts
+        rule_function: functools.partial, options: TDOptions, parts: Parts
     ) -> Updater:
         function = rule_function.func
-        if discrete_only or settings.q == "all":
+        if discrete_only or options.q == "all":
             require_discrete(parts.spaces, function.__name__)
         label = describe_function(rule, function)
         apply = functools.partial(apply_rule, rule_function, label, parts.spaces.action)
-        return action_value_updater(apply, settings, parts)
+        return action_value_updater(apply, options, parts)
 
     facts = {"policy": policy, "tracer": tracer, "unroll": unroll}
     return updater_decorator(rule, build, TDOptions, TDOptions._fields, defaults, facts)
@@ -128,7 +128,7 @@ def rule(
 
 def action_value_updater(
     rule_function: Rule,
-    settings: TDOptions,
+    options: TDOptions,
     parts: Parts,
     *,
     penalty: Callable[[Array, Array], Array] | None = None,
@@ -140,31 +140,33 @@ def action_value_updater(
     policies may sample actions from it, with the action values as its parameters.
     """
     spaces, networks, policies, optimizer = parts
-    space, scale = spaces.action, value_transform(settings.transform)
-    build_critic = {"all": all_actions_critic, "one": one_action_critic}[settings.q]
-    critic = build_critic(networks, "q", space, settings.critics)
+    space, transform = spaces.action, value_transform(options.transform)
+    build_critic = {"all": all_actions_critic, "one": one_action_critic}[options.q]
+    critic = build_critic(networks, "q", space, options.critics)
 
     def values(
         params: ArrayTree, obs: ArrayTree, first: Bool[Array, "T B"], carry: ArrayTree
     ) -> Float[Array, "T B A"]:
         prediction = critic.predict_all_actions("act", params, None, obs, first, carry)
-        return min_over_critics(prediction.particles(scale)).mean()
+        return min_over_critics(prediction.particles(transform)).mean()
 
     if isinstance(space, gymnasium.spaces.Discrete):
-        policy = _value_policy(critic, scale, policies, space, family)
+        policy = _value_policy(critic, transform, policies, space, family)
         outputs = values
     else:
         policy, outputs = policies(space=space), lambda *_: ()
-    td_parts = TDParts(rule_function, critic, policy, space, scale, outputs, penalty)
+    td_parts = TDParts(
+        rule_function, critic, policy, space, transform, outputs, penalty
+    )
     return td_updater(
-        *(td_parts, settings.target, LOSSES[settings.loss], optimizer),
-        priority=settings.priority,
+        *(td_parts, options.target, LOSSES[options.loss], optimizer),
+        priority=options.priority,
     )
 
 
 def _value_policy(
     critic: Critic,
-    scale: Transform,
+    transform: Transform,
     policies: Callable[..., Policy],
     space: gymnasium.spaces.Discrete,
     family: Distribution | None,
@@ -180,7 +182,7 @@ def _value_policy(
         params: ArrayTree, noise: Key | None, *inputs: ArrayTree
     ) -> Float[Array, "T B A"]:
         prediction = critic.predict_all_actions("act", params, noise, *inputs)
-        return min_over_critics(prediction.particles(scale)).mean()
+        return min_over_critics(prediction.particles(transform)).mean()
 
     def apply(acting, key, obs, carry, first):
         del key
@@ -193,8 +195,8 @@ def _value_policy(
         def values_of_one(noise: Key, *inputs: ArrayTree) -> Float[Array, "T A"]:
             obs, first, carry = inputs
             rows = jax.tree.map(lambda leaf: leaf[:, None], (obs, first))
-            begin = jax.tree.map(lambda leaf: leaf[None], carry)
-            return values(params, noise, *rows, begin)[:, 0]
+            carry_row = jax.tree.map(lambda leaf: leaf[None], carry)
+            return values(params, noise, *rows, carry_row)[:, 0]
 
         keys = jax.random.split(noise, batch)
         values_of_each = jax.vmap(values_of_one, in_axes=(0, 1, 1, 0), out_axes=1)
@@ -240,12 +242,12 @@ def td_updater(
     |E[y] − E[z]| of each row, the row's loss minus its minimum over z, or the gradient
     norm of each column's loss.
     """
-    critic, scale = parts.critic, parts.scale
-    begin, step = learner(critic.init, optimizer, target)
+    critic, transform = parts.critic, parts.transform
+    init, step = learner(critic.init, optimizer, target)
     row_priority: RowPriority = "loss" if priority == "loss" else "td_error"
 
     def regress(prediction: Prediction, td_target: Particles) -> Losses:
-        inputs = prediction, td_target, loss, scale
+        inputs = prediction, td_target, loss, transform
         return regression_losses(*inputs, critic.metric, row_priority)
 
     def update(
@@ -275,8 +277,8 @@ def td_updater(
         carry = jax.tree.map(lambda leaf: leaf[None], initial_carry(critic, steps))
 
         def predict_rows(params: Params, rows: tuple, carry: ArrayTree) -> Prediction:
-            begin = jax.tree.map(lambda leaf: leaf[0], carry)
-            return critic.predict_action("learn", params, learn_key, *rows, begin)
+            initial = jax.tree.map(lambda leaf: leaf[0], carry)
+            return critic.predict_action("learn", params, learn_key, *rows, initial)
 
         def losses(params: Params) -> Losses:
             prediction = predict_rows(params, rows, carry)
@@ -290,7 +292,7 @@ def td_updater(
                 initial_carry(critic, steps),
             )
             index = steps.action - first_action(parts.space)
-            penalty = parts.penalty(q.particles(scale).mean(), index)
+            penalty = parts.penalty(q.particles(transform).mean(), index)
             return add_penalty(result, order.backward(penalty))
 
         def column_losses(params: Params, column: tuple) -> Float[Array, "T 1"]:
@@ -308,21 +310,21 @@ def td_updater(
         return new_state, Report(reported, metrics)
 
     return Updater(
-        init=begin,
+        init=init,
         acting=lambda state: state.params,
         policy=parts.policy,
         update=update,
         estimate=_estimate_function(parts, has_target=target is not None),
         failed_at=lambda state: state.failed,
         is_data_parallel=True,
-        requires=("carry",) if is_recurrent_critic(critic) else (),
+        requires=("carry",) if is_recurrent(critic) else (),
         priority=priority,
     )
 
 
 def _estimate_function(parts: TDParts, has_target: bool) -> Callable:
     """Returns `Updater.estimate` of a TD updater."""
-    critic, scale = parts.critic, parts.scale
+    critic, transform = parts.critic, parts.transform
 
     def estimate(state: Learner, steps: Transition) -> Estimates:
         # Multi-step returns bootstrap from the target parameters, as one-step targets
@@ -348,8 +350,8 @@ def _estimate_function(parts: TDParts, has_target: bool) -> Callable:
             v_tm1=backup_value(backup),
             v_t=backup_value(next_backup),
             log_prob=target_log_prob(parts, backup, outputs, steps.action),
-            q_tm1=min_over_critics(prediction.particles(scale)).mean(),
-            carry=next_carries if is_recurrent_critic(critic) else (),
+            q_tm1=min_over_critics(prediction.particles(transform)).mean(),
+            carry=next_carries if is_recurrent(critic) else (),
         )
 
     return estimate
@@ -366,16 +368,16 @@ def _with_obs_as_next(
     """The steps with `obs` as `next_obs`, for the value of the current state."""
     fresh = critic.initial(steps.first.shape[1])
 
-    def carry_before(begin: Array, after: Array, fresh: Array) -> Array:
-        carries_before = jnp.concatenate([begin[None], after[:-1]])
+    def carry_before(initial: Array, after: Array, fresh: Array) -> Array:
+        carries_before = jnp.concatenate([initial[None], after[:-1]])
         is_first = steps.first.reshape(
             steps.first.shape + (1,) * (carries_before.ndim - 2)
         )
         return jnp.where(is_first, fresh, carries_before)
 
-    begin = initial_carry(critic, steps)
+    initial = initial_carry(critic, steps)
     current_carries = {
-        name: jax.tree.map(carry_before, begin, after, fresh)
+        name: jax.tree.map(carry_before, initial, after, fresh)
         for name, after in carries.items()
     }
     return _with_next_carry(steps._replace(next_obs=steps.obs), current_carries)

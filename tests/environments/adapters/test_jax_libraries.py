@@ -91,14 +91,14 @@ def test_errors_of_a_library_are_one_line():
 
 
 def test_a_step_that_cannot_be_traced_is_one_line():
-    def begin(key):
+    def reset(key):
         return jnp.zeros(2), jnp.zeros(2)
 
-    def go(state, action, key):
+    def step(state, action, key):
         raise TypeError("clip() got an unexpected keyword argument 'a_min'")
 
     box = spaces.Box(-1, 1, (2,))
-    core = jax_libraries.library_core("a/b", begin, go, box, box)
+    core = jax_libraries.library_core("a/b", reset, step, box, box)
     state, _ = core.reset(jax.random.key(0))
     with pytest.raises(RlcliError, match=r"`a/b` cannot be stepped: .* 'a_min'") as e:
         jax.eval_shape(core.step, state, jnp.zeros(2), jax.random.key(0))

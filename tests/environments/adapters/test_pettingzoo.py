@@ -12,7 +12,7 @@ from rlcli import loop
 from rlcli.assembly import build
 from rlcli.environments.adapters.pettingzoo import ParallelVector
 from rlcli.errors import RlcliError
-from rlcli.evaluation.evaluator import resize
+from rlcli.evaluation.make_evaluator import resize
 from rlcli.recipe import load_recipe
 from rlcli.registry.libraries import install_command
 

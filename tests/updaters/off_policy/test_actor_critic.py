@@ -430,7 +430,7 @@ def test_unsupported_options_are_refused_with_a_reason():
 def test_supported_combinations_build_and_trace(updater, more):
     setup = build(recipe.load_recipe({**PENDULUM, "updater": updater, **more}))
     agent = setup.agent
-    assert agent.updates(2_000) == 1_800
+    assert agent.count_updates(2_000) == 1_800
 
 
 @pytest.mark.parametrize(

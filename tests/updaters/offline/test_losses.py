@@ -37,8 +37,8 @@ def off_policy_parts(predict_action, choose=never, family=None):
         actor=Actor(Network(never, never, never), choose, never, {}, family),
         critic=Critic(never, predict_action, never, never),
         temperature=ZERO_TEMPERATURE,
-        scale=IDENTITY,
-        settings=OffPolicyOptions(),
+        transform=IDENTITY,
+        options=OffPolicyOptions(),
     )
 
 

@@ -270,7 +270,7 @@ def test_no_gradient_passes_through_burn_in(burn_in):
 
 
 @pytest.mark.parametrize("updater", [{"name": "q_learning", "q": "one"}, "simple_td"])
-def test_critics_without_a_carry_refuse_memory(updater):
+def test_critics_without_a_carry_refuse_recurrence(updater):
     network = {"name": "linear", "memory": "gru"}
     data = {"environment": "CartPole-v1", "network": network, "updater": updater}
     with pytest.raises(RlcliError, match="recurrent network is not supported"):

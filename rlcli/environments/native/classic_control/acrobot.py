@@ -174,17 +174,19 @@ def _runge_kutta_step(
     """Takes one classical Runge-Kutta step, without wrapping or clipping."""
     start = tuple(physics)
 
-    def after(slope: tuple[Array, ...], time: Array | float) -> tuple[Array, ...]:
+    def advance_state(
+        slope: tuple[Array, ...], time: Array | float
+    ) -> tuple[Array, ...]:
         return tuple(x + time * dx for x, dx in zip(start, slope, strict=True))
 
     k_1 = _derivatives(links, start, torque)
-    k_2 = _derivatives(links, after(k_1, dt / 2), torque)
-    k_3 = _derivatives(links, after(k_2, dt / 2), torque)
-    k_4 = _derivatives(links, after(k_3, dt), torque)
+    k_2 = _derivatives(links, advance_state(k_1, dt / 2), torque)
+    k_3 = _derivatives(links, advance_state(k_2, dt / 2), torque)
+    k_4 = _derivatives(links, advance_state(k_3, dt), torque)
     mean = [
         (a + 2 * (b + c) + d) / 6 for a, b, c, d in zip(k_1, k_2, k_3, k_4, strict=True)
     ]
-    return after(tuple(mean), dt)
+    return advance_state(tuple(mean), dt)
 
 
 def _draw(theta_1: float, theta_2: float) -> np.ndarray:

@@ -163,15 +163,15 @@ def _runge_kutta_step(
         traced_body = Body(mass, length, viscosity, body.levers)
         return tuple(jax.tree.leaves(_state_derivative(traced_body, state, torques)))
 
-    def after(rates: Sequence[Array], share: float) -> list[Array]:
+    def advance_state(rates: Sequence[Array], share: float) -> list[Array]:
         return [s + share * dt * c for s, c in zip(leaves, rates, strict=True)]
 
     # Without the barrier, XLA would recompute each derivative for all of its uses.
     derivative = fusion_barrier(change)
     first = derivative(*leaves, *numbers)
-    second = derivative(*after(first, 0.5), *numbers)
-    third = derivative(*after(second, 0.5), *numbers)
-    fourth = derivative(*after(third, 1.0), *numbers)
+    second = derivative(*advance_state(first, 0.5), *numbers)
+    third = derivative(*advance_state(second, 0.5), *numbers)
+    fourth = derivative(*advance_state(third, 1.0), *numbers)
     return structure.unflatten(
         s + dt / 6 * (a + 2 * b + 2 * c + d)
         for s, a, b, c, d in zip(leaves, first, second, third, fourth, strict=True)

@@ -8,7 +8,7 @@ from bsuite.environments.catch import Catch
 from bsuite.environments.memory_chain import MemoryChain
 
 import rlcli
-from rlcli.loop.progress import EpisodeStatistics, update_statistics
+from rlcli.loop.episode_statistics import EpisodeStatistics, update_statistics
 from rlcli.runs.statistics import statistics_row
 from rlcli.types import TimeStep
 

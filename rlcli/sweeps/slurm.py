@@ -1,4 +1,4 @@
-"""Array: the trials of a sweep as the tasks of a job array, on a SLURM cluster.
+"""SLURM: the trials of a sweep as the tasks of a job array, on a SLURM cluster.
 
 The script of the array trains one trial per task. It is for samplers whose trials
 depend on their numbers only, so no process has to decide between trials. `--resume`

@@ -19,7 +19,7 @@ from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe, resolve
 from rlcli.runs.run_folder import TIME, Run
 from rlcli.training.experiment import Experiment
-from rlcli.training.verbs import smoke_recipe
+from rlcli.training.new_run import smoke_recipe
 
 CLOCKS = {"dt", "steps_per_second", "updates_per_second", "time"}
 DATA = {
@@ -388,7 +388,7 @@ def test_smoke_waits_for_the_first_update_of_long_sequences():
     sets = [replay, "environment.num_envs=4", "train.start=1_000"]
     recipe = smoke_recipe(load_recipe(DATA, sets))
     setup = build(recipe)
-    assert 0 < setup.agent.updates(recipe.train.steps // setup.steps) < 1_000
+    assert 0 < setup.agent.count_updates(recipe.train.steps // setup.steps) < 1_000
 
 
 def test_a_folder_that_holds_a_run_is_refused_for_another(finished_runs):

@@ -1,7 +1,7 @@
-"""Stopped runs: the processes of `rlcli verify-resume`.
+"""Resume tasks: train or resume a run in a process of its own.
 
-Each trains or resumes a run with a small budget, up to a given step. A process of its
-own has no state in Python that could hide what a checkpoint lacks.
+`rlcli verify-resume` performs them, with a small budget, up to a given step. A process
+of its own has no state in Python that could hide what a checkpoint lacks.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from rlcli.recipe.documents import copy_plain
 from rlcli.runs import thread_layout
 from rlcli.runs.locate import locate_run
 from rlcli.training import signals
+from rlcli.training.new_run import check_single, train_chunks
 from rlcli.training.resuming import resume_chunks
 from rlcli.training.run_loop import Chunk
-from rlcli.training.verbs import check_single, train_chunks
 
 MIN_STEPS = 512
 MIN_UPDATES = 12  # so that some are before and after each stop

@@ -12,7 +12,7 @@ from sweeps import FakeEngine, drive, list_trials, make_sweep, skip_waiting
 
 from rlcli.errors import RlcliError
 from rlcli.runs.run_folder import Run
-from rlcli.sweeps import array
+from rlcli.sweeps import slurm
 
 pytest.importorskip("optuna")
 
@@ -24,8 +24,8 @@ def _no_waiting(monkeypatch):
 
 def train(monkeypatch, sweep, number, **engine):
     made = FakeEngine(1, **engine)
-    monkeypatch.setattr(array, "LocalEngine", lambda jobs: made)
-    return array.train_trial(sweep.folder, number), made
+    monkeypatch.setattr(slurm, "LocalEngine", lambda jobs: made)
+    return slurm.train_trial(sweep.folder, number), made
 
 
 @pytest.mark.parametrize("together", [1, 6])
@@ -60,8 +60,8 @@ def test_a_task_that_was_stopped_resumes_and_one_that_has_ended_does_nothing(
         return collect()
 
     made.collect = stop_after_two
-    monkeypatch.setattr(array, "LocalEngine", lambda jobs: made)
-    assert array.train_trial(sweep.folder, 0) == "terminated"
+    monkeypatch.setattr(slurm, "LocalEngine", lambda jobs: made)
+    assert slurm.train_trial(sweep.folder, 0) == "terminated"
     assert Run(sweep.trial(0)).read_info()["status"] == "terminated"
     status, engine = train(monkeypatch, sweep, 0)
     assert status == "finished"
@@ -72,8 +72,8 @@ def test_a_task_that_was_stopped_resumes_and_one_that_has_ended_does_nothing(
 
 def test_a_task_stops_when_its_time_is_over(monkeypatch, tmp_path):
     sweep = make_sweep(tmp_path / "s")
-    monkeypatch.setattr(array, "LocalEngine", lambda jobs: FakeEngine(1))
-    assert array.train_trial(sweep.folder, 1, max_time=1e-9) == "out_of_time"
+    monkeypatch.setattr(slurm, "LocalEngine", lambda jobs: FakeEngine(1))
+    assert slurm.train_trial(sweep.folder, 1, max_time=1e-9) == "out_of_time"
 
 
 def test_a_trial_that_fails_is_an_error(monkeypatch, tmp_path):
@@ -87,9 +87,9 @@ def test_a_trial_that_fails_is_an_error(monkeypatch, tmp_path):
 def test_samplers_that_need_results_are_refused(tmp_path):
     sweep = make_sweep(tmp_path / "s", sampler="tpe")
     with pytest.raises(RlcliError, match="cannot have the sampler `tpe`"):
-        array.write_script(sweep, sweep.read_settings(), tmp_path / "a.sh")
+        slurm.write_script(sweep, sweep.read_settings(), tmp_path / "a.sh")
     with pytest.raises(RlcliError, match="is not the name of a script"):
-        array.check_script(tmp_path / "a.txt")
+        slurm.check_script(tmp_path / "a.txt")
 
 
 @pytest.mark.parametrize(("code", "is_queued"), [(0, False), (75, True), (143, True)])
@@ -113,7 +113,7 @@ while true; do sleep 0.05; done
     sweep = make_sweep(tmp_path / "my sweep")
     with monkeypatch.context() as patch:
         patch.setattr(sys, "executable", str(tools / "python"))
-        script = array.write_script(
+        script = slurm.write_script(
             sweep, sweep.read_settings(), tmp_path / "a.sh", max_time="3h"
         )
     assert "--array=0-5\n" in script.read_text()

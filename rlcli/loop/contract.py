@@ -28,7 +28,7 @@ class Loop(NamedTuple):
     # () -> a lower bound on the bytes of temporary arrays, over all devices. Traces the
     # program, so that inconsistent parts and arrays that do not fit in memory raise an
     # error.
-    temporaries: Callable[[], int]
+    temporary_bytes: Callable[[], int]
     # () -> the compiled program of `advance`, as text: a profile takes the names of
     # operations from it
     hlo: Callable[[], str]

@@ -1,4 +1,4 @@
-"""The run loop: what it records of a process that ends between two checkpoints."""
+"""The end of a run: what it records of a process that ends between two checkpoints."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 from folders import snapshot
 
 from rlcli.runs.creation import create_run
-from rlcli.training import run_loop
+from rlcli.training import run_end
 from rlcli.training.signals import own_process
 
 
@@ -19,13 +19,13 @@ def run(tmp_path):
 def exits(monkeypatch):
     """The exit codes of processes that would have ended."""
     codes = []
-    monkeypatch.setattr(run_loop, "exit_now", lambda code, **texts: codes.append(code))
+    monkeypatch.setattr(run_end, "exit_now", lambda code, **texts: codes.append(code))
     return codes
 
 
 def test_a_run_records_that_its_process_ended_at_once(run, exits):
     with own_process():
-        run_loop.catch_signals([run]).abandon("terminated")
+        run_end.catch_signals([run]).abandon("terminated")
     assert json.loads(run.info.read_text())["status"] == "terminated"
     assert exits == [143]
 
@@ -33,7 +33,7 @@ def test_a_run_records_that_its_process_ended_at_once(run, exits):
 def test_a_resume_that_ends_while_it_loads_the_run_leaves_it_as_it_was(run, exits):
     before = snapshot(run.folder)
     with own_process():
-        run_loop.catch_signals([run], is_resume=True).abandon("interrupted")
+        run_end.catch_signals([run], is_resume=True).abandon("interrupted")
     assert snapshot(run.folder) == before
     assert exits == [130]
 
@@ -42,6 +42,6 @@ def test_a_run_that_has_ended_keeps_its_status_while_it_waits_for_trackers(run, 
     run.write_info(status="finished", reason="", ended="2026-01-01T00:00:00Z")
     before = snapshot(run.folder)
     with own_process():
-        run_loop.catch_signals([run]).abandon("interrupted")
+        run_end.catch_signals([run]).abandon("interrupted")
     assert snapshot(run.folder) == before
     assert exits == [0]

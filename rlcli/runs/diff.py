@@ -1,4 +1,4 @@
-"""Comparison: what differs between two runs or recipes; behind `rlcli diff`."""
+"""Diff: what differs between two runs or recipes; behind `rlcli diff`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluator: builds an `Evaluator` of whole episodes from a recipe."""
+"""Make evaluator: builds an `Evaluator` of whole episodes from a recipe."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax
 from rlcli import registry
 from rlcli.assembly import build_environment
 from rlcli.assembly.parts import START
-from rlcli.loop.episodes import Evaluator, parallel_environments
+from rlcli.loop.evaluator import Evaluator, parallel_environments
 from rlcli.loop.progress import Setup, numbers_by_place
 from rlcli.recipe import Recipe
 from rlcli.types import Array, ArrayTree, Clock, Policy
@@ -70,11 +70,11 @@ def resize(recipe: Recipe, num_envs: int) -> Recipe:
 def _training_policy(setup: Setup, clock: Clock) -> Policy:
     """The policy of a setup at a time."""
     if setup.has_own_numbers:
-        return _numbered_policy(setup, clock)
+        return _policy_with_numbers(setup, clock)
     return setup.at(clock)[1].policy
 
 
-def _numbered_policy(setup: Setup, clock: Clock) -> Policy:
+def _policy_with_numbers(setup: Setup, clock: Clock) -> Policy:
     """The policy at a time, of which `acting` also has the numbers: `(acting, [N])`."""
 
     def policy_of(numbers: Array) -> Policy:

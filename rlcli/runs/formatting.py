@@ -1,4 +1,4 @@
-"""Formats: numbers, durations, returns and changed options as text for people."""
+"""Formatting: numbers, durations, returns and changed options as text for people."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rlcli.runs.formats import (
+from rlcli.runs.formatting import (
     format_changes,
     format_count,
     format_duration,

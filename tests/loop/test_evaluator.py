@@ -1,4 +1,4 @@
-"""Episodes: number, selection and returns of evaluated episodes."""
+"""Evaluator: number, selection and returns of evaluated episodes."""
 
 import itertools
 
@@ -11,8 +11,8 @@ from policy_files import draw_acting
 from rlcli import recipe
 from rlcli.assembly import build
 from rlcli.environments.adapters.host import episode_seed, to_host_environment
-from rlcli.loop import episodes
-from rlcli.loop.episodes import Evaluator
+from rlcli.loop import evaluator as evaluator_module
+from rlcli.loop.evaluator import Evaluator
 from rlcli.loop.progress import EVALUATION
 
 LIMITED = {"name": "probe-truncation", "num_envs": 3}  # 1 for each of its 5 steps
@@ -109,7 +109,7 @@ def test_exploit_is_deterministic_and_explore_is_not():
 
 @LOOPS
 def test_endless_episodes_are_truncated_and_counted(is_host, monkeypatch):
-    monkeypatch.setattr(episodes, "MAX_EPISODE_STEPS", 7)
+    monkeypatch.setattr(evaluator_module, "MAX_EPISODE_STEPS", 7)
     endless = {**LIMITED, "time_limit": None}
     evaluator = make_evaluator(endless, is_host=is_host)
     result = evaluator.evaluate(evaluator.acting)
@@ -121,7 +121,7 @@ def test_endless_episodes_are_truncated_and_counted(is_host, monkeypatch):
 @LOOPS
 def test_a_maximum_that_no_episode_reaches_truncates_none(is_host, monkeypatch):
     # All environments together make 3 × 35 steps, and each of them 35.
-    monkeypatch.setattr(episodes, "MAX_EPISODE_STEPS", 12)
+    monkeypatch.setattr(evaluator_module, "MAX_EPISODE_STEPS", 12)
     evaluator = make_evaluator(LIMITED, episodes_per_env=7, is_host=is_host)
     result = evaluator.evaluate(evaluator.acting)
     assert np.all(result.lengths == 5)
@@ -138,7 +138,7 @@ def test_a_maximum_that_no_episode_reaches_truncates_none(is_host, monkeypatch):
 def test_an_episode_that_ends_at_the_maximum_is_not_counted_as_cut(
     environment, length, is_host, monkeypatch
 ):
-    monkeypatch.setattr(episodes, "MAX_EPISODE_STEPS", length)
+    monkeypatch.setattr(evaluator_module, "MAX_EPISODE_STEPS", length)
     evaluator = make_evaluator(environment, is_host=is_host)
     result = evaluator.evaluate(evaluator.acting)
     assert np.all(result.lengths == length)
@@ -147,7 +147,7 @@ def test_an_episode_that_ends_at_the_maximum_is_not_counted_as_cut(
 
 @pytest.mark.parametrize(("limit", "length"), [(5, 5), (None, 12)])
 def test_recorded_transitions_end_with_their_own_episode(limit, length, monkeypatch):
-    monkeypatch.setattr(episodes, "MAX_EPISODE_STEPS", 12)
+    monkeypatch.setattr(evaluator_module, "MAX_EPISODE_STEPS", 12)
     evaluator = make_evaluator({**LIMITED, "time_limit": limit})
     rows = list(itertools.islice(evaluator.transitions(evaluator.acting), 30))
     time = np.arange(1, 31)[:, None, None]
@@ -184,7 +184,7 @@ def greedy(params: dict, obs: np.ndarray) -> int:
 def test_returns_equal_those_of_a_greedy_loop_over_gymnasium(
     episodes_per_env, limit, monkeypatch
 ):
-    monkeypatch.setattr(episodes, "MAX_EPISODE_STEPS", limit)
+    monkeypatch.setattr(evaluator_module, "MAX_EPISODE_STEPS", limit)
     seeds, num_envs, evaluation_index = (0, 5), 3, 2
     data = {"name": "gymnasium/CartPole-v1", "num_envs": num_envs}
     evaluator = make_evaluator(data, seeds=seeds, episodes_per_env=episodes_per_env)

@@ -1,4 +1,4 @@
-"""Episodes: evaluation of a policy without learning, for all seeds simultaneously.
+"""Evaluator: evaluation of a policy without learning, for all seeds simultaneously.
 
 Episodes of a pure environment are one compiled program, which records their steps for
 videos. Others are stepped from the host, and so are those of `Evaluator.transitions`.

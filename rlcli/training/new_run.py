@@ -1,4 +1,4 @@
-"""Train: the functions behind `rlcli train`.
+"""New run: trains a new run; the functions behind `rlcli train`.
 
 They import JAX only when they run, after the thread layout is set.
 """
@@ -28,14 +28,9 @@ from rlcli.runs.differences import Differences, find_differences
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.naming import check_name, check_tags
 from rlcli.runs.run_folder import Run
-from rlcli.training.process_group import own_place, own_recipe
-from rlcli.training.run_loop import (
-    Chunk,
-    catch_signals,
-    close_at_exit,
-    run_chunks,
-    run_in_memory,
-)
+from rlcli.training.process_group import local_place, local_recipe
+from rlcli.training.run_end import catch_signals
+from rlcli.training.run_loop import Chunk, close_at_exit, run_chunks, run_in_memory
 from rlcli.training.run_writer import ActiveRun
 from rlcli.xla import processes, threads
 
@@ -159,9 +154,9 @@ def _chunks(
     generator = train_chunks(
         find_errors,
         set_threads,
-        lambda: own_recipe(group, load_recipe(recipe, sets)),
+        lambda: local_recipe(group, load_recipe(recipe, sets)),
         recipe,
-        own_place(
+        local_place(
             group,
             {
                 "runs": runs,
@@ -228,15 +223,15 @@ def train_chunks(
             recipe = record_data(recipe)
             experiment = _build_experiment(recipe, ends_at_log_points)
             text = recipe.resolved_text
-            folder = creation.create_run(
+            run = creation.create_run(
                 recipe.name,
                 written=recipe.document.text or text,
                 resolved=text,
                 changes=find_recipe_changes(full_recipe, source),
                 **place,
             )
-            members = [ActiveRun(folder, experiment)]
-            with folder.lock(), catch_signals([folder]) as signals:
+            members = [ActiveRun(run, experiment)]
+            with run.lock(), catch_signals([run]) as signals:
                 begin_runs(members, smoke)
                 chunks = run_chunks(
                     members,
@@ -244,11 +239,11 @@ def train_chunks(
                     max_time,
                     monitor,
                     warning,
-                    *describe_begin(folder),
+                    *describe_begin(run),
                     profile=profile,
                 )
                 yield from run_in_memory(members, chunks)
-    return folder.folder
+    return run.folder
 
 
 def _build_experiment(recipe: Recipe, ends_at_log_points: bool) -> Experiment:
@@ -272,20 +267,20 @@ def begin_runs(members: Sequence[ActiveRun], smoke: bool) -> None:
     program = members[0].experiment.program
     facts = provenance.collect_provenance()
     try:
-        for folder, experiment in members:
-            folder.sign_lock()
-            folder.write_info(
+        for run, experiment in members:
+            run.sign_lock()
+            run.write_info(
                 **facts,
                 layout=threads.current_layout(program.setup.all_devices),
                 seeds=list(experiment.setup.seeds),
                 smoke=smoke,
             )
-            folder.write_info(**copy_code(folder, experiment.recipe))
+            run.write_info(**copy_code(run, experiment.recipe))
         with out_of_memory.explain_out_of_memory("this run", program.memory):
             program.begin()
     except RlcliError:
-        for folder, _ in members:
-            folder.discard()
+        for run, _ in members:
+            run.discard()
         raise
 
 
@@ -312,7 +307,9 @@ def smoke_recipe(recipe: Recipe) -> Recipe:
         early = dataclasses.replace(train, start=0)
         agent = build(dataclasses.replace(recipe, train=early)).agent
         numbers = itertools.count(iterations)
-        iterations = next(number for number in numbers if agent.updates(number) >= 4)
+        iterations = next(
+            number for number in numbers if agent.count_updates(number) >= 4
+        )
     steps = max(iterations * unroll_size, 256)
     half = max(1, steps // 2)
     return dataclasses.replace(

@@ -1,0 +1,106 @@
+"""Episode statistics: returns, lengths and logged values of the episodes of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float32, Int32
+
+from rlcli.types import Array, TimeStep
+from rlcli.xla.data_axis import max_over_devices, sum_over_devices
+
+_AVERAGE_EPISODES = 10  # horizon of `average_return`
+
+
+class EpisodeStatistics(NamedTuple):
+    """Returns, lengths and logged values of episodes."""
+
+    running_return: Float32[Array, "*S B"]
+    running_length: Int32[Array, "*S B"]
+    episodes: Int32[Array, "*S"]  # finished so far
+    # Of the last finished episode; the mean if several end in the same step.
+    last_return: Float32[Array, "*S"]
+    last_length: Float32[Array, "*S"]
+    average_return: Float32[Array, "*S"]  # running average over about ten episodes
+    # `TimeStep.info`, summed over an episode: of the current episodes, of the last
+    # finished one, and the sum and the maximum over all finished episodes.
+    running_info: Mapping[str, Float32[Array, "*S B"]] = {}
+    last_info: Mapping[str, Float32[Array, "*S"]] = {}
+    total_info: Mapping[str, Float32[Array, "*S"]] = {}
+    max_info: Mapping[str, Float32[Array, "*S"]] = {}
+
+
+def begin_statistics(num_envs: int, info_keys: Sequence[str]) -> EpisodeStatistics:
+    """The statistics before the first step of a seed."""
+    zero = jnp.float32(0)
+    return EpisodeStatistics(
+        running_return=jnp.zeros(num_envs, jnp.float32),
+        running_length=jnp.zeros(num_envs, jnp.int32),
+        episodes=jnp.int32(0),
+        last_return=zero,
+        last_length=zero,
+        average_return=zero,
+        running_info={name: jnp.zeros(num_envs, jnp.float32) for name in info_keys},
+        last_info={name: zero for name in info_keys},
+        total_info={name: zero for name in info_keys},
+        max_info={name: jnp.float32(-jnp.inf) for name in info_keys},
+    )
+
+
+def update_statistics(
+    statistics: EpisodeStatistics, timestep: TimeStep
+) -> EpisodeStatistics:
+    """Updates the statistics with one step of every environment, on all devices."""
+    running_return = statistics.running_return + timestep.reward
+    running_length = statistics.running_length + 1
+    running_info = {
+        name: value + timestep.info[name].astype(jnp.float32)
+        for name, value in statistics.running_info.items()
+    }
+    last = timestep.last
+    running = (running_return, running_length, running_info)
+    num_finished, finished = sum_over_devices(
+        (
+            jnp.sum(last, dtype=jnp.int32),
+            jax.tree.map(lambda value: jnp.sum(jnp.where(last, value, 0)), running),
+        )
+    )
+    has_finished = num_finished > 0
+    divisor = jnp.maximum(num_finished, 1).astype(jnp.float32)
+    mean_return, mean_length, mean_info = jax.tree.map(
+        lambda total: total / divisor, finished
+    )
+    episodes = statistics.episodes + num_finished
+    # As in coax's TrainMonitor: the mean of the first ten episodes, then an exponential
+    # moving average.
+    horizon = jnp.clip(episodes, 1, _AVERAGE_EPISODES).astype(jnp.float32)
+    rate = jnp.minimum(num_finished / horizon, 1)
+    average = statistics.average_return
+    return EpisodeStatistics(
+        running_return=jnp.where(last, 0, running_return),
+        running_length=jnp.where(last, 0, running_length),
+        episodes=episodes,
+        last_return=jnp.where(has_finished, mean_return, statistics.last_return),
+        last_length=jnp.where(has_finished, mean_length, statistics.last_length),
+        average_return=average + rate * (mean_return - average),
+        running_info={
+            k: jnp.where(last, 0, value) for k, value in running_info.items()
+        },
+        last_info={
+            name: jnp.where(has_finished, value, statistics.last_info[name])
+            for name, value in mean_info.items()
+        },
+        total_info={
+            name: statistics.total_info[name] + value
+            for name, value in finished[-1].items()
+        },
+        max_info=max_over_devices(
+            {
+                name: jnp.max(value, initial=statistics.max_info[name], where=last)
+                for name, value in running_info.items()
+            }
+        ),
+    )
