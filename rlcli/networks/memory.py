@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import gymnasium
 import haiku as hk
@@ -339,6 +339,7 @@ def apply_to_next(
     return jax.tree.map(lambda leaf: leaf.reshape((*shape, *leaf.shape[2:])), outputs)
 
 
+@runtime_checkable
 class HasCarry(Protocol):
     """A network, or a function of networks, with its initial carry."""
 
