@@ -112,9 +112,9 @@ def standard_deviation(moments: Moments) -> Array:
 
 
 def _known_variance(moments: Moments) -> ArrayTree:
-    """The variance; 1 as long as there is only one row, which has none."""
-    is_known = moments.count > 1
-    return jax.tree.map(lambda leaf: jnp.where(is_known, leaf, 1), moments.variance)
+    """The variance; 1 if there is only one row, which has none."""
+    is_single = moments.count == 1
+    return jax.tree.map(lambda leaf: jnp.where(is_single, 1, leaf), moments.variance)
 
 
 def discounted_sums(
