@@ -164,14 +164,14 @@ def _find_episodes(rows: Transition, *, includes_partial: bool) -> Iterator[_Epi
 
     The episode of an agent that ends before the others of its game stops there.
     """
-    last, terminates = rows.last, rows.discount == 0
+    last, is_terminal = rows.last, rows.discount == 0
     length, seeds, num_envs = last.shape
     for seed, environment in itertools.product(range(seeds), range(num_envs)):
         stops = (np.flatnonzero(last[:, seed, environment]) + 1).tolist()
         if includes_partial and (not stops or stops[-1] < length):
             stops.append(length)
         for number, (start, stop) in enumerate(itertools.pairwise([0, *stops])):
-            ends = np.flatnonzero(terminates[start:stop, seed, environment])
+            ends = np.flatnonzero(is_terminal[start:stop, seed, environment])
             stop = start + ends[0] + 1 if ends.size else stop
             yield _Episode(number, seed, environment, start, int(stop))
 

@@ -1,4 +1,4 @@
-"""Make evaluator: builds an `Evaluator` of whole episodes from a recipe."""
+"""Builds an `Evaluator` of whole episodes from a recipe."""
 
 from __future__ import annotations
 

@@ -266,18 +266,19 @@ def _observe_data(
     steps that are added to its replay, each environment its own.
     """
     observe = updater.observe
-    if observe is None:
+    share = _count_unrolls(clock.data, steps) * steps.reward.shape[0]
+    if observe is None or not (replay.is_offline or share):
         return learner
-    if replay.is_offline:
-        data = jax.tree.map(lambda leaf: leaf[:, None], clock.data)
-    else:
-        length = _count_unrolls(clock.data, steps) * steps.reward.shape[0]
-        if not length:
-            return learner
-        data = _divide_dataset(clock.data, steps, jnp.arange(length))
-    return update_if(
-        clock.iteration == 0, lambda _, state: observe(state, data), learner
-    )
+
+    def observe_all(_: Any, learner: ArrayTree) -> ArrayTree:
+        # Here, because outside of the condition every iteration would copy the steps.
+        if replay.is_offline:
+            data = jax.tree.map(lambda leaf: leaf[:, None], clock.data)
+        else:
+            data = _divide_dataset(clock.data, steps, jnp.arange(share))
+        return observe(learner, data)
+
+    return update_if(clock.iteration == 0, observe_all, learner)
 
 
 def _count_unrolls(data: Transition, steps: Transition) -> int:

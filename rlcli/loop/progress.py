@@ -28,10 +28,7 @@ from rlcli.types import (
     Key,
     Transition,
 )
-from rlcli.xla.data_axis import (
-    draw_share,
-    fold_in_device,
-)
+from rlcli.xla.data_axis import draw_share, fold_in_device
 from rlcli.xla.random_bits import unroll_key
 
 # The random streams of a seed. EVALUATION is for evaluation and rendering, which

@@ -151,7 +151,9 @@ def test_an_extra_that_does_not_exist_is_an_error_that_lists_the_extras():
         return PolicyLoss(-context.log_prob)
 
     recipe = {"environment": "FrozenLake-v1", "network": "table"}
-    with pytest.raises(RlcliError, match=r"the extra `log_probs`, .* `cut`, `log_prob`"):
+    with pytest.raises(
+        RlcliError, match=r"the extra `log_probs`, .* `cut`, `log_prob`"
+    ):
         rlcli.check({**recipe, "updater": "misspelled"})
 
 
