@@ -48,11 +48,16 @@ def command(
     ] = None,
     set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
     seed: Annotated[
-        int,
+        int | None,
         typer.Option(
-            "--seed", min=0, max=options.MAX_SEED, metavar="N", help="The first seed."
+            "--seed",
+            min=0,
+            max=options.MAX_SEED,
+            metavar="N",
+            help="The first seed. Default: 0.",
+            show_default=False,
         ),
-    ] = 0,
+    ] = None,
     mnist: Annotated[
         Path | None,
         typer.Option(
@@ -64,11 +69,14 @@ def command(
     ] = None,
     jobs: Jobs = None,
     runs: Annotated[
-        Path,
+        Path | None,
         typer.Option(
-            "--runs", metavar="DIR", help="Create the sweep below DIR/bsuite/<recipe>."
+            "--runs",
+            metavar="DIR",
+            help="Create the sweep below DIR/bsuite/<recipe>. Default: runs.",
+            show_default=False,
         ),
-    ] = Path("runs"),
+    ] = None,
     run: SweepRun = None,
     name: SweepName = None,
     max_time: MaxTime = None,
@@ -119,7 +127,7 @@ def command(
     if json:
         output.print_data(output.as_json(data))
     else:
-        screen = output.console()
+        screen = output.table_console()
         for table in tables(data):
             output.print_table(table, screen)
             screen.print()

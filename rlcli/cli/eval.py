@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -79,6 +80,7 @@ def _print_variants(results: Sequence[Mapping[str, Any]]) -> None:
             each["options"],
             {row["seed"]: row["mean"] for row in each["seeds"]},
             each["return"],
+            _note(each),
         )
         for each in results
     ]
@@ -91,6 +93,16 @@ def _print_variants(results: Sequence[Mapping[str, Any]]) -> None:
     )
     for line in (*table.splitlines(), legend):
         output.print_data(line)
+
+
+def _note(result: Mapping[str, Any]) -> str:
+    """What is wrong with a variant: it has failed, or some seeds are frozen."""
+    from rlcli.runs.run_folder import Run
+
+    if Run(Path(result["run"])).read_info().get("status") == "failed":
+        return "failed"
+    frozen = sum(row["frozen"] is not None for row in result["seeds"])
+    return f"{frozen} frozen" if frozen else ""
 
 
 def _print_results(result: Mapping[str, Any]) -> None:

@@ -126,7 +126,7 @@ def print_comparison(data: Mapping[str, Any]) -> None:
 
     from rlcli.results import comparison_tables
 
-    screen = console()
+    screen = table_console()
     sentence = escape(printable(comparison_tables.describe_comparison(data)))
     screen.print(sentence, soft_wrap=not screen.is_terminal)
     letters, tables = comparison_tables.fit(
@@ -140,21 +140,20 @@ def print_comparison(data: Mapping[str, Any]) -> None:
 
 
 def print_table(table: ResultTable, screen: Console) -> None:
-    """Prints a table of results with its title."""
+    """Prints a table of results with its title; lines that are too long are not cut."""
     from rich import box  # here, to keep `--help` fast
     from rich.markup import escape
     from rich.table import Table
 
+    from rlcli.results.comparison_tables import width_of
+
     screen.print(escape(printable(table.title)), soft_wrap=True)
-    shown = Table(box=box.SIMPLE_HEAD if screen.is_terminal else None)
+    shown = Table(box=box.SIMPLE_HEAD if screen.is_terminal else None, pad_edge=False)
     for index, name in enumerate(table.header):
-        if index:
-            shown.add_column(escape(name), justify="right", no_wrap=True)
-        else:
-            shown.add_column(escape(name), overflow="fold")
+        shown.add_column(escape(name), justify="right" if index else "left")
     for row in table.rows:
         shown.add_row(*(escape(printable(cell)) for cell in row))
-    screen.print(shown)
+    screen.print(shown, width=max(screen.width, width_of(table)), crop=False)
 
 
 def silence(stream: TextIO) -> None:

@@ -42,7 +42,7 @@ def show_progress(quiet: bool) -> Iterator[Callable[[SweepProgress], None]]:
         yield _Lines(quiet)
         return
     with Live(console=screen, auto_refresh=False, transient=True) as live:
-        yield lambda progress: live.update(_panel(progress), refresh=True)
+        yield lambda progress: live.update(_panel(progress, screen.width), refresh=True)
 
 
 class _Lines:
@@ -56,15 +56,14 @@ class _Lines:
         ended = [each for each in progress.trials if _has_ended(each)]
         before = self._shown
         self._shown = {each.number for each in ended}
-        if self._quiet:
+        if self._quiet or before is None:
             return
-        for trial in ended:
-            if before is None or trial.number in before:
-                continue
+        new = [each for each in ended if each.number not in before]
+        for count, trial in enumerate(new, len(ended) - len(new) + 1):
             result = _value(trial.value) if trial.state == "complete" else trial.state
             best = _best(progress)
             leader = f"; best {_value(best.value)}, trial {best.number}" if best else ""
-            text = f"[{len(ended)} of {progress.total}] trial {trial.number}: {result}"
+            text = f"[{count} of {progress.total}] trial {trial.number}: {result}"
             output.print_message(text + leader)
 
 
@@ -78,7 +77,7 @@ def _best(progress: SweepProgress) -> Trial | None:
     return next(iter(rank(progress.trials, progress.objective)), None)
 
 
-def _panel(progress: SweepProgress) -> Group:
+def _panel(progress: SweepProgress, width: int) -> Group:
     """The running trials, the best one, counts and the time that is left."""
     counts = Counter(each.state for each in progress.trials)
     ended = sum(map(_has_ended, progress.trials))
@@ -102,7 +101,8 @@ def _panel(progress: SweepProgress) -> Group:
         )
         for each in shown
     ]
-    return Group(escape(" · ".join(words)), _table(rows, f"{progress.objective}"))
+    table = _table(rows, f"{progress.objective}", width)
+    return Group(escape(" · ".join(words)), table)
 
 
 def _last_rung(trial: Trial) -> float | None:
@@ -110,21 +110,37 @@ def _last_rung(trial: Trial) -> float | None:
 
 
 def _table(
-    rows: Sequence[tuple[str, str, str, Mapping[str, Any]]], objective: str
+    rows: Sequence[tuple[str, str, str, Mapping[str, Any]]],
+    objective: str,
+    width: int,
 ) -> Table:
-    """A row per trial: number, state, objective and options."""
+    """A row per trial: number, state, objective and options.
+
+    Each option has a column, if they fit in `width`; otherwise all share one.
+    """
     keys = [*dict.fromkeys(key for *_, values in rows for key in values)]
+    names = [escape(printable(name)) for name in shorten_keys(keys)]
+    options = [[_option(values.get(key)) for key in keys] for *_, values in rows]
+    cells = [(*row[:3], *values) for row, values in zip(rows, options, strict=True)]
+    columns = zip(("trial", "state", objective, *names), *cells, strict=True)
+    needed = sum(max(map(len, column)) + 2 for column in columns)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("trial", justify="right")
-    table.add_column("state")
-    table.add_column(escape(printable(objective)), justify="right")
-    for name in shorten_keys(keys):
-        table.add_column(escape(printable(name)), justify="right", overflow="fold")
-    for number, state, value, values in rows:
+    table.add_column("trial", justify="right", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    table.add_column(escape(printable(objective)), justify="right", no_wrap=True)
+    if needed <= width:
+        for name in names:
+            table.add_column(name, justify="right", no_wrap=True)
+    else:
+        table.add_column("options", overflow="fold")
+        options = [
+            [", ".join(map("=".join, zip(names, values, strict=True)))]
+            for values in options
+        ]
+    for (number, state, value, _), values in zip(rows, options, strict=True):
         style = _STYLES.get(state, "")
-        cells = [_option(values.get(key)) for key in keys]
         marked = f"[{style}]{state}[/]" if style else state
-        table.add_row(number, marked, value, *cells)
+        table.add_row(number, marked, value, *values)
     return table
 
 
@@ -236,7 +252,7 @@ def _print_trials(screen: Any, data: Mapping[str, Any]) -> None:
         for each in trials[:_TOP]
     ]
     screen.print()
-    screen.print(_table(rows, data["objective"]))
+    screen.print(_table(rows, data["objective"], screen.width))
     if len(trials) > _TOP:
         screen.print(f"{len(trials) - _TOP} more trials: --json", soft_wrap=True)
 

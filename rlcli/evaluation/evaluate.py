@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.assembly import build, build_environment, out_of_memory
-from rlcli.errors import RlcliError, quote
+from rlcli.errors import RlcliError, printable, quote
 from rlcli.evaluation.make_evaluator import make_evaluator
 from rlcli.loop.evaluator import MAX_EPISODE_STEPS
 from rlcli.recipe import Recipe, documents, load_recipe, resolve
@@ -122,7 +122,7 @@ def _evaluate(
             "limit of an evaluation",
             file=sys.stderr,
         )
-    _warn(snapshot, recipe, result.returns)
+    _warn(str(run.folder if run else file), snapshot, recipe, result.returns)
     seeds = [
         {
             "seed": number,
@@ -155,13 +155,13 @@ def _frozen_record(snapshot: Snapshot, seed: int) -> dict[str, Any] | None:
     return None if record is None else {"step": record.step, "reason": record.reason}
 
 
-def _warn(snapshot: Snapshot, recipe: Recipe, returns: np.ndarray) -> None:
+def _warn(place: str, snapshot: Snapshot, recipe: Recipe, returns: np.ndarray) -> None:
     """Warns about frozen seeds and rewards that are not finite, on stderr."""
     if snapshot.frozen:
         count = format_frozen_count(len(snapshot.frozen), len(snapshot.seeds))
         print(
-            f"warning: {count}: mean, IQM and interval include all seeds, frozen seeds "
-            "with their last parameters",
+            f"warning: {count} in `{printable(place)}`: mean, IQM and interval include "
+            "all seeds, frozen seeds with their last parameters",
             file=sys.stderr,
         )
     if not np.all(np.isfinite(returns)):

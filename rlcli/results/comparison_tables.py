@@ -89,12 +89,15 @@ _GROUP_COLUMNS = ("group", "first", "second")  # their cells are labels of group
 def fit(
     found: Sequence[Table], width: int
 ) -> tuple[Mapping[str, str], Sequence[Table]]:
-    """The tables with letters instead of groups if one is too wide, and the letters."""
-    if all(_width(table) <= width for table in found):
+    """The tables with letters instead of groups if one is too wide, and the letters.
+
+    Where a table is still too wide, its intervals are below the numbers.
+    """
+    if all(width_of(table) <= width for table in found):
         return {}, found
     labels = dict.fromkeys(row[0] for table in found for row in table.rows)
     letters = dict(zip(labels, name_letters(), strict=False))
-    return letters, [
+    lettered = [
         table._replace(
             rows=[
                 [
@@ -106,12 +109,25 @@ def fit(
         )
         for table in found
     ]
+    return letters, [
+        table if width_of(table) <= width else _stack_intervals(table)
+        for table in lettered
+    ]
 
 
-def _width(table: Table) -> int:
-    """The characters of a line, with a space on both sides of each cell."""
+def _stack_intervals(table: Table) -> Table:
+    rows = [[cell.replace(" [", "\n[") for cell in row] for row in table.rows]
+    return table._replace(rows=rows)
+
+
+def width_of(table: Table) -> int:
+    """The characters of a line, with two spaces between cells and a frame."""
     columns = zip(table.header, *table.rows, strict=True)
-    return 2 + sum(max(map(len, column)) + 2 for column in columns)
+    widths = [
+        max(len(line) for cell in column for line in cell.splitlines() or [""])
+        for column in columns
+    ]
+    return 2 + sum(width + 2 for width in widths)
 
 
 def as_markdown(data: Mapping[str, Any]) -> str:

@@ -103,7 +103,9 @@ class CurveReader:
         """The seeds of a group, without repeated ones and those without values."""
         found: dict[tuple[str, int], Seed] = {}
         repeated: Counter[Path] = Counter()
-        for seed in self._seeds(group, metric, x):
+        seeds = [*self._seeds(group, metric, x)]
+        self._note_missing(group, seeds, metric)
+        for seed in seeds:
             key = (seed.member.identity, seed.seed)
             other = found.get(key)
             if other is None:
@@ -112,12 +114,23 @@ class CurveReader:
             found[key], shorter = sorted((other, seed), key=_end, reverse=True)
             repeated[shorter.member.folder] += 1
         for folder, count in repeated.items():
-            seeds = "1 seed" if count == 1 else f"{count} seeds"
+            number = "1 seed" if count == 1 else f"{count} seeds"
             self.notes.append(
-                f"{seeds} of `{folder}` left out: a longer or newer run of the same "
+                f"{number} of `{folder}` left out: a longer or newer run of the same "
                 "recipe has the same seeds"
             )
         return list(found.values())
+
+    def _note_missing(self, group: Group, seeds: Sequence[Seed], metric: str) -> None:
+        """Adds a note on each run of which only some seeds have values."""
+        counts = Counter(seed.member.folder for seed in seeds)
+        for member in group.members:
+            total, count = len(member.info.get("seeds") or ()), counts[member.folder]
+            if 0 < count < total:
+                self.notes.append(
+                    f"{total - count} of {total} seeds of `{member.folder}` left out: "
+                    f"they have no `{metric}`"
+                )
 
     def _seeds(self, group: Group, metric: str, x: str) -> Iterator[Seed]:
         for member in group.members:

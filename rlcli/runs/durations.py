@@ -1,7 +1,8 @@
-"""Durations: parses durations such as `90s`, `10m` and `3h50m`."""
+"""Durations: limits of time such as `90s`, `10m` and `3h50m`."""
 
 from __future__ import annotations
 
+import math
 import re
 import time
 
@@ -32,3 +33,13 @@ def parse_duration(duration: str | float) -> float:
             f"expected a duration such as 90s, 10m or 3h50m, got {duration!r}"
         )
     return total
+
+
+def deadline_of(max_time: str | float | None) -> float | None:
+    """The monotonic time at which `max_time` is over; None if there is no limit."""
+    return None if max_time is None else START_TIME + parse_duration(max_time)
+
+
+def max_time_arguments(seconds: float) -> list[str]:
+    """The arguments of a command with this limit, in whole seconds, at least one."""
+    return ["--max-time", f"{max(1, math.ceil(seconds))}s"]

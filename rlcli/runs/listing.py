@@ -95,7 +95,7 @@ def _sort(records: Sequence[Record], name: str) -> list[Record]:
     def order(record: Record) -> tuple[bool, Any]:
         value = record[name]
         if name == "return":
-            value = value and value["mean"]
+            value = value and value["iqm"]
         if value is None or value != value:  # NaN
             return True, 0
         return False, -value if is_descending else value

@@ -100,8 +100,8 @@ def summarize_returns(
     values = [row["evaluation"]["mean"] for row in evaluation]
     if not evaluation:
         source, group = "training", rows
-        values = [row["avg_G"] for row in rows if "avg_G" in row]
-    if not values:
+        values = [row.get("avg_G") for row in rows]
+    if all(value is None for value in values):
         return None
     numbers = [float("nan") if value is None else float(value) for value in values]
     step = group[0]["T"]

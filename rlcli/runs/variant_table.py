@@ -58,7 +58,7 @@ def _read_result(folder: Path, options: Mapping[str, str]) -> VariantResult:
     note = "" if status == "finished" else str(status)
     if returns is None:
         return VariantResult(options, {}, None, note)
-    seeds = dict(zip(record["seeds"], returns["seeds"], strict=False))
+    seeds = dict(zip(record["seeds"], returns["seeds"], strict=True))
     mark = "~" if returns["source"] == "training" else ""
     return VariantResult(options, seeds, returns, note, mark)
 

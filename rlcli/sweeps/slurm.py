@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from rlcli.errors import RlcliError
-from rlcli.runs.durations import parse_duration
+from rlcli.runs.durations import max_time_arguments, parse_duration
 from rlcli.runs.files import check_output, write_output
 from rlcli.sweeps.grouping import make_job
 from rlcli.sweeps.jobs import SIGNALLED, STATUS_OF_SIGNALS, JobQueue
@@ -96,7 +96,7 @@ def write_script(
     logs.mkdir(exist_ok=True)
     words = [sys.executable, "-m", "rlcli", "sweep", str(folder), "--resume"]
     if max_time is not None:
-        words += ["--max-time", str(max_time)]
+        words += max_time_arguments(parse_duration(max_time))
     text = _SCRIPT.format(
         name=f"rlcli-{folder.name}",
         last=settings.trials - 1,

@@ -30,7 +30,7 @@ from rlcli.sweeps.driver import Driver, Report
 from rlcli.sweeps.jobs import Engine
 from rlcli.sweeps.layout import Settings, SweepFolder
 from rlcli.sweeps.local_engine import LocalEngine
-from rlcli.sweeps.objectives import parse_objective
+from rlcli.sweeps.objectives import AUC, parse_objective
 from rlcli.sweeps.pbt import PBT
 from rlcli.sweeps.run_storage import RunStorage, open_storage
 from rlcli.sweeps.slurm import check_script, check_settings, write_script
@@ -209,6 +209,7 @@ def _create(
     settings = _settings(given, recipe, base, read, f"{title}/{folder.name}")
     if settings.sampler == PBT:
         pbt.check_population(base, settings, read)
+    _check_stop(base, settings)
     if settings.storage is not None:
         open_database(settings.storage)  # before there is a folder
     if is_array:
@@ -217,6 +218,16 @@ def _create(
         _open_run_storage(SweepFolder(folder), settings).check(is_new=True)
     sweep = layout.create_sweep(folder, settings, read, dump_recipe(resolve(base)))
     return _OpenSweep(sweep, settings, read, first_rung)
+
+
+def _check_stop(recipe: Recipe, settings: Settings) -> None:
+    """Refuses to compare areas under curves of different lengths."""
+    if recipe.train.stop is not None and settings.objective == AUC:
+        raise RlcliError(
+            "the objective `auc` cannot have `train.stop`: a trial that stops early "
+            "would have the mean of its worst part",
+            "`--set train.stop=null`, or the objective `steps_to:RETURN`",
+        )
 
 
 def _run(

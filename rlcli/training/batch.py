@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli import errors
-from rlcli.runs.durations import parse_duration
+from rlcli.runs.durations import deadline_of, max_time_arguments
 from rlcli.runs.files import read_json
 from rlcli.runs.naming import check_tags
 from rlcli.runs.run_folder import is_run
@@ -27,6 +27,7 @@ from rlcli.training.plans import (
     divide_group,
     group_plans,
     plan_runs,
+    refuse_varied,
 )
 from rlcli.training.processes import ForwardedSignals, ProcessPool
 from rlcli.xla.threads import usable_cores
@@ -80,7 +81,9 @@ def train_all(
             it, each of as many processes as cores has a core of its own.
         quiet: prints only warnings and errors of runs that are trained in this process.
         run: the folder of the runs, instead of `<runs>/<recipe>/<time>`.
-        name: the name of that folder, instead of the time.
+        name: the name of that folder, instead of the time, and of the runs.
+        max_time: seconds, or a duration such as `3h50m`, from the process start, for
+            all runs: those that have not begun by then are not trained.
         report: is called with the plans and those that have ended, about once a second.
 
     The other arguments are those of `train`.
@@ -91,34 +94,36 @@ def train_all(
     tags = check_tags(tag)
     for each in tags:
         shared += ["--tag", each]
-    limit = round_up(max_time)
+    shared += [] if name is None else ["--name", name]
     environment = {**os.environ}  # before the threads of this process are set
     plans = plan_runs(
         recipes, vary=vary, vary_zip=vary_zip, set=set, runs=runs, run=run, name=name
     )
+    refuse_varied(plans, {"seed": seed, "seeds": seeds})
     overrides = [] if seed is None else [f"train.seed={seed}"]
     overrides += [] if seeds is None else [f"train.seeds={seeds}"]
     groups = group_plans(plans, overrides)
     with _recorded_variants(plans, with_parent=run is None):
         if len(groups) == 1 and len(plans) > 1:
-            keywords = {"tags": tags, "max_time": limit, "smoke": smoke, "quiet": quiet}
+            keywords = {"name": name, "tags": tags, "max_time": max_time}
+            keywords |= {"smoke": smoke, "quiet": quiet}
             if _train_here(plans, overrides, keywords):
                 return [describe_end(plan) for plan in plans]
             groups = [[plan] for plan in plans]
         groups = [part for group in groups for part in divide_group(group)]
-        options = ["--quiet", *shared, *(["--max-time", limit] if limit else [])]
 
         def command(plans: Sequence[Plan]) -> list[str]:
-            return ["train", *arguments_of(plans), *options, "--", plans[0].recipe]
+            options = [*arguments_of(plans), "--quiet", *shared]
+            return ["train", *options, "--", plans[0].recipe]
 
         return train_groups(
-            groups, command, jobs=jobs, report=report, variables=environment
+            groups,
+            command,
+            jobs=jobs,
+            max_time=max_time,
+            report=report,
+            variables=environment,
         )
-
-
-def round_up(max_time: str | float | None) -> str | None:
-    """A limit of time in whole seconds, as `--max-time` takes it."""
-    return None if max_time is None else f"{math.ceil(parse_duration(max_time))}s"
 
 
 @contextlib.contextmanager
@@ -146,17 +151,18 @@ def train_groups(
     command: Callable[[Sequence[Plan]], Sequence[str]],
     *,
     jobs: int | None = None,
+    max_time: str | float | None = None,
     report: BatchReport = lambda *_: None,
     variables: Mapping[str, str] | None = None,
 ) -> list[PlanEnd]:
     """Trains each group of plans in a process, and returns how the runs ended.
 
-    `command` returns the arguments of `rlcli` for a group; `variables` is the
-    environment of the processes, by default that of this one. The others are those of
-    `train_all`.
+    `command` returns the arguments of `rlcli` for a group, which get the `--max-time`
+    that is left; `variables` is the environment of the processes, by default that of
+    this one. The others are those of `train_all`.
     """
     pool = ProcessPool(jobs or usable_cores(), variables)
-    return _Batch(groups, command, pool, report).run()
+    return _Batch(groups, command, pool, deadline_of(max_time), report).run()
 
 
 def _train_here(
@@ -203,12 +209,14 @@ class _Batch:
         groups: Sequence[Sequence[Plan]],
         command: Callable[[Sequence[Plan]], Sequence[str]],
         pool: ProcessPool,
+        deadline: float | None,
         report: BatchReport,
     ) -> None:
         self._groups = {str(plans[0].folder): plans for plans in groups}
         self._waiting = [*self._groups]
         self._command = command
         self._pool = pool
+        self._deadline = deadline
         all_plans = [plan for plans in groups for plan in plans]
         self._report = lambda: report(all_plans, self._ended)
         self._ended: list[PlanEnd] = []
@@ -236,10 +244,22 @@ class _Batch:
         while self._waiting and self._pool.has_room and not self._is_stopped:
             key = self._waiting.pop(0)
             plans = self._groups[key]
+            left = self._seconds_left()
+            if left <= 0:
+                self._ended += [
+                    PlanEnd(plan, errors.OUT_OF_TIME, "no time was left to start it")
+                    for plan in plans
+                ]
+                continue
             self._before |= {plan.folder: _read_info(plan) for plan in plans}
-            self._pool.start(key, self._command(self._groups[key]))
+            verb, *options = self._command(plans)
+            limit = max_time_arguments(left) if left < math.inf else []
+            self._pool.start(key, [verb, *limit, *options])
             if self._is_stopped:  # by a signal that came before it was running
                 self._pool.send_signal(signal.SIGTERM, key)
+
+    def _seconds_left(self) -> float:
+        return math.inf if self._deadline is None else self._deadline - time.monotonic()
 
     def _collect(self) -> None:
         for end in self._pool.collect():

@@ -205,14 +205,17 @@ class Experiment:
         return np.array([seed not in self.failures.frozen for seed in self.setup.seeds])
 
     def _update_best(self, means: np.ndarray, acting: dict[str, np.ndarray]) -> None:
-        """Updates the best policy of each seed that is not frozen."""
-        means = np.where(self._is_active, means, -np.inf)
+        """Updates the best policy of each seed that is not frozen.
+
+        A mean return that is not finite is worse than any other.
+        """
+        means = np.where(self._is_active & np.isfinite(means), means, -np.inf)
         episodes = self._episodes
         steps = np.full(len(means), self.step)
         if self.best is None:
             self.best = BestPolicies(means, steps, episodes, acting)
             return
-        is_better = means > self.best.returns
+        is_better = means > np.nan_to_num(self.best.returns, nan=-np.inf)
 
         def choose(new: np.ndarray, old: np.ndarray) -> np.ndarray:
             shape = is_better.shape + (1,) * (new.ndim - 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,6 +70,17 @@ def plan_runs(
             check_place(run=folder)
             plans.append(Plan(recipe, (*common, *values), folder, group, values))
     return plans
+
+
+def refuse_varied(plans: Sequence[Plan], given: Mapping[str, object]) -> None:
+    """Refuses options `--seed` and `--seeds` that every run would take instead."""
+    for option, value in given.items():
+        key = f"train.{option}"
+        if value is not None and any(key in _keys(plan.values) for plan in plans):
+            raise RlcliError(
+                f"`{key}` is varied, and `--{option}` would be the same for every run",
+                f"remove `--{option}`, or the values of `{key}`",
+            )
 
 
 def _choose_group(place: Path, plans: Sequence[Plan], *, is_new: bool) -> Path:

@@ -14,7 +14,6 @@ from rlcli.training.batch import (
     BatchReport,
     PlanEnd,
     describe_end,
-    round_up,
     train_groups,
 )
 from rlcli.training.plans import Plan
@@ -53,7 +52,7 @@ def resume_all(
             f"`{folder}` is not a folder of runs with varied options",
             "`rlcli.resume` continues a single run",
         )
-    limit, variables = round_up(max_time), {**os.environ}
+    variables = {**os.environ}
     groups: list[list[Plan]] = []
     ended: list[PlanEnd] = []
     for plans, refusal in _programs(variants):
@@ -67,19 +66,23 @@ def resume_all(
         (plans,) = groups
         try:
             path = plans[0].folder
-            resume(path, set=set, max_time=limit, quiet=quiet, trust=trust)
+            resume(path, set=set, max_time=max_time, quiet=quiet, trust=trust)
         except RlcliError as error:
             return ended + _refused_ends(plans, error)
         return ended + [describe_end(plan) for plan in plans]
     options = ["--quiet", *(["--trust"] if trust else [])]
     options += [word for text in set for word in ("--set", text)]
-    options += [] if limit is None else ["--max-time", limit]
 
     def command(plans: Sequence[Plan]) -> list[str]:
         return ["resume", *options, "--", str(plans[0].folder)]
 
     return ended + train_groups(
-        groups, command, jobs=jobs, report=report, variables=variables
+        groups,
+        command,
+        jobs=jobs,
+        max_time=max_time,
+        report=report,
+        variables=variables,
     )
 
 

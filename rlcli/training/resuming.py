@@ -16,6 +16,7 @@ from rlcli.errors import EXIT_CODES, RlcliError
 from rlcli.monitor import Monitor
 from rlcli.recipe import Recipe
 from rlcli.runs import thread_layout
+from rlcli.runs.durations import deadline_of
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.locate import locate_run
 from rlcli.runs.run_folder import Run
@@ -26,7 +27,6 @@ from rlcli.training.process_group import check_agreement, local_recipe, local_ru
 from rlcli.training.run_end import (
     STOP_REACHED,
     catch_signals,
-    deadline_of,
     final_status,
 )
 from rlcli.training.run_loop import Chunk, run_chunks, run_in_memory

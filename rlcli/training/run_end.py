@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from rlcli import errors
 from rlcli.errors import RlcliError, printable
 from rlcli.runs import run_folder
-from rlcli.runs.durations import START_TIME, parse_duration
 from rlcli.runs.run_folder import Run
 from rlcli.training.run_writer import ActiveRun
 from rlcli.training.signals import Signals, exit_now
@@ -58,11 +57,6 @@ def abandon(runs: Sequence[Run], status: str) -> None:
 
 def _paths(runs: Sequence[Run]) -> str:
     return "\n".join(printable(str(each.folder)) for each in runs)
-
-
-def deadline_of(max_time: str | float | None) -> float | None:
-    """The monotonic time at which `max_time` is over; None if there is no limit."""
-    return None if max_time is None else START_TIME + parse_duration(max_time)
 
 
 def agreed_status(

@@ -19,10 +19,11 @@ from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
 from rlcli.monitor.lines import group_by_point, merge_evaluation, merge_rows
 from rlcli.runs import run_folder
+from rlcli.runs.durations import deadline_of
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.run_folder import Run
 from rlcli.training.pace import Pace
-from rlcli.training.run_end import abandon, agreed_status, deadline_of
+from rlcli.training.run_end import abandon, agreed_status
 from rlcli.training.run_writer import ActiveRun, RunWriter, save_all, write_run
 from rlcli.training.signals import Signals
 from rlcli.training.watchdog import Watchdog

@@ -91,6 +91,7 @@ def train_together(
     recipe: str | Path,
     variants: Sequence[tuple[Sequence[str], Path]],
     *,
+    name: str | None = None,
     tags: Sequence[str] = (),
     max_time: str | float | None = None,
     smoke: bool = False,
@@ -123,6 +124,7 @@ def train_together(
             fields = [
                 {
                     "run": folder,
+                    "name": name,
                     "tags": tags,
                     "overrides": sets,
                     "changes": find_recipe_changes(each, recipe),

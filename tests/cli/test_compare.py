@@ -2,7 +2,7 @@
 
 import json
 
-from folders import OTHER_RATE, write_run
+from folders import OTHER_RATE, RESOLVED, write_run
 
 from rlcli.cli import main
 
@@ -19,6 +19,34 @@ def test_groups_are_a_table_with_intervals(tmp_path, capsys, monkeypatch):
     assert ["dqn", "–", "–", "1", "of", "2"] in rows
     assert max(map(len, out.splitlines()[2:])) <= 80
     assert err == ""
+
+
+def test_no_cell_of_a_table_is_cut(tmp_path, capsys, monkeypatch):
+    means = [-1304.5, -1357.5, -1232.5, -1290.5, -1310.5]
+    for name, shift in (("one", 0), ("other", 200)):
+        write_run(
+            tmp_path / name,
+            means=[mean + shift for mean in means],
+            recipe="a_long_name_of_a_recipe_" + name,
+            resolved=OTHER_RATE if shift else RESOLVED,
+        )
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert main(["compare", str(tmp_path)]) == 0
+    wide = capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["compare", str(tmp_path)]) == 0
+    narrow = capsys.readouterr().out
+    assert "…" not in wide and "…" not in narrow
+    assert wide.count("a_long_name_of_a_recipe_one") >= 1
+    lines = [line.strip() for line in narrow.splitlines()]
+    assert "A  a_long_name_of_a_recipe_one" in lines
+    (row,) = (
+        i
+        for i, line in enumerate(lines)
+        if line.startswith("A  ") and "5" in line.split()
+    )
+    assert lines[row + 1].startswith("[-1,") and lines[row + 1].count("[") == 3
+    assert max(map(len, narrow.splitlines()[2:])) <= 80
 
 
 def test_every_option_reaches_the_function(tmp_path, capsys):

@@ -151,13 +151,27 @@ def test_the_table_has_the_best_and_the_running_trials():
         seconds=90.0,
     )
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(sweep_screen._panel(shown))
+    console.print(sweep_screen._panel(shown, 80))
     first, *_, best, running = console.export_text().splitlines()
     assert first.startswith("3 of 9 trials · 1 running · 1 complete · 1 pruned")
     assert best.split()[:3] == ["0", "best", "3"]
     assert running.split()[:3] == ["1", "running", "7"]
-    console.print(sweep_screen._panel(progress(("complete", 3.0), confirmed=[0])))
+    console.print(sweep_screen._panel(progress(("complete", 3.0), confirmed=[0]), 80))
     assert "confirming 0 with other seeds" in console.export_text()
+
+
+def test_options_that_do_not_fit_side_by_side_share_a_column():
+    from rich.console import Console
+
+    values = {f"part_{letter}.option": 0.123 for letter in "abcdefgh"}
+    console = Console(width=80, record=True, file=io.StringIO())
+    rows = [("12", "complete", "481 [472, 490]", values)]
+    console.print(sweep_screen._table(rows, "return", 80))
+    lines = console.export_text().splitlines()
+    assert lines[0].split() == ["trial", "state", "return", "options"]
+    assert lines[2].split()[:5] == ["12", "complete", "481", "[472,", "490]"]
+    text = "".join(line[33:].strip() for line in lines[2:])
+    assert all(f"part_{letter}.option=0.123" in text for letter in "abcdefgh")
 
 
 def test_without_a_terminal_each_trial_that_ends_is_a_line(capsys):
@@ -165,7 +179,7 @@ def test_without_a_terminal_each_trial_that_ends_is_a_line(capsys):
         report(progress(("complete", 3.0), ("running", None)))
         report(progress(("complete", 3.0), ("complete", 4.0), ("pruned", None)))
     assert capsys.readouterr().err.splitlines() == [
-        "[3 of 9] trial 1: 4; best 4, trial 1",
+        "[2 of 9] trial 1: 4; best 4, trial 1",
         "[3 of 9] trial 2: pruned; best 4, trial 1",
     ]
     with sweep_screen.show_progress(quiet=True) as report:

@@ -137,6 +137,15 @@ def test_values_that_are_not_finite_end_a_seed(tmp_path):
     assert curve["x"] == [1, 2]
 
 
+def test_seeds_without_values_are_noted(tmp_path):
+    curves = {0: [(1, 1.0), (2, 2.0)], 1: [(1, None), (2, None)]}
+    run = write(tmp_path / "a", curves, seeds=[0, 1, 2])
+    result = rlcli.plot(run)
+    assert result["curves"][0]["seeds"] == 1
+    note = f"2 of 3 seeds of `{run}` left out: they have no `{result['y']}`"
+    assert note in result["notes"]
+
+
 def test_an_unknown_metric_is_one_error_with_the_nearest_and_all(tmp_path):
     run = write_run(tmp_path / "a")
     with pytest.raises(RlcliError, match="no run has the metric `avg_g`") as caught:

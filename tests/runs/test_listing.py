@@ -101,6 +101,12 @@ def test_runs_are_sorted_by_a_field_and_those_without_it_are_last(sort, expected
     assert names(rlcli.runs(sort=sort)) == expected
 
 
+def test_runs_are_sorted_by_the_iqm_that_is_printed(tmp_path):
+    write_run(tmp_path / "lucky", means=(0.0, 0, 0, 0, 100))
+    write_run(tmp_path / "steady", means=(5.0, 5, 5, 5, 5))
+    assert names(rlcli.runs(tmp_path, sort="return")) == ["steady", "lucky"]
+
+
 def test_runs_are_sorted_by_known_fields_only(runs):
     with pytest.raises(RlcliError, match="cannot be sorted by `retrun`") as refused:
         rlcli.runs(sort="retrun")

@@ -73,6 +73,16 @@ def test_a_return_that_is_not_a_number_is_one_of_the_returns(tmp_path):
     assert np.isnan(result["mean"])
 
 
+def test_a_seed_without_a_finished_episode_has_no_return(tmp_path):
+    rows = [{"T": 9, "seed": 0}, {"T": 9, "seed": 1, "avg_G": 3.0}]
+    result = read_record(write_run(tmp_path / "a", rows=rows, seeds=[0, 1]))["return"]
+    assert (result["seeds"], result["source"]) == ([None, 3.0], "training")
+    assert np.isnan(result["iqm"])
+    rows = [{"T": 9, "seed": 0}, {"T": 9, "seed": 1}]
+    run = write_run(tmp_path / "b", rows=rows, seeds=[0, 1])
+    assert read_record(run)["return"] is None
+
+
 @pytest.mark.parametrize("status", ["created", "running"])
 def test_a_run_without_a_process_was_killed(status, tmp_path):
     run = write_run(tmp_path / "a", status=status)

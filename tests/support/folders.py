@@ -75,6 +75,7 @@ def write_run(
     if `is_evaluated`.
     """
     folder.mkdir(parents=True)
+    found = sorted({row["seed"] for row in rows or () if "seed" in row})
     fields = {
         "recipe": "dqn_cartpole",
         "status": "finished",
@@ -82,7 +83,7 @@ def write_run(
         "name": None,
         "changes": {"optimizer.learning_rate": [0.001, 0.0005]},
         "tags": [],
-        "seeds": [*range(len(means))],
+        "seeds": found or [*range(len(means))],
         "smoke": False,
         "reason": "",
         "frozen": {},

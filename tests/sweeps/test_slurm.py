@@ -125,7 +125,7 @@ while true; do sleep 0.05; done
     time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
     assert process.wait() == code
-    expected = f"-m rlcli sweep {sweep.folder} --resume --max-time 3h --trial 4"
+    expected = f"-m rlcli sweep {sweep.folder} --resume --max-time 10800s --trial 4"
     assert (tmp_path / "arguments").read_text().split() == expected.split()
     queued = tmp_path / "queued"
     assert queued.exists() == is_queued

@@ -152,6 +152,11 @@ def test_a_sweep_may_keep_its_trials_in_a_database(fake):
         ("lake.yaml", {"set": ["train.evaluate=null"]}, "the recipe has none"),
         ("lake.yaml", {"set": ["train.evaluate.every=2001"]}, "the recipe has none"),
         ("lake.yaml", {"set": ["vary={train.start: [0, 9]}"]}, "has a section `vary`"),
+        (
+            "lake.yaml",
+            {"objective": "auc", "set": ["train.stop.return=1"]},
+            "`auc` cannot have `train.stop`",
+        ),
         ("lake.yaml", {"sampler": "grid"}, "a grid needs the number of values"),
         ("lake.yaml", {"run": "lake.yaml"}, "`lake.yaml` exists already"),
         ("lake.yaml", {"name": "a/b"}, "cannot be the name"),

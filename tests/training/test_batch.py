@@ -12,6 +12,7 @@ import pytest
 import rlcli
 from rlcli.errors import RlcliError
 from rlcli.runs.metrics import read_metrics
+from rlcli.training import batch
 from rlcli.training.batch import PlanEnd, describe_end, exit_code
 from rlcli.training.plans import (
     Plan,
@@ -20,6 +21,7 @@ from rlcli.training.plans import (
     divide_group,
     plan_runs,
 )
+from rlcli.training.processes import ProcessEnd
 
 LAKE = """
 environment: FrozenLakeNonSlippery-v0
@@ -105,6 +107,60 @@ def test_every_run_has_a_folder_of_its_own(folder):
     assert str(plan.folder) == "runs/lake/rates-2"
     plans = plan_runs(["lake.yaml", "lake.yaml"], run="here")
     assert [str(plan.folder) for plan in plans] == ["here/lake", "here/lake-2"]
+
+
+@pytest.mark.parametrize("option", ["seed", "seeds"])
+def test_an_option_that_every_run_would_take_instead_is_refused(option, folder):
+    with pytest.raises(
+        RlcliError, match=f"`train.{option}` is varied, and `--{option}`"
+    ):
+        rlcli.train_all(["lake.yaml"], vary=[f"train.{option}=1,2"], **{option: 7})
+    (folder / "lake.yaml").write_text(f"{LAKE}vary: {{train.{option}: [1, 2]}}\n")
+    with pytest.raises(RlcliError, match=f"`train.{option}` is varied"):
+        rlcli.train_all(["lake.yaml"], **{option: 7})
+    assert not (folder / "runs").exists()
+
+
+def test_processes_get_the_time_that_is_left(monkeypatch, folder):
+    """Two runs of a minute each, one after the other, with a limit of 90 seconds."""
+    clock = [1_000.0]
+    commands = []
+
+    class Pool:
+        has_room = property(lambda self: not self.running)
+
+        def __init__(self):
+            self.running = []
+
+        def start(self, key, arguments):
+            commands.append(arguments)
+            self.running.append(key)
+
+        def collect(self):
+            clock[0] += 60
+            ended = [ProcessEnd(key, 0, "") for key in self.running]
+            self.running.clear()
+            return ended
+
+        def send_signal(self, number, key=None):
+            pass
+
+    monkeypatch.setattr(batch.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(batch.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(batch, "ProcessPool", lambda jobs, variables: Pool())
+    monkeypatch.setattr(batch, "deadline_of", lambda limit: 1_000 + limit)
+    vary = ["updater.name=q_learning,sarsa,expected_sarsa"]
+    ended = rlcli.train_all(["lake.yaml"], vary=vary, max_time=90, name="n", jobs=1)
+    assert [words[:3] for words in commands] == [
+        ["train", "--max-time", "90s"],
+        ["train", "--max-time", "30s"],
+    ]
+    assert all(words[words.index("--name") + 1] == "n" for words in commands)
+    assert [(each.code, each.message) for each in ended][-1] == (
+        75,
+        "no time was left to start it",
+    )
+    assert exit_code(ended) == 75
 
 
 def test_recipes_of_the_same_name_have_folders_of_their_own(folder):
@@ -208,9 +264,8 @@ def test_a_failure_does_not_stop_the_others_and_a_run_equals_one_trained_alone(f
         "learning_rate=0.5",
         "variants.json",
     }
-    assert json.loads((group / "learning_rate=0.1/run.json").read_text())["tags"] == [
-        "x"
-    ]
+    info = json.loads((group / "learning_rate=0.1/run.json").read_text())
+    assert (info["tags"], info["name"]) == (["x"], "rates")
     alone = rlcli.train(
         "lake.yaml", set=["optimizer.learning_rate=0.1"], seeds=2, run="alone"
     )

@@ -268,6 +268,20 @@ def test_the_best_policy_of_each_seed_is_that_of_its_own_best_evaluation():
             np.testing.assert_array_equal(best.acting[name][index], leaf)
 
 
+def test_a_return_that_is_not_finite_is_not_the_best():
+    experiment = experiment_of(evaluate={"every": 10, "episodes": 2}, **NEVER)
+    count = len(experiment.setup.seeds)
+    for value, best in ((np.nan, -np.inf), (5, 5), (np.inf, 5), (9, 9), (np.nan, 9)):
+        means = np.full(count, value, np.float32)
+        experiment._update_best(means, {"params": np.full((count, 2), value)})
+        assert [*experiment.best.returns] == [best] * count
+    assert (experiment.best.acting["params"] == 9).all()
+    # As an earlier version may have saved it.
+    experiment.best = experiment.best._replace(returns=np.full(count, np.nan))
+    experiment._update_best(np.ones(count), {"params": np.ones((count, 2))})
+    assert [*experiment.best.returns] == [1] * count
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("goal", "reached"), [(1, True), (501, False)])
 def test_the_goal_is_reached_when_the_evaluation_of_every_seed_has_come_to_it(

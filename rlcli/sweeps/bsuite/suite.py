@@ -21,7 +21,6 @@ from rlcli.recipe import check_document, locate_recipe
 from rlcli.recipe.loading import read_without_parts, refuse_combinations
 from rlcli.results import figure
 from rlcli.runs.creation import check_place
-from rlcli.runs.durations import parse_duration
 from rlcli.runs.files import read_json, to_json, write_json
 from rlcli.runs.naming import name_or_time, number_folder
 from rlcli.runs.run_folder import Run, is_run
@@ -58,10 +57,10 @@ def bsuite(
     ids: Sequence[str] = (),
     *,
     set: Sequence[str] = (),
-    seed: int = 0,
+    seed: int | None = None,
     mnist: str | Path | None = None,
     jobs: int | None = None,
-    runs: str | Path = "runs",
+    runs: str | Path | None = None,
     run: str | Path | None = None,
     name: str | None = None,
     max_time: str | float | None = None,
@@ -83,49 +82,51 @@ def bsuite(
         ids: ids such as `catch_noise/3`, experiments such as `catch_noise`, or tags
             such as `noise`. By default all.
         set: options that replace the recipe's.
-        seed: the first seed. Ids with equal settings have consecutive seeds.
+        seed: the first seed, by default 0. Ids with equal settings have consecutive
+            seeds.
         mnist: the folder with the MNIST training set; without it, experiments with
             MNIST are left out.
         jobs: runs at once; by default the number of cores.
-        runs: the sweep is created as `<runs>/bsuite/<recipe>/<time>`.
+        runs: the sweep is created as `<runs>/bsuite/<recipe>/<time>`; by default below
+            `runs`.
         run: the folder of the sweep, instead of one below `runs`.
         name: the name of its folder, instead of the time.
-        max_time: seconds, or a duration such as `3h50m`, for each run.
+        max_time: seconds, or a duration such as `3h50m`, from the process start.
         smoke: trains each run with a tiny budget.
         resume: continues the sweep in the folder `recipe`, with its own options.
         report: is called with the plans and those that have ended, about once a second.
     """
     figure.check_figure(Path("radar.png"))  # before any work
-    limit = None if max_time is None else f"{math.ceil(parse_duration(max_time))}s"
-    options = ["--quiet", *([] if limit is None else ["--max-time", limit])]
     if resume or (Path(recipe) / INFO).is_file():
-        folder, info = _reopen(Path(recipe), ids, set)
+        given = {"ids": ids, "set": set, "seed": seed, "mnist": mnist, "runs": runs}
+        given |= {"run": run, "name": name, "smoke": smoke or None}
+        folder, info = _reopen(Path(recipe), given)
         if not resume:
             return score_sweep(folder, info, [])
     else:
         title = check_document(recipe, set)
         refuse_combinations(recipe, set, title, "`rlcli bsuite` scores one agent")
         chosen, notes = _leave_out_mnist(select_ids(ids), ids, mnist)
-        folder = _choose_folder(title, runs, run, name)
+        folder = _choose_folder(title, runs or "runs", run, name)
         info = {
             "recipe": title,
             "source": locate_recipe(recipe),
             "set": [*set],
-            "seed": seed,
+            "seed": seed or 0,
             "mnist": None if mnist is None else str(Path(mnist).absolute()),
             "smoke": smoke,
             "chosen": [f"{name}/{index}" for name, index in chosen],
             "notes": notes,
         }
-    failed = _train(folder, info, options, jobs, report)
+    failed = _train(folder, info, jobs, max_time, report)
     return score_sweep(folder, info, failed)
 
 
 def _train(
     folder: Path,
     info: dict[str, Any],
-    options: Sequence[str],
     jobs: int | None,
+    max_time: str | float | None,
     report: BatchReport,
 ) -> list[str]:
     """Trains the runs that have not finished; returns what to say about failures."""
@@ -141,32 +142,33 @@ def _train(
     def command(plans: Sequence[Plan]) -> list[str]:
         (plan,) = plans
         if is_run(plan.folder):
-            return Run(plan.folder).resume_arguments(*options)
+            return Run(plan.folder).resume_arguments("--quiet")
         smoke = ["--smoke"] if info["smoke"] else []
-        own = [*arguments_of(plans), *options, *smoke]
+        own = [*arguments_of(plans), "--quiet", *smoke]
         return ["train", *own, "--", plan.recipe]
 
     left = [[plan] for _, plan in planned if not _is_finished(plan.folder)]
+    ended = train_groups(left, command, jobs=jobs, max_time=max_time, report=report)
     return [
         f"`{each.plan.folder.name}`: {each.message or f'exit code {each.code}'}"
-        for each in train_groups(left, command, jobs=jobs, report=report)
+        for each in ended
         if each.code != errors.OK
     ]
 
 
-def _reopen(
-    folder: Path, ids: Sequence[str], sets: Sequence[str]
-) -> tuple[Path, dict[str, Any]]:
-    """The folder of a sweep, and what it was started with."""
+def _reopen(folder: Path, given: Mapping[str, object]) -> tuple[Path, dict[str, Any]]:
+    """The folder of a sweep, and what it was started with; refuses other options."""
     if not (folder / INFO).is_file():
         raise RlcliError(
             f"{quote(folder)} is not the folder of a sweep of bsuite",
             "`--resume` takes the folder that `rlcli bsuite` has printed",
         )
-    if ids or sets:
+    refused = [name for name, value in given.items() if value not in (None, (), [])]
+    if refused:
         raise RlcliError(
-            f"{quote(folder)} is the folder of a sweep with ids and options",
-            "name a recipe to train others",
+            f"{quote(folder)} is the folder of a sweep, whose options cannot change: "
+            + ", ".join(f"`{name}`" for name in refused),
+            "leave them out, or name a recipe to start another sweep",
         )
     info = read_json(folder / INFO, REMEDY)
     for name, kinds in _FIELDS.items():

@@ -118,6 +118,8 @@ def test_errors_come_before_any_work(tmp_path, planned, monkeypatch):
         (("dqn_catch", ["cach"]), {}, "no id, experiment or tag `cach`"),
         (("dqn_katch",), {}, "dqn_katch"),
         ((sweep, ["catch"]), {}, "folder of a sweep"),
+        ((sweep,), {"seed": 3, "resume": True}, "cannot change: `seed`, `runs`"),
+        ((sweep,), {"runs": None, "smoke": True}, "cannot change: `smoke`"),
         (("dqn_catch",), {"run": sweep}, "contains a sweep already"),
         (("dqn_catch",), {"set": ["trian.steps=1"]}, "trian"),
     ]:
@@ -131,7 +133,7 @@ def test_errors_come_before_any_work(tmp_path, planned, monkeypatch):
 
 
 def test_the_exit_code_is_that_of_several_runs(tmp_path, monkeypatch, capsys):
-    def fail(groups, command, *, jobs, report):
+    def fail(groups, command, *, report, **keywords):
         plans = [plan for group in groups for plan in group]
         ended = [batch.PlanEnd(plan, 1, "no memory") for plan in plans]
         report(plans, ended)
@@ -145,10 +147,11 @@ def test_the_exit_code_is_that_of_several_runs(tmp_path, monkeypatch, capsys):
 
 def test_a_sweep_is_resumed_with_its_own_options(tmp_path, monkeypatch):
     """A run that has finished, one that was interrupted, and one that has not begun."""
-    commands = []
+    commands, limits = [], []
 
-    def keep(groups, command, **keywords):
+    def keep(groups, command, *, max_time, **keywords):
         commands.extend([*map(command, groups)])
+        limits.append(max_time)
         return []
 
     monkeypatch.setattr("rlcli.sweeps.bsuite.suite.train_groups", keep)
@@ -162,11 +165,8 @@ def test_a_sweep_is_resumed_with_its_own_options(tmp_path, monkeypatch):
         write_run(run, status=status, imports=["mine.network"])
     commands.clear()
     rlcli.bsuite(tmp_path, resume=True, max_time="1h")
-    options = ["--quiet", "--max-time", "3600s", "--trust"]
-    assert commands[0] == ["resume", *options, "--", str(run)]
-    assert [word for word in commands[1] if word not in ("--max-time", "3600s")] == [
-        *before[2]
-    ]
+    assert commands == [["resume", "--quiet", "--trust", "--", str(run)], before[2]]
+    assert limits == [None, "1h"]
     with pytest.raises(RlcliError, match="not the folder of a sweep"):
         rlcli.bsuite("dqn_catch", resume=True)
 
