@@ -179,10 +179,13 @@ def clip(space: gymnasium.Space, batch: ArrayTree) -> ArrayTree:
 
 
 def half_width(space: spaces.Box) -> np.ndarray:
-    """Half the width of each entry of a Box, float32; 1 if a bound is infinite."""
+    """Half the width of each entry of a Box, float32.
+
+    It is 1 where a bound is infinite, and where both are equal: a scale is never 0.
+    """
     low, high = (bound.astype(np.float32) for bound in bounds(space))
-    is_bounded = np.isfinite(low) & np.isfinite(high)
-    return np.where(is_bounded, np.where(is_bounded, high / 2 - low / 2, 1), 1)
+    has_width = np.isfinite(low) & np.isfinite(high) & (low != high)
+    return np.where(has_width, np.where(has_width, high / 2 - low / 2, 1), 1)
 
 
 def boolean_box(*shape: int) -> spaces.Box:

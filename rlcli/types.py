@@ -126,6 +126,14 @@ class External(NamedTuple):
     make: Callable[[], gymnasium.Env] | None = None
 
 
+class FrameStack(NamedTuple):
+    """Observations that are the last frames of an episode, along an axis."""
+
+    frames: int
+    axis: int  # of each array of an observation; the newest frame is last
+    padding: str  # before the first frame: `repeat` repeats it, `zero` is zeros
+
+
 class Environment(NamedTuple):
     """A batch of B environments with auto-reset.
 
@@ -173,6 +181,9 @@ class Environment(NamedTuple):
     # has the first and whose episode has the second. Both are functions of these alone,
     # so that the replay `hindsight` may replace the desired goal.
     goal_reward: Callable[..., tuple[Array, Array]] | None = None
+    # The stack that every observation is, apart from an action mask. None: there is
+    # none, or it is not known, because a library stacks frames on the host.
+    frame_stack: FrameStack | None = None
     # Cores only: whether a reset costs more than a step, so that on a CPU a vector
     # resets no other environments than those whose episode has ended.
     costly_reset: bool = False
@@ -346,6 +357,8 @@ class Replay(NamedTuple):
     # Whether it ignores the unrolls of the loop: `sample` gets the steps `[N, ...]` of
     # the data set in place of a state, and the environment of the loop is idle.
     is_offline: bool = False
+    # The stack that observations must be, because it stores each frame once.
+    frame_stack: FrameStack | None = None
     # (state, count, before, after) -> state, on the host: divides the state `[S, ...]`
     # of `before` devices among `after` devices. None: it cannot be divided anew.
     redivide: Callable[..., ArrayTree] | None = None

@@ -9,11 +9,20 @@ import jax
 import numpy as np
 
 from rlcli import spaces
+from rlcli.distributions import action_masks
 from rlcli.errors import quote, suggest
 from rlcli.loop.log import ROW_FIELDS
 from rlcli.loop.progress import Setup
 from rlcli.recipe import DEFAULT, SHARED, Recipe
-from rlcli.types import Environment, Network, Replay, TimeStep, Tracer, Updater
+from rlcli.types import (
+    Environment,
+    FrameStack,
+    Network,
+    Replay,
+    TimeStep,
+    Tracer,
+    Updater,
+)
 from rlcli.xla.numeric_limits import INT32_MAX
 from rlcli.xla.tree_paths import leaves_by_path
 
@@ -285,6 +294,45 @@ def check_goals(recipe: Recipe, environment: Environment) -> Callable:
         "your own with `goal_reward`, without `each`, frame stacks, and wrappers that "
         "change observations or add to rewards",
     )
+
+
+def check_frame_stack(
+    recipe: Recipe, environment: Environment, replay: Replay | None
+) -> None:
+    """Refuses a replay that would rebuild observations from frames they do not have.
+
+    On the host, a wrapper of the environment's library may have stacked the frames.
+    """
+    needed = replay and replay.frame_stack
+    if not needed:
+        return
+    assert recipe.replay is not None  # `replay` was built from it
+    found = environment.frame_stack
+    if found is None and not environment.pure:
+        return
+    seen, _ = action_masks.split_mask(environment.observation)
+    arrays = jax.tree.leaves(jax.eval_shape(lambda: spaces.zeros(seen)))
+    if (
+        found is not None
+        and needed._replace(axis=found.axis) == found
+        and all(needed.axis % each.ndim == found.axis % each.ndim for each in arrays)
+    ):
+        return
+    name = quote(recipe.environment.name)
+    raise recipe.error(
+        ("replay",),
+        f"replay `{recipe.replay.name}` stores frames of observations that are "
+        f"{_describe_stack(needed)}, but those of {name} are "
+        f"{_describe_stack(found) if found else 'no stacks'}",
+        "stack them in the network, `preprocess: [{name: frame_stack, frames: "
+        f"{needed.frames}}}]`, with the same options in the replay; or use "
+        "`replay: uniform`",
+    )
+
+
+def _describe_stack(stack: FrameStack) -> str:
+    padding = "the first frame repeated" if stack.padding == "repeat" else "zeros"
+    return f"stacks of {stack.frames} along axis {stack.axis}, {padding} at the start"
 
 
 def check_updates(recipe: Recipe, setup: Setup, updater: Updater) -> None:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from rlcli import registry, spaces
 from rlcli.assembly import data_parallel, out_of_memory
 from rlcli.assembly.checks import (
+    check_frame_stack,
     check_goals,
     check_names,
     check_parts,
@@ -92,6 +93,7 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
         environment_at = functools.partial(_constant, environment)
     num_envs = environment.num_envs * train.data_parallel
     check_parts(share, num_envs, parts.tracer, parts.updater, parts.replay)
+    check_frame_stack(recipe, environment, parts.replay)
     updater = parts.wrap_updater(parts.updater)
     data_parallel.check_data_parallel(recipe, updater, parts.replay)
 

@@ -25,6 +25,10 @@ from rlcli.distributions.choices import (
     multi_discrete,
 )
 from rlcli.distributions.composites import composite
+from rlcli.distributions.constant_entries import (
+    has_constant_entries,
+    with_constant_entries,
+)
 from rlcli.distributions.empirical import quantile_distribution
 from rlcli.distributions.family import Distribution
 from rlcli.distributions.intervals import discretized_box
@@ -98,6 +102,10 @@ def distribution_for(
 def _box_distribution(space: kinds.Box, box: BoxFamily, bins: int) -> Distribution:
     if box == "normal":
         return normal(space.shape, spaces.dtype(space))
+    if has_constant_entries(space):
+        return with_constant_entries(
+            space, lambda rest: _box_distribution(rest, box, bins)
+        )
     if box == "squashed_normal":
         return squashed_normal(space)
     if box == "discretized":

@@ -171,6 +171,7 @@ def box_bijector(
     middle, half = low / 2 + high / 2, np.where(has_both, high / 2 - low / 2, 1)
     resolution = 4 * np.spacing(np.maximum(np.abs(low), np.abs(high)))
     margin = np.maximum(_MARGIN * np.where(has_both, 2 * half, 1), resolution)
+    margin = np.where(has_both & (low == high), 0, margin)  # a constant entry
     x_min, x_max = (
         np.where(has_low, low + margin, -np.inf).astype(np.float32),
         np.where(has_high, high - margin, np.inf).astype(np.float32),

@@ -145,6 +145,7 @@ def vector(
         render_final=render_final,
         # With `each` it would differ between the environments.
         goal_reward=None if each else example.goal_reward,
+        frame_stack=example.frame_stack,
     )
 
 

@@ -115,5 +115,6 @@ def uniform_log_density(space: gymnasium.Space) -> float:
         return 0.0
     low, high = (bound.astype(np.float64) for bound in spaces.bounds(space))
     is_discrete = not np.issubdtype(spaces.dtype(space), np.floating)
-    # The width of an interval, or the number of discrete elements.
-    return -float(np.sum(np.log(high - low + is_discrete)))
+    # The widths of intervals, or the numbers of discrete elements.
+    widths = (high - low + is_discrete)[low != high]  # 0 for a constant entry
+    return -float(np.sum(np.log(widths)))

@@ -16,7 +16,7 @@ from rlcli import spaces
 from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.preprocessing import ObservationFunction, Preprocess, map_members
-from rlcli.types import ArrayTree, Environment, TimeStep
+from rlcli.types import ArrayTree, Environment, FrameStack, TimeStep
 
 _SAVED_PREFIX = "stack"  # prefix of the stacks' names in a host environment's `save`
 
@@ -103,6 +103,7 @@ def stack_frames(environment: Environment, steps: Sequence[Preprocess]) -> Envir
         make_restarting=None,  # of the environment without the stacks
         restarts=lambda state: environment.restarts(state.environment),
         goal_reward=None,  # it takes single goals, and these are stacked
+        frame_stack=FrameStack(steps[-1].frames, steps[-1].axis, "repeat"),
         **({} if environment.pure else _save_and_restore(environment, stacker)),
     )
 
@@ -218,9 +219,17 @@ def _frame_space(space: gymnasium.Space) -> tuple[gymnasium.Space, ObservationFu
         dtype = spaces.dtype(space).type
         frame_space = kinds.MultiDiscrete([space.n], dtype, start=[space.start])
         return frame_space, _identity
-    if isinstance(space, kinds.Box) and len(space.shape) in (0, 2):
-        low, high = space.low[..., None], space.high[..., None]
-        return kinds.Box(low, high, low.shape, space.dtype.type), _identity
+    if space.shape is None or len(space.shape) not in (0, 2):
+        return space, _identity
+    match space:
+        case kinds.Box():
+            low, high = space.low[..., None], space.high[..., None]
+            return kinds.Box(low, high, low.shape, space.dtype.type), _identity
+        case kinds.MultiDiscrete():
+            counts, start = space.nvec[..., None], space.start[..., None]
+            return kinds.MultiDiscrete(counts, space.dtype.type, start=start), _identity
+        case kinds.MultiBinary():
+            return kinds.MultiBinary((*space.shape, 1)), _identity
     return space, _identity
 
 

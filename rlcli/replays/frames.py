@@ -9,12 +9,21 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Int, Int32, Shaped
 
+from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.replays.rings import Ring, check_capacity, ring_rows, step_ring
 from rlcli.replays.uniform import uniform_replay
 from rlcli.replays.windows import Windows
-from rlcli.types import Array, ArrayTree, Count, Divided, Replay, Transition
+from rlcli.types import (
+    Array,
+    ArrayTree,
+    Count,
+    Divided,
+    FrameStack,
+    Replay,
+    Transition,
+)
 
 Padding = Literal["repeat", "zero"]
 
@@ -52,16 +61,29 @@ def frames(
     sampled yet. At the end of an episode, the next step belongs to another episode, so
     the true last frame is stored separately, for the newest `ends` episodes (by default
     1/16 of the capacity). A window whose last frame has been overwritten has weight 0.
-    Samples equal those of `uniform`, with 1 / (2 · `stack`) of the memory.
+    Samples equal those of `uniform`, with 1 / (2 · `stack`) of the memory. An action
+    mask is not a stack, and is stored whole.
     """
     ring = frame_ring(capacity, unroll, num_envs, stack, axis, padding, ends)
     windows = Windows(ring, unroll, window)
     check_capacity("frames", capacity, windows.min_steps, unroll, num_envs, "it needs")
-    return uniform_replay(windows, num_envs, capacity, batch_size, replacement)
+    replay = uniform_replay(windows, num_envs, capacity, batch_size, replacement)
+    return replay._replace(frame_stack=FrameStack(stack, axis, padding))
+
+
+def required_stack(
+    stack: int = 4, axis: int = -1, padding: Padding = "repeat", ends: int | None = None
+) -> FrameStack:
+    """The stack that observations must be, for these options of `frame_ring`."""
+    del ends
+    return FrameStack(stack, axis, padding)
 
 
 class _FrameRingState(NamedTuple):
-    """The newest frame of each step, and the last frames of episodes."""
+    """The newest frame of each step, and the last frames of episodes.
+
+    In place of an observation there are its newest frame and its action mask, or None.
+    """
 
     steps: ArrayTree  # ring state: steps without `next_obs`, and episode numbers
     finals: ArrayTree  # `[places, ...]`: last frames of episodes
@@ -82,21 +104,24 @@ def frame_ring(
     # At least `size`: the episodes that end in one unroll never share a place.
     places = max(ends or ring_rows(capacity, unroll, num_envs) * num_envs // 16, size)
     inner = step_ring(capacity, unroll, num_envs)
-    newest = functools.partial(_newest_frame, stack=stack, axis=axis)
+    newest_frame = functools.partial(_newest_frame, stack=stack, axis=axis)
+
+    def newest(obs: ArrayTree) -> tuple[ArrayTree, ArrayTree]:
+        frame = jax.tree.map(newest_frame, action_masks.remove_mask(obs))
+        return frame, action_masks.get_mask(obs)
 
     def to_frames(
         steps: Transition, number: Int[Array, "..."]
     ) -> tuple[Transition, Int[Array, "T B"]]:
-        obs = jax.tree.map(newest, steps.obs)
         number = number.reshape(steps.last.shape)
-        return steps._replace(obs=obs, next_obs=()), number
+        return steps._replace(obs=newest(steps.obs), next_obs=()), number
 
     def init(steps: Transition) -> _FrameRingState:
         def empty_rows(leaf: Array) -> Array:
-            return jnp.zeros((places, *newest(leaf).shape[2:]), leaf.dtype)
+            return jnp.zeros((places, *leaf.shape[2:]), leaf.dtype)
 
         number = jnp.zeros(steps.last.shape, jnp.int32)
-        finals = jax.tree.map(empty_rows, steps.next_obs)
+        finals = jax.tree.map(empty_rows, newest(steps.next_obs))
         return _FrameRingState(
             inner.init(to_frames(steps, number)), finals, jnp.int32(0)
         )
@@ -109,12 +134,12 @@ def frame_ring(
         place = jnp.where(last, number % places, places)  # out of range: not written
 
         def write(old: jax.Array, new: Array) -> Array:
-            rows = newest(new).reshape((size, *old.shape[1:]))
+            rows = new.reshape((size, *old.shape[1:]))
             return old.at[place].set(rows, mode="drop")
 
         return _FrameRingState(
             inner.add(state.steps, to_frames(steps, number), count),
-            jax.tree.map(write, state.finals, steps.next_obs),
+            jax.tree.map(write, state.finals, newest(steps.next_obs)),
             state.ended + jnp.sum(last, dtype=jnp.int32),
         )
 
@@ -133,17 +158,30 @@ def frame_ring(
         stack_rows = functools.partial(
             _stack_frames, first=rows.first, stack=stack, axis=axis, padding=padding
         )
-        observations = jax.tree.map(stack_rows, rows.obs)  # `[span + 1, N, ...]`
+        frames, masks = rows.obs
+        observations = jax.tree.map(stack_rows, frames)  # `[span + 1, N, ...]`
+        masks = jax.tree.map(lambda leaf: leaf[stack - 1 :], masks)
         steps, number = jax.tree.map(
             lambda leaf: leaf[stack - 1 : stack - 1 + span],
             (rows._replace(obs=()), number),
         )
-        finals = jax.tree.map(lambda leaf: leaf[number % places], state.finals)
+        final_frames, final_masks = jax.tree.map(
+            lambda leaf: leaf[number % places], state.finals
+        )
         stack_next = functools.partial(_next_observations, last=steps.last, axis=axis)
         is_overwritten = steps.last & (number < state.ended - places)
+        next_masks = jax.tree.map(
+            lambda final, mask: jnp.where(steps.last[..., None], final, mask[1:]),
+            final_masks,
+            masks,
+        )
         return steps._replace(
-            obs=jax.tree.map(lambda leaf: leaf[:-1], observations),
-            next_obs=jax.tree.map(stack_next, observations, finals),
+            obs=jax.tree.map(
+                lambda leaf: leaf[:-1], action_masks.add_mask(observations, masks)
+            ),
+            next_obs=action_masks.add_mask(
+                jax.tree.map(stack_next, observations, final_frames), next_masks
+            ),
         ), ~jnp.any(is_overwritten, axis=0)
 
     return Ring(init, add, take, inner.rows, start_margin=stack - 1, end_margin=1)

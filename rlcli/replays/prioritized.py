@@ -7,7 +7,7 @@ from typing import Literal
 from rlcli.registry import register
 from rlcli.replays.datasets.dataset import Dataset
 from rlcli.replays.datasets.names import DataFile
-from rlcli.replays.frames import FrameOptions, frame_ring
+from rlcli.replays.frames import FrameOptions, frame_ring, required_stack
 from rlcli.replays.priorities import (
     leaf_count,
     prioritized_replay,
@@ -68,4 +68,5 @@ def prioritized(
     return replay._replace(
         required_priority=by if by == "gradient_norm" else "",
         dataset=prefill and Dataset.parse(prefill),
+        frame_stack=None if frames is None else required_stack(**frames),
     )

@@ -265,3 +265,47 @@ train: {{steps: 100}}
     built(recipe.format(40), tmp_path)
     error = build_error(recipe.format(60), tmp_path)
     assert "capacity of 100 holds 50" in error.message
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("replay: frames", "are no stacks"),
+        (
+            "replay: {name: frames, stack: 2}\n"
+            "network: {name: mlp, preprocess: [{name: frame_stack, frames: 4}]}",
+            "are stacks of 4 along axis -1",
+        ),
+        (
+            "replay: {name: prioritized, frames: {stack: 4, padding: zero}}\n"
+            "network: {name: mlp, preprocess: [{name: frame_stack, frames: 4}]}",
+            "the first frame repeated at the start",
+        ),
+        (
+            "environment: {name: CartPole-v1, wrappers: [frame_stack, "
+            "{name: entries, of: [0, 1, 2, 3]}]}\nreplay: frames",
+            "are no stacks",
+        ),
+    ],
+)
+def test_a_replay_of_frames_needs_the_same_stack_of_frames(text, says, tmp_path):
+    text = text if text.startswith("environment") else f"{CARTPOLE}{text}"
+    error = build_error(f"{text}\nupdater: q_learning\n", tmp_path)
+    assert "stores frames of observations that are stacks of" in error.message
+    assert error.message.endswith(says) or says in error.message
+
+
+STACK = "network: {name: mlp, preprocess: [frame_stack]}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{CARTPOLE}replay: frames\n{STACK}",
+        f"{CARTPOLE}replay: {{name: frames, axis: 0}}\n{STACK}",
+        "environment: {name: CartPole-v1, wrappers: [frame_stack]}\nreplay: frames",
+        "environment: {name: gymnasium/CartPole-v1}\nreplay: frames",
+    ],
+)
+def test_stacks_of_the_environment_fit_a_replay_of_frames(text, tmp_path):
+    built(f"{text}\nupdater: q_learning\n", tmp_path)

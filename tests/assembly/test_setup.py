@@ -200,8 +200,10 @@ def test_no_update_happens_before_a_replay_can_be_sampled(tmp_path):
             "replay: {name: prioritized, beta: {from: 0.4, to: 1.0}, "
             "alpha: {from: 1, to: 0.5}}"
         ),
-        "replay: {name: prioritized, by: rank, frames: {stack: 2, padding: zero}}",
-        "replay: {name: frames, stack: 4}",
+        "replay: {name: prioritized, by: rank, frames: {stack: 2}}\n"
+        "network: {name: mlp, preprocess: [{name: frame_stack, frames: 2}]}",
+        "replay: {name: frames, stack: 3}\n"
+        "network: {name: mlp, preprocess: [{name: diff_transform}]}",
         "replay: {name: sequences, length: 1, overlap: 0, priorities: {eta: 0.5}}",
         "replay: {name: episodes, length: 100}\ntracer: monte_carlo",
         pytest.param("replay: {name: episodes, length: 100}", marks=pytest.mark.slow),

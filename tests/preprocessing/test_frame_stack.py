@@ -12,7 +12,7 @@ from rlcli.environments.adapters.gymnasium import gymnasium_adapter
 from rlcli.environments.adapters.host import to_host_environment
 from rlcli.environments.vector import vector
 from rlcli.errors import RlcliError
-from rlcli.preprocessing.frame_stack import stack_frames
+from rlcli.preprocessing.frame_stack import frame_stacker, stack_frames
 from rlcli.preprocessing.functions import diff_transform, frame_stack, one_hot
 from rlcli.recipe import load_recipe, resolve
 from rlcli.runs.checkpoint import flatten_tree
@@ -24,6 +24,7 @@ CHOICE = spaces.Discrete(90, start=10)
 IMAGE = spaces.Box(0, 255, (2, 3), np.uint8)
 CUBE = spaces.Box(0, 255, (2, 3, 1), np.uint8)
 PAIR = spaces.Tuple((ROW, CHOICE))
+GRID = spaces.MultiDiscrete([[100, 101], [102, 103]], np.int32, start=[[0, 1], [2, 3]])
 
 
 def to_element(count, space):
@@ -96,6 +97,7 @@ def to_frame(leaf):
         (IMAGE, 4, -1, False),
         pytest.param(CUBE, 3, 0, False, marks=pytest.mark.slow),
         (PAIR, 2, -1, True),
+        (GRID, 3, -1, False),
     ],
     ids=str,
 )
@@ -237,3 +239,13 @@ def test_the_replay_frames_stores_each_frame_once():
     stored = [x for x in jax.tree.leaves(shapes.agent.replay) if x.dtype == np.float32]
     # Of each step a frame of two numbers, not a stack of four; reward and discount.
     assert sum(leaf.size for leaf in stored) < 64 * (2 + 2 + 1)
+
+
+@pytest.mark.parametrize(
+    "space", [CHOICE, ROW, IMAGE, CUBE, GRID, spaces.MultiBinary((3, 3))], ids=str
+)
+@pytest.mark.parametrize("axis", [-1, 0])
+def test_the_declared_space_is_that_of_the_stacks(space, axis):
+    stacker = frame_stacker(space, [frame_stack(frames=3, axis=axis)], 0, np)
+    stack = stacker.observation(stacker.init(space.sample()), None)
+    assert stacker.spaces[0].contains(stack.astype(stacker.spaces[0].dtype))

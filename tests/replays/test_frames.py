@@ -93,6 +93,31 @@ def test_observations_are_rebuilt_across_ends_of_episodes(
     assert (batch.last & (batch.discount == 1)).any()
 
 
+def test_action_masks_are_no_frames(stream, run_replay, original):
+    plain = stream(2, 60, 2, 2, end=0.3)
+    steps = stack_steps(plain, 1, 4, -1, "repeat")
+    rng = np.random.default_rng(2)
+
+    def with_mask(obs):
+        mask = rng.integers(0, 2, (*plain.reward.shape, 4), np.int8)
+        return {"seen": obs, "action_mask": mask}
+
+    steps = steps._replace(obs=with_mask(steps.obs), next_obs=with_mask(steps.next_obs))
+    # Inside of an episode, the next observation is that of the next step.
+    flat = {
+        name: getattr(steps, name)["action_mask"].reshape(-1, 2, 4)
+        for name in ("obs", "next_obs")
+    }
+    goes_on = ~steps.last.reshape(-1, 2)[:-1]
+    flat["next_obs"][:-1][goes_on] = flat["obs"][1:][goes_on]
+    replay = frames(2, 2, 2, capacity=40, batch_size=64, ends=40)
+    batch, weight, *_ = run_replay(replay, steps)
+    assert np.all(weight[-1] == 1) and batch.last[-1].any()
+    truth = original(steps, batch.action[-1])
+    found = jax.tree.map(lambda leaf: leaf[-1], batch)
+    jax.tree.map(np.testing.assert_array_equal, found, truth)
+
+
 def test_a_window_whose_last_frame_was_overwritten_has_weight_zero(
     stream, run_replay, original
 ):

@@ -210,6 +210,11 @@ def test_hindsight_builds_with_goals():
         {"name": "CartPole-v1"},
         {"name": "PointRobot-v0"},
         {"name": "BitFlip-v0", "wrappers": ["flatten"]},
+        {
+            "name": "PointRobot-v0",
+            "goals": True,
+            "wrappers": [{"name": "entries", "of": [0]}],
+        },
         {"name": "BitFlip-v0", "wrappers": [{"name": "reward_noise", "scale": 1.0}]},
         {
             "name": "PointRobot-v0",

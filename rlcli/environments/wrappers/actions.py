@@ -77,7 +77,7 @@ def action_repeat(core: Environment, *, times: Count = 4) -> Environment:
         first = jax.tree.map(lambda leaf: leaf[0], noise)
         first_result = core.step(state, action, first)
 
-        def repeat_step(index: int, carry: tuple) -> tuple:
+        def repeat_step(index: Array, carry: tuple) -> tuple:
             state, total = carry
             step_noise = jax.tree.map(lambda leaf: leaf[index], noise)
             after, new = core.step(state, action, step_noise)
@@ -92,7 +92,8 @@ def action_repeat(core: Environment, *, times: Count = 4) -> Environment:
 
         return jax.lax.fori_loop(1, times, repeat_step, first_result)
 
-    return core._replace(draw=draw, step=step, goal_reward=None)  # sums rewards
+    # Rewards are summed, and frames are skipped.
+    return core._replace(draw=draw, step=step, goal_reward=None, frame_stack=None)
 
 
 @register("wrapper")

@@ -60,6 +60,7 @@ def observation_noise(core: Environment, *, scale: NonNegative) -> Environment:
         step=step,
         observation=observation_space,
         goal_reward=None,  # the observed goal is not the achieved one
+        frame_stack=None,
     )
 
 
@@ -112,4 +113,10 @@ def previous(core: Environment) -> Environment:
 
     vector = spaces.Box(-np.inf, np.inf, (size,), np.float32)
     observation_space = action_masks.add_mask(vector, mask)
-    return core._replace(reset=reset, step=step, observation=observation_space)
+    return core._replace(
+        reset=reset,
+        step=step,
+        observation=observation_space,
+        goal_reward=None,
+        frame_stack=None,
+    )

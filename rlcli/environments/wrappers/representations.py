@@ -51,7 +51,8 @@ def frame_stack(core: Environment, *, frames: Count = 4, axis: int = -1) -> Envi
     The newest observation comes last. At the start of an episode the first observation
     is repeated (Mnih et al., 2015, https://doi.org/10.1038/nature14236).
     """
-    return _apply_preprocess(core, functions.frame_stack(frames=frames, axis=axis))
+    step = functions.frame_stack(frames=frames, axis=axis)
+    return stack_frames(core, [step] if frames > 1 else [])
 
 
 @register("wrapper")
@@ -106,7 +107,8 @@ def _map_observation(
 ) -> Environment:
     """Replaces the core's observation by `observe(state, obs)`, an element of `space`.
 
-    An action mask is not part of `obs`; it is passed through.
+    An action mask is not part of `obs`; it is passed through. What describes the
+    core's own observations is removed.
     """
 
     def observe_with_mask(state: ArrayTree, obs: ArrayTree) -> ArrayTree:
@@ -127,7 +129,11 @@ def _map_observation(
 
     _, mask = action_masks.split_mask(core.observation)
     return core._replace(
-        reset=reset, step=step, observation=action_masks.add_mask(space, mask)
+        reset=reset,
+        step=step,
+        observation=action_masks.add_mask(space, mask),
+        goal_reward=None,
+        frame_stack=None,
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces as kinds
 
 from rlcli.networks.predictions import Loss, TransformName
-from rlcli.spaces import half_width
+from rlcli.spaces import bounds, half_width
 from rlcli.types import Count, FormerValue, Positive, Structural, Updater
 from rlcli.updaters.decorator import Parts, updater_decorator
 from rlcli.updaters.learner import Target
@@ -155,5 +155,6 @@ def _default_target_entropy(space: gymnasium.Space) -> float:
         case kinds.Dict():
             return sum(map(_default_target_entropy, space.spaces.values()))
         case kinds.Box():
-            return float(np.sum(np.log(half_width(space)) - 1))
+            low, high = bounds(space)
+            return float(np.sum((np.log(half_width(space)) - 1)[low != high]))
     raise TypeError(f"expected Discrete, Box, Tuple or Dict, got {space}")

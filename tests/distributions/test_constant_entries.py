@@ -1,0 +1,69 @@
+"""A Box with constant entries, compared with a Box of the others alone."""
+
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rlcli import distributions
+from rlcli.policies.sampled import uniform_log_density
+from rlcli.updaters.off_policy.soft_pg import build_temperature
+
+LOW = np.array([[-1.0, 5.0], [0.0, -3.0]], "f4")
+HIGH = np.array([[1.0, 5.0], [0.0, 2.0]], "f4")
+BOX = spaces.Box(LOW, HIGH)
+OTHERS = spaces.Box(np.array([-1.0, -3.0], "f4"), np.array([1.0, 2.0], "f4"))
+PLACES = np.array([0, 3])
+
+
+@pytest.mark.parametrize("family", ["squashed_normal", "discretized"])
+def test_constant_entries_contribute_nothing(family):
+    ours = distributions.distribution_for(BOX, box=family)
+    truth = distributions.distribution_for(OTHERS, box=family)
+    assert (ours.name, ours.size) == (truth.name, truth.size)
+    keys = jax.random.split(jax.random.key(0), 3)
+    parameters, other = (jax.random.normal(key, (6, ours.size)) for key in keys[:2])
+    noise = ours.draw(keys[2], 6)
+
+    def check(found, expected):
+        assert found.shape == (6, 2, 2)
+        flat = np.asarray(found).reshape(6, 4)
+        np.testing.assert_array_equal(flat[:, PLACES], expected)
+        np.testing.assert_array_equal(flat[:, 1:3], np.tile([5.0, 0.0], (6, 1)))
+
+    x, expected = ours.sample(parameters, noise), truth.sample(parameters, noise)
+    check(x, expected)
+    check(ours.mode(parameters), truth.mode(parameters))
+    check(ours.mean(parameters), truth.mean(parameters))
+    for name in ("entropy", "kl", "cross_entropy"):
+        arguments = (parameters,) if name == "entropy" else (parameters, other)
+        values = [getattr(each, name)(*arguments) for each in (ours, truth)]
+        np.testing.assert_array_equal(*values)
+    np.testing.assert_array_equal(
+        ours.log_prob(parameters, x), truth.log_prob(parameters, expected)
+    )
+    scale, shift = np.arange(4.0).reshape(2, 2) / 9 + 0.3, 0.25
+    np.testing.assert_allclose(
+        ours.affine(parameters, scale, shift),
+        truth.affine(parameters, scale.ravel()[PLACES], shift),
+        rtol=1e-5,
+    )
+    if truth.differentiable is not None:
+        found, density = ours.differentiable(parameters, noise)
+        expected, true_density = truth.differentiable(parameters, noise)
+        check(found, expected)
+        np.testing.assert_array_equal(density, true_density)
+
+
+def test_a_box_of_constants_has_no_distribution():
+    with pytest.raises(TypeError, match="an entry that can vary"):
+        distributions.distribution_for(spaces.Box(LOW, LOW), box="squashed_normal")
+
+
+def test_constant_entries_do_not_change_entropies_and_densities():
+    targets = [
+        build_temperature(space, "learned", 1.0, None).target_entropy
+        for space in (BOX, OTHERS)
+    ]
+    assert targets[0] == pytest.approx(targets[1])
+    assert uniform_log_density(BOX) == pytest.approx(uniform_log_density(OTHERS))
