@@ -121,13 +121,13 @@ def _stack_intervals(table: Table) -> Table:
 
 
 def width_of(table: Table) -> int:
-    """The characters of a line, with two spaces between cells and a frame."""
+    """The characters of a line in a terminal, with three for each gap."""
     columns = zip(table.header, *table.rows, strict=True)
     widths = [
         max(len(line) for cell in column for line in cell.splitlines() or [""])
         for column in columns
     ]
-    return 2 + sum(width + 2 for width in widths)
+    return sum(width + 3 for width in widths)
 
 
 def as_markdown(data: Mapping[str, Any]) -> str:
