@@ -123,7 +123,7 @@ def _table(
     options = [[_option(values.get(key)) for key in keys] for *_, values in rows]
     cells = [(*row[:3], *values) for row, values in zip(rows, options, strict=True)]
     columns = zip(("trial", "state", objective, *names), *cells, strict=True)
-    needed = sum(max(map(len, column)) + 2 for column in columns)
+    needed = sum(max(map(len, column)) + 3 for column in columns)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("trial", justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)

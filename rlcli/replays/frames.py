@@ -82,7 +82,7 @@ def required_stack(
 class _FrameRingState(NamedTuple):
     """The newest frame of each step, and the last frames of episodes.
 
-    In place of an observation there are its newest frame and its action mask, or None.
+    Action masks are beside the frames, as in observations.
     """
 
     steps: ArrayTree  # ring state: steps without `next_obs`, and episode numbers
@@ -106,9 +106,9 @@ def frame_ring(
     inner = step_ring(capacity, unroll, num_envs)
     newest_frame = functools.partial(_newest_frame, stack=stack, axis=axis)
 
-    def newest(obs: ArrayTree) -> tuple[ArrayTree, ArrayTree]:
+    def newest(obs: ArrayTree) -> ArrayTree:
         frame = jax.tree.map(newest_frame, action_masks.remove_mask(obs))
-        return frame, action_masks.get_mask(obs)
+        return action_masks.add_mask(frame, action_masks.get_mask(obs))
 
     def to_frames(
         steps: Transition, number: Int[Array, "..."]
@@ -158,21 +158,21 @@ def frame_ring(
         stack_rows = functools.partial(
             _stack_frames, first=rows.first, stack=stack, axis=axis, padding=padding
         )
-        frames, masks = rows.obs
-        observations = jax.tree.map(stack_rows, frames)  # `[span + 1, N, ...]`
-        masks = jax.tree.map(lambda leaf: leaf[stack - 1 :], masks)
+        # `[span + 1, N, ...]`
+        observations = jax.tree.map(stack_rows, action_masks.remove_mask(rows.obs))
+        masks = jax.tree.map(
+            lambda leaf: leaf[stack - 1 :], action_masks.get_mask(rows.obs)
+        )
         steps, number = jax.tree.map(
             lambda leaf: leaf[stack - 1 : stack - 1 + span],
             (rows._replace(obs=()), number),
         )
-        final_frames, final_masks = jax.tree.map(
-            lambda leaf: leaf[number % places], state.finals
-        )
+        finals = jax.tree.map(lambda leaf: leaf[number % places], state.finals)
         stack_next = functools.partial(_next_observations, last=steps.last, axis=axis)
         is_overwritten = steps.last & (number < state.ended - places)
         next_masks = jax.tree.map(
             lambda final, mask: jnp.where(steps.last[..., None], final, mask[1:]),
-            final_masks,
+            action_masks.get_mask(finals),
             masks,
         )
         return steps._replace(
@@ -180,7 +180,10 @@ def frame_ring(
                 lambda leaf: leaf[:-1], action_masks.add_mask(observations, masks)
             ),
             next_obs=action_masks.add_mask(
-                jax.tree.map(stack_next, observations, final_frames), next_masks
+                jax.tree.map(
+                    stack_next, observations, action_masks.remove_mask(finals)
+                ),
+                next_masks,
             ),
         ), ~jnp.any(is_overwritten, axis=0)
 
