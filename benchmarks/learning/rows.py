@@ -49,7 +49,7 @@ OFFLINE = (
     *("behaviour_cloning_cartpole", "cql_cartpole"),
     *("awac_pendulum", "iql_pendulum", "td3_bc_pendulum"),
 )
-# On Hopper, beside SAC; DroQ makes 20 updates per step.
+# On Hopper, beside SAC; DroQ makes ten updates per step.
 HOPPER = {
     "tqc_gymnasium_hopper": "3754",
     "droq_gymnasium_hopper": "",

@@ -270,6 +270,7 @@ def test_the_best_policy_of_each_seed_is_that_of_its_own_best_evaluation():
 
 def test_a_return_that_is_not_finite_is_not_the_best():
     experiment = experiment_of(evaluate={"every": 10, "episodes": 2}, **NEVER)
+    experiment.program.begin()
     count = len(experiment.setup.seeds)
     for value, best in ((np.nan, -np.inf), (5, 5), (np.inf, 5), (9, 9), (np.nan, 9)):
         means = np.full(count, value, np.float32)
