@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
+from folders import write_run
 
 import rlcli
 from rlcli.cli import main
@@ -78,3 +79,27 @@ def test_json_is_the_result_itself(calls, capsys):
     result = json.loads(capsys.readouterr().out)
     assert result["seeds"] == RESULT["seeds"]
     assert result["return"]["ci95"] == [97.3, None]
+
+
+def test_variants_that_failed_or_have_frozen_seeds_say_so(
+    calls, monkeypatch, capsys, tmp_path
+):
+    frozen = {"step": 3, "reason": "the loss is not finite"}
+    variants = []
+    for rate, status, record in (
+        ("0.1", "finished", None),
+        ("0.2", "finished", frozen),
+        ("0.3", "failed", frozen),
+    ):
+        run = write_run(tmp_path / rate, status=status)
+        first, second = RESULT["seeds"]
+        seeds = [first, {**second, "frozen": record}]
+        options = {"optimizer.learning_rate": rate}
+        fields = {"run": str(run), "seeds": seeds, "options": options}
+        variants.append({**RESULT, **fields})
+    monkeypatch.setitem(vars(rlcli), "eval", lambda *_, **__: {"variants": variants})
+    assert main(["eval", str(tmp_path)]) == 0
+    _, *rows, _ = capsys.readouterr().out.splitlines()
+    assert [row.split()[0] for row in rows] == ["0.1", "0.2", "0.3"]
+    assert not rows[0].endswith(("frozen", "failed"))
+    assert rows[1].endswith("  1 frozen") and rows[2].endswith("  failed")
