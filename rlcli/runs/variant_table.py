@@ -58,7 +58,11 @@ def _read_result(folder: Path, options: Mapping[str, str]) -> VariantResult:
     note = "" if status == "finished" else str(status)
     if returns is None:
         return VariantResult(options, {}, None, note)
-    seeds = dict(zip(record["seeds"], returns["seeds"], strict=True))
+    numbers, values = record["seeds"], returns["seeds"]
+    # In a damaged file rows of some seeds are missing: whose are left is unknown.
+    seeds = (
+        dict(zip(numbers, values, strict=True)) if len(numbers) == len(values) else {}
+    )
     mark = "~" if returns["source"] == "training" else ""
     return VariantResult(options, seeds, returns, note, mark)
 
