@@ -3,12 +3,14 @@
 import doctest
 import io
 import json
+import os
 import re
 import shlex
 import sys
 import tomllib
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -138,14 +140,20 @@ def python_session(text, names):
 
 
 def shell_session(text, names):
-    """Runs lines `$ rlcli …` and compares the complete output; `…` matches anything."""
+    """Runs lines `$ [NAME=VALUE] rlcli …`, and compares the complete output.
+
+    `…` matches anything.
+    """
     del names
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
         command, _, expected = part.partition("\n")
-        program, *arguments = shlex.split(command.removesuffix("; echo $?"))
-        assert program == "rlcli"
+        before, program, after = command.partition("rlcli ")
+        variables = dict(word.split("=", 1) for word in shlex.split(before))
+        arguments = shlex.split(after.removesuffix("; echo $?"))
+        assert program
         out, err = io.StringIO(), io.StringIO()
-        with redirect_stdout(out), redirect_stderr(err):
+        changed = mock.patch.dict(os.environ, variables)
+        with changed, redirect_stdout(out), redirect_stderr(err):
             code = main(arguments)
         output = re.sub(r" +$", "", err.getvalue() + out.getvalue(), flags=re.MULTILINE)
         if command.endswith("; echo $?"):
