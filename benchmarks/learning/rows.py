@@ -76,7 +76,7 @@ ROWS = (
         for name in LAKE
     ),
     *(Row(f"{name}_cartpole", 475.0, seeds=NEW, tuned=TUNED) for name in POLE),
-    Row("rainbow_cartpole", 475.0, seeds=NEW, tuned=range(10)),
+    Row("rainbow_cartpole", 475.0, "", range(3_000, 3_010), range(2_010)),
     *(Row(f"{name}_cartpole", 475.0, "", FIVE_NEW, TUNED) for name in POLE_FIVE),
     Row("clipped_double_q_cartpole", 475.0, "", range(2_000, 2_005), range(10)),
     Row("q_lambda_cartpole", 475.0, "", range(2_000, 2_005), range(20)),
