@@ -2,6 +2,7 @@
 
 import doctest
 import io
+import itertools
 import json
 import os
 import re
@@ -147,10 +148,11 @@ def shell_session(text, names):
     del names
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
         command, _, expected = part.partition("\n")
-        before, program, after = command.partition("rlcli ")
-        variables = dict(word.split("=", 1) for word in shlex.split(before))
-        arguments = shlex.split(after.removesuffix("; echo $?"))
-        assert program
+        words = shlex.split(command.removesuffix("; echo $?"))
+        settings = itertools.takewhile(lambda word: "=" in word, words)
+        variables = dict(word.split("=", 1) for word in settings)
+        program, *arguments = words[len(variables) :]
+        assert program == "rlcli"
         out, err = io.StringIO(), io.StringIO()
         changed = mock.patch.dict(os.environ, variables)
         with changed, redirect_stdout(out), redirect_stderr(err):
