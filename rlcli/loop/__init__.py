@@ -7,7 +7,8 @@ particular algorithm.
 The device side is one pure function: `advance` takes a timestep, completes the
 transition, learns when the unroll is full, and selects the next action. With a pure
 environment `step ∘ advance` is compiled into chunks of many iterations. With a host
-environment `advance` is one dispatch per environment step. Both give the same bits.
+environment `advance` is one dispatch per environment step. Both compute the same
+numbers, up to the rounding of the compiler.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def _step_function(setup: Setup) -> Callable:
             outcome = environment.step(
                 progress.environment, progress.pending.action, step_noise, cut
             )
-        # Rounded as on the host, so that both loops give the same bits.
+        # Rounded as on the host, so that both loops compute the same numbers.
         state, timestep = round_to_dtype(outcome, progress.iteration)
         progress = progress._replace(environment=state)
         return advance(setup, progress, timestep, tuple(rest), compute_metrics)

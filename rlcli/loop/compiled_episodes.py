@@ -144,7 +144,7 @@ def compiled_episodes(
         cut = functions.cut(records)
         action, policy_state = functions.select(acting, records, policy_noise)
         outcome = environment.step(state, action, environment_noise, cut)
-        # Rounded as on the host, so that both loops give the same bits.
+        # Rounded as on the host, so that both loops compute the same numbers.
         new_state, timestep = round_to_dtype(outcome, time)
         new_records = functions.record(records, policy_state, timestep, cut)
         if recording:
