@@ -117,7 +117,7 @@ def command(
             runs=runs,
             run=run,
             name=name,
-            max_time=options.parse_max_time(max_time),
+            max_time=options.parse_deadline(max_time),
             smoke=smoke,
             resume=resume,
             report=report,

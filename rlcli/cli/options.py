@@ -24,6 +24,11 @@ def parse_max_time(text: str | None) -> float | None:
         raise typer.BadParameter(str(error), param_hint="--max-time") from error
 
 
+def parse_deadline(text: str | None) -> durations.Deadline | None:
+    """The end of `--max-time`, counted from the start of the process."""
+    return durations.deadline_of(parse_max_time(text), durations.START_TIME)
+
+
 def choose_run(
     path: str | Path, *, quiet: bool = False, keep_variants: bool = False
 ) -> str | Path:

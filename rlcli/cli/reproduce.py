@@ -37,7 +37,7 @@ def command(
     """
     from rlcli.training import signals  # here, to keep `--help` fast
 
-    limit = options.parse_max_time(max_time)
+    limit = options.parse_deadline(max_time)
     run_path = options.choose_run(run, quiet=quiet)
     with signals.own_process():
         result = rlcli.reproduce(

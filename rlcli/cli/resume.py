@@ -37,7 +37,7 @@ def command(
     from rlcli.runs.variants import find_variants  # here, to keep `--help` fast
     from rlcli.training import process_group, signals
 
-    limit = options.parse_max_time(max_time)
+    limit = options.parse_deadline(max_time)
     sets = tuple(set)
     run_path = options.choose_run(run, quiet=quiet, keep_variants=True)
     if find_variants(run_path):

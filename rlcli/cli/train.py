@@ -110,7 +110,7 @@ def command(
         "run": run,
         "name": name,
         "tag": tuple(tag),
-        "max_time": options.parse_max_time(max_time),
+        "max_time": options.parse_deadline(max_time),
         "smoke": smoke,
         "quiet": quiet,
     }

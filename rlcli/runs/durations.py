@@ -35,9 +35,24 @@ def parse_duration(duration: str | float) -> float:
     return total
 
 
-def deadline_of(max_time: str | float | None) -> float | None:
-    """The monotonic time at which `max_time` is over; None if there is no limit."""
-    return None if max_time is None else START_TIME + parse_duration(max_time)
+class Deadline(float):
+    """The monotonic time at which a limit is over, in seconds.
+
+    It is passed on as `max_time`, so that all parts of a call end at the same time.
+    """
+
+
+def deadline_of(
+    max_time: str | float | None, begin: float | None = None
+) -> Deadline | None:
+    """The time at which `max_time` is over; None if there is no limit.
+
+    A duration is counted from `begin`, by default from now.
+    """
+    if max_time is None or isinstance(max_time, Deadline):
+        return max_time
+    begin = time.monotonic() if begin is None else begin
+    return Deadline(begin + parse_duration(max_time))
 
 
 def max_time_arguments(seconds: float) -> list[str]:

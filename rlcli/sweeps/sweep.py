@@ -118,7 +118,7 @@ def sweep(
             machine.
         cpus: CPUs of each process, with Ray.
         gpus: GPUs of each process, with Ray.
-        max_time: seconds, or a duration such as `3h50m`.
+        max_time: seconds, or a duration such as `3h50m`, from the call.
         storage: the URL of a database for Optuna, instead of a journal file.
         run_storage: with Ray, the URL of an object store such as `s3://bucket/runs`:
             nodes that share no folder keep their runs there, and this process copies

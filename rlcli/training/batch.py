@@ -82,12 +82,13 @@ def train_all(
         quiet: prints only warnings and errors of runs that are trained in this process.
         run: the folder of the runs, instead of `<runs>/<recipe>/<time>`.
         name: the name of that folder, instead of the time, and of the runs.
-        max_time: seconds, or a duration such as `3h50m`, from the process start, for
+        max_time: seconds, or a duration such as `3h50m`, from the call, for
             all runs: those that have not begun by then are not trained.
         report: is called with the plans and those that have ended, about once a second.
 
     The other arguments are those of `train`.
     """
+    max_time = deadline_of(max_time)
     shared = ["--smoke"] if smoke else []
     for option, value in (("seed", seed), ("seeds", seeds)):
         shared += [] if value is None else [f"--{option}", str(value)]

@@ -25,6 +25,7 @@ from rlcli.recipe.loading import refuse_combinations
 from rlcli.registry import user_code
 from rlcli.runs import creation, provenance, thread_layout
 from rlcli.runs.differences import Differences, find_differences
+from rlcli.runs.durations import deadline_of
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.naming import check_name, check_tags
 from rlcli.runs.run_folder import Run
@@ -86,7 +87,7 @@ def chunks(
         run: creates the run in exactly this folder; refused if it contains a run.
         name: a name for the run, and for its folder: `<runs>/<recipe>/<name>`.
         tag: tags of the run, by which `rlcli.runs` finds it.
-        max_time: seconds, or a duration such as `3h50m`, from the process start.
+        max_time: seconds, or a duration such as `3h50m`, from the call.
         smoke: runs the whole pipeline with a tiny budget.
         quiet: prints only warnings and errors.
         profile: traces a few iterations, and writes `<run>/profile/table.txt`: how the
@@ -207,6 +208,7 @@ def train_chunks(
         describe_begin: messages about the run before it begins.
         max_time: see `chunks`, as for the others.
     """
+    deadline = deadline_of(max_time)
     with (
         explain_file_errors(),
         Monitor(title=find_errors(), quiet=quiet, hint=CTRL_C) as monitor,
@@ -236,7 +238,7 @@ def train_chunks(
                 chunks = run_chunks(
                     members,
                     signals,
-                    max_time,
+                    deadline,
                     monitor,
                     warning,
                     *describe_begin(run),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlcli.errors import RlcliError, quote
+from rlcli.runs.durations import deadline_of
 from rlcli.runs.run_folder import Run
 from rlcli.runs.trained_together import find_trained_together
 from rlcli.runs.variants import Variants, find_variants
@@ -44,6 +45,7 @@ def resume_all(
 
     The other arguments are those of `resume`.
     """
+    max_time = deadline_of(max_time)
     variants = find_variants(folder)
     if variants is None:
         if not Path(folder).is_dir():

@@ -16,7 +16,7 @@ from rlcli.errors import EXIT_CODES, RlcliError
 from rlcli.monitor import Monitor
 from rlcli.recipe import Recipe
 from rlcli.runs import thread_layout
-from rlcli.runs.durations import deadline_of
+from rlcli.runs.durations import Deadline, deadline_of
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.locate import locate_run
 from rlcli.runs.run_folder import Run
@@ -59,7 +59,7 @@ def resume(
     Args:
         run: a run folder.
         set: options that replace the recipe's, such as `train.steps=10_000`.
-        max_time: seconds, or a duration such as `3h50m`, from the process start.
+        max_time: seconds, or a duration such as `3h50m`, from the call.
         quiet: prints only warnings and errors.
         trust: allows code that the run's recipe names to be imported.
         coordinator: the address HOST:PORT of the first of several processes that train
@@ -100,6 +100,7 @@ def resume_chunks(
     `ends_at_log_points`: whether chunks end at log points. `group`: the processes that
     train the run; `run` is this one's own.
     """
+    deadline = deadline_of(max_time)
     with contextlib.ExitStack() as stack:
         stack.enter_context(explain_file_errors())
         runs = find_trained_together(run)
@@ -110,7 +111,7 @@ def resume_chunks(
         signals = stack.enter_context(catch_signals(runs, is_resume=True))
         monitor.set_phase("loading JAX")
         yield from _resume_chunks(
-            runs, signals, set, max_time, monitor, trust, ends_at_log_points, group
+            runs, signals, set, deadline, monitor, trust, ends_at_log_points, group
         )
 
 
@@ -118,7 +119,7 @@ def _resume_chunks(
     runs: Sequence[Run],
     signals: Signals,
     sets: Sequence[str],
-    max_time: str | float | None,
+    deadline: Deadline | None,
     monitor: Monitor,
     trust: bool,
     ends_at_log_points: bool,
@@ -159,7 +160,7 @@ def _resume_chunks(
                 step = experiment.step
                 monitor.note(f"`{run.folder}` is finished: {step:,} steps")
             return
-        _check_time_left(members, signals, max_time)
+        _check_time_left(members, signals, deadline)
         for run, experiment in members:
             if experiment.trackers:
                 Marks(run.trackers)  # refuses a damaged file before any change
@@ -174,7 +175,7 @@ def _resume_chunks(
         chunks = run_chunks(
             members,
             signals,
-            max_time,
+            deadline,
             monitor,
             *messages,
             population=together.find_population(members),
@@ -264,10 +265,10 @@ def _has_failed(member: ActiveRun) -> bool:
 
 
 def _check_time_left(
-    members: Sequence[ActiveRun], signals: Signals, max_time: str | float | None
+    members: Sequence[ActiveRun], signals: Signals, deadline: Deadline | None
 ) -> None:
     """Refuses to resume runs that would be stopped before their first step."""
-    status, _ = final_status(members, signals, deadline_of(max_time))
+    status, _ = final_status(members, signals, deadline)
     # A run that was killed at its end still has to record that it finished or failed.
     if status in ("", "finished", "failed"):
         return

@@ -19,7 +19,7 @@ from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
 from rlcli.monitor.lines import group_by_point, merge_evaluation, merge_rows
 from rlcli.runs import run_folder
-from rlcli.runs.durations import deadline_of
+from rlcli.runs.durations import Deadline
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.run_folder import Run
 from rlcli.training.pace import Pace
@@ -115,7 +115,7 @@ def _profiler(member: ActiveRun) -> Profiler:
 def run_chunks(
     members: Sequence[ActiveRun],
     signals: Signals,
-    max_time: str | float | None,
+    deadline: Deadline | None,
     monitor: Monitor,
     *messages: str,
     profile: bool = False,
@@ -130,7 +130,6 @@ def run_chunks(
     # calls them in reverse order, and runs must end before JAX shuts down.
     atexit.unregister(_close_unfinished)
     atexit.register(_close_unfinished)
-    deadline = deadline_of(max_time)
     run, experiment = members[0]
     resume_at = _begin(members, signals, monitor)
     pace = Pace(experiment.updates, experiment.iterations)

@@ -17,6 +17,7 @@ from rlcli.monitor import Monitor
 from rlcli.recipe import Recipe, load_recipe
 from rlcli.runs import thread_layout
 from rlcli.runs.creation import create_run
+from rlcli.runs.durations import deadline_of
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.run_folder import Run
 from rlcli.training.new_run import CTRL_C, begin_runs, find_recipe_changes, smoke_recipe
@@ -103,6 +104,7 @@ def train_together(
     The variants must form one group of `group_recipes`. The caller has applied the
     thread layout. `is_population`: the folders are beside a `population.json`.
     """
+    deadline = deadline_of(max_time)
     with (
         explain_file_errors(),
         Monitor(title=Path(recipe).stem, quiet=quiet, hint=CTRL_C) as monitor,
@@ -146,7 +148,7 @@ def train_together(
             chunks = run_chunks(
                 members,
                 signals,
-                max_time,
+                deadline,
                 monitor,
                 warning,
                 population=find_population(members),

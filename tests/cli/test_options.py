@@ -7,6 +7,7 @@ import typer
 from folders import write_run
 
 from rlcli.cli import options
+from rlcli.runs.durations import START_TIME
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,8 @@ def test_another_size_is_refused(text):
 def test_no_time_limit_is_none():
     assert options.parse_max_time(None) is None
     assert options.parse_max_time("10m") == 600
+    assert options.parse_deadline(None) is None
+    assert options.parse_deadline("10m") == START_TIME + 600
 
 
 def test_of_several_runs_the_newest_is_taken_and_named(tmp_path, monkeypatch, capsys):

@@ -8,6 +8,7 @@ import pytest
 
 import rlcli
 from rlcli.cli import main
+from rlcli.runs.durations import START_TIME
 from rlcli.training.recovery import CHANGEABLE
 
 
@@ -53,7 +54,7 @@ def test_train_hands_every_option_to_the_function_of_its_name(ends, tmp_path):
                 "run": Path("here"),
                 "name": "base",
                 "tag": ("a", "b"),
-                "max_time": 13_800.0,
+                "max_time": START_TIME + 13_800,
                 "smoke": True,
                 "quiet": True,
                 "profile": True,
@@ -71,7 +72,7 @@ def test_resume_hands_every_option_to_the_function_of_its_name(ends):
     assert main(["resume", "runs/x", *options.split()]) == 0
     keywords = {
         "set": ("train.steps=9",),
-        "max_time": 600.0,
+        "max_time": START_TIME + 600,
         "quiet": True,
         "trust": True,
         "coordinator": "node0:9",

@@ -1,8 +1,10 @@
 """Durations, as people write them."""
 
+import time
+
 import pytest
 
-from rlcli.runs.durations import parse_duration
+from rlcli.runs.durations import Deadline, deadline_of, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -45,3 +47,13 @@ def test_hours_minutes_and_seconds_add_up(text, expected):
 def test_anything_else_is_refused(text):
     with pytest.raises(ValueError, match="expected a duration such as 90s"):
         parse_duration(text)
+
+
+def test_a_limit_is_counted_from_the_call_and_passed_on_unchanged():
+    before = time.monotonic()
+    deadline = deadline_of("10m")
+    assert deadline is not None
+    assert before + 600 <= deadline <= time.monotonic() + 600
+    assert deadline_of(deadline) is deadline
+    assert deadline_of(None) is None
+    assert deadline_of(2.5, begin=100.0) == Deadline(102.5)

@@ -148,7 +148,6 @@ def test_processes_get_the_time_that_is_left(monkeypatch, folder):
     monkeypatch.setattr(batch.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(batch.time, "sleep", lambda seconds: None)
     monkeypatch.setattr(batch, "ProcessPool", lambda jobs, variables: Pool())
-    monkeypatch.setattr(batch, "deadline_of", lambda limit: 1_000 + limit)
     vary = ["updater.name=q_learning,sarsa,expected_sarsa"]
     ended = rlcli.train_all(["lake.yaml"], vary=vary, max_time=90, name="n", jobs=1)
     assert [words[:3] for words in commands] == [

@@ -250,7 +250,7 @@ def test_a_resume_that_is_over_before_its_first_step_writes_nothing(tmp_path):
     (run / ".run.json.1.tmp").write_text("of a killed process")
     before = snapshot(run)
     with pytest.raises(RlcliError, match="`--max-time` was reached") as caught:
-        rlcli.resume(run, set=["train.steps=9_000"], max_time="1s", quiet=True)
+        rlcli.resume(run, set=["train.steps=9_000"], max_time=1e-6, quiet=True)
     assert caught.value.code == 75
     assert snapshot(run) == before
 
@@ -345,8 +345,7 @@ def test_chunks_hand_on_what_one_might_want_to_look_at(tmp_path):
 
 @pytest.mark.slow
 def test_a_run_ends_when_its_time_is_over_after_a_checkpoint(tmp_path):
-    run = rlcli.train(DATA, run=tmp_path / "run", max_time="1s", quiet=True)
-    # The process of the tests is older than a second.
+    run = rlcli.train(DATA, run=tmp_path / "run", max_time=1e-6, quiet=True)
     assert info(run)["status"] == "out_of_time"
     assert (run / "checkpoints" / "000000000.pkl.lz4").is_file()
     assert report_training(run, quiet=True) == 75

@@ -21,6 +21,7 @@ from rlcli.recipe import check_document, locate_recipe
 from rlcli.recipe.loading import read_without_parts, refuse_combinations
 from rlcli.results import figure
 from rlcli.runs.creation import check_place
+from rlcli.runs.durations import deadline_of
 from rlcli.runs.files import read_json, to_json, write_json
 from rlcli.runs.naming import name_or_time, number_folder
 from rlcli.runs.run_folder import Run, is_run
@@ -91,11 +92,12 @@ def bsuite(
             `runs`.
         run: the folder of the sweep, instead of one below `runs`.
         name: the name of its folder, instead of the time.
-        max_time: seconds, or a duration such as `3h50m`, from the process start.
+        max_time: seconds, or a duration such as `3h50m`, from the call.
         smoke: trains each run with a tiny budget.
         resume: continues the sweep in the folder `recipe`, with its own options.
         report: is called with the plans and those that have ended, about once a second.
     """
+    max_time = deadline_of(max_time)
     figure.check_figure(Path("radar.png"))  # before any work
     if resume or (Path(recipe) / INFO).is_file():
         given = {"ids": ids, "set": set, "seed": seed, "mnist": mnist, "runs": runs}
