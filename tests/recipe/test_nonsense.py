@@ -241,8 +241,8 @@ def test_a_mutation_of_python_data_is_accepted_or_refused_in_one_line():
 def test_every_mutation_that_is_read_is_also_built_or_refused_in_one_line():
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_AS)
-    # What does not fit raises, instead of taking the machine's memory. A process that
-    # has compiled many programs has reserved some 10 GiB of addresses.
+    # What does not fit raises, instead of taking the machine's memory. The limit
+    # counts from here: earlier tests of this process may have reserved as much.
     statm = Path("/proc/self/statm")  # of Linux
     pages = int(statm.read_text().split()[0]) if statm.exists() else 0
     limit = pages * resource.getpagesize() + (12 << 30)
