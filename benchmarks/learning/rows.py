@@ -113,7 +113,7 @@ ROWS = (
     *(Row(f"dqn_{game}") for game in MINATAR),
     Row("dqn_seaquest"),
     *(Row(f"ppo_{game}") for game in MINATAR),
-    Row("ppo_seaquest", 10.0, "", FIVE_NEW, range(3)),
+    Row("ppo_seaquest", 10.0, "", range(4_000, 4_005), range(2_004)),
     # At 10 000 000 steps, in gymnax-blines.
     Row("ppo_breakout_10m", None, "43.4", range(1_000, 1_003), range(1)),
 )
