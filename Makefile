@@ -101,7 +101,7 @@ zoo: $(VENV)/installed
 # Collects the data sets of recipes/data again: trains two policies until they are of
 # medium quality.
 datasets: $(VENV)/installed
-	$(BIN)/python -m benchmarks.offline --data-only
+	$(BIN)/python -m benchmarks.offline --collect-medium
 	cp build/offline/cartpole_medium.npz build/offline/pendulum_medium.npz recipes/data
 
 # The stamps are written last: what was interrupted is done again.

@@ -47,7 +47,7 @@ OFF_POLICY = (
 # From data of medium quality.
 OFFLINE = (
     *("behaviour_cloning_cartpole", "cql_cartpole"),
-    *("awac_pendulum", "iql_pendulum", "td3_bc_pendulum"),
+    *("awac_pendulum", "iql_pendulum"),
 )
 # On Hopper, beside SAC; DroQ makes ten updates per step.
 HOPPER = {
@@ -100,6 +100,8 @@ ROWS = (
     Row("dqn_mountain_car", -115.0, "−100.8", FIVE_NEW, TUNED),
     Row("ppo_mountain_car", None, "", FIVE_NEW, range(1)),
     *(Row(name, None, "", FIVE_NEW, range(3)) for name in OFFLINE),
+    Row("cql_pendulum", None, "", range(2_000, 2_005), range(1_005)),
+    Row("td3_bc_pendulum", None, "", FIVE_NEW, range(103)),
     Row("ippo_pettingzoo_spread", None, "", FIVE_NEW, range(1)),
     Row("ppo_gymnasium_lunar_lander", 200.0, "242", FIVE_NEW, TUNED),
     # The options are usual ones, and were not tuned.
