@@ -19,8 +19,8 @@ from typing import Any
 import rlcli
 
 DATA_STEPS = 10_000
-# environment -> the policy of the expert, the recipe of the medium policy, the return at
-# which its training stops, and the steps between its evaluations
+# environment -> the policy of the expert, the recipe of the medium policy, the return
+# at which its training stops, and the steps between its evaluations
 SOURCES: dict[str, tuple[str, str, float, int]] = {
     "cartpole": ("zoo/ppo_cartpole", "ppo_cartpole", 120.0, 1_024),
     "pendulum": ("zoo/sac_pendulum", "sac_pendulum", -900.0, 100),
