@@ -49,25 +49,26 @@ OFFLINE = (
     *("behaviour_cloning_cartpole", "cql_cartpole"),
     *("awac_pendulum", "iql_pendulum"),
 )
-# On Hopper, beside SAC; DroQ makes ten updates per step.
+# On Hopper, beside SAC; REDQ and DroQ make ten updates per step. Published as below.
 HOPPER = {
-    "tqc_gymnasium_hopper": "3754",
+    "tqc_gymnasium_hopper": "3601; 3750",
+    "redq_gymnasium_hopper": "",
     "droq_gymnasium_hopper": "",
     "crossq_gymnasium_hopper": "",
     "simba_gymnasium_hopper": "",
 }
-# At 1 000 000 steps: CleanRL (Hopper-v4 …; SAC v2), three seeds, and Stable-Baselines3
-# in rl-baselines3-zoo (Hopper-v3 …), one seed, with other options for each environment.
+# After as many steps: one seed of Stable-Baselines3, ten of Tianshou; after the
+# semicolon, at 1 000 000 steps: three of CleanRL, for TQC one of Stable-Baselines3.
 MUJOCO = {
-    "ppo_gymnasium_hopper": "2383 ± 272, 2410",
-    "ppo_gymnasium_walker2d": "2288 ± 572, 3479",
-    "ppo_gymnasium_half_cheetah": "1443 ± 46, 5819",
-    "sac_gymnasium_hopper": "2310 ± 343, 2326",
-    "sac_gymnasium_walker2d": "3591 ± 911, 3863",
-    "sac_gymnasium_half_cheetah": "9635 ± 1424, 9535",
-    "td3_gymnasium_hopper": "3135 ± 360, 3606",
-    "td3_gymnasium_walker2d": "4058 ± 659, 4718",
-    "td3_gymnasium_half_cheetah": "9583 ± 126, 9656",
+    "ppo_gymnasium_hopper": "2335, 2483 ± 852; 2383 ± 272",
+    "ppo_gymnasium_walker2d": "2581, 3410 ± 686; 2288 ± 572",
+    "ppo_gymnasium_half_cheetah": "5728, 5650 ± 1226; 1443 ± 46",
+    "sac_gymnasium_hopper": "1540, 3388 ± 115; 2310 ± 343",
+    "sac_gymnasium_walker2d": "533, 3387 ± 1182; 3591 ± 911",
+    "sac_gymnasium_half_cheetah": "7197, 9059 ± 1051; 9635 ± 1424",
+    "td3_gymnasium_hopper": "2671, 1583 ± 639; 3135 ± 360",
+    "td3_gymnasium_walker2d": "3047, 1663 ± 445; 4058 ± 659",
+    "td3_gymnasium_half_cheetah": "8488, 7546 ± 717; 9583 ± 126",
 }
 MINATAR = ("asterix", "breakout", "space_invaders", "freeway")
 ROWS = (

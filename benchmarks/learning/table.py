@@ -18,16 +18,20 @@ met if the whole interval is at least as high. Where the column of seeds has no 
 for tuning, the recipe was tuned on some of the reported seeds, so new seeds may be
 worse.
 
-In brackets: published results of a single run. On MuJoCo they are the mean and standard
-deviation of three seeds of
+In brackets: published results of a single run. On MuJoCo there are several. After as
+many steps as here: a run of
+[Stable-Baselines3](https://github.com/DLR-RM/rl-trained-agents) (`evaluations.npz`)
+with options tuned for each environment, and the mean and standard deviation of ten
+seeds of
+[Tianshou](https://github.com/thu-ml/tianshou/tree/39acf209/examples/mujoco/benchmark)
+(`test_rew_10seeds.csv`). After the semicolon, after 1 000 000 steps: the mean and
+standard deviation of three seeds of
 [CleanRL](https://github.com/vwxyzjn/cleanrl/tree/master/docs), measured while training,
-and a run of
-[Stable-Baselines3](https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/benchmark.md)
-with options tuned for each environment, all after 1 000 000 steps. The recipes have
-the options of CleanRL, and were not tuned. On Atari Pong it is the return of PPO after
-10 000 000 steps in [Schulman et al. (2017)](https://arxiv.org/abs/1707.06347). For
-`ppo_breakout_10m` it is the return of PPO in
-[gymnax-blines](https://github.com/RobertTLange/gymnax-blines) after as many steps.
+and for TQC again Stable-Baselines3. The recipes have the options of CleanRL, and were
+not tuned. On Atari Pong it is the return of PPO after 10 000 000 steps in [Schulman et
+al. (2017)](https://arxiv.org/abs/1707.06347). For `ppo_breakout_10m` it is the return
+of PPO in [gymnax-blines](https://github.com/RobertTLange/gymnax-blines) after as many
+steps.
 
 `python -m benchmarks.learning` repeats all measurements, `python -m benchmarks.learning
 dqn_cartpole` one of them.
