@@ -3,9 +3,9 @@
     echo '["bsuite/DeepSea", {"size": 8}]' | python -m benchmarks.stepping rlcli 1 2000
 
 Used by `environments`, in one process per library, because gymnax needs another version
-of Gymnasium. Reads lines of JSON, each an environment and its options, and prints a
-line of JSON for each. Imports only JAX and the library, so that the library's own
-Python can run it.
+of Gymnasium and navix many packages. Reads lines of JSON, each an environment and its
+options, and prints a line of JSON for each. Imports only JAX and the library, so that
+the library's own Python can run it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SECONDS, ROUNDS = 0.1, 5  # per measurement, and their number; the fastest count
 
 
 class Benchmarked(NamedTuple):
-    """The functions under test; a single gymnax environment has no batch axis."""
+    """The functions under test; only rlcli's have a batch axis for one environment."""
 
     reset: Callable[[Any], Any]  # key -> carry
     step: Callable[[Any, Any, Any], Any]  # (carry, action, key) -> carry
@@ -75,17 +75,39 @@ def gymnax(number: int, name: str, options: dict[str, Any]) -> Benchmarked:
         obs, state, *ends, _ = env.step(key, carry[0], action, params)
         return state, obs, ends
 
-    if number == 1:
-        return Benchmarked(reset, step, space.sample)
+    return vectorize(Benchmarked(reset, step, space.sample), number)
 
-    def vectorize(function: Callable) -> Callable:
-        def batched(*arguments: Any) -> Any:
+
+def navix(number: int, name: str, options: dict[str, Any]) -> Benchmarked:
+    """Returns navix's own `step`, with MiniGrid's partial view, vectorized."""
+    import jax
+    import navix  # pyright: ignore[reportMissingImports] - where it is installed
+
+    view = navix.observations.symbolic_first_person
+    env = navix.make(name, observation_fn=view, **options)
+
+    def step(carry: Any, action: Any, key: Any) -> Any:
+        del key  # the state has its own
+        return env.step(carry, action)
+
+    def sample(key: Any) -> Any:
+        return jax.random.randint(key, (), 0, len(env.action_set))
+
+    return vectorize(Benchmarked(env.reset, step, sample), number)
+
+
+def vectorize(environment: Benchmarked, number: int) -> Benchmarked:
+    """Returns the functions for several environments, with a key for each."""
+    import jax
+
+    def batched(function: Callable) -> Callable:
+        def function_of_batch(*arguments: Any) -> Any:
             *others, key = arguments
             return jax.vmap(function)(*others, jax.random.split(key, number))
 
-        return batched
+        return function_of_batch
 
-    return Benchmarked(vectorize(reset), vectorize(step), vectorize(space.sample))
+    return environment if number == 1 else Benchmarked(*map(batched, environment))
 
 
 def speeds(environment: Benchmarked, number: int) -> list[float]:
@@ -186,7 +208,7 @@ def measure(library: str, numbers: list[int], request: list) -> dict[str, Any]:
     """Returns all measurements of one environment, `[name, options]`."""
     if library == "gymnasium":
         return {"speed": [[gymnasium(request[0], number), None] for number in numbers]}
-    make = {"rlcli": rlcli, "gymnax": gymnax}[library]
+    make = {"rlcli": rlcli, "gymnax": gymnax, "navix": navix}[library]
     # First the costs: later compilations reuse traces and so take less time.
     costs = program(make(numbers[-1], *request))
     return {"speed": [speeds(make(n, *request), n) for n in numbers]} | costs
