@@ -70,7 +70,7 @@ MUJOCO = {
     "td3_gymnasium_walker2d": "3047, 1663 ± 445; 4058 ± 659",
     "td3_gymnasium_half_cheetah": "8488, 7546 ± 717; 9583 ± 126",
 }
-MINATAR = ("asterix", "breakout", "space_invaders", "freeway")
+MINATAR = ("asterix", "space_invaders", "freeway")
 ROWS = (
     *(
         Row(f"{name}_frozenlake", 1.0, "", NEW, range(10), has_header=False)
@@ -113,8 +113,10 @@ ROWS = (
     ),
     # At 10 000 000 steps: Schulman et al. (2017).
     Row("ppo_atari_pong", 18.0, "20.7", range(1_000, 1_001), range(1)),
+    Row("dqn_breakout"),
     *(Row(f"dqn_{game}") for game in MINATAR),
     Row("dqn_seaquest"),
+    Row("ppo_breakout", None, "", FIVE_NEW, TUNED),
     *(Row(f"ppo_{game}") for game in MINATAR),
     Row("ppo_seaquest", 10.0, "", range(4_000, 4_005), range(2_004)),
     # At 10 000 000 steps, in gymnax-blines.
