@@ -97,7 +97,7 @@ def measure(row: Row, folder: Path) -> dict[str, Any]:
         "environment": result["environment"],
         "steps": recipe.load_recipe(row.recipe).train.steps,
         "seeds": [row.seeds[0], row.seeds[-1]],
-        "tuned": None if row.tuned is None else [*row.tuned[:1], *row.tuned[-1:]],
+        "tuned": [*row.tuned[:1], *row.tuned[-1:]],
         "seconds": round(seconds, 1),
         "means": [seed["mean"] for seed in result["seeds"]],
         "iqm": result["return"]["iqm"],

@@ -14,9 +14,8 @@ What the built-in recipes reach: the mean return of 100 greedy episodes with the
 parameters of each seed, sorted; over the seeds the interquartile mean (IQM) and its 95
 % bootstrap interval. All seeds of a recipe train simultaneously, as one program. The
 time is that of the whole command, including compilation, on shared CPU cores. A goal is
-met if the whole interval is at least as high. Where the column of seeds has no others
-for tuning, the recipe was tuned on some of the reported seeds, so new seeds may be
-worse.
+met if the whole interval is at least as high. No seed of the table was used for tuning;
+those that were are in brackets.
 
 In brackets: published results of a single run. On MuJoCo there are several. After as
 many steps as here: a run of
@@ -109,10 +108,8 @@ def line(row: Row, result: Mapping[str, Any]) -> str:
 
 
 def seeds(result: Mapping[str, Any]) -> str:
-    """Returns the seeds of a result, and those used for tuning if they are others."""
+    """Returns the seeds of a result, and those used for tuning."""
     text = _range(result["seeds"])
-    if result["tuned"] is None:
-        return text
     if not result["tuned"]:
         return f"{text} (not tuned)"
     return f"{text} (tuned on {_range(result['tuned'])})"
