@@ -78,6 +78,7 @@ NAVIX = {
 PEERS = {
     # gymnax imports six but does not declare it. Its DeepSea has size 8.
     "gymnax": Peer(("gymnax==1.0.1", "six"), GYMNAX, {"bsuite/DeepSea": {"size": 8}}),
+    # `navix.make` ends episodes after 100 steps.
     "navix": Peer(("navix==0.7.4",), NAVIX, {n: {"time_limit": 100} for n in NAVIX}),
 }
 

@@ -69,7 +69,7 @@ MUJOCO = {
     "td3_gymnasium_walker2d": "3047, 1663 ± 445; 4058 ± 659",
     "td3_gymnasium_half_cheetah": "8488, 7546 ± 717; 9583 ± 126",
 }
-# With the options of Breakout: nothing was tuned on these games.
+# With the options of Breakout, none of their own.
 AS_BREAKOUT = (
     *("dqn_asterix", "dqn_space_invaders", "dqn_freeway", "dqn_seaquest"),
     *("ppo_asterix", "ppo_space_invaders", "ppo_freeway"),

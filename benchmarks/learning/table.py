@@ -18,13 +18,14 @@ met if the whole interval is at least as high. No seed of the table was used for
 those that were are in brackets.
 
 In brackets: published results of a single run. On MuJoCo there are several. After as
-many steps as here: a run of
+many steps as here, on Hopper-v3 and so on: a run of
 [Stable-Baselines3](https://github.com/DLR-RM/rl-trained-agents) (`evaluations.npz`)
 with options tuned for each environment, and the mean and standard deviation of ten
 seeds of
-[Tianshou](https://github.com/thu-ml/tianshou/tree/39acf209/examples/mujoco/benchmark)
-(`test_rew_10seeds.csv`). After the semicolon, after 1 000 000 steps: the mean and
-standard deviation of three seeds of
+[Tianshou](https://github.com/thu-ml/tianshou/tree/39acf2094d96268d92ebb54dcbfc3de76d702567/examples/mujoco/benchmark)
+(`test_rew_10seeds.csv`; its scripts take random steps before, which may not count).
+After the semicolon, after 1 000 000 steps: the mean and standard deviation of three
+seeds, on Hopper-v4 and so on, of
 [CleanRL](https://github.com/vwxyzjn/cleanrl/tree/master/docs), measured while training,
 and for TQC again Stable-Baselines3. The recipes have the options of CleanRL, and were
 not tuned. On Atari Pong it is the return of PPO after 10 000 000 steps in [Schulman et
