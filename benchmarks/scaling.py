@@ -1,6 +1,6 @@
 """How speed, memory and checkpoints grow: environments, seeds, devices, trials.
 
-    python -m benchmarks.scaling [environments seeds devices replay trials]
+    python -m benchmarks.scaling [environments seeds images devices replay trials]
 
 Prints the tables of docs/scaling.md. Each row of a run is a separate process, which
 compiles, trains for three seconds at least, and writes a checkpoint. Memory is the peak
@@ -46,6 +46,17 @@ def seeds() -> list[Row]:
     return [(f"{n:,}", "dqn_cartpole", [NO_WARM_UP], n) for n in (1, 8, 64, 256, 1_024)]
 
 
+def images() -> list[Row]:
+    """Convolutions: more environments, more agents, layers of 16 bits."""
+    many = "environment.num_envs=1024"
+    return [
+        ("32", "ppo_breakout", [], 1),
+        ("1,024", "ppo_breakout", [many], 1),
+        ("1,024, 8 seeds", "ppo_breakout", [many], 8),
+        ("the same, bfloat16", "ppo_breakout", [many, "train.precision=bfloat16"], 8),
+    ]
+
+
 def devices() -> list[Row]:
     """One agent on more and more virtual devices, all on the cores of this machine."""
     size = "environment.num_envs=1024"
@@ -64,7 +75,7 @@ def replay() -> list[Row]:
 
 
 AXES: Mapping[str, Callable[[], list[Row]]] = {
-    each.__name__: each for each in (environments, seeds, devices, replay)
+    each.__name__: each for each in (environments, seeds, images, devices, replay)
 }
 
 

@@ -55,7 +55,7 @@ from rlcli.types import (
 from rlcli.updaters import Spaces
 from rlcli.updaters.intrinsic_rewards import add_intrinsic_reward
 from rlcli.updaters.optimizers import partition_by_group
-from rlcli.xla import threads
+from rlcli.xla import backend, threads
 
 
 def build(
@@ -79,6 +79,7 @@ def build(
 def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setup:
     """Implements `build`."""
     threads.disable_async_dispatch()
+    backend.multiply_in_float32()
     train = recipe.train
     if seeds is None:
         seeds = range(train.seed, train.seed + train.seeds)
