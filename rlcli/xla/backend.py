@@ -29,9 +29,9 @@ def multiply_in_float32() -> None:
     thousandth. A precision that the user has chosen stays, by `jax.config` or by the
     environment variable `JAX_DEFAULT_MATMUL_PRECISION`.
     """
-    is_chosen = jax.config.jax_default_matmul_precision is not None
-    if jax.default_backend() != "cpu" and not is_chosen:
-        jax.config.update("jax_default_matmul_precision", "float32")
+    name = "jax_default_matmul_precision"
+    if jax.default_backend() != "cpu" and jax.config.values[name] is None:
+        jax.config.update(name, "float32")
 
 
 @contextlib.contextmanager

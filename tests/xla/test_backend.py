@@ -35,7 +35,7 @@ def test_choices_for_a_cpu_are_off_elsewhere():
 @pytest.fixture
 def own_precision():
     """Restores JAX's precision of products afterwards."""
-    before = jax.config.jax_default_matmul_precision
+    before = jax.config.values["jax_default_matmul_precision"]
     yield
     jax.config.update("jax_default_matmul_precision", before)
 
