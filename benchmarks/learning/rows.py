@@ -95,7 +95,7 @@ ROWS = (
     *(Row(f"{name}_cartpole", 475.0, "", FIVE_NEW, TUNED) for name in POLE_FIVE),
     Row("clipped_double_q_cartpole", 475.0, "", range(2_000, 2_005), range(10)),
     Row("q_lambda_cartpole", 475.0, "", range(2_000, 2_005), range(20)),
-    Row("sac_cartpole", 475.0, "", range(2_000, 2_005), range(26)),
+    Row("sac_cartpole", 475.0, "", range(3_000, 3_010), range(2_005)),
     Row("muzero_cartpole", 475.0, "", FIVE_NEW, range(4)),
     Row("ppo_memory_chain", 1.0, "", FIVE_NEW, TUNED),
     Row("r2d2_memory_chain", 1.0, "", FIVE_NEW, TUNED),
