@@ -29,7 +29,7 @@ POLE = (
     *("dqn_noisy", "iqn", "reinforce", "a2c", "ppo", "pqn", "v_trace"),
 )
 POLE_FIVE = (
-    *("retrace", "cross_entropy", "awr", "model_based", "model_known"),
+    *("retrace", "cross_entropy", "awr", "model_known"),
     *("open_es", "cma_es", "simple_ga"),
 )
 OFF_POLICY = (
@@ -93,6 +93,7 @@ ROWS = (
     *(Row(f"{name}_cartpole", 475.0, seeds=NEW, tuned=TUNED) for name in POLE),
     Row("rainbow_cartpole", 475.0, "", range(3_000, 3_010), range(2_010)),
     *(Row(f"{name}_cartpole", 475.0, "", FIVE_NEW, TUNED) for name in POLE_FIVE),
+    Row("model_based_cartpole", 475.0, "", range(3_000, 3_010), range(1_012)),
     Row("clipped_double_q_cartpole", 475.0, "", range(2_000, 2_005), range(10)),
     Row("q_lambda_cartpole", 475.0, "", range(2_000, 2_005), range(20)),
     Row("sac_cartpole", 475.0, "", range(3_000, 3_010), range(2_005)),
