@@ -95,6 +95,16 @@ class Recipe:
         """The import paths among the names, which import code outside rlcli."""
         return sorted({name for _, name in self.part_names if ":" in name})
 
+    @property
+    def remote_trackers(self) -> list[str]:
+        """The trackers that contact a host, or write outside the folder of the run."""
+        names = [part.name for part in self.train.trackers]
+        return [
+            name
+            for name in names
+            if not registry.find("tracker", name).facts.get("is_local", False)
+        ]
+
     @functools.cached_property
     def resolved_text(self) -> str:
         """The recipe as YAML with every default, as runs and checkpoints contain it."""

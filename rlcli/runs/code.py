@@ -27,8 +27,8 @@ _MAX_NAMED = 3  # files in a message
 def copy_code(run: Run, recipe: Recipe) -> dict[str, Any]:
     """Copies the user code of a recipe into the run, and returns fields of `run.json`.
 
-    `imports` are the import paths in the recipe, `code` the SHA-256 and the origin of
-    each copied file.
+    `imports` are the import paths in the recipe, `trackers` its trackers that reach
+    beyond the run's folder, `code` the SHA-256 and the origin of each copied file.
     """
     modules = [path.partition(":")[0] for path in recipe.import_paths]
     for kind, name in recipe.part_names:
@@ -46,7 +46,11 @@ def copy_code(run: Run, recipe: Recipe) -> dict[str, Any]:
     except BaseException:
         shutil.rmtree(run.code, ignore_errors=True)
         raise
-    return {"imports": recipe.import_paths, "code": record}
+    return {
+        "imports": recipe.import_paths,
+        "trackers": recipe.remote_trackers,
+        "code": record,
+    }
 
 
 def use_code(run: Run) -> str:

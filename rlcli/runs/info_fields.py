@@ -53,6 +53,7 @@ INFO_FIELDS: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
         "created": _is(str),
         "ended": _is(str, NoneType),
         "imports": _is_list_of(str),
+        "trackers": _is_list_of(str),
         "members": _is_members,
         "population": _is(bool),
         "code": _is(dict),

@@ -175,19 +175,24 @@ class Run:
     ) -> str:
         """The command line that continues with this run: `rlcli eval runs/a`.
 
-        With `--trust` if its recipe imports code, and `trust`: pass False for a run
+        With `--trust` if the command needs it, and `trust`: pass False for a run
         that another process wrote, whose author may not be the user. `folder`: that of
         several runs like this one.
         """
         path = str(folder or self.folder)
         path = f"./{path}" if path.startswith("-") else path
-        options = ["--trust"] if trust and self.read_info().get("imports") else []
+        options = ["--trust"] if trust and self._needs_trust(verb) else []
         return f"{program()} {shlex.join([verb, path, *options])}"
 
     def resume_arguments(self, *options: str) -> list[str]:
         """The arguments of `rlcli` that continue this run, with `--trust` if needed."""
-        trust = ["--trust"] if self.read_info().get("imports") else []
+        trust = ["--trust"] if self._needs_trust("resume") else []
         return ["resume", *options, *trust, "--", str(self.folder)]
+
+    def _needs_trust(self, verb: str) -> bool:
+        """Whether a command runs code, or starts trackers, that the recipe names."""
+        info = self.read_info()
+        return bool(info.get("imports") or (verb == "resume" and info.get("trackers")))
 
     def write_info(self, **fields: Any) -> None:
         """Sets fields of `run.json`, and keeps the others."""

@@ -16,7 +16,7 @@ FOLDER = "tensorboard"
 _METRICS = ("train/average_return", "evaluation/return")  # in the tab of the recipes
 
 
-@registry.register("tracker")
+@registry.register("tracker", is_local=True)
 def tensorboard() -> Tracker:
     """TensorBoard: writes event files into the run folder (needs the extra).
 

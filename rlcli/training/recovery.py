@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rlcli.errors import RlcliError, shorten
+from rlcli.errors import RlcliError, quote, shorten
 from rlcli.recipe import Recipe, documents, load_recipe, resolve
 from rlcli.runs import run_folder
 from rlcli.runs.differences import continue_differences, find_differences
@@ -115,7 +115,8 @@ def recorded_recipe(
     """The recipe of the run, before and after applying `sets`.
 
     The folder and the checkpoint have to agree, except for `CHANGEABLE` options. If
-    `resolved.yaml` is missing, the recipe comes from the checkpoint.
+    `resolved.yaml` is missing, the recipe comes from the checkpoint. Without `trust`,
+    only `sets` can name trackers that reach beyond the folder.
     """
     data = _resolved_data(run)
     if saved is not None:
@@ -138,6 +139,8 @@ def recorded_recipe(
         )
     before = load_recipe(data, trusted=trust, is_stored=True)
     after = load_recipe(data, list(sets), trusted=trust, is_stored=True)
+    if not trust:
+        _refuse_remote_trackers(run, after, sets)
     names = ", ".join(f"`train.{name}`" for name in CHANGEABLE)
     _refuse_differences(
         after,
@@ -146,6 +149,20 @@ def recorded_recipe(
         f"only {names} can change; `rlcli train` starts a new run",
     )
     return before, dataclasses.replace(after, name=_recipe_name(run))
+
+
+def _refuse_remote_trackers(run: Run, recipe: Recipe, sets: Sequence[str]) -> None:
+    """Refuses trackers that would contact a host because a file says so."""
+    keys = {setting.partition("=")[0].strip() for setting in sets}
+    if "train.trackers" in keys or not recipe.remote_trackers:
+        return
+    name = quote(recipe.remote_trackers[0])
+    raise RlcliError(
+        f"the recipe of run `{run.folder}` has tracker {name}, which can contact a "
+        "host or write outside the run's folder",
+        "pass `--trust` if you trust the source of the run, or choose its trackers, as "
+        "in `--set train.trackers=[]`",
+    )
 
 
 def recorded_seeds(
@@ -178,12 +195,15 @@ def refuse_too_short(experiment: Experiment) -> None:
 
 
 def record_changes(run: Run, before: Recipe, after: Recipe) -> dict[str, Any]:
-    """The field `changes` of `run.json` after a resume; {} if it stays as it is."""
+    """Fields of `run.json` after a resume; {} if the recipe stays as it is."""
     changes = run.read_info().get("changes")
     later = find_differences(resolve(before), resolve(after))
-    if changes is None or not later:
+    if not later:
         return {}
-    return {"changes": continue_differences(changes, later)}
+    fields = {"trackers": after.remote_trackers}
+    if changes is not None:
+        fields["changes"] = continue_differences(changes, later)
+    return fields
 
 
 def rewrite(run: Run, recipe: Recipe, saved: CheckpointContent | None) -> None:
@@ -198,6 +218,7 @@ def rewrite(run: Run, recipe: Recipe, saved: CheckpointContent | None) -> None:
             "status": "running",
             "seeds": saved.seeds,
             "imports": recipe.import_paths,
+            "trackers": recipe.remote_trackers,
             **saved.circumstances,
             "rewritten": run_folder.timestamp(),
         }

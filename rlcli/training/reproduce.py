@@ -24,6 +24,7 @@ from rlcli.training.run_differences import (
 )
 
 TAG = "reproduction"
+NO_TRACKERS = "train.trackers=[]"
 _LISTED = 6  # differences of the machines in a message
 
 
@@ -38,8 +39,8 @@ def reproduce(
 ) -> dict[str, Any]:
     """Trains a run again from what it recorded, and compares the two.
 
-    Uses its recipe, seeds, thread layout and copies of your modules. Before it begins,
-    it says what differs from then: versions, platform, devices, your code.
+    Uses its recipe without trackers, its seeds, thread layout and copies of your
+    modules. Before it begins, it says what differs from then: versions, platform, devices, your code.
 
     Returns `{"run", "reproduction", "provenance", "step", "metrics", "state",
     "identical"}`: both folders, what differs in versions and machine (as `rlcli.diff`
@@ -106,7 +107,7 @@ def _load(original: Run, trust: bool) -> Recipe:
 
     if trust:
         code.use_code(original)
-    recipe, _ = recovery.recorded_recipe(original, None, (), trust)
+    _, recipe = recovery.recorded_recipe(original, None, [NO_TRACKERS], trust)
     name = original.read_info().get("recipe", original.folder.name)
     text = recipe.resolved_text
     document = dataclasses.replace(recipe.document, text=text)

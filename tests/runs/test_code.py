@@ -63,7 +63,7 @@ def test_the_modules_are_copied_with_their_hashes_and_origins(run, lab):
 def test_a_recipe_without_user_code_copies_nothing(tmp_path):
     created = create_run("r", run=tmp_path / "run")
     fields = code.copy_code(created, recipe.load_recipe("dqn_cartpole"))
-    assert fields == {"imports": [], "code": {}}
+    assert fields == {"imports": [], "trackers": [], "code": {}}
     assert not created.code.exists()
 
 

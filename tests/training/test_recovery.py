@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from folders import write_run
 
 import rlcli
@@ -277,3 +278,42 @@ def test_a_run_whose_seeds_froze_before_its_first_checkpoint_does_not(tmp_path):
     )
     with pytest.raises(RlcliError, match="failed before its first checkpoint"):
         recovery.newest_readable(Run(folder))
+
+
+@pytest.fixture
+def contacting_run(run):
+    """A run whose recipe names a tracker with an address."""
+    data = yaml.safe_load((run / "resolved.yaml").read_text())
+    tracker = {"name": "mlflow", "uri": "http://127.0.0.1:9", "experiment": None}
+    data["train"]["trackers"] = [tracker]
+    (run / "resolved.yaml").write_text(yaml.safe_dump(data))
+    return Run(run)
+
+
+def test_a_stored_recipe_starts_no_tracker_that_contacts_a_host(contacting_run):
+    with pytest.raises(RlcliError, match="tracker `mlflow`, which can contact a host"):
+        recovery.recorded_recipe(contacting_run, None, [], False)
+    with pytest.raises(RlcliError, match="tracker `mlflow`"):
+        rlcli.resume(contacting_run.folder, set=["train.steps=700"], quiet=True)
+
+
+def test_trackers_of_the_user_and_of_a_trusted_run_are_kept(contacting_run):
+    own = "train.trackers=[{name: mlflow, uri: 'http://127.0.0.1:10'}]"
+    for sets, trust in (([], True), ([own], False), (["train.trackers=[]"], False)):
+        _, recipe = recovery.recorded_recipe(contacting_run, None, sets, trust)
+        assert len(recipe.train.trackers) == (sets != ["train.trackers=[]"])
+
+
+def test_a_tracker_that_writes_into_the_run_needs_no_trust(run):
+    sets = ["train.trackers=[tensorboard]"]
+    _, recipe = recovery.recorded_recipe(Run(run), None, sets, False)
+    (run / "resolved.yaml").write_text(recipe.resolved_text)
+    _, recipe = recovery.recorded_recipe(Run(run), None, [], False)
+    assert [part.name for part in recipe.train.trackers] == ["tensorboard"]
+
+
+def test_the_command_that_resumes_a_run_with_such_a_tracker_has_the_flag(run):
+    Run(run).write_info(trackers=["mlflow"])
+    assert Run(run).command("resume").endswith(" --trust")
+    assert not Run(run).command("eval").endswith(" --trust")
+    assert "--trust" in Run(run).resume_arguments()
