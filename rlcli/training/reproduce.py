@@ -40,7 +40,8 @@ def reproduce(
     """Trains a run again from what it recorded, and compares the two.
 
     Uses its recipe without trackers, its seeds, thread layout and copies of your
-    modules. Before it begins, it says what differs from then: versions, platform, devices, your code.
+    modules. Before it begins, it says what differs from then: versions, platform,
+    devices, your code.
 
     Returns `{"run", "reproduction", "provenance", "step", "metrics", "state",
     "identical"}`: both folders, what differs in versions and machine (as `rlcli.diff`
