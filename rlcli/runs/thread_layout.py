@@ -87,12 +87,18 @@ def _read(
 
 
 def _apply(layout: Layout) -> str:
-    """Applies a layout; returns a warning if JAX was imported with another one."""
+    """Applies a layout, within the limits of this machine.
+
+    Returns a warning if the layout is beyond them, or JAX was imported with another.
+    """
+    asked, layout = layout, threads.bound_layout(layout)
     compilation_cache.enable_compilation_cache()
     is_applied = threads.apply_layout(layout)
     threads.disable_async_dispatch()  # before the first use of a device
-    if is_applied or threads.has_accelerator():
+    if threads.has_accelerator():
         return ""
+    if is_applied:
+        return "" if layout == asked else _describe_bound(asked, layout)
     current = threads.current_layout(layout.devices)
     if current["threads"] == layout.threads:
         return ""
@@ -101,6 +107,14 @@ def _apply(layout: Layout) -> str:
         f"`{layout.threads}`, but JAX uses `{current['threads']}`; set `NPROC=1` "
         "before Python starts, because several seeds in a thread pool can deadlock"
     )
+
+
+def _describe_bound(asked: Layout, layout: Layout) -> str:
+    """The warning that a layout is beyond the limits of this machine."""
+    name = "devices" if asked.devices > layout.devices else "size"
+    what = {"devices": "devices", "size": "threads"}[name]
+    number, most = getattr(asked, name), getattr(layout, name)
+    return f"{number:,} {what} are too many for this machine: {most} are used"
 
 
 def apply_for_policy(path: str | Path) -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rlcli.runs import thread_layout
+from rlcli.runs import checkpoint, thread_layout
 from rlcli.xla import threads
 from rlcli.xla.threads import Layout
 
@@ -20,7 +20,9 @@ updater: q_learning
 def applied_layouts(monkeypatch):
     """The layouts that were applied."""
     layouts = []
-    monkeypatch.setattr(threads, "apply_layout", layouts.append)
+    monkeypatch.setattr(
+        threads, "apply_layout", lambda layout: layouts.append(layout) is None
+    )
     monkeypatch.setattr(threads, "usable_cores", lambda: 2)
     return layouts
 
@@ -86,3 +88,39 @@ def test_what_is_no_run_gets_one_thread(applied_layouts, tmp_path):
     thread_layout.apply_for_run(tmp_path)
     thread_layout.apply_for_policy("CartPole-v1")
     assert applied_layouts == [Layout("one", 1), Layout("one", 1)]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "applied"),
+    [
+        ({"threads": "one", "devices": 3_000}, Layout("one", 16)),
+        ({"threads": "pool", "devices": 1, "size": 30_000}, Layout("pool", 1, 16)),
+        ({"threads": "one", "devices": 16}, Layout("one", 16)),
+    ],
+)
+def test_a_file_cannot_ask_for_more_than_eight_per_core(
+    applied_layouts, tmp_path, recorded, applied
+):
+    """Neither `run.json` nor a recipe decides the resources of this machine."""
+    (tmp_path / "run.json").write_text(json.dumps({"layout": recorded}))
+    message = thread_layout.apply_for_run(tmp_path)
+    assert applied_layouts == [applied]
+    asked = max(recorded["devices"], recorded.get("size", 0))
+    assert (f"{asked:,} " in message) == (asked > 16)
+
+
+def test_a_checkpoint_and_a_stored_recipe_are_bounded_likewise(
+    applied_layouts, tmp_path
+):
+    layout = {"threads": "pool", "devices": 9_000, "size": 9_000}
+    content = {"kind": "checkpoint", "circumstances": {"layout": layout}}
+    (tmp_path / "checkpoints").mkdir()
+    checkpoint.write(tmp_path / "checkpoints" / "000000010.pkl.lz4", content)
+    (tmp_path / "resolved.yaml").write_text(RECIPE)
+    thread_layout.apply_for_run(tmp_path)
+    thread_layout.apply_for_policy(tmp_path)
+    thread_layout.apply_for_run(tmp_path, ["train.data_parallel=9_000"])
+    thread_layout.apply_for_run(tmp_path, ["train.devices=9_000"])
+    assert [*map(tuple, applied_layouts)] == [
+        *(("pool", 16, 16), ("pool", 1, 16), ("one", 16, 0), ("one", 16, 0)),
+    ]

@@ -14,10 +14,11 @@ from rlcli.environments.adapters.host import host_environment
 from rlcli.environments.adapters.host_vector import ExternalEnvironment
 from rlcli.environments.adapters.limits import with_timeout
 from rlcli.environments.adapters.pools import NO_TIME_LIMIT, HostTimeStep, host_timestep
-from rlcli.errors import RlcliError, suggest
+from rlcli.errors import RlcliError, quote, suggest
 from rlcli.registry import register
 from rlcli.registry.libraries import import_library
 from rlcli.types import ArrayTree, Environment
+from rlcli.xla.threads import most_threads
 
 EXTRA = "envpool"
 REGISTERED_LIMIT = "default"  # the time limit that the id is registered with
@@ -46,6 +47,7 @@ def envpool_adapter(
         hint = suggest(id, envpool.list_all_envs(), "envpool/")
         raise RlcliError(f"there is no {name}", hint)
     keywords = dict(options or {})
+    _check_threads(name, keywords.get("num_threads"))
     if time_limit != REGISTERED_LIMIT:
         keywords["max_episode_steps"] = (
             NO_TIME_LIMIT if time_limit is None else time_limit
@@ -80,6 +82,16 @@ def envpool_adapter(
         num_envs,
         seeds,
     )
+
+
+def _check_threads(name: str, count: Any) -> None:
+    """Refuses more threads than this machine can use: a stored recipe may name any."""
+    most = most_threads()
+    if isinstance(count, int) and count > most:
+        raise RlcliError(
+            f"{name}: `num_threads` is {quote(count)}, more than this machine can use",
+            f"set it to at most {most}",
+        )
 
 
 class _EnvPoolVector:
