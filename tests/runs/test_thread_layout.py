@@ -122,5 +122,5 @@ def test_a_checkpoint_and_a_stored_recipe_are_bounded_likewise(
     thread_layout.apply_for_run(tmp_path, ["train.data_parallel=9_000"])
     thread_layout.apply_for_run(tmp_path, ["train.devices=9_000"])
     assert [*map(tuple, applied_layouts)] == [
-        *(("pool", 16, 16), ("pool", 1, 16), ("one", 16, 0), ("one", 16, 0)),
+        *(("pool", 16, 16), ("pool", 1, 16), ("one", 16, 0), ("pool", 16, 0)),
     ]
