@@ -14,7 +14,7 @@ import pytest
 
 from rlcli import registry
 from rlcli.registry import user_code
-from rlcli.xla import threads
+from rlcli.xla import flags, threads
 
 # What one test or an earlier run of the suite has compiled, all others read, also in
 # the processes that they start.
@@ -166,9 +166,13 @@ def _choose_compilation(marks: str) -> None:
     is_optimized = re.search(r"(?<!not )\b(slow|xla)\b", marks)
     default = "false" if is_optimized else "true"
     if os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", default) == "true":
-        flags = os.environ.get("XLA_FLAGS", "").split()
-        missing = [flag for flag in _FAST_COMPILATION if flag not in flags]
-        os.environ["XLA_FLAGS"] = " ".join([*missing, *flags])
+        present = os.environ.get("XLA_FLAGS", "").split()
+        missing = [
+            option
+            for option in _FAST_COMPILATION
+            if option not in present and flags.is_known_flag(option.split("=")[0])
+        ]
+        os.environ["XLA_FLAGS"] = " ".join([*missing, *present])
 
 
 def pytest_collection_modifyitems(config, items):

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, Num
 
-from rlcli.registry.libraries import import_rlax
 from rlcli.types import Array
 from rlcli.xla import backend
 from rlcli.xla.indexing import select_index
@@ -78,11 +77,9 @@ def project_probabilities(points: Array, probability: Array, atoms: Array) -> Ar
 
     The atoms are equally spaced.
     """
-    # On a CPU, rlax's table of n × m weights takes six times as long as a scatter. On
-    # an accelerator, a scatter adds in an undefined order, so results would vary.
-    project = (
-        _scatter_to_atoms if backend.is_cpu() else import_rlax().categorical_l2_project
-    )
+    # On a CPU, a table of n × m weights takes six times as long as a scatter. On an
+    # accelerator, a scatter adds in an undefined order, so results would vary.
+    project = _scatter_to_atoms if backend.is_cpu() else _weigh_atoms
     return jnp.vectorize(project, signature="(n),(n),(m)->(m)")(
         points, probability, atoms
     )
@@ -101,3 +98,13 @@ def _scatter_to_atoms(
     mass = jnp.zeros(last + 2).at[index].add(probability - upper)
     mass = mass.at[index + 1].add(upper)[: last + 1]
     return mass + 0 * jnp.sum(position)  # keeps a NaN, which the indices would hide
+
+
+def _weigh_atoms(
+    points: Float[Array, "n"], probability: Float[Array, "n"], atoms: Float[Array, "m"]
+) -> Float[Array, "m"]:
+    """As `_scatter_to_atoms`, with a table of the weights of atoms for each point."""
+    gap = (atoms[-1] - atoms[0]) / (len(atoms) - 1)
+    inside = jnp.clip(points, atoms[0], atoms[-1])
+    distance = jnp.abs(inside - atoms[:, None]) / gap  # [m, n], in atoms
+    return jnp.sum(jnp.maximum(1 - distance, 0) * probability, axis=-1)

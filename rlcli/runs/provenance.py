@@ -19,7 +19,7 @@ from typing import Any
 from rlcli.xla import threads
 
 DISTRIBUTIONS = (  # whose versions may change the results of a run
-    *("rlcli", "jax", "jaxlib", "dm-haiku", "optax", "rlax", "gymnasium", "numpy"),
+    *("rlcli", "jax", "jaxlib", "dm-haiku", "optax", "gymnasium", "numpy"),
 )
 DIFF_LIMIT = 100_000  # characters of `git diff` that are recorded
 _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})

@@ -11,6 +11,8 @@ import os
 import sys
 from typing import Any, NamedTuple
 
+from rlcli.xla.flags import is_known_flag
+
 DEVICES_FLAG = "--xla_force_host_platform_device_count"
 _MOST_PER_CORE = 8  # devices, or threads of the pool
 WIDTH_FLAG = "--xla_cpu_prefer_vector_width"  # 512 is 5-7 % faster with AVX-512
@@ -128,7 +130,9 @@ def environment_variables(layout: Layout) -> dict[str, str]:
         layout_flags[WIDTH_FLAG] = 512
     flags = os.environ.get("XLA_FLAGS", "")
     new_flags = [
-        f"{flag}={value}" for flag, value in layout_flags.items() if flag not in flags
+        f"{flag}={value}"
+        for flag, value in layout_flags.items()
+        if flag not in flags and is_known_flag(flag)
     ]
     if new_flags:
         environment["XLA_FLAGS"] = " ".join(filter(None, [flags, *new_flags]))

@@ -157,16 +157,33 @@ def test_particles_are_a_distribution_with_the_mean_of_the_prediction(prediction
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_transform_equals_that_of_the_paper_and_has_an_inverse(name):
-    x = np.linspace(-50, 50, 41, dtype="f4")
+    near, far = np.linspace(-0.01, 0.01, 41), np.linspace(-5_000, 5_000, 41)
+    x = np.concatenate([near, far]).astype("f4")
     transform = value_transform(name)
     transformed = jax.jit(transform.apply)(x)
-    restored = jax.jit(transform.inverse)(transformed)
-    np.testing.assert_allclose(restored, x, rtol=1e-3, atol=1e-3)
     by_hand = {
         "log": np.sign(x) * np.log(1 + np.abs(x)),
         "signed_hyperbolic": np.sign(x) * (np.sqrt(np.abs(x) + 1) - 1) + 1e-3 * x,
     }
-    np.testing.assert_allclose(transformed, by_hand[name], rtol=1e-5)
+    np.testing.assert_allclose(transformed, by_hand[name], rtol=1e-5, atol=3e-7)
+    restored = jax.jit(transform.inverse)(transformed)
+    np.testing.assert_allclose(restored, x, rtol=1e-5, atol=5e-7)
+
+
+@pytest.mark.parametrize(
+    ("name", "pair"),
+    [
+        ("log", rlax.SIGNED_LOGP1_PAIR),
+        ("signed_hyperbolic", rlax.SIGNED_HYPERBOLIC_PAIR),
+    ],
+)
+def test_a_transform_equals_that_of_rlax(name, pair):
+    x = np.linspace(-50, 50, 41, dtype="f4")
+    transform = value_transform(name)
+    np.testing.assert_allclose(transform.apply(x), pair.apply(x), rtol=1e-6)
+    # The inverse of rlax rounds to some 3e-5 near 0.
+    inverses = transform.inverse(x), pair.apply_inv(x)
+    np.testing.assert_allclose(*inverses, rtol=1e-5, atol=1e-4)
 
 
 def test_the_default_transform_is_the_identity():
