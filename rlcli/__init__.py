@@ -17,7 +17,6 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from rlcli import _old_paths as _old_paths
 from rlcli.errors import RlcliError, check_platform
 from rlcli.runs.durations import START_TIME as _START_TIME  # noqa: F401 - starts the clock
 
@@ -127,7 +126,7 @@ def command_name(function: str) -> str:
 
 
 def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES or f"rlcli.{name}" in _old_paths.MOVED:
+    if name in _SUBMODULES:
         return importlib.import_module(f"rlcli.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

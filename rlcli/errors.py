@@ -71,10 +71,6 @@ def check_platform() -> None:
     raise RlcliError(f"rlcli runs on Linux and macOS, not on {quote(sys.platform)}")
 
 
-class SpellingWarning(FutureWarning):
-    """A recipe uses a former spelling; the command line prints it as a hint."""
-
-
 def shorten(text: str, longest: int = _LONGEST) -> str:
     """Truncates a text to `longest` characters, with an ellipsis at the end."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"

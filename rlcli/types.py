@@ -78,19 +78,6 @@ Structural = Annotated[float, "structural"]
 Divided = Annotated[int, Ge(1), "divided"]
 
 
-class FormerName(NamedTuple):
-    """The former name of an option, in its annotation; recipes still accept it."""
-
-    name: str
-
-
-class FormerValue(NamedTuple):
-    """The former spelling of a value, in its annotation; recipes still accept it."""
-
-    former: str
-    current: str
-
-
 def key_as_noise(key: Key) -> Key:
     """The default `draw`: returns the key itself as the noise."""
     return key

@@ -245,30 +245,6 @@ def test_the_documented_environment_keys_equal_the_grammar():
     }
 
 
-def test_every_unsupported_option_is_documented():
-    text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
-    documented = set(
-        re.findall(r"`(\w+)`", text.partition("## Not in this version")[2])
-    )
-    unsupported = {*grammar.UNSUPPORTED_SECTIONS}
-    for names in grammar.UNSUPPORTED_OPTIONS.values():
-        unsupported |= {*names}
-    assert unsupported <= documented
-    assert documented - unsupported <= {"train", "episodes"}
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        "episodes=3",
-    ],
-)
-def test_unsupported_train_options_are_refused(option):
-    data = {"environment": "CartPole-v1", "updater": "q_learning"}
-    with pytest.raises(RlcliError, match="is not supported in this version"):
-        load_recipe(data, [f"train.{option}"])
-
-
 def test_the_documented_exit_codes_equal_those_of_the_program():
     text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
     section = text.partition("\n## A run\n")[0]

@@ -24,7 +24,6 @@ FLOORS = (  # from the bottom up; a package may import from the floors below its
     ("evaluation", "monitor"),
     ("training", "results"),
     ("utils", "sweeps"),
-    ("_old_paths",),
     ("",),
     ("cli",),
     ("__main__",),

@@ -37,7 +37,6 @@ ALLOWED = {
     "rlcli.replays.datasets.files": {"numpy.lib.format.read_array_header"},
     # Modules of rlcli, by the name of an attribute, a command, a kind or a format.
     "rlcli": {"importlib.import_module"},
-    "rlcli._old_paths": {"importlib.import_module"},
     "rlcli.cli": {"importlib.import_module"},
     "rlcli.evaluation.export.export": {"importlib.import_module"},
     "rlcli.registry.parts": {"importlib.import_module"},

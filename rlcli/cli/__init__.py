@@ -98,10 +98,7 @@ def _run(arguments: Sequence[str]) -> int:
     command = typer.main.get_command(app)
     try:
         # `command.main` would print errors in another format and exit the process.
-        with (
-            output.print_spelling_warnings(),
-            command.make_context("rlcli", [*arguments]) as context,
-        ):
+        with command.make_context("rlcli", [*arguments]) as context:
             command.invoke(context)
     except typer.Exit as end:
         return end.exit_code

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rlcli.errors import RlcliError, SpellingWarning, printable, printable_json
+from rlcli.errors import RlcliError, printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,25 +61,6 @@ def print_error(error: RlcliError) -> None:
 
         print_message("".join(traceback.format_exception(error)).rstrip())
     print_message(f"error: {error}")
-
-
-@contextlib.contextmanager
-def print_spelling_warnings() -> Iterator[None]:
-    """Prints each `SpellingWarning` once, as a hint on stderr."""
-    hints: set[str] = set()
-    with warnings.catch_warnings():
-        show = warnings.showwarning
-
-        def print_once(message: Any, category: type[Warning], *place: Any) -> None:
-            if not issubclass(category, SpellingWarning):
-                show(message, category, *place)
-            elif str(message) not in hints:
-                hints.add(str(message))
-                print_message(f"hint: {message}")
-
-        warnings.simplefilter("always", SpellingWarning)
-        warnings.showwarning = print_once
-        yield
 
 
 def table_console() -> Console:

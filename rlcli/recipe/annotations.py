@@ -27,7 +27,6 @@ from rlcli.recipe.number_annotations import (
     integer_converter,
     number_converter,
 )
-from rlcli.recipe.spellings import current_value
 
 
 class MismatchError(ValueError):
@@ -219,7 +218,7 @@ def _with_validators(annotation: Any) -> Any:
         return _leaf_validator(_exact_type(base))
     origin, arguments = typing.get_origin(base), typing.get_args(base)
     if origin is Literal:
-        return _leaf_validator(_literal(arguments, metadata))
+        return _leaf_validator(_literal(arguments))
     if origin in (typing.Union, types.UnionType):
         members = tuple(map(_with_validators, arguments))
         field = pydantic.Field(union_mode="left_to_right")
@@ -258,11 +257,10 @@ def _exact_type(exact_type: type) -> Callable[[Any], Any]:
     return convert
 
 
-def _literal(choices: tuple, metadata: tuple) -> Callable[[Any], Any]:
+def _literal(choices: tuple) -> Callable[[Any], Any]:
     expected = _format_choices(choices)
 
     def convert(value: Any) -> Any:
-        value = current_value(metadata, value)
         for choice in choices:
             if value == choice and isinstance(value, bool) == isinstance(choice, bool):
                 return choice

@@ -12,7 +12,6 @@ import inspect
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict
 
 from annotated_types import Ge, Gt, Le, Lt
@@ -26,7 +25,6 @@ from rlcli.recipe.annotations import (
     quote_value,
 )
 from rlcli.recipe.documents import Place
-from rlcli.recipe.spellings import current_names
 from rlcli.registry.common_names import suggest_name
 from rlcli.xla.numeric_limits import EXACT_MAX, INT32_MAX
 
@@ -34,14 +32,6 @@ SECTIONS = (
     *("environment", "network", "policy", "tracer", "replay", "updater"),
     *("intrinsic_reward", "normalize", "optimizer", "train", "extra", "vary"),
 )
-# Reserved for later versions: refused with a message that says so.
-UNSUPPORTED_SECTIONS = ("plugins",)
-UNSUPPORTED_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "updater": ("rule", "objective"),
-    }
-)
-
 PositiveInt = Annotated[int, Ge(1)]
 # Steps of all environments together: metrics and checkpoints store them as floats.
 Steps = Annotated[int, Ge(1), Le(EXACT_MAX)]
@@ -156,7 +146,6 @@ class Reader(NamedTuple):
 
         `common` are keys that are read elsewhere; hints may suggest them.
         """
-        options = self._rename(parameters, options)
         for key in options:
             if key not in parameters:
                 message = f"{self.label} has no option {quote(key)}"
@@ -190,8 +179,6 @@ class Reader(NamedTuple):
         Options in `single_keys` are already set for all copies. Environment i takes
         value i mod n of its option, so n is at most `num_envs`.
         """
-        options = self._rename(parameters, options)
-        single_keys = current_names(parameters, single_keys).values()
         numbers = {k: v for k, v in parameters.items() if is_schedulable(v.annotation)}
         varied: dict[str, list[float]] = {}
         for key, values in options.items():
@@ -222,18 +209,6 @@ class Reader(NamedTuple):
                 number = self.value(numbers[key].annotation, value, item_place)
                 varied.setdefault(numbers[key].name, []).append(number)
         return varied
-
-    def _rename(
-        self, parameters: Mapping[str, inspect.Parameter], options: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """The options by their current names."""
-        renamed: dict[str, Any] = {}
-        for key, name in current_names(parameters, options).items():
-            if name in renamed:
-                message = f"{self.label} has `{name}` twice, once by a former name"
-                self.fail((*self.place, key), message, f"remove {quote(key)}")
-            renamed[name] = options[key]
-        return renamed
 
     def value(self, annotation: Any, value: Any, place: Place) -> Any:
         """A value, converted to its annotation."""

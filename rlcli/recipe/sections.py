@@ -29,7 +29,6 @@ from rlcli.recipe.merging import (
     merge_part,
 )
 from rlcli.recipe.varying import recipe_combinations
-from rlcli.registry.common_names import find_hint
 
 
 class Part(NamedTuple):
@@ -70,10 +69,7 @@ class Sections:
             hint = "write `extends` in a recipe file; the recipe of a run is complete"
             self.fail(("extends",), "`extends` has no effect here", hint)
         for key, value in self.data.items():
-            self._refuse_unsupported(
-                "section", (key,), grammar.UNSUPPORTED_SECTIONS, value
-            )
-            if key not in (*grammar.SECTIONS, *grammar.UNSUPPORTED_SECTIONS):
+            if key not in grammar.SECTIONS:
                 is_setting = (key,) in self.document.origins
                 hint = key_hints.find_owner(key, value, is_setting=is_setting)
                 self.fail((key,), f"a recipe has no section {quote(key)}", hint)
@@ -131,13 +127,6 @@ class Sections:
             for key, option in value.items()
             if key != "name" and (key not in common or key in parameters)
         }
-        unsupported = grammar.UNSUPPORTED_OPTIONS.get(kind, ())
-        for key in [key for key in given_options if key not in parameters]:
-            self._refuse_unsupported(
-                "option", (*place, key), unsupported, given_options[key]
-            )
-            if key in unsupported:
-                del given_options[key]
         label = f"{kind} {quote(name)}" + (" (the default)" if is_default else "")
         reader = grammar.Reader(label, place, self.fail)
         options = reader.options(parameters, given_options, common)
@@ -380,11 +369,3 @@ class Sections:
             )
             self.fail(place, message)
         return {} if value is None else value
-
-    def _refuse_unsupported(
-        self, what: str, place: Place, unsupported: Sequence[str], value: Any
-    ) -> None:
-        if value and place[-1] in unsupported:
-            key = str(place[-1])
-            message = f"{what} {quote(key)} is not supported in this version of rlcli"
-            self.fail(place, message, find_hint(what, key))

@@ -22,22 +22,19 @@ import numpy as np
 from rlcli.assembly import build, out_of_memory
 from rlcli.errors import RlcliError, printable
 from rlcli.loop import Loop, make_loop
-from rlcli.loop.faults import NONE
 from rlcli.loop.progress import AXES, Progress, Setup
 from rlcli.recipe import Recipe, documents, load_recipe
 from rlcli.runs import checkpoint, code, provenance
 from rlcli.runs.frozen import FrozenSeeds, dump_frozen_seeds, load_frozen_seeds
 from rlcli.types import ArrayTree
-from rlcli.xla import threads, tree_paths
+from rlcli.xla import threads
 
 _CHECKPOINT, _POLICY = "checkpoint", "policy"
 _MAX_STEP = 2**53  # integers up to this are exact in a float64
 _MAX_SEED = 2**32  # seeds are less than this
-_CIRCUMSTANCES = "circumstances"  # missing in files of early versions
 # Tree path of the state of a host environment, whose shapes depend on its episodes.
 _HOST_PREFIX = "environment"
 _FROZEN = "frozen"  # only in files of runs with frozen seeds
-_FAULTS = "faults/"  # tree path; missing in files of early versions
 _NO_SEED: FrozenSeeds = MappingProxyType({})
 
 
@@ -97,7 +94,7 @@ class CheckpointContent(NamedTuple):
     path: Path
     recipe: str  # resolved, as YAML
     seeds: tuple[int, ...]
-    circumstances: Mapping[str, Any]  # {} in early files
+    circumstances: Mapping[str, Any]
     progress: Mapping[str, np.ndarray]  # by tree path
     metrics: Mapping[str, np.ndarray]  # of the last update
     frozen: FrozenSeeds
@@ -110,7 +107,7 @@ def read_checkpoint(path: Path) -> CheckpointContent:
         path=path,
         recipe=content["recipe"],
         seeds=tuple(content["seeds"]),
-        circumstances=content.get("circumstances", {}),
+        circumstances=content["circumstances"],
         progress=content["progress"],
         metrics=content["metrics"],
         frozen=load_frozen_seeds(content.get(_FROZEN, {}), content["seeds"]),
@@ -136,7 +133,7 @@ def restore_progress(
     if _recorded_division(tree) != setup.data_parallel:
         return _redivide(tree, recipe, setup, loop)
     shapes = loop.shapes()
-    leaves = _with_faults(tree.progress, shapes)
+    leaves = dict(tree.progress)
     # The shapes of a host environment's state depend on its episodes; it checks them.
     host = {}
     if not jax.tree.leaves(shapes.environment):
@@ -148,9 +145,9 @@ def restore_progress(
 
 
 def _recorded_division(saved: CheckpointContent) -> int:
-    """The number of devices that shared an agent; 1 in files of early versions."""
+    """The number of devices that shared an agent."""
     data = documents.load_document(saved.recipe, source=str(saved.path)).data
-    return data["train"].get("data_parallel", 1)
+    return data["train"]["data_parallel"]
 
 
 def _redivide(
@@ -168,8 +165,7 @@ def _redivide(
     train = dataclasses.replace(recipe.train, devices="auto", data_parallel=before)
     recipe_before = dataclasses.replace(recipe, train=train)
     shapes = make_loop(build(recipe_before, saved.seeds)).shapes()
-    leaves = _with_faults(saved.progress, shapes)
-    progress = checkpoint.restore_tree(shapes, leaves, source=saved.path)
+    progress = checkpoint.restore_tree(shapes, saved.progress, source=saved.path)
     agent = setup.agent.redivide(progress.agent, int(progress.iteration), before, after)
     progress, message = loop.restore(progress._replace(agent=agent))
     changed = f"the agent was divided among {before} devices, and now among {after}"
@@ -216,7 +212,7 @@ def load_snapshot(path: Path, *, trust: bool = False) -> Snapshot:
     shapes = loop.shapes()._replace(environment=())
     leaves = {
         name: leaf
-        for name, leaf in _with_faults(content["progress"], shapes).items()
+        for name, leaf in content["progress"].items()
         if not name.startswith(f"{_HOST_PREFIX}/")
     }
     progress = checkpoint.restore_tree(shapes, leaves, source=path)
@@ -297,7 +293,9 @@ def _acting_state(setup: Setup) -> ArrayTree:
 def _read_content(path: Path, *kinds: str) -> dict[str, Any]:
     """Reads a file of one of these kinds, and checks its structure."""
     keys = {
-        _CHECKPOINT: {"kind", "recipe", "seeds", "progress", "metrics"},
+        _CHECKPOINT: {
+            *("kind", "recipe", "seeds", "circumstances", "progress", "metrics")
+        },
         _POLICY: {
             *("kind", "recipe", "seeds", "steps", "episodes", "returns", "acting")
         },
@@ -307,24 +305,13 @@ def _read_content(path: Path, *kinds: str) -> dict[str, Any]:
     if (
         not isinstance(kind, str)
         or kind not in keys
-        or set(data) - {_FROZEN, _CIRCUMSTANCES} != keys[kind]
+        or set(data) - {_FROZEN} != keys[kind]
         or not _is_well_formed(data)
     ):
         raise RlcliError(f"`{path}` is neither a checkpoint nor a policy of rlcli")
     if kind not in kinds:
         raise RlcliError(f"`{path}` is a {kind} file: expected a {kinds[0]}")
     return data
-
-
-def _with_faults(leaves: Mapping[str, Any], shapes: Progress) -> dict[str, Any]:
-    """The leaves of a progress; adds empty faults to files of earlier versions."""
-    if any(name.startswith(_FAULTS) for name in leaves):
-        return dict(leaves)
-    empty = {
-        f"{_FAULTS}{name}": np.full(leaf.shape, NONE, leaf.dtype)
-        for name, leaf in tree_paths.leaves_by_path(shapes.faults).items()
-    }
-    return {**leaves, **empty}
 
 
 def _frozen_record(frozen: FrozenSeeds) -> dict[str, Any]:

@@ -215,10 +215,7 @@ class Experiment:
         if self.best is None:
             self.best = BestPolicies(means, steps, episodes, acting)
             return
-        # An earlier version may have saved a NaN.
-        is_better = means > np.where(
-            np.isnan(self.best.returns), -np.inf, self.best.returns
-        )
+        is_better = means > self.best.returns
 
         def choose(new: np.ndarray, old: np.ndarray) -> np.ndarray:
             shape = is_better.shape + (1,) * (new.ndim - 1)

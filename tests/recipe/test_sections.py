@@ -218,28 +218,9 @@ def test_a_recipe_that_lacks_the_main_thing_is_refused(recipe_file, text, messag
     assert message in error.message
 
 
-@pytest.mark.parametrize(
-    ("section", "value", "named"),
-    [
-        ("plugins", ["./my_network.py"], "section `plugins`"),
-        ("updater", {"rule": "sarsa"}, "option `rule`"),
-        ("train", {"episodes": 500}, "`episodes: 500`"),
-    ],
-)
-def test_what_a_later_version_brings_is_refused_by_its_name(
-    recipe_file, section, value, named
-):
-    data = documents.load_document(DQN).data
-    if section in data and isinstance(value, dict) and "name" not in value:
-        value = {**data[section], **value}
-    error = _refusal(recipe_file(recipe.dump_recipe({**data, section: value})))
-    assert error.message.endswith(f"{named} is not supported in this version of rlcli")
-    assert ".yaml:" in error.message
-
-
-def test_what_switches_a_later_thing_off_is_no_mistake():
+def test_empty_lists_and_mappings_are_the_defaults():
     network = {"name": "mlp", "memory": None, "preprocess": []}
-    data = {**LEAST, "network": network, "plugins": [], "vary": {}}
+    data = {**LEAST, "network": network, "vary": {}}
     data["environment"] = {"name": "CartPole-v1", "wrappers": []}
     assert recipe.load_recipe(data) == recipe.load_recipe(LEAST)
 
@@ -322,17 +303,12 @@ train:
   on_error: restart
   trackers: [wandb]
 vary: {optimizer.learning_rate: [1e-3, 3e-4]}
-plugins: [./my_network.py]
 extra: {mine: 1}
 """
 
 
-def test_the_whole_grammar_is_understood_but_for_what_is_refused_by_name():
-    data = documents.load_document(GRAMMAR).data
-    error = _refusal(data)
-    assert "`plugins` is not supported in this version" in error.message
-    del data["plugins"]
-    read = recipe.load_recipe(data)
+def test_the_whole_grammar_is_understood():
+    read = recipe.load_recipe(documents.load_document(GRAMMAR).data)
     assert read.train.stop.return_ == 475.0 and read.extra == {"mine": 1}
     assert recipe.load_recipe(recipe.resolve(read)) == read
 

@@ -180,33 +180,6 @@ def test_the_record_of_frozen_seeds_comes_back(policy, saved_checkpoint):
         assert found.frozen == {4: FrozenSeed(9, "the loss")}
 
 
-OLD = Path(__file__).parents[1] / "data"  # written before files recorded frozen seeds
-
-
-def test_files_without_a_record_of_frozen_seeds_still_open(tmp_path):
-    policy = OLD / "policy-without-frozen.pkl.lz4"
-    saved = OLD / "checkpoint-without-frozen.pkl.lz4"
-    assert "frozen" not in checkpoint.read(policy)
-    assert not any("faults" in name for name in checkpoint.read(saved)["progress"])
-    results = [rlcli.eval(path, episodes=2)["seeds"] for path in (policy, saved)]
-    assert results[0] == results[1]
-    assert all(row["frozen"] is None for row in results[0])
-
-
-@pytest.mark.slow
-def test_a_run_from_before_files_recorded_frozen_seeds_is_resumed(tmp_path):
-    run = create_run("old", run=tmp_path / "run")
-    run.checkpoints.mkdir()
-    saved = OLD / "checkpoint-without-frozen.pkl.lz4"
-    shutil.copy(saved, run.checkpoint(40))
-    run.resolved_recipe.write_text(checkpoint.read(saved)["recipe"])
-    run.write_info(seeds=[0, 1])
-    rlcli.resume(run.folder, set=["train.steps=50"], quiet=True)
-    assert (run.read_info()["status"], run.read_info()["frozen"]) == ("finished", {})
-    after = checkpoint.read(run.checkpoint(50))["progress"]
-    assert after["faults/not_finite"].tolist() == [[-1], [-1]]
-
-
 def test_tensors_that_do_not_fit_the_recipe_are_named(policy, experiment):
     acting = checkpoint.read(policy)["acting"]
     acting["q/linear/w"] = acting["q/linear/w"][..., :3]

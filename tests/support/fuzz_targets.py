@@ -39,7 +39,7 @@ from rlcli.runs.run_folder import Run
 from rlcli.runs.variants import FILE_NAME, record_variants
 from rlcli.training import recovery
 
-DATA = Path(__file__).parents[1] / "data"
+KEPT = Path(__file__).parents[1] / "runs" / "formats" / "0.1.0" / "lake"
 SECRET = b"a file outside of the run\n"
 
 
@@ -81,13 +81,13 @@ class Place:
 
 def _make_run(folder: Path) -> Path:
     """The folder of a run with a checkpoint and a policy, without any training."""
-    saved = DATA / "checkpoint-without-frozen.pkl.lz4"
+    saved = KEPT / "checkpoints" / "000000040.pkl.lz4"
     content = checkpoint.read(saved)
     write_run(folder, resolved=content["recipe"], step=1_000)
     (folder / "recipe.yaml").write_text(content["recipe"])
     (folder / "checkpoints").mkdir()
     shutil.copy(saved, folder / "checkpoints" / "000001000.pkl.lz4")
-    shutil.copy(DATA / "policy-without-frozen.pkl.lz4", folder / "policy.pkl.lz4")
+    shutil.copy(KEPT / "policy.pkl.lz4", folder / "policy.pkl.lz4")
     (folder / "log.txt").write_text("step 1,000\n")
     (folder / "trackers.json").write_text('{"id": "a", "steps": {"mlflow": 5}}')
     (folder / ".lock").write_text("1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from gymnasium import spaces as kinds
 
 from rlcli.networks.predictions import Loss, TransformName
 from rlcli.spaces import bounds, half_width
-from rlcli.types import Count, FormerValue, Positive, Structural, Updater
+from rlcli.types import Count, Positive, Structural, Updater
 from rlcli.updaters.decorator import Parts, updater_decorator
 from rlcli.updaters.learner import Target
 from rlcli.updaters.off_policy.actor_critic import (
@@ -27,7 +27,7 @@ from rlcli.updaters.presets import preset
 from rlcli.updaters.regularizers import Regularizer, fill_defaults
 
 _DEFAULTS = {"policy": "sampled", "tracer": "n_step", "replay": "uniform", "unroll": 1}
-Learned = Annotated[Literal["learned"], FormerValue("learnt", "learned")]
+Learned = Literal["learned"]
 _ENTROPY_SHARE = 0.98  # fraction of log |A| (Christodoulou, 2019)
 
 
