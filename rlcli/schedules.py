@@ -12,6 +12,9 @@ and x = min(t / over, 1). A recipe may write
     {name: exponential, from: a, rate: r}        a exp(-r t)
     {name: inverse, from: a, rate: r}            a / (1 + r t)
     {steps: [[0, a], [1_000_000, b]]}            a, and b from t = 1 000 000 on
+
+A step of the environments and its action see the time before the step. An update sees
+the time at which its unroll began: 8 updates from 1 to 0 see 1, 7/8, … 1/8.
 """
 
 from __future__ import annotations

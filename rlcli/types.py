@@ -352,7 +352,10 @@ class Replay(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """The counters of a run. Scalars; only `episodes` differs between seeds."""
+    """The counters of a run. Scalars; only `episodes` differs between seeds.
+
+    In an update they are those before its unroll.
+    """
 
     iteration: Int32[Array, ""]  # iterations finished
     steps: Float32[Array, ""]  # of one seed, over all its environments
@@ -423,7 +426,7 @@ class Agent(NamedTuple):
     """A policy, tracer, updater and, for off-policy algorithms, a replay combined.
 
     `learn(state, steps, clock, noise) -> state, metrics` is called once an iteration,
-    with the unroll `[T, B, ...]` of that iteration.
+    with the unroll `[T, B, ...]` of that iteration and the clock before it.
     """
 
     init: Callable[[Key, Transition], ArrayTree]  # (key, example unroll) -> state

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rlcli import registry, schedules
@@ -85,6 +85,37 @@ def options_at(
         label = ".".join(map(str, place))
         options = _map_numbers(part, label, recipe, clock.numbers.get)
     return schedules.evaluate_options(options, clock, recipe.train.steps)
+
+
+def scheduled_values(
+    parts: Mapping[str, Part], clock: Clock, recipe: Recipe
+) -> dict[str, Any]:
+    """The values of options that follow a schedule, by their places in the recipe.
+
+    `parts` are by their places, too.
+    """
+    return {
+        place: value
+        for part_place, part in parts.items()
+        for place, value in _scheduled(
+            part.options,
+            options_at(part, part_place.split("."), clock, recipe),
+            part_place,
+        )
+    }
+
+
+def _scheduled(written: Any, values: Any, place: str) -> Iterator[tuple[str, Any]]:
+    """The places and the values of the schedules in nested options."""
+    if isinstance(written, schedules.Schedule):
+        yield place, values
+    elif isinstance(written, Mapping):
+        for key, option in written.items():
+            key_place = f"{place}.{key.removesuffix('_')}"
+            yield from _scheduled(option, values[key], key_place)
+    elif isinstance(written, list | tuple):
+        for index, option in enumerate(written):
+            yield from _scheduled(option, values[index], f"{place}.{index}")
 
 
 def _map_numbers(

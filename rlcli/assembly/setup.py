@@ -23,7 +23,7 @@ from rlcli.assembly.checks import (
 from rlcli.assembly.data import read_data
 from rlcli.assembly.environments import build_simulator, environment_factory
 from rlcli.assembly.networks import build_network
-from rlcli.assembly.numbers import recipe_numbers
+from rlcli.assembly.numbers import recipe_numbers, scheduled_values
 from rlcli.assembly.parts import (
     START,
     build_part,
@@ -101,6 +101,8 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
     def build_at(clock: Clock) -> tuple[Environment, Agent]:
         return environment_at(clock), _combine_parts(recipe, parts_at(clock), num_envs)
 
+    learning_parts = {**recipe.agent_parts}
+    del learning_parts["policy"]
     setup = Setup(
         environment=environment,
         agent=_combine_parts(recipe, parts, num_envs),
@@ -111,6 +113,7 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
         resets_unroll=train.reset,
         numbers=recipe_numbers(recipe),
         data=read_data(recipe, environment, parts.replay),
+        scheduled=lambda clock: scheduled_values(learning_parts, clock, recipe),
         data_parallel=train.data_parallel,
     )
     check_updates(recipe, setup, parts.updater)

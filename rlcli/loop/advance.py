@@ -21,8 +21,9 @@ from rlcli.loop.progress import (
     draw_step_noise,
     is_cut,
     select_action,
+    unroll_clock,
 )
-from rlcli.types import Agent, Array, ArrayTree, TimeStep, Transition
+from rlcli.types import Agent, Array, ArrayTree, Clock, TimeStep, Transition
 from rlcli.xla.control_flow import run_if, tree_select
 
 # One call draws the noise of a block of steps, of at most `_BLOCK` steps and
@@ -57,7 +58,7 @@ def advance(
     progress = progress._replace(faults=faults)
     if setup.unroll == 1:  # the row is the whole unroll: it is not stored
         unroll = jax.tree.map(lambda leaf: leaf[None], row)
-        agent_state, metrics = agent.learn(progress.agent, unroll, clock, learn_noise)
+        agent_state, metrics = _learn(setup, progress.agent, unroll, clock, learn_noise)
         position, is_full = progress.position, 1
     else:
         with jax.named_scope(phases.STORE):
@@ -73,7 +74,7 @@ def advance(
         position = jnp.where(is_full, 0, progress.position + 1)
 
         def learn(state: ArrayTree) -> tuple[ArrayTree, Any]:
-            return agent.learn(state, unroll, clock, agent.draw(learn_noise))
+            return _learn(setup, state, unroll, clock, agent.draw(learn_noise))
 
         agent_state, metrics = run_if(is_full, learn, progress.agent)
     with jax.named_scope(phases.ACT):
@@ -92,6 +93,19 @@ def advance(
         policy=policy_state,
         agent=agent_state,
     ), metrics
+
+
+def _learn(
+    setup: Setup, state: ArrayTree, unroll: Transition, clock: Clock, noise: ArrayTree
+) -> tuple[ArrayTree, dict[str, Real[Array, ""]]]:
+    """Learns with the schedules' values at the time at which the unroll began.
+
+    `clock` is that after the unroll. The values are among the metrics.
+    """
+    began = unroll_clock(setup, clock, unroll)
+    _, agent = setup.at(began)
+    state, metrics = agent.learn(state, unroll, began, noise)
+    return state, {**metrics, **setup.scheduled(began)}
 
 
 def _cut_episodes(

@@ -28,7 +28,7 @@ from rlcli.types import (
     Key,
     Transition,
 )
-from rlcli.xla.data_axis import draw_share, fold_in_device
+from rlcli.xla.data_axis import draw_share, fold_in_device, sum_over_devices
 from rlcli.xla.random_bits import unroll_key
 
 # The random streams of a seed. EVALUATION is for evaluation and rendering, which
@@ -44,6 +44,9 @@ class Setup(NamedTuple):
     `acting`, `count_updates`. Code that steps the environment, selects actions or
     learns must call `at(clock)`, which evaluates the schedules. With `data_parallel`,
     both fields are the parts of one device, with its share of the environments.
+
+    Step t of the environments and the action of that step see time t. The updates of an
+    iteration see the time at which its unroll began.
     """
 
     environment: Environment
@@ -61,6 +64,9 @@ class Setup(NamedTuple):
     # The steps of the data set of a replay, `[N, ...]` on the host; () without one. A
     # function, because only training reads the file: evaluation does not need it.
     data: Callable[[], ArrayTree] = lambda: ()
+    # clock -> the values of options that follow a schedule, by their places in the
+    # recipe, apart from those of the policy: they are metrics of the updates.
+    scheduled: Callable[[Clock], Mapping[str, Float32[Array, ""]]] = lambda clock: {}
     # Devices that share the environments of each seed. The seeds are divided among
     # `devices` such groups.
     data_parallel: int = 1
@@ -150,7 +156,11 @@ def clock_at(
     steps: Int32[Array, ""],
     compute_metrics: Bool[Array, ""],
 ) -> Clock:
-    """The clock after `steps` steps of each environment."""
+    """The clock after `steps` steps of each environment, those of `progress`.
+
+    The environment steps by this clock, and a policy selects the next action by it. An
+    update sees an earlier one, see `unroll_clock`.
+    """
     num_envs = progress.pending.first.shape[0] * setup.data_parallel
     # The condition always holds, but XLA cannot prove it. Without it, XLA would hoist
     # expressions that depend only on the numbers, such as the negated learning rate,
@@ -164,6 +174,20 @@ def clock_at(
         compute_metrics=compute_metrics,
         numbers=numbers_by_place(setup, numbers),
         data=progress.data,
+    )
+
+
+def unroll_clock(setup: Setup, clock: Clock, unroll: Transition) -> Clock:
+    """The clock at which a full unroll began, from the one after its last step.
+
+    The updates of an iteration see this time: the first one sees the start of the run,
+    and the last one a time before its end.
+    """
+    steps = (clock.iteration * setup.unroll).astype(jnp.float32)
+    num_envs = unroll.last.shape[1] * setup.data_parallel
+    finished = sum_over_devices(jnp.sum(unroll.last, dtype=jnp.int32))
+    return clock._replace(
+        steps=steps * num_envs, episodes=clock.episodes - finished.astype(jnp.float32)
     )
 
 

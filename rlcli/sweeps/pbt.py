@@ -159,15 +159,17 @@ def member_settings(
 def schedule_settings(stages: Sequence[Stage], num_envs: int) -> tuple[str, ...]:
     """The settings `KEY=VALUE` of a recipe whose numbers follow a history.
 
-    The numbers of a round hold from the next step of the environments on.
+    The update after a round sees its step and has the new numbers. The actions at that
+    step were selected before the round, by a policy with the former numbers.
     """
     settings = []
     for key, value in stages[0].options.items():
         if len(stages) == 1:
             settings.append(f"{key}={value}")
             continue
+        delay = num_envs if key.startswith("policy.") else 0
         milestones = [
-            (stage.step + num_envs if stage.step else 0, stage.options[key])
+            (stage.step + delay if stage.step else 0, stage.options[key])
             for stage in stages
         ]
         settings.append(f"{key}={_schedule(milestones)}")

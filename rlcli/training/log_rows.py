@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli import schedules
-from rlcli.assembly.numbers import options_at
+from rlcli.assembly.numbers import options_at, scheduled_values
 from rlcli.environments.adapters.restarting import Restarts
 from rlcli.loop.log import MAX_LOG_POINTS, Log
 from rlcli.loop.progress import Setup, numbers_by_place
@@ -72,8 +71,8 @@ class LogRows:
         """Returns the rows of a chunk, and stores its last metrics in `self.metrics`.
 
         `points` begin with the iteration before the chunk. `summary` has the `log` and
-        the `settings`, `[S, R]` each. `times` are the start and the end of the chunk:
-        its iterations are assumed to take equally long.
+        the options of the `policy`, `[S, R]` each. `times` are the start and the end of
+        the chunk: its iterations are assumed to take equally long.
         """
         rows, updates = [], self._setup.agent.count_updates
         steps = self._setup.steps
@@ -109,7 +108,7 @@ class LogRows:
             row: dict[str, Any] = {"T": step, "seed": seed}
             row |= statistics_row(statistics, (seed_index, index))
             row["updates"] = updates(point)
-            for name, values in summary["scheduled"].items():
+            for name, values in summary["policy"].items():
                 row[name] = float(values[seed_index, index])
             row |= self.options
             if has_learned:
@@ -145,13 +144,15 @@ def _add_restarts(
     return [row | ({"restarts": count} if count else {}) for row, count in pairs]
 
 
-def scheduled_values_at(
+def policy_options_at(
     recipe: Recipe, setup: Setup, log: Log, iterations: Array, numbers: Array
 ) -> dict[str, Array]:
-    """The values of scheduled options and of ε at each point, `[S, R]` each.
+    """The values of scheduled options of the policy, and of ε, `[S, R]` each.
 
-    The names are places in the recipe, such as `policy.epsilon`. `iterations` are the
-    iterations of the R rows of the log, int32 `[R]`; `numbers` those of `Progress`.
+    They are those of the action that follows a log point; the options of other parts
+    are metrics of the updates, which see an earlier time (`Setup.scheduled`). The names
+    are places in the recipe, such as `policy.epsilon`. `iterations` are the iterations
+    of the R rows of the log, int32 `[R]`; `numbers` those of `Progress`.
     """
 
     def values_at(
@@ -165,14 +166,11 @@ def scheduled_values_at(
             compute_metrics=jnp.bool_(True),
             numbers=numbers_by_place(setup, numbers),
         )
-        values = {}
-        for place, part in recipe.agent_parts.items():
-            options = options_at(part, place.split("."), clock, recipe)
-            for name, option in part.options.items():
-                if isinstance(option, schedules.Schedule) or name == "epsilon":
-                    key = f"{place}.{name.removesuffix('_')}"
-                    values[key] = jnp.asarray(options[name])
-        return values
+        values = scheduled_values({"policy": recipe.policy}, clock, recipe)
+        options = options_at(recipe.policy, ("policy",), clock, recipe)
+        if "epsilon" in options:  # also without a schedule
+            values["policy.epsilon"] = options["epsilon"]
+        return jax.tree.map(jnp.asarray, values)
 
     at_points = jax.vmap(values_at, (0, 0, None))
     at_seeds = jax.vmap(at_points, (None, 0, setup.axes.numbers))

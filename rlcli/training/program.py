@@ -33,7 +33,7 @@ from rlcli.loop.seeds import drop_padding, take_seeds
 from rlcli.recipe import Recipe
 from rlcli.runs import snapshots
 from rlcli.runs.snapshots import CheckpointContent
-from rlcli.training.log_rows import scheduled_values_at
+from rlcli.training.log_rows import policy_options_at
 from rlcli.types import Array, ArrayTree
 from rlcli.xla import processes
 from rlcli.xla.packing import PackedTree, Packing
@@ -158,7 +158,7 @@ class Program:
             "finite": functools.reduce(jnp.logical_and, finite, jnp.ones(seeds, bool)),
             "faults": progress.faults._asdict(),
             "log": log,
-            "scheduled": scheduled_values_at(
+            "policy": policy_options_at(
                 self.recipe, self.setup, log, iterations, progress.numbers
             ),
         }

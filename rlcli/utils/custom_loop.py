@@ -124,6 +124,7 @@ def transition(
 def clock(steps: Any) -> Clock:
     """The clock after `steps` steps, for online agents that learn from every step.
 
+    An update sees the clock before its step: 0 is that of the first one.
     Every step is one iteration and one update. The metrics are always computed.
     """
     iteration = jnp.asarray(steps, jnp.int32)

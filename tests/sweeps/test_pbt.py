@@ -112,9 +112,9 @@ def test_the_winner_is_a_recipe_with_schedules(fake, capsys):
     recipe = load_recipe("best.yaml")
     rate = recipe.optimizers["optimizer"].options["learning_rate"]
     first = lineage[0]["options"][RATE]
-    # Two environments: the first step with the new numbers is 302.
-    assert rate.milestones == ((0, first), (302, 0.25), (902, 0.3))
-    assert recipe.tracer.options["gamma"].milestones[1:] == ((302, 0.8), (902, 0.8))
+    # The update after a round sees its step.
+    assert rate.milestones == ((0, first), (300, 0.25), (900, 0.3))
+    assert recipe.tracer.options["gamma"].milestones[1:] == ((300, 0.8), (900, 0.8))
     assert (recipe.train.seed, recipe.train.seeds) == (0, 2)
     assert main(["sweep", "show", str(path)]) == 0
     out = capsys.readouterr().out
@@ -134,7 +134,14 @@ def test_the_winner_is_a_recipe_with_schedules(fake, capsys):
 def test_a_member_that_has_copied_nobody_has_numbers():
     stages = [Stage(0, "a", {"x": 0.5}), Stage(100, "b", {"x": 0.25})]
     assert schedule_settings(stages[:1], 8) == ("x=0.5",)
-    assert schedule_settings(stages, 8) == ("x={steps: [[0, 0.5], [108, 0.25]]}",)
+    assert schedule_settings(stages, 8) == ("x={steps: [[0, 0.5], [100, 0.25]]}",)
+
+
+def test_a_policy_has_the_numbers_of_a_round_from_the_next_action_on():
+    key = "policy.epsilon"
+    stages = [Stage(0, "a", {key: 0.5}), Stage(100, "b", {key: 0.25})]
+    (setting,) = schedule_settings(stages, 8)
+    assert setting == f"{key}={{steps: [[0, 0.5], [108, 0.25]]}}"
 
 
 @pytest.mark.parametrize(
