@@ -15,7 +15,9 @@ def reload_recursive(
     """Reloads a module and its dependencies, in the order of dependency.
 
     Reloads only its submodules (`package.…`) or, with `reload_external_modules`, all
-    dependencies written in Python. Python cannot reload modules written in C.
+    dependencies written in Python. Python cannot reload modules written in C. The
+    standard library is not reloaded: others hold what it defines, such as the class of
+    all enumerations, and stop working with two versions of it.
     """
     root = importlib.import_module(module) if isinstance(module, str) else module
 
@@ -23,7 +25,12 @@ def reload_recursive(
         if candidate.__name__.startswith(f"{root.__name__}."):
             return True
         loader = getattr(candidate.__spec__, "loader", None)
-        return reload_external_modules and isinstance(loader, SourceFileLoader)
+        is_standard = candidate.__name__.partition(".")[0] in sys.stdlib_module_names
+        return (
+            reload_external_modules
+            and isinstance(loader, SourceFileLoader)
+            and not is_standard
+        )
 
     for dependency in _dependency_order(root, is_included):
         importlib.reload(dependency)

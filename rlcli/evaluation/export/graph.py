@@ -231,7 +231,7 @@ class _GraphBuilder:
 
     def _unroll(self, params: Mapping[str, Any], inputs: list[Value]) -> list[Value]:
         """Adds the operations of every step of a scan."""
-        consts, carries = params["num_consts"], params["num_carry"]
+        consts, carries = _scan_sizes(params)
         jaxpr, length = params["jaxpr"], params["length"]
         carry, rows = inputs[consts : consts + carries], inputs[consts + carries :]
         steps = range(length)[:: -1 if params["reverse"] else 1]
@@ -316,3 +316,11 @@ class _GraphBuilder:
 
 def _square(array: Any, _: Any) -> list[Any]:
     return [array * array]
+
+
+def _scan_sizes(params: Mapping[str, Any]) -> tuple[int, int]:
+    """The numbers of constants and of carried values among the inputs of a scan."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carries, _ = params["ft_in"].unpack()  # since JAX 0.12
+    return len(consts), len(carries)
