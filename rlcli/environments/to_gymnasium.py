@@ -16,6 +16,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from rlcli.environments.observation_image import with_render
+from rlcli.environments.rgb_image import to_rgb
 from rlcli.types import ArrayTree, Environment
 
 _FPS = 50
@@ -133,7 +134,7 @@ class CoreEnv(gymnasium.Env):
         if self.render_mode is None:
             return None
         _require_reset(self._state, "render")
-        return np.asarray(self._env.render(jax.device_get(self._state)), np.uint8)
+        return to_rgb(self._env.render(jax.device_get(self._state)), "environment")
 
 
 class _GymnasiumVectorEnv(VectorEnv):
@@ -208,7 +209,7 @@ def _check_action(space: gymnasium.Space, action: Any) -> Any:
                 for name, member in space.items()
             }
     else:
-        array = np.asarray(action)
+        array = np.array(action)  # copied: a state may contain it
         if _is_valid(space, array):
             return array
     raise gymnasium.error.InvalidAction(

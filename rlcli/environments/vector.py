@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from rlcli.environments.rgb_image import to_rgb
 from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep, key_as_noise
 from rlcli.xla import backend
 from rlcli.xla.data_axis import share_indices
@@ -126,7 +127,7 @@ def vector(
 
     def render_core(core: ArrayTree, index: int) -> Any:
         single_core = jax.tree.map(lambda leaf: leaf[index], core)
-        return core_of(values_of(index)).render(single_core)
+        return to_rgb(core_of(values_of(index)).render(single_core), "environment")
 
     def render(state: VectorState, index: int = 0) -> Any:
         return render_core(state.core, index)

@@ -1,6 +1,7 @@
 """Films: encodes frames as a GIF, an mp4 or a film strip (png).
 
-Frames are `[H, W, 3]` uint8 of one size, arrive one by one, and are stored compressed.
+Frames are `[H, W, 3]` uint8, arrive one by one, and are stored compressed. The size of
+a film is that of its largest frame; smaller ones are centred.
 """
 
 from __future__ import annotations
@@ -33,27 +34,29 @@ _DARK = (17, 24, 39)
 class Reel:
     """Compressed frames and their colour histogram."""
 
-    def __init__(self, frames: Iterable[np.ndarray]) -> None:
-        """Takes at most `MAX_FRAMES` frames, and warns if there are more."""
+    def __init__(
+        self, frames: Iterable[np.ndarray], max_frames: int | None = None
+    ) -> None:
+        """Takes at most `max_frames` frames, and warns if there are more.
+
+        By default `MAX_FRAMES`.
+        """
+        max_frames = MAX_FRAMES if max_frames is None else max_frames
         self._frames: list[bytes] = []
-        self.shape: tuple[int, ...] = ()
+        self._sizes: list[tuple[int, int]] = []  # (width, height)
         # For each coarse colour: its count, and one exact colour.
         self._counts = np.zeros(1 << 3 * _BITS, np.int64)
         self._colours = np.zeros((1 << 3 * _BITS, 3), np.uint8)
         iterator = iter(frames)
-        for frame in itertools.islice(iterator, MAX_FRAMES):
+        for frame in itertools.islice(iterator, max_frames):
             self._add(np.ascontiguousarray(frame, np.uint8))
         if next(iterator, None) is not None:
             print(
-                f"warning: the video ends after {MAX_FRAMES:,} frames", file=sys.stderr
+                f"warning: the video ends after {max_frames:,} frames", file=sys.stderr
             )
 
     def _add(self, frame: np.ndarray) -> None:
-        if self._frames and frame.shape != self.shape:
-            raise ValueError(
-                f"expected frames of shape {self.shape}, got {frame.shape}"
-            )
-        self.shape = frame.shape
+        self._sizes.append((frame.shape[1], frame.shape[0]))
         flat = frame.reshape((-1, 3))
         red, green, blue = (
             flat[:, channel].astype(np.uint16) >> (8 - _BITS) for channel in range(3)
@@ -73,7 +76,14 @@ class Reel:
 
     def __getitem__(self, index: int) -> Image.Image:
         data = lz4.frame.decompress(self._frames[index])
-        return Image.frombytes("RGB", (self.shape[1], self.shape[0]), data)
+        image = Image.frombytes("RGB", self._sizes[index], data)
+        size = np.max(self._sizes, axis=0)
+        if np.array_equal(image.size, size):
+            return image
+        left, top = (size - image.size) // 2
+        framed = Image.new("RGB", tuple(size.tolist()), _DARK)
+        framed.paste(image, (int(left), int(top)))
+        return framed
 
     def __iter__(self) -> Iterator[Image.Image]:
         return (self[index] for index in range(len(self)))
@@ -85,8 +95,12 @@ class Reel:
             # In proportion to their counts, and at least once each.
             share = self._counts[present] / self._counts.sum()
             present = present.repeat(np.maximum(1, share * _SAMPLES).astype(int))
-        pixels = self._colours[present][None]
-        return Image.fromarray(pixels).quantize(_COLOURS, Image.Quantize.MEDIANCUT)
+        pixels = self._colours[present]
+        if len(set(self._sizes)) > 1:  # the colour around smaller frames
+            pixels = np.append(pixels, np.array([_DARK], np.uint8), axis=0)
+        return Image.fromarray(pixels[None]).quantize(
+            _COLOURS, Image.Quantize.MEDIANCUT
+        )
 
 
 def encode_gif(reel: Reel, fps: float) -> bytes:

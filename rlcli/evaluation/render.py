@@ -141,8 +141,7 @@ def _compose_frames(
     overlay: bool,
 ) -> Iterator[np.ndarray]:
     """Resizes the frames, and adds the overlay if requested."""
-    for moment, image_array in steps:
-        frame = np.asarray(image_array, np.uint8)
+    for moment, frame in steps:
         if size is None and not overlay:
             yield frame
             continue

@@ -28,7 +28,7 @@ from rlcli.evaluation.elements import (
     zeros,
 )
 from rlcli.evaluation.episodes_env import make_episodes_env
-from rlcli.loop.episode_records import evaluation_keys
+from rlcli.loop.episode_records import check_evaluation_index, evaluation_keys
 from rlcli.loop.progress import Setup
 from rlcli.preprocessing.frame_stack import frame_stacker
 from rlcli.recipe import Recipe, resolve
@@ -136,6 +136,7 @@ class TrainedPolicy:
             batch: the leading axes of the observations; `()` for a single one.
             evaluation: selects the random numbers of `act`, as `rlcli eval --seed`.
         """
+        check_evaluation_index(evaluation)
         return self._begin(tuple(batch), np.array(evaluation, np.int32))
 
     def act(

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rlcli.errors import RlcliError
 from rlcli.loop.progress import EVALUATION, stream_key
 from rlcli.types import Array, ArrayTree, Environment, Key, Policy, TimeStep
 from rlcli.xla.numeric_limits import INT32_MAX
@@ -63,8 +64,17 @@ def evaluation_keys(
     return act_key, step_key
 
 
+def check_evaluation_index(index: int) -> None:
+    """Refuses the index of an evaluation, `--seed` of a command, beyond int32."""
+    if not 0 <= index <= INT32_MAX:
+        raise RlcliError(
+            f"expected a seed of episodes from 0 to {INT32_MAX:,}, got {index:,}"
+        )
+
+
 def evaluation_reset_seed(seed: int, evaluation_index: int) -> int:
     """The seed, 32 bits, with which an evaluation starts its first episodes."""
+    check_evaluation_index(evaluation_index)
     sequence = np.random.SeedSequence([seed, EVALUATION, evaluation_index])
     return int(sequence.generate_state(1)[0])
 

@@ -77,7 +77,7 @@ class TrainMonitor(gymnasium.Wrapper, RecordConstructorArgs):
         result = self.env.step(action)
         self.T += 1
         self.t += 1
-        self.G += float(result[1])
+        self.G += np.asarray(result[1]).item()  # it may be an array of one number
         self._elapsed = time.perf_counter() - self._start
         self._is_over = bool(result[2] or result[3])
         if self._is_over:

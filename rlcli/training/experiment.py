@@ -196,7 +196,8 @@ class Experiment:
             self._film_writer = make_film_writer(self.recipe, self.setup)
         run.make_films_folder()
         film = run.film(self.step)
-        self._film_writer(self.acting_state(), film, self.step)
+        index = self.program.evaluation_index
+        self._film_writer(self.acting_state(), film, index)
         return film
 
     @property

@@ -36,6 +36,7 @@ from rlcli.runs.snapshots import CheckpointContent
 from rlcli.training.log_rows import policy_options_at
 from rlcli.types import Array, ArrayTree
 from rlcli.xla import processes
+from rlcli.xla.numeric_limits import INT32_MAX
 from rlcli.xla.packing import PackedTree, Packing
 
 ALL_SEEDS = slice(None)
@@ -65,6 +66,11 @@ class Program:
     def step(self) -> int:
         """Environment steps of one seed so far; exact."""
         return self.iteration * self.setup.steps
+
+    @property
+    def evaluation_index(self) -> int:
+        """The index of an evaluation at this step, an int32."""
+        return self.step % (INT32_MAX + 1)
 
     @property
     def progress(self) -> Progress:
@@ -193,7 +199,7 @@ class Program:
         if self.setup.has_own_numbers:
             numbers = processes.fetch(self.progress.numbers)
             acting = acting, numbers[: len(self.setup.seeds)]
-        return self._evaluator.evaluate(acting, evaluation_index=self.step)
+        return self._evaluator.evaluate(acting, self.evaluation_index)
 
     def close(self) -> None:
         """Releases the resources of a host environment."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import copy
 import dataclasses
 import functools
 import weakref
@@ -14,6 +15,8 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
@@ -56,7 +59,9 @@ class Chunk:
                 f"expected access at step {self.step:,}, before the next chunk, but "
                 f"the run is at step {self._experiment.step:,}"
             )
-        return self._experiment.acting_state()
+        from jax import tree  # here: imports JAX
+
+        return tree.map(np.array, self._experiment.acting_state())
 
 
 _unfinished: weakref.WeakSet[Generator[Chunk, None, Path]] = weakref.WeakSet()
@@ -163,13 +168,9 @@ def run_chunks(
             if requested:
                 monitor.message(f"checkpoint saved at step {experiment.step:,}")
             try:
-                yield Chunk(
-                    run.folder,
-                    experiment.step,
-                    report.rows,
-                    report.evaluation,
-                    experiment,
-                )
+                # Copied: trackers may read the rows later.
+                rows, evaluation = copy.deepcopy((report.rows, report.evaluation))
+                yield Chunk(run.folder, experiment.step, rows, evaluation, experiment)
             except GeneratorExit:  # the caller has closed the generator
                 status = "stopped"
                 reason = f"by the caller of `chunks`, at step {experiment.step:,}"

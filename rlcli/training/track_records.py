@@ -59,7 +59,7 @@ def make_records(results: Results) -> Iterator[Record]:
     for index, rows in enumerate(points):
         is_last = index == len(points) - 1
         histograms = results.histograms if is_last else ()
-        films = results.films if is_last else _NOTHING
+        films = {**results.films} if is_last else _NOTHING
         yield from _point_records(rows, histograms, films)
 
 

@@ -6,6 +6,7 @@ left out of the rest of the run.
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from collections import deque
@@ -36,7 +37,7 @@ def build_trackers(recipe: Recipe) -> dict[str, Tracker]:
             raise recipe.error(place, f"{label} is listed twice", "remove one of them")
         factory = registry.find("tracker", part.name).factory
         try:
-            tracker = factory(**part.options)
+            tracker = factory(**copy.deepcopy(part.options))
         except RlcliError as error:
             raise recipe.locate_error(place, error) from error
         except Exception as error:
@@ -166,7 +167,9 @@ class _Worker:
         self._tracker = tracker
         self._last_step = marks.step(key)  # that the tracker has
         self._resume_step = self._newest_step = run.step  # in `metrics.jsonl`
-        self._tracked_run = run._replace(step=self._last_step)
+        # Its own recipe, which the tracker may change in place.
+        recipe = copy.deepcopy(run.recipe)
+        self._tracked_run = run._replace(recipe=recipe, step=self._last_step)
         self._marks = marks
         self._messages = messages
         self._queue = ResultsQueue()

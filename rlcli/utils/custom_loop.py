@@ -100,14 +100,15 @@ def transition(
 
     `step_result` is the result of `env.step(action)`. `discount` is 0 if the episode
     terminated, and 1 if it was truncated. `first` is whether `obs` is the first of the
-    episode. `extras` are the arrays that `agent.requires` names.
+    episode. `extras` are the arrays that `agent.requires` names. Arrays are copied:
+    many environments return the same buffer at every step.
     """
     next_obs, reward, terminated, truncated = step_result[:4]
 
     def to_unroll(leaf: Any) -> Any:
         # 32-bit dtypes, as in JAX.
         dtype = jax.dtypes.canonicalize_dtype(np.asarray(leaf).dtype)
-        return np.asarray(leaf, dtype)[None, None]
+        return np.array(leaf, dtype)[None, None]
 
     return Transition(
         obs=jax.tree.map(to_unroll, obs),

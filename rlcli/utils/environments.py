@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import itertools
 import time
@@ -14,7 +15,11 @@ import jax
 import numpy as np
 from PIL import Image
 
+from rlcli.environments.adapters.host_errors import close_or_warn
+from rlcli.environments.adapters.host_vector import environment_seeds
+from rlcli.environments.rgb_image import to_rgb
 from rlcli.errors import RlcliError
+from rlcli.evaluation.films import Reel
 from rlcli.runs.files import replace_file
 from rlcli.types import Transition
 from rlcli.utils.elements import safe_sample
@@ -93,6 +98,7 @@ def generate_gif(
     limit = getattr(getattr(env, "spec", None), "max_episode_steps", None)
     steps = range(max_episode_steps or limit or _MAX_STEPS)
     images = (_render_image(env, resize_to) for _ in _episode_steps(env, policy, steps))
+    images = iter(Reel(images, len(steps) + 1))
     data = io.BytesIO()
     next(images).save(
         data,
@@ -121,15 +127,18 @@ def _episode_steps(
             return
 
 
-def _render_image(env: gymnasium.Env, size: tuple[int, int] | None) -> Image.Image:
-    image_array = env.render()
-    if not isinstance(image_array, np.ndarray):
+def _render_image(env: gymnasium.Env, size: tuple[int, int] | None) -> np.ndarray:
+    frame = env.render()
+    if frame is None:
         raise RlcliError(
-            f"{env} renders no images: `render` returns {type(image_array).__name__}",
+            f"{env} renders no images: `render` returns None",
             "create it with `render_mode='rgb_array'`",
         )
-    image = Image.fromarray(image_array)
-    return image if size is None else image.resize(size, Image.Resampling.LANCZOS)
+    image = to_rgb(frame, str(env))
+    if size is None:
+        return image
+    resized = Image.fromarray(image).resize(size, Image.Resampling.LANCZOS)
+    return np.asarray(resized)
 
 
 def get_transition_batch(
@@ -149,11 +158,11 @@ def get_transition_batch(
             "expected a batch_size of at least 1 and a gamma in [0, 1], "
             f"got {batch_size} and {gamma}"
         )
-    seeds = np.random.SeedSequence(random_seed).generate_state(batch_size)
+    seeds = environment_seeds(random_seed, batch_size)
     try:
-        steps = [_first_step(env, int(seed)) for seed in seeds]
+        steps = [_first_step(env, seed) for seed in seeds]
     finally:
-        env.close()
+        close_or_warn(str(env), env)
     batch = jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *steps)
     return batch._replace(discount=np.float32(gamma) * batch.discount)
 
@@ -162,6 +171,8 @@ def _first_step(env: gymnasium.Env, seed: int) -> Transition:
     # Imported here, because Haiku takes half a second.
     from rlcli.utils.custom_loop import transition
 
-    obs, _ = env.reset(seed=seed)
+    # Copied, because `step` may change both in place.
+    obs = jax.tree.map(np.array, env.reset(seed=seed)[0])
     action = safe_sample(env.action_space, seed)
-    return transition(obs, action, env.step(action), first=True)
+    result = env.step(copy.deepcopy(action))
+    return transition(obs, action, result, first=True)

@@ -117,6 +117,14 @@ def test_a_video_that_is_too_long_ends_with_a_warning(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_pictures_of_two_sizes_are_refused():
-    with pytest.raises(ValueError, match=r"expected frames of shape \(12, 16, 3\)"):
-        films.Reel([plain_frame(RED), plain_frame(BLUE, (12, 17))])
+def test_the_size_of_a_film_is_that_of_its_largest_frame_and_others_are_centred():
+    reel = films.Reel([plain_frame(RED), plain_frame(BLUE, (14, 20))])
+    first, second = map(np.asarray, reel)
+    assert first.shape == second.shape == (14, 20, 3)
+    expected = np.zeros((14, 20, 3), np.uint8) + np.array((17, 24, 39), np.uint8)
+    expected[1:13, 2:18] = RED
+    np.testing.assert_array_equal(first, expected)
+    assert np.all(second == BLUE)
+    with Image.open(io.BytesIO(films.encode_gif(reel, 10))) as gif:
+        assert (gif.size, gif.n_frames) == ((20, 14), 2)
+        np.testing.assert_allclose(np.asarray(gif.convert("RGB")), expected, atol=4)

@@ -11,6 +11,7 @@ from policy_files import draw_acting
 from rlcli import recipe
 from rlcli.assembly import build
 from rlcli.environments.adapters.host import episode_seed, to_host_environment
+from rlcli.errors import RlcliError
 from rlcli.loop import evaluator as evaluator_module
 from rlcli.loop.evaluator import Evaluator
 from rlcli.loop.progress import EVALUATION
@@ -172,6 +173,13 @@ def test_the_rewards_of_evaluation_steps_sum_to_the_return():
         (0, 1, shape),
         (1, 0, shape),
     ]
+
+
+@pytest.mark.parametrize("index", [-1, 2**31])
+def test_a_seed_of_episodes_that_is_no_int32_is_refused(index):
+    evaluator = make_evaluator({"name": "probe-two-steps", "num_envs": 1}, (0,))
+    with pytest.raises(RlcliError, match=r"from 0 to 2,147,483,647, got"):
+        evaluator.evaluate(evaluator.acting, index)
 
 
 def greedy(params: dict, obs: np.ndarray) -> int:

@@ -249,6 +249,18 @@ def test_evaluations_are_the_same_whenever_they_are_made_and_for_any_periods():
 
 
 @pytest.mark.slow
+def test_an_evaluation_beyond_two_billion_steps_has_random_numbers_too():
+    experiment = experiment_of(evaluate={"every": 10, "episodes": 2}, **NEVER)
+    program = experiment.program
+    program.begin()
+    expected = program.evaluate()
+    program.iteration = 2**40 // program.setup.steps * program.setup.steps
+    assert program.evaluation_index < 2**31 < program.step
+    assert np.all(program.evaluate().lengths > 0)
+    program.iteration = 0
+    np.testing.assert_array_equal(program.evaluate().returns, expected.returns)
+
+
 def test_the_best_policy_of_each_seed_is_that_of_its_own_best_evaluation():
     experiment = experiment_of(evaluate={"every": 10, "episodes": 2}, **NEVER)
     acting, found = {}, {}

@@ -6,6 +6,7 @@ import shutil
 import signal
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 import yaml
@@ -341,6 +342,27 @@ def test_chunks_hand_on_what_one_might_want_to_look_at(tmp_path):
     assert steps[-1] == 1_500
     logged = range(100, 1_501, 100)
     assert [row["T"] for row in seen] == [step for step in logged for _ in range(2)]
+
+
+def test_what_chunks_hand_out_may_be_changed(tmp_path):
+    data = DATA | {"train": {"steps": 300, "start": 50, "log": {"every": 100}}}
+    kept = []
+    for chunk in rlcli.chunks(data, run=tmp_path / "run", quiet=True):
+        for leaf in jax.tree.leaves(chunk.acting):
+            leaf[...] = len(kept)
+        kept.append(chunk)
+        for row in chunk.rows:
+            row.clear()
+    for number, chunk in enumerate(kept):  # nor does a later chunk overwrite them
+        assert all(np.all(leaf == number) for leaf in jax.tree.leaves(chunk.acting))
+    rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(row)["T"] for row in rows] == [100, 200, 300]
+    whole = rlcli.train(data, run=tmp_path / "whole", quiet=True)
+    ours, theirs = (
+        jax.tree.leaves(rlcli.load(run).params) for run in (tmp_path / "run", whole)
+    )
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.slow

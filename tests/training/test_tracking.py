@@ -99,6 +99,38 @@ def test_a_tracker_gets_the_run_every_row_once_and_the_status(folder):
     assert marks == {"id": run.id, "steps": {"mine": 30}}
 
 
+def test_a_tracker_may_change_what_it_gets(folder):
+    """What it gets is its own: the other tracker and the file have the rest."""
+
+    class Spoils(Recorder):
+        def start(self, run):
+            run.recipe.clear()
+            return super().start(run)
+
+        def log(self, session, records):
+            super().log(session, records)
+            for record in records:
+                record.scalars.clear()
+                for values in record.histograms.values():
+                    values[:] = 0
+
+    class Sums(Recorder):
+        def log(self, session, records):
+            super().log(session, records)
+            self.names = [set(record.scalars) for record in records]
+            self.sums = [sum(map(np.sum, each.histograms.values())) for each in records]
+
+    spoils, sums = Spoils(), Sums()
+    ours = np.ones(3)
+    tracked = begin(folder, {"first": spoils.tracker, "second": sums.tracker})
+    tracked.log(Results(rows_at(10), ({"evaluation/returns": ours},) * 2))
+    tracked.finish(10)
+    assert [*tracked.messages()] == []
+    assert sums.runs[0].recipe["updater"]["name"] == "ppo"
+    assert sums.names == [{"train/return"}] * 3 and sums.sums == [6, 3, 3]
+    assert ours.sum() == 3
+
+
 def test_a_resumed_run_hands_over_no_row_twice_that_its_marks_have(folder):
     """It continues at its checkpoint of step 20, and computes row 30 again."""
     recorder = Recorder()

@@ -147,6 +147,33 @@ def test_transitions_depend_only_on_the_seed_and_equal_those_of_the_environment(
     assert get_transition_batch(gymnasium.make("CartPole-v1")).discount == 0.9
 
 
+def test_a_transition_is_a_copy_of_what_an_environment_may_overwrite():
+    class Reuses(Corridor):
+        """One buffer for all observations; overwrites its action."""
+
+        action_space = spaces.MultiBinary(2)
+        buffer = np.zeros(1, np.float32)
+
+        def reset(self, *, seed=None, options=None):
+            assert seed < 2**31
+            super().reset(seed=seed)
+            self.buffer[0] = 7
+            return self.buffer, {}
+
+        def step(self, action):
+            action[...] = 9
+            self.buffer[0] = 8
+            return self.buffer, 1.0, True, False, {}
+
+        def close(self):
+            raise RuntimeError("already closed")
+
+    batch = get_transition_batch(Reuses(), batch_size=40, random_seed=0)
+    np.testing.assert_array_equal(batch.obs, np.full((1, 40, 1), 7))
+    np.testing.assert_array_equal(batch.next_obs, np.full((1, 40, 1), 8))
+    assert set(np.unique(batch.action)) == {0, 1}
+
+
 def test_the_environment_is_closed_even_if_it_fails(monkeypatch):
     def fail(self, action):
         raise ArithmeticError

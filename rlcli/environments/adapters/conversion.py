@@ -177,7 +177,8 @@ def action_flattener(
 def native_converter(space: gymnasium.Space) -> Callable[[ArrayTree], ArrayTree]:
     """Returns a function that converts a batch of canonical actions to native ones.
 
-    Discrete values are offset by the start of the space; those of a Box are clipped.
+    Discrete values are offset by the start of the space; those of a Box are clipped. It
+    always copies: an environment may change its action in place.
     """
 
     def leaf(space: gymnasium.Space) -> Callable[[HostArray], HostArray]:
@@ -186,7 +187,7 @@ def native_converter(space: gymnasium.Space) -> Callable[[ArrayTree], ArrayTree]
             return lambda batch: np.clip(batch.astype(to, copy=False), low, high)
         start, to = _discrete_start(space), space.dtype
         if start is None:
-            return lambda batch: batch.astype(to, copy=False)
+            return lambda batch: batch.astype(to)
         return lambda batch: batch.astype(to) + start
 
     return _map_leaves(space, leaf)

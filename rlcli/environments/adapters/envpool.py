@@ -11,7 +11,10 @@ import numpy as np
 
 from rlcli.environments.adapters.conversion import HostArray, canonical_converter
 from rlcli.environments.adapters.host import host_environment
-from rlcli.environments.adapters.host_vector import ExternalEnvironment
+from rlcli.environments.adapters.host_errors import (
+    ExternalEnvironment,
+    close_or_warn,
+)
 from rlcli.environments.adapters.limits import with_timeout
 from rlcli.environments.adapters.pools import NO_TIME_LIMIT, HostTimeStep, host_timestep
 from rlcli.errors import RlcliError, quote, suggest
@@ -56,8 +59,7 @@ def envpool_adapter(
         keywords["render_mode"] = "rgb_array"
 
     def make(count: int, env_seeds: Sequence[int]) -> Any:
-        # EnvPool takes int32 seeds.
-        config = {"num_envs": count, "env_seed": [seed % 2**31 for seed in env_seeds]}
+        config = {"num_envs": count, "env_seed": [*env_seeds]}
         try:
             with warnings.catch_warnings():
                 # EnvPool creates float32 Boxes from float64 bounds.
@@ -73,7 +75,7 @@ def envpool_adapter(
 
     example = make(1, [0])
     spaces = example.observation_space, example.action_space
-    example.close()
+    close_or_warn(name, example)
     external = ExternalEnvironment(name, EXTRA, timeout)
     return host_environment(
         external,

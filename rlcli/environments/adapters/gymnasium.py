@@ -8,6 +8,8 @@ An import path may name a class of a `gymnasium.Env`, which needs no registratio
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import difflib
 import functools
 import inspect
@@ -15,8 +17,10 @@ from collections.abc import Callable, Set
 from typing import Any, Literal
 
 import gymnasium
+import numpy as np
 from gymnasium.envs.registration import (
     EnvSpec,
+    WrapperSpec,
     find_highest_version,
     get_env_id,
     parse_env_id,
@@ -24,7 +28,10 @@ from gymnasium.envs.registration import (
 
 from rlcli.environments.adapters import atari as arcade
 from rlcli.environments.adapters.host import host_environment, sync_host_environment
-from rlcli.environments.adapters.host_vector import ExternalEnvironment
+from rlcli.environments.adapters.host_errors import (
+    ExternalEnvironment,
+    close_or_warn,
+)
 from rlcli.environments.adapters.pools import NO_TIME_LIMIT, AsyncVector, NativeVector
 from rlcli.errors import RlcliError
 from rlcli.registry import plugins, register, register_class_adapter, user_code
@@ -232,9 +239,10 @@ def _call_external(
     """Calls a function of Gymnasium; errors name the environment.
 
     The first two parameters are positional-only, so that no user keyword collides.
+    Keywords are copied, because an environment may change its options in place.
     """
     try:
-        return function(*args, **keywords)
+        return function(*args, **copy.deepcopy(keywords))
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
         hint = install_command(external.install)
         message = f"{external.name} lacks a dependency: {error}"
@@ -273,7 +281,13 @@ def _async_vector(
 ) -> Environment:
     """Builds a vector with one process for each environment."""
     example = _make_env(external, spec, keywords)
-    example.close()
+    close_or_warn(external.name, example)
+    # An array of one number is a reward; Gymnasium's vector would not mix it with one.
+    as_array = WrapperSpec(
+        "TransformReward", "gymnasium.wrappers:TransformReward", {"func": np.ravel}
+    )
+    wrappers = (*spec.additional_wrappers, as_array)
+    spec = dataclasses.replace(spec, additional_wrappers=wrappers)
     # Only Gymnasium objects are pickled: unpickling rlcli ones would import JAX.
     make = functools.partial(gymnasium.make, spec, disable_env_checker=True, **keywords)
     return host_environment(
@@ -309,7 +323,7 @@ def _native_vector(
         **keywords,
     )
     example = make()
-    example.close()
+    close_or_warn(external.name, example)
     return host_environment(
         external,
         (example.single_observation_space, example.single_action_space),
@@ -324,6 +338,6 @@ def _render_mode(
 ) -> dict[str, str]:
     """Returns `{"render_mode": "rgb_array"}` if the environment supports it."""
     env = _make_env(external, spec, keywords)
-    env.close()
+    close_or_warn(external.name, env)
     can_render = "rgb_array" in env.metadata.get("render_modes", [])
     return {"render_mode": "rgb_array"} if can_render else {}

@@ -33,7 +33,10 @@ import jax
 import numpy as np
 
 from rlcli.environments.adapters.conversion import HostArray, canonical_space
-from rlcli.environments.adapters.host_errors import ExternalEnvironment
+from rlcli.environments.adapters.host_errors import (
+    ExternalEnvironment,
+    close_or_warn,
+)
 from rlcli.environments.adapters.host_vector import HostVectorState, episode_seed
 from rlcli.environments.adapters.pools import HostVector, SyncVector
 from rlcli.environments.adapters.restarting import RestartingVector
@@ -67,7 +70,7 @@ def sync_host_environment(
     are `canonical_space`; actions are clipped to the bounds of a Box.
     """
     example = make()
-    example.close()
+    close_or_warn(external.name, example)
     spaces = example.observation_space, example.action_space
 
     def make_vector(count: int) -> SyncVector:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import sys
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from gymnasium.error import DependencyNotInstalled
 
 from rlcli.environments.adapters.conversion import InvalidOutputError
 from rlcli.environments.adapters.limits import StepTimeoutError
-from rlcli.errors import RlcliError
+from rlcli.errors import RlcliError, printable
 from rlcli.registry import plugins
 from rlcli.registry.libraries import install_command
 
@@ -65,6 +67,30 @@ def explain_error(
         hint = "set `MUJOCO_GL=egl` to render MuJoCo without a display"
     reason = plugins.reason(error)
     return RlcliError(f"{name} failed in `{method}`: {reason}{cause}", hint)
+
+
+def close_all(environments: Iterable[Any]) -> None:
+    """Closes all environments; then raises the first error of a `close`, if any."""
+    errors: list[BaseException] = []
+    for environment in environments:
+        try:
+            environment.close()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def close_or_warn(name: str, environment: Any) -> None:
+    """Closes an environment, with a warning if `close` raises.
+
+    It is no error, because the results are already known.
+    """
+    try:
+        environment.close()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
+        reason = printable(plugins.reason(error))
+        print(f"warning: {name} failed in `close`: {reason}", file=sys.stderr)
 
 
 def original_error(error: BaseException) -> BaseException:

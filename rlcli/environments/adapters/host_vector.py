@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -24,6 +24,7 @@ from rlcli.environments.adapters.conversion import (
 from rlcli.environments.adapters.host_errors import (
     EnvironmentFailedError,
     ExternalEnvironment,
+    close_or_warn,
     explain_error,
     original_error,
 )
@@ -34,19 +35,30 @@ from rlcli.environments.adapters.restarting import (
     Restarts,
 )
 from rlcli.environments.observation_image import observation_image
+from rlcli.environments.rgb_image import to_rgb
 from rlcli.errors import RlcliError
 from rlcli.spaces import zeros
 from rlcli.types import ArrayTree, Environment, TimeStep
 
 MAX_NAMED = 3  # environments that a message names; it counts the others
+_MAX_SEED = 2**30  # seeds of environments are less than this
 
 
 def episode_seed(
     seed: int | np.integer, environment: int | np.integer, episode: int | np.integer
 ) -> int:
-    """Returns the seed of an episode: 32 bits, a function of the three arguments."""
-    sequence = np.random.SeedSequence([int(seed), int(environment), int(episode)])
-    return int(sequence.generate_state(1)[0])
+    """Returns the seed of an episode, a function of the three arguments."""
+    return environment_seeds([int(seed), int(environment), int(episode)])[0]
+
+
+def environment_seeds(entropy: int | Sequence[int] | None, count: int = 1) -> list[int]:
+    """Returns random seeds for environments of other libraries.
+
+    They have 30 bits, so that each is an int in C, also where a vector adds the index
+    of an environment to it.
+    """
+    states = np.random.SeedSequence(entropy).generate_state(count)
+    return (states % _MAX_SEED).tolist()
 
 
 class HostVectorState:
@@ -277,13 +289,7 @@ class HostVectorState:
         """Renders an environment as `[H, W, 3]` uint8, or else its observation."""
         if not self.vector.can_render:
             return observation_image(self.space, _select_rows(self.obs, index))
-        image = self._call_vector("render", index)
-        if not isinstance(image, np.ndarray) or image.ndim != 3:
-            raise RlcliError(
-                f"{self.external.name}: `render` returned "
-                f"{type(image).__name__}, not an image [height, width, 3]"
-            )
-        return image.astype(np.uint8)
+        return to_rgb(self._call_vector("render", index), self.external.name)
 
     def render_final(self, index: int) -> HostArray | None:
         """Renders the final state of an episode that the last step ended."""
@@ -292,8 +298,8 @@ class HostVectorState:
         return observation_image(self.space, _select_rows(self._final_obs, index))
 
     def close(self) -> None:
-        """Closes all environments."""
-        self.vector.close()
+        """Closes all environments; an error is a warning."""
+        close_or_warn(self.external.name, self.vector)
 
     def label(self, index: int, *, with_step: bool = False) -> str:
         """Describes an environment, for messages; its next step, if `with_step`."""

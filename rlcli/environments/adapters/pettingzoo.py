@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import operator
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from rlcli.environments.adapters.host import host_environment
 from rlcli.environments.adapters.host_errors import (
     EnvironmentFailedError,
     ExternalEnvironment,
+    close_all,
+    close_or_warn,
 )
 from rlcli.environments.adapters.limits import with_timeout
 from rlcli.environments.adapters.pools import HostTimeStep
@@ -42,7 +45,7 @@ _PACKAGES = {"mpe2": "mpe2"} | {
 def count_agents(id: str, options: dict[str, Any] | None) -> int:
     """The number of agents of an environment."""
     example = _make(id, options or {})
-    example.close()
+    close_or_warn(f"environment `pettingzoo/{id}`", example)
     return len(example.possible_agents)
 
 
@@ -78,7 +81,7 @@ def pettingzoo_adapter(
         _common_space(name, kind, agents, getattr(example, f"{kind}_space"))
         for kind in ("observation", "action")
     )
-    example.close()
+    close_or_warn(name, example)
     if num_envs % len(agents):
         raise RlcliError(
             f"{name} has {len(agents)} agents, each of which is one environment, but "
@@ -157,7 +160,8 @@ class ParallelVector:
                 is_alive = agent in actions and not terminated[agent]
                 is_alive &= is_over or agent in copy.agents
                 obs.append(seen.get(agent, self._absent))
-                reward.append(float(rewards[agent]) if agent in actions else 0.0)
+                is_acting = agent in actions
+                reward.append(np.asarray(rewards[agent]).item() if is_acting else 0.0)
                 discount.append(float(is_alive))
                 last.append(is_over)
         return HostTimeStep(self._stack(obs), reward, discount, last)
@@ -168,8 +172,7 @@ class ParallelVector:
 
     def close(self) -> None:
         """As `HostVector.close`."""
-        for copy in self.copies:
-            copy.close()
+        close_all(self.copies)
 
     def _call(self, copy: int, method: str, *args: Any, **keywords: Any) -> Any:
         try:
@@ -184,7 +187,7 @@ def _make(id: str, keywords: dict[str, Any]) -> Any:
     name = f"environment `pettingzoo/{id}`"
     module = _find_module(id, name)
     try:
-        return module.parallel_env(**keywords)
+        return module.parallel_env(**deepcopy(keywords))
     except (Exception, SystemExit) as error:  # foreign code may raise anything
         raise RlcliError(
             f"{name} cannot be made: {plugins.reason(error)}",

@@ -30,13 +30,13 @@ from rlcli.environments.adapters.conversion import (
 from rlcli.environments.adapters.host_errors import (
     EnvironmentFailedError,
     WorkerDiedError,
+    close_all,
 )
 from rlcli.environments.adapters.limits import with_timeout
 from rlcli.types import ArrayTree
 
 # The time limit that means none: libraries have no common value for it.
 NO_TIME_LIMIT = int(np.iinfo(np.int32).max)
-_MAX_SEED = 2**30  # some vectors take int32 and increment the seed per environment
 _START_METHOD = "forkserver"  # of processes
 
 
@@ -58,22 +58,24 @@ def host_timestep(
 ) -> HostTimeStep:
     """Builds a `HostTimeStep` from the results of a Gymnasium vector, `[count, ...]`.
 
-    It checks that rewards and flags are numbers.
+    It checks that rewards and flags are numbers; each may be in an array of size 1.
     """
-    for name, values in (
-        ("rewards", reward),
-        ("`terminated`", terminated),
-        ("`truncated`", truncated),
-    ):
+    count = len(jax.tree.leaves(obs)[0])
+
+    def numbers(name: str, values: HostArray) -> HostArray:
         array = np.asarray(values)
-        count = len(jax.tree.leaves(obs)[0])
-        if array.shape != (count,) or array.dtype.kind not in "biuf":
+        is_column = array.shape[:1] == (count,) and array.size == count
+        if not is_column or array.dtype.kind not in "biuf":
             raise InvalidOutputError(
                 f"{name} of dtype {array.dtype} and shape {array.shape}, "
                 f"not {count} numbers"
             )
-    last = np.logical_or(terminated, truncated)
-    return HostTimeStep(obs, reward, np.logical_not(terminated), last)
+        return array.reshape(count)
+
+    rewards = numbers("rewards", reward)
+    is_terminated = numbers("`terminated`", terminated)
+    last = np.logical_or(is_terminated, numbers("`truncated`", truncated))
+    return HostTimeStep(obs, rewards, np.logical_not(is_terminated), last)
 
 
 @runtime_checkable
@@ -198,8 +200,7 @@ class SyncVector:
 
     def close(self) -> None:
         """As `HostVector.close`."""
-        for env in self.envs:
-            env.close()
+        close_all(self.envs)
 
     def _stack_obs(
         self, items: list[Any], method: str, indices: HostArray | None = None
@@ -332,7 +333,7 @@ class NativeVector:
         """
         if len(indices) == self.size * len(self.vectors):
             first = [
-                vector.reset(seed=seeds[row * self.size] % _MAX_SEED)[0]
+                vector.reset(seed=seeds[row * self.size])[0]
                 for row, vector in enumerate(self.vectors)
             ]
             self._last_obs = self._concatenate(first)
@@ -362,8 +363,7 @@ class NativeVector:
 
     def close(self) -> None:
         """As `HostVector.close`."""
-        for vector in self.vectors:
-            vector.close()
+        close_all(self.vectors)
 
     def _concatenate(self, parts: list[Any]) -> ArrayTree:
         observations = [self._to_canonical(part) for part in parts]
@@ -379,7 +379,7 @@ class NativeVector:
             mask = np.zeros(self.size, np.bool_)
             mask[own_rows % self.size] = True
             options = {"reset_mask": mask}
-            seed = seeds[list(indices).index(own_rows[0])] % _MAX_SEED
+            seed = seeds[list(indices).index(own_rows[0])]
             obs, _ = vector.reset(seed=seed, options=options)
             for place, new in zip(
                 jax.tree.leaves(self._last_obs),

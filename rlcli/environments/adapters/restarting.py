@@ -16,7 +16,10 @@ import jax
 import numpy as np
 
 from rlcli.environments.adapters.conversion import HostArray, map_tree
-from rlcli.environments.adapters.host_errors import EnvironmentFailedError
+from rlcli.environments.adapters.host_errors import (
+    EnvironmentFailedError,
+    close_all,
+)
 from rlcli.environments.adapters.limits import with_timeout
 from rlcli.environments.adapters.pools import HostTimeStep, HostVector
 from rlcli.types import ArrayTree
@@ -118,8 +121,7 @@ class RestartingVector:
 
     def close(self) -> None:
         """As `HostVector.close`."""
-        for part in self._parts:
-            part.close()
+        close_all(self._parts)
 
     def _begin_part(
         self, part: int, indices: HostArray, seeds: Sequence[int]

@@ -5,12 +5,15 @@ The only module of the package that imports JAX.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from rlcli.environments.adapters.host_errors import close_or_warn
+from rlcli.environments.rgb_image import to_rgb
 from rlcli.errors import RlcliError
 from rlcli.evaluation.evaluate import eval
 from rlcli.evaluation.load import load
@@ -146,7 +149,7 @@ def replay_episode(
     try:
         return _Recorder(policy, options.seed).record(env, result, place, length)
     finally:
-        env.close()
+        close_or_warn(f"environment `{policy.recipe['environment']['name']}`", env)
 
 
 class _Recorder:
@@ -165,15 +168,18 @@ class _Recorder:
             obs, _ = env.reset()
         state = self._policy.initial_state(evaluation=self._evaluation)
         rewards, actions = [], []
-        maker = FrameSheetMaker(env, min(length, MAX_STEPS))
+        name = f"environment `{self._policy.recipe['environment']['name']}`"
+        maker = FrameSheetMaker(
+            lambda: to_rgb(env.render(), name), min(length, MAX_STEPS)
+        )
         terminated = truncated = False
         for step in range(MAX_STEPS):
             maker.add(step)
             self._inspect(obs, state)
             action, state = self._policy.act(obs, state)
+            actions.append(copy.deepcopy(action))  # `step` may change it in place
             obs, reward, terminated, truncated, _ = env.step(action)
-            rewards.append(float(reward))
-            actions.append(action)
+            rewards.append(np.asarray(reward).item())
             if terminated or truncated:
                 maker.add(step + 1, is_last=True)
                 break

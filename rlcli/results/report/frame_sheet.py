@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, features
+
+from rlcli.errors import RlcliError
 
 MAX_FRAMES = 120
 _LONGEST_SIDE = 300  # pixels of a frame
@@ -33,10 +35,14 @@ class FrameSheet(NamedTuple):
 
 
 class FrameSheetMaker:
-    """Collects at most `MAX_FRAMES` images of an episode."""
+    """Collects at most `MAX_FRAMES` images of an episode.
 
-    def __init__(self, env: Any, length: int) -> None:
-        self._env = env
+    `draw` returns the current image, `[H, W, 3]` uint8. The size of a frame is that of
+    the largest image; smaller ones are centred.
+    """
+
+    def __init__(self, draw: Callable[[], np.ndarray], length: int) -> None:
+        self._draw = draw
         self._every = max(1, -(-length // (MAX_FRAMES - 1)))
         self._frames: list[Image.Image] = []
         self._steps: list[int] = []
@@ -50,12 +56,10 @@ class FrameSheetMaker:
         if self._reason or (step % self._every and not is_last):
             return
         try:
-            image = self._env.render()
-            if isinstance(image, np.ndarray) and image.ndim in (2, 3):
-                self._frames.append(_resize(_to_image(image)))
-                self._steps.append(step)
-            else:
-                self._reason = "the environment draws no images"
+            self._frames.append(_resize(Image.fromarray(self._draw())))
+            self._steps.append(step)
+        except RlcliError as error:
+            self._reason = error.message
         except Exception as error:  # noqa: BLE001 - a report does not need the frames
             self._reason = f"the environment cannot be drawn: {error}"
 
@@ -69,13 +73,14 @@ class FrameSheetMaker:
             return None, f"the frames cannot be encoded: {error}"
 
     def _join(self) -> FrameSheet:
-        width, height = self._frames[0].size
+        width, height = np.max([frame.size for frame in self._frames], axis=0).tolist()
         columns = min(_COLUMNS, len(self._frames))
         rows = -(-len(self._frames) // columns)
         sheet = Image.new("RGB", (columns * width, rows * height))
         for place, frame in enumerate(self._frames):
             row, column = divmod(place, columns)
-            sheet.paste(frame, (column * width, row * height))
+            left = column * width + (width - frame.width) // 2
+            sheet.paste(frame, (left, row * height + (height - frame.height) // 2))
         uri = encode_image(sheet)
         return FrameSheet(uri, width, height, columns, self._steps, self._every)
 
@@ -91,13 +96,6 @@ def encode_image(image: Image.Image) -> str:
             best = data.getvalue()
     assert best is not None
     return f"data:image/{kind};base64,{base64.b64encode(best).decode()}"
-
-
-def _to_image(array: np.ndarray) -> Image.Image:
-    """An RGB image of `[height, width]` with 0, 1, 3 or 4 channels."""
-    if array.ndim == 3 and array.shape[2] == 1:
-        array = array[:, :, 0]
-    return Image.fromarray(array.astype(np.uint8)).convert("RGB")
 
 
 def _resize(image: Image.Image) -> Image.Image:

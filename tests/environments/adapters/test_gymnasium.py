@@ -377,6 +377,13 @@ class Walk(gymnasium.Env):
 class Fails(Walk):
     def __init__(self):
         raise KeyError("goal")
+
+class Collects(Walk):
+    made = []
+
+    def __init__(self, goals: list):
+        goals.append(len(goals))
+        self.made.append(goals)
 """
 
 
@@ -403,6 +410,16 @@ def test_a_class_named_by_an_import_path_is_an_environment_with_its_options(walk
         env.render(state, 0).shape[2] == 3
     )  # the observation: the class draws nothing
     env.close(state)
+
+
+def test_every_environment_has_its_own_copy_of_its_options(walks):
+    data = {"environment": {"name": "walks:Collects", "goals": []}, "updater": "ppo"}
+    loaded = recipe.load_recipe(data, ["environment.num_envs=3"])
+    env = build_environment(loaded, 1)
+    env.close(env.reset(SEEDS[:1])[0])
+    made = sys.modules["walks"].Collects.made
+    assert len(made) >= 3 and all(goals == [0] for goals in made)
+    assert loaded.environment.options["goals"] == []
 
 
 def test_a_recipe_names_a_class_and_its_time_limit(walks):

@@ -20,6 +20,7 @@ from rlcli.environments.adapters.host import (
     to_host_environment,
 )
 from rlcli.errors import RlcliError
+from rlcli.spaces import zeros
 from rlcli.types import Environment, TimeStep
 
 SEEDS = np.array([5, 6], np.uint32)
@@ -59,7 +60,7 @@ class Hidden(Walk):
 
 def make_host_env(kind, num_envs: int = 2, seeds: int = 2, timeout=None) -> Environment:
     external = ExternalEnvironment(
-        f"environment `{kind.__name__}`", "gymnasium", timeout
+        f"environment `{getattr(kind, '__name__', kind)}`", "gymnasium", timeout
     )
     return sync_host_environment(external, kind, num_envs, seeds)
 
@@ -76,7 +77,58 @@ def test_an_episode_is_seeded_by_seed_environment_and_episode_only() -> None:
     assert episode_seed(1, 2, 3) == episode_seed(np.uint32(1), np.int64(2), np.int64(3))
     places = [(s, b, e) for s in range(9) for b in range(9) for e in range(9)]
     assert len({episode_seed(*place) for place in places}) == len(places)
-    assert 0 <= episode_seed(2**32 - 1, 0, 0) < 2**32
+    # Also an int in C where a vector adds the index of an environment to it.
+    assert 0 <= episode_seed(2**32 - 1, 0, 0) < 2**30
+
+
+class Spoils(gymnasium.Env):
+    """Adds up its actions, and then overwrites the arrays that it was given."""
+
+    def __init__(self, action_space):
+        self.action_space = action_space
+        self.observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.total = np.zeros(1, np.float32)
+        return self.total, {}
+
+    def step(self, action):
+        for leaf in jax.tree.leaves(action):
+            self.total += np.sum(leaf)
+            if leaf.shape:
+                leaf[...] = 0
+        return self.total, 0.0, False, False, {}
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Discrete(3, start=1),
+        spaces.Box(-2, 2, (3,), np.float32),
+        spaces.Box(-2, 2, (3,), np.int64),
+        spaces.MultiBinary(3),
+        spaces.MultiDiscrete([2, 3], np.int32),
+        spaces.MultiDiscrete([2, 3], start=[1, 1]),
+        spaces.Tuple(
+            [spaces.MultiBinary(2), spaces.Dict(a=spaces.MultiBinary((2, 2)))]
+        ),
+    ],
+    ids=str,
+)
+def test_an_environment_may_change_its_action_in_place(space) -> None:
+    env = make_host_env(lambda: Spoils(space))
+    state, _ = env.reset(SEEDS)
+    action = jax.tree.map(lambda leaf: np.ones((2, 2, *leaf.shape)), zeros(env.action))
+    steps = [env.step(state, action)[1] for _ in range(3)]
+    native = 1 + np.asarray(getattr(space, "start", 0))  # each entry is 1, plus a start
+    size = sum(leaf.size for leaf in jax.tree.leaves(zeros(space)))
+    sums = np.broadcast_to(native, size).sum() * np.arange(1, 4)
+    np.testing.assert_array_equal([step.obs[1, 1, 0] for step in steps], sums)
+    restored, warning = env.restore(env.save(state))
+    assert warning == ""
+    following = env.step(restored, action)[1].obs
+    np.testing.assert_array_equal(following, np.full((2, 2, 1), sums[0] * 4))
 
 
 def test_environments_do_not_depend_on_how_many_there_are() -> None:
@@ -422,6 +474,24 @@ def test_closing_closes_every_copy() -> None:
     state, _ = env.reset(SEEDS)
     env.close(state)
     assert len(set(map(id, closed))) == 5
+
+
+def test_an_error_in_close_is_a_warning_and_the_others_are_closed(capsys) -> None:
+    closed = []
+
+    class Refuses(Walk):
+        def close(self):
+            closed.append(self)
+            raise RuntimeError("already\x1b[31m closed")
+
+    env = make_host_env(Refuses)
+    state, _ = env.reset(SEEDS)
+    env.close(state)
+    assert len(set(map(id, closed))) == 5
+    warning = "warning: environment `Refuses` failed in `close`: RuntimeError: already"
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 and all(line.startswith(warning) for line in lines)
+    assert "\x1b" not in "".join(lines)
 
 
 def drift(num_envs: int) -> Environment:

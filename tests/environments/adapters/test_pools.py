@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rlcli.environments.adapters.conversion import InvalidOutputError
@@ -165,6 +166,63 @@ def test_a_vector_that_resets_late_starts_episodes_with_an_idle_step():
     assert not last[idle].any()
     moved = timesteps.next_obs[..., 1] - before[..., 1]
     np.testing.assert_array_equal(moved[~idle], timesteps.reward[~idle])
+
+
+REWARDS = {
+    "float": 1.0,
+    "bool": True,
+    "int": 1,
+    "float16": np.float16(1),
+    "float64": np.float64(1),
+    "array of one": np.array([1.0]),
+    "array of none": np.array(1.0),
+    "either": None,  # alternates
+}
+
+
+class Rewards(Walk):
+    """Pays 1, in one of the forms that environments use."""
+
+    def __init__(self, form="float", render_mode=None):
+        self.form, self.count = form, 0
+
+    def step(self, action):
+        obs, _, *rest = super().step(action)
+        self.count += 1
+        reward = REWARDS[self.form]
+        if reward is None:
+            reward = (np.array([1.0]), 1)[int(self.np_random.random() < 0.5)]
+        return obs, reward, *rest
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async", "own"])
+@pytest.mark.parametrize("form", REWARDS)
+def test_a_reward_may_be_any_number_or_an_array_of_one(form, vectorization):
+    if vectorization == "own":
+
+        def make_vector(num_envs, **options):
+            vector = SyncVectorEnv([lambda: Rewards("float")] * num_envs)
+            mixed = [1.0, np.array(True)] if form == "either" else [REWARDS[form]] * 2
+            step = vector.step
+            vector.step = lambda action: (step(action)[0], mixed, *step(action)[2:])
+            return vector
+    else:
+        make_vector = None
+    spec = EnvSpec("Rewards-v0", entry_point=Rewards, vector_entry_point=make_vector)
+    gymnasium.registry["Rewards-v0"] = spec
+    try:
+        options = {} if vectorization == "own" else {"form": form}
+        env = gymnasium_adapter(
+            "Rewards-v0", 2, 1, None, None, options=options, vectorization=vectorization
+        )
+        state, _ = env.reset(SEEDS[:1])
+        for _ in range(5):
+            _, timestep = env.step(state, np.zeros((1, 2), int))
+            assert timestep.reward.dtype == np.float32
+            np.testing.assert_array_equal(timestep.reward, [[1, 1]])
+        env.close(state)
+    finally:
+        del gymnasium.registry["Rewards-v0"]
 
 
 def test_actions_of_a_vector_that_is_not_replayable_are_not_saved():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from rlcli.environments.rgb_image import to_rgb
 from rlcli.errors import RlcliError
 from rlcli.results.groups import Group
 from rlcli.results.report import episode_views, frame_sheet
@@ -165,7 +166,10 @@ class Painter:
 
 
 def film_of(painter, steps, expected=None):
-    maker = frame_sheet.FrameSheetMaker(painter, expected or steps)
+    def draw():
+        return to_rgb(painter.render(), "environment `mine`")
+
+    maker = frame_sheet.FrameSheetMaker(draw, expected or steps)
     for step in range(steps):
         maker.add(step)
     maker.add(steps, is_last=True)
@@ -195,6 +199,20 @@ def test_a_long_film_has_few_frames_and_the_last_one():
     assert (film.width, film.height) == (300, 200)
 
 
+def test_frames_of_several_sizes_are_centred_in_the_largest():
+    class Grows(Painter):
+        def render(self):
+            self.shape = (200 + 20 * self.calls, 300, 3)
+            return super().render()
+
+    film, reason = film_of(Grows(), 2)
+    assert (reason, film.width, film.height) == ("", 300, 240)
+    data = base64.b64decode(film.image.partition("base64,")[2])
+    sheet = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"), int)
+    assert sheet.shape == (240, 900, 3)
+    assert np.all(sheet[10, :300] == 0) and np.all(sheet[30, :300] == 2)
+
+
 def test_a_replay_longer_than_expected_drops_every_second_frame():
     film, _ = film_of(Painter(), 300, expected=5)
     assert [*film.steps] == [*range(0, 300, 4), 300]
@@ -212,15 +230,21 @@ def test_grey_and_transparent_images_are_drawn(shape):
 @pytest.mark.parametrize(
     ("painter", "reason"),
     [
-        (Painter(error=RuntimeError("no display")), "cannot be drawn: no display"),
-        (Painter((4, 6, 5)), "cannot be drawn: "),
-        (Painter((9,)), "draws no images"),
+        (
+            Painter(error=RuntimeError("no display")),
+            "the environment cannot be drawn: no display",
+        ),
+        (
+            Painter((6, 4, 5)),
+            "environment `mine`: `render` returned an array of shape (6, 4, 5), not "
+            "an image",
+        ),
     ],
 )
 def test_an_environment_without_images_has_no_film_but_a_reason(painter, reason):
     film, found = film_of(painter, 5)
     assert film is None
-    assert found.startswith(f"the environment {reason}")
+    assert found == reason
     assert painter.calls == 1
 
 
