@@ -11,31 +11,11 @@ is valid, and each command works: tests run them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 
 from rlcli.errors import suggest
-from rlcli.registry.common_names import commands, parts, recipe_keys
 from rlcli.registry.common_names.environments import suggest_environment
-
-HINTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "updater": parts.UPDATERS,
-        "policy": parts.POLICIES,
-        "network": parts.NETWORKS,
-        "memory": parts.MEMORIES,
-        "tracer": parts.TRACERS,
-        "replay": parts.REPLAYS,
-        "optimizer": parts.OPTIMIZERS,
-        "wrapper": parts.WRAPPERS,
-        "preprocess": parts.PREPROCESSING,
-        "command": commands.COMMANDS,
-        "kind": recipe_keys.KINDS,
-        "head": recipe_keys.HEADS,
-        "section": recipe_keys.SECTIONS,
-        "option": recipe_keys.OPTIONS,
-    }
-)
+from rlcli.registry.common_names.tables import HINTS as HINTS
 
 
 def normalize_name(name: str) -> str:
