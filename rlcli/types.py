@@ -105,12 +105,15 @@ def missing_render(state: ArrayTree, index: int = 0) -> Any:
 
 
 class External(NamedTuple):
-    """An environment of another library, as that library defines it."""
+    """An environment as its author defined it, in its own units."""
 
     observation: gymnasium.Space
     action: gymnasium.Space
-    # Makes a single environment; None if the library only has vectors.
+    # Makes a single environment of another library; None if it only has vectors, and
+    # for environments of rlcli.
     make: Callable[[], gymnasium.Env] | None = None
+    # The observation space before frames were stacked; None: they are not.
+    frame: gymnasium.Space | None = None
 
 
 class FrameStack(NamedTuple):
@@ -155,7 +158,8 @@ class Environment(NamedTuple):
     # ended, before the reset; None where it is not stored. Only environments built with
     # `rendering` store it, so training does not pay for it.
     render_final: Callable[..., Any] = lambda state, index=0: None
-    # Host environments only: `observation` and `action` are canonical forms of these.
+    # `observation` and `action` are the canonical forms of these, see
+    # `rlcli.spaces.canonical`. None: they are its own, and no agent may meet it.
     external: External | None = None
     # Host environments only: makes the same environment, whose copies are restarted
     # when they fail.

@@ -27,8 +27,8 @@ def read_data(
     def read() -> ArrayTree:
         try:
             owner = f"environment `{recipe.environment.name}`"
-            spaces = environment.observation, environment.action
-            steps = replay.dataset.read(*spaces, owner)
+            assert environment.external is not None  # of one that `build` has made
+            steps = replay.dataset.read(environment.external, owner)
         except RlcliError as error:
             raise recipe.locate_error(("replay",), error) from error
         _check_size(recipe, environment, replay, len(steps.reward))

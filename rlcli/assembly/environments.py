@@ -13,6 +13,7 @@ from rlcli.assembly.checks import check_outputs
 from rlcli.assembly.parts import START, build_part
 from rlcli.assembly.preprocessing import environment_preprocessing
 from rlcli.assembly.user_errors import explain_user_errors
+from rlcli.environments.canonical import canonical_environment
 from rlcli.environments.observation_image import with_render
 from rlcli.environments.vector import rendering_option, values_at, vector
 from rlcli.preprocessing.frame_stack import stack_frames
@@ -59,6 +60,8 @@ def environment_factory(
             rendering,
         )
         host_env = _restart_on_error(recipe, host_env)
+        if host_env.external is None:  # not made by `host_environment`
+            host_env = canonical_environment(host_env, f"environment `{part.name}`")
         host_env = stack_frames(host_env, frame_steps)
         return lambda clock: host_env
 
@@ -75,7 +78,7 @@ def environment_factory(
     def environment(clock: Clock) -> Environment:
         each = {name: jnp.asarray(values) for name, values in recipe.each.items()}
         envs = vector(
-            lambda values: build_core(recipe, clock, values, rendering),
+            lambda values: build_canonical_core(recipe, clock, values, rendering),
             recipe.num_envs,
             time_limit=limit,
             each=each,
@@ -102,7 +105,10 @@ def _restart_on_error(recipe: Recipe, environment: Environment) -> Environment:
 def build_core(
     recipe: Recipe, clock: Clock, values: Mapping[str, Any], rendering: bool = False
 ) -> Environment:
-    """One environment with its wrappers; `values` are its options in `each`."""
+    """One environment with its wrappers, in its own units.
+
+    `values` are its options in `each`.
+    """
     part = recipe.environment
     option = rendering_option(registry.find(part.kind, part.name).factory, rendering)
     core = build_part(part, clock, recipe, **option, **values)
@@ -111,6 +117,14 @@ def build_core(
         place = ("environment", "wrappers", index)
         core = build_part(wrapper, clock, recipe, core, place=place)
     return core
+
+
+def build_canonical_core(
+    recipe: Recipe, clock: Clock, values: Mapping[str, Any], rendering: bool = False
+) -> Environment:
+    """The same in canonical spaces, as an agent meets it."""
+    core = build_core(recipe, clock, values, rendering)
+    return canonical_environment(core, f"environment `{recipe.environment.name}`")
 
 
 def build_simulator(recipe: Recipe, clock: Clock) -> Environment | None:
@@ -128,7 +142,7 @@ def build_simulator(recipe: Recipe, clock: Clock) -> Environment | None:
         or environment_preprocessing(recipe)
     ):
         return None
-    return build_core(recipe, clock, {})
+    return build_canonical_core(recipe, clock, {})
 
 
 def _scheduled_options(part: Part) -> list[str]:

@@ -144,6 +144,7 @@ def vector(
         num_envs=num_envs,
         draw=draw,
         render_final=render_final,
+        external=example.external,
         # With `each` it would differ between the environments.
         goal_reward=None if each else example.goal_reward,
         frame_stack=example.frame_stack,

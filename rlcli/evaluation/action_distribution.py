@@ -9,7 +9,8 @@ import jax
 
 from rlcli.distributions import Distribution
 from rlcli.errors import RlcliError
-from rlcli.evaluation.elements import read_action, write_action
+from rlcli.evaluation.elements import read_action
+from rlcli.spaces.canonical import canonical_action
 from rlcli.types import Array, ArrayTree, Key
 
 
@@ -51,23 +52,17 @@ class ActionDistribution:
         return jax.nn.softmax(self.parameters)
 
 
-def environment_family(
-    family: Distribution, space: gymnasium.Space, is_external: bool
-) -> Distribution:
-    """The family over the actions of the environment, without clipping.
+def environment_family(family: Distribution, space: gymnasium.Space) -> Distribution:
+    """The family over the actions of the environment, without clipping."""
+    canonical = canonical_action(space)
 
-    Only the discrete actions of adapters differ from those of the policy.
-    """
-    if not is_external or isinstance(space, gymnasium.spaces.Box):
-        return family
-
-    def to_environment(action: ArrayTree) -> ArrayTree:
-        return write_action(space, action, is_external, as_numpy=False)
+    def log_prob(parameters: Array, action: ArrayTree) -> Array:
+        density = family.log_prob(parameters, read_action(space, action))
+        return density - canonical.log_volume
 
     return family._replace(
-        sample=lambda *inputs: to_environment(family.sample(*inputs)),
-        mode=lambda parameters: to_environment(family.mode(parameters)),
-        log_prob=lambda parameters, action: family.log_prob(
-            parameters, read_action(space, action, is_external)
-        ),
+        sample=lambda *inputs: canonical.scale_to_external(family.sample(*inputs)),
+        mode=lambda parameters: canonical.scale_to_external(family.mode(parameters)),
+        log_prob=log_prob,
+        entropy=lambda parameters: family.entropy(parameters) + canonical.log_volume,
     )

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import gymnasium
 import jax
 import numpy as np
 
@@ -25,7 +24,8 @@ from rlcli.replays.datasets.files import dump_dataset
 from rlcli.runs import provenance, snapshots
 from rlcli.runs.files import write_output
 from rlcli.runs.statistics import episode_summary
-from rlcli.types import ArrayTree, Environment, Transition
+from rlcli.spaces.canonical import Canonical, canonical_spaces
+from rlcli.types import ArrayTree, Environment, External, Transition
 from rlcli.xla.tree_paths import leaves_by_path
 
 _STREAM_STEPS = 2_000  # steps of an environment, at least, if `steps` are collected …
@@ -144,7 +144,8 @@ def _record(
         rows = list(_whole_episodes(evaluator, acting, index))
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
     found = sorted(_find_episodes(stacked, includes_partial=steps is not None))
-    return _to_arrays(stacked, found[:episodes], steps, evaluator.environment.action)
+    external = _external(evaluator.environment)
+    return _to_arrays(stacked, found[:episodes], steps, external)
 
 
 def _whole_episodes(
@@ -180,9 +181,12 @@ def _to_arrays(
     rows: Transition,
     episodes: Sequence[_Episode],
     steps: int | None,
-    action: gymnasium.Space,
+    external: External,
 ) -> DatasetArrays:
-    """The first `steps` of these episodes, one after the other; by default all."""
+    """The first `steps` of these episodes, one after the other; by default all.
+
+    Observations and actions are those of the environment itself.
+    """
     where = np.concatenate(
         [
             np.stack(
@@ -200,27 +204,45 @@ def _to_arrays(
     is_end[-1] = True
     flat = jax.tree.map(lambda leaf: leaf[tuple(where)], rows)
     terminations = is_end & (flat.discount == 0)
+    observation, action = canonical_spaces(external)
+
+    def to_members(canonical: Canonical, rows: ArrayTree) -> dict[str, np.ndarray]:
+        external = canonical.to_external(rows)
+        return leaves_by_path(jax.tree.map(_narrow, external))
+
     return DatasetArrays(
-        observations=leaves_by_path(flat.obs),
-        actions=leaves_by_path(spaces.clip(action, flat.action)),
+        observations=to_members(observation, flat.obs),
+        actions=to_members(action, flat.action),
         rewards=flat.reward,
         terminations=terminations,
         truncations=is_end & ~terminations,
-        final_observations=leaves_by_path(
-            jax.tree.map(lambda leaf: leaf[is_end], flat.next_obs)
+        final_observations=to_members(
+            observation, jax.tree.map(lambda leaf: leaf[is_end], flat.next_obs)
         ),
     )
 
 
+def _narrow(array: np.ndarray) -> np.ndarray:
+    """The array in 32 bits, where that is exact."""
+    narrow = array.astype(jax.dtypes.canonicalize_dtype(array.dtype))
+    return narrow if np.array_equal(narrow, array) else array
+
+
+def _external(environment: Environment) -> External:
+    """The environment as its author defined it."""
+    assert environment.external is not None  # `build` has made it canonical
+    return environment.external
+
+
 def _metadata(recipe: Recipe, environment: Environment, mode: str) -> dict[str, Any]:
     """What the file says about its origin; nothing depends on paths and clocks."""
-    text = recipe.resolved_text
+    text, external = recipe.resolved_text, _external(environment)
     return {
         "rlcli": provenance.versions()["rlcli"],
         "environment": resolve(recipe)["environment"],
         "updater": recipe.updater.name,
-        "observation_space": spaces.to_plain(environment.observation),
-        "action_space": spaces.to_plain(environment.action),
+        "observation_space": spaces.to_plain(external.observation),
+        "action_space": spaces.to_plain(external.action),
         "recipe_sha256": hashlib.sha256(text.encode()).hexdigest(),
         "policy": mode,
     }

@@ -1,8 +1,8 @@
 """Elements: observations and actions between an environment and a policy.
 
-A policy computes with the canonical spaces of `environments.adapters.conversion`, in
-batches of JAX arrays. Users have elements of the environment's own spaces, alone or
-with leading batch axes, as NumPy or JAX arrays or Python numbers.
+A policy computes with canonical spaces (`rlcli.spaces.canonical`), in batches of JAX
+arrays. Users have elements of the environment's own spaces, alone or with leading batch
+axes, as NumPy or JAX arrays or Python numbers.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from gymnasium import spaces as kinds
 from rlcli import spaces
 from rlcli.errors import RlcliError
 from rlcli.spaces import describe
+from rlcli.spaces.canonical import Canonical, canonical_action, canonical_observation
 from rlcli.types import Array, ArrayTree
 
 
@@ -35,24 +36,28 @@ def has_jax_arrays(tree: ArrayTree) -> bool:
 
 
 def read_observation(
-    space: gymnasium.Space, obs: Any, is_external: bool
+    space: gymnasium.Space, obs: Any
 ) -> tuple[ArrayTree, tuple[int, ...]]:
-    """Converts observations for a policy; also returns their batch shape.
+    """Converts observations for a policy; also returns their batch shape."""
+    return _read(space, obs, canonical_observation)
 
-    `is_external`: the space belongs to an adapter, so discrete values have to start
-    at 0.
-    """
+
+def read_action(space: gymnasium.Space, action: Any) -> ArrayTree:
+    """Converts actions of the environment for a policy."""
+    return _read(space, action, canonical_action)[0]
+
+
+def _read(
+    space: gymnasium.Space, element: Any, canonical: Callable[..., Canonical]
+) -> tuple[ArrayTree, tuple[int, ...]]:
     shapes = []
 
     def read_leaf(space: gymnasium.Space, leaf: Any) -> Array:
         array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
         shapes.append(_batch_shape(space, array))
-        start = getattr(space, "start", None)
-        if is_external and start is not None:
-            array = array - np.asarray(start, spaces.dtype(space))
-        return array.astype(spaces.dtype(space))
+        return canonical(space).to_canonical(array)
 
-    result = _map_elements(read_leaf, space, obs)
+    result = _map_elements(read_leaf, space, element)
     if len(set(shapes)) > 1:
         raise RlcliError(
             f"the members of the observation have different batch shapes: {shapes}",
@@ -62,30 +67,14 @@ def read_observation(
 
 
 def write_action(
-    space: gymnasium.Space, action: ArrayTree, is_external: bool, as_numpy: bool
+    space: gymnasium.Space, action: ArrayTree, as_numpy: bool
 ) -> ArrayTree:
-    """Converts the actions of a policy into elements of the environment's space.
-
-    Actions in an adapter's Box are clipped to its bounds, as the adapter does. Native
-    environments clip actions themselves, where they are to be clipped.
-    """
-
-    def write_leaf(space: gymnasium.Space, leaf: Array) -> Array:
-        array = np.asarray(leaf) if as_numpy else leaf
-        array = array.astype(space.dtype if as_numpy else spaces.dtype(space))
-        if is_external and isinstance(space, kinds.Box):
-            array = array.clip(space.low, space.high).astype(array.dtype)
-        start = getattr(space, "start", None)
-        if is_external and start is not None:
-            array = array + np.asarray(start, array.dtype)
-        return array[()] if as_numpy else array  # a scalar is hashable, as tables need
-
-    return _map_elements(write_leaf, space, action)
-
-
-def read_action(space: gymnasium.Space, action: Any, is_external: bool) -> ArrayTree:
-    """Converts actions of the environment for a policy, as observations."""
-    return read_observation(space, action, is_external)[0]
+    """Converts the actions of a policy into elements of the environment's space."""
+    if not as_numpy:
+        return canonical_action(space).to_external(action)
+    external = canonical_action(space).to_external(jax.tree.map(np.asarray, action))
+    # A scalar is hashable, as tables need.
+    return jax.tree.map(lambda leaf: leaf[()], external)
 
 
 def zeros(space: gymnasium.Space, batch: int) -> ArrayTree:

@@ -15,9 +15,8 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Bool, Int32
 
-from rlcli.assembly import build_core, environment_preprocessing
-from rlcli.environments.adapters.conversion import canonical_space
-from rlcli.environments.vector import select_per_environment, values_at
+from rlcli.assembly import environment_preprocessing
+from rlcli.environments.vector import select_per_environment
 from rlcli.errors import RlcliError
 from rlcli.evaluation.action_distribution import ActionDistribution, environment_family
 from rlcli.evaluation.elements import (
@@ -32,6 +31,7 @@ from rlcli.loop.episode_records import check_evaluation_index, evaluation_keys
 from rlcli.loop.progress import Setup
 from rlcli.preprocessing.frame_stack import frame_stacker
 from rlcli.recipe import Recipe, resolve
+from rlcli.spaces.canonical import canonical_observation
 from rlcli.types import Array, ArrayTree, Clock, Key
 
 # The optional functions of a policy: what they compute, and a hint if there is none.
@@ -103,15 +103,12 @@ class TrainedPolicy:
         self._source = recipe, clock
         self._policy = setup.at(clock)[1].policy
         external = setup.environment.external
-        self._is_external = external is not None
-        own = external or build_core(recipe, clock, values_at(recipe.each, 0))
-        self.spaces = PolicySpaces(own.observation, own.action)
-        # What the frame stack gets.
-        self._observation = (
-            canonical_space(own.observation, "observation")
-            if self._is_external
-            else own.observation
+        assert external is not None  # of an environment that `build` has made
+        self.spaces = PolicySpaces(
+            external.frame or external.observation, external.action
         )
+        # What the frame stack gets.
+        self._observation = canonical_observation(self.spaces.observation).space
         self._stacker = frame_stacker(
             self._observation, environment_preprocessing(recipe), leading=1
         )
@@ -214,9 +211,7 @@ class TrainedPolicy:
         if the policy adds noise to a deterministic action.
         """
         parameters = self._inspect("parameters", obs, state, first)
-        family = environment_family(
-            self._policy.family, self.spaces.action, self._is_external
-        )
+        family = environment_family(self._policy.family, self.spaces.action)
         return ActionDistribution(jnp.asarray(parameters), family)
 
     def make_env(self) -> gymnasium.Env:
@@ -234,8 +229,7 @@ class TrainedPolicy:
         """Calls `method` of the policy, and converts its action."""
         action, new_state = self._read_and_compute(method, obs, state, first, key)
         as_numpy = not (has_jax_arrays(obs) or _is_traced(action))
-        space = self.spaces.action
-        return write_action(space, action, self._is_external, as_numpy), new_state
+        return write_action(self.spaces.action, action, as_numpy), new_state
 
     def _inspect(self, name: str, obs: Any, state: Any, first: Any) -> Array:
         """Calls an optional function of the policy."""
@@ -254,7 +248,7 @@ class TrainedPolicy:
         self, name: str, obs: Any, state: PolicyState | None, first: Any, key: Any
     ) -> Any:
         """Converts an observation, checks the batch shapes, and calls a function."""
-        obs, batch = read_observation(self.spaces.observation, obs, self._is_external)
+        obs, batch = read_observation(self.spaces.observation, obs)
         state = self.initial_state(batch) if state is None else state
         if state.first.shape != batch:
             raise RlcliError(

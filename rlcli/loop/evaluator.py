@@ -29,6 +29,7 @@ from rlcli.loop.episode_records import (
     evaluation_reset_seed,
 )
 from rlcli.loop.seeds import drop_padding
+from rlcli.spaces.canonical import canonical_action
 from rlcli.types import Array, ArrayTree, Environment, Policy, Transition
 from rlcli.xla.temporaries import temporary_bytes
 
@@ -180,8 +181,9 @@ class Evaluator:
     ) -> Iterator[tuple[EvaluationStep, np.ndarray]]:
         """Yields every step of the first environment, with its image.
 
-        The last image of an episode is that of its final state, with `action` None. It
-        is missing if the environment was not built with `rendering`.
+        Actions are those that the environment gets, in its own units. The last image
+        of an episode is that of its final state, with `action` None. It is missing if
+        the environment was not built with `rendering`.
 
         Raises:
             ValueError: if the environment is pure and the evaluator does not record.
@@ -192,14 +194,18 @@ class Evaluator:
             steps = (step for step, _ in self._steps(acting, evaluation_index))
         else:
             steps = self._recorded_steps(self._compiled, acting, evaluation_index)
-        environment = self.environment
+        environment, external = self.environment, self.environment.external
+        convert = canonical_action(
+            external.action if external else environment.action
+        ).to_external
         for step in steps:
             if step is None:
                 continue
             is_final = step.action is None
             render = environment.render_final if is_final else environment.render
             if (image := render(step.state, 0)) is not None:
-                yield step, image
+                action = None if is_final else convert(step.action)
+                yield step._replace(action=action), image
 
     def _recorded_steps(
         self, compiled: CompiledEpisodes, acting: ArrayTree, evaluation_index: int

@@ -31,7 +31,7 @@ _MIN_DEVIATION = 1e-6  # replaces a standard deviation of 0, which has no densit
 
 
 class _NoiseProcess(NamedTuple):
-    """A noise process added to the action, in half-widths of the Box."""
+    """A noise process added to the action."""
 
     draw: Callable[[Key, int], Array]  # (key, batch) -> noise
     initial: Callable[[int], ArrayTree]  # batch -> the state of the process
@@ -69,11 +69,11 @@ def gaussian_noise(
 ) -> Policy:
     """Deterministic policy with Gaussian exploration noise.
 
-        a = clip(μ(s) + h σ ε, low, high),  ε ~ N(0, 1)
+        a = clip(μ(s) + σ ε, low, high),  ε ~ N(0, 1)
 
-    σ is `scale`, h half the width of the Box (1 if unbounded), as in TD3
-    (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477). `log_prob` is exact:
-    a density within the bounds, the probability of clipping at a bound.
+    σ is `scale`, in half-widths of the Box, as in TD3 (Fujimoto et al., 2018,
+    https://arxiv.org/abs/1802.09477). `log_prob` is exact: a density within the bounds,
+    the probability of clipping at a bound.
     """
 
     def step(process, noise, first, features):
@@ -95,15 +95,14 @@ def ornstein_uhlenbeck(
 ) -> Policy:
     """Deterministic policy with Ornstein-Uhlenbeck exploration noise.
 
-        dx = −θ x dt + σ dW            a = clip(μ(s) + h x, low, high)
+        dx = −θ x dt + σ dW            a = clip(μ(s) + x, low, high)
         x′ = e^(−θ dt) x + σ √((1 − e^(−2 θ dt)) / 2θ) ε,  ε ~ N(0, 1)
 
     The process of Ornstein & Uhlenbeck (1930), as in DDPG (Lillicrap et al., 2016,
     https://arxiv.org/abs/1509.02971), with the exact transition for any `dt`: the
     correlation over k steps is e^(−θ k dt), the stationary standard deviation σ/√2θ.
-    σ is `scale`, h half the width of the Box (1 if unbounded). x is 0 before the first
-    step of an episode. `log_prob` does not condition on x: it uses the stationary
-    distribution.
+    σ is `scale`, in half-widths of the Box. x is 0 before the first step of an episode.
+    `log_prob` does not condition on x: it uses the stationary distribution.
     """
     entries = event_size(space.shape)
     decay = jnp.exp(-theta * dt)
@@ -145,15 +144,15 @@ def state_dependent(
 ) -> Policy:
     """Generalized state-dependent exploration (gSDE).
 
-        a = clip(μ(s) + h W z(s), low, high),  Wᵢⱼ ~ N(0, σ²)
+        a = clip(μ(s) + W z(s), low, high),  Wᵢⱼ ~ N(0, σ²)
         z(s) = (1, f(s)) / ‖(1, f(s))‖
 
     (Raffin et al., 2021, https://arxiv.org/abs/2005.05719) The noise is a function of
     the state until W is resampled, after `every` steps and at the start of each
     episode. f are the features that the updater offers, or else the observation. They
-    are normalized, so that σ, `scale`, is the standard deviation of the noise in units
-    of h, half the width of the Box (1 if unbounded). `log_prob` does not condition on
-    W: it uses the distribution over a newly sampled W.
+    are normalized, so that σ, `scale`, is the standard deviation of the noise, in
+    half-widths of the Box. `log_prob` does not condition on W: it uses the distribution
+    over a newly sampled W.
     """
     entries = event_size(space.shape)
 
@@ -194,7 +193,6 @@ def _noisy_policy(
         )
     shape, dtype = space.shape, spaces.dtype(space)
     low, high = (bound.astype(np.float32).ravel() for bound in spaces.bounds(space))
-    half = spaces.half_width(space).ravel()
     outputs, features = single_step(action.network), _feature_function(action)
 
     def flatten_outputs(outputs: Array, like: Array) -> Float[Array, "*batch entries"]:
@@ -206,7 +204,7 @@ def _noisy_policy(
     def log_prob(outputs: Array, action: Array) -> Float[Array, "..."]:
         mean = flatten_outputs(outputs, action)
         flat_action = flatten_event(jnp.asarray(action).astype(jnp.float32), shape)
-        deviation = half * jnp.maximum(noise.deviation, _MIN_DEVIATION)
+        deviation = jnp.maximum(noise.deviation, _MIN_DEVIATION)
         z = (flat_action - mean) / deviation
         density = jax.scipy.stats.norm.logpdf(z) - jnp.log(deviation)
         log_lower, log_upper = (jax.scipy.stats.norm.logcdf(value) for value in (z, -z))
@@ -220,7 +218,7 @@ def _noisy_policy(
         mean, carry = outputs(acting, obs, carry, first)
         feature_values = features(acting, obs, first)
         process, noise_added = noise.step(process, sample_noise, first, feature_values)
-        action = to_action(mean.reshape(noise_added.shape) + half * noise_added)
+        action = to_action(mean.reshape(noise_added.shape) + noise_added)
         return Decision(action, {"log_prob": log_prob(mean, action)}), (carry, process)
 
     def exploit(acting, obs, state, first, sample_noise):

@@ -16,7 +16,7 @@ from rlcli import spaces
 from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.preprocessing import ObservationFunction, Preprocess, map_members
-from rlcli.types import ArrayTree, Environment, FrameStack, TimeStep
+from rlcli.types import ArrayTree, Environment, External, FrameStack, TimeStep
 
 _SAVED_PREFIX = "stack"  # prefix of the stacks' names in a host environment's `save`
 
@@ -104,7 +104,21 @@ def stack_frames(environment: Environment, steps: Sequence[Preprocess]) -> Envir
         restarts=lambda state: environment.restarts(state.environment),
         goal_reward=None,  # it takes single goals, and these are stacked
         frame_stack=FrameStack(steps[-1].frames, steps[-1].axis, "repeat"),
+        external=_stack_external(environment.external, steps),
         **({} if environment.pure else _save_and_restore(environment, stacker)),
+    )
+
+
+def _stack_external(
+    external: External | None, steps: Sequence[Preprocess]
+) -> External | None:
+    """The external spaces, with the stack as the observation."""
+    if external is None:
+        return None
+    _, mask = action_masks.split_mask(external.observation)
+    stack = frame_stacker(external.observation, steps, 0).spaces[-1]
+    return external._replace(
+        observation=action_masks.add_mask(stack, mask), frame=external.observation
     )
 
 

@@ -9,7 +9,7 @@ import rlcli
 from rlcli.errors import RlcliError
 from rlcli.evaluation.collect import _find_episodes, _to_arrays
 from rlcli.replays.datasets.files import load_dataset
-from rlcli.types import Transition
+from rlcli.types import External, Transition
 
 SMALL = {"name": "mlp", "layers": [4]}
 DQN = {"environment": "CartPole-v1", "network": SMALL, "updater": "dqn"}
@@ -90,7 +90,8 @@ def test_the_episode_of_an_agent_stops_where_it_ends_before_the_others():
     step = np.arange(10, dtype="f4").reshape(5, 1, 2)
     rows = Transition(step, step, step, discount, step + 0.5, last, last, {})
     found = sorted(_find_episodes(rows, includes_partial=False))
-    data = _to_arrays(rows, found, None, spaces.Box(-np.inf, np.inf, (), np.float32))
+    numbers = spaces.Box(-np.inf, np.inf, (), np.float32)
+    data = _to_arrays(rows, found, None, External(numbers, numbers))
     assert data.rewards.tolist() == [0, 2, 4, 1, 3, 5, 7, 9]
     assert np.flatnonzero(data.terminations).tolist() == [2]
     assert np.flatnonzero(data.truncations).tolist() == [7]

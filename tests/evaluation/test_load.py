@@ -285,7 +285,7 @@ class Shifted(gymnasium.Env):
 def shifted(tmp_path):
     gymnasium.register("Shifted-v0", Shifted)
     data = {"environment": "gymnasium/Shifted-v0", "network": SMALL, "updater": "ppo"}
-    yield rlcli.load(write_policy(tmp_path, data, scale=5.0))
+    yield rlcli.load(write_policy(tmp_path, data, scale=2.0))
     del gymnasium.registry["Shifted-v0"]
 
 

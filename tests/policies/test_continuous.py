@@ -20,7 +20,6 @@ from rlcli.types import Network
 
 BATCH = 2_000
 BOX = spaces.Box(np.array([-2.0, 0.0], "f4"), np.array([2.0, 10.0], "f4"))
-HALF = np.array([2.0, 5.0])
 WIDE = spaces.Box(-np.inf, np.inf, (2,))
 POLICIES = {
     "gaussian_noise": gaussian_noise,
@@ -69,7 +68,7 @@ def test_gaussian_noise_has_its_deviation_and_no_memory(is_normal):
     mean = np.array([0.5, 4.0], "f4")
     policy = gaussian_noise(ActionOffer(constant_network(mean)), BOX, scale=0.1)
     action, _ = play_policy(policy, 8)
-    noise = (action - mean) / HALF  # in half-widths of the Box
+    noise = action - mean
     assert is_normal(noise, 0, 0.1)
     for one, other in [(noise[:-1], noise[1:]), (noise[..., 0], noise[..., 1])]:
         assert stats.pearsonr(one.ravel(), other.ravel()).pvalue > 0.001
@@ -79,7 +78,7 @@ def test_the_log_prob_of_gaussian_noise_includes_clipping():
     mean, scale = np.array([1.8, 4.0], "f4"), 0.2
     policy = gaussian_noise(ActionOffer(constant_network(mean)), BOX, scale=scale)
     (action,), (log_prob,) = play_policy(policy, 1, batch=20_000)
-    normal = stats.norm(mean, scale * HALF)
+    normal = stats.norm(mean, scale)
     clipped = int(np.sum(action[:, 0] == 2.0))
     share = normal.sf(BOX.high)[0]
     assert stats.binomtest(clipped, len(action), share).pvalue > 0.001
@@ -105,7 +104,7 @@ def test_the_ornstein_uhlenbeck_process_has_its_moments(theta, scale, dt, is_nor
     options = {"theta": theta, "scale": scale, "dt": dt}
     policy = ornstein_uhlenbeck(ActionOffer(constant_network(mean)), WIDE, **options)
     action, log_prob = play_policy(policy, steps)
-    noise = action - mean  # the Box has no width: as it is
+    noise = action - mean
     decay = np.exp(-theta * dt)
     stationary = scale / np.sqrt(2 * theta)
     # It starts at 0 and reaches its stationary deviation.

@@ -1,7 +1,7 @@
-"""Conversion between native spaces of external environments and canonical spaces.
+"""Conversion: checks and stacks what external environments return.
 
-Parts use canonical spaces: discrete values start at 0, and dtypes have 32 bits. All
-functions take NumPy batches `[N, ...]`, with tuples and dicts for a Tuple and a Dict.
+All functions take NumPy batches `[N, ...]`, with tuples and dicts for a Tuple and a
+Dict. `rlcli.spaces.canonical` converts the numbers.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import jax
 import numpy as np
 from gymnasium import spaces
 
-from rlcli.errors import RlcliError
 from rlcli.spaces import describe, dtype
+from rlcli.spaces.canonical import canonical_observation
 from rlcli.types import ArrayTree
 
 HostArray = Any  # a NumPy array where the types in `types` declare a JAX array
@@ -31,43 +31,6 @@ class InvalidOutputError(Exception):
     def __init__(self, message: str, index: int | None = None) -> None:
         super().__init__(message)
         self.index = index
-
-
-def canonical_space(space: gymnasium.Space, owner: str) -> gymnasium.Space:
-    """Returns the canonical space: discrete values start at 0, float64 is float32.
-
-    `owner` is the prefix of the error for a space without a fixed shape.
-    """
-    match space:
-        case spaces.Discrete():
-            return spaces.Discrete(int(space.n), dtype=space.dtype.type)
-        case spaces.MultiDiscrete():
-            return spaces.MultiDiscrete(space.nvec, dtype=space.dtype.type)
-        case spaces.MultiBinary():
-            return space
-        case spaces.Box():
-            return _narrow_box(space)
-        case spaces.Tuple():
-            return spaces.Tuple(
-                [canonical_space(member, owner) for member in space.spaces]
-            )
-        case spaces.Dict():
-            members = {
-                name: canonical_space(member, owner) for name, member in space.items()
-            }
-            return spaces.Dict(members)
-    raise RlcliError(
-        f"{owner} is {describe(space)}, which has no fixed shape",
-        "wrap the environment to convert the space into a Box",
-    )
-
-
-def _narrow_box(space: spaces.Box) -> spaces.Box:
-    if space.dtype != np.float64:
-        return space
-    with np.errstate(over="ignore"):  # bounds beyond float32 become infinite
-        low, high = space.low.astype(np.float32), space.high.astype(np.float32)
-    return spaces.Box(low, high, space.shape, np.float32)
 
 
 def _map_leaves(
@@ -94,15 +57,13 @@ def canonical_converter(space: gymnasium.Space) -> Callable[[ArrayTree], ArrayTr
     """
 
     def leaf(space: gymnasium.Space) -> Callable[[Any], HostArray]:
-        to, start = dtype(space), _discrete_start(space)
         check = _dtype_checker(space)
+        to_canonical = canonical_observation(space).to_canonical
 
         def convert(batch: Any) -> HostArray:
             if problem := check(batch):
                 raise InvalidOutputError(problem)
-            if start is None:
-                return np.array(batch, to)
-            return np.asarray(batch - start, to)
+            return to_canonical(np.array(batch))
 
         return convert
 
@@ -174,31 +135,6 @@ def action_flattener(
     return _map_leaves(space, leaf)
 
 
-def native_converter(space: gymnasium.Space) -> Callable[[ArrayTree], ArrayTree]:
-    """Returns a function that converts a batch of canonical actions to native ones.
-
-    Discrete values are offset by the start of the space; those of a Box are clipped. It
-    always copies: an environment may change its action in place.
-    """
-
-    def leaf(space: gymnasium.Space) -> Callable[[HostArray], HostArray]:
-        if isinstance(space, spaces.Box):
-            low, high, to = space.low, space.high, space.dtype
-            return lambda batch: np.clip(batch.astype(to, copy=False), low, high)
-        start, to = _discrete_start(space), space.dtype
-        if start is None:
-            return lambda batch: batch.astype(to)
-        return lambda batch: batch.astype(to) + start
-
-    return _map_leaves(space, leaf)
-
-
-def _discrete_start(space: gymnasium.Space) -> Any:
-    """The `start` of a discrete space; None if it is 0."""
-    start = getattr(space, "start", None)
-    return start if start is not None and np.any(start) else None
-
-
 def map_tree(function: Callable, tree: ArrayTree, *rest: ArrayTree) -> Any:
     """`jax.tree.map`, faster for a single array: it outlasts a step of CartPole."""
     if isinstance(tree, np.ndarray):
@@ -222,8 +158,11 @@ def element_stacker(space: gymnasium.Space) -> Callable[[Sequence[Any]], ArrayTr
         return lambda items: {
             name: stack(_member(items, name, space)) for name, stack in entries.items()
         }
-    shape, to, start = space.shape or (), dtype(space), _discrete_start(space)
-    check = _dtype_checker(space)
+    shape, check = space.shape or (), _dtype_checker(space)
+    has_start = np.any(getattr(space, "start", 0))
+    # Before the start is subtracted, a number may need 64 bits.
+    to = space.dtype if has_start else dtype(space)
+    to_canonical = canonical_observation(space).to_canonical
 
     def stack(items: Sequence[Any]) -> HostArray:
         for index, item in enumerate(items):
@@ -242,7 +181,7 @@ def element_stacker(space: gymnasium.Space) -> Callable[[Sequence[Any]], ArrayTr
                 f"an observation of {problem}, but its space is {describe(space)}",
                 index,
             )
-        return array if start is None else array - np.asarray(start, to)
+        return to_canonical(array) if has_start else array
 
     return stack
 

@@ -32,7 +32,7 @@ import gymnasium
 import jax
 import numpy as np
 
-from rlcli.environments.adapters.conversion import HostArray, canonical_space
+from rlcli.environments.adapters.conversion import HostArray
 from rlcli.environments.adapters.host_errors import (
     ExternalEnvironment,
     close_or_warn,
@@ -40,6 +40,7 @@ from rlcli.environments.adapters.host_errors import (
 from rlcli.environments.adapters.host_vector import HostVectorState, episode_seed
 from rlcli.environments.adapters.pools import HostVector, SyncVector
 from rlcli.environments.adapters.restarting import RestartingVector
+from rlcli.spaces.canonical import canonical_spaces
 from rlcli.types import ArrayTree, Environment, External, Key, TimeStep
 
 __all__ = [
@@ -67,7 +68,7 @@ def sync_host_environment(
 
     Time limits are those of `make`. An environment resets in the step that ends its
     episode, and may take `external.timeout` seconds for a step or a reset. The spaces
-    are `canonical_space`; actions are clipped to the bounds of a Box.
+    are canonical (`rlcli.spaces.canonical`).
     """
     example = make()
     close_or_warn(external.name, example)
@@ -96,14 +97,14 @@ def host_environment(
     """Builds S×B environments from the vector `make(S · B)`, stepped simultaneously.
 
     Environment b of seed s has index b + B × s in the vector. `spaces` are its native
-    observation and action spaces; the result has their `canonical_space`. `make_one`
+    observation and action spaces; those of the result are canonical. `make_one`
     makes a single environment, if the library has one, for use without the vector.
 
     With `is_restarting`, environments that fail are restarted, `part_size` of them
     together: a divisor of S · B, by default all of them.
     """
-    observation = canonical_space(spaces[0], f"{external.name}: its observation space")
-    action = canonical_space(spaces[1], f"{external.name}: its action space")
+    own = External(*spaces, make_one)
+    observation, action = canonical_spaces(own, external.name)
 
     def make_state(numbers: HostArray) -> HostVectorState:
         if np.shape(numbers) != (seeds,):
@@ -116,7 +117,7 @@ def host_environment(
         else:
             vector = make(count)
         return HostVectorState(
-            external, spaces[1], vector, environment, np.array(numbers, np.uint32)
+            external, action, vector, environment, np.array(numbers, np.uint32)
         )
 
     def reset(numbers: HostArray) -> tuple[HostVectorState, ArrayTree]:
@@ -156,8 +157,8 @@ def host_environment(
     environment = Environment(
         reset=reset,
         step=step,
-        observation=observation,
-        action=action,
+        observation=observation.space,
+        action=action.space,
         render=HostVectorState.render,
         render_final=HostVectorState.render_final,
         num_envs=num_envs,
@@ -166,7 +167,7 @@ def host_environment(
         save=HostVectorState.save,
         restore=restore,
         close=HostVectorState.close,
-        external=External(*spaces, make_one),
+        external=own,
         make_restarting=make_restarting,
         restarts=HostVectorState.take_restarts,
     )

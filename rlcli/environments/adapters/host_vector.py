@@ -11,7 +11,6 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import gymnasium
 import jax
 import numpy as np
 
@@ -19,7 +18,6 @@ from rlcli.environments.adapters.conversion import (
     HostArray,
     action_flattener,
     map_tree,
-    native_converter,
 )
 from rlcli.environments.adapters.host_errors import (
     EnvironmentFailedError,
@@ -38,6 +36,7 @@ from rlcli.environments.observation_image import observation_image
 from rlcli.environments.rgb_image import to_rgb
 from rlcli.errors import RlcliError
 from rlcli.spaces import zeros
+from rlcli.spaces.canonical import Canonical
 from rlcli.types import ArrayTree, Environment, TimeStep
 
 MAX_NAMED = 3  # environments that a message names; it counts the others
@@ -70,12 +69,12 @@ class HostVectorState:
     def __init__(
         self,
         external: ExternalEnvironment,
-        action: gymnasium.Space,
+        action: Canonical,
         vector: HostVector,
         template: Environment,
         seeds: HostArray,
     ) -> None:
-        """`action` is the native action space; `template` has the canonical spaces."""
+        """`template` has the canonical spaces, also that of `action`."""
         self.external = external
         self.vector = vector
         self._is_replayable = vector.is_replayable
@@ -83,8 +82,8 @@ class HostVectorState:
         self.grid = len(seeds), template.num_envs
         self.count = len(seeds) * template.num_envs
         self.space = template.observation
-        self._flatten_action = action_flattener(action, self.grid)
-        self._to_native = native_converter(action)
+        self._flatten_action = action_flattener(action.space, self.grid)
+        self._to_native = action.to_external
         # Zeros in the shapes that `action_flattener` returns.
         self._action_template = jax.tree.map(
             lambda leaf: np.zeros((self.count, *leaf.shape), leaf.dtype),

@@ -14,6 +14,7 @@ from rlcli.errors import RlcliError
 from rlcli.preprocessing import ObservationFunction, map_members
 from rlcli.registry import register
 from rlcli.spaces import describe, flat_size, flatten, zeros
+from rlcli.spaces.canonical import canonical_action
 from rlcli.types import Array, ArrayTree, Environment, Key, NonNegative, TimeStep
 
 
@@ -83,12 +84,13 @@ def previous(core: Environment) -> Environment:
     """Adds the previous action and reward to the observation.
 
     The observation becomes a vector: the flat observation and the flat last action
-    (discrete values one-hot), the last reward, and 1 in the first step of an episode,
-    when action and reward are 0 (Duan et al., 2016, https://arxiv.org/abs/1611.02779;
-    Wang et al., 2016).
+    (discrete values one-hot, bounded ones in half-widths of their Box), the last
+    reward, and 1 in the first step of an episode, when action and reward are 0 (Duan et
+    al., 2016, https://arxiv.org/abs/1611.02779; Wang et al., 2016).
     """
     observation, mask = action_masks.split_mask(core.observation)
-    size = flat_size(observation) + flat_size(core.action) + 2
+    canonical = canonical_action(core.action)
+    size = flat_size(observation) + flat_size(canonical.space) + 2
 
     def observe(
         obs: ArrayTree, action: Array, reward: Array, first: float
@@ -100,14 +102,16 @@ def previous(core: Environment) -> Environment:
 
     def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
         state, obs = core.reset(key)
-        no_action = jnp.zeros(flat_size(core.action))
+        no_action = jnp.zeros(flat_size(canonical.space))
         return state, observe(obs, no_action, jnp.float32(0), 1.0)
 
     def step(
         state: ArrayTree, action: ArrayTree, noise: ArrayTree
     ) -> tuple[ArrayTree, TimeStep]:
         state, timestep = core.step(state, action, noise)
-        last_action = flatten(core.action, action)
+        last_action = flatten(
+            canonical.space, canonical.to_canonical(jax.tree.map(jnp.asarray, action))
+        )
         obs = observe(timestep.next_obs, last_action, timestep.reward, 0.0)
         return state, timestep._replace(obs=obs, next_obs=obs)
 

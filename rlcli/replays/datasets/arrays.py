@@ -13,7 +13,8 @@ import numpy as np
 from rlcli import spaces
 from rlcli.errors import RlcliError
 from rlcli.spaces import describe
-from rlcli.types import ArrayTree, Transition
+from rlcli.spaces.canonical import Canonical, canonical_spaces
+from rlcli.types import ArrayTree, External, Transition
 from rlcli.xla.tree_paths import escape_step, leaves_by_path
 
 # Arrays by the tree path of a member of a Tuple or Dict; "" for a single array.
@@ -21,6 +22,7 @@ Members = Mapping[str, np.ndarray]
 TREES = ("observations", "actions", "final_observations")  # fields with members
 FLAT = ("rewards", "terminations", "truncations")
 _MAX = np.finfo(np.float32).max
+_ROUNDING = 1e-6  # relative error of actions that were computed in 32 bits
 _COLLECT = "`rlcli collect` writes data sets; docs/formats.md describes their arrays"
 
 
@@ -77,25 +79,25 @@ def check_arrays(data: DatasetArrays, name: str) -> None:
 
 
 def to_transitions(
-    data: DatasetArrays,
-    observation: gymnasium.Space,
-    action: gymnasium.Space,
-    name: str,
-    owner: str,
+    data: DatasetArrays, external: External, name: str, owner: str
 ) -> Transition:
-    """The steps as rows `[N, ...]`, in the dtypes of an environment's spaces.
+    """The steps as rows `[N, ...]` of an environment's canonical spaces.
 
-    Raises an `RlcliError` if the arrays of the data set `name` do not match the spaces
-    of `owner`, such as "environment `CartPole-v1`".
+    Raises an `RlcliError` if the arrays of the data set `name` are not those of the
+    spaces `external` of `owner`, such as "environment `CartPole-v1`".
     """
-    obs, final_obs, actions = (
-        _to_elements(getattr(data, key), space, key, name, owner)
-        for key, space in (
-            ("observations", observation),
-            ("final_observations", observation),
-            ("actions", action),
+    observation, action = canonical_spaces(external, owner)
+
+    def read(key: str, canonical: Canonical) -> ArrayTree:
+        elements = _to_elements(
+            getattr(data, key), canonical.external, key, name, owner
         )
+        return canonical.to_canonical(elements)
+
+    obs, final_obs = (
+        read(key, observation) for key in ("observations", "final_observations")
     )
+    actions = read("actions", action)
     last = data.ends
     episode = np.cumsum(last) - last  # the index of the episode of each step
 
@@ -124,7 +126,8 @@ def _to_elements(
     def refuse(path: str, problem: str) -> NoReturn:
         raise RlcliError(
             f"{name} does not fit {owner}: `{_join(key, path)}` {problem}",
-            "use data of an environment with the same spaces and wrappers",
+            "use data of an environment with the same spaces and wrappers, in its own "
+            "units: as it returns observations and takes actions",
         )
 
     def convert(path: str, member: gymnasium.Space) -> np.ndarray:
@@ -135,10 +138,14 @@ def _to_elements(
         if array.shape[1:] != member.shape or array.dtype.kind not in kinds:
             found = f"{array.dtype}{list(array.shape[1:])}"
             refuse(path, f"holds {found}, expected {describe(member)}")
-        low, high = spaces.bounds(member)
-        if dtype.kind != "f" and np.any((array < low) | (array > high)):
-            refuse(path, f"holds values outside {describe(member)}")
-        return array.astype(dtype, copy=False)
+        if dtype.kind == "f" and key != "actions":
+            return array  # observations may be beyond their bounds
+        is_outside = _is_outside(member, array)
+        if np.any(is_outside):
+            row = int(np.argwhere(is_outside)[0][0])
+            problem = f"holds values outside {describe(member)}, such as"
+            refuse(path, f"{problem} {array[is_outside][0]:g} in row {row:,}")
+        return array
 
     member_spaces = dict(_member_spaces(space))
     if unknown := sorted(members.keys() - member_spaces.keys()):
@@ -146,6 +153,19 @@ def _to_elements(
     element = spaces.zeros(space)
     leaves = [convert(path, member_spaces[path]) for path in leaves_by_path(element)]
     return jax.tree.unflatten(jax.tree.structure(element), leaves)
+
+
+def _is_outside(space: gymnasium.Space, array: np.ndarray) -> np.ndarray:
+    """Where values are outside the bounds of a space; floats may be rounded."""
+    low, high = spaces.exact_bounds(space)
+    if low.dtype.kind != "f":
+        return (array < low) | (array > high)
+    low, high = low.astype(np.float64), high.astype(np.float64)
+    largest = np.maximum(
+        *(np.abs(np.nan_to_num(x, posinf=0, neginf=0)) for x in (low, high))
+    )
+    slack = _ROUNDING * largest
+    return (array < low - slack) | (array > high + slack)
 
 
 def _member_spaces(

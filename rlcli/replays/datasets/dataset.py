@@ -6,14 +6,12 @@ import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
-import gymnasium
-
 from rlcli.errors import RlcliError
 from rlcli.replays.datasets import minari_data
 from rlcli.replays.datasets.arrays import DatasetArrays, array_names, to_transitions
 from rlcli.replays.datasets.files import file_digest, load_dataset
 from rlcli.replays.datasets.names import HASH, shipped_folder
-from rlcli.types import Transition
+from rlcli.types import External, Transition
 
 
 class Dataset(NamedTuple):
@@ -37,12 +35,11 @@ class Dataset(NamedTuple):
         """The name in messages."""
         return f"data set `{self.source}`"
 
-    def read(
-        self, observation: gymnasium.Space, action: gymnasium.Space, owner: str
-    ) -> Transition:
-        """The steps as rows `[N, ...]` of NumPy arrays.
+    def read(self, external: External, owner: str) -> Transition:
+        """The steps as rows `[N, ...]` of NumPy arrays, in canonical spaces.
 
-        Refuses other content than `sha256`, and arrays that do not match the spaces.
+        Refuses other content than `sha256`, and arrays that do not match the spaces of
+        the environment `owner`.
         """
         if self.sha256 and self.digest() != self.sha256:
             raise RlcliError(
@@ -51,7 +48,7 @@ class Dataset(NamedTuple):
                 "restore the data that the run was started with, or start a new run "
                 f"without `{HASH}…`",
             )
-        return to_transitions(self.arrays(), observation, action, self.name, owner)
+        return to_transitions(self.arrays(), external, self.name, owner)
 
     def arrays(self) -> DatasetArrays:
         """The arrays of the data set, checked."""

@@ -153,15 +153,15 @@ def deterministic_actor(
 ) -> Actor:
     """A deterministic policy a = μ(s) squashed into the Box; noise in its target.
 
-        a′ = clip(μ(s) + h clip(σ ε, −c, c), low, high),  ε ~ N(0, 1)
+        a′ = clip(μ(s) + clip(σ ε, −c, c), low, high),  ε ~ N(0, 1)
 
-    σ is `smoothing`, c `clip`, h half the width of the Box (1 where it is unbounded).
+    σ is `smoothing`, c `clip`.
     """
     size, shape = event_size(space.shape), space.shape
     low, high = (
         bound.astype(np.float32).ravel() for bound in space_functions.bounds(space)
     )
-    half, squash = space_functions.half_width(space).ravel(), box_bijector(low, high)
+    squash = box_bijector(low, high)
     action_network = networks("policy", functools.partial(action_head, size))
 
     def bounded_action(params, key, obs, carry, first):
@@ -184,7 +184,7 @@ def deterministic_actor(
     def choose_target(params, obs, first, key):
         mean = bounded_action(params, None, obs, (), first)[0]
         noise = smoothing * jax.random.normal(key, mean.shape)
-        noisy_mean = mean + half * jnp.clip(noise, -clip, clip)
+        noisy_mean = mean + jnp.clip(noise, -clip, clip)
         return to_choice(jnp.clip(noisy_mean, low, high))
 
     acting = Network(action_network.init, bounded_action, action_network.initial)

@@ -56,13 +56,13 @@ def deterministic_pg(
     """Deterministic policy gradient (DPG): maximizes action values through a = μ(s).
 
         −q₁(s, μ(s))        y = R + I min q⁻(s′, a′)
-        a′ = clip(μ⁻(s′) + h clip(σ ε, −c, c), low, high),  ε ~ N(0, 1)
+        a′ = clip(μ⁻(s′) + clip(σ ε, −c, c), low, high),  ε ~ N(0, 1)
 
     (Silver et al., 2014, https://proceedings.mlr.press/v32/silver14.html). The policy
     maximizes the first of `critics`; the target uses the one with the smallest mean. σ
-    is `smoothing`, c `smoothing_clip`, h half the width of the Box (1 where it is
-    unbounded). The policy and the target are updated once every `delay` updates
-    (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477).
+    is `smoothing`, c `smoothing_clip`, both in half-widths of the Box. The policy and
+    the target are updated once every `delay` updates (Fujimoto et al., 2018,
+    https://arxiv.org/abs/1802.09477).
 
     With Discrete actions, μ(s) is the softmax of the network's outputs, a mixture of
     actions in which values are linear,

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces as kinds
 
 from rlcli.networks.predictions import Loss, TransformName
-from rlcli.spaces import bounds, half_width
+from rlcli.spaces import bounds
 from rlcli.types import Count, Positive, Structural, Updater
 from rlcli.updaters.decorator import Parts, updater_decorator
 from rlcli.updaters.learner import Target
@@ -111,10 +111,9 @@ def soft_pg(options: OffPolicyOptions) -> OffPolicyOptions:
 
     (Haarnoja et al., 2018b, https://arxiv.org/abs/1812.05905): it falls while the
     policy's entropy is above `target_entropy` H̄, and rises while it is below. H̄ is in
-    nats, in the units of the action; null: −1 + log h for each entry, with h half the
-    width of its Box (1 where it is unbounded), or 0.98 log |A|. The policy, its
-    temperature and the target are updated once every `delay` updates. There is no
-    entropy bonus between the steps of an n-step return.
+    nats, of actions in half-widths of the Box; null: −1 for each entry, or
+    0.98 log |A|. The policy, its temperature and the target are updated once every
+    `delay` updates. There is no entropy bonus between the steps of an n-step return.
     """
     return options
 
@@ -156,5 +155,5 @@ def _default_target_entropy(space: gymnasium.Space) -> float:
             return sum(map(_default_target_entropy, space.spaces.values()))
         case kinds.Box():
             low, high = bounds(space)
-            return float(np.sum((np.log(half_width(space)) - 1)[low != high]))
+            return -float(np.sum(low != high))
     raise TypeError(f"expected Discrete, Box, Tuple or Dict, got {space}")

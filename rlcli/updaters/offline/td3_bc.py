@@ -13,7 +13,7 @@ from jaxtyping import Float
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss
 from rlcli.registry import register
-from rlcli.spaces import describe, half_width
+from rlcli.spaces import describe
 from rlcli.types import (
     Array,
     Count,
@@ -60,11 +60,11 @@ def td3_bc(
 ) -> Updater:
     """TD3+BC: maximizes action values, and imitates the actions of the data set.
 
-        −α q₁(s, μ(s)) / mean |q₁(s, μ(s))| + mean ((μ(s) − a) / h)²
+        −α q₁(s, μ(s)) / mean |q₁(s, μ(s))| + mean (μ(s) − a)²
 
     (Fujimoto & Gu, 2021, https://arxiv.org/abs/2106.06860). The critics and their
     targets are those of `td3`. The first mean is over the batch, the second over the
-    entries of the action; h is half the width of the Box. With α = 0 it is behaviour
+    entries of the action, in half-widths of the Box. With α = 0 it is behaviour
     cloning. The paper normalizes observations: `normalize: {observation: true}` uses
     the mean and the variance of the data set.
     """
@@ -90,14 +90,13 @@ def td3_bc(
             delay=delay,
             actor_reduction=first_critic,
             has_target_policy=True,
-            change_policy_loss=lambda _, __, *rest: td3_bc_loss(alpha, space, *rest),
+            change_policy_loss=lambda _, __, *rest: td3_bc_loss(alpha, *rest),
         ),
     )
 
 
 def td3_bc_loss(
     alpha: Array | float,
-    space: gymnasium.spaces.Box,
     policy_loss: Float[Array, "T B"],
     choice: ActionChoices,
     rows: Transition,
@@ -105,6 +104,4 @@ def td3_bc_loss(
     """The loss of the policy; `policy_loss` is −q₁(s, μ(s))."""
     size = jnp.abs(jax.lax.stop_gradient(policy_loss))
     scale = jnp.maximum(mean_over_devices(jnp.mean(size)), 1e-6)
-    half = half_width(space)
-    imitation = squared_error(choice.action / half, rows.action / half)
-    return alpha * policy_loss / scale + imitation
+    return alpha * policy_loss / scale + squared_error(choice.action, rows.action)

@@ -121,7 +121,9 @@ def test_an_environment_may_change_its_action_in_place(space) -> None:
     state, _ = env.reset(SEEDS)
     action = jax.tree.map(lambda leaf: np.ones((2, 2, *leaf.shape)), zeros(env.action))
     steps = [env.step(state, action)[1] for _ in range(3)]
-    native = 1 + np.asarray(getattr(space, "start", 0))  # each entry is 1, plus a start
+    # Each entry is 1, plus a start, times the half-width of a Box of floats.
+    half = 2 if space.dtype == np.float32 else 1
+    native = half + np.asarray(getattr(space, "start", 0))
     size = sum(leaf.size for leaf in jax.tree.leaves(zeros(space)))
     sums = np.broadcast_to(native, size).sum() * np.arange(1, 4)
     np.testing.assert_array_equal([step.obs[1, 1, 0] for step in steps], sums)

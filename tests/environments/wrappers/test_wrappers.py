@@ -172,7 +172,7 @@ def test_a_recipe_applies_wrappers_from_the_inside_out():
     assert obs.shape == (3, 6)
     noise = jax.jit(env.draw)(jax.random.key(1))
     _, timestep = jax.jit(env.step)(state, np.int32([0, 2, 4]), noise)
-    assert np.allclose(np.asarray(timestep.next_obs)[:, 3], [-2, 0, 2])
+    assert np.allclose(np.asarray(timestep.next_obs)[:, 3], [-1, 0, 1])
     assert recipe.load_recipe(recipe.resolve(parsed)) == parsed
 
 

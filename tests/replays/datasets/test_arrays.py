@@ -8,13 +8,15 @@ from gymnasium import spaces
 
 from rlcli.errors import RlcliError
 from rlcli.replays.datasets.arrays import check_arrays, to_transitions
+from rlcli.types import External
 
 BOX = spaces.Box(-10, 10, (4,), np.float32)
 TWO = spaces.Discrete(2)
 
 
 def rows_of(data, observation=BOX, action=TWO):
-    return to_transitions(data, observation, action, "data set `x`", "environment `e`")
+    external = External(observation, action)
+    return to_transitions(data, external, "data set `x`", "environment `e`")
 
 
 def test_rows_are_those_of_a_loop_over_the_episodes():

@@ -296,7 +296,7 @@ def test_target_actions_are_smoothed_within_the_clip_and_the_box():
         td3, target=FAR, critics=1, smoothing=sigma, smoothing_clip=limit
     )
     only = np.array([[0.0], [0.0], [1.0], [0.0]]), np.zeros(1)  # q = the first entry
-    still = np.zeros((2, 2)), np.array([np.arctanh(0.5), 0.0])  # μ = 2 in [−1, 3]
+    still = np.zeros((2, 2)), np.array([np.arctanh(0.85), 0.0])  # μ = 2.7 in [−1, 3]
     zero = np.zeros((*MANY, 2), "f4")
     batch = points(shape=MANY)._replace(
         obs=zero, action=zero, reward=zero[..., 0], discount=zero[..., 0] + 1
@@ -304,12 +304,12 @@ def test_target_actions_are_smoothed_within_the_clip_and_the_box():
     state = linear_state(ours, critic=only, policy=still)
     update = jax.jit(ours.update)
     _, report = update(state, batch, np.ones(MANY, "f4"), CLOCK, KEY)
-    # The target action is 2 + 2 clip(0.4 ε, −0.5, 0.5), clipped to the Box, up to 3.
+    # The target action is 2.7 + clip(0.4 ε, −0.5, 0.5), clipped to the Box, up to 3.
     normal = np.random.default_rng(0).normal(size=1_000_000)
-    expected = np.clip(2 + 2 * np.clip(sigma * normal, -limit, limit), -1, 3)
+    expected = np.clip(2.7 + np.clip(sigma * normal, -limit, limit), -1, 3)
     np.testing.assert_allclose(report.metrics["td_error"], expected.mean(), atol=0.04)
     seen = np.asarray(report.priority)  # of each row
-    assert 1 <= seen.min() < 1.01
+    assert 2.199 <= seen.min() < 2.21
     assert 2.99 < seen.max() <= 3
     single = update(state, batch, np.ones(MANY, "f4"), CLOCK, jax.random.key(1))[1]
     assert single.metrics["td_error"] != report.metrics["td_error"]
@@ -369,11 +369,11 @@ def test_multi_step_targets_are_noisy_with_smoothing():
     options = {"smoothing": sigma, "smoothing_clip": limit}
     ours = linear_updater(td3, target=FAR, critics=1, **options)
     first_entry = np.array([[0.0], [0.0], [1.0], [0.0]]), np.zeros(1)
-    constant = np.zeros((2, 2)), np.array([np.arctanh(0.5), 0.0])  # μ = 2 in [−1, 3]
+    constant = np.zeros((2, 2)), np.array([np.arctanh(0.85), 0.0])  # μ = 2.7 in [−1, 3]
     state = linear_state(ours, critic=first_entry, policy=constant)
     v_t = ours.estimate(state, points(shape=MANY)).v_t
     normal = np.random.default_rng(0).normal(size=1_000_000)
-    expected = np.clip(2 + 2 * np.clip(sigma * normal, -limit, limit), -1, 3)
+    expected = np.clip(2.7 + np.clip(sigma * normal, -limit, limit), -1, 3)
     np.testing.assert_allclose(np.mean(v_t), expected.mean(), atol=0.04)
     np.testing.assert_allclose(np.std(v_t), expected.std(), atol=0.04)
 

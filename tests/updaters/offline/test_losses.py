@@ -116,9 +116,9 @@ def test_the_policy_of_td3_bc_weighs_values_by_their_mean_size():
     q = (rng.normal(size=(2, 3)) * 7).astype("f4")
     chosen, action = rng.uniform(-2, 2, (2, 2, 3, 1)).astype("f4")
     rows, choice = rows_of(action), choice_of(chosen, chosen)
-    loss = jax.jit(functools.partial(td3_bc_loss, 2.5, BOX))
+    loss = jax.jit(functools.partial(td3_bc_loss, 2.5))
     found = loss(-q, choice, rows)
-    expected = -2.5 * q / np.mean(np.abs(q)) + (chosen - action)[..., 0] ** 2 / 4
+    expected = -2.5 * q / np.mean(np.abs(q)) + (chosen - action)[..., 0] ** 2
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 

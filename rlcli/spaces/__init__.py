@@ -3,6 +3,9 @@
 `sample` and `contains` handle one element and run under `jit` and `vmap`; bounds and
 sizes are constants. Elements of `Tuple` and `Dict` are tuples and dicts. JAX uses 32
 bits: `dtype` converts 64-bit dtypes.
+
+Belongs here: functions of spaces; `canonical`, the spaces of agents.
+May import: types, errors and xla.
 """
 
 from __future__ import annotations
@@ -142,50 +145,32 @@ def contains(space: gymnasium.Space, x: ArrayTree) -> Array:
     return jnp.all((x >= low) & (x <= high))
 
 
-def bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:
+def exact_bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:
     """Returns the lower and upper bounds (inclusive), in the space's shape.
 
-    64-bit bounds become the nearest 32-bit ones.
+    They have the dtype of the space, and those of discrete spaces 64 bits.
     """
     match space:
         case spaces.Box():
-            low, high = space.low, space.high
+            return space.low, space.high
         case spaces.Discrete() | spaces.MultiDiscrete():
             low = np.asarray(space.start, np.int64)
             n = space.n if isinstance(space, spaces.Discrete) else space.nvec
-            high = low + np.asarray(n, np.int64) - 1
+            return low, low + np.asarray(n, np.int64) - 1
         case spaces.MultiBinary():
-            low, high = np.zeros(space.shape), np.ones(space.shape)
-        case _:
-            raise TypeError(f"expected a space with bounds, got {space}")
+            return np.zeros(space.shape), np.ones(space.shape)
+    raise TypeError(f"expected a space with bounds, got {space}")
+
+
+def bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:
+    """As `exact_bounds`, in 32 bits: 64-bit bounds become the nearest 32-bit ones."""
+    low, high = exact_bounds(space)
     to = dtype(space)
     if to.kind in "iu":
         limits = np.iinfo(to)
         low, high = (np.clip(bound, limits.min, limits.max) for bound in (low, high))
     with np.errstate(over="ignore"):  # overflow to infinity is intended
         return np.asarray(low, to), np.asarray(high, to)
-
-
-def clip(space: gymnasium.Space, batch: ArrayTree) -> ArrayTree:
-    """Clips NumPy elements `[..., *shape]` to the bounds of a Box; others unchanged."""
-    match space:
-        case spaces.Tuple():
-            return tuple(map(clip, space.spaces, batch))
-        case spaces.Dict():
-            return {key: clip(part, batch[key]) for key, part in space.spaces.items()}
-        case spaces.Box():
-            return np.clip(batch, *bounds(space))
-    return batch
-
-
-def half_width(space: spaces.Box) -> np.ndarray:
-    """Half the width of each entry of a Box, float32.
-
-    It is 1 where a bound is infinite, and where both are equal: a scale is never 0.
-    """
-    low, high = (bound.astype(np.float32) for bound in bounds(space))
-    has_width = np.isfinite(low) & np.isfinite(high) & (low != high)
-    return np.where(has_width, np.where(has_width, high / 2 - low / 2, 1), 1)
 
 
 def boolean_box(*shape: int) -> spaces.Box:

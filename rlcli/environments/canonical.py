@@ -1,0 +1,66 @@
+"""The border between an agent and an environment: canonical spaces around a core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.spaces.canonical import canonical_observation, canonical_spaces
+from rlcli.types import Array, ArrayTree, Environment, External, Key, TimeStep
+
+
+def canonical_environment(core: Environment, owner: str) -> Environment:
+    """The environment that an agent meets: its spaces are canonical.
+
+    `core` may be a vector, too. Observations and actions are converted at each step;
+    actions outside the bounds of a Box are clipped. `external` has the spaces of
+    `core`, and the state is that of `core`.
+    """
+    external = External(core.observation, core.action)
+    observation, action = canonical_spaces(external, owner)
+
+    def read(obs: ArrayTree) -> ArrayTree:
+        return observation.to_canonical(jax.tree.map(_as_array, obs))
+
+    def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
+        state, obs = core.reset(key)
+        return state, read(obs)
+
+    def step(
+        state: ArrayTree, choice: ArrayTree, *rest: ArrayTree
+    ) -> tuple[ArrayTree, TimeStep]:
+        choice = action.to_external(jax.tree.map(_as_array, choice))
+        state, timestep = core.step(state, choice, *rest)
+        return state, timestep._replace(
+            obs=read(timestep.obs), next_obs=read(timestep.next_obs)
+        )
+
+    return core._replace(
+        reset=reset,
+        step=step,
+        observation=observation.space,
+        action=action.space,
+        external=external,
+        goal_reward=_canonical_goal_reward(core),
+    )
+
+
+def _as_array(leaf: ArrayTree) -> Array:
+    return leaf if isinstance(leaf, np.ndarray) else jnp.asarray(leaf)
+
+
+def _canonical_goal_reward(
+    core: Environment,
+) -> Callable[..., tuple[Array, Array]] | None:
+    """The reward of goals in canonical observations."""
+    goal_reward, space = core.goal_reward, core.observation
+    if goal_reward is None:
+        return None
+    achieved, desired = (
+        canonical_observation(space[name]).to_external  # pyright: ignore[reportIndexIssue] # goal environments observe a Dict
+        for name in ("achieved_goal", "desired_goal")
+    )
+    return lambda got, wanted: goal_reward(achieved(got), desired(wanted))
