@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rlcli import registry, spaces
+from rlcli import registry
 from rlcli.assembly import data_parallel, out_of_memory
 from rlcli.assembly.checks import (
     check_frame_stack,
@@ -184,7 +184,11 @@ def _agent_parts_factory(
     environment = environment_at(START)  # its spaces do not depend on schedules
     owner = f"environment `{recipe.environment.name}`"
     env_spaces = Spaces(
-        environment.observation, environment.action, environment.num_envs, owner
+        environment.observation,
+        environment.action,
+        environment.num_envs,
+        owner,
+        external=environment.external,
     )
     try:
         action_masks.check_mask(env_spaces.observation, env_spaces.action)
@@ -324,7 +328,7 @@ def _build_policy(
             ("policy",),
             f"policy `{part.name}` requires `{missing[0]}`, which updater "
             f"`{recipe.updater.name}` does not provide for the action space "
-            f"{spaces.describe(env_spaces.action)}",
+            f"{env_spaces.describe_action()}",
             f"choose the policy from {format_names(fitting)}",
         )
     policy = build_part(part, clock, recipe, *(offers[name] for name in required_names))

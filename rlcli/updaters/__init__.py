@@ -31,11 +31,11 @@ from rlcli import distributions
 from rlcli.distributions import BoxFamily, Distribution
 from rlcli.errors import RlcliError
 from rlcli.spaces import describe
-from rlcli.types import Environment
+from rlcli.types import Environment, External
 
 
 class Spaces(NamedTuple):
-    """The spaces of one environment, and how its steps become rows."""
+    """The canonical spaces of one environment, and how its steps become rows."""
 
     observation: gymnasium.Space
     action: gymnasium.Space
@@ -46,6 +46,11 @@ class Spaces(NamedTuple):
     simulator: Callable[[], Environment | None] = lambda: None
     gamma: Any = 1.0  # the tracer's discount factor for one step
     span: int | None = 1  # steps per row of the tracer; None: whole episodes
+    external: External | None = None  # the environment's own spaces, for messages
+
+    def describe_action(self) -> str:
+        """The action space as the environment defines it, for messages."""
+        return describe((self.external or self).action)
 
 
 def require_discrete(spaces: Spaces, updater: str) -> gymnasium.spaces.Discrete:
@@ -54,7 +59,7 @@ def require_discrete(spaces: Spaces, updater: str) -> gymnasium.spaces.Discrete:
         return spaces.action
     raise RlcliError(
         f"updater `{updater}` needs a Discrete action space, but {spaces.owner} has "
-        f"{describe(spaces.action)}",
+        f"{spaces.describe_action()}",
         "use `ppo` for a Box, or choose an environment with Discrete actions",
     )
 

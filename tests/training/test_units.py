@@ -12,10 +12,14 @@ from policy_files import write_policy
 from tiers import quick_first
 
 import rlcli
+from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.evaluation.render import _select_evaluator
+from rlcli.recipe import load_recipe
 from rlcli.replays.datasets.arrays import to_transitions
 from rlcli.replays.datasets.files import load_dataset
+from rlcli.results.report.episode_views import view_episode
+from rlcli.results.report.episodes import SeedResult, _Recorder
 from rlcli.types import External
 
 SMALL = {"name": "mlp", "layers": [8]}
@@ -138,6 +142,24 @@ def test_data_in_other_numbers_are_refused(wrong, tmp_path, monkeypatch):
     message = rf"values outside Discrete\(3, start=5\), such as {wrong} in row 7"
     with pytest.raises(RlcliError, match=message):
         rlcli.train(CLONE, run="run", quiet=True)
+
+
+def test_a_report_numbers_actions_as_the_environment_does(tmp_path):
+    data = {"environment": COUNT, "network": SMALL, "updater": "ppo"}
+    policy = rlcli.load(write_policy(tmp_path, data), trust=True)
+    result = SeedResult("run", 0, np.array([5.0]), np.array([5]), [0], False)
+    episode = _Recorder(policy, 0).record(policy.make_env(), result, 0, 5)
+    (chart,) = view_episode("", episode, result, 0).charts[-1:]
+    assert chart.title == "Action probabilities"
+    shown = json.dumps(chart.spec)
+    assert [f"action {n}" in shown for n in (4, 5, 6, 7, 8)] == [0, 1, 1, 1, 0]
+    assert episode.actions.min() >= 5
+
+
+def test_messages_describe_the_spaces_of_the_environment():
+    data = {"environment": "Pendulum-v1", "updater": "q_learning"}
+    with pytest.raises(RlcliError, match=r"has Box\(1,\) in \[-2, 2\]"):
+        build(load_recipe(data))
 
 
 def test_films_show_the_actions_that_the_environment_gets(tmp_path):

@@ -235,7 +235,7 @@ def _value_charts(replay: EpisodeRecording) -> list[Chart]:
         best = np.where(is_legal, values, -np.inf).max(axis=1, keepdims=True)
         gaps = np.where(is_legal, values - best, np.nan)
         gap_lines = [
-            Line(f"action {index}", index, x, column[steps].tolist())
+            Line(_label_action(replay, index), index, x, column[steps].tolist())
             for index, column in enumerate(gaps.T)
         ]
         found.append(
@@ -252,11 +252,16 @@ def _value_charts(replay: EpisodeRecording) -> list[Chart]:
     return found
 
 
+def _label_action(replay: EpisodeRecording, index: int) -> str:
+    """The label of a Discrete action, with its number in the environment."""
+    return f"action {replay.first_action + index}"
+
+
 def _action_charts(replay: EpisodeRecording) -> list[Chart]:
     steps, note = _thin(len(replay.rewards))
     shares = replay.probabilities
     if shares is not None and shares.ndim == 2 and shares.shape[1] <= _MAX_ACTIONS:
-        labels = [f"action {index}" for index in range(shares.shape[1])]
+        labels = [_label_action(replay, index) for index in range(shares.shape[1])]
         return [
             charts.draw_shares(
                 "Action probabilities",

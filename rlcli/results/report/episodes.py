@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import gymnasium
 import numpy as np
 
 from rlcli.environments.adapters.host_errors import close_or_warn
@@ -63,6 +64,7 @@ class EpisodeRecording(NamedTuple):
     values: np.ndarray | None
     action_values: np.ndarray | None  # `[steps, actions]`
     probabilities: np.ndarray | None  # `[steps, actions]`
+    first_action: int  # the number of the first action, if they are Discrete
     discounted: np.ndarray | None  # the return from each step on, with the recipe's γ
     frames: FrameSheet | None
     reasons: Sequence[str]
@@ -196,6 +198,7 @@ class _Recorder:
             values=self._column("value"),
             action_values=self._column("action_values"),
             probabilities=self._column("probabilities"),
+            first_action=_first_action(self._policy),
             discounted=self._discounted_returns(rewards, terminated or truncated),
             frames=frames,
             reasons=reasons,
@@ -230,6 +233,11 @@ class _Recorder:
             total = rewards[step] + gamma * total
             sums[step] = total
         return sums
+
+
+def _first_action(policy: TrainedPolicy) -> int:
+    space = policy.spaces.action
+    return int(space.start) if isinstance(space, gymnasium.spaces.Discrete) else 0
 
 
 _INSPECTIONS: Mapping[str, Callable[[TrainedPolicy, Any, Any], Any]] = {

@@ -26,7 +26,6 @@ from rlcli.networks.functions import learn_outputs
 from rlcli.networks.heads import action_head, distribution_head
 from rlcli.networks.predictions import Prediction
 from rlcli.policies import ActionOffer, DistributionOffer, Offer, ValuesOffer
-from rlcli.spaces import describe
 from rlcli.types import Array, ArrayTree, Key, Network, Params
 from rlcli.updaters import Spaces, default_distribution
 from rlcli.updaters.critics import Critic
@@ -75,7 +74,7 @@ def distribution_actor(
     if family.differentiable is None:
         raise RlcliError(
             f"`{updater}` needs a Discrete action space or a Box of floats, but "
-            f"{spaces.owner} has {describe(space)}",
+            f"{spaces.owner} has {spaces.describe_action()}",
             hint,
         )
     return stochastic_actor(networks, family)

@@ -10,7 +10,6 @@ import optax
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss, TransformName
 from rlcli.registry import register
-from rlcli.spaces import describe
 from rlcli.types import Count, Network, NonNegative, Policy, Updater
 from rlcli.updaters import Spaces, default_distribution
 from rlcli.updaters.learner import Target
@@ -134,7 +133,7 @@ def _build_actor(
     if not isinstance(space, gymnasium.spaces.Box) or space.dtype.kind != "f":
         raise RlcliError(
             "`deterministic_pg` needs a Discrete action space or a Box of floats, but "
-            f"{spaces.owner} has {describe(space)}",
+            f"{spaces.owner} has {spaces.describe_action()}",
             "`ppo` and `a2c` support any action space",
         )
     return deterministic_actor(networks, space, smoothing, clip)

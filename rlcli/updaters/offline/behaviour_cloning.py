@@ -57,7 +57,7 @@ def behaviour_cloning(
     ):
         raise RlcliError(
             f"`loss: mse` needs actions in a Box of floats, but {spaces.owner} has "
-            f"{space}",
+            f"{spaces.describe_action()}",
             "use `loss: log_prob`",
         )
     family = default_distribution(space, "behaviour_cloning")

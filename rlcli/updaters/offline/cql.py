@@ -17,7 +17,6 @@ from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss, TransformName
 from rlcli.policies.sampled import uniform_log_density
 from rlcli.registry import register
-from rlcli.spaces import describe
 from rlcli.types import (
     Array,
     Count,
@@ -102,7 +101,7 @@ def cql(
     ):
         raise RlcliError(
             "`cql` needs a Discrete action space or a bounded Box of floats, but "
-            f"{spaces.owner} has {describe(spaces.action)}",
+            f"{spaces.owner} has {spaces.describe_action()}",
             "`iql` and `behaviour_cloning` support more action spaces",
         )
     return off_policy_actor_critic(
@@ -130,7 +129,7 @@ def _refuse_box_options(spaces: Spaces, **is_set: bool) -> None:
     if names:
         raise RlcliError(
             f"option `{names[0]}` of `cql` is for actions in a Box, but {spaces.owner} "
-            f"has {describe(spaces.action)}",
+            f"has {spaces.describe_action()}",
             "remove it",
         )
 

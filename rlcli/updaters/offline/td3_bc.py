@@ -13,7 +13,6 @@ from jaxtyping import Float
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss
 from rlcli.registry import register
-from rlcli.spaces import describe
 from rlcli.types import (
     Array,
     Count,
@@ -72,7 +71,7 @@ def td3_bc(
     if not isinstance(space, gymnasium.spaces.Box) or space.dtype.kind != "f":
         raise RlcliError(
             f"`td3_bc` needs a Box of floats as its action space, but {spaces.owner} "
-            f"has {describe(space)}",
+            f"has {spaces.describe_action()}",
             "`cql`, `iql` and `behaviour_cloning` support Discrete actions",
         )
     return off_policy_actor_critic(

@@ -31,7 +31,7 @@ def replay(steps=4, **fields):
         **{"run": "runs/a", "seed": 0, "length": steps, "rewards": np.ones(steps)},
         **{"actions": np.zeros((steps, 1)), "has_ended": True, "has_terminated": True},
         **{"values": None, "action_values": None, "probabilities": None},
-        **{"discounted": None, "frames": None, "reasons": []},
+        **{"discounted": None, "frames": None, "reasons": [], "first_action": 0},
     }
     return EpisodeRecording(**values | fields)
 
