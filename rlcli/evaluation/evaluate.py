@@ -187,11 +187,11 @@ def replace_environment(recipe: Recipe, environment: str | None) -> Recipe:
     if isinstance(section, dict):  # the same number: evolution has a member for each
         section = {"num_envs": recipe.num_envs, **section}
     other_recipe = load_recipe({**data, "environment": section})
-    own_environment, other_environment = (
-        build_environment(each, 1) for each in (recipe, other_recipe)
+    own_spaces, other_spaces = (
+        build_environment(each, 1).external for each in (recipe, other_recipe)
     )
     for what in ("observation", "action"):
-        own, other = getattr(own_environment, what), getattr(other_environment, what)
+        own, other = getattr(own_spaces, what), getattr(other_spaces, what)
         if (own.shape, getattr(own, "n", None)) != (
             other.shape,
             getattr(other, "n", None),

@@ -18,10 +18,12 @@ from rlcli.errors import RlcliError
 from rlcli.recipe import grammar
 from rlcli.recipe.annotations import describe_annotation, is_schedulable
 from rlcli.recipe.documents import Place
+from rlcli.spaces.canonical import canonical_spaces
 from rlcli.types import (
     Array,
     ArrayTree,
     Environment,
+    External,
     Key,
     Policy,
     TimeStep,
@@ -255,7 +257,7 @@ def rollout(
     Args:
         env: a core or a vector environment of `rlcli.make`.
         policy: a function `(acting, obs, key) -> action`, or a `Policy`, whose
-            `explore` is used.
+            `explore` is used, with the units of agents (`rlcli.spaces.canonical`).
         acting: the parameters of the policy.
         key: a JAX PRNG key.
         steps: the number of steps.
@@ -263,7 +265,7 @@ def rollout(
     reset_key, loop_key = jax.random.split(key)
     state, obs = env.reset(reset_key)
     batch = (env.num_envs,) if env.num_envs else ()
-    select_action, policy_state = _action_function(policy, env.num_envs)
+    select_action, policy_state = _action_function(policy, env)
     first = jnp.ones(batch, bool)
     is_first_episode = jnp.ones(batch, bool)
 
@@ -298,7 +300,7 @@ def rollout(
     return Rollout(rows, jnp.sum(rewards, axis=0))
 
 
-def _action_function(policy: Any, num_envs: int) -> tuple[Callable, ArrayTree]:
+def _action_function(policy: Any, env: Environment) -> tuple[Callable, ArrayTree]:
     """Returns a function that selects actions, and the initial policy state.
 
     `(acting, obs, policy_state, first, key) -> action, policy_state`
@@ -308,17 +310,19 @@ def _action_function(policy: Any, num_envs: int) -> tuple[Callable, ArrayTree]:
             policy(acting, obs, key),
             policy_state,
         ), ()
-    batch = num_envs or 1
+    batch = env.num_envs or 1
+    observation, action_space = canonical_spaces(External(env.observation, env.action))
 
     def select_action(
         acting: ArrayTree, obs: Array, policy_state: ArrayTree, first: Array, key: Key
     ) -> tuple[Array, ArrayTree]:
-        if not num_envs:  # the observation of a core as a batch of 1
+        obs = observation.to_canonical(obs)
+        if not env.num_envs:  # the observation of a core as a batch of 1
             obs, first = jax.tree.map(lambda leaf: leaf[None], (obs, first))
         noise = policy.draw(key, batch)
         decision, policy_state = policy.explore(acting, obs, policy_state, first, noise)
-        action = decision.action
-        if not num_envs:
+        action = action_space.to_external(decision.action)
+        if not env.num_envs:
             action = jax.tree.map(lambda leaf: leaf[0], action)
         return action, policy_state
 

@@ -1,5 +1,6 @@
 """Simulation: environments in Python, as concise as in the README of gymnax."""
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import rlcli
 from rlcli.errors import RlcliError
+from rlcli.policies.sampled import random
 
 
 def push_towards_the_fall(acting, obs, key):
@@ -69,6 +71,18 @@ def test_the_return_of_a_core_ends_with_its_episode():
     assert 5 < length < 15
     assert played.total == length
     assert played.steps.first.tolist() == [True] + 49 * [False]
+
+
+def test_a_policy_acts_in_half_widths_and_the_environment_gets_its_own_units():
+    env = rlcli.make("Pendulum-v1")
+    policy = random(gymnasium.spaces.Box(-1, 1, (1,)))
+    played = rlcli.rollout(env, policy, (), jax.random.key(4), 200)
+    torques = np.abs(np.asarray(played.steps.action))
+    assert 1.9 < torques.max() <= 2
+    # The reward is −(θ² + θ̇² / 10 + u² / 1000) of the torque u.
+    cos, sin, speed = np.asarray(played.steps.obs).T
+    cost = np.arctan2(sin, cos) ** 2 + speed**2 / 10 + torques[:, 0] ** 2 / 1000
+    np.testing.assert_allclose(played.steps.reward, -cost, rtol=1e-4, atol=1e-5)
 
 
 def test_parameters_may_be_traced():
