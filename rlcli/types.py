@@ -288,6 +288,8 @@ class Estimates(NamedTuple):
     log_prob: Float[Array, "T B"]
     q_tm1: Float[Array, "T B"]  # value of the action taken
     carry: ArrayTree = ()  # `[T, B, ...]`: the recurrent state before `next_obs`
+    # The environment's rewards as the updater bounds them; None: those of the steps.
+    reward: Float[Array, "T B"] | None = None
     # Added to the rewards of the steps before they are traced; None: nothing is added.
     intrinsic_reward: Float[Array, "T B"] | None = None
 

@@ -307,6 +307,8 @@ def _build_normalizer(
             observation=normalization.observation,
             reward=normalization.reward,
             gamma=tracer.gamma,
+            observation_clip=normalization.observation_clip,
+            reward_clip=normalization.reward_clip,
         )
     except RlcliError as error:
         raise recipe.locate_error(("normalize",), error) from error

@@ -342,7 +342,7 @@ def _step_unless_empty(
 def _trace(
     tracer: Tracer, updater: Updater, learner: ArrayTree, steps: Transition
 ) -> Transition:
-    """Applies the tracer to raw steps. The extra `reward` keeps their raw rewards.
+    """Applies the tracer to raw steps. The extra `reward` keeps the reward of each.
 
     Raises an AssertionError if a shape violates the contracts. The shapes are compared
     while JAX traces the program, so a compiled step pays nothing.
@@ -351,6 +351,9 @@ def _trace(
         estimates = updater.estimate(learner, steps)
         _assert_rows(steps)
         chex.assert_shape(estimates[:4], steps.reward.shape)
+        if estimates.reward is not None:
+            chex.assert_equal_shape([steps.reward, estimates.reward])
+            steps = steps._replace(reward=estimates.reward)
         if estimates.intrinsic_reward is not None:
             chex.assert_equal_shape([steps.reward, estimates.intrinsic_reward])
             reward = steps.reward + estimates.intrinsic_reward

@@ -15,6 +15,8 @@ _MOMENTUM = 0.99
 _EPSILON = 1e-3  # added to variances
 _MAX_RATIO = 3.0  # of the two standard deviations
 _MAX_SHIFT = 5.0  # of the two means, in running standard deviations
+# The largest in a batch of N rows is √(N − 1); running statistics bound nothing.
+_MAX_OUTPUT = 100.0
 _WARMUP = 100_000  # batches that are normalized by their own statistics
 
 
@@ -26,7 +28,8 @@ class BatchRenorm(hk.Module):
 
     μ_B and σ_B are those of the batch, μ and σ the running statistics, and r and d have
     no gradient. In the first 100 000 batches r = 1 and d = 0: batch normalization.
-    Without `learns`, y is (x − μ) / σ · scale + offset, and nothing is updated.
+    Without `learns`, y is clip((x − μ) / σ, −100, 100) · scale + offset, and nothing is
+    updated.
 
     With `train.data_parallel`, the batch is that of all devices.
     """
@@ -45,7 +48,8 @@ class BatchRenorm(hk.Module):
         scale = hk.get_parameter("scale", shape, init=jnp.ones)
         offset = hk.get_parameter("offset", shape, init=jnp.zeros)
         if not self.learns:
-            return (inputs - mean) * jax.lax.rsqrt(variance + _EPSILON) * scale + offset
+            normalized = (inputs - mean) * jax.lax.rsqrt(variance + _EPSILON)
+            return jnp.clip(normalized, -_MAX_OUTPUT, _MAX_OUTPUT) * scale + offset
         batch_mean = mean_over_devices(jnp.mean(inputs, axis=0))
         centred = inputs - batch_mean
         batch_variance = mean_over_devices(jnp.mean(jnp.square(centred), axis=0))

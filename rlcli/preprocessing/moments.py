@@ -1,4 +1,8 @@
-"""Moments: running means and variances, of observations and of discounted sums."""
+"""Moments: running means and variances, of observations and of discounted sums.
+
+What is divided by a deviation is clipped, because a deviation may be almost 0: that of
+a constant entry, or of rewards before the first one that is not 0.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from rlcli.xla.data_axis import axis_size, mean_over_devices
 
 _EPSILON = 1e-8  # added to variances
 _MAX_COUNT = 2**30  # the count saturates here, and so does the weight of new rows
+_MAX_VALUE = 1e15  # of a row in the moments: sums of its square stay finite in float32
 
 
 class Moments(NamedTuple):
@@ -41,22 +46,24 @@ class ObservationMoments(NamedTuple):
     update: Callable[[Moments, Transition], Moments]
 
 
-def observation_moments(space: gymnasium.Space, clip: float) -> ObservationMoments:
+def observation_moments(
+    space: gymnasium.Space, clip: Array | float | None
+) -> ObservationMoments:
     """Normalizes floats and images of observations, and clips them to ±`clip`.
 
         o ↦ clip((o − mean) / √(var + 10⁻⁸), −clip, clip)
 
     Each entry has its own mean and variance, also in images. Discrete values,
-    other integers and action masks remain as they are.
+    other integers and action masks remain as they are. With a `clip` of None nothing
+    is clipped.
     """
     selected = _normalized_leaves(space)
     pick, put = _leaf_selector(selected)
 
     def normalize(moments: Moments, obs: ArrayTree) -> ArrayTree:
         def scale_leaf(leaf: Array, mean: Array, variance: Array) -> Array:
-            return jnp.clip(
-                (leaf - mean) * jax.lax.rsqrt(variance + _EPSILON), -clip, clip
-            )
+            scaled = (leaf - mean) * jax.lax.rsqrt(variance + _EPSILON)
+            return scaled if clip is None else jnp.clip(scaled, -clip, clip)
 
         variances = _known_variance(moments)
         return put(obs, list(map(scale_leaf, pick(obs), moments.mean, variances)))
@@ -84,31 +91,61 @@ def update_moments(moments: Moments, rows: ArrayTree) -> Moments:
         m ← m + s δ          v ← (1 − s) v + s (var(rows) + (1 − s) δ²)
 
     (Chan et al., 1983, https://doi.org/10.1080/00031305.1983.10483115)
-    The rows are those of all devices (`xla.data_axis`), which have equally many.
+    The rows are those of all devices (`xla.data_axis`), which have equally many. An
+    entry that is not finite counts as the mean, and one beyond ±10¹⁵ as ±10¹⁵.
     """
     number = jax.tree.leaves(rows)[0].shape[0] * axis_size()
     share = number / (moments.count.astype(jnp.float32) + number)
-    new_mean = mean_over_devices(jax.tree.map(lambda new: jnp.mean(new, axis=0), rows))
-    new_variance = _variance_over_devices(rows, new_mean)
 
-    def centre(mean: Array, new: Array) -> Array:
-        return mean + share * (new - mean)
+    def average(rows: ArrayTree) -> ArrayTree:
+        means = jax.tree.map(lambda new: jnp.mean(new, axis=0), rows)
+        return mean_over_devices(means)
 
-    def spread(variance: Array, mean: Array, new: Array, within: Array) -> Array:
-        between_variance = (1 - share) * jnp.square(new - mean)
+    def move(mean: Array, shift: Array) -> Array:
+        return mean + share * shift
+
+    def spread(variance: Array, shift: Array, within: Array) -> Array:
+        between_variance = (1 - share) * jnp.square(shift)
         # Not v + s (… − v): a rounding error of the initial 1 would remain.
         return (1 - share) * variance + share * (within + between_variance)
 
+    # In two passes, from the running mean: a mean of numbers that are large beside
+    # their deviation has a rounding error, which would be taken for a deviation.
+    offsets = jax.tree.map(_offsets, rows, moments.mean)
+    rough = average(offsets)
+    centred = jax.tree.map(jnp.subtract, offsets, rough)
+    error = average(centred)
+    shift = jax.tree.map(jnp.add, rough, error)
+    within = average(jax.tree.map(lambda x, e: jnp.square(x - e), centred, error))
     return Moments(
         jnp.minimum(moments.count, _MAX_COUNT - number) + number,
-        jax.tree.map(centre, moments.mean, new_mean),
-        jax.tree.map(spread, moments.variance, moments.mean, new_mean, new_variance),
+        jax.tree.map(move, moments.mean, shift),
+        jax.tree.map(spread, moments.variance, shift, within),
     )
+
+
+def _offsets(rows: Array, mean: Array) -> Array:
+    """The differences of rows and mean; 0 for entries that are not finite."""
+    bounded = jnp.clip(rows, -_MAX_VALUE, _MAX_VALUE)
+    return jnp.where(jnp.isfinite(rows), bounded - mean, 0)
 
 
 def standard_deviation(moments: Moments) -> Array:
     """The standard deviation of a single array, √(var + 10⁻⁸)."""
     return jnp.sqrt(_known_variance(moments) + _EPSILON)
+
+
+def clip_to_deviations(
+    values: Array, moments: Moments, clip: Array | float | None
+) -> Array:
+    """Clips values to ±`clip` standard deviations of a single array; None: unchanged.
+
+    Divided by the deviation, they are at most `clip`.
+    """
+    if clip is None:
+        return values
+    limit = clip * standard_deviation(moments)
+    return jnp.clip(values, -limit, limit)
 
 
 def _known_variance(moments: Moments) -> ArrayTree:
@@ -136,21 +173,6 @@ def discounted_sums(
     return jax.lax.scan(scan_step, before, (rewards, first))
 
 
-def _variance_over_devices(rows: ArrayTree, mean: ArrayTree) -> ArrayTree:
-    """The variance of rows `[N, ...]` of all devices around their common mean."""
-    if axis_size() == 1:
-        return jax.tree.map(lambda new: jnp.var(new, axis=0), rows)
-    squares = jax.tree.map(
-        lambda new, centre: jnp.mean(jnp.square(new - centre), axis=0), rows, mean
-    )
-    return mean_over_devices(squares)
-
-
-def _as_floats(array: Array) -> Array:
-    """Converts integers and booleans to float32."""
-    return jnp.asarray(array, jnp.result_type(array, float))
-
-
 def _normalized_leaves(space: gymnasium.Space) -> list[bool]:
     """Marks the leaves of an element that are floats or images."""
     visible, mask = action_masks.split_mask(space)
@@ -167,10 +189,10 @@ def _normalized_leaves(space: gymnasium.Space) -> list[bool]:
 
 
 def _leaf_selector(is_selected: list[bool]) -> tuple[Callable, Callable]:
-    """Returns `pick(tree) -> selected leaves`, as floats, and `put(tree, leaves)`."""
+    """Returns `pick(tree) -> selected leaves`, in float32, and `put(tree, leaves)`."""
 
     def pick(tree: ArrayTree) -> list[Array]:
-        return [_as_floats(leaf) for leaf, selected in pairs(tree) if selected]
+        return [leaf.astype(jnp.float32) for leaf, selected in pairs(tree) if selected]
 
     def put(tree: ArrayTree, leaves: list[Array]) -> ArrayTree:
         new = iter(leaves)

@@ -4,6 +4,9 @@ It wraps an updater. Unrolls, replays and tracers hold raw values of the environ
 the updater normalizes them when it uses them. The statistics include a new unroll only
 after the agent has learned from it, so that learning uses the same scale as acting did.
 An agent with a data set, offline or in its replay, starts with its statistics.
+
+Normalized values are clipped. The first reward after many zeros, or a constant entry
+that changes, would otherwise be thousands of deviations.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from rlcli.errors import RlcliError
 from rlcli.preprocessing.moments import (
     Moments,
     ObservationMoments,
+    clip_to_deviations,
     discounted_sums,
     initial_moments,
     observation_moments,
@@ -39,7 +43,6 @@ from rlcli.types import (
 )
 from rlcli.xla.fusion_barrier import round_to_dtype
 
-_CLIP = 10.0  # bound of a normalized observation, in standard deviations
 _REWARDS = ("reward", "advantage")  # extras that are sums of rewards
 
 
@@ -72,17 +75,20 @@ def normalizer(
     observation: bool,
     reward: bool,
     gamma: Array | float,
+    observation_clip: float | None = 10.0,
+    reward_clip: float | None = 10.0,
 ) -> Callable[[Updater], Updater]:
     """Returns a wrapper of updaters that normalizes observations and rewards.
 
-        o ↦ clip((o − mean) / √(var + 10⁻⁸), −10, 10)
-        r ↦ r / √(var(G) + 10⁻⁸),  Gₜ = rₜ + γ Gₜ₋₁
+        o ↦ clip((o − mean) / √(var + 10⁻⁸), −c, c)
+        r ↦ clip(r / √(var(G) + 10⁻⁸), −c′, c′),  Gₜ = rₜ + γ Gₜ₋₁
 
     Floats and images `[H, W, C]` of bytes or booleans are normalized, each entry by
-    itself: not discrete values, other integers or action masks. G restarts with each
-    episode, as in OpenAI's baselines.
+    itself: not discrete values, other integers or action masks. G is the sum of rewards
+    without clipping, and restarts with each episode, as in OpenAI's baselines. c is
+    `observation_clip` and c′ `reward_clip`; None: no clipping.
     """
-    moments = observation_moments(space, _CLIP)
+    moments = observation_moments(space, observation_clip)
     if observation and moments.is_empty:
         raise RlcliError(
             "`normalize` found neither floats nor images to normalize in "
@@ -97,7 +103,9 @@ def normalizer(
             jnp.zeros(num_envs) if reward else (),
         )
 
-    return lambda updater: _normalize_updater(updater, begin, moments, gamma)
+    return lambda updater: _normalize_updater(
+        updater, begin, moments, gamma, reward_clip
+    )
 
 
 def _normalize_updater(
@@ -105,6 +113,7 @@ def _normalize_updater(
     begin: Callable[[], NormalizationStatistics],
     observations: ObservationMoments,
     gamma: Array | float,
+    reward_clip: float | None,
 ) -> Updater:
     """Returns the updater with normalized inputs."""
 
@@ -128,6 +137,16 @@ def _normalize_updater(
             extras={**extras, **sums},
         )
 
+    def clip_rewards(
+        statistics: NormalizationStatistics, steps: Transition
+    ) -> Transition:
+        returns = statistics.returns
+        if not isinstance(returns, Moments):
+            return steps
+        return steps._replace(
+            reward=clip_to_deviations(steps.reward, returns, reward_clip)
+        )
+
     def in_unit(returns: Moments | tuple[()], rewards: ArrayTree) -> ArrayTree:
         if not isinstance(returns, Moments):
             return rewards
@@ -145,25 +164,28 @@ def _normalize_updater(
         return state._replace(learner=learner), report
 
     def estimate(state: NormalizedState, steps: Transition) -> Estimates:
+        steps = clip_rewards(state.statistics, steps)
         estimates = updater.estimate(
             state.learner, normalize_steps(state.statistics, steps)
         )
         if not isinstance(state.statistics.returns, Moments):
             return estimates
-        # Tracers sum raw rewards, so they need values in the same unit.
+        # Tracers sum rewards in the environment's unit, so they need values in it.
         unit = standard_deviation(state.statistics.returns)
         intrinsic = estimates.intrinsic_reward
         return estimates._replace(
             v_tm1=estimates.v_tm1 * unit,
             v_t=estimates.v_t * unit,
             q_tm1=estimates.q_tm1 * unit,
+            reward=steps.reward,
             intrinsic_reward=None if intrinsic is None else intrinsic * unit,
         )
 
     def observe(state: NormalizedState, steps: Transition) -> NormalizedState:
         learner, (moments, returns, running) = state
         if updater.observe is not None:
-            rows = normalize_steps(state.statistics, steps)
+            clipped = clip_rewards(state.statistics, steps)
+            rows = normalize_steps(state.statistics, clipped)
             learner = updater.observe(learner, rows)
         if isinstance(moments, Moments):
             moments = observations.update(moments, steps)

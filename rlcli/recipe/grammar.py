@@ -35,6 +35,8 @@ SECTIONS = (
 PositiveInt = Annotated[int, Ge(1)]
 # Steps of all environments together: metrics and checkpoints store them as floats.
 Steps = Annotated[int, Ge(1), Le(EXACT_MAX)]
+# The bound of a normalized value; a number of the program that schedules cannot change.
+ClipLimit = Annotated[float, Gt(0.0), "structural"]
 # Each seed has a row of metrics at every log point, and entries in the run's files.
 Seeds = Annotated[int, Ge(1), Le(1_000_000)]
 # Runs of at least so many steps are evaluated by default, of a pure environment and of
@@ -110,6 +112,8 @@ class Normalize:
 
     observation: bool = False
     reward: bool = False
+    observation_clip: ClipLimit | None = 10.0  # ±, in standard deviations
+    reward_clip: ClipLimit | None = 10.0  # of the reward of a step, ±
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

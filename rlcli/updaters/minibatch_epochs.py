@@ -6,12 +6,15 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from rlcli.errors import RlcliError
 from rlcli.types import Array, ArrayTree, Count, Key
 from rlcli.updaters.learner import masked_mean
+from rlcli.xla.data_axis import max_over_devices
 from rlcli.xla.permutation import permutation
+
+_ROUNDING = 2.0**-21  # four steps of float32, relative to the number
 
 
 def sequence_length(sequence: Count | None, is_whole_unroll: bool, steps: int) -> int:
@@ -82,3 +85,21 @@ def masked_variance(
 ) -> Float[Array, ""]:
     """The variance over rows of weight > 0."""
     return masked_mean((values - masked_mean(values, weight)) ** 2, weight)
+
+
+def is_constant(
+    values: Float[Array, "T B"], weight: Float[Array, "T B"]
+) -> Bool[Array, ""]:
+    """Whether values of weight > 0 differ by no more than rounding.
+
+    Their computed variance is the square of the mean's rounding error, not 0.
+    """
+    is_row = weight > 0
+    largest, smallest = max_over_devices(
+        (
+            jnp.max(values, where=is_row, initial=-jnp.inf),
+            jnp.max(-values, where=is_row, initial=-jnp.inf),
+        )
+    )
+    size = jnp.maximum(jnp.abs(largest), jnp.abs(smallest))
+    return largest + smallest <= _ROUNDING * size

@@ -53,6 +53,13 @@ def test_initial_statistics_are_those_of_a_standard_normal_distribution():
         np.testing.assert_array_equal(initial["batch_norm"][name], value)
 
 
+def test_outside_of_losses_an_outlier_is_clipped_to_100_deviations():
+    outlier = np.array([[1e6, -1e6, 6.0]], "f4")
+    outputs, _ = compile_layer(False)(PARAMS, state(), outlier)
+    scale, offset = PARAMS["batch_norm"]["scale"], PARAMS["batch_norm"]["offset"]
+    np.testing.assert_allclose(outputs, [np.array([100, -100, 0]) * scale + offset])
+
+
 def test_outside_of_losses_running_statistics_normalize_and_stay():
     outputs, after = compile_layer(False)(PARAMS, state(), X)
     scale, offset = PARAMS["batch_norm"]["scale"], PARAMS["batch_norm"]["offset"]

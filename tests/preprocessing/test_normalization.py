@@ -28,6 +28,7 @@ from rlcli.preprocessing.normalization import normalizer
 from rlcli.recipe import load_recipe, resolve
 from rlcli.runs import checkpoint
 from rlcli.tracers.lambda_return import lambda_return
+from rlcli.tracers.n_step import n_step
 from rlcli.types import (
     Clock,
     Decision,
@@ -69,10 +70,71 @@ def test_running_moments_match_those_of_all_rows(sizes):
 
 
 def test_the_count_saturates():
-    mean, variance = np.zeros(2, np.float32), np.ones(2, np.float32)
-    moments = Moments(np.int32(2**30 - 1), mean, variance)
+    zeros, ones = np.zeros(2, np.float32), np.ones(2, np.float32)
+    moments = Moments(np.int32(2**30 - 1), zeros, ones)
     take = jax.jit(update_moments)
     assert take(moments, np.ones((5, 2), np.float32)).count == 2**30
+
+
+@pytest.mark.parametrize(("rows", "unrolls"), [(1, 400), (64, 20), (20_000, 1)])
+def test_a_mean_that_is_large_beside_the_deviation_is_no_deviation(rows, unrolls):
+    """float32 has steps of 1/16 at 10⁶, where a sum of squares has steps of 65 536."""
+    rng = np.random.default_rng(0)
+    parts = rng.normal(1e6, 1.0, (unrolls, rows, 2)).astype("f4")
+    moments, take = initial_moments(np.zeros(2, np.float32)), jax.jit(update_moments)
+    for part in parts:
+        moments = take(moments, part)
+    expected = parts.reshape(-1, 2).astype(np.float64)
+    np.testing.assert_allclose(moments.mean, expected.mean(0), rtol=0, atol=0.2)
+    np.testing.assert_allclose(moments.variance, expected.var(0), rtol=0.05)
+
+
+def feed(rows, clip=10.0):
+    """The observations' part of `normalizer`, after these rows, and its moments."""
+    part = observation_moments(PLACE, clip)
+    moments, update = part.initial(), jax.jit(update_moments)
+    for row in np.asarray(rows, np.float32):
+        moments = update(moments, [row])
+    return lambda obs: np.asarray(part.normalize(moments, np.float32(obs))), moments
+
+
+@pytest.mark.parametrize("constant", [0.0, 3.7, 1e6 + 0.3])
+def test_a_constant_entry_is_0_and_clipped_once_it_changes(constant):
+    """Without clipping a change of 1 is 1/√10⁻⁸ = 10 000 deviations."""
+    rows = np.full((100, 8, 2), constant)
+    (normalize, _), (unbounded, _) = feed(rows), feed(rows, clip=None)
+    np.testing.assert_allclose(normalize(rows[0]), np.zeros((8, 2)), atol=1e-3)
+    changed = np.array([[constant + 1, constant - 1]])
+    np.testing.assert_array_equal(normalize(changed), [[10, -10]])
+    assert abs(unbounded(changed)).min() > 5_000
+
+
+def test_the_first_observations_are_clipped_as_they_are():
+    normalize, _ = feed(np.zeros((0, 1, 2)))
+    np.testing.assert_array_equal(normalize([[3, -1e9]]), [[3, -10]])
+
+
+@pytest.mark.parametrize("outlier", [1e6, 1e30, 3e38])
+def test_an_outlier_is_bounded_and_leaves_finite_statistics(outlier):
+    """One of 100 rows: its deviation is √99 of the whole, and 10 at most."""
+    rows = np.zeros((100, 1, 2))
+    rows[50] = outlier, -outlier
+    normalize, moments = feed(rows)
+    limit = min(outlier, 1e15)
+    np.testing.assert_allclose(moments.variance, 0.0099 * limit**2, rtol=1e-4)
+    largest = normalize([[outlier, -outlier]])[0]
+    expected = np.sqrt(99) if outlier <= 1e15 else 10.0
+    np.testing.assert_allclose(largest, [expected, -expected], rtol=1e-4)
+    np.testing.assert_allclose(normalize([[0.0, 0.0]])[0], [-0.1005, 0.1005], rtol=1e-3)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_not_finite_leave_the_statistics_finite(bad):
+    normalize, moments = feed([[[1, 2]], [[3, bad]], [[5, 4]]])
+    np.testing.assert_allclose(moments.mean[0], [3, 8 / 3], rtol=1e-6)  # bad as 2
+    assert np.isfinite(normalize([[1, 2]])).all()
+    # The fault itself stays visible.
+    assert np.isnan(normalize([[np.nan, 0]])[0, 0])
 
 
 GAMMA, ENVS, STEPS = 0.9, 3, 4
@@ -207,6 +269,53 @@ def test_returns_are_scaled_by_the_deviation_of_running_returns():
         np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-3)
 
 
+def learn_rewards(rewards, tracer, **clips):
+    """What an updater is given of rewards `[N, T, ENVS]`, in N unrolls."""
+    wrapper = normalizer(
+        SEEN, ENVS, observation=False, reward=True, gamma=GAMMA, **clips
+    )
+    agent = agents.online_agent(wrapper(echo_updater()), tracer)
+    no_end = np.zeros((STEPS, ENVS), bool)
+    steps = unroll(0)._replace(discount=np.ones((STEPS, ENVS), "f4"))
+    steps = steps._replace(first=no_end, last=no_end)
+    state, learn = agent.init(jax.random.key(0), steps), jax.jit(agent.learn)
+    for index, reward in enumerate(np.asarray(rewards, "f4")):
+        clock = Clock.zero()._replace(iteration=np.int32(index))
+        rows = steps._replace(reward=reward)
+        state, _ = learn(state, rows, clock, jax.random.key(0))
+    return np.asarray(state.learner.learner["reward"])
+
+
+@pytest.mark.parametrize(
+    ("clips", "expected"),
+    [({}, 10), ({"reward_clip": 4.0}, 4), ({"reward_clip": None}, 10_000)],
+)
+def test_the_first_reward_after_240_zeros_is_clipped(clips, expected):
+    rewards = np.zeros((20 + 1, STEPS, ENVS))  # 20 unrolls of 12 zeros
+    rewards[-1, 1, :] = 1, -1, 0
+    given = learn_rewards(rewards, n_step(gamma=GAMMA), **clips)
+    np.testing.assert_allclose(given[1], [expected, -expected, 0], rtol=1e-6)
+    np.testing.assert_array_equal(given[[0, 2, 3]], np.zeros((3, ENVS)))
+
+
+def test_tracers_sum_clipped_rewards():
+    """Before the first statistics the deviation is 1: r = 10⁶ counts as 10."""
+    rewards = np.tile(np.array([1e6, 1, -1e6, 0])[:, None], (1, ENVS))
+    given = learn_rewards(rewards[None], n_step(n=2, gamma=GAMMA))
+    # The first row begins before the unroll. The last rewards are 10, 1, −10, 0.
+    expected = [10 + GAMMA, 1 - GAMMA * 10, -10]
+    np.testing.assert_allclose(given[1:, 0], expected, rtol=1e-6)
+
+
+def test_the_deviation_is_that_of_rewards_without_clipping():
+    """A reward of 90 in 12: the deviations of G and of the next 9 are known."""
+    rewards = np.zeros((2, STEPS, ENVS))
+    rewards[0, -1, 0], rewards[1, :, 1] = 90, 9
+    deviation = np.std([90.0] + [0.0] * 11)
+    given = learn_rewards(rewards, n_step(gamma=GAMMA))
+    np.testing.assert_allclose(given[:, 1], 9 / deviation, rtol=1e-6)
+
+
 def test_a_single_row_has_no_variance_to_divide_by():
     """A reward of −5 divided by √10⁻⁸ would be −50 000."""
     moments = observation_moments(PLACE, 10.0)
@@ -283,6 +392,19 @@ def test_observations_without_floats_and_images_are_refused():
     recipe["normalize"] = {"observation": False, "reward": True}
     assert load_recipe(resolve(load_recipe(recipe))) == load_recipe(recipe)
     build(load_recipe(recipe))
+
+
+@pytest.mark.parametrize("key", ["observation_clip", "reward_clip"])
+def test_the_bounds_are_options_of_a_recipe(key):
+    recipe = {"environment": "CartPole-v1", "updater": "a2c"}
+    assert getattr(load_recipe(recipe).normalize, key) == 10
+    for value in (2.5, None):
+        loaded = load_recipe({**recipe, "normalize": {key: value}})
+        assert getattr(loaded.normalize, key) == value
+        assert load_recipe(resolve(loaded)) == loaded
+    for value in (0, -1, {"from": 1, "to": 2}):
+        with pytest.raises(RlcliError, match=f"`{key}`"):
+            load_recipe({**recipe, "normalize": {key: value}})
 
 
 BASE = {

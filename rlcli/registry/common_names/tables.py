@@ -182,6 +182,7 @@ _OPTIONS = {
     "vf_coef value_coef": "`updater: {name: ppo, value_weight: 0.5}`",
     "clip_range clip_coef clip_eps": "`updater: {name: ppo, clip_ratio: 0.2}`",
     "target_kl": "`updater: {name: ppo, kl_limit: 0.02}`",
+    "clip_obs": "`normalize: {observation: true, observation_clip: 10}`",
     "norm_adv": "`updater: {name: ppo, normalize_advantage: true}`",
     "n_epochs update_epochs": "`updater: {name: ppo, epochs: 4}`",
     "num_minibatches": "`updater: {name: ppo, minibatches: 4}`",

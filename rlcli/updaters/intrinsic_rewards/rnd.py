@@ -17,6 +17,7 @@ from rlcli.networks.memory import is_recurrent
 from rlcli.preprocessing.moments import (
     Moments,
     ObservationMoments,
+    clip_to_deviations,
     discounted_sums,
     initial_moments,
     observation_moments,
@@ -60,6 +61,7 @@ class RNDParts(NamedTuple):
     moments: ObservationMoments
     step: Callable  # the gradient step of the predictor
     coefficient: Array | float
+    reward_clip: Array | float | None
     epochs: int
     minibatches: int
 
@@ -77,7 +79,8 @@ class RNDParts(NamedTuple):
         self, state: RNDState, errors: Float[Array, "T B"]
     ) -> Float[Array, "T B"]:
         """The reward of steps with these errors."""
-        return self.coefficient * errors / standard_deviation(state.returns)
+        bounded = clip_to_deviations(errors, state.returns, self.reward_clip)
+        return self.coefficient * bounded / standard_deviation(state.returns)
 
 
 @register("intrinsic_reward")
@@ -89,22 +92,25 @@ def rnd(
     coefficient: NonNegative = 1.0,
     gamma: Probability = 0.99,
     features: Count = 64,
-    clip: Positive = 5.0,
+    observation_clip: Positive | None = 5.0,
+    reward_clip: Positive | None = 10.0,
     epochs: Count = 1,
     minibatches: Count = 1,
 ) -> IntrinsicReward:
     """Random network distillation (RND): the error of predicting a random network.
 
-        β e(s′) / √var(E)        e(s) = mean (f(ŝ) − g(ŝ))²
+        β min(e(s′) / √var(E), c′)        e(s) = mean (f(ŝ) − g(ŝ))²
         ŝ = clip((s − mean) / √var(s), −c, c)        Eₜ = e(sₜ₊₁) + γ Eₜ₋₁
 
     (Burda et al., 2018, https://arxiv.org/abs/1810.12894). g is a network with random
     parameters that never change; f learns to predict its `features` on the rows of each
     update, so e is small for observations like those of earlier updates and large for
-    new ones. β is `coefficient`, γ `gamma`, c `clip`. The statistics are running ones
-    of all unrolls, and E does not restart with an episode. Only floats and images
-    are normalized. Unlike in the paper, the sum of both rewards has one value function
-    and one discount, and ends with the episode.
+    new ones. β is `coefficient`, γ `gamma`, c `observation_clip` and c′ `reward_clip`,
+    which the paper lacks: where f has long predicted g, var(E) is almost 0, and the
+    next new observation would be worth thousands. The statistics are running ones of
+    all unrolls, and E does not restart with an episode. Only floats and images are
+    normalized. Unlike in the paper, the sum of both rewards has one value function and
+    one discount, and ends with the episode.
 
     In `network:` and `optimizer:`, f is `predictor` and g `random_target`. In each
     update f takes `epochs` · `minibatches` gradient steps.
@@ -121,9 +127,18 @@ def rnd(
             "intrinsic reward `rnd` does not support `batch_norm`",
             "give `predictor` and `random_target` a network without `batch_norm`",
         )
-    moments = observation_moments(spaces.observation, clip)
+    moments = observation_moments(spaces.observation, observation_clip)
     init_predictor, step = learner(predictor.init, optimizer)
-    parts = RNDParts(predictor, target, moments, step, coefficient, epochs, minibatches)
+    parts = RNDParts(
+        predictor,
+        target,
+        moments,
+        step,
+        coefficient,
+        reward_clip,
+        epochs,
+        minibatches,
+    )
 
     def init(key: Key) -> RNDState:
         predictor_key, target_key = jax.random.split(key)

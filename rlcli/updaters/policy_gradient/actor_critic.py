@@ -34,6 +34,7 @@ from rlcli.updaters.burn_in import first_carry, refresh_carry
 from rlcli.updaters.decorator import Parts
 from rlcli.updaters.learner import Learner, Losses, Term, learner, masked_mean
 from rlcli.updaters.minibatch_epochs import (
+    is_constant,
     masked_variance,
     minibatch_epochs,
     sequence_length,
@@ -281,15 +282,24 @@ def approximate_kl(
 def standardize(
     advantage: Float[Array, "T B"], weight: Float[Array, "T B"]
 ) -> Float[Array, "T B"]:
-    """Shifts and scales to mean 0 and standard deviation 1 over rows of weight > 0."""
+    """Shifts and scales to mean 0 and standard deviation 1 over rows of weight > 0.
+
+    0 where all are equal. The largest of N rows is at most √(N − 1).
+    """
     deviation = advantage - masked_mean(advantage, weight)
-    return deviation / (jnp.sqrt(masked_variance(advantage, weight)) + 1e-8)
+    scaled = deviation / (jnp.sqrt(masked_variance(advantage, weight)) + 1e-8)
+    return jnp.where(is_constant(advantage, weight), 0.0, scaled)
 
 
 def explained_variance(batch: Batch) -> Float[Array, ""]:
-    """The fraction of the targets' variance that the values explain: at most 1."""
+    """The fraction of the targets' variance that the values explain: at most 1.
+
+    0 if there is no variance to explain, and values vary.
+    """
     residual = masked_variance(batch.target - batch.value, batch.weight)
-    return 1 - residual / (masked_variance(batch.target, batch.weight) + 1e-8)
+    unexplained = residual / (masked_variance(batch.target, batch.weight) + 1e-8)
+    most = jnp.where(is_constant(batch.target, batch.weight), 1.0, jnp.inf)
+    return 1 - jnp.minimum(unexplained, most)
 
 
 def _initial_carries(

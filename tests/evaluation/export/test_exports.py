@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import importlib.util
 import json
 import subprocess
 import sys
@@ -35,6 +36,12 @@ RECIPES = {
         "network": SMALL,
         "updater": "ppo",
         "normalize": {"observation": True},
+    },
+    "clipped": {
+        "environment": PENDULUM,
+        "network": SMALL,
+        "updater": "ppo",
+        "normalize": {"observation": True, "observation_clip": 0.5},
     },
     "squashed": {"environment": PENDULUM, "network": SMALL, "updater": "sac"},
     "batch_norm": {
@@ -225,7 +232,7 @@ def named_leaves(prefix, tree):
 @pytest.mark.parametrize(
     ("format", "names"),
     [
-        pytest.param("numpy", ["normalized", "recurrent"], id="some"),
+        pytest.param("numpy", ["normalized", "clipped", "recurrent"], id="some"),
         *(pytest.param(n, RECIPES, id=n, marks=pytest.mark.slow) for n in FORMATS),
     ],
 )
@@ -298,6 +305,21 @@ def test_a_stablehlo_program_runs_on_all_platforms(make_policy, tmp_path):
     with zipfile.ZipFile(output) as archive:
         program = jax.export.deserialize(bytearray(archive.read("policy.stablehlo")))
     assert program.platforms == ("cpu", "cuda", "tpu")
+
+
+def test_policies_clip_observations_as_the_recipe_says(make_policy, tmp_path):
+    """With a bound of 0.5, observations beyond it are one observation."""
+    obs = np.array([[3, -3, 40], [1e6, -1e6, 1e6], [0.1, -0.1, 0.2]], "f4")
+    for name, is_equal in (("clipped", True), ("normalized", False)):
+        policy = make_policy(name)[0]
+        loaded = policy.act(obs)[0]
+        rlcli.export(policy.file, format="numpy", output=tmp_path / f"{name}.py")
+        spec = importlib.util.spec_from_file_location(name, tmp_path / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        for action in (loaded, module.act(obs)[0]):
+            assert np.array_equal(action[0], action[1]) == is_equal
+            assert not np.array_equal(action[0], action[2])
 
 
 def test_equal_policies_give_equal_bytes(make_policy, tmp_path):

@@ -92,6 +92,26 @@ def test_the_reward_is_the_error_in_units_of_the_deviation_of_its_discounted_sum
     np.testing.assert_allclose(part.reward(state, unroll(9)), expected, rtol=1e-3)
 
 
+def test_the_reward_is_bounded_where_errors_have_been_0_so_far():
+    """In units of √10⁻⁸ an error of about 1 would be 10 000."""
+    for options, bound in (({}, 10.0), ({"reward_clip": 3.0}, 3.0)):
+        part = reward_part(coefficient=0.5, **options)
+        state = part.init(jax.random.key(0))
+        known = state.predictor._replace(
+            params={
+                name.replace("random_target", "predictor"): group
+                for name, group in state.target.items()
+            }
+        )
+        state, known = state._replace(predictor=known), state
+        assert part.observe is not None
+        for index in range(3):
+            state = part.observe(state, unroll(index))
+        np.testing.assert_array_equal(part.reward(state, unroll(0)), 0)
+        new = state._replace(predictor=known.predictor)
+        np.testing.assert_allclose(part.reward(new, unroll(0)), 0.5 * bound)
+
+
 def test_the_error_falls_on_repeated_observations_and_is_high_on_new_ones():
     part = reward_part(epochs=4, minibatches=2)
     weight = np.ones((STEPS, ENVS), "f4")

@@ -23,6 +23,7 @@ from rlcli.tracers.lambda_return import lambda_return
 from rlcli.training.program import Program
 from rlcli.types import Clock, Transition
 from rlcli.updaters import Spaces
+from rlcli.updaters.policy_gradient import actor_critic
 from rlcli.updaters.policy_gradient.cross_entropy import cross_entropy
 from rlcli.updaters.policy_gradient.ppo import ppo
 from rlcli.updaters.policy_gradient.v_trace import v_trace
@@ -223,6 +224,38 @@ def test_cross_entropy_imitates_actions_by_filter_weight(options, share):
         expected[obs] -= kept[at] * slope / kept.size
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
     assert report.metrics["imitated"] == pytest.approx(np.mean(kept > 0))
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, -7.3, 1e6 + 0.3])
+@pytest.mark.parametrize("shape", [(1, 1), (8, 16), (100, 3)])
+def test_equal_advantages_are_normalized_to_0(value, shape):
+    """The mean of equal numbers is rounded: its error is no deviation."""
+    advantage = np.full(shape, value, "f4")
+    ones = np.ones(shape, "f4")
+    standardize = jax.jit(actor_critic.standardize)
+    np.testing.assert_array_equal(standardize(advantage, ones), 0 * ones)
+    # Rows of weight 0 do not count.
+    advantage, weight = np.append(advantage, 5 * ones, 0), np.append(ones, 0 * ones, 0)
+    scaled = standardize(advantage, weight)[: len(ones)]
+    np.testing.assert_array_equal(scaled, 0 * ones)
+
+
+def test_an_advantage_of_n_is_normalized_to_the_square_root_of_n_minus_1_at_most():
+    advantage = np.zeros((10, 10), "f4")
+    advantage[3, 4] = 1e6
+    scaled = jax.jit(actor_critic.standardize)(advantage, np.ones((10, 10), "f4"))
+    expected = np.full((10, 10), -1 / np.sqrt(99))
+    expected[3, 4] = np.sqrt(99)
+    np.testing.assert_allclose(scaled, expected, rtol=1e-5)
+
+
+def test_there_is_no_variance_to_explain_of_equal_targets():
+    """1 − Var[G − v] / 10⁻⁸ would be −10⁸."""
+    ones = np.ones((2, 3), "f4")
+    for value, expected in ((np.arange(6.0).reshape(2, 3), 0.0), (3 * ones, 1.0)):
+        rows = actor_critic.Batch(batch(), ones, 0.1 * ones, value, ones, None)
+        explained = actor_critic.explained_variance(rows)
+        assert explained == pytest.approx(expected, abs=1e-5)
 
 
 def test_priority_and_explained_variance_use_rows_of_positive_weight():
