@@ -445,6 +445,8 @@ class Agent(NamedTuple):
     failed_at: Callable[[ArrayTree], Int32[Array, ""]]
     requires: tuple[str, ...] = ()  # the extras that unrolls store
     is_offline: bool = False  # whether it ignores the unrolls, see `Replay`
+    # The stack that observations must be, see `Replay`.
+    frame_stack: FrameStack | None = None
     # Which axis of the state the devices of `train.data_parallel` divide: a prefix of
     # its tree. None: all devices have the same values. 0 for a scalar: each device has
     # its own.

@@ -140,6 +140,7 @@ def replay_agent(
         failed_at=lambda state: updater.failed_at(state.learner),
         requires=required_extras,
         is_offline=replay.is_offline,
+        frame_stack=replay.frame_stack,
         environment_axes=ReplayAgentState(updater.environment_axes, 0, None),
         redivide=redivide if replay.redivide else None,
     )

@@ -33,6 +33,7 @@ from rlcli.loop.seeds import drop_padding, take_seeds
 from rlcli.recipe import Recipe
 from rlcli.runs import snapshots
 from rlcli.runs.snapshots import CheckpointContent
+from rlcli.training.first_steps import check_first_steps
 from rlcli.training.log_rows import policy_options_at
 from rlcli.types import Array, ArrayTree
 from rlcli.xla import processes
@@ -82,7 +83,8 @@ class Program:
     def check(self) -> Progress:
         """Traces the whole program with shapes only, which detects incompatible parts.
 
-        Refuses a program that needs more memory than available.
+        Refuses a program that needs more memory than available, and an environment that
+        is not what its replay rebuilds, see `first_steps`.
         """
         check_devices(self.recipe, self.setup)
         with explain_user_errors(self.recipe):
@@ -97,6 +99,8 @@ class Program:
             raise self.recipe.locate_error(("updater",), error) from error
         self.memory = memory_usage.run_memory(self.recipe, self.setup, self.loop)
         check_available_memory("this run", self.memory, self.setup.all_devices)
+        with explain_user_errors(self.recipe):
+            check_first_steps(self.recipe, self.setup)
         return shapes
 
     def begin(self) -> None:
