@@ -8,6 +8,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "rlcli"
 FLOORS = (  # from the bottom up; a package may import from the floors below its own
+    ("quoting",),
     ("types", "errors"),
     ("xla",),
     ("registry",),
@@ -29,7 +30,7 @@ FLOORS = (  # from the bottom up; a package may import from the floors below its
     ("__main__",),
 )
 FLOOR = {package: floor for floor, names in enumerate(FLOORS) for package in names}
-MOST_MODULES = 3  # public modules at the top of rlcli, beside the packages
+MOST_MODULES = 4  # public modules at the top of rlcli, beside the packages
 MOST_PACKAGES = 23
 
 

@@ -7,8 +7,9 @@ from rich.console import Console
 
 import rlcli
 from rlcli.cli import main, output
-from rlcli.errors import RlcliError, printable, printable_json, quote
+from rlcli.errors import RlcliError, quote
 from rlcli.monitor import Monitor
+from rlcli.quoting import printable, printable_json
 from rlcli.runs import locate
 
 EVIL = "\x1b]0;title\x07 \x9b2J \u202edesrever\u2066 \u200b \U000e0041 \udcff \u2028"

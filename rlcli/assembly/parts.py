@@ -15,6 +15,7 @@ from rlcli.errors import RlcliError, quote
 from rlcli.networks.memory import RecurrentCore
 from rlcli.networks.torsos import Torso
 from rlcli.preprocessing import Preprocess
+from rlcli.quoting import join_shell
 from rlcli.recipe import Part, Recipe
 from rlcli.recipe.documents import Place
 from rlcli.registry import plugins
@@ -62,7 +63,8 @@ def build_part(
     except (ArithmeticError, ValueError) as error:
         reason = plugins.reason(error, factory)
         message = f"{label} cannot be built with these options: {reason}"
-        hint = f"`rlcli show {part.kind} {part.name}` describes the options"
+        shown = join_shell([part.kind, part.name])
+        hint = f"`rlcli show {shown}` describes the options"
         raise recipe.error(place, message, hint) from error
     except (Exception, SystemExit) as error:  # a plug-in may raise anything
         if is_own(factory):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import rlcli
 from rlcli import errors
 from rlcli.cli import output
+from rlcli.quoting import join_shell
 
 if TYPE_CHECKING:
     from rlcli.runs.variants import Variants
@@ -151,4 +151,5 @@ def _next_commands(
             named |= {member.folder for member in members}
     if len(ended) > 1 and all(each.code == errors.OK for each in ended):
         parents = [each.plan.folder.parent for each in ended]
-        yield f"{program()} {shlex.join(['compare', os.path.commonpath(parents)])}"
+        folder = Path(os.path.commonpath(parents))
+        yield f"{program()} {join_shell(['compare', folder])}"

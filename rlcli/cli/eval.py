@@ -11,7 +11,7 @@ import typer
 import rlcli
 from rlcli.cli import completion, options, output
 from rlcli.cli.options import Best, Json, PolicyPath, Seed, Trust
-from rlcli.errors import printable
+from rlcli.quoting import quote_rich
 from rlcli.runs import thread_layout
 
 COLUMNS = ("seed", "mean", "std", "min", "max", "length")
@@ -108,7 +108,6 @@ def _note(result: Mapping[str, Any]) -> str:
 def _print_results(result: Mapping[str, Any]) -> None:
     """Prints a row per seed and a line that summarizes all seeds."""
     from rich import box
-    from rich.markup import escape
     from rich.table import Table
 
     console = output.console()
@@ -125,9 +124,9 @@ def _print_results(result: Mapping[str, Any]) -> None:
     console.print(table)
     for seed, record in frozen.items():
         line = f"seed {seed} is frozen: {record['reason']}"
-        console.print(escape(line), soft_wrap=True)
+        console.print(quote_rich(line), soft_wrap=True)
     for line in _summary(result, len(frozen)):
-        console.print(escape(printable(line)), soft_wrap=True)
+        console.print(quote_rich(line), soft_wrap=True)
 
 
 def _summary(result: Mapping[str, Any], frozen: int) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ import typer
 import rlcli
 from rlcli.cli import completion, output
 from rlcli.errors import RlcliError
+from rlcli.quoting import quote_shell
 
 
 def command(
@@ -56,5 +56,5 @@ def command(
             output.print_message(
                 f"warning: the recipe does not work with this environment yet: {error}"
             )
-    output.print_message(f"next: {program()} train {shlex.quote(str(file))}")
+    output.print_message(f"next: {program()} train {quote_shell(file)}")
     output.print_data(file)

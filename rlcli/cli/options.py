@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rlcli.cli import completion, output
+from rlcli.quoting import quote_shell
 from rlcli.runs import durations
 
 MAX_SEED = 2**31 - 1  # also the largest seed of a recipe
@@ -47,7 +47,7 @@ def choose_run(
     if not quiet:
         output.print_message(
             f"using `{choice.run}`, {choice.reason} of {choice.count} runs; to use "
-            f"another, pass its folder: `rlcli runs {shlex.quote(str(path))}` lists "
+            f"another, pass its folder: `rlcli runs {quote_shell(path)}` lists "
             "all runs"
         )
     return choice.run

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rlcli.errors import RlcliError, printable, printable_json
+from rlcli.errors import RlcliError
+from rlcli.quoting import printable, printable_json, quote_rich
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -101,18 +102,16 @@ def print_chart(result: Mapping[str, Any]) -> None:
 
 def print_comparison(data: Mapping[str, Any]) -> None:
     """Prints the tables of `rlcli.compare`."""
-    from rich.markup import escape  # here, to keep `--help` fast
-
-    from rlcli.results import comparison_tables
+    from rlcli.results import comparison_tables  # here, to keep `--help` fast
 
     screen = table_console()
-    sentence = escape(printable(comparison_tables.describe_comparison(data)))
+    sentence = quote_rich(comparison_tables.describe_comparison(data))
     screen.print(sentence, soft_wrap=not screen.is_terminal)
     letters, tables = comparison_tables.fit(
         [*comparison_tables.tables(data)], screen.width
     )
     for label, letter in letters.items():
-        screen.print(escape(printable(f"  {letter}  {label}")), soft_wrap=True)
+        screen.print(quote_rich(f"  {letter}  {label}"), soft_wrap=True)
     for table in tables:
         screen.print()
         print_table(table, screen)
@@ -121,17 +120,16 @@ def print_comparison(data: Mapping[str, Any]) -> None:
 def print_table(table: ResultTable, screen: Console) -> None:
     """Prints a table of results with its title; lines that are too long are not cut."""
     from rich import box  # here, to keep `--help` fast
-    from rich.markup import escape
     from rich.table import Table
 
     from rlcli.results.comparison_tables import width_of
 
-    screen.print(escape(printable(table.title)), soft_wrap=True)
+    screen.print(quote_rich(table.title), soft_wrap=True)
     shown = Table(box=box.SIMPLE_HEAD if screen.is_terminal else None, pad_edge=False)
     for index, name in enumerate(table.header):
-        shown.add_column(escape(name), justify="right" if index else "left")
+        shown.add_column(quote_rich(name), justify="right" if index else "left")
     for row in table.rows:
-        shown.add_row(*(escape(printable(cell)) for cell in row))
+        shown.add_row(*map(quote_rich, row))
     screen.print(shown, width=max(screen.width, width_of(table)), crop=False)
 
 

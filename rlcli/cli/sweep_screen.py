@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Group
-from rich.markup import escape
 from rich.table import Table
 
 import rlcli
 from rlcli import errors
 from rlcli.cli import output
-from rlcli.errors import printable
+from rlcli.quoting import printable, quote_rich, quote_shell
 from rlcli.runs.formatting import format_duration, format_number
 from rlcli.runs.naming import shorten_keys
 from rlcli.runs.provenance import program
@@ -102,7 +100,7 @@ def _panel(progress: SweepProgress, width: int) -> Group:
         for each in shown
     ]
     table = _table(rows, f"{progress.objective}", width)
-    return Group(escape(" · ".join(words)), table)
+    return Group(quote_rich(" · ".join(words)), table)
 
 
 def _last_rung(trial: Trial) -> float | None:
@@ -119,7 +117,7 @@ def _table(
     Each option has a column, if they fit in `width`; otherwise all share one.
     """
     keys = [*dict.fromkeys(key for *_, values in rows for key in values)]
-    names = [escape(printable(name)) for name in shorten_keys(keys)]
+    names = shorten_keys(keys)
     options = [[_option(values.get(key)) for key in keys] for *_, values in rows]
     cells = [(*row[:3], *values) for row, values in zip(rows, options, strict=True)]
     columns = zip(("trial", "state", objective, *names), *cells, strict=True)
@@ -127,10 +125,10 @@ def _table(
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("trial", justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
-    table.add_column(escape(printable(objective)), justify="right", no_wrap=True)
+    table.add_column(quote_rich(objective), justify="right", no_wrap=True)
     if needed <= width:
         for name in names:
-            table.add_column(name, justify="right", no_wrap=True)
+            table.add_column(quote_rich(name), justify="right", no_wrap=True)
     else:
         table.add_column("options", overflow="fold")
         options = [
@@ -138,17 +136,15 @@ def _table(
             for values in options
         ]
     for (number, state, value, _), values in zip(rows, options, strict=True):
-        style = _STYLES.get(state, "")
-        marked = f"[{style}]{state}[/]" if style else state
-        table.add_row(number, marked, value, *values)
+        marked = quote_rich(state, _STYLES.get(state, ""))
+        table.add_row(number, marked, value, *map(quote_rich, values))
     return table
 
 
 def _option(value: Any) -> str:
     if value is None:
         return ""
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return escape(printable(text))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _value(value: float | None) -> str:
@@ -171,7 +167,7 @@ def report_end(folder: Path, *, quiet: bool, json: bool) -> int:
     data = rlcli.show_sweep(folder)
     status = data["status"]
     winner = data["winner"]
-    path = shlex.quote(str(folder))
+    path = quote_shell(folder)
     if status == "failed":
         reasons = [each["reason"] for each in data["trials"] if each["reason"]]
         reason = f": {reasons[0]}" if reasons else ""
@@ -192,8 +188,8 @@ def report_end(folder: Path, *, quiet: bool, json: bool) -> int:
 def report_script(folder: Path, script: Path, *, quiet: bool) -> int:
     """Prints the folder and how to submit the script; returns the exit code."""
     if not quiet:
-        submit = f"sbatch --wait {shlex.quote(str(script))}"
-        then = f"{program()} sweep {shlex.quote(str(folder))} --resume"
+        submit = f"sbatch --wait {quote_shell(script)}"
+        then = f"{program()} sweep {quote_shell(folder)} --resume"
         output.print_message(f"next: {submit}; {then}")
     output.print_data(folder)
     return errors.OK
@@ -218,11 +214,12 @@ def print_sweep(data: Mapping[str, Any], *, json: bool) -> None:
     screen = output.table_console()
     counts = ", ".join(f"{n} {state}" for state, n in data["counts"].items())
     words = f"{data['status']}: {counts or 'no trials'} of {data['total']}"
-    screen.print(escape(printable(f"{data['folder']}: {words}")), soft_wrap=True)
+    screen.print(quote_rich(f"{data['folder']}: {words}"), soft_wrap=True)
     title = f"{data['objective']}, IQM of {data['seeds']} seeds"
-    screen.print(f"{title}; {data['direction']}d by {data['sampler']}", soft_wrap=True)
+    search = f"{title}; {data['direction']}d by {data['sampler']}"
+    screen.print(quote_rich(search), soft_wrap=True)
     if winner := data["winner"]:
-        screen.print(f"winner: {escape(_describe_winner(winner))}", soft_wrap=True)
+        screen.print(quote_rich(f"winner: {_describe_winner(winner)}"), soft_wrap=True)
     if not data["trials"]:
         return
     _print_trials(screen, data)
@@ -266,7 +263,7 @@ def _print_confirmation(screen: Any, data: Mapping[str, Any]) -> None:
         table.add_column(name, justify="left" if name == "run" else "right")
     for each in confirmed:
         cells = (str(each["trial"]), _value(each["trial_value"]), _interval(each))
-        table.add_row(*map(escape, cells), escape(each["run"]))
+        table.add_row(*map(quote_rich, cells), quote_rich(each["run"]))
     screen.print()
     screen.print(table)
 
@@ -280,9 +277,9 @@ def _print_lineage(screen: Any, data: Mapping[str, Any]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     keys = [*stages[0]["options"]]
     for name in ("from step", "trial", *shorten_keys(keys)):
-        table.add_column(escape(printable(name)), justify="right")
+        table.add_column(quote_rich(name), justify="right")
     for stage in stages:
-        numbers = [_option(stage["options"][key]) for key in keys]
+        numbers = [quote_rich(_option(stage["options"][key])) for key in keys]
         table.add_row(f"{stage['step']:,}", str(stage["trial"]), *numbers)
     screen.print()
     screen.print(f"lineage of trial {leader['trial']}")
@@ -305,7 +302,7 @@ def _print_options(screen: Any, data: Mapping[str, Any]) -> None:
     )
     for each in options:
         share = importance.get(each["option"])
-        name = escape(printable(each["option"]))
+        name = quote_rich(each["option"])
         bar = "" if share is None else f"{'█' * round(_BAR * share)} {share:.2f}"
         for part in each["values"]:
             numbers = (
@@ -313,7 +310,7 @@ def _print_options(screen: Any, data: Mapping[str, Any]) -> None:
                 _value(part["best"]),
                 _value(part["median"]),
             )
-            table.add_row(name, bar, escape(printable(part["label"])), *numbers)
+            table.add_row(name, bar, quote_rich(part["label"]), *numbers)
             name = bar = ""
     screen.print()
     screen.print(table)

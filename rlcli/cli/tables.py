@@ -12,7 +12,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from rlcli.errors import printable, shorten
+from rlcli.errors import shorten
+from rlcli.quoting import printable
 from rlcli.runs import formatting
 from rlcli.runs.run_folder import TIME
 

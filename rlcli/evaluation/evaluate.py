@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.assembly import build, build_environment, out_of_memory
-from rlcli.errors import RlcliError, printable, quote
+from rlcli.errors import RlcliError, quote
 from rlcli.evaluation.make_evaluator import make_evaluator
 from rlcli.loop.evaluator import MAX_EPISODE_STEPS
+from rlcli.quoting import printable
 from rlcli.recipe import Recipe, documents, load_recipe, resolve
 from rlcli.recipe.merging import merge_part
 from rlcli.runs import snapshots

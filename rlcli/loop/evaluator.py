@@ -16,7 +16,6 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from rlcli.environments.adapters.host import to_host_environment
-from rlcli.errors import printable
 from rlcli.loop import timestep_shapes, vmap_seeds
 from rlcli.loop.compiled_episodes import (
     CompiledEpisodes,
@@ -29,6 +28,7 @@ from rlcli.loop.episode_records import (
     evaluation_reset_seed,
 )
 from rlcli.loop.seeds import drop_padding
+from rlcli.quoting import printable
 from rlcli.spaces.canonical import canonical_action
 from rlcli.types import Array, ArrayTree, Environment, Policy, Transition
 from rlcli.xla.temporaries import temporary_bytes

@@ -19,7 +19,6 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from rlcli.errors import printable
 from rlcli.monitor.lines import (
     HEAD,
     LEGEND,
@@ -31,6 +30,7 @@ from rlcli.monitor.lines import (
 )
 from rlcli.monitor.notebook import NotebookDisplay, is_notebook
 from rlcli.monitor.panel import SAVES, STOPPING, RunPanel
+from rlcli.quoting import printable
 from rlcli.runs.files import open_regular
 
 PERIOD = 0.5  # minimum seconds between two redraws of the panel

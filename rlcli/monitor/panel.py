@@ -13,7 +13,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rlcli.errors import printable
 from rlcli.monitor.drawing import (
     BoundedSeries,
     format_cells,
@@ -32,6 +31,7 @@ from rlcli.monitor.lines import (
     name_of,
 )
 from rlcli.monitor.seeds_table import SeedRows, row_count, seeds_table
+from rlcli.quoting import printable
 from rlcli.runs.formatting import format_number
 
 MARGIN = 2  # right of the panel: room for the `^C` that the terminal prints

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rlcli import registry
 from rlcli.errors import RlcliError, quote, suggest
+from rlcli.quoting import quote_shell
 from rlcli.recipe import documents
 from rlcli.recipe.extending import Extender
 from rlcli.recipe.merging import as_mapping
@@ -67,7 +68,7 @@ def _suggest_recipe(name: str) -> str:
     matches = [recipe for recipe in recipes if _contains_words(recipe, name)]
     about_updater = ""
     if name in _updater_names():
-        about_updater = f"`rlcli show updater {name}` shows the updater"
+        about_updater = f"`rlcli show updater {quote_shell(name)}` shows the updater"
     if matches:
         hint = _list_recipes(matches)
         separator = " " if hint.endswith("?") else "; "

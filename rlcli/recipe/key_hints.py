@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 from rlcli import registry
 from rlcli.errors import suggest
+from rlcli.quoting import quote_shell
 from rlcli.recipe import documents, grammar
 from rlcli.recipe.defaults import option_checker
 from rlcli.registry.common_names import find_hint
@@ -77,4 +77,4 @@ def _format_as_setting(code: re.Match[str]) -> str:
 
 def _format_setting(keys: list[str], value: Any) -> str:
     setting = f"{'.'.join(keys)}={documents.format_inline(value)}"
-    return f"--set {shlex.quote(setting)}"
+    return f"--set {quote_shell(setting)}"

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from rlcli import registry
 from rlcli.errors import RlcliError, quote
+from rlcli.quoting import quote_shell
 from rlcli.recipe import documents, grammar
 from rlcli.recipe.defaults import option_checker
 from rlcli.recipe.documents import Document, Place
@@ -210,7 +211,9 @@ def load_bases(recipe: str | Path) -> Recipe:
     bases = Extender(shipped_recipes(), option_checker).merge_bases(document)
     if bases is None:
         message = f"recipe {quote(recipe)} extends no other recipe"
-        raise RlcliError(message, f"`rlcli show {recipe}` shows all of its options")
+        raise RlcliError(
+            message, f"`rlcli show {quote_shell(recipe)}` shows all of its options"
+        )
     try:
         return _read_recipe(Sections(bases, True), "bases")
     except RlcliError as error:

@@ -44,9 +44,10 @@ def new(
     """
     path = find_recipe(recipe)
     if path not in shipped_recipes().values():
+        base = format_inline(str(path))
         raise RlcliError(
             f"{quote(path)} is not a built-in recipe",
-            f"create a file with `extends: {path}` and the options that differ",
+            f"create a file with `extends: {base}` and the options that differ",
         )
     name, text = path.stem, path.read_text(encoding="utf-8")
     if environment is not None:

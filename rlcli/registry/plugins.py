@@ -19,7 +19,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from rlcli.errors import RlcliError, printable, quote, shorten
+from rlcli.errors import RlcliError, quote, shorten
+from rlcli.quoting import printable
 from rlcli.registry import user_code
 
 TRACEBACK = "set `RLCLI_TRACEBACK=1` to see the traceback"  # of an exception in a hint

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from rich.text import Text
 
-from rlcli.errors import printable
+from rlcli.quoting import printable
 from rlcli.results.canvas import BrailleCanvas, choose_ticks, widen_range
 from rlcli.runs.formatting import format_number
 

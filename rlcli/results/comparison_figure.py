@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rlcli.quoting import quote_mathtext
 from rlcli.results import comparison_tables, figure
 
 _STATISTICS = {"mean": "mean", "median": "median", "iqm": "IQM"}
@@ -61,12 +62,12 @@ def _fill(
             _draw_estimates(axes, row.groups, name, colors)
             axes.set_xlabel(label, fontsize="small")
             if column == 0:
-                axes.set_title(row.title, loc="left", fontsize="medium")
+                axes.set_title(quote_mathtext(row.title), loc="left", fontsize="medium")
     if (overall := data["overall"]) is not None:
         _draw_profiles(canvas.add_subplot(grid[-1, :]), overall["groups"], colors)
     text = comparison_tables.describe_comparison(data, "as lines")
-    canvas.supxlabel(text.replace("$", r"\$"), fontsize="x-small")
-    names = [label.replace("$", r"\$") for label in colors]  # a `$` begins a formula
+    canvas.supxlabel(quote_mathtext(text), fontsize="x-small")
+    names = [*map(quote_mathtext, colors)]
     handles = [
         canvas.axes[0].plot([], [], color=color, marker="o")[0]
         for color in colors.values()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rlcli.quoting import quote_html, quote_markdown
 from rlcli.results.letters import name_letters
 from rlcli.runs.files import to_json, write_output
 from rlcli.runs.formatting import NOTHING, format_number
@@ -132,33 +132,39 @@ def width_of(table: Table) -> int:
 
 def as_markdown(data: Mapping[str, Any]) -> str:
     """The tables in Markdown."""
-    lines = [describe_comparison(data)]
+    lines = [quote_markdown(describe_comparison(data))]
     for table in tables(data):
         lines += ["", *markdown_lines(table)]
-    lines += ["", *(f"- {note}" for note in data["notes"])] if data["notes"] else []
+    lines += (
+        ["", *(f"- {quote_markdown(note)}" for note in data["notes"])]
+        if data["notes"]
+        else []
+    )
     return "\n".join(lines) + "\n"
 
 
 def markdown_lines(table: Table) -> list[str]:
     """The lines of a table in Markdown, with its title."""
-    cells = [[each.replace("|", r"\|") for each in row] for row in table.rows]
+    header, *cells = (
+        [*map(quote_markdown, row)] for row in (table.header, *table.rows)
+    )
     dashes = ["---", *["---:"] * (len(table.header) - 1)]
-    rows = [f"| {' | '.join(row)} |" for row in (table.header, dashes, *cells)]
-    return [f"**{table.title}**", "", *rows]
+    rows = [f"| {' | '.join(row)} |" for row in (header, dashes, *cells)]
+    return [f"**{quote_markdown(table.title)}**", "", *rows]
 
 
 def as_html(data: Mapping[str, Any]) -> str:
     """The tables as a page without references to other files."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><title>Comparison</title>",
-        f"<style>{_STYLE}</style><p>{html.escape(describe_comparison(data))}</p>",
+        f"<style>{_STYLE}</style><p>{quote_html(describe_comparison(data))}</p>",
     ]
     for table in tables(data):
-        parts.append(f"<h2>{html.escape(table.title)}</h2><table>")
+        parts.append(f"<h2>{quote_html(table.title)}</h2><table>")
         parts.append(_html_row("th", table.header))
         parts += [_html_row("td", row) for row in table.rows]
         parts.append("</table>")
-    parts += [f"<p>{html.escape(note)}</p>" for note in data["notes"]]
+    parts += [f"<p>{quote_html(note)}</p>" for note in data["notes"]]
     return "\n".join([*parts, "</html>", ""])
 
 
@@ -167,7 +173,7 @@ def _as_json(data: Mapping[str, Any]) -> str:
 
 
 def _html_row(tag: str, cells: Sequence[str]) -> str:
-    inner = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
+    inner = "".join(f"<{tag}>{quote_html(cell)}</{tag}>" for cell in cells)
     return f"<tr>{inner}</tr>"
 
 

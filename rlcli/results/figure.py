@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
+from rlcli.quoting import quote_mathtext
 from rlcli.registry.libraries import import_library, install_command, missing_modules
 from rlcli.results.chart import describe_crossing
 from rlcli.runs.files import check_output, write_output
@@ -59,9 +60,8 @@ def _fill(axes: Any, result: Mapping[str, Any]) -> None:
         seeds = "1 seed" if curve["seeds"] == 1 else f"{curve['seeds']} seeds"
         label = ", ".join([curve["label"], seeds, *describe_crossing(curve, result)])
         marker = "o" if len(curve["x"]) == 1 else None
-        # A `$` would begin a formula.
         (line,) = axes.plot(
-            curve["x"], curve["y"], marker=marker, label=label.replace("$", r"\$")
+            curve["x"], curve["y"], marker=marker, label=quote_mathtext(label)
         )
         if curve["low"] is not None:
             axes.fill_between(
@@ -75,9 +75,9 @@ def _fill(axes: Any, result: Mapping[str, Any]) -> None:
     if result["threshold"] is not None:
         axes.axhline(result["threshold"], color="gray", linestyle="--", linewidth=1)
     center = {"mean": "mean", "iqm": "IQM"}[result["center"]]
-    axes.set_xlabel(result["x"])
+    axes.set_xlabel(quote_mathtext(result["x"]))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 250k
-    axes.set_ylabel(f"{result['y']} ({center} over seeds)".replace("$", r"\$"))
+    axes.set_ylabel(quote_mathtext(f"{result['y']} ({center} over seeds)"))
     axes.grid(alpha=0.3)
     axes.margins(x=0.01)
     axes.legend(fontsize="small")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
+from rlcli.quoting import quote_shell
 from rlcli.runs import files, locks
 from rlcli.runs.files import replace_file, write_json
 from rlcli.runs.naming import describe_overrides, name_or_time
@@ -142,7 +142,7 @@ def _refuse_existing(run: Run) -> None:
     if is_run(run.folder):
         raise RlcliError(
             f"`{run.folder}` already contains a run",
-            f"`rlcli resume {shlex.quote(str(run.folder))}` continues it",
+            f"`rlcli resume {quote_shell(run.folder)}` continues it",
         )
     if find_variants(run.folder):
         raise RlcliError(

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlcli.errors import RlcliError, printable
+from rlcli.errors import RlcliError
+from rlcli.quoting import printable
 from rlcli.runs import formatting
 from rlcli.runs.conditions import read_recipe
 from rlcli.runs.locate import complete_path, locate_run

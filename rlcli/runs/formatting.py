@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
-from rlcli.errors import printable, shorten
+from rlcli.errors import shorten
+from rlcli.quoting import printable
 from rlcli.runs.files import to_json
 from rlcli.runs.naming import shorten_keys
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import shlex
 import time
 from pathlib import Path
 from typing import NamedTuple
 
 from rlcli.errors import RlcliError
+from rlcli.quoting import quote_shell
 from rlcli.runs.files import explain_file_errors, read_json
 from rlcli.runs.naming import TIME_FORMAT
 from rlcli.runs.run_folder import TIME, Run, is_run
@@ -41,7 +41,7 @@ def locate_policy(path: str | Path, *, best: bool = False) -> tuple[Run | None, 
         raise RlcliError(
             f"run `{run.folder}` has no policy yet",
             "the first checkpoint writes one; "
-            f"`rlcli resume {shlex.quote(str(run.folder))}` continues the run",
+            f"`rlcli resume {quote_shell(run.folder)}` continues the run",
         )
     return run, policy
 

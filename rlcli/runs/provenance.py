@@ -7,7 +7,6 @@ import functools
 import importlib.metadata
 import os
 import platform
-import shlex
 import shutil
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from rlcli.quoting import join_shell, quote_shell
 from rlcli.xla import threads
 
 DISTRIBUTIONS = (  # whose versions may change the results of a run
@@ -40,7 +40,7 @@ def collect_provenance() -> dict[str, Any]:
 
 def command_line() -> str:
     """The command line of this process, quoted for a shell."""
-    return shlex.join(sys.argv)
+    return join_shell(sys.argv)
 
 
 def program() -> str:
@@ -49,12 +49,12 @@ def program() -> str:
     if started.name == "rlcli":
         found = shutil.which("rlcli")
         is_found = found is not None and Path(found).resolve() == started.resolve()
-        return "rlcli" if is_found else shlex.quote(sys.argv[0])
+        return "rlcli" if is_found else quote_shell(sys.argv[0])
     if started.name == "__main__.py" and started.parent.name == "rlcli":
         python = Path(sys.executable)
         found = shutil.which(python.name)
         is_found = found is not None and Path(found) == python
-        return f"{python.name if is_found else shlex.quote(str(python))} -m rlcli"
+        return f"{python.name if is_found else quote_shell(python)} -m rlcli"
     return "rlcli"
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import re
-import shlex
 import shutil
 import time
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError, quote
+from rlcli.quoting import join_shell
 from rlcli.runs import files, locks
 from rlcli.runs.files import merge_json, read_json
 from rlcli.runs.info_fields import INFO_FIELDS
@@ -179,10 +179,9 @@ class Run:
         that another process wrote, whose author may not be the user. `folder`: that of
         several runs like this one.
         """
-        path = str(folder or self.folder)
-        path = f"./{path}" if path.startswith("-") else path
+        path = folder or self.folder
         options = ["--trust"] if trust and self._needs_trust(verb) else []
-        return f"{program()} {shlex.join([verb, path, *options])}"
+        return f"{program()} {join_shell([verb, path, *options])}"
 
     def resume_arguments(self, *options: str) -> list[str]:
         """The arguments of `rlcli` that continue this run, with `--trust` if needed."""

@@ -20,9 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.assembly import build, out_of_memory
-from rlcli.errors import RlcliError, printable
+from rlcli.errors import RlcliError
 from rlcli.loop import Loop, make_loop
 from rlcli.loop.progress import AXES, Progress, Setup
+from rlcli.quoting import printable
 from rlcli.recipe import Recipe, documents, load_recipe
 from rlcli.runs import checkpoint, code, provenance
 from rlcli.runs.frozen import FrozenSeeds, dump_frozen_seeds, load_frozen_seeds

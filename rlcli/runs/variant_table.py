@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rlcli.errors import printable
+from rlcli.quoting import printable
 from rlcli.runs.formatting import NOTHING, format_number
 from rlcli.runs.naming import shorten_keys
 from rlcli.runs.records import read_record

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
+from rlcli.quoting import quote_shell
 from rlcli.recipe import dump_recipe, load_recipe, resolve
+from rlcli.recipe.documents import format_inline
 from rlcli.runs.files import check_output, write_output
 from rlcli.runs.formatting import format_number
 from rlcli.runs.run_folder import Run
@@ -39,13 +41,14 @@ def export_sweep(
         if not run.resolved_recipe.is_file():
             raise RlcliError(
                 f"`{folder}` has no trial {trial}",
-                f"`rlcli sweep show {folder}` lists the trials",
+                f"`rlcli sweep show {quote_shell(folder)}` lists the trials",
             )
     if settings.sampler == PBT and run.folder.parent == sweep.population:
         text = _member_recipe(sweep, settings, int(run.folder.name))
     else:
         text = run.resolved_recipe.read_text(encoding="utf-8")
-    comment = f"# {title} of the sweep {sweep.folder.absolute().name}\n"
+    name = format_inline(sweep.folder.absolute().name)
+    comment = f"# {title} of the sweep {name}\n"
     write_output(Path(output), (comment + text).encode())
     return Path(output)
 

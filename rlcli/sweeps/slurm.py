@@ -8,13 +8,14 @@ then reads the runs, confirms the best ones and names the winner.
 from __future__ import annotations
 
 import math
-import shlex
+import re
 import signal
 import sys
 import time
 from pathlib import Path
 
-from rlcli.errors import RlcliError
+from rlcli.errors import RlcliError, quote
+from rlcli.quoting import join_shell, quote_slurm
 from rlcli.runs.durations import max_time_arguments, parse_duration
 from rlcli.runs.files import check_output, write_output
 from rlcli.sweeps.grouping import make_job
@@ -32,7 +33,7 @@ _SCRIPT = """\
 #!/bin/bash
 #SBATCH --job-name={name}
 #SBATCH --array=0-{last}
-#SBATCH --output={logs}/%a.log
+#SBATCH --output={logs}
 #SBATCH --open-mode=append
 #SBATCH --cpus-per-task=1
 #SBATCH --signal=B:TERM@{grace}
@@ -98,14 +99,33 @@ def write_script(
     if max_time is not None:
         words += max_time_arguments(parse_duration(max_time))
     text = _SCRIPT.format(
-        name=f"rlcli-{folder.name}",
+        name=quote_slurm(_job_name(folder)),
         last=settings.trials - 1,
-        logs=str(logs).replace("%", "%%"),
+        logs=_log_file(logs),
         grace=_GRACE,
-        command=shlex.join(words),
+        command=join_shell(words),
     )
     write_output(Path(file), text.encode())
     return Path(file)
+
+
+def _job_name(folder: Path) -> str:
+    return "rlcli-" + re.sub(r"[^\w.+-]", "_", folder.name)
+
+
+def _log_file(logs: Path) -> str:
+    """The value of `--output`: a pattern, in which `%a` is the number of the task."""
+    pattern = str(logs).replace("%", "%%") + "/%a.log"
+    try:
+        if "\\" in pattern:  # then SLURM would replace no `%a`
+            raise ValueError
+        return quote_slurm(pattern)
+    except ValueError as error:
+        raise RlcliError(
+            f"the folder {quote(logs.parent)} has a name that no SLURM script can "
+            "contain: with a backslash or a control character",
+            "choose another folder for the sweep with `--run`",
+        ) from error
 
 
 def train_trial(

@@ -8,7 +8,8 @@ import time
 from collections.abc import Sequence
 
 from rlcli import errors
-from rlcli.errors import RlcliError, printable
+from rlcli.errors import RlcliError
+from rlcli.quoting import printable
 from rlcli.runs import run_folder
 from rlcli.runs.run_folder import Run
 from rlcli.training.run_writer import ActiveRun

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import threading
 import uuid
 from pathlib import Path
@@ -63,7 +64,8 @@ def mark_key(part: Part) -> str:
 
 
 def _is_id(value: Any) -> bool:
-    return isinstance(value, str) and value != ""
+    # Trackers send it to their servers, in queries and addresses.
+    return isinstance(value, str) and re.fullmatch(r"[\w-]{1,64}", value) is not None
 
 
 def _is_steps(value: Any) -> bool:

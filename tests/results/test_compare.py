@@ -260,7 +260,7 @@ def test_html_and_markdown_escape_names(tmp_path):
     write(tmp_path / "a", [1.0, 2.0], name="x", recipe="<b>|</b>")
     data = rlcli.compare(tmp_path)
     assert "&lt;b&gt;|&lt;/b&gt;" in comparison_tables.as_html(data)
-    assert r"<b>\|</b>" in comparison_tables.as_markdown(data)
+    assert r"\<b>\|\</b>" in comparison_tables.as_markdown(data)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from rlcli.errors import RlcliError, printable
+from rlcli.errors import RlcliError
+from rlcli.quoting import printable
 
 MAX_SECONDS = 10
 MAX_MEMORY = 2**30  # bytes more than before

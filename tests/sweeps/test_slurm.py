@@ -1,6 +1,8 @@
 """Job arrays: trials as tasks, which together give the result of one driver."""
 
 import os
+import re
+import shlex
 import signal
 import stat
 import subprocess
@@ -90,6 +92,28 @@ def test_samplers_that_need_results_are_refused(tmp_path):
         slurm.write_script(sweep, sweep.read_settings(), tmp_path / "a.sh")
     with pytest.raises(RlcliError, match="is not the name of a script"):
         slurm.check_script(tmp_path / "a.txt")
+
+
+@pytest.mark.parametrize("name", ["my sweep", "a$(touch x)", "50%", "c'\"d", "#e"])
+def test_a_script_names_any_folder_and_runs_nothing_of_it(tmp_path, name):
+    sweep = make_sweep(tmp_path / name)
+    script = slurm.write_script(sweep, sweep.read_settings(), tmp_path / "array.sh")
+    text = script.read_text()
+    value = next(line for line in text.splitlines() if "--output=" in line)
+    path = str(tmp_path / name / "slurm").replace("%", "%%")
+    assert shlex.split(value)[1:] == [f"--output={path}/%a.log"]
+    (job_name,) = (line for line in text.splitlines() if "--job-name" in line)
+    assert re.fullmatch(r'#SBATCH --job-name="rlcli-[\w.+-]+"', job_name)
+    command = next(line for line in text.splitlines() if line.endswith(" &"))
+    assert shlex.split(command)[4] == str(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["a\ntouch x", "b\\c", "d\x1b"])
+def test_a_folder_that_no_script_can_name_is_refused(tmp_path, name):
+    sweep = make_sweep(tmp_path / name)
+    with pytest.raises(RlcliError, match="a name that no SLURM script can contain"):
+        slurm.write_script(sweep, sweep.read_settings(), tmp_path / "array.sh")
+    assert not (tmp_path / "array.sh").exists()
 
 
 @pytest.mark.parametrize(("code", "is_queued"), [(0, False), (75, True), (143, True)])

@@ -10,7 +10,8 @@ from gymnasium.error import DependencyNotInstalled
 
 from rlcli.environments.adapters.conversion import InvalidOutputError
 from rlcli.environments.adapters.limits import StepTimeoutError
-from rlcli.errors import RlcliError, printable
+from rlcli.errors import RlcliError
+from rlcli.quoting import printable
 from rlcli.registry import plugins
 from rlcli.registry.libraries import install_command
 

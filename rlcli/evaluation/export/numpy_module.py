@@ -18,6 +18,7 @@ from rlcli.evaluation.export.policy_function import (
     Port,
     next_name,
 )
+from rlcli.quoting import quote_python
 
 _MODULE = '''"""The greedy policy of a run, exported by rlcli.
 
@@ -132,8 +133,8 @@ def _write_module(
     # JSON has no three quotes in a row, which would end the literal.
     text = json.dumps(metadata, indent=1, allow_nan=False)
     return _MODULE.format(
-        arrays=file.with_suffix(ARRAYS_SUFFIX).name,
-        module=file.stem,
+        arrays=quote_python(file.with_suffix(ARRAYS_SUFFIX).name),
+        module=file.stem if file.stem.isidentifier() else "policy",
         statefulness=_STATEFUL if function.state else "",
         metadata=text,
         suffix=ARRAYS_SUFFIX,

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rlcli.errors import printable
+from rlcli.quoting import printable, quote_html
 from rlcli.registry.libraries import import_library
 from rlcli.results.groups import Group
 from rlcli.results.report import provenance
@@ -114,9 +114,9 @@ def _place(charts: list[dict[str, Any]], chart: Chart) -> int:
 def _mark_code(text: str) -> Any:
     """Text in which `` `names` `` are marked as code."""
     markup: Any = import_library("markupsafe", "report")
-    parts = [markup.escape(printable(part)) for part in text.split("`")]
+    parts = [markup.Markup(quote_html(part)) for part in text.split("`")]
     if len(parts) % 2 == 0:  # a backtick without its pair
-        return markup.escape(printable(text))
+        return markup.Markup(quote_html(text))
     for index in range(1, len(parts), 2):
         parts[index] = markup.Markup("<code>%s</code>") % parts[index]
     return markup.Markup("").join(parts)

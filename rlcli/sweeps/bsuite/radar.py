@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlcli.quoting import quote_mathtext
 from rlcli.results import figure
 
 _LEAST = 0.05  # the radius of a score of 0, as in bsuite: the shape does not collapse
@@ -33,9 +34,9 @@ def _fill(axes: Any, tags: Sequence[Mapping[str, Any]], title: str) -> None:
     axes.fill(angles, values, alpha=0.2)
     axes.set_ylim(0, 1)
     axes.set_yticks([0.25, 0.5, 0.75, 1.0])
-    labels = [each["tag"].replace("_", " ") for each in tags]
+    labels = [quote_mathtext(each["tag"].replace("_", " ")) for each in tags]
     axes.set_thetagrids([math.degrees(angle) for angle in angles], labels)
     for label, angle in zip(axes.get_xticklabels(), angles, strict=True):
         is_left = math.pi / 2 < angle < 3 * math.pi / 2
         label.set_horizontalalignment("right" if is_left else "left")
-    axes.set_title(title.replace("$", r"\$"), pad=24)
+    axes.set_title(quote_mathtext(title), pad=24)

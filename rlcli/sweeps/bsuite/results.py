@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlcli.quoting import quote_markdown
 from rlcli.results.comparison_tables import Table, markdown_lines
 from rlcli.runs.files import write_json, write_output
 from rlcli.runs.formatting import format_number
@@ -47,7 +48,7 @@ def score_sweep(
         )
     write_json(folder / "scores.json", data)
     lines = [line for table in tables(data) for line in (*markdown_lines(table), "")]
-    lines += [f"- {note}" for note in data["notes"]]
+    lines += [f"- {quote_markdown(note)}" for note in data["notes"]]
     write_output(folder / "scores.md", ("\n".join(lines) + "\n").encode())
     radar.draw_radar(data["tags"], info["recipe"], folder / "radar.png")
     return data

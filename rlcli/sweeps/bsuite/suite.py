@@ -17,6 +17,7 @@ from typing import Any
 
 from rlcli import errors
 from rlcli.errors import RlcliError, quote
+from rlcli.quoting import quote_shell
 from rlcli.recipe import check_document, locate_recipe
 from rlcli.recipe.loading import read_without_parts, refuse_combinations
 from rlcli.results import figure
@@ -209,7 +210,8 @@ def _choose_folder(
         if (folder / INFO).exists():
             raise RlcliError(
                 f"`{folder}` contains a sweep already",
-                f"choose another folder; `rlcli bsuite {folder} --resume` continues it",
+                "choose another folder; "
+                f"`rlcli bsuite {quote_shell(folder)} --resume` continues it",
             )
     check_place(run=folder / "runs" / "run")
     return folder
