@@ -25,8 +25,8 @@ def navix_adapter(
     """Grid worlds of Navix (Pignatelli et al., 2024), compiled with the agent.
 
     `view` and `first_person` choose the observation, `options` are other arguments of
-    `navix.make`; its `max_steps`, 100 by default, truncates, and `time_limit` can only
-    shorten episodes. https://github.com/epignatelli/navix
+    `navix.make`; its `max_steps`, by default 4 · height · width (100 in Navix 0.7),
+    truncates, and `time_limit` can only shorten episodes. https://github.com/epignatelli/navix
     """
     view_name = view + "_first_person" * first_person
     env, observation = _make_env(id, view_name, jax_libraries.encode_options(options))
