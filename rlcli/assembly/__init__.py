@@ -13,6 +13,7 @@ from rlcli.assembly.data import record_data as record_data
 from rlcli.assembly.environments import build_core as build_core
 from rlcli.assembly.environments import build_environment as build_environment
 from rlcli.assembly.environments import check_environment as check_environment
+from rlcli.assembly.environments import environment_factory as environment_factory
 from rlcli.assembly.preprocessing import (
     environment_preprocessing as environment_preprocessing,
 )

@@ -22,11 +22,11 @@ from rlcli.types import Clock, Environment
 
 
 def build_environment(
-    recipe: Recipe, seeds: int, clock: Clock = START, *, rendering: bool = False
+    recipe: Recipe, seeds: int, *, rendering: bool = False
 ) -> Environment:
-    """Builds only the environment, for a given time; by default the start."""
+    """Builds only the environment, that of the start of a run."""
     with out_of_memory.limit_building(recipe), explain_user_errors(recipe):
-        return environment_factory(recipe, seeds, rendering)(clock)
+        return environment_factory(recipe, seeds, rendering)(START)
 
 
 def check_environment(recipe: Recipe) -> None:

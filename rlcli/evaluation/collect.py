@@ -81,14 +81,14 @@ def collect(
         setup,
         -(-(request.episodes or 1) // len(snapshot.seeds)),
         explore=explore,
-        clock=snapshot_clock(snapshot),
         num_envs=_streams(request.steps),
         policy=random_policy(environment.action, environment.observation)
         if random
         else None,
     )
     with out_of_memory.limit_evaluation_memory(recipe, evaluator, acting):
-        data = _record(evaluator, acting, seed, request.episodes, request.steps)
+        rows = evaluator.transitions(acting, seed, snapshot_clock(snapshot))
+        data = _record(evaluator, rows, request.episodes, request.steps)
     mode = next((k for k in ("random", "explore") if request.modes[k]), "greedy")
     data = data._replace(metadata=_metadata(recipe, environment, mode))
     content = dump_dataset(data)
@@ -130,8 +130,7 @@ class _Episode(NamedTuple):
 
 def _record(
     evaluator: Evaluator,
-    acting: ArrayTree,
-    index: int,
+    transitions: Iterator[Transition],
     episodes: int | None,
     steps: int | None,
 ) -> DatasetArrays:
@@ -139,9 +138,9 @@ def _record(
     num_envs = evaluator.environment.num_envs
     if steps is not None:
         length = -(-steps // (num_envs * evaluator.seeds))
-        rows = list(itertools.islice(evaluator.transitions(acting, index), length))
+        rows = list(itertools.islice(transitions, length))
     else:
-        rows = list(_whole_episodes(evaluator, acting, index))
+        rows = list(_whole_episodes(evaluator, transitions))
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
     found = sorted(_find_episodes(stacked, includes_partial=steps is not None))
     external = _external(evaluator.environment)
@@ -149,11 +148,11 @@ def _record(
 
 
 def _whole_episodes(
-    evaluator: Evaluator, acting: ArrayTree, index: int
+    evaluator: Evaluator, transitions: Iterator[Transition]
 ) -> Iterator[Transition]:
     """The steps until each environment has finished its share of the episodes."""
     finished = np.zeros((evaluator.seeds, evaluator.environment.num_envs), int)
-    for row in evaluator.transitions(acting, index):
+    for row in transitions:
         yield row
         finished += row.last
         if np.all(finished >= evaluator.episodes_per_env):

@@ -35,7 +35,7 @@ def make_episodes_env(recipe: Recipe, clock: Clock, seed: int) -> gymnasium.Env:
     if not registry.find(part.kind, part.name).facts.get("adapter"):
         return _NativeEpisodes(recipe, clock, seed)
     single = resize(recipe, 1)
-    external = build_environment(single, 1, clock, rendering=True).external
+    external = build_environment(single, 1, rendering=True).external
     if external is None or external.make is None:
         raise RlcliError(
             f"environment `{part.name}` has no single environment: its "

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from rlcli.assembly import build, build_environment, out_of_memory
@@ -107,15 +106,10 @@ def _evaluate(
     recipe = replace_environment(snapshot.recipe, environment)
     setup = build(recipe, snapshot.seeds)
     acting = snapshots.restore_acting(snapshot, setup, file)
-    evaluator = make_evaluator(
-        recipe,
-        setup,
-        episodes,
-        explore=explore,
-        clock=snapshot_clock(snapshot),
-    )
+    evaluator = make_evaluator(recipe, setup, episodes, explore=explore)
+    clock = snapshot_clock(snapshot)
     with out_of_memory.limit_evaluation_memory(recipe, evaluator, acting):
-        result = evaluator.evaluate(acting, evaluation_index=seed)
+        result = evaluator.evaluate(acting, evaluation_index=seed, clock=clock)
     if result.num_cut:
         print(
             f"warning: {result.num_cut} of {result.returns.size} episodes were "
@@ -206,13 +200,9 @@ def replace_environment(recipe: Recipe, environment: str | None) -> Recipe:
 
 
 def snapshot_clock(snapshot: Snapshot, seed: int | None = None) -> Clock:
-    """The time of a snapshot, on which scheduled exploration depends.
-
-    `seed` is the index of a seed; by default the latest time of all seeds.
-    """
-    steps, episodes = snapshot.steps, snapshot.episodes
+    """The time of a snapshot: that of each seed, `[S]`, or of the seed of an index."""
+    steps = np.array(snapshot.steps, np.float32)
+    episodes = np.array(snapshot.episodes, np.float32)
     if seed is not None:
-        steps, episodes = steps[seed : seed + 1], episodes[seed : seed + 1]
-    return Clock.zero()._replace(
-        steps=jnp.float32(max(steps)), episodes=jnp.float32(max(episodes))
-    )
+        steps, episodes = steps[seed, ...], episodes[seed, ...]
+    return Clock.zero()._replace(steps=steps, episodes=episodes)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import jax
 
 from rlcli import registry
-from rlcli.assembly import build_environment
+from rlcli.assembly import build_environment, environment_factory
 from rlcli.assembly.parts import START
 from rlcli.loop.evaluator import Evaluator, parallel_environments
-from rlcli.loop.progress import Setup, numbers_by_place
+from rlcli.loop.progress import Setup
 from rlcli.recipe import Recipe
-from rlcli.types import Array, ArrayTree, Clock, Policy
+from rlcli.types import Clock, Environment, Policy
 
 
 def make_evaluator(
@@ -21,29 +22,51 @@ def make_evaluator(
     episodes: int,
     *,
     explore: bool = False,
-    clock: Clock = START,
     num_envs: int | None = None,
     policy: Policy | None = None,
 ) -> Evaluator:
     """Builds an evaluator of `episodes`, rounded up to equal shares per environment.
 
     `setup` is that of the recipe: its seeds and devices are used, and its policies
-    unless there is another `policy`. If each of its seeds has its own numbers, `acting`
-    of the evaluator is a pair: the acting state and `numbers_array`, without padding.
+    unless there is another `policy`. If each of its seeds has its own numbers, they are
+    those of the evaluator's `clock`.
     """
     if num_envs is None:
         small = resize_for(recipe, episodes)
     else:
         small = resize(recipe, num_envs)
-    environment = build_environment(small, len(setup.seeds), clock)
+    at = evaluation_parts(small, setup, policy=policy)
     return Evaluator(
-        environment,
-        policy or _training_policy(setup, clock),
+        *at(START),
         setup.seeds,
         -(-episodes // small.num_envs),
         explore=explore,
         devices=min(setup.devices, jax.local_device_count()),
+        at=at,
     )
+
+
+def evaluation_parts(
+    recipe: Recipe,
+    setup: Setup,
+    *,
+    rendering: bool = False,
+    policy: Policy | None = None,
+) -> Callable[[Clock], tuple[Environment, Policy]]:
+    """A function of the clock: the recipe's environment, and the policy of a setup.
+
+    The recipe may have another number of environments than the setup, whose policies
+    remain: evolution has a member for each environment.
+    """
+    seeds = len(setup.seeds)
+    first = build_environment(recipe, seeds, rendering=rendering)
+    factory = environment_factory(recipe, seeds, rendering) if first.pure else None
+
+    def at(clock: Clock) -> tuple[Environment, Policy]:
+        environment = first if factory is None else factory(clock)
+        return environment, policy or setup.at(clock)[1].policy
+
+    return at
 
 
 def resize_for(recipe: Recipe, episodes: int) -> Recipe:
@@ -65,27 +88,3 @@ def resize(recipe: Recipe, num_envs: int) -> Recipe:
         group = count_group(part.name.partition("/")[2], part.options["options"])
         num_envs = -(-num_envs // group) * group
     return dataclasses.replace(recipe, num_envs=num_envs)
-
-
-def _training_policy(setup: Setup, clock: Clock) -> Policy:
-    """The policy of a setup at a time."""
-    if setup.has_own_numbers:
-        return _policy_with_numbers(setup, clock)
-    return setup.at(clock)[1].policy
-
-
-def _policy_with_numbers(setup: Setup, clock: Clock) -> Policy:
-    """The policy at a time, of which `acting` also has the numbers: `(acting, [N])`."""
-
-    def policy_of(numbers: Array) -> Policy:
-        by_place = numbers_by_place(setup, numbers)
-        return setup.at(clock._replace(numbers=by_place))[1].policy
-
-    def explore(acting: tuple[ArrayTree, Array], *rest: ArrayTree) -> tuple:
-        return policy_of(acting[1]).explore(acting[0], *rest)
-
-    def exploit(acting: tuple[ArrayTree, Array], *rest: ArrayTree) -> tuple:
-        return policy_of(acting[1]).exploit(acting[0], *rest)
-
-    policy = setup.at(clock)[1].policy
-    return policy._replace(explore=explore, exploit=exploit)

@@ -11,17 +11,19 @@ import numpy as np
 from PIL import Image
 
 from rlcli import registry
-from rlcli.assembly import build, build_environment, out_of_memory
+from rlcli.assembly import build, out_of_memory
+from rlcli.assembly.parts import START
 from rlcli.environments.drawing import INK, PAPER, Canvas
 from rlcli.errors import RlcliError, quote
 from rlcli.evaluation import films, targets
-from rlcli.evaluation.make_evaluator import resize
+from rlcli.evaluation.evaluate import snapshot_clock
+from rlcli.evaluation.make_evaluator import evaluation_parts, resize
 from rlcli.loop.evaluator import EvaluationStep, Evaluator
 from rlcli.loop.progress import Setup
 from rlcli.recipe import Recipe, load_recipe
 from rlcli.runs import snapshots
 from rlcli.runs.locate import locate_policy
-from rlcli.types import ArrayTree
+from rlcli.types import ArrayTree, Clock
 
 _FPS = 50  # the default: CartPole's own rate
 _OVERLAY_HEIGHT = 28  # pixels of the line of text below a frame
@@ -59,26 +61,28 @@ def render(
         trust: allows the file's recipe to import code from outside rlcli and plug-ins.
     """
     targets.check_rendering(path, best=best, output=output)
-    recipe, target, evaluator, acting = _select_evaluator(path, best, episodes, trust)
+    selection = _select_evaluator(path, best, episodes, trust)
+    recipe, target, evaluator, acting, clock = selection
     target = Path(output) if output is not None else target
     with out_of_memory.limit_evaluation_memory(recipe, evaluator, acting):
-        steps = evaluator.frames(acting, evaluation_index=seed)
+        steps = evaluator.frames(acting, evaluation_index=seed, clock=clock)
         films.write_film(target, _compose_frames(steps, size, overlay), fps or _FPS)
     return target
 
 
 def make_film_writer(
     recipe: Recipe, setup: Setup
-) -> Callable[[ArrayTree, Path, int], None]:
-    """A function `(acting, file, index)` that films an episode of the first seed.
+) -> Callable[[ArrayTree, Path, int, Clock], None]:
+    """A function `(acting, file, index, clock)` that films the first seed's episode.
 
-    `acting` has a leading axis for the seeds. `index` is the index of the evaluation.
+    `acting` and `clock` have a leading axis for the seeds. `index` is the index of the
+    evaluation.
     """
     evaluator = _first_seed_evaluator(recipe, setup, 1)
 
-    def write(acting: ArrayTree, target: Path, index: int) -> None:
-        first = jax.tree.map(lambda leaf: leaf[:1], acting)
-        steps = evaluator.frames(first, evaluation_index=index)
+    def write(acting: ArrayTree, target: Path, index: int, clock: Clock) -> None:
+        first = jax.tree.map(lambda leaf: leaf[:1], (acting, clock))
+        steps = evaluator.frames(first[0], evaluation_index=index, clock=first[1])
         films.write_film(target, _compose_frames(steps, None, False), _FPS)
 
     return write
@@ -86,8 +90,8 @@ def make_film_writer(
 
 def _select_evaluator(
     path: str | Path, best: bool, episodes: int, trust: bool
-) -> tuple[Recipe, Path, Evaluator, Any]:
-    """The recipe, the default output file, the evaluator, and its acting state."""
+) -> tuple[Recipe, Path, Evaluator, Any, Clock]:
+    """The recipe, the default output file, the evaluator, acting state and time."""
     if (random := _random_recipe(path)) is not None:
         if best:
             raise RlcliError(
@@ -95,7 +99,7 @@ def _select_evaluator(
                 "pass the folder of a run, or remove `--best`",
             )
         evaluator = _first_seed_evaluator(random, build(random, (0,)), episodes)
-        return random, Path(targets.DEFAULT), evaluator, ()
+        return random, Path(targets.DEFAULT), evaluator, (), START
     run, file = locate_policy(path, best=best)
     snapshot = snapshots.load_snapshot(file, trust=trust)
     setup = build(snapshot.recipe, snapshot.seeds)
@@ -103,15 +107,14 @@ def _select_evaluator(
     first = jax.tree.map(lambda leaf: leaf[:1], acting)
     target = targets.default_output(run, file)
     evaluator = _first_seed_evaluator(snapshot.recipe, setup, episodes)
-    return snapshot.recipe, target, evaluator, first
+    return snapshot.recipe, target, evaluator, first, snapshot_clock(snapshot, 0)
 
 
 def _first_seed_evaluator(recipe: Recipe, setup: Setup, episodes: int) -> Evaluator:
     """An evaluator of the first seed in one environment that renders."""
-    environment = build_environment(resize(recipe, 1), 1, rendering=True)
-    # From the unchanged setup: evolution has a member for each environment.
-    policy = setup.agent.policy
-    return Evaluator(environment, policy, setup.seeds[:1], episodes, recording=True)
+    single = setup._replace(seeds=setup.seeds[:1])
+    at = evaluation_parts(resize(recipe, 1), single, rendering=True)
+    return Evaluator(*at(START), single.seeds, episodes, recording=True, at=at)
 
 
 def _random_recipe(path: str | Path) -> Recipe | None:

@@ -24,7 +24,7 @@ from rlcli.loop.seeds import (
     shard_seeds,
     vmap_seeds,
 )
-from rlcli.types import Array, ArrayTree, Environment
+from rlcli.types import Array, ArrayTree, Clock, Environment, Policy
 from rlcli.xla.fusion_barrier import round_to_dtype
 from rlcli.xla.numeric_limits import INT32_MAX
 from rlcli.xla.temporaries import temporary_bytes
@@ -39,29 +39,33 @@ _RECORDED_BYTES = 1 << 24  # … and their size for each seed
 class CompiledEpisodes(NamedTuple):
     """The compiled functions of an evaluation, for all seeds."""
 
-    begin: jax.stages.Wrapped  # reset_seeds[S] -> state
-    # (acting, state, seeds[S], evaluation_index, limit) -> state, is_done[S]
+    begin: jax.stages.Wrapped  # (clocks[S], reset_seeds[S]) -> state
+    # (acting, clocks, state, seeds, evaluation_index, limit) -> state, is_done[S]
     advance: jax.stages.Wrapped
     padded_seeds: int  # a multiple of `devices`
     devices: int
 
     def run(
-        self, acting: ArrayTree, seeds: Array, reset_seeds: Array, evaluation_index: int
+        self,
+        agents: tuple[ArrayTree, Clock],
+        seeds: Array,
+        reset_seeds: Array,
+        evaluation_index: int,
     ) -> Iterator[CompiledEpisodesState]:
         """Runs all episodes, in calls of the program short enough to interrupt.
 
-        Yields the state after each call, `[padded_seeds, ...]`. The next call
-        overwrites it.
+        `agents` are the acting state and the clock of each seed. Yields the state after
+        each call, `[padded_seeds, ...]`. The next call overwrites it.
         """
-        inputs = (acting, seeds, reset_seeds)
-        acting, padded_seeds, reset_seeds = pad_seeds(self.padded_seeds, inputs)
-        state, index = self.begin(reset_seeds), np.int32(evaluation_index)
+        inputs = (*agents, seeds, reset_seeds)
+        acting, clocks, padded_seeds, reset_seeds = pad_seeds(self.padded_seeds, inputs)
+        state, index = self.begin(clocks, reset_seeds), np.int32(evaluation_index)
         recorded = jax.tree.leaves(state.recording)
         count = limit = recorded[0].shape[1] if recorded else _FIRST_STEPS
         while True:
             start = time.perf_counter()
             state, is_done = self.advance(
-                acting, state, padded_seeds, index, np.int32(limit)
+                acting, clocks, state, padded_seeds, index, np.int32(limit)
             )
             has_ended = bool(np.all(is_done))
             if not recorded and time.perf_counter() - start < _TARGET:
@@ -72,16 +76,17 @@ class CompiledEpisodes(NamedTuple):
             limit += count
 
     def shapes(
-        self, acting: ArrayTree, seeds: Array | jax.ShapeDtypeStruct
+        self, agents: tuple[ArrayTree, Clock], seeds: Array | jax.ShapeDtypeStruct
     ) -> tuple[ArrayTree, int]:
         """The shapes of the state, and the bytes of temporaries; may take shapes."""
-        acting, seeds = resize_seeds(self.padded_seeds, (acting, seeds))
-        state = shapes_on_devices(self.devices, jax.eval_shape(self.begin, seeds), 0)
+        acting, clocks, seeds = resize_seeds(self.padded_seeds, (*agents, seeds))
+        state = jax.eval_shape(self.begin, clocks, seeds)
+        state = shapes_on_devices(self.devices, state, 0)
         sizes = [size for leaf in jax.tree.leaves(state) for size in leaf.shape]
         if max(sizes) > INT32_MAX:  # XLA cannot index it, and no memory can hold it
             return state, 0
         number = jax.ShapeDtypeStruct((), np.int32)
-        program = self.advance.trace(acting, state, seeds, number, number)
+        program = self.advance.trace(acting, clocks, state, seeds, number, number)
         return state, self.devices * temporary_bytes(program.jaxpr)
 
 
@@ -107,22 +112,27 @@ class CompiledEpisodesState(NamedTuple):
 
 
 def compiled_episodes(
-    environment: Environment,
+    at: Callable[[Clock], tuple[Environment, Policy]],
     functions: EpisodeFunctions,
     seeds: int,
     *,
+    num_envs: int,
     devices: int = 1,
     recording: bool = False,
 ) -> CompiledEpisodes:
     """Compiles an evaluation of `seeds` policies, sharded over devices.
 
-    Every environment is stepped until all those on its device have finished their
-    episodes. With `recording` every call of the program returns its steps.
+    `at(clock)` are the environment and the policy of a time. Every environment is
+    stepped until all those on its device have finished their episodes. With `recording`
+    every call of the program returns its steps.
     """
     share = -(-seeds // devices)
-    block = noise_block_size(environment.num_envs * share)
+    block = noise_block_size(num_envs * share)
 
-    def begin_one(reset_seed: Array) -> tuple[ArrayTree, ArrayTree, EpisodeRecords]:
+    def begin_one(
+        clock: Clock, reset_seed: Array
+    ) -> tuple[ArrayTree, ArrayTree, EpisodeRecords]:
+        environment, _ = at(clock)
         state, obs = environment.reset(jax.random.key(reset_seed))
         records = functions.begin(obs)
         steps = _empty_recording(environment, state, records) if recording else ()
@@ -134,15 +144,17 @@ def compiled_episodes(
 
     def step_one(
         acting: ArrayTree,
+        clock: Clock,
         state: ArrayTree,
         steps: ArrayTree,
         records: EpisodeRecords,
         noise: tuple[ArrayTree, ArrayTree],
         time: Array,
     ) -> tuple[ArrayTree, ArrayTree, EpisodeRecords]:
+        environment, policy = at(clock)
         policy_noise, environment_noise = noise
         cut = functions.cut(records)
-        action, policy_state = functions.select(acting, records, policy_noise)
+        action, policy_state = functions.select(policy, acting, records, policy_noise)
         outcome = environment.step(state, action, environment_noise, cut)
         # Rounded as on the host, so that both loops compute the same numbers.
         new_state, timestep = round_to_dtype(outcome, time)
@@ -159,20 +171,21 @@ def compiled_episodes(
             steps = _write_step(steps, step, time)
         return new_state, steps, new_records
 
-    begin_all = vmap_seeds(begin_one, share, (0,), 0)
+    begin_all = vmap_seeds(begin_one, share, (0, 0), 0)
     draw_all = vmap_seeds(draw_block, share, (0, None, None), 0)
-    step_all = vmap_seeds(step_one, share, (0, 0, 0, 0, 0, None), 0)
+    step_all = vmap_seeds(step_one, share, (0, 0, 0, 0, 0, 0, None), 0)
 
-    def begin(reset_seeds: Array) -> CompiledEpisodesState:
+    def begin(clocks: Clock, reset_seeds: Array) -> CompiledEpisodesState:
         return CompiledEpisodesState(
-            jnp.zeros(share, jnp.int32), *begin_all(reset_seeds)
+            jnp.zeros(share, jnp.int32), *begin_all(clocks, reset_seeds)
         )
 
     advance = _advance_function(functions, draw_all, step_all, block)
     return CompiledEpisodes(
-        jax.jit(shard_seeds(begin, devices, (0,), 0)),
+        jax.jit(shard_seeds(begin, devices, (0, 0), 0)),
         jax.jit(
-            shard_seeds(advance, devices, (0, 0, 0, None, None), 0), donate_argnums=1
+            shard_seeds(advance, devices, (0, 0, 0, 0, None, None), 0),
+            donate_argnums=2,
         ),
         share * devices,
         devices,
@@ -215,6 +228,7 @@ def _advance_function(
 
     def advance(
         acting: ArrayTree,
+        clocks: Clock,
         state: CompiledEpisodesState,
         seeds: Array,
         evaluation_index: Array,
@@ -233,7 +247,7 @@ def _advance_function(
             def run_step(carry: tuple) -> tuple:
                 time, *rest = carry
                 step_noise = jax.tree.map(lambda leaf: leaf[:, time - start], noise)
-                return time + 1, *step(acting, *rest, step_noise, time)
+                return time + 1, *step(acting, clocks, *rest, step_noise, time)
 
             def is_in_block(carry: tuple) -> Array:
                 return (carry[0] < start + block) & is_running(carry)

@@ -39,9 +39,10 @@ class EpisodeFunctions(NamedTuple):
     begin: Callable[[ArrayTree], EpisodeRecords]  # obs -> records
     # (seed, evaluation_index, time) -> noise of the policy and of the environment
     draw: Callable[[Array, Array, Array], tuple[ArrayTree, ArrayTree]]
-    # (acting, records, noise of the policy) -> action, state of the policy
+    # (policy, acting, records, noise of the policy) -> action, state of the policy: the
+    # policy is that of a time
     select: Callable[
-        [ArrayTree, EpisodeRecords, ArrayTree], tuple[ArrayTree, ArrayTree]
+        [Policy, ArrayTree, EpisodeRecords, ArrayTree], tuple[ArrayTree, ArrayTree]
     ]
     # records -> bool [B]: the episodes that the evaluation truncates after this step
     cut: Callable[[EpisodeRecords], Array]
@@ -89,10 +90,9 @@ def episode_functions(
 ) -> EpisodeFunctions:
     """Returns the functions of an evaluation of `policy` in `environment`.
 
-    Episodes are truncated after `max_episode_steps`.
+    Both are those of any time. Episodes are truncated after `max_episode_steps`.
     """
     batch = environment.num_envs
-    act = policy.explore if explore else policy.exploit
 
     def begin(obs: ArrayTree) -> EpisodeRecords:
         table = jnp.zeros((batch, episodes_per_env), jnp.float32)
@@ -116,8 +116,9 @@ def episode_functions(
         return policy.draw(act_key, batch), environment.draw(step_key)
 
     def select(
-        acting: ArrayTree, records: EpisodeRecords, noise: ArrayTree
+        policy: Policy, acting: ArrayTree, records: EpisodeRecords, noise: ArrayTree
     ) -> tuple[ArrayTree, ArrayTree]:
+        act = policy.explore if explore else policy.exploit
         decision, state = act(acting, records.obs, records.policy, records.first, noise)
         return decision.action, state
 

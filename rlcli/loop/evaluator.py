@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import jax
@@ -30,11 +30,19 @@ from rlcli.loop.episode_records import (
 from rlcli.loop.seeds import drop_padding
 from rlcli.quoting import printable
 from rlcli.spaces.canonical import canonical_action
-from rlcli.types import Array, ArrayTree, Environment, Policy, Transition
+from rlcli.types import (
+    Array,
+    ArrayTree,
+    Clock,
+    Environment,
+    Policy,
+    Transition,
+)
 from rlcli.xla.temporaries import temporary_bytes
 
 _MAX_ENVIRONMENTS = 128  # parallel environments of an evaluation …
 _MAX_HOST_ENVIRONMENTS = 10  # … and if they belong to another library
+START = Clock.zero()
 MAX_EPISODE_STEPS = 10_000  # longer episodes are truncated: some would never end
 
 
@@ -80,12 +88,16 @@ class Evaluator:
         explore: bool = False,
         devices: int = 1,
         recording: bool = False,
+        at: Callable[[Clock], tuple[Environment, Policy]] | None = None,
     ) -> None:
         """`episodes_per_env` is the number of episodes that each environment counts.
 
         `devices` share the seeds of a pure environment. `frames` requires `recording`.
+        `at(clock)` are environment and policy at another time than the start of the
+        run; by default they are always the same. Host environments always are.
         """
         self.environment = environment
+        self._at = at or (lambda clock: (environment, policy))
         self.episodes_per_env = episodes_per_env
         self._recording = recording
         self._seeds = np.array(seeds, np.uint32)
@@ -99,25 +111,31 @@ class Evaluator:
         )
 
         def select(
-            acting: ArrayTree, records: EpisodeRecords, seed: Array, index: Array
+            acting: ArrayTree,
+            clock: Clock,
+            records: EpisodeRecords,
+            seed: Array,
+            index: Array,
         ) -> tuple[ArrayTree, ArrayTree, ArrayTree, Array]:
+            _, policy = self._at(clock)
             policy_noise, environment_noise = functions.draw(seed, index[0], index[1])
-            action, state = functions.select(acting, records, policy_noise)
+            action, state = functions.select(policy, acting, records, policy_noise)
             return action, state, environment_noise, functions.cut(records)
 
         self._begin, self._select, self._record = (
             jax.jit(vmap_seeds(function, len(seeds), inputs, 0))
             for function, inputs in (
                 (functions.begin, (0,)),
-                (select, (0, 0, 0, None)),
+                (select, (0, 0, 0, 0, None)),
                 (functions.record, (0, 0, 0, 0)),
             )
         )
         self._compiled = (
             compiled_episodes(
-                environment,
+                self._at,
                 functions,
                 len(seeds),
+                num_envs=environment.num_envs,
                 devices=devices,
                 recording=recording,
             )
@@ -126,23 +144,30 @@ class Evaluator:
         )
 
     def evaluate(
-        self, acting: ArrayTree, evaluation_index: int = 0
+        self, acting: ArrayTree, evaluation_index: int = 0, clock: Clock = START
     ) -> EvaluationResult:
         """Evaluates all episodes. `acting` has a leading axis for the seeds.
 
         `evaluation_index` selects the random numbers of the evaluation. Evaluation uses
-        its own random stream, so it never changes training.
+        its own random stream, so it never changes training. `clock` is the time of the
+        evaluation, of all seeds or `[S]`.
         """
         if self._compiled is None:
-            *_, (_, records) = self._steps(acting, evaluation_index)
+            *_, (_, records) = self._steps(acting, evaluation_index, clock)
         else:
-            *_, state = self._calls(self._compiled, acting, evaluation_index)
+            *_, state = self._calls(self._compiled, acting, evaluation_index, clock)
             records = drop_padding(len(self._seeds), state.records)
         shape = (len(self._seeds), -1)
         return EvaluationResult(
             np.asarray(records.returns).reshape(shape),
             np.asarray(records.lengths).reshape(shape),
             int(np.sum(records.num_cut)),
+        )
+
+    def _clocks(self, clock: Clock) -> Clock:
+        """The clock of each seed, `[S]`."""
+        return jax.tree.map(
+            lambda leaf: np.broadcast_to(np.asarray(leaf), self.seeds), clock
         )
 
     def _no_reward(self) -> np.ndarray:
@@ -167,17 +192,18 @@ class Evaluator:
         Does not allocate memory. `acting` may consist of shapes.
         """
         seeds = jax.ShapeDtypeStruct(self._seeds.shape, self._seeds.dtype)
+        clocks = self._clocks(START)
         if self._compiled is not None:
-            return self._compiled.shapes(acting, seeds)
+            return self._compiled.shapes((acting, clocks), seeds)
         obs, _ = timestep_shapes(self.seeds, self.environment)
         records = jax.eval_shape(self._begin, obs)
         stream_index = jax.ShapeDtypeStruct((2,), np.int32)
-        select = self._select.trace(acting, records, seeds, stream_index)
+        select = self._select.trace(acting, clocks, records, seeds, stream_index)
         # The old and the new records exist simultaneously.
         return (records, records, select.out_info), temporary_bytes(select.jaxpr)
 
     def frames(
-        self, acting: ArrayTree, evaluation_index: int = 0
+        self, acting: ArrayTree, evaluation_index: int = 0, clock: Clock = START
     ) -> Iterator[tuple[EvaluationStep, np.ndarray]]:
         """Yields every step of the first environment, with its image.
 
@@ -191,10 +217,14 @@ class Evaluator:
         if not self._recording and self.environment.pure:
             raise ValueError("frames of a pure environment need `recording=True`")
         if self._compiled is None:
-            steps = (step for step, _ in self._steps(acting, evaluation_index))
+            steps = (step for step, _ in self._steps(acting, evaluation_index, clock))
+            environment = self.environment
         else:
-            steps = self._recorded_steps(self._compiled, acting, evaluation_index)
-        environment, external = self.environment, self.environment.external
+            calls = self._calls(self._compiled, acting, evaluation_index, clock)
+            steps = self._recorded_steps(calls)
+            first = jax.tree.map(lambda leaf: leaf[0], self._clocks(clock))
+            environment, _ = self._at(first)
+        external = self.environment.external
         convert = canonical_action(
             external.action if external else environment.action
         ).to_external
@@ -208,11 +238,11 @@ class Evaluator:
                 yield step._replace(action=action), image
 
     def _recorded_steps(
-        self, compiled: CompiledEpisodes, acting: ArrayTree, evaluation_index: int
+        self, calls: Iterator[CompiledEpisodesState]
     ) -> Iterator[EvaluationStep]:
         """Yields the steps that the compiled program has recorded, as `_steps` does."""
         start, reward = 0, self._no_reward()
-        for state in self._calls(compiled, acting, evaluation_index):
+        for state in calls:
             steps, after = jax.device_get((state.recording, state.environment))
             stop = int(state.time[0])
             for row in range(stop - start):
@@ -230,24 +260,36 @@ class Evaluator:
             start = stop
 
     def _calls(
-        self, compiled: CompiledEpisodes, acting: ArrayTree, evaluation_index: int
+        self,
+        compiled: CompiledEpisodes,
+        acting: ArrayTree,
+        evaluation_index: int,
+        clock: Clock,
     ) -> Iterator[CompiledEpisodesState]:
         """Yields the state of the compiled program after each call of it."""
         resets = self._reset_seeds(evaluation_index)
-        return compiled.run(acting, self._seeds, resets, evaluation_index)
+        agents = acting, self._clocks(clock)
+        return compiled.run(agents, self._seeds, resets, evaluation_index)
 
     def transitions(
-        self, acting: ArrayTree, evaluation_index: int = 0
+        self, acting: ArrayTree, evaluation_index: int = 0, clock: Clock = START
     ) -> Iterator[Transition]:
-        """Yields the steps `[S, B, ...]` of all environments, without an end."""
-        environment, seeds = self._host_env, self._seeds
+        """Yields the steps `[S, B, ...]` of all environments, without an end.
+
+        The environments are those of the latest time of all seeds.
+        """
+        clocks, seeds = self._clocks(clock), self._seeds
+        environment = self._host_env
+        if self.environment.pure:
+            latest, _ = self._at(jax.tree.map(np.max, clocks))
+            environment = to_host_environment(latest, self.seeds)
         state, obs = environment.reset(self._reset_seeds(evaluation_index))
         records = self._begin(obs)
         try:
             for time in itertools.count():
                 stream_index = np.array([evaluation_index, time], np.int32)
                 action, policy, noise, cut = self._select(
-                    acting, records, seeds, stream_index
+                    acting, clocks, records, seeds, stream_index
                 )
                 action, cut = jax.tree.map(np.asarray, (action, cut))
                 state, timestep = environment.step(state, action, noise, cut)
@@ -266,20 +308,21 @@ class Evaluator:
             _close(environment, state)
 
     def _steps(
-        self, acting: ArrayTree, evaluation_index: int
+        self, acting: ArrayTree, evaluation_index: int, clock: Clock
     ) -> Iterator[tuple[EvaluationStep | None, EpisodeRecords]]:
         """Yields every step until all environments are done, then the final records.
 
         A step without an action is the end of an episode of the first environment.
         """
         environment, seeds = self._host_env, self._seeds
+        clocks = self._clocks(clock)
         state, obs = environment.reset(self._reset_seeds(evaluation_index))
         records, reward = self._begin(obs), self._no_reward()
         try:
             for time in itertools.count():
                 stream_index = np.array([evaluation_index, time], np.int32)
                 action, policy, noise, cut = self._select(
-                    acting, records, seeds, stream_index
+                    acting, clocks, records, seeds, stream_index
                 )
                 action, cut = jax.tree.map(np.asarray, (action, cut))
                 yield (

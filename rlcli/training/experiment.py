@@ -24,7 +24,7 @@ from rlcli.training.periods import is_due, next_due, reach
 from rlcli.training.program import ALL_SEEDS, Program
 from rlcli.training.track_records import RETURNS
 from rlcli.training.tracking import build_trackers
-from rlcli.types import ArrayTree
+from rlcli.types import ArrayTree, Clock
 from rlcli.xla import processes
 
 
@@ -64,7 +64,7 @@ class Experiment:
         self.best: BestPolicies | None = None
         self.trackers = build_trackers(recipe)
         self.log_rows = LogRows(setup, recipe.train.log.every)
-        self._film_writer: Callable[[ArrayTree, Path, int], None] | None = None
+        self._film_writer: Callable[[ArrayTree, Path, int, Clock], None] | None = None
         self._seeds = slice(first, first + len(setup.seeds)) if program else ALL_SEEDS
 
     @property
@@ -196,8 +196,8 @@ class Experiment:
             self._film_writer = make_film_writer(self.recipe, self.setup)
         run.make_films_folder()
         film = run.film(self.step)
-        index = self.program.evaluation_index
-        self._film_writer(self.acting_state(), film, index)
+        index, clock = self.program.evaluation_index, self.program.clock(self._seeds)
+        self._film_writer(self.acting_state(), film, index, clock)
         return film
 
     @property

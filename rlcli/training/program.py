@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from rlcli.assembly import check_environment, memory_usage
 from rlcli.assembly.data_parallel import check_devices
@@ -35,7 +36,7 @@ from rlcli.runs import snapshots
 from rlcli.runs.snapshots import CheckpointContent
 from rlcli.training.first_steps import check_first_steps
 from rlcli.training.log_rows import policy_options_at
-from rlcli.types import Array, ArrayTree
+from rlcli.types import Array, ArrayTree, Clock
 from rlcli.xla import processes
 from rlcli.xla.numeric_limits import INT32_MAX
 from rlcli.xla.packing import PackedTree, Packing
@@ -199,11 +200,28 @@ class Program:
         if self._evaluator is None:
             episodes = self.recipe.train.evaluate.episodes
             self._evaluator = make_evaluator(self.recipe, self.setup, episodes)
-        acting = self.acting_state(ALL_SEEDS)
-        if self.setup.has_own_numbers:
-            numbers = processes.fetch(self.progress.numbers)
-            acting = acting, numbers[: len(self.setup.seeds)]
-        return self._evaluator.evaluate(acting, self.evaluation_index)
+        return self._evaluator.evaluate(
+            self.acting_state(ALL_SEEDS),
+            self.evaluation_index,
+            self.clock(ALL_SEEDS),
+        )
+
+    def clock(self, seeds: slice) -> Clock:
+        """The time of the current policies of some seeds, on the host.
+
+        Steps and episodes are `[S]`, and so are the numbers if each seed has its own;
+        otherwise there are none.
+        """
+        numbers = self.progress.numbers if self.setup.has_own_numbers else ()
+        arrays = processes.fetch((self.progress.statistics.episodes, numbers))
+        arrays = drop_padding(len(self.setup.seeds), arrays)
+        episodes, numbers = take_seeds(seeds, arrays)
+        by_place = zip(self.setup.numbers, np.transpose(numbers), strict=False)
+        return Clock.zero()._replace(
+            steps=np.full(len(episodes), self.step, np.float32),
+            episodes=np.asarray(episodes, np.float32),
+            numbers=dict(by_place),
+        )
 
     def close(self) -> None:
         """Releases the resources of a host environment."""

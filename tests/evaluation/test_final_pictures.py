@@ -60,7 +60,7 @@ def registered():
 @functools.cache
 def watched(name):
     """Moments and pictures of each episode, the final ones apart."""
-    _, _, evaluator, acting = _select_evaluator(name, False, EPISODES, False)
+    _, _, evaluator, acting, _ = _select_evaluator(name, False, EPISODES, False)
     episodes, current = [], []
     for moment, image in evaluator.frames(acting):
         current.append((moment, image))

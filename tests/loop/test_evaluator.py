@@ -4,17 +4,22 @@ import itertools
 
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from policy_files import draw_acting
 
+import rlcli
 from rlcli import recipe
 from rlcli.assembly import build
 from rlcli.environments.adapters.host import episode_seed, to_host_environment
 from rlcli.errors import RlcliError
+from rlcli.evaluation.make_evaluator import evaluation_parts
 from rlcli.loop import evaluator as evaluator_module
 from rlcli.loop.evaluator import Evaluator
 from rlcli.loop.progress import EVALUATION
+from rlcli.runs.metrics import read_metrics
+from rlcli.types import Clock, Environment, TimeStep
 
 LIMITED = {"name": "probe-truncation", "num_envs": 3}  # 1 for each of its 5 steps
 NETWORK = {"name": "mlp", "layers": [8]}
@@ -232,7 +237,59 @@ def test_a_host_environment_is_closed_even_if_the_iterator_is_not_exhausted():
     evaluator._host_env = evaluator._host_env._replace(
         close=lambda state: closed.append(close(state))
     )
-    steps = evaluator._steps(evaluator.acting, 0)
+    steps = evaluator._steps(evaluator.acting, 0, Clock.zero())
     next(steps)
     steps.close()
     assert len(closed) == 1
+
+
+def _number_environment(*, number: float = 0.0) -> Environment:
+    """Episodes of one step whose reward is the number."""
+
+    def step(state, action, noise):
+        obs, reward = jnp.zeros(1), jnp.float32(number)
+        return state, TimeStep(obs, obs, reward, jnp.float32(0), jnp.bool_(True), {})
+
+    box = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    return Environment(
+        lambda key: ((), jnp.zeros(1)), step, box, gymnasium.spaces.Discrete(2)
+    )
+
+
+def falling(per: str) -> dict:
+    number = {"from": 1, "to": 0, "over": 40, "per": per}
+    name = f"{__name__}:{_number_environment.__name__}"
+    return {
+        "environment": {"name": name, "number": number},
+        "updater": "q_learning",
+        "train": {"steps": 40, "evaluate": {"every": 10, "episodes": 2}},
+    }
+
+
+@pytest.mark.parametrize("per", ["step", "episode"])
+def test_an_evaluation_sees_the_time_after_the_steps_so_far(per, tmp_path):
+    """1 − T / 40 after T steps, which are T episodes; so does the policy's file."""
+    run = rlcli.train(falling(per), seeds=2, run=tmp_path / "run", quiet=True)
+    rows = [row for row in read_metrics(run) if "evaluation" in row]
+    for seed in (0, 1):
+        found = [r["evaluation"]["mean"] for r in rows if r["seed"] == seed]
+        np.testing.assert_allclose(found, [0.75, 0.5, 0.25, 0])
+    best = rlcli.eval(run, best=True, episodes=2, trust=True)
+    np.testing.assert_allclose([each["mean"] for each in best["seeds"]], 0.75)
+    last = rlcli.eval(run, episodes=2, trust=True)
+    np.testing.assert_allclose([each["mean"] for each in last["seeds"]], 0)
+
+
+def test_the_steps_of_an_evaluation_are_those_of_its_time():
+    """On the host, as for data sets; the seeds may have different times."""
+    parsed = recipe.load_recipe(falling("step"))
+    setup = build(parsed, (0, 1))
+    at = evaluation_parts(parsed, setup)
+    evaluator = Evaluator(*at(Clock.zero()), (0, 1), 1, at=at)
+    clock = Clock.zero()._replace(steps=np.float32([10, 30]))
+    acting = draw_acting(setup)
+    result = evaluator.evaluate(acting, clock=clock)
+    np.testing.assert_allclose(result.returns[:, 0], [0.75, 0.25])
+    both = clock._replace(steps=np.float32(30))
+    (step,) = itertools.islice(evaluator.transitions(acting, clock=both), 1)
+    np.testing.assert_allclose(step.reward[:, 0], 0.25)
