@@ -91,6 +91,14 @@ def _run_and_report(arguments: Sequence[str]) -> int:
         where = f"`{error.filename}`: " if error.filename else ""
         output.print_message(f"error: {where}{error.strerror or error}")
         return errors.USER_ERROR
+    except Exception as error:
+        from rlcli.cli import library_errors  # here, to keep `--help` fast
+
+        explained = library_errors.explain_variables(error)
+        if explained is None:
+            raise
+        output.print_error(explained)
+        return explained.code
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -98,7 +106,10 @@ def _run(arguments: Sequence[str]) -> int:
     command = typer.main.get_command(app)
     try:
         # `command.main` would print errors in another format and exit the process.
-        with command.make_context("rlcli", [*arguments]) as context:
+        with (
+            output.print_warnings(),
+            command.make_context("rlcli", [*arguments]) as context,
+        ):
             command.invoke(context)
     except typer.Exit as end:
         return end.exit_code

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
+import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rlcli.errors import RlcliError
@@ -19,10 +24,11 @@ PIPE_WIDTH = 160  # characters of a line of a table in a pipe or file
 
 
 def open_standard_streams() -> None:
-    """Redirects closed standard streams to the null device.
+    """Redirects closed standard streams to the null device; others escape characters.
 
     Otherwise the next opened file would get the descriptor of stderr, and with it
-    everything that libraries write to stderr.
+    everything that libraries write to stderr. A stream that is not UTF-8 gets escapes
+    for the characters that it cannot encode.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -32,6 +38,49 @@ def open_standard_streams() -> None:
         if getattr(sys, name) is None:
             mode = "r" if name == "stdin" else "w"
             setattr(sys, name, os.fdopen(os.dup(number), mode))
+        stream = getattr(sys, name)
+        if name != "stdin" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+@contextlib.contextmanager
+def print_warnings() -> Iterator[None]:
+    """Prints warnings and log messages of Python and libraries as our messages.
+
+    They may quote a file, whose characters could steer the terminal.
+    """
+    with warnings.catch_warnings():
+        warnings.showwarning = _print_warning
+        last_resort, logging.lastResort = logging.lastResort, _LogMessages()
+        try:
+            yield
+        finally:
+            logging.lastResort = last_resort
+
+
+def _print_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    text = warnings.formatwarning(message, category, filename, lineno, line).rstrip()
+    if file is None:
+        print_message(text)
+    else:
+        file.write(f"{text}\n")
+
+
+class _LogMessages(logging.Handler):
+    """Prints what loggers without a handler of their own report."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print_message(self.format(record))
 
 
 def print_data(text: object) -> None:
@@ -147,7 +196,12 @@ def as_json(value: Any) -> str:
     """Formats a value as JSON; NaN and infinity become null."""
     from rlcli.runs.files import to_json  # here, to keep `--help` fast
 
-    return printable_json(to_json(value, indent=2))
+    text = printable_json(to_json(value, indent=2))
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:  # the escapes of the stream would be no JSON
+        return json.dumps(json.loads(text), indent=2)
+    return text
 
 
 def describe_differences(result: Mapping[str, Any]) -> list[str]:

@@ -1,11 +1,18 @@
 """Streams that are closed, or break: training goes on, and the exit code is its own."""
 
+import io
 import json
+import logging
+import os
 import subprocess
 import sys
+import warnings
 
 import pytest
+from folders import write_run
 from tiers import quick_first
+
+from rlcli.cli import output
 
 RECIPE = """\
 environment: CartPole-v1
@@ -79,3 +86,67 @@ def test_no_file_of_a_run_gets_the_number_of_a_closed_stream(recipe, tmp_path):
         check=False,
     )
     assert done.returncode == 0
+
+
+def rlcli(*words, folder, **variables):
+    return subprocess.run(
+        [sys.executable, "-m", "rlcli", *words],
+        cwd=folder,
+        env={**os.environ, **variables},
+        capture_output=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", ["ascii", "latin-1"])
+def test_a_stream_that_is_not_utf_8_gets_escapes(name, tmp_path):
+    done = rlcli("show", "tracer", "λ≥", folder=tmp_path, PYTHONIOENCODING=name)
+    assert done.returncode == 1
+    assert b"there is no tracer `\\u03bb\\u2265`" in done.stderr
+    shown = rlcli("list", "tracers", folder=tmp_path, PYTHONIOENCODING=name)
+    assert shown.returncode == 0 and b"\\u03bb" in shown.stdout
+
+
+def test_json_is_json_in_any_encoding(tmp_path, monkeypatch):
+    """The escapes of Python would be no JSON: `\\xe9`, `\\U0001f642`."""
+    value = {"é": "λ 🙂 \udcff"}
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    output.open_standard_streams()
+    output.print_data(output.as_json(value))
+    assert json.loads(stream.buffer.getvalue().decode("ascii")) == value
+
+
+@pytest.mark.filterwarnings("always")
+def test_warnings_and_log_messages_of_libraries_are_escaped(capsys):
+    with output.print_warnings():
+        warnings.warn("a\x1b[2Jb", UserWarning, stacklevel=1)
+        record = {"msg": "c\x1b[2J%s", "args": ("d",), "levelno": logging.WARNING}
+        logging.lastResort.handle(logging.makeLogRecord(record))
+    err = capsys.readouterr().err
+    assert "a\\x1b[2Jb" in err and "c\\x1b[2Jd" in err and "\x1b" not in err
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("JAX_PLATFORMS", "nonsense"), ("JAX_PLATFORMS", "cuda"), ("JAX_ENABLE_X64", "x")],
+)
+def test_a_variable_that_jax_cannot_use_is_one_clear_error(variable, value, tmp_path):
+    words = ("check", "dqn_cartpole")
+    done = rlcli(*words, folder=tmp_path, **{variable: value, "NPROC": "1"})
+    text = done.stderr.decode()
+    assert done.returncode == 1 and "Traceback" not in text
+    start = f"error: JAX cannot use the environment variable `{variable}={value}`: "
+    assert text.splitlines()[-3].startswith(start)
+
+
+def test_a_variable_that_matplotlib_cannot_use_is_one_clear_error(tmp_path):
+    pytest.importorskip("matplotlib")
+    write_run(tmp_path / "run")
+    words = ("plot", "run", "--output", "a.png")
+    done = rlcli(*words, folder=tmp_path, MPLBACKEND="nonsense")
+    assert done.returncode == 1
+    start = (
+        "error: matplotlib cannot use the environment variable `MPLBACKEND=nonsense`"
+    )
+    assert done.stderr.decode().startswith(start)
