@@ -6,15 +6,18 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
+import jax
+import jax.numpy as jnp
 import optax
 from annotated_types import Ge, Le, Lt
 
 from rlcli.registry import register
-from rlcli.types import NonNegative, Positive, Probability
+from rlcli.types import ArrayTree, NonNegative, Positive, Probability
 
 Natural = Annotated[int, Ge(0)]
 
 CLIP = "clip_norm"
+_FOR_VECTORS = (optax.sm3,)  # they need at least one axis, and one number in each
 _POSITIVE: Any = Positive  # `Any`: type checkers reject `Positive | None` as a value
 _DECAY: Any = Annotated[float, Ge(0.0), Lt(1.0)]
 # Ranges of options that differ from `NonNegative`, by name. A decay of 1 ignores every
@@ -80,6 +83,8 @@ def _from_optax(factory: Callable) -> Callable:
         *, clip_norm: float | None = None, **options: Any
     ) -> optax.GradientTransformation:
         transformation = factory(**{**defaults, **options})
+        if factory in _FOR_VECTORS:
+            transformation = _on_vectors(transformation)
         if clip_norm is None:
             return transformation
         return optax.chain(optax.clip_by_global_norm(clip_norm), transformation)
@@ -96,6 +101,30 @@ def _from_optax(factory: Callable) -> Callable:
     optimizer.__module__ = factory.__module__
     optimizer.__doc__ = inspect.getdoc(factory)
     return optimizer
+
+
+def _on_vectors(
+    transformation: optax.GradientTransformation,
+) -> optax.GradientTransformation:
+    """Extends an optimizer to scalars and empty arrays, as vectors of one number."""
+
+    def to_vectors(tree: ArrayTree) -> ArrayTree:
+        return jax.tree.map(
+            lambda leaf: jnp.resize(leaf, 1) if leaf.size < 2 else leaf, tree
+        )
+
+    def update(
+        gradient: ArrayTree, state: ArrayTree, params: ArrayTree = None
+    ) -> tuple[ArrayTree, ArrayTree]:
+        vectors = None if params is None else to_vectors(params)
+        updates, state = transformation.update(to_vectors(gradient), state, vectors)
+        return jax.tree.map(
+            lambda update, leaf: jnp.resize(update, leaf.shape), updates, gradient
+        ), state
+
+    return optax.GradientTransformation(
+        lambda params: transformation.init(to_vectors(params)), update
+    )
 
 
 def _default_value(name: str, default: Any) -> Any:

@@ -15,6 +15,9 @@ from rlcli.types import Clock
 from rlcli.updaters.optimizers import partition_by_group
 
 NAMES = registry.names("optimizer")
+# A temperature, biases, kernels of dense layers and convolutions, the critics of an
+# ensemble, and the layer of an empty observation.
+SHAPES = [(), (1,), (3,), (4, 3), (1, 3), (3, 3, 2, 4), (2, 4, 3), (0,), (0, 3)]
 PARAMS = {"q": {"w": np.full((3, 2), 0.5, "f4"), "b": np.ones(2, "f4")}}
 
 
@@ -33,10 +36,18 @@ def leaves(tree):
 
 @pytest.mark.filterwarnings("ignore:`optimistic_adam` is deprecated")  # optax's word
 @pytest.mark.parametrize("name", NAMES)
-def test_every_optimizer_goes_downhill_with_its_defaults(name):
+@pytest.mark.parametrize("clip", [{}, {"clip_norm": 1.0}], ids=["", "clipped"])
+def test_every_optimizer_goes_downhill_with_parameters_of_any_shape(name, clip):
+    params = {
+        group: {str(shape): np.full(shape, 0.5, "f4") for shape in SHAPES}
+        for group in ("q", "temperature")
+    }
+
     @jax.jit
     def descend(learning_rate):  # traced, as with a schedule
-        optimizer = factory(name)(learning_rate=learning_rate)
+        optimizer = factory(name)(learning_rate=learning_rate, **clip)
+        own = {"default": optimizer, "temperature": factory("sgd")()}
+        optimizer = partition_by_group(own)
 
         def step(_, learner):  # with the gradient of ½‖params‖²
             state, params = learner
@@ -44,11 +55,16 @@ def test_every_optimizer_goes_downhill_with_its_defaults(name):
             return state, optax.apply_updates(params, updates)
 
         # The first step of some is zero.
-        return jax.lax.fori_loop(0, 3, step, (optimizer.init(PARAMS), PARAMS))[1]
+        return jax.lax.fori_loop(0, 3, step, (optimizer.init(params), params))[1]
 
     after = descend(np.float32(0.01))
-    assert np.linalg.norm(leaves(after)) < np.linalg.norm(leaves(PARAMS))
-    assert np.all(np.isfinite(leaves(after)))
+    for shape in SHAPES:
+        before, leaf = params["q"][str(shape)], after["q"][str(shape)]
+        assert leaf.shape == shape and leaf.dtype == np.float32
+        assert np.all(np.isfinite(leaf)) and np.all(np.abs(leaf) < before)
+    # A scalar is a vector of one number.
+    np.testing.assert_allclose(after["q"]["()"], after["q"]["(1,)"][0], rtol=1e-6)
+    np.testing.assert_allclose(after["temperature"]["()"], 0.5 * 0.999**3, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)
