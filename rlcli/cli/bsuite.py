@@ -88,6 +88,14 @@ def command(
             help="Continue the sweep in this folder: train what has not finished.",
         ),
     ] = False,
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust",
+            help="With `--resume`: allow the recipe of the sweep to import code "
+            "outside rlcli, and its trackers to contact a host.",
+        ),
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -120,6 +128,7 @@ def command(
             max_time=options.parse_deadline(max_time),
             smoke=smoke,
             resume=resume,
+            trust=trust,
             report=report,
         )
     for note in data["notes"]:

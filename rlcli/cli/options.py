@@ -123,6 +123,14 @@ Trust = Annotated[
         "--trust", help="Allow the checkpoint's recipe to import code outside rlcli."
     ),
 ]
+TrustRecipe = Annotated[
+    bool,
+    typer.Option(
+        "--trust/--no-trust",
+        help="Whether the recipe may import code outside rlcli, and have trackers that "
+        "contact a host. `--no-trust`: for a recipe from elsewhere.",
+    ),
+]
 Coordinator = Annotated[
     str | None,
     typer.Option(

@@ -184,7 +184,7 @@ def command(
             "--storage",
             metavar="URL",
             help="A database for Optuna, such as `sqlite:///sweeps.db`, instead of a "
-            "journal file in the folder.",
+            "journal file in the folder. Also with `--resume` and `show`.",
             show_default=False,
         ),
     ] = None,
@@ -194,7 +194,7 @@ def command(
             "--run-storage",
             metavar="URL",
             help="An object store for the runs, such as `s3://bucket/runs`, with Ray "
-            "on nodes that share no folder.",
+            "on nodes that share no folder. Also with `--resume`.",
             show_default=False,
         ),
     ] = None,
@@ -224,6 +224,14 @@ def command(
             show_default=False,
         ),
     ] = None,
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust",
+            help="With `--resume` and `export`: allow the recipe of the sweep to "
+            "import code outside rlcli, and its trackers to contact a host.",
+        ),
+    ] = False,
     max_time: MaxTime = None,
     trial: Annotated[
         int | None,
@@ -250,11 +258,13 @@ def command(
     if verb in _VERBS and (rest or not Path(verb).exists()):
         _check_words(verb, rest)
         if verb == "train":
-            raise typer.Exit(_train_group(*rest))
+            raise typer.Exit(_train_group(*rest, trust=trust))
         if verb == "export":
-            output.print_data(rlcli.export_sweep(rest[0], rest[1], trial=trial))
+            file = rlcli.export_sweep(rest[0], rest[1], trial=trial, trust=trust)
+            output.print_data(file)
         else:
-            sweep_screen.print_sweep(rlcli.show_sweep(rest[0]), json=json)
+            data = rlcli.show_sweep(rest[0], storage=storage)
+            sweep_screen.print_sweep(data, json=json)
         return
     if rest:
         raise typer.BadParameter("expected a single recipe", param_hint="RECIPE")
@@ -265,11 +275,9 @@ def command(
             )
         from rlcli.sweeps.slurm import train_trial
 
-        raise typer.Exit(
-            EXIT_CODES[
-                train_trial(verb, trial, max_time=options.parse_max_time(max_time))
-            ]
-        )
+        limit = options.parse_max_time(max_time)
+        status = train_trial(verb, trial, max_time=limit, trust=trust)
+        raise typer.Exit(EXIT_CODES[status])
     with sweep_screen.show_progress(quiet) as report:
         folder = rlcli.sweep(
             verb,
@@ -297,20 +305,30 @@ def command(
             run=run,
             name=name,
             resume=resume,
+            trust=trust,
             slurm=slurm,
             report=report,
         )
+    addresses = {"--storage": storage, "--run-storage": run_storage}
     if slurm is not None:
-        raise typer.Exit(sweep_screen.report_script(folder, slurm, quiet=quiet))
-    raise typer.Exit(sweep_screen.report_end(folder, quiet=quiet, json=json))
+        code = sweep_screen.report_script(
+            folder, slurm, quiet=quiet, addresses=addresses
+        )
+        raise typer.Exit(code)
+    is_trusted = trust or not resume
+    raise typer.Exit(
+        sweep_screen.report_end(
+            folder, quiet=quiet, json=json, trust=is_trusted, addresses=addresses
+        )
+    )
 
 
-def _train_group(file: str, recipe: str) -> int:
+def _train_group(file: str, recipe: str, *, trust: bool) -> int:
     from rlcli.sweeps import grouping  # here, to keep `--help` fast
     from rlcli.training import signals
 
     with signals.own_process():
-        return grouping.train_group(file, recipe)
+        return grouping.train_group(file, recipe, trust=trust)
 
 
 def _check_words(verb: str, rest: list[str]) -> None:

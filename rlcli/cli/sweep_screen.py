@@ -6,6 +6,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -15,15 +16,17 @@ from rich.table import Table
 import rlcli
 from rlcli import errors
 from rlcli.cli import output
-from rlcli.quoting import printable, quote_rich, quote_shell
+from rlcli.quoting import join_shell, printable, quote_rich, quote_shell
 from rlcli.runs.formatting import format_duration, format_number
 from rlcli.runs.naming import shorten_keys
 from rlcli.runs.provenance import program
+from rlcli.runs.run_folder import Run
 
 if TYPE_CHECKING:
     from rlcli.sweeps.driver import SweepProgress
     from rlcli.sweeps.study import Trial
 
+_NO_ADDRESSES: Mapping[str, str | None] = MappingProxyType({})
 _TOP = 10  # trials in a table
 _BAR = 20  # characters of the bar of an importance
 _NEVER = "never"  # the steps to a return that was not reached
@@ -162,9 +165,20 @@ def _interval(entry: Mapping[str, Any]) -> str:
     return f"{text} [{low}, {high}]"
 
 
-def report_end(folder: Path, *, quiet: bool, json: bool) -> int:
-    """Prints the winner, the folder and the next command; returns the exit code."""
-    data = rlcli.show_sweep(folder)
+def report_end(
+    folder: Path,
+    *,
+    quiet: bool,
+    json: bool,
+    trust: bool = False,
+    addresses: Mapping[str, str | None] = _NO_ADDRESSES,
+) -> int:
+    """Prints the winner, the folder and the next command; returns the exit code.
+
+    `trust`: whether the command trusted the recipe. `addresses`: those of the sweep, by
+    their options, which the next command has to name again.
+    """
+    data = rlcli.show_sweep(folder, storage=addresses.get("--storage"))
     status = data["status"]
     winner = data["winner"]
     path = quote_shell(folder)
@@ -177,7 +191,10 @@ def report_end(folder: Path, *, quiet: bool, json: bool) -> int:
         target = f"{program()} sweep export {path} best.yaml"
         output.print_message(f"next: {program()} sweep show {path}, or {target}")
     elif not quiet:
-        output.print_message(f"next: {program()} sweep {path} --resume")
+        runs = [Run(Path(each["run"])) for each in data["trials"]]
+        needs_trust = trust and any(run.needs_trust("resume") for run in runs)
+        words = _resume_words(folder, trust=needs_trust, addresses=addresses)
+        output.print_message(f"next: {program()} {words}")
     if json:
         output.print_data(output.as_json(data))
     else:
@@ -185,11 +202,29 @@ def report_end(folder: Path, *, quiet: bool, json: bool) -> int:
     return errors.EXIT_CODES[status]
 
 
-def report_script(folder: Path, script: Path, *, quiet: bool) -> int:
+def _resume_words(
+    folder: Path, *, trust: bool, addresses: Mapping[str, str | None]
+) -> str:
+    words = ["sweep", str(folder), "--resume"]
+    for option, address in addresses.items():
+        words += [] if address is None else [option, address]
+    return join_shell([*words, "--trust"] if trust else words)
+
+
+def report_script(
+    folder: Path,
+    script: Path,
+    *,
+    quiet: bool,
+    addresses: Mapping[str, str | None],
+) -> int:
     """Prints the folder and how to submit the script; returns the exit code."""
     if not quiet:
         submit = f"sbatch --wait {quote_shell(script)}"
-        then = f"{program()} sweep {quote_shell(folder)} --resume"
+        # Its tasks need it as well.
+        trust = script.is_file() and "--trust" in script.read_text().split()
+        words = _resume_words(folder, trust=trust, addresses=addresses)
+        then = f"{program()} {words}"
         output.print_message(f"next: {submit}; {then}")
     output.print_data(folder)
     return errors.OK

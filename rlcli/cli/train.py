@@ -18,6 +18,7 @@ from rlcli.cli.options import (
     Seeds,
     Set,
     Smoke,
+    TrustRecipe,
 )
 
 
@@ -91,6 +92,7 @@ def command(
             "--profile", help="Profile a few iterations: print where time is spent."
         ),
     ] = False,
+    trust: TrustRecipe = True,
     coordinator: Coordinator = None,
     process: Process = None,
 ) -> None:
@@ -113,6 +115,7 @@ def command(
         "max_time": options.parse_deadline(max_time),
         "smoke": smoke,
         "quiet": quiet,
+        "trust": trust,
     }
     if len(recipe) > 1 or vary or vary_zip or _varies(recipe[0], set):
         for option, is_given in (

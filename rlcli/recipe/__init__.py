@@ -17,6 +17,7 @@ from rlcli.recipe.loading import check_document as check_document
 from rlcli.recipe.loading import dump_recipe as dump_recipe
 from rlcli.recipe.loading import load_bases as load_bases
 from rlcli.recipe.loading import load_recipe as load_recipe
+from rlcli.recipe.loading import load_to_train as load_to_train
 from rlcli.recipe.loading import read_document as read_document
 from rlcli.recipe.loading import resolve as resolve
 from rlcli.recipe.merging import DEFAULT as DEFAULT

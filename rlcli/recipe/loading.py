@@ -150,6 +150,25 @@ def load_recipe(
     return _read_recipe(sections, Path(document.source).stem or "recipe")
 
 
+def load_to_train(
+    recipe: str | Path | Mapping[str, Any], sets: Sequence[str] = (), *, trust: bool
+) -> Recipe:
+    """Loads a recipe that will be trained.
+
+    Without `trust` it imports no code from outside rlcli and its plug-ins, and has no
+    tracker that contacts a host.
+    """
+    loaded = load_recipe(recipe, sets, trusted=trust)
+    if not trust and loaded.remote_trackers:
+        raise loaded.error(
+            ("train", "trackers"),
+            f"tracker {quote(loaded.remote_trackers[0])} can contact a host, or write "
+            "outside the run's folder",
+            "pass `--trust` if you trust the source of the recipe",
+        )
+    return loaded
+
+
 def read_document(
     recipe: str | Path | Mapping[str, Any], is_option: OptionCheck = option_checker
 ) -> Document:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
 import math
 import os
@@ -24,6 +25,7 @@ from typing import IO, Any, BinaryIO
 from rlcli.errors import RlcliError, quote
 
 LARGEST_JSON = 64 * 2**20  # bytes; larger files are refused
+LONGEST_LINE = 2**20  # bytes of a line of JSON
 _TEMPORARY = re.compile(r"\.(?P<name>.+?)(?:\.\d+){1,2}(?:\.tmp)?")
 
 
@@ -82,6 +84,23 @@ def open_regular(path: Path, flags: int, mode: str = "r", **keywords: Any) -> IO
             raise
 
 
+def refuse_link(path: Path) -> None:
+    """Refuses a path that is a symbolic link; others may be missing."""
+    with name_file_in_errors(path, "used"):
+        if os.path.islink(path):
+            raise OSError(errno.ELOOP, "a symbolic link")
+
+
+def make_folder(folder: Path, *names: str) -> Path:
+    """Creates a folder below one that may come from elsewhere; refuses links."""
+    for name in names:
+        folder /= name
+        with name_file_in_errors(folder, "created"):
+            folder.mkdir(exist_ok=True)
+        refuse_link(folder)
+    return folder
+
+
 def exists(path: Path) -> bool:
     """Whether there is a file, a folder or a link, also a broken one.
 
@@ -109,7 +128,7 @@ def name_file_in_errors(path: Path, purpose: str) -> Iterator[None]:
         reason = error.strerror or str(error)
         hint = _HINTS.get(error.errno or 0, "")
         if error.errno == errno.ELOOP:
-            reason = "it is a symbolic link, which rlcli does not follow in a run"
+            reason = "it is a symbolic link, which rlcli does not follow here"
         raise RlcliError(f"`{path}` cannot be {purpose}: {reason}", hint) from error
 
 
@@ -239,6 +258,43 @@ def parse_json(text: str) -> Any:
     return _DECODER.decode(text)
 
 
+def read_text(path: Path, hint: str, *, most: int = LARGEST_JSON) -> str:
+    """The UTF-8 text of a regular file of at most `most` bytes; follows no link.
+
+    `hint` says how to repair a damaged file.
+    """
+    data = _read_bytes(path, hint, most)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        message = f"`{path}` is damaged: line {line} is not UTF-8 text"
+        raise RlcliError(message, hint) from error
+
+
+def read_lines(
+    file: IO[bytes],
+    path: Path,
+    hint: str,
+    *,
+    first: int = 1,
+    longest: int = LONGEST_LINE,
+) -> Iterator[tuple[int, bytes]]:
+    """The number and the content of each line of a file that is open at a line.
+
+    Ends before a line without an end, which is still being written. `first` is the
+    number of the first line, `hint` says how to repair a damaged file at `path`.
+    """
+    for number in itertools.count(first):
+        line = file.readline(longest)
+        if not line.endswith(b"\n"):
+            if len(line) < longest:
+                return
+            message = f"`{path}` is damaged: line {number} has more than "
+            raise RlcliError(f"{message}{longest:,} bytes", hint)
+        yield number, line
+
+
 _RECREATED = "remove it: `rlcli resume` recreates it from the newest checkpoint"
 
 
@@ -249,15 +305,7 @@ def read_json(path: Path, hint: str = _RECREATED) -> dict[str, Any]:
     """
     if not exists(path):
         return {}
-    with (
-        name_file_in_errors(path, "read"),
-        open_regular(path, os.O_RDONLY, "rb") as file,
-    ):
-        if os.fstat(file.fileno()).st_size > LARGEST_JSON:
-            raise RlcliError(
-                f"`{path}` is damaged: it has more than {LARGEST_JSON:,} bytes"
-            )
-        data = file.read()
+    data = _read_bytes(path, hint, LARGEST_JSON)
     if not data:
         return {}
     try:
@@ -267,6 +315,17 @@ def read_json(path: Path, hint: str = _RECREATED) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RlcliError(f"`{path}` is damaged: it is not a JSON object", hint)
     return value
+
+
+def _read_bytes(path: Path, hint: str, most: int) -> bytes:
+    with (
+        name_file_in_errors(path, "read"),
+        open_regular(path, os.O_RDONLY, "rb") as file,
+    ):
+        if os.fstat(file.fileno()).st_size > most:
+            message = f"`{path}` is damaged: it has more than {most:,} bytes"
+            raise RlcliError(message, hint)
+        return file.read(most + 1)
 
 
 def merge_json(path: Path, fields: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from rlcli.runs.files import (
     name_file_in_errors,
     open_regular,
     parse_json,
+    read_lines,
     to_json,
 )
 
@@ -25,6 +26,7 @@ _BLOCK = 2**16  # bytes to search row by row
 _TAIL = 2**14  # bytes in which the last rows are expected
 _SEARCH = 2**22  # bytes before the end that are searched for an evaluation
 _LONGEST = 2**24  # bytes of a line
+_REMEDY = "remove the line to continue"
 FIRST_FIELDS = ("T", "seed", "ep", "G", "t", "avg_G", "avg_r")
 # Fields that depend on the machine: they differ between two equal runs.
 CLOCK_FIELDS = ("dt", "steps_per_second", "updates_per_second", "time")
@@ -80,11 +82,10 @@ def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
     path = Path(folder) / FILE_NAME
     if not exists(path):
         return []
-    with open_regular(path, os.O_RDONLY, encoding="utf-8", errors="replace") as file:
+    with open_regular(path, os.O_RDONLY, "rb") as file:
         return [
-            _parse_row(path, number, line)
-            for number, line in enumerate(file, 1)
-            if line.endswith("\n")
+            _parse_row(path, number, line.decode(errors="replace"))
+            for number, line in read_lines(file, path, _REMEDY, longest=_LONGEST)
         ]
 
 
@@ -104,10 +105,8 @@ class MetricsReader:
             file.seek(self._offset - len(self._last_line))
             if file.read(len(self._last_line)) != self._last_line:
                 return None
-            data = file.read()
-        lines = data.splitlines(keepends=True)
-        if lines and not lines[-1].endswith(b"\n"):  # is being written
-            lines.pop()
+            rest = read_lines(file, self._path, _REMEDY, longest=_LONGEST)
+            lines = [line for _, line in rest]
         if lines:
             self._last_line = lines[-1]
         self._offset += sum(map(len, lines))
@@ -242,7 +241,7 @@ def _parse_row(path: Path, number: int | None, line: str) -> dict[str, Any]:
     if not isinstance(row, dict) or not isinstance(row.get("T"), int):
         raise RlcliError(
             f"`{path}`{f', line {number}' if number else ''}: not a row of metrics",
-            "each line is a JSON object with `T`; remove the line to continue",
+            f"each line is a JSON object with `T`; {_REMEDY}",
         )
     return row
 

@@ -8,14 +8,24 @@ later one, so a run that is resumed finds the numbers of its checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
-from rlcli.runs.files import parse_json, read_json, replace_file, to_json, write_json
+from rlcli.runs.files import (
+    exists,
+    parse_json,
+    read_json,
+    read_text,
+    replace_file,
+    to_json,
+    write_json,
+)
 
 FILE_NAME, ROUNDS = "population.json", "rounds.jsonl"
+_DAMAGES = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 _REMEDY = "restore the file from a copy of the folder"
 
 
@@ -71,16 +81,41 @@ def write_settings(folder: Path, settings: PopulationSettings) -> None:
 def read_settings(folder: Path) -> PopulationSettings:
     """The settings of the population of a folder."""
     path = folder / FILE_NAME
+    fields = read_json(path, _REMEDY)
     try:
-        fields = read_json(path, _REMEDY)
         options = tuple(
             SearchedOption(**each | {"places": tuple(each["places"])})
             for each in fields.pop("options")
         )
         members = tuple(fields.pop("members"))
-        return PopulationSettings(members=members, options=options, **fields)
+        settings = PopulationSettings(members=members, options=options, **fields)
     except (KeyError, TypeError) as error:
         raise RlcliError(f"`{path}` is damaged, or missing", _REMEDY) from error
+    if not _is_sound(settings):
+        raise RlcliError(f"`{path}` is damaged", _REMEDY)
+    return settings
+
+
+def _is_sound(settings: PopulationSettings) -> bool:
+    """Whether the fields of settings that were read have their types."""
+    return (
+        type(settings.seed) is int
+        and type(settings.ready) is int
+        and settings.ready >= 1
+        and all(isinstance(name, str) for name in settings.members)
+        and all(
+            isinstance(key, str)
+            and all(isinstance(place, str) for place in places)
+            and _is_finite(low)
+            and _is_finite(high)
+            and isinstance(is_log, bool)
+            for key, places, low, high, is_log in settings.options
+        )
+    )
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
 
 
 def write_rounds(folder: Path, rounds: Sequence[Round]) -> None:
@@ -100,22 +135,47 @@ def write_rounds(folder: Path, rounds: Sequence[Round]) -> None:
     replace_file(folder / ROUNDS, "".join(f"{line}\n" for line in lines).encode())
 
 
-def read_rounds(folder: Path) -> list[Round]:
-    """The rounds so far; [] before the first."""
+def read_rounds(
+    folder: Path, members: Collection[str], options: Collection[str]
+) -> list[Round]:
+    """The rounds so far; [] before the first.
+
+    `members` are the names of the folders, `options` the keys of the numbers that
+    change; refuses rounds of others.
+    """
     path = folder / ROUNDS
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
+    if not exists(path):
         return []
-    try:
-        return [_parse_round(parse_json(line)) for line in lines]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RlcliError(f"`{path}` is damaged: {error}", _REMEDY) from error
+    rounds: list[Round] = []
+    for number, line in enumerate(read_text(path, _REMEDY).splitlines(), 1):
+        try:
+            each = _parse_round(parse_json(line), members, options)
+        except _DAMAGES as error:
+            reason = str(error)[:100]
+            message = f"`{path}` is damaged: line {number}: {reason}"
+            raise RlcliError(message, _REMEDY) from error
+        rounds.append(each)
+    return rounds
 
 
-def _parse_round(fields: Mapping[str, Any]) -> Round:
-    members = {name: RoundEntry(**each) for name, each in fields["members"].items()}
-    return Round(fields["round"], fields["step"], members)
+def _parse_round(
+    fields: Mapping[str, Any], members: Collection[str], options: Collection[str]
+) -> Round:
+    """A round; one of `_DAMAGES` if it is damaged."""
+    number, step = fields["round"], fields["step"]
+    if type(number) is not int or type(step) is not int or step < 0:
+        raise ValueError("`round` and `step` are not whole numbers")
+    entries = {name: RoundEntry(**each) for name, each in fields["members"].items()}
+    if entries.keys() != {*members}:
+        raise ValueError("it has other members than the population")
+    for name, (score, copied, values) in entries.items():
+        if (score is not None and not _is_finite(score)) or (
+            copied is not None and copied not in members
+        ):
+            raise ValueError(f"the score or the parent of member `{name}`")
+        if values.keys() != {*options} or not all(map(_is_finite, values.values())):
+            raise ValueError(f"the options of member `{name}`")
+    return Round(number, step, entries)
 
 
 def find_lineage(

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import re
 import shutil
 import time
@@ -148,10 +147,18 @@ class Run:
 
     def make_films_folder(self) -> None:
         """Creates the folder of the films; refuses a link, which leads elsewhere."""
-        with files.name_file_in_errors(self.films, "created"):
-            self.films.mkdir(exist_ok=True)
-            if self.films.is_symlink():
-                raise OSError(errno.ELOOP, "a symbolic link")
+        files.make_folder(self.folder, self.films.name)
+
+    def refuse_linked_checkpoints(self) -> None:
+        """Refuses a link in place of the folder of the checkpoints.
+
+        A user may have made it, but the author of a run from elsewhere may, too.
+        """
+        try:
+            files.refuse_link(self.checkpoints)
+        except RlcliError as error:
+            hint = "pass `--trust` if you have made the link, or remove it"
+            raise RlcliError(error.message, hint) from error
 
     def make_checkpoints_folder(self) -> None:
         """Creates the folder of the checkpoints, unless it or a link to one exists."""
@@ -180,15 +187,18 @@ class Run:
         several runs like this one.
         """
         path = folder or self.folder
-        options = ["--trust"] if trust and self._needs_trust(verb) else []
+        options = ["--trust"] if trust and self.needs_trust(verb) else []
         return f"{program()} {join_shell([verb, path, *options])}"
 
-    def resume_arguments(self, *options: str) -> list[str]:
-        """The arguments of `rlcli` that continue this run, with `--trust` if needed."""
-        trust = ["--trust"] if self._needs_trust("resume") else []
-        return ["resume", *options, *trust, "--", str(self.folder)]
+    def resume_arguments(self, *options: str, trust: bool) -> list[str]:
+        """The arguments of `rlcli` that continue this run.
 
-    def _needs_trust(self, verb: str) -> bool:
+        `trust` is what the user says, not the run: its files may come from elsewhere.
+        """
+        words = ["--trust"] if trust else []
+        return ["resume", *options, *words, "--", str(self.folder)]
+
+    def needs_trust(self, verb: str) -> bool:
         """Whether a command runs code, or starts trackers, that the recipe names."""
         info = self.read_info()
         return bool(info.get("imports") or (verb == "resume" and info.get("trackers")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlcli.errors import RlcliError, quote
+from rlcli.runs.files import refuse_link
 from rlcli.runs.run_folder import Run, is_run
 
 
@@ -23,6 +24,8 @@ def find_trained_together(run: Run) -> list[Run]:
         run if name == folder.name else Run(run.folder.parent / name) for name in names
     ]
     for member in members:
+        if member is not run:  # whose path the user has named
+            refuse_link(member.folder)
         if not is_run(member.folder):
             raise RlcliError(
                 f"`{run.folder}` was trained together with `{member.folder}`, which is "
@@ -50,6 +53,7 @@ def change_members(runs: Sequence[Run]) -> None:
     others = {name for members in before for name in members}.difference(names)
     for name in sorted(others):
         other = Run(runs[0].folder.parent / name)
+        refuse_link(other.folder)
         if other.read_info().get("members", [name]) != [name]:
             other.write_info(members=[name])
     for run, members in zip(runs, before, strict=True):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rlcli.errors import RlcliError
-from rlcli.runs.files import read_json, write_json
+from rlcli.runs.files import read_json, refuse_link, write_json
 from rlcli.runs.records import UNFINISHED, Record, find_status, read_record
 from rlcli.runs.run_folder import Run, is_run
 
@@ -30,8 +30,11 @@ class Variants(NamedTuple):
 
     @property
     def runs(self) -> list[Path]:
-        """The folders of the runs that exist."""
-        return [path for path in map(self.folder.joinpath, self.values) if is_run(path)]
+        """The folders of the runs that exist; refuses links to others."""
+        paths = [*map(self.folder.joinpath, self.values)]
+        for path in paths:
+            refuse_link(path)
+        return [path for path in paths if is_run(path)]
 
     def options(self, name: str) -> dict[str, str]:
         """The values of the varied options of a run, by their names."""

@@ -166,7 +166,7 @@ class Driver:
                 self._submit([trial])
             trials = [trial for trial in trials if trial not in begun]
             sets = [self._space.settings(trial.values) for trial in trials]
-            for indices in grouping.group_trials(self._settings, sets):
+            for indices in grouping.group_trials(self._sweep, self._settings, sets):
                 self._submit([trials[index] for index in indices])
             for each in self._queue.advance():
                 self._end_job(each)
@@ -310,9 +310,10 @@ class Driver:
             folder = self._sweep.confirmation(trial.number)
             sets = self._final_settings(trial)
             arguments = layout.trial_arguments(
-                settings, folder, sets, first, settings.confirm_seeds
+                self._sweep, settings, folder, sets, first, settings.confirm_seeds
             )
-            self._queue.submit(Job(f"confirm {trial.number}", (folder,), arguments))
+            key, trust = f"confirm {trial.number}", self._sweep.trust
+            self._queue.submit(Job(key, (folder,), arguments, trust))
         failed: set[Path] = set()
 
         def end(job_end: JobEnd) -> None:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
 from rlcli.quoting import quote_shell
-from rlcli.recipe import dump_recipe, load_recipe, resolve
-from rlcli.recipe.documents import format_inline
-from rlcli.runs.files import check_output, write_output
+from rlcli.recipe import dump_recipe, resolve
+from rlcli.recipe.documents import MAX_BYTES, format_inline
+from rlcli.runs.files import check_output, read_text, write_output
 from rlcli.runs.formatting import format_number
 from rlcli.runs.run_folder import Run
-from rlcli.sweeps.layout import Settings, SweepFolder
+from rlcli.sweeps.layout import REMEDY, SweepFolder
+from rlcli.sweeps.opening import OpenedSweep, open_sweep
 from rlcli.sweeps.pbt import PBT, member_settings
 
 
 def export_sweep(
-    folder: str | Path, output: str | Path, *, trial: int | None = None
+    folder: str | Path,
+    output: str | Path,
+    *,
+    trial: int | None = None,
+    trust: bool = False,
 ) -> Path:
     """Writes the recipe of the winner, and returns its file.
 
@@ -30,23 +36,24 @@ def export_sweep(
         folder: the folder of a sweep.
         output: a `.yaml` file.
         trial: the number of a trial, instead of the winner.
+        trust: allows the recipe of a population to import code.
     """
     check_output(Path(output), "a recipe", (".yaml", ".yml"))
-    sweep = SweepFolder(Path(folder))
-    settings = sweep.read_settings()
+    opened = open_sweep(folder, trust=trust)
+    sweep, settings, _ = opened
     if trial is None:
         run, title = _winner(sweep)
     else:
         run, title = Run(sweep.trial(trial)), f"Trial {trial}"
-        if not run.resolved_recipe.is_file():
+        if not os.path.lexists(run.resolved_recipe):
             raise RlcliError(
                 f"`{folder}` has no trial {trial}",
                 f"`rlcli sweep show {quote_shell(folder)}` lists the trials",
             )
     if settings.sampler == PBT and run.folder.parent == sweep.population:
-        text = _member_recipe(sweep, settings, int(run.folder.name))
+        text = _member_recipe(opened, int(run.folder.name))
     else:
-        text = run.resolved_recipe.read_text(encoding="utf-8")
+        text = read_text(run.resolved_recipe, REMEDY, most=MAX_BYTES)
     name = format_inline(sweep.folder.absolute().name)
     comment = f"# {title} of the sweep {name}\n"
     write_output(Path(output), (comment + text).encode())
@@ -61,12 +68,12 @@ def _winner(sweep: SweepFolder) -> tuple[Run, str]:
             "`--resume` continues the sweep; `--trial N` exports a trial",
         )
     sentence = f"Winner (trial {winner['trial']}, {format_number(winner['value'])})"
-    return Run(sweep.folder / winner["run"]), sentence
+    return Run(sweep.find(*Path(winner["run"]).parts)), sentence
 
 
-def _member_recipe(sweep: SweepFolder, settings: Settings, number: int) -> str:
+def _member_recipe(opened: OpenedSweep, number: int) -> str:
     """The recipe with schedules that trains a member of a population alone."""
-    sets = member_settings(sweep, settings, sweep.read_space(), number)
+    sweep, settings, _ = opened
+    sets = member_settings(*opened, number)
     seeds = f"train.seed={settings.seed}", f"train.seeds={settings.seeds}"
-    recipe = load_recipe(settings.recipe, [*settings.set, *sets, *seeds])
-    return dump_recipe(resolve(recipe))
+    return dump_recipe(resolve(sweep.load_recipe_with(settings, [*sets, *seeds])))

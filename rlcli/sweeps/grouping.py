@@ -7,12 +7,12 @@ the first of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rlcli import errors
 from rlcli.errors import RlcliError
-from rlcli.recipe import load_recipe
 from rlcli.runs import thread_layout
 from rlcli.runs.files import read_json, write_json
 from rlcli.runs.run_folder import Run, is_run
@@ -23,6 +23,7 @@ from rlcli.sweeps.pbt import PBT
 
 _MOST = 64  # trials of a group, if the sampler does not learn from others
 _MOST_LEARNED = 16  # if it does
+_REMEDY = "`rlcli sweep FOLDER --resume` writes it again"
 _STEPS = 8  # how often each process asks such a sampler, at least
 
 
@@ -39,7 +40,9 @@ def choose_size(settings: Settings, jobs: int) -> int:
     return min(math.ceil(settings.trials / (_STEPS * jobs)), _MOST_LEARNED)
 
 
-def group_trials(settings: Settings, sets: Sequence[Sequence[str]]) -> list[list[int]]:
+def group_trials(
+    sweep: SweepFolder, settings: Settings, sets: Sequence[Sequence[str]]
+) -> list[list[int]]:
     """The indices of trials with these options that have the same program.
 
     A trial whose recipe is refused is alone: its own process explains the error.
@@ -51,7 +54,7 @@ def group_trials(settings: Settings, sets: Sequence[Sequence[str]]) -> list[list
     loaded, alone = [], []
     for index, each in enumerate(sets):
         try:
-            recipe = load_recipe(settings.recipe, [*settings.set, *each])
+            recipe = sweep.load_recipe_with(settings, each)
         except RlcliError:
             alone.append([index])
             continue
@@ -67,40 +70,44 @@ def make_job(
 ) -> Job:
     """The job of trials that have the same program: their numbers and options.
 
-    A trial alone is trained by `rlcli train`, as by hand. The file of a group has paths
-    within the sweep's folder, which may have a copy elsewhere.
+    A trial alone is trained by `rlcli train`, as by hand. The process of a group reads
+    the numbers and options of its trials in a file of the sweep's folder, which may
+    have a copy elsewhere.
     """
     folders = tuple(sweep.trial(number) for number, _ in trials)
     first, last = trials[0][0], trials[-1][0]
     if len(trials) == 1:
         arguments = layout.trial_arguments(
-            settings, folders[0], trials[0][1], settings.seed, settings.seeds
+            sweep, settings, folders[0], trials[0][1], settings.seed, settings.seeds
         )
-        return Job(f"trial {first}", folders, arguments)
+        return Job(f"trial {first}", folders, arguments, sweep.trust)
     train = f"train.seed={settings.seed}", f"train.seeds={settings.seeds}"
-    runs = [
-        {
-            "folder": folder.relative_to(sweep.folder).as_posix(),
-            "set": [*settings.set, *sets, *train],
-        }
-        for folder, (_, sets) in zip(folders, trials, strict=True)
-    ]
+    sweep.make(layout.JOBS)
+    fields = {
+        "seeds": len(trials) * settings.seeds,
+        "trials": [
+            {"trial": number, "set": [*settings.set, *sets, *train]}
+            for number, sets in trials
+        ],
+        "population": settings.sampler == PBT,
+    }
     file = sweep.job(first)
-    file.parent.mkdir(exist_ok=True)
-    rows = len(trials) * settings.seeds
-    fields = {"seeds": rows, "runs": runs, "population": settings.sampler == PBT}
     write_json(file, fields)
-    arguments = ["sweep", "train", str(file), settings.recipe]
-    return Job(f"trials {first} to {last}", folders, arguments)
+    arguments = ["sweep", *sweep.resume_options, "--", "train", str(file)]
+    arguments.append(settings.recipe)
+    return Job(f"trials {first} to {last}", folders, arguments, sweep.trust)
 
 
-def train_group(file: str | Path, recipe: str) -> int:
-    """Trains the runs of a file of `make_job`; the exit code of the first."""
-    content = read_json(Path(file), "`rlcli sweep FOLDER --resume` writes it again")
+def train_group(file: str | Path, recipe: str, *, trust: bool = False) -> int:
+    """Trains the trials of a file of `make_job`; the exit code of the first."""
+    path = Path(file).absolute()
+    content = read_json(path, _REMEDY)
     if not content:
         raise RlcliError(f"there is no file `{file}`")
-    sweep = Path(file).absolute().parents[1]
-    variants = [(each["set"], sweep / each["folder"]) for each in content["runs"]]
+    if not _is_job(content):
+        raise RlcliError(f"`{file}` is damaged: it lists no trials", _REMEDY)
+    sweep = SweepFolder(path.parents[1], trust)
+    variants = [(each["set"], sweep.trial(each["trial"])) for each in content["trials"]]
     for _, folder in variants:
         if is_run(folder):  # of a process that was killed before it had created all
             Run(folder).discard()
@@ -109,6 +116,23 @@ def train_group(file: str | Path, recipe: str) -> int:
     from rlcli.training.together import train_together
 
     is_population = content["population"]
-    train_together(recipe, variants, quiet=True, is_population=is_population)
+    train_together(
+        recipe, variants, quiet=True, is_population=is_population, trust=trust
+    )
     status = Run(variants[0][1]).read_info()["status"]
     return errors.EXIT_CODES[status]
+
+
+def _is_job(content: Mapping[str, Any]) -> bool:
+    """Whether the content of a file is that of `make_job`."""
+    trials = content.get("trials")
+    return (
+        isinstance(trials, list)
+        and len(trials) > 0
+        and all(isinstance(each, dict) for each in trials)
+        and all(type(each.get("trial")) is int for each in trials)
+        and all(isinstance(each.get("set"), list) for each in trials)
+        and all(isinstance(text, str) for each in trials for text in each["set"])
+        and type(content.get("seeds")) is int
+        and isinstance(content.get("population"), bool)
+    )

@@ -36,6 +36,7 @@ class Job(NamedTuple):
     key: str
     folders: tuple[Path, ...]
     arguments: Sequence[str]  # of `rlcli`, to train them from the beginning
+    trust: bool = False  # whether a process that continues them may import their code
 
     @property
     def runs(self) -> list[Run]:
@@ -66,13 +67,14 @@ class Job(NamedTuple):
             return str(new / path.relative_to(old)) if is_below else text
 
         folders = tuple(new / folder.relative_to(old) for folder in self.folders)
-        return Job(self.key, folders, [*map(move_path, self.arguments)])
+        arguments = [*map(move_path, self.arguments)]
+        return self._replace(folders=folders, arguments=arguments)
 
     def next_arguments(self) -> list[str]:
         """The arguments of `rlcli` that begin the runs, or continue them."""
         if not self.has_begun:
             return [*self.arguments]
-        return self.runs[0].resume_arguments("--quiet")
+        return self.runs[0].resume_arguments("--quiet", trust=self.trust)
 
 
 class RunEnd(NamedTuple):

@@ -17,22 +17,36 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from rlcli.errors import RlcliError, quote
-from rlcli.recipe.documents import dump_yaml, load_document
+from rlcli.errors import EXIT_CODES, RlcliError, quote
+from rlcli.recipe import Recipe
+from rlcli.recipe.documents import MAX_BYTES, Document, dump_yaml, load_document
 from rlcli.runs import locks
-from rlcli.runs.files import check_writable, read_json, replace_file, write_json
+from rlcli.runs.files import (
+    check_writable,
+    read_json,
+    read_text,
+    replace_file,
+    to_json,
+    write_json,
+)
 from rlcli.runs.naming import check_name, name_or_time, number_folder
+from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.sweeps.space import Space, read_space
 
 _NUMBERS = ("trials", "seed", "seeds", "confirm", "confirm_seeds", "together", "ready")
 _OPTIONAL = ("storage", "run_storage", "together", "ready")
 FORMAT = 1  # of `sweep.yaml`
 _INDEPENDENT = ("random", "grid")  # samplers that do not learn from other trials
+TRIALS, CONFIRMATIONS, JOBS = "trials", "confirm", "jobs"
+SOURCE, LOGS = "source", "slurm"
+FOLDERS = (TRIALS, CONFIRMATIONS, JOBS, SOURCE, LOGS)  # of a sweep
+_RUNS = TRIALS, CONFIRMATIONS
 GROUP = "sweeps"  # the folder of all sweeps, below the folder of runs
 REMEDY = "restore the file from a copy of the sweep's folder"
 
@@ -64,61 +78,63 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class SweepFolder:
+class SweepFolder(OpenedFolder):
     """The folder of a sweep, with the paths of its files."""
-
-    folder: Path
 
     @property
     def settings(self) -> Path:
         """How the sweep was started."""
-        return self.folder / "sweep.yaml"
+        return self.find("sweep.yaml")
 
     @property
     def space(self) -> Path:
         """The space, as it was given."""
-        return self.folder / "space.yaml"
+        return self.find("space.yaml")
 
     @property
     def recipe(self) -> Path:
         """The recipe without the space, with every default filled in."""
-        return self.folder / "recipe.yaml"
+        return self.find("recipe.yaml")
 
     @property
     def journal(self) -> Path:
         """Optuna's journal file."""
-        return self.folder / "journal.log"
+        return self.find("journal.log")
 
     @property
     def result(self) -> Path:
         """The winner of a sweep that has ended."""
-        return self.folder / "result.json"
+        return self.find("result.json")
 
     def source(self, recipe: Path) -> Path:
         """A copy of the recipe, which has its name and extends no other."""
-        return self.folder / "source" / f"{recipe.stem}.yaml"
+        return self.find(SOURCE, f"{recipe.stem}.yaml")
 
     def trial(self, number: int) -> Path:
         """The run of a trial."""
-        return self.folder / "trials" / f"{number:04d}"
+        return self.find(TRIALS, f"{number:04d}")
 
     @property
     def population(self) -> Path:
         """The folder of the members of a population, and of its record."""
-        return self.folder / "trials"
+        return self.find(TRIALS)
 
     def job(self, number: int) -> Path:
         """The runs that are trained together; `number` is the first trial."""
-        return self.folder / "jobs" / f"{number:04d}.json"
+        return self.find(JOBS, f"{number:04d}.json")
 
     @property
     def confirmations(self) -> Path:
         """The folder of the runs with other seeds."""
-        return self.folder / "confirm"
+        return self.find(CONFIRMATIONS)
 
     def confirmation(self, number: int) -> Path:
         """The run of a trial with other seeds."""
-        return self.confirmations / f"{number:04d}"
+        return self.find(CONFIRMATIONS, f"{number:04d}")
+
+    def load_recipe_with(self, settings: Settings, sets: Sequence[str] = ()) -> Recipe:
+        """The recipe of the sweep, with the settings of a trial."""
+        return self.load_recipe(settings.recipe, [*settings.set, *sets])
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
         """Prevents other processes from continuing this sweep."""
@@ -126,12 +142,12 @@ class SweepFolder:
 
     def read_settings(self) -> Settings:
         """The settings; an `RlcliError` if this is no sweep."""
-        if not self.settings.is_file():
+        if not is_sweep(self.folder):
             raise RlcliError(
                 f"{quote(self.folder)} is not the folder of a sweep",
                 "`rlcli sweep RECIPE --space FILE` starts one",
             )
-        data = load_document(self.settings, example=REMEDY).data
+        data = self._read_yaml(self.settings).data
         version = data.get("format")
         if type(version) is int and version > FORMAT:
             raise RlcliError(
@@ -139,8 +155,6 @@ class SweepFolder:
                 f"supports {FORMAT}",
                 "upgrade: `pip install --upgrade rlcli`",
             )
-        # Of a sweep that was started before they existed.
-        data = {"together": 1, "ready": None, "run_storage": None, **data}
         fields = {field.name for field in dataclasses.fields(Settings)}
         if (
             version != FORMAT
@@ -160,11 +174,25 @@ class SweepFolder:
 
     def read_space(self) -> Space:
         """The space that is searched."""
-        return read_space(load_document(self.space, example=REMEDY))
+        return read_space(self._read_yaml(self.space))
+
+    def read_recipe(self) -> str:
+        """The text of `recipe.yaml`."""
+        return read_text(self.recipe, REMEDY, most=MAX_BYTES)
+
+    def _read_yaml(self, path: Path) -> Document:
+        text = read_text(path, REMEDY, most=MAX_BYTES)
+        return load_document(text, source=str(path), example=REMEDY)
 
     def read_result(self) -> dict[str, Any]:
-        """The winner; {} as long as there is none."""
-        return read_json(self.result, "remove it: `--resume` writes it again")
+        """The status, the winner and the confirmed trials; {} if there is no file."""
+        path, remedy = self.result, "remove it: `--resume` writes it again"
+        result = read_json(path, remedy)
+        for name, is_sound in _RESULT_FIELDS.items():
+            if name in result and not is_sound(result[name]):
+                value = quote(to_json(result[name]))
+                raise RlcliError(f"`{path}` is damaged: `{name}` is {value}", remedy)
+        return result
 
     def write_result(self, result: dict[str, Any]) -> None:
         """Writes the winner."""
@@ -174,23 +202,78 @@ class SweepFolder:
 def _has_type(name: str, value: Any) -> bool:
     """Whether a value of `sweep.yaml` has the type of the field of `Settings`."""
     if name == "set":
-        return isinstance(value, list) and all(isinstance(each, str) for each in value)
+        return isinstance(value, list) and all(map(_is_word, value))
     if name in _OPTIONAL and value is None:
         return True
     if name in _NUMBERS:
         return type(value) is int
-    return isinstance(value, str)
+    return _is_word(value)
+
+
+def _is_word(value: Any) -> bool:
+    """Whether a value can be an argument of a process."""
+    return isinstance(value, str) and "\0" not in value
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float)
+
+
+def _is_entry(value: Any) -> bool:
+    """Whether a value is a trial in the result of a sweep; see `describe_entry`."""
+    if not isinstance(value, dict):
+        return False
+    trial, interval = value.get("trial"), value.get("ci95")
+    seeds = value.get("seeds")
+    if type(trial) is not int or trial < 0 or not isinstance(seeds, list | None):
+        return False
+    return (
+        isinstance(value.get("options"), dict)
+        and value.get("run") in [f"{each}/{trial:04d}" for each in _RUNS]
+        and all(
+            _is_number(each) or each is None
+            for each in (value.get("value"), value.get("trial_value"), *(seeds or ()))
+        )
+        and (
+            interval is None
+            or (
+                (isinstance(interval, list) and len(interval) == 2)
+                and all(map(_is_number, interval))
+            )
+        )
+    )
+
+
+_RESULT_FIELDS: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
+    {
+        "status": lambda value: value in ["running", "killed", *EXIT_CODES],
+        "winner": lambda value: (
+            value is None or (_is_entry(value) and _is_number(value["value"]))
+        ),
+        "confirmed": lambda value: (
+            isinstance(value, list) and all(map(_is_entry, value))
+        ),
+    }
+)
 
 
 def is_sweep(folder: Path) -> bool:
     """Whether a folder is that of a sweep."""
-    return SweepFolder(folder).settings.is_file()
+    return os.path.lexists(folder / "sweep.yaml")
 
 
 def create_sweep(
-    folder: Path, settings: Settings, space: Space, recipe: str
+    folder: Path,
+    settings: Settings,
+    space: Space,
+    recipe: str,
+    *,
+    trust: bool = False,
 ) -> SweepFolder:
-    """Creates the folder of a sweep; refuses one that exists."""
+    """Creates the folder of a sweep; refuses one that exists.
+
+    `trust`: the recipe that the user has named needs it.
+    """
     try:
         folder.mkdir(parents=True)
     except FileExistsError as error:
@@ -198,7 +281,7 @@ def create_sweep(
             f"`{folder}` exists already",
             "`--resume` continues a sweep, `--run` or `--name` choose another folder",
         ) from error
-    sweep = SweepFolder(folder)
+    sweep = SweepFolder(folder, trust)
     text = space.document.text or dump_yaml(space.document.data)
     replace_file(sweep.space, text.encode())
     replace_file(sweep.recipe, recipe.encode())
@@ -223,12 +306,10 @@ def choose_folder(
 
 def find_sweep(
     title: str, runs: str | Path, run: str | Path | None, name: str | None
-) -> SweepFolder:
+) -> Path:
     """The sweep of a recipe that `--resume` continues: the named or the newest one."""
     if run is not None:
-        sweep = SweepFolder(Path(run))
-        sweep.read_settings()
-        return sweep
+        return Path(run)
     parent = Path(runs) / GROUP / title
     pattern = "*" if name is None else check_name(name)
     found = [path for path in parent.glob(pattern) if is_sweep(path)]
@@ -238,7 +319,7 @@ def find_sweep(
             f"there is no sweep to resume: expected {where}",
             "remove `--resume` to start a new sweep",
         )
-    return SweepFolder(max(found, key=lambda path: path.stat().st_mtime))
+    return max(found, key=lambda path: path.stat().st_mtime)
 
 
 def first_confirmed_seed(settings: Settings) -> int:
@@ -247,10 +328,15 @@ def first_confirmed_seed(settings: Settings) -> int:
 
 
 def trial_arguments(
-    settings: Settings, folder: Path, sets: Sequence[str], seed: int, seeds: int
+    sweep: SweepFolder,
+    settings: Settings,
+    folder: Path,
+    sets: Sequence[str],
+    seed: int,
+    seeds: int,
 ) -> list[str]:
     """The arguments of `rlcli` that train the run of a trial."""
-    arguments = ["train", "--quiet", "--run", str(folder)]
+    arguments = ["train", *sweep.train_options, "--quiet", "--run", str(folder)]
     arguments += ["--seed", str(seed), "--seeds", str(seeds)]
     for setting in (*settings.set, *sets):
         arguments += ["--set", setting]

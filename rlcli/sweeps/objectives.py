@@ -24,7 +24,7 @@ import numpy as np
 
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.runs import statistics
-from rlcli.runs.metrics import MetricsReader
+from rlcli.runs.metrics import FILE_NAME, MetricsReader
 from rlcli.runs.statistics import bounded_iqm
 
 RETURN, AUC, STEPS_TO = "return", "auc", "steps_to"
@@ -134,6 +134,11 @@ class EvaluationReader:
             rows = self._reader.read() or []
         for row in rows:
             if isinstance(row.get("evaluation"), Mapping):
+                if type(row.get("seed")) is not int:
+                    path = self._folder / FILE_NAME
+                    raise RlcliError(
+                        f"`{path}` is damaged: a row has no `seed`, at step {row['T']}"
+                    )
                 self._rows.setdefault(row["T"], {})[row["seed"]] = _mean_return(row)
         return [
             Evaluation(step, [value for _, value in sorted(by_seed.items())])

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlcli.errors import RlcliError, quote
-from rlcli.recipe import Recipe, load_recipe
+from rlcli.recipe import Recipe
 from rlcli.runs.population import (
     PopulationSettings,
     SearchedOption,
@@ -20,11 +20,12 @@ from rlcli.runs.population import (
     read_rounds,
     write_settings,
 )
-from rlcli.sweeps.layout import Settings, SweepFolder
+from rlcli.sweeps.layout import TRIALS, Settings, SweepFolder
 from rlcli.sweeps.space import Option, Space, Values
 
 PBT = "pbt"
-TRIALS = 20  # members, by default
+MEMBERS = 20  # by default
+_MOST_MEMBERS = 10_000
 KINDS = ("log_uniform", "uniform")  # of numbers that can change during training
 _SHARES = 0.25, 0.75  # of the range: two values that differ, and are neither 0 nor 1
 
@@ -45,9 +46,11 @@ def check_options(given: Mapping[str, Any]) -> None:
                 f"`--sampler pbt` has no `{name}` {quote(given[name])}: {reason}",
                 f"leave `--{name}` out",
             )
-    trials = given.get("trials", TRIALS)
+    trials = given.get("trials", MEMBERS)
     if trials < 2:
         raise RlcliError("a population needs at least two trials")
+    if trials > _MOST_MEMBERS:
+        raise RlcliError(f"a population has at most {_MOST_MEMBERS:,} trials")
     if given.get("together", trials) != trials:
         raise RlcliError(
             "`--sampler pbt` has no `together`: a population is one program",
@@ -55,7 +58,9 @@ def check_options(given: Mapping[str, Any]) -> None:
         )
 
 
-def check_population(recipe: Recipe, settings: Settings, space: Space) -> None:
+def check_population(
+    sweep: SweepFolder, recipe: Recipe, settings: Settings, space: Space
+) -> None:
     """Refuses a recipe or a space that cannot be those of one program."""
     if recipe.train.stop is not None:
         raise RlcliError(
@@ -63,11 +68,11 @@ def check_population(recipe: Recipe, settings: Settings, space: Space) -> None:
             "`--set train.stop=null`",
         )
     for option in space.options:
-        _find_option(settings, space, option)
+        _find_option(sweep, settings, space, option)
     from rlcli.training.together import group_recipes
 
     recipes = [
-        _load(settings, space, space.draw(settings.seed, trial))
+        _load(sweep, settings, space, space.draw(settings.seed, trial))
         for trial in range(settings.trials)
     ]
     if len(group_recipes(recipes)) > 1:
@@ -80,9 +85,8 @@ def check_population(recipe: Recipe, settings: Settings, space: Space) -> None:
 
 def begin_population(sweep: SweepFolder, settings: Settings, space: Space) -> None:
     """Writes the settings of the population beside the folders of its members."""
-    sweep.population.mkdir(exist_ok=True)
     write_settings(
-        sweep.population,
+        sweep.make(TRIALS),
         PopulationSettings(
             members=tuple(
                 sweep.trial(number).name for number in range(settings.trials)
@@ -90,13 +94,15 @@ def begin_population(sweep: SweepFolder, settings: Settings, space: Space) -> No
             seed=settings.seed,
             ready=settings.ready or 1,
             options=tuple(
-                _find_option(settings, space, option) for option in space.options
+                _find_option(sweep, settings, space, option) for option in space.options
             ),
         ),
     )
 
 
-def _find_option(settings: Settings, space: Space, option: Option) -> SearchedOption:
+def _find_option(
+    sweep: SweepFolder, settings: Settings, space: Space, option: Option
+) -> SearchedOption:
     """The number in the program that an option is; refuses any other option."""
     from rlcli.assembly.numbers import recipe_numbers, without_numbers
 
@@ -114,7 +120,9 @@ def _find_option(settings: Settings, space: Space, option: Option) -> SearchedOp
         raise fail(f"its distribution has `{kind}`")
     span = option.high - option.low
     pair = [option.low + share * span for share in _SHARES]
-    first, second = (_load(settings, space, {option.key: value}) for value in pair)
+    first, second = (
+        _load(sweep, settings, space, {option.key: value}) for value in pair
+    )
     if without_numbers(first) != without_numbers(second):
         raise fail("it is not a number of the program")
     numbers = [recipe_numbers(each) for each in (first, second)]
@@ -124,7 +132,7 @@ def _find_option(settings: Settings, space: Space, option: Option) -> SearchedOp
             raise fail("it is not a number of the program")
     try:  # as in the recipe of the winner
         schedule = _schedule([(0, pair[0]), (1, pair[1])])
-        load_recipe(settings.recipe, [*settings.set, f"{option.key}={schedule}"])
+        sweep.load_recipe_with(settings, [f"{option.key}={schedule}"])
     except RlcliError as error:
         raise fail("it cannot follow a schedule") from error
     return SearchedOption(
@@ -132,17 +140,19 @@ def _find_option(settings: Settings, space: Space, option: Option) -> SearchedOp
     )
 
 
-def _load(settings: Settings, space: Space, values: Values) -> Recipe:
-    chosen = space.settings(space.complete(values))
-    return load_recipe(settings.recipe, [*settings.set, *chosen])
+def _load(
+    sweep: SweepFolder, settings: Settings, space: Space, values: Values
+) -> Recipe:
+    return sweep.load_recipe_with(settings, space.settings(space.complete(values)))
 
 
 def read_lineages(
     sweep: SweepFolder, settings: Settings, space: Space
 ) -> dict[int, list[Stage]]:
     """The history of the state of each member, by its number."""
-    rounds = read_rounds(sweep.population)
     names = {sweep.trial(n).name: n for n in range(settings.trials)}
+    keys = [option.key for option in space.options]
+    rounds = read_rounds(sweep.population, names, keys)
     first = {name: space.draw(settings.seed, n) for name, n in names.items()}
     return {n: find_lineage(rounds, name, first) for name, n in names.items()}
 
@@ -151,7 +161,7 @@ def member_settings(
     sweep: SweepFolder, settings: Settings, space: Space, number: int
 ) -> tuple[str, ...]:
     """The settings `KEY=VALUE` of a recipe that trains a member alone."""
-    recipe = load_recipe(settings.recipe, settings.set)
+    recipe = sweep.load_recipe_with(settings)
     stages = read_lineages(sweep, settings, space)[number]
     return schedule_settings(stages, recipe.num_envs)
 

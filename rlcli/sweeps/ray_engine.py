@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import signal
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from typing import IO, Any
 
 from rlcli.errors import RlcliError
 from rlcli.registry.libraries import import_library
+from rlcli.runs.files import open_regular
 from rlcli.sweeps import stored_runs
 from rlcli.sweeps.jobs import Job
 from rlcli.sweeps.run_storage import RunStorage
@@ -184,14 +186,33 @@ def _claim_cores(count: int) -> Iterator[list[int]]:
         yield []
         return
     folder = Path(tempfile.gettempdir()) / f"rlcli-cores-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
     claimed: dict[int, IO[bytes]] = {}
+    if not _is_own_folder(folder):
+        yield []
+        return
     with contextlib.ExitStack() as stack:
         for core in sorted(os.sched_getaffinity(0)):
             if len(claimed) == count:
                 break
-            file = stack.enter_context(open(folder / str(core), "ab"))
+            flags = os.O_RDWR | os.O_CREAT
+            file = open_regular(folder / str(core), flags, "r+b")
+            stack.enter_context(file)
             with contextlib.suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 claimed[core] = file
         yield [*claimed] if len(claimed) == count else []
+
+
+def _is_own_folder(folder: Path) -> bool:
+    """Creates a folder of this user's; whether it is one to which nobody else writes.
+
+    Anyone may have created it before, in a folder that all users share.
+    """
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        status = folder.lstat()
+    except OSError:
+        return False
+    is_private = stat.S_IMODE(status.st_mode) & 0o022 == 0
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and is_private

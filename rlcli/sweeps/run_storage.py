@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.registry.libraries import import_library, install_command, require_extra
-from rlcli.runs.files import name_file_in_errors
+from rlcli.runs.files import make_folder, name_file_in_errors
 
 EXTRA, OPTION = "storage", "`--run-storage`"
 _MAX_THREADS = 8  # that wait for the store
@@ -50,7 +50,8 @@ class RunStorage(NamedTuple):
             files, root = _open(url)
             files.invalidate_cache()
             names = [each for each in files.find(root) if each.startswith(f"{root}/")]
-        paths = [Path(name.removeprefix(f"{root}/")) for name in names]
+        rest = [name.removeprefix(f"{root}/").lstrip("/") for name in names]
+        paths = map(Path, rest)  # none leads out of the folder: `..` is hidden
         return [folder / path for path in paths if not is_hidden(path)]
 
     def read(self, paths: Iterable[Path]) -> dict[Path, bytes]:
@@ -94,13 +95,20 @@ class RunStorage(NamedTuple):
     def download(self, path: Path) -> None:
         """Replaces a local file with its copy in the store."""
         url, part = self._url(path), Path(_hidden_name(str(path)))
-        with name_file_in_errors(path.parent, "created"):
-            path.parent.mkdir(parents=True, exist_ok=True)
+        self.make_parent(path)
+        with name_file_in_errors(part, "removed"):
+            part.unlink(missing_ok=True)  # it may be a link
         with _explain(url, "read"):
             files, name = _open(url)
             files.get_file(name, str(part))
         with name_file_in_errors(path, "written"):
             os.replace(part, path)
+
+    def make_parent(self, path: Path) -> None:
+        """Creates the local folder of a file; refuses links on the way."""
+        with name_file_in_errors(self.folder, "created"):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder, *path.parent.relative_to(self.folder).parts)
 
     def remove(self, paths: Iterable[Path]) -> None:
         """Removes files from the store, if they exist."""

@@ -18,10 +18,12 @@ from rlcli.errors import RlcliError, quote
 from rlcli.quoting import join_shell, quote_slurm
 from rlcli.runs.durations import max_time_arguments, parse_duration
 from rlcli.runs.files import check_output, write_output
+from rlcli.sweeps import layout
 from rlcli.sweeps.grouping import make_job
 from rlcli.sweeps.jobs import SIGNALLED, STATUS_OF_SIGNALS, JobQueue
 from rlcli.sweeps.layout import Settings, SweepFolder
 from rlcli.sweeps.local_engine import LocalEngine
+from rlcli.sweeps.opening import open_sweep
 from rlcli.sweeps.study import fixed_values
 from rlcli.training.processes import ForwardedSignals
 
@@ -93,9 +95,9 @@ def write_script(
     """
     check_settings(settings)
     folder = sweep.folder.absolute()
-    logs = folder / "slurm"
-    logs.mkdir(exist_ok=True)
+    logs = sweep.make(layout.LOGS).absolute()
     words = [sys.executable, "-m", "rlcli", "sweep", str(folder), "--resume"]
+    words += sweep.resume_options
     if max_time is not None:
         words += max_time_arguments(parse_duration(max_time))
     text = _SCRIPT.format(
@@ -129,17 +131,21 @@ def _log_file(logs: Path) -> str:
 
 
 def train_trial(
-    folder: str | Path, number: int, *, max_time: str | float | None = None
+    folder: str | Path,
+    number: int,
+    *,
+    max_time: str | float | None = None,
+    trust: bool = False,
 ) -> str:
     """Trains or resumes one trial of a sweep, and returns its run's status.
 
     Several processes may train trials of a sweep at once. The storage of the sweep does
-    not change: `sweep(..., resume=True)` records the trials that have ended.
+    not change: `sweep(..., resume=True)` records the trials that have ended. `trust` is
+    that of `sweep`.
     """
     limit = math.inf if max_time is None else parse_duration(max_time)
     deadline = time.monotonic() + limit
-    sweep = SweepFolder(Path(folder).absolute())
-    settings, space = sweep.read_settings(), sweep.read_space()
+    sweep, settings, space = open_sweep(Path(folder).absolute(), trust=trust)
     check_settings(settings)
     if number >= settings.trials:
         raise RlcliError(

@@ -94,6 +94,38 @@ class Option:
         """Whether values are equally likely at equal ratios."""
         return self.log or self.kind == "log_uniform"
 
+    def contains(self, value: Any) -> bool:
+        """Whether a value is one that the distribution has."""
+        if self.kind == CHOICE:
+            return value in self.choices
+        if not _is_number(value) or not self.low <= value <= self.high:
+            return False
+        return self.kind != "int" or float(value).is_integer()
+
+    def to_share(self, value: float) -> float:
+        """The place of a number in the range, from 0 to 1; see `from_share`."""
+        low, high = self._ends
+        if self.is_log:
+            return math.log(value / low) / math.log(high / low)
+        return (value - low) / (high - low)
+
+    def from_share(self, share: float) -> int | float:
+        """The number at a share of the range.
+
+        The first and the last whole number have as large a share as the others.
+        """
+        value = _interpolate(*self._ends, share, self.is_log)
+        if self.kind != "int":
+            return value
+        step = round((value - self.low) / self.step)
+        last = round((self.high - self.low) / self.step)
+        return int(self.low) + self.step * min(max(step, 0), last)
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        half = self.step / 2 if self.kind == "int" else 0.0
+        return self.low - half, self.high + half
+
     def setting(self, value: Any) -> str:
         """The value as a setting `KEY=VALUE`."""
         return f"{self.key}={value}"

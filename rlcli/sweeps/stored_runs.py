@@ -21,7 +21,7 @@ from pathlib import Path
 
 from rlcli.errors import RlcliError
 from rlcli.runs import population
-from rlcli.runs.files import replace_file, to_json
+from rlcli.runs.files import exists, open_regular, replace_file, to_json
 from rlcli.runs.run_folder import SUFFIX, Run
 from rlcli.sweeps.jobs import ENDED, Job
 from rlcli.sweeps.run_storage import RunStorage, in_parallel, is_hidden
@@ -63,7 +63,7 @@ def input_files(storage: RunStorage, job: Job) -> list[Path]:
 
 def download_runs(storage: RunStorage, job: Job) -> None:
     """Copies the runs of a job from the storage."""
-    _save(storage.read(shared_files(job)))
+    _save(storage, storage.read(shared_files(job)))
     found = [path for folder in job.folders for path in storage.find(folder)]
     for group in _by_rank(found):
         in_parallel(storage.download, group)
@@ -76,9 +76,9 @@ def download_runs(storage: RunStorage, job: Job) -> None:
 def download_evaluations(storage: RunStorage, jobs: Iterable[Job]) -> None:
     """Copies what a driver reads of runs in training, without their checkpoints."""
     runs = [run for job in jobs for run in job.runs]
-    _save(storage.read([run.metrics for run in runs]))
+    _save(storage, storage.read([run.metrics for run in runs]))
     infos = storage.read([run.info for run in runs])
-    _save({path: _without_end(data) for path, data in infos.items()})
+    _save(storage, {path: _without_end(data) for path, data in infos.items()})
 
 
 def upload_inputs(storage: RunStorage, job: Job) -> None:
@@ -100,7 +100,7 @@ def open_job(storage: RunStorage, job: Job) -> Iterator[tuple[Job, Callable[[], 
     ) as name:
         local = storage._replace(folder=Path(name))
         job = job.move(storage.folder, local.folder)
-        _save(local.read(input_files(local, job)))
+        _save(local, local.read(input_files(local, job)))
         with contextlib.closing(RunUploader(local, job)) as uploader:
             uploader.take_over()
             try:
@@ -114,9 +114,9 @@ def open_job(storage: RunStorage, job: Job) -> Iterator[tuple[Job, Callable[[], 
             uploader.finish()
 
 
-def _save(contents: Mapping[Path, bytes]) -> None:
+def _save(storage: RunStorage, contents: Mapping[Path, bytes]) -> None:
     for path, data in contents.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
+        storage.make_parent(path)
         replace_file(path, data)
 
 
@@ -254,7 +254,7 @@ class RunUploader:
             if path.name.endswith(SUFFIX):
                 self._storage.upload(path)
             else:  # may grow meanwhile
-                self._storage.write(path, path.read_bytes())
+                self._storage.write(path, _read_file(path))
         except (OSError, RlcliError) as error:
             if path.exists():
                 raise
@@ -282,4 +282,10 @@ def _stamp(path: Path) -> tuple[int, ...]:
 
 def _read(paths: Iterable[Path]) -> dict[Path, bytes]:
     """The contents of the files that exist."""
-    return {path: path.read_bytes() for path in paths if path.exists()}
+    return {path: _read_file(path) for path in paths if exists(path)}
+
+
+def _read_file(path: Path) -> bytes:
+    """The content of a regular file, which is not that of a link elsewhere."""
+    with open_regular(path, os.O_RDONLY, "rb") as file:
+        return file.read()

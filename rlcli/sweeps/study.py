@@ -7,16 +7,19 @@ a sweep continues from it, whichever process was killed and when.
 from __future__ import annotations
 
 import contextlib
-import os
-import time
+import urllib.parse
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rlcli.errors import RlcliError, quote
+from rlcli.errors import RlcliError, quote, shorten
 from rlcli.registry.libraries import import_library, require_extra
+from rlcli.runs.files import to_json
+from rlcli.sweeps.journal import REMEDY, Journal
 from rlcli.sweeps.layout import Settings, SweepFolder
 from rlcli.sweeps.objectives import parse_objective
 from rlcli.sweeps.pbt import PBT
@@ -27,7 +30,6 @@ PRUNERS = ("asha", "median", "none")
 EXTRA = "sweep"
 REDUCTION = 3  # ASHA continues one trial of so many at each rung
 _MEDIAN_STARTUP = 5  # trials that are never pruned, by the pruner `median`
-_STALE_LOCK = 2.0  # seconds after which a lock of the journal has no owner any more
 _STATES = {
     "RUNNING": "running",
     "COMPLETE": "complete",
@@ -35,6 +37,22 @@ _STATES = {
     "FAIL": "failed",
     "WAITING": "waiting",
 }
+
+
+def _is_list_of_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(type(v) in (int, float) for v in value)
+
+
+_NOTES: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
+    {
+        "seeds": _is_list_of_numbers,
+        "ci95": lambda value: (
+            value is None or (_is_list_of_numbers(value) and len(value) == 2)
+        ),
+        "reason": lambda value: isinstance(value, str),
+        "pruned_at": lambda value: type(value) is int,
+    }
+)
 
 
 class Trial(NamedTuple):
@@ -45,7 +63,7 @@ class Trial(NamedTuple):
     values: Values  # the options that were chosen
     value: float | None  # the objective, if it is complete
     rungs: dict[int, float]  # the objective so far, by step
-    notes: dict[str, Any]  # `seeds`, `ci95`, `seconds`, `reason`, `pruned_at`
+    notes: dict[str, Any]  # see `_NOTES`
 
 
 def require_optuna() -> None:
@@ -82,28 +100,25 @@ class Study:
         self._optuna: Any = import_library("optuna", EXTRA)
         self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)
         self._space = space
+        self._known = {option.key: option for option in space.options}
         self._settings = settings
         self._live: dict[int, Any] = {}  # Optuna's objects of running trials
-        if settings.storage is None and not is_reader:
-            _mend_journal(sweep)
-        with _ignore_warnings():
-            self._study = self._open(sweep, is_reader)
-        self._study.pruner = self._pruner(first_rung)
-
-    def _open(self, sweep: SweepFolder, is_reader: bool) -> Any:
-        optuna, settings = self._optuna, self._settings
+        self._journal: Journal | None = None
         if settings.storage is None:
-            if is_reader and not sweep.journal.exists():
-                raise RlcliError(
-                    f"`{sweep.journal}` is missing: it stores the trials",
-                    "restore the file; `--resume` without it starts all trials again",
-                )
-            # Its lock is a link to this path, which has to hold from any folder.
-            path = str(sweep.journal.absolute())
-            backend = optuna.storages.journal.JournalFileBackend(path)
-            storage = optuna.storages.JournalStorage(backend)
+            self._journal = Journal(sweep.journal, is_reader=is_reader)
+        with self._using_optuna():
+            self._study = self._open(is_reader)
+            self._study.pruner = self._pruner(first_rung)
+
+    def _open(self, is_reader: bool) -> Any:
+        optuna, settings = self._optuna, self._settings
+        if self._journal is not None:
+            storage = self._read_journal(self._journal)
         else:
-            storage = open_database(settings.storage)
+            assert settings.storage is not None
+            storage = open_database(settings.storage, is_reader=is_reader)
+            if is_reader:
+                return self._find_study(storage)
         is_maximized = parse_objective(settings.objective).is_maximized
         return optuna.create_study(
             storage=storage,
@@ -111,6 +126,49 @@ class Study:
             direction="maximize" if is_maximized else "minimize",
             load_if_exists=True,
         )
+
+    def _read_journal(self, journal: Journal) -> Any:
+        try:
+            return self._optuna.storages.JournalStorage(journal)
+        except RlcliError:
+            raise
+        except Exception as error:  # of many types: an entry that changes nothing real
+            raise journal.damage(_describe(error)) from error
+
+    def _find_study(self, storage: Any) -> Any:
+        """The study in a database that is only read."""
+        name = self._settings.study
+        try:
+            return self._optuna.load_study(study_name=name, storage=storage)
+        except KeyError as error:
+            raise RlcliError(
+                f"the storage {quote(self._settings.storage)} has no trials of this "
+                "sweep",
+                "pass the `--storage` with which the sweep was started",
+            ) from error
+
+    @contextlib.contextmanager
+    def _using_optuna(self) -> Iterator[None]:
+        """Context that explains errors of Optuna, and hides its warnings.
+
+        Its samplers and pruners expect trials that they have written themselves, but
+        others may have changed the journal or the database.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # options of samplers are experimental
+            try:
+                yield
+            except RlcliError:
+                raise
+            except Exception as error:
+                raise self._damage(_describe(error)) from error
+
+    def _damage(self, reason: str) -> RlcliError:
+        """The error that trials cannot be used."""
+        place = quote(self._settings.storage or "", 200)
+        if self._journal is not None:
+            place = f"`{self._journal.path}`"
+        return RlcliError(f"{place} has trials that cannot be used: {reason}", REMEDY)
 
     def _pruner(self, first_rung: int) -> Any:
         pruners = self._optuna.pruners
@@ -132,14 +190,17 @@ class Study:
                 seed=seed, multivariate=True, group=True, constant_liar=True
             )
         if kind == "cmaes":
-            return samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
+            import_library("cmaes", EXTRA)
+            from rlcli.sweeps.cmaes_sampler import RefittedCmaEs  # imports Optuna
+
+            return RefittedCmaEs(self._space, seed)
         if kind == "nsga2":
             return samplers.NSGAIISampler(seed=seed)
         return samplers.RandomSampler(seed=seed)  # `fixed_values` has chosen before
 
     def ask(self) -> Trial:
         """Begins the next trial."""
-        with _ignore_warnings():
+        with self._using_optuna():
             number = len(self._study.get_trials(deepcopy=False))
             waiting = self._study.get_trials(deepcopy=False, states=(self._waiting,))
             if waiting:  # of a process that was killed before it began the trial
@@ -155,7 +216,7 @@ class Study:
         """The trials that were running when an earlier process ended."""
         state = self._optuna.trial.TrialState.RUNNING
         found = []
-        with _ignore_warnings():
+        with self._using_optuna():
             for frozen in self._study.get_trials(deepcopy=False, states=(state,)):
                 self._study.sampler = self._sampler(frozen.number)
                 trial = self._optuna.trial.Trial(self._study, frozen._trial_id)
@@ -167,36 +228,79 @@ class Study:
         values: Values = {}
         for option in self._space.options:
             if option.is_active(values):
-                values[option.key] = _suggest(trial, option)
+                values[option.key] = self._suggest(trial, option)
         self._live[trial.number] = trial
         return self.find(trial.number)._replace(values=values)
 
+    def _suggest(self, trial: Any, option: Option) -> Any:
+        """The value of an option, which is chosen unless the trial has one."""
+        if option.kind == CHOICE:
+            value = trial.suggest_categorical(option.key, option.choices)
+        elif option.kind == "int":
+            low, high = int(option.low), int(option.high)
+            step = {} if option.log else {"step": option.step}
+            value = trial.suggest_int(option.key, low, high, log=option.log, **step)
+        else:
+            value = trial.suggest_float(
+                option.key, option.low, option.high, log=option.is_log
+            )
+        self._check_value(trial.number, option.key, value)
+        return value
+
+    def _check_value(self, number: int, key: str, value: Any) -> None:
+        """Refuses a value that the space does not have: it becomes a `--set`."""
+        if key not in self._known or not self._known[key].contains(value):
+            text = quote(f"{key}={value}")
+            raise self._damage(f"trial {number} has {text}, which the space has not")
+
+    def _read(self, trial: Any) -> Trial:
+        """A trial of Optuna, which others may have written."""
+        for key, value in trial.params.items():
+            self._check_value(trial.number, key, value)
+        attributes = trial.user_attrs
+        notes = {name: attributes[name] for name in _NOTES if name in attributes}
+        for name, value in notes.items():
+            if not _NOTES[name](value):
+                text = f"trial {trial.number} has the note {quote(name)}"
+                raise self._damage(f"{text}: {quote(to_json(value))}")
+        return Trial(
+            trial.number,
+            _STATES[trial.state.name],
+            dict(trial.params),
+            None if trial.value is None else float(trial.value),
+            {int(step): float(v) for step, v in trial.intermediate_values.items()},
+            notes,
+        )
+
     def report(self, number: int, step: int, value: float) -> bool:
         """Records the objective so far; returns whether the trial should be pruned."""
-        with _ignore_warnings():
+        with self._using_optuna():
             self._live[number].report(value, step)
             return bool(self._live[number].should_prune())
 
     def note(self, number: int, **notes: Any) -> None:
         """Sets notes of a running trial."""
-        for name, value in notes.items():
-            self._live[number].set_user_attr(name, value)
+        with self._using_optuna():
+            for name, value in notes.items():
+                self._live[number].set_user_attr(name, value)
 
     def end(self, number: int, state: str, value: float | None = None) -> None:
         """Ends a trial as `complete` with its value, `pruned` or `failed`."""
         names = {state: name for name, state in _STATES.items()}
         state_ = getattr(self._optuna.trial.TrialState, names[state])
-        with _ignore_warnings():
+        with self._using_optuna():
             self._study.tell(number, value, state_)
         del self._live[number]
 
     def trials(self) -> list[Trial]:
         """All trials by their numbers."""
-        return [_read(each) for each in self._study.get_trials(deepcopy=False)]
+        with self._using_optuna():
+            return [*map(self._read, self._study.get_trials(deepcopy=False))]
 
     def find(self, number: int) -> Trial:
         """The trial of a number."""
-        return _read(self._study.get_trials(deepcopy=False)[number])
+        with self._using_optuna():
+            return self._read(self._study.get_trials(deepcopy=False)[number])
 
     def importance(self) -> dict[str, float]:
         """How much of the variation between good trials each option explains.
@@ -209,7 +313,7 @@ class Study:
         if self._settings.sampler == PBT or len(values) < 2:
             return {}
         importance = self._optuna.importance
-        with _ignore_warnings(), contextlib.suppress(RuntimeError, ValueError):
+        with self._using_optuna(), contextlib.suppress(RuntimeError, ValueError):
             evaluator = importance.PedAnovaImportanceEvaluator()
             found = importance.get_param_importances(self._study, evaluator=evaluator)
             return {key: float(value) for key, value in found.items()}
@@ -220,59 +324,39 @@ class Study:
         return self._optuna.trial.TrialState.WAITING
 
 
-def _suggest(trial: Any, option: Option) -> Any:
-    if option.kind == CHOICE:
-        return trial.suggest_categorical(option.key, option.choices)
-    if option.kind == "int":
-        low, high = int(option.low), int(option.high)
-        step = {} if option.log else {"step": option.step}
-        return trial.suggest_int(option.key, low, high, log=option.log, **step)
-    return trial.suggest_float(option.key, option.low, option.high, log=option.is_log)
+def open_database(url: str, *, is_reader: bool = False) -> Any:
+    """Optuna's storage in a database; an `RlcliError` if it cannot be opened.
 
-
-def _read(trial: Any) -> Trial:
-    return Trial(
-        trial.number,
-        _STATES[trial.state.name],
-        dict(trial.params),
-        None if trial.value is None else float(trial.value),
-        {int(step): float(each) for step, each in trial.intermediate_values.items()},
-        dict(trial.user_attrs),
-    )
-
-
-def _mend_journal(sweep: SweepFolder) -> None:
-    """Removes what a killed process leaves: half a line, and a lock."""
-    lock = sweep.journal.with_name(f"{sweep.journal.name}.lock")
-    with contextlib.suppress(FileNotFoundError):
-        if time.time() - lock.lstat().st_mtime > _STALE_LOCK:
-            lock.unlink()
-    if not sweep.journal.exists():
-        return
-    with sweep.journal.open("r+b") as file:
-        data = file.read()
-        end = data.rfind(b"\n") + 1
-        if end < len(data):
-            file.truncate(end)
-            os.fsync(file.fileno())
-
-
-def open_database(url: str) -> Any:
-    """Optuna's storage in a database; an `RlcliError` if it cannot be opened."""
+    `is_reader`: creates no tables, and opens the file of SQLite read-only.
+    """
     optuna: Any = import_library("optuna", EXTRA)
     errors: Any = import_library("sqlalchemy.exc", EXTRA)  # Optuna brings it
+    failures = errors.SQLAlchemyError, optuna.exceptions.OptunaError, ImportError
     try:
-        return optuna.storages.RDBStorage(url)
-    except (errors.SQLAlchemyError, ImportError) as error:
+        if not is_reader:
+            return optuna.storages.RDBStorage(url)
+        return optuna.storages.RDBStorage(_read_only(url), skip_table_creation=True)
+    except failures as error:
+        reason = _describe(error.__cause__ or error)
         raise RlcliError(
-            f"the storage {quote(url)} cannot be opened: {error}",
+            f"the storage {quote(url)} cannot be opened: {reason}",
             "for example `--storage sqlite:///sweeps.db`",
         ) from error
 
 
-@contextlib.contextmanager
-def _ignore_warnings() -> Iterator[None]:
-    """Optuna warns that options of its samplers are experimental."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+def _read_only(url: str) -> str:
+    """The URL with which SQLite opens its file read-only; other URLs as they are."""
+    parsed = import_library("sqlalchemy.engine", EXTRA).make_url(url)
+    if parsed.get_backend_name() != "sqlite" or not parsed.database:
+        return url
+    if not parsed.database.startswith("file:"):
+        path = urllib.parse.quote(str(Path(parsed.database).absolute()))
+        parsed = parsed.set(database=f"file:{path}")
+    options = {**parsed.query, "mode": "ro", "uri": "true"}
+    return parsed.set(query=options).render_as_string(hide_password=False)
+
+
+def _describe(error: BaseException) -> str:
+    """An error of Optuna in a line."""
+    text = next(iter(str(error).strip().splitlines()), "")
+    return f"{type(error).__name__}: {shorten(text, 200)}" if text else repr(error)

@@ -14,6 +14,7 @@ from rlcli.runs.formatting import format_number
 from rlcli.runs.population import Stage
 from rlcli.sweeps.layout import SweepFolder
 from rlcli.sweeps.objectives import Objective, parse_objective
+from rlcli.sweeps.opening import open_sweep
 from rlcli.sweeps.pbt import PBT, read_lineages
 from rlcli.sweeps.ranking import rank
 from rlcli.sweeps.space import CHOICE, Option
@@ -23,7 +24,7 @@ _SLICES = 4  # parts of the range of a number
 _MOST_VALUES = 8  # whole numbers that have a slice each
 
 
-def show_sweep(folder: str | Path) -> dict[str, Any]:
+def show_sweep(folder: str | Path, *, storage: str | None = None) -> dict[str, Any]:
     """Describes a sweep, which may still run: what `rlcli sweep show --json` prints.
 
     `trials` are all trials by their numbers, `best` is the best of them, `confirmed`
@@ -31,9 +32,11 @@ def show_sweep(folder: str | Path) -> dict[str, Any]:
     `importance` says how much of the variation between good trials each option
     explains; `slices` has the trials of each part of an option's range. The options of
     the members of a population are their last ones, and `lineage` has all.
+
+    Writes nothing. `storage` is the database of a sweep that was started with one.
     """
-    sweep = SweepFolder(Path(folder))
-    settings, space = sweep.read_settings(), sweep.read_space()
+    sweep, settings, space = open_sweep(folder)
+    sweep.check_address("--storage", settings.storage, storage)
     study = Study(sweep, settings, space, is_reader=True)
     objective = parse_objective(settings.objective)
     trials = study.trials()

@@ -9,14 +9,13 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import (
     Recipe,
     check_document,
     dump_recipe,
-    load_recipe,
     locate_recipe,
     resolve,
 )
@@ -24,19 +23,20 @@ from rlcli.recipe.loading import read_document, refuse_combinations
 from rlcli.registry.libraries import require_extra
 from rlcli.results.checks import check_choice
 from rlcli.runs.durations import parse_duration
-from rlcli.runs.files import write_output
+from rlcli.runs.files import replace_file
 from rlcli.sweeps import grouping, layout, pbt
 from rlcli.sweeps.driver import Driver, Report
 from rlcli.sweeps.jobs import Engine
 from rlcli.sweeps.layout import Settings, SweepFolder
 from rlcli.sweeps.local_engine import LocalEngine
-from rlcli.sweeps.objectives import AUC, parse_objective
+from rlcli.sweeps.objectives import AUC
+from rlcli.sweeps.opening import OpenedSweep, check_options, open_sweep
 from rlcli.sweeps.pbt import PBT
 from rlcli.sweeps.run_storage import RunStorage, open_storage
 from rlcli.sweeps.slurm import check_script, check_settings, write_script
 from rlcli.sweeps.space import Space, load_space
 from rlcli.sweeps.storage_engine import StorageEngine
-from rlcli.sweeps.study import PRUNERS, SAMPLERS, Study, open_database, require_optuna
+from rlcli.sweeps.study import Study, open_database, require_optuna
 from rlcli.sweeps.validation import check_space
 from rlcli.xla.threads import usable_cores
 
@@ -50,6 +50,7 @@ DEFAULTS: Mapping[str, Any] = {
 }
 ENGINES = ("local", "ray")
 _CHANGEABLE = ("trials", "confirm")  # when a sweep is resumed
+_ADDRESSES = ("storage", "run_storage")  # which its user names each time
 
 
 def sweep(
@@ -79,6 +80,7 @@ def sweep(
     run: str | Path | None = None,
     name: str | None = None,
     resume: bool = False,
+    trust: bool = False,
     slurm: str | Path | None = None,
     report: Report = lambda progress: None,
 ) -> Path:
@@ -119,7 +121,8 @@ def sweep(
         cpus: CPUs of each process, with Ray.
         gpus: GPUs of each process, with Ray.
         max_time: seconds, or a duration such as `3h50m`, from the call.
-        storage: the URL of a database for Optuna, instead of a journal file.
+        storage: the URL of a database for Optuna, instead of a journal file. Name it
+            again with `resume`, as `run_storage`: a folder cannot choose an address.
         run_storage: with Ray, the URL of an object store such as `s3://bucket/runs`:
             nodes that share no folder keep their runs there, and this process copies
             them into the sweep's folder.
@@ -127,6 +130,9 @@ def sweep(
         run: the folder of the sweep, instead of one below `runs`.
         name: the name of its folder, instead of the time.
         resume: continue a sweep: that of `run` or `name`, or the newest of the recipe.
+        trust: with `resume`: allows the recipe of the sweep, which may come from
+            elsewhere, to import code, and its trackers to contact a host. A new sweep
+            has the recipe that you name.
         slurm: write the script of a SLURM job array to this file and train nothing; a
             task trains one trial, for at most `max_time`.
         report: is called with the `SweepProgress`, about once a second.
@@ -149,35 +155,28 @@ def sweep(
         "run_storage": run_storage,
     }
     given = {key: value for key, value in given.items() if value is not None}
-    _check_options(given)
+    check_options(given)
     make_engine = _engine_maker(engine, jobs, address, cpus, gpus)
     if slurm is not None:
         check_script(slurm)
     with contextlib.ExitStack() as stack:
         if resume:
-            folder = _find(recipe, set, runs, run, name)
             require_optuna()
-            stack.enter_context(folder.lock())
-            opened = _reopen(folder, given, space, engine)
+            found = open_sweep(_find(recipe, set, runs, run, name), trust=trust)
+            stack.enter_context(found.folder.lock())
+            opened, first_rung = _reopen(found, given, space, engine)
         else:
             place = runs, run, name
             _check_run_storage(run_storage, engine)
-            opened = _create(recipe, given, space, place, is_array=slurm is not None)
+            opened, first_rung = _create(
+                recipe, given, space, place, is_array=slurm is not None
+            )
             stack.enter_context(opened.folder.lock())
         if slurm is not None:
             write_script(opened.folder, opened.settings, slurm, max_time=max_time)
         else:
-            _run(opened, make_engine, deadline, report)
+            _run(opened, first_rung, make_engine, deadline, report)
     return opened.folder.folder
-
-
-class _OpenSweep(NamedTuple):
-    """A sweep that was created or is resumed."""
-
-    folder: SweepFolder
-    settings: Settings
-    space: Space
-    first_rung: int  # the step of the first evaluation
 
 
 def _create(
@@ -187,8 +186,11 @@ def _create(
     place: tuple[str | Path, str | Path | None, str | None],
     *,
     is_array: bool,
-) -> _OpenSweep:
-    """Creates a sweep; refuses a recipe, a space or options that are wrong."""
+) -> tuple[OpenedSweep, int]:
+    """Creates a sweep; refuses a recipe, a space or options that are wrong.
+
+    Also returns the step of the first evaluation, as `_reopen` does.
+    """
     if layout.is_sweep(Path(recipe)):
         message = f"{quote(recipe)} is the folder of a sweep, not a recipe"
         raise RlcliError(message, "`--resume` continues it")
@@ -204,11 +206,11 @@ def _create(
     read = load_space(space)
     folder = layout.choose_folder(title, *place)
     require_optuna()
-    base = check_space(recipe, sets, read)
+    base, needs_trust = check_space(recipe, sets, read)
     first_rung = _first_rung(base)
     settings = _settings(given, recipe, base, read, f"{title}/{folder.name}")
     if settings.sampler == PBT:
-        pbt.check_population(base, settings, read)
+        pbt.check_population(SweepFolder(folder, needs_trust), base, settings, read)
     _check_stop(base, settings)
     if settings.storage is not None:
         open_database(settings.storage)  # before there is a folder
@@ -216,8 +218,9 @@ def _create(
         check_settings(settings)
     if settings.run_storage is not None:
         _open_run_storage(SweepFolder(folder), settings).check(is_new=True)
-    sweep = layout.create_sweep(folder, settings, read, dump_recipe(resolve(base)))
-    return _OpenSweep(sweep, settings, read, first_rung)
+    text = dump_recipe(resolve(base))
+    sweep = layout.create_sweep(folder, settings, read, text, trust=needs_trust)
+    return OpenedSweep(sweep, settings, read), first_rung
 
 
 def _check_stop(recipe: Recipe, settings: Settings) -> None:
@@ -231,14 +234,15 @@ def _check_stop(recipe: Recipe, settings: Settings) -> None:
 
 
 def _run(
-    opened: _OpenSweep,
+    opened: OpenedSweep,
+    first_rung: int,
     make_engine: _EngineMaker,
     deadline: float,
     report: Report,
 ) -> None:
-    folder, settings, space, first_rung = opened
+    folder, settings, space = opened
     # Processes elsewhere have another working directory.
-    place = SweepFolder(folder.folder.absolute())
+    place = SweepFolder(folder.folder.absolute(), folder.trust)
     study = Study(place, settings, space, first_rung)
     is_population = settings.sampler == PBT
     if is_population:
@@ -286,7 +290,8 @@ def _copy_recipe(sweep: SweepFolder, settings: Settings) -> Settings:
     if not path.is_absolute():  # a built-in recipe
         return settings
     text = read_document(path).text
-    write_output(sweep.source(path), text.encode())
+    sweep.make(layout.SOURCE)
+    replace_file(sweep.source(path), text.encode())
     return dataclasses.replace(settings, recipe=str(sweep.source(path)))
 
 
@@ -319,19 +324,6 @@ def _engine_maker(
     )
 
 
-def _check_options(given: Mapping[str, Any]) -> None:
-    """Refuses options that cannot be, before anything is read."""
-    check_choice("sampler", given.get("sampler", SAMPLERS[0]), SAMPLERS)
-    check_choice("pruner", given.get("pruner", PRUNERS[0]), PRUNERS)
-    parse_objective(given.get("objective", "return"))
-    least = {"trials": 1, "seeds": 1, "confirm": 0, "confirm_seeds": 1, "seed": 0}
-    least |= {"together": 1, "ready": 1}
-    for name, bound in least.items():
-        if name in given and given[name] < bound:
-            raise RlcliError(f"`{name}` cannot be {given[name]}: expected ≥ {bound}")
-    pbt.check_options(given)
-
-
 def _settings(
     given: Mapping[str, Any],
     recipe: str | Path,
@@ -343,7 +335,7 @@ def _settings(
     chosen: dict[str, Any] = {**DEFAULTS, "seed": base.train.seed, "set": ()}
     chosen |= {"storage": None, "run_storage": None, "together": None, "ready": None}
     if given.get("sampler") == PBT:
-        chosen |= {"trials": pbt.TRIALS, "pruner": "none", "ready": 1}
+        chosen |= {"trials": pbt.MEMBERS, "pruner": "none", "ready": 1}
     chosen |= given
     if chosen["sampler"] == "grid":
         size = len(space.grid())
@@ -371,26 +363,26 @@ def _find(
     runs: str | Path,
     run: str | Path | None,
     name: str | None,
-) -> SweepFolder:
-    """The sweep to resume, by its folder or its recipe."""
-    if layout.is_sweep(Path(recipe)):
-        return SweepFolder(Path(recipe))
+) -> Path:
+    """The folder of the sweep to resume, by itself or by its recipe."""
     if Path(recipe).is_dir():
-        SweepFolder(Path(recipe)).read_settings()  # an error
+        return Path(recipe)
     return layout.find_sweep(check_document(recipe, sets), runs, run, name)
 
 
 def _reopen(
-    folder: SweepFolder,
+    opened: OpenedSweep,
     given: Mapping[str, Any],
     space: str | Path | Mapping[str, Any] | None,
     engine: str,
-) -> _OpenSweep:
-    """Opens a sweep that exists; refuses other options than it was started with."""
-    settings, read = folder.read_settings(), folder.read_space()
+) -> tuple[OpenedSweep, int]:
+    """Continues a sweep that exists; refuses other options than it was started with."""
+    folder, settings, read = opened
     before = dataclasses.asdict(settings)
-    _check_options({key: value for key, value in before.items() if value is not None})
     changeable = ("confirm",) if settings.sampler == PBT else _CHANGEABLE
+    for name in _ADDRESSES:
+        option = f"--{name.replace('_', '-')}"
+        folder.check_address(option, before[name], given.get(name))
     for key, value in given.items():
         if key not in changeable and value != before[key]:
             raise RlcliError(
@@ -403,8 +395,8 @@ def _reopen(
             f"`{folder.folder}` was started with another space",
             "leave `--space` out to continue with the same, or start a new sweep",
         )
-    base = load_recipe(settings.recipe, settings.set)
-    if dump_recipe(resolve(base)) != folder.recipe.read_text(encoding="utf-8"):
+    base = folder.load_recipe_with(settings)
+    if dump_recipe(resolve(base)) != folder.read_recipe():
         raise RlcliError(
             f"the recipe has changed since `{folder.folder}` was started",
             f"`{folder.recipe}` has the original options",
@@ -418,4 +410,4 @@ def _reopen(
     if settings.run_storage is not None:
         _open_run_storage(folder, settings).check(is_new=False)
     folder.write_settings(settings)
-    return _OpenSweep(folder, settings, read, _first_rung(base))
+    return OpenedSweep(folder, settings, read), _first_rung(base)

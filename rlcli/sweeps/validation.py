@@ -11,13 +11,17 @@ from rlcli.recipe.settings import LONGEST
 from rlcli.sweeps.space import Space, Values
 
 
-def check_space(recipe: str | Path, sets: Sequence[str], space: Space) -> Recipe:
+def check_space(
+    recipe: str | Path, sets: Sequence[str], space: Space
+) -> tuple[Recipe, bool]:
     """Refuses options that the recipe does not have, and values that it refuses.
 
     Loads the recipe with the lowest and the highest value of each number and with every
-    choice, other options at their first values. Returns the recipe without the space.
+    choice, other options at their first values. Returns the recipe without the space,
+    and whether any of them imports code or has trackers that contact a host.
     """
     base = load_recipe(recipe, sets)
+    needs_trust = _needs_trust(base)
     checked = set()
     for option in space.options:
         for value in option.edges():
@@ -26,9 +30,16 @@ def check_space(recipe: str | Path, sets: Sequence[str], space: Space) -> Recipe
             if settings in checked:
                 continue
             checked.add(settings)
-            if error := _find_error(recipe, sets, settings):
-                raise _explain(error, recipe, sets, space, values)
-    return base
+            try:
+                loaded = load_recipe(recipe, [*sets, *settings])
+            except RlcliError as error:
+                raise _explain(error, recipe, sets, space, values) from error
+            needs_trust |= _needs_trust(loaded)
+    return base, needs_trust
+
+
+def _needs_trust(recipe: Recipe) -> bool:
+    return bool(recipe.import_paths or recipe.remote_trackers)
 
 
 def _find_error(

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rlcli import registry
+from rlcli.errors import RlcliError
 from rlcli.registry.libraries import import_library, require_extra
 from rlcli.trackers.contract import (
     Record,
@@ -55,6 +56,12 @@ def mlflow(*, uri: str | None = None, experiment: str | None = None) -> Tracker:
             logging.getLogger(name).setLevel(logging.WARNING)
         given = uri or os.environ.get("MLFLOW_TRACKING_URI")
         beside = run.folder.absolute().parent
+        for path in () if given else (beside / FILE, beside / ARTIFACTS):
+            if path.is_symlink():
+                raise RlcliError(
+                    f"`{path}` is a symbolic link, which rlcli does not follow",
+                    "replace the link with what it points to, or set the option `uri`",
+                )
         client = library.MlflowClient(
             tracking_uri=given or f"sqlite:///{beside / FILE}"
         )

@@ -63,6 +63,7 @@ def train_all(
     max_time: str | float | None = None,
     smoke: bool = False,
     quiet: bool = False,
+    trust: bool = True,
     report: BatchReport = lambda *_: None,
 ) -> list[PlanEnd]:
     """Trains every combination of recipes and options, and returns how each ended.
@@ -89,7 +90,8 @@ def train_all(
     The other arguments are those of `train`.
     """
     max_time = deadline_of(max_time)
-    shared = ["--smoke"] if smoke else []
+    shared = [] if trust else ["--no-trust"]
+    shared += ["--smoke"] if smoke else []
     for option, value in (("seed", seed), ("seeds", seeds)):
         shared += [] if value is None else [f"--{option}", str(value)]
     tags = check_tags(tag)
@@ -103,11 +105,11 @@ def train_all(
     refuse_varied(plans, {"seed": seed, "seeds": seeds})
     overrides = [] if seed is None else [f"train.seed={seed}"]
     overrides += [] if seeds is None else [f"train.seeds={seeds}"]
-    groups = group_plans(plans, overrides)
+    groups = group_plans(plans, overrides, trust=trust)
     with _recorded_variants(plans, with_parent=run is None):
         if len(groups) == 1 and len(plans) > 1:
             keywords = {"name": name, "tags": tags, "max_time": max_time}
-            keywords |= {"smoke": smoke, "quiet": quiet}
+            keywords |= {"smoke": smoke, "quiet": quiet, "trust": trust}
             if _train_here(plans, overrides, keywords):
                 return [describe_end(plan) for plan in plans]
             groups = [[plan] for plan in plans]

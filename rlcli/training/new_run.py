@@ -18,6 +18,7 @@ from rlcli.recipe import (
     Recipe,
     check_document,
     load_recipe,
+    load_to_train,
     resolve,
     shipped_recipes,
 )
@@ -69,6 +70,7 @@ def chunks(
     smoke: bool = False,
     quiet: bool = False,
     profile: bool = False,
+    trust: bool = True,
     coordinator: str | None = None,
     process: str | None = None,
 ) -> Generator[Chunk, None, Path]:
@@ -92,6 +94,9 @@ def chunks(
         quiet: prints only warnings and errors.
         profile: traces a few iterations, and writes `<run>/profile/table.txt`: how the
             time of an iteration is divided.
+        trust: whether the recipe may import code from outside rlcli and its plug-ins,
+            and have trackers that contact a host. A recipe that you name may, unless
+            you say False.
         coordinator: the address HOST:PORT of the first of several processes that train
             one agent together; `auto`: from the variables of SLURM, Open MPI or
             torchrun. Only the first process writes the run.
@@ -111,6 +116,7 @@ def chunks(
         smoke=smoke,
         quiet=quiet,
         profile=profile,
+        trust=trust,
         coordinator=coordinator,
         process=process,
     )
@@ -130,6 +136,7 @@ def _chunks(
     coordinator: str | None = None,
     process: str | None = None,
     quiet: bool = False,
+    trust: bool = True,
     **keywords: Any,
 ) -> Generator[Chunk, None, Path]:
     """Implements `chunks`; `ends_at_log_points`: whether chunks end at log points."""
@@ -155,7 +162,7 @@ def _chunks(
     generator = train_chunks(
         find_errors,
         set_threads,
-        lambda: local_recipe(group, load_recipe(recipe, sets)),
+        lambda: local_recipe(group, load_to_train(recipe, sets, trust=trust)),
         recipe,
         local_place(
             group,
@@ -169,6 +176,7 @@ def _chunks(
         ),
         ends_at_log_points=ends_at_log_points,
         quiet=quiet or not group.is_first,
+        trust=trust,
         **keywords,
     )
     close_at_exit(generator)
@@ -195,6 +203,7 @@ def train_chunks(
     smoke: bool = False,
     quiet: bool = False,
     profile: bool = False,
+    trust: bool = True,
 ) -> Generator[Chunk, None, Path]:
     """Trains from the beginning; does nothing until the first chunk is requested.
 
@@ -229,7 +238,7 @@ def train_chunks(
                 recipe.name,
                 written=recipe.document.text or text,
                 resolved=text,
-                changes=find_recipe_changes(full_recipe, source),
+                changes=find_recipe_changes(full_recipe, source, trust=trust),
                 **place,
             )
             members = [ActiveRun(run, experiment)]
@@ -287,13 +296,14 @@ def begin_runs(members: Sequence[ActiveRun], smoke: bool) -> None:
 
 
 def find_recipe_changes(
-    recipe: Recipe, source: str | Path | Mapping[str, Any]
+    recipe: Recipe, source: str | Path | Mapping[str, Any], *, trust: bool = True
 ) -> Differences | None:
     """What differs from the built-in recipe of the same name, else from the source."""
     original = shipped_recipes().get(recipe.name, source)
     try:
         with user_code.keep_search():
-            return find_differences(resolve(load_recipe(original)), resolve(recipe))
+            before = load_recipe(original, trusted=trust)
+            return find_differences(resolve(before), resolve(recipe))
     except RlcliError:  # a recipe that is incomplete without `--set`
         return None
 

@@ -18,6 +18,7 @@ from rlcli.recipe.loading import load_combinations, read_without_parts
 from rlcli.recipe.varying import NONE
 from rlcli.runs import thread_layout
 from rlcli.runs.creation import check_place
+from rlcli.runs.files import refuse_link
 from rlcli.runs.naming import describe_overrides, name_or_time, number_folder
 from rlcli.runs.run_folder import is_run
 
@@ -67,6 +68,8 @@ def plan_runs(
         for values in combinations:
             folder = group / describe_overrides(values)
             folder = number_folder(folder, [plan.folder for plan in plans].__contains__)
+            if folder != group:
+                refuse_link(folder)
             check_place(run=folder)
             plans.append(Plan(recipe, (*common, *values), folder, group, values))
     return plans
@@ -160,8 +163,10 @@ def _parse_values(text: str) -> list[str]:
     return settings
 
 
-def group_plans(plans: Sequence[Plan], overrides: Sequence[str]) -> list[list[Plan]]:
-    """The plans, grouped by what can be trained together."""
+def group_plans(
+    plans: Sequence[Plan], overrides: Sequence[str], *, trust: bool = True
+) -> list[list[Plan]]:
+    """The plans, grouped by what can be trained together; `trust` as in `train`."""
     groups: list[list[Plan]] = []
     for recipe in dict.fromkeys(plan.recipe for plan in plans):
         own = [plan for plan in plans if plan.recipe == recipe]
@@ -169,13 +174,14 @@ def group_plans(plans: Sequence[Plan], overrides: Sequence[str]) -> list[list[Pl
             groups += [[plan] for plan in own]
             continue
         _set_threads(own, overrides)
-        from rlcli.recipe import load_recipe
+        from rlcli.recipe import load_to_train
         from rlcli.training.together import group_recipes
 
         loaded = []
         for plan in own:
             try:
-                loaded.append((plan, load_recipe(recipe, [*plan.sets, *overrides])))
+                sets = [*plan.sets, *overrides]
+                loaded.append((plan, load_to_train(recipe, sets, trust=trust)))
             except RlcliError:  # which its own process prints
                 groups.append([plan])
         indices = group_recipes([each for _, each in loaded])

@@ -73,6 +73,11 @@ class Population:
         self._seeds = len(self._experiments[0].setup.seeds)
         places = [*self._program.setup.numbers]
         options = settings.options
+        if not {place for each in options for place in each.places} <= {*places}:
+            raise RlcliError(
+                f"`{self._folder / FILE_NAME}` names numbers that the program has not",
+                "restore the file from a copy of the folder",
+            )
         self._columns = [[places.index(each) for each in o.places] for o in options]
         self._ranges = Ranges(
             np.array([option.low for option in options], np.float32),
@@ -91,13 +96,13 @@ class Population:
 
     def _restore(self) -> None:
         """Continues with the last round before the step of the program."""
-        step, rounds = self._program.step, read_rounds(self._folder)
+        step, keys = self._program.step, [each.key for each in self._settings.options]
+        rounds = read_rounds(self._folder, self._names, keys)
         self._rounds = [each for each in rounds if each.step <= step]
         if len(self._rounds) < len(rounds):  # from an older checkpoint
             write_rounds(self._folder, self._rounds)
         if self._rounds:
             members = self._rounds[-1].members
-            keys = [option.key for option in self._settings.options]
             values = [[members[n].options[k] for k in keys] for n in self._names]
             self._values = np.array(values, np.float32)
             progress = self._program.progress

@@ -104,6 +104,8 @@ def resume_chunks(
     with contextlib.ExitStack() as stack:
         stack.enter_context(explain_file_errors())
         runs = find_trained_together(run)
+        for each in () if trust else runs:
+            each.refuse_linked_checkpoints()
         title = run.read_info().get("recipe", run.folder.name)
         for each in runs:
             stack.enter_context(each.lock())

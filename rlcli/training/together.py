@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
-from rlcli.recipe import Recipe, load_recipe
+from rlcli.recipe import Recipe, load_to_train
 from rlcli.runs import thread_layout
 from rlcli.runs.creation import create_run
 from rlcli.runs.durations import deadline_of
@@ -98,11 +98,13 @@ def train_together(
     smoke: bool = False,
     quiet: bool = False,
     is_population: bool = False,
+    trust: bool = True,
 ) -> None:
     """Trains variants of a recipe, each given by its options and its run folder.
 
     The variants must form one group of `group_recipes`. The caller has applied the
-    thread layout. `is_population`: the folders are beside a `population.json`.
+    thread layout. `is_population`: the folders are beside a `population.json`. The
+    other keywords are those of `train`.
     """
     deadline = deadline_of(max_time)
     with (
@@ -114,7 +116,7 @@ def train_together(
 
         monitor.set_phase(TRACING)
         with report_compilation(monitor.set_phase), contextlib.ExitStack() as stack:
-            full = [load_recipe(recipe, sets) for sets, _ in variants]
+            full = [load_to_train(recipe, sets, trust=trust) for sets, _ in variants]
             recipes = [smoke_recipe(each) if smoke else each for each in full]
             recipes = [record_data(each) for each in recipes]
             train = recipes[0].train
@@ -129,7 +131,7 @@ def train_together(
                     "name": name,
                     "tags": tags,
                     "overrides": sets,
-                    "changes": find_recipe_changes(each, recipe),
+                    "changes": find_recipe_changes(each, recipe, trust=trust),
                     "members": names,
                     **({"population": True} if is_population else {}),
                 }

@@ -7,16 +7,19 @@ left out of the rest of the run.
 from __future__ import annotations
 
 import copy
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rlcli import registry
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import Recipe, resolve
 from rlcli.registry import plugins
+from rlcli.runs.files import refuse_link
 from rlcli.runs.metrics import read_metrics
 from rlcli.runs.run_folder import Run
 from rlcli.trackers import Record, TrackedRun, Tracker
@@ -51,6 +54,19 @@ def build_trackers(recipe: Recipe) -> dict[str, Tracker]:
     return trackers
 
 
+def _refuse_links(folder: Path) -> None:
+    """Refuses links in a folder in which trackers write, and in its folders.
+
+    Except in that of W&B, which makes links itself and follows none.
+    """
+    for parent, names, files in os.walk(folder):
+        if parent == str(folder):
+            names[:] = [each for each in names if each != "checkpoints"]
+        for name in (*names, *files):
+            refuse_link(Path(parent, name))
+        names[:] = [each for each in names if each != "wandb"]
+
+
 class Tracking:
     """The trackers of a run in progress.
 
@@ -75,6 +91,7 @@ class Tracking:
         if not trackers:
             self._workers: list[_Worker] = []
             return
+        _refuse_links(folder.folder)
         marks = Marks(folder.trackers)
         info = folder.read_info()
         run = TrackedRun(

@@ -40,7 +40,7 @@ def test_every_option_reaches_the_function(monkeypatch, folder):
     words += " --pruner none --objective auc --confirm 2 --confirm-seeds 8 --jobs 2"
     words += " --set a.b=1 --storage sqlite:///x --runs r --name n --max-time 2m"
     words += " --engine ray --address auto --cpus 2 --gpus 0.5 --together 4 --ready 5"
-    words += " --slurm a.sh --run-storage s3://bucket/runs"
+    words += " --slurm a.sh --run-storage s3://bucket/runs --trust"
     assert main(words.split()) == 0
     ((recipe, keywords),) = calls
     del keywords["report"]
@@ -53,7 +53,7 @@ def test_every_option_reaches_the_function(monkeypatch, folder):
         **{"storage": "sqlite:///x", "runs": "r", "name": "n", "max_time": "120.0"},
         **{"resume": "False", "engine": "ray", "address": "auto"},
         **{"cpus": "2.0", "gpus": "0.5", "together": "4", "ready": "5"},
-        **{"slurm": "a.sh", "run_storage": "s3://bucket/runs"},
+        **{"slurm": "a.sh", "run_storage": "s3://bucket/runs", "trust": "True"},
     }
 
 
@@ -82,6 +82,23 @@ def test_an_early_end_says_how_to_go_on(folder, status, code, words, capsys):
     (folder / "result.json").write_text(json.dumps({"status": status}))
     assert sweep_screen.report_end(folder, quiet=False, json=False) == code
     assert words in capsys.readouterr().err
+
+
+def test_the_next_command_has_the_addresses_and_the_trust_that_it_needs(folder, capsys):
+    (folder / "result.json").write_text('{"status": "interrupted"}')
+    addresses = {"--storage": None, "--run-storage": "s3://my bucket"}
+    run = folder / "trials/0003/run.json"
+    for trust, imports, option in (
+        (True, [], ""),
+        (False, ["mine:make"], ""),  # the author of the folder may be another
+        (True, ["mine:make"], " --trust"),
+    ):
+        fields = json.loads(run.read_text()) | {"imports": imports}
+        run.write_text(json.dumps(fields))
+        keywords = {"quiet": False, "json": False, "trust": trust}
+        sweep_screen.report_end(folder, addresses=addresses, **keywords)
+        end = f"sweep found --resume --run-storage 's3://my bucket'{option}\n"
+        assert capsys.readouterr().err.endswith(end)
 
 
 def test_what_a_sweep_has_found_is_printed(folder, capsys):

@@ -44,9 +44,9 @@ def test_settings_and_rounds_are_read_as_they_were_written(tmp_path):
     settings = PopulationSettings(("a", "b"), 3, 2, (option,))
     write_settings(tmp_path, settings)
     assert read_settings(tmp_path) == settings
-    assert read_rounds(tmp_path) == []
+    assert read_rounds(tmp_path, "abc", ["x"]) == []
     write_rounds(tmp_path, ROUNDS)
-    assert read_rounds(tmp_path) == ROUNDS
+    assert read_rounds(tmp_path, "abc", ["x"]) == ROUNDS
 
 
 @pytest.mark.parametrize(
@@ -68,4 +68,4 @@ def test_damaged_files_are_named(tmp_path):
     for text in ("?", "{}", '{"round": 1, "step": 2, "members": {"a": {}}}'):
         (tmp_path / "rounds.jsonl").write_text(f"{text}\n")
         with pytest.raises(RlcliError, match=r"rounds.jsonl` is damaged"):
-            read_rounds(tmp_path)
+            read_rounds(tmp_path, "abc", ["x"])

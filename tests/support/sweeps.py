@@ -128,7 +128,10 @@ def skip_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 def group_by_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trials with the same `kind` have the same structure."""
 
-    def group(chosen: Settings, sets: Sequence[Sequence[str]]) -> list[list[int]]:
+    def group(
+        sweep: SweepFolder, chosen: Settings, sets: Sequence[Sequence[str]]
+    ) -> list[list[int]]:
+        del sweep, chosen
         kinds = [next((s for s in each if s.startswith("kind")), "") for each in sets]
         return [
             [index for index, kind in enumerate(kinds) if kind == wanted]
@@ -156,9 +159,9 @@ def use_fake_engines(
 def read_settings(job: Job, folder: Path) -> dict[str, Any]:
     """The options with which a run of a job was begun."""
     if job.arguments[0] == "sweep":
-        runs = json.loads(Path(job.arguments[2]).read_text())["runs"]
-        name = f"{folder.parent.name}/{folder.name}"
-        settings = next(each["set"] for each in runs if each["folder"] == name)
+        trials = json.loads(Path(job.arguments[-2]).read_text())["trials"]
+        number = int(folder.name)
+        settings = next(each["set"] for each in trials if each["trial"] == number)
     else:
         pairs = [*itertools.pairwise(job.arguments)]
         settings = [text for name, text in pairs if name == "--set"]

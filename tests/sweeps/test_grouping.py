@@ -20,6 +20,7 @@ from rlcli.runs.run_folder import Run
 from rlcli.runs.trained_together import change_members, find_trained_together
 from rlcli.sweeps import driver, grouping
 from rlcli.sweeps.grouping import choose_size, group_trials
+from rlcli.sweeps.layout import SweepFolder
 
 pytest.importorskip("optuna")
 
@@ -227,9 +228,9 @@ def test_recipes_are_compared_and_wrong_ones_are_alone(tmp_path):
         ["optimizer.learning_rate=0.2"],
         ["optimizer.learning_rat=0.2"],
     ]
-    chosen = settings(recipe=str(recipe))
-    assert group_trials(chosen, sets) == [[0, 2], [1], [3]]
-    assert group_trials(chosen, sets[3:]) == [[0]]
+    chosen, sweep = settings(recipe=str(recipe)), SweepFolder(tmp_path)
+    assert group_trials(sweep, chosen, sets) == [[0, 2], [1], [3]]
+    assert group_trials(sweep, chosen, sets[3:]) == [[0]]
 
 
 def test_without_its_file_a_group_is_an_error(tmp_path):

@@ -91,7 +91,7 @@ def test_a_population_is_one_job_of_one_process(fake):
     ]
     assert [each.is_log for each in settings.options] == [True, False]
     job = json.loads((path / "jobs/0000.json").read_text())
-    assert job["population"] is True and len(job["runs"]) == 4
+    assert job["population"] is True and len(job["trials"]) == 4
     data = rlcli.show_sweep(path)
     assert data["counts"] == {"complete": 4}
     assert (data["slices"], data["importance"]) == ([], {})

@@ -233,6 +233,7 @@ def test_conditional_options_are_checked_where_their_condition_holds():
             "replay.alpha": {"uniform": [0, 1], "when": {"replay": "prioritized"}},
         }
     )
-    recipe = check_space("dqn_cartpole", ["train.steps=9_000"], space)
+    recipe, needs_trust = check_space("dqn_cartpole", ["train.steps=9_000"], space)
+    assert not needs_trust
     assert recipe.train.steps == 9_000
     assert recipe.replay is not None and recipe.replay.name == "uniform"

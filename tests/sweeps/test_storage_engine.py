@@ -227,7 +227,8 @@ def test_a_sweep_keeps_its_runs_and_its_recipe_in_the_store(remotes, tmp_path):
     assert yaml.safe_load(text) == yaml.safe_load(BASE) | yaml.safe_load(
         LAKE.partition("\n")[2]
     )
-    assert rlcli.sweep(path, resume=True, engine="ray", trials=4) == path
+    again = {"resume": True, "engine": "ray", "run_storage": url}
+    assert rlcli.sweep(path, trials=4, **again) == path
     assert rlcli.show_sweep(path)["counts"] == {"complete": 4}
     assert remotes[1].started[0][0] == "trial 3"
     with pytest.raises(RlcliError, match="contains the runs of another sweep"):
@@ -236,11 +237,19 @@ def test_a_sweep_keeps_its_runs_and_its_recipe_in_the_store(remotes, tmp_path):
 
 
 def test_a_sweep_continues_with_the_store_with_which_it_began(remotes, tmp_path):
-    path = start(run_storage=f"file://{tmp_path}/store")
+    own = {"run_storage": f"file://{tmp_path}/store"}
+    path = start(**own)
     for keywords, message in (
-        ({}, "`--run-storage` is an option of `--engine ray`, not of `local`"),
-        ({"engine": "ray", "run_storage": "s3://b"}, "was started with `run_storage`"),
-        ({"engine": "ray", "slurm": "a.sh"}, "a job array cannot have `--run-storage`"),
+        ({"engine": "ray"}, "`.*store`: a folder cannot choose an address"),
+        (
+            {"engine": "ray", "run_storage": "s3://b"},
+            "was started with `--run-storage`",
+        ),
+        (own, "`--run-storage` is an option of `--engine ray`, not of `local`"),
+        (
+            {"engine": "ray", "slurm": "a.sh", **own},
+            "a job array cannot have `--run-storage`",
+        ),
     ):
         with pytest.raises(RlcliError, match=message):
             rlcli.sweep(path, resume=True, **keywords)

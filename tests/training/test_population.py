@@ -89,7 +89,7 @@ def test_a_good_learning_rate_spreads_with_the_state_that_it_has_made(folder):
     members, population = begin(folder / "p")
     reports = train_to_the_end(members, population)
     program = members[0].experiment.program
-    rounds = read_rounds(folder / "p")
+    rounds = read_rounds(folder / "p", NAMES, [KEY])
     assert [each.step for each in rounds] == [*range(400, 4_000, 400)]
     first = dict(zip(NAMES, ({KEY: rate} for rate in RATES), strict=True))
     lineages = {name: find_lineage(rounds, name, first) for name in NAMES}
@@ -123,7 +123,10 @@ def test_a_good_learning_rate_spreads_with_the_state_that_it_has_made(folder):
 def test_rounds_may_be_rarer_than_evaluations(folder):
     members, population = begin(folder / "p", ready=4)
     train_to_the_end(members, population)
-    assert [each.step for each in read_rounds(folder / "p")] == [1_600, 3_200]
+    assert [each.step for each in read_rounds(folder / "p", NAMES, [KEY])] == [
+        1_600,
+        3_200,
+    ]
 
 
 @pytest.mark.slow
@@ -135,7 +138,7 @@ def test_a_frozen_seed_is_healed_by_a_copy(folder):
     rows = [{**row, "frozen": "x"} for row in reports[0].evaluation]
     reports[0] = reports[0]._replace(evaluation=rows)
     population.advance(reports)
-    (made,) = read_rounds(folder / "p")
+    (made,) = read_rounds(folder / "p", NAMES, [KEY])
     assert made.members["a"].score is None and made.members["a"].copied
     assert experiments[0].failures.frozen == {}
     agent, state = experiments[0].setup.agent, experiments[0].program.progress.agent
@@ -184,8 +187,8 @@ def test_a_population_that_is_killed_makes_the_same_rounds_again(folder, monkeyp
         patch.setattr("rlcli.training.run_loop.save_all", save_some)
         train(folder / "cut")
     whole, cut = folder / "whole", folder / "cut"
-    before = read_rounds(cut)
-    assert before == read_rounds(whole)[: len(before)]
+    before = read_rounds(cut, NAMES, [KEY])
+    assert before == read_rounds(whole, NAMES, [KEY])[: len(before)]
     rlcli.resume(cut / "d", quiet=True)
     for name in NAMES:
         info = json.loads((cut / name / "run.json").read_text())

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rlcli.runs.files import write_output
-from rlcli.runs.metrics import read_metrics
+from rlcli.errors import RlcliError
+from rlcli.runs.files import replace_file
+from rlcli.runs.metrics import FILE_NAME, read_metrics
 
 _RATIOS = (1.0, 1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0)
+_MOST_EPISODES = 10**15  # of a run
 _NAMES = {  # of bsuite
     "T": "steps",
     "t": "episode_len",
@@ -32,10 +35,37 @@ _NAMES = {  # of bsuite
 def read_results(folder: Path) -> dict[int, list[dict[str, float]]]:
     """The rows of a run at bsuite's episodes, by seed."""
     by_seed: dict[int, list[Mapping[str, Any]]] = {}
-    for row in read_metrics(folder):
+    for number, row in enumerate(read_metrics(folder), 1):
         if row.get("ep"):  # no evaluation, and not before the first episode
-            by_seed.setdefault(row["seed"], []).append(row)
+            rows = by_seed.setdefault(_whole(row.get("seed")), [])
+            rows.append(row)
+            if not _is_sound(row, rows[0]):
+                raise RlcliError(
+                    f"`{folder / FILE_NAME}`, line {number}: not a row of a run of "
+                    "bsuite",
+                    "remove the line, or train the run again",
+                )
     return {seed: _at_episodes(rows) for seed, rows in by_seed.items()}
+
+
+def _whole(value: Any) -> int:
+    return value if type(value) is int else -1
+
+
+def _is_sound(row: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
+    """Whether a row has finite numbers where the first row has some."""
+    values: list[Any] = [row.get(name) for name in filter(_is_result, first)]
+    return (
+        type(row["ep"]) is int
+        and 0 < row["ep"] <= _MOST_EPISODES
+        and type(row.get("seed")) is int
+        and all(type(each) in (int, float) for each in values)
+        and all(map(math.isfinite, values))
+    )
+
+
+def _is_result(name: str) -> bool:
+    return name in _NAMES or name.startswith("total_")
 
 
 def logged_episodes(last: int) -> list[int]:
@@ -53,7 +83,7 @@ def _at_episodes(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
     before = np.maximum(np.searchsorted(ends, episodes, side="right") - 1, 0)
     columns: dict[str, np.ndarray] = {"episode": episodes}
     for field in rows[0]:
-        if field not in _NAMES and not field.startswith("total_"):
+        if not _is_result(field):
             continue
         values = np.array([row[field] for row in rows], float)
         if field == "T" or field.startswith("total_"):
@@ -74,4 +104,4 @@ def write_csv(rows: Sequence[Mapping[str, float]], folder: Path, id: str) -> Non
     writer.writeheader()
     writer.writerows(rows)
     name = f"bsuite_id_-_{id.replace('/', '-')}.csv"
-    write_output(folder / name, text.getvalue().encode())
+    replace_file(folder / name, text.getvalue().encode())

@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rlcli.quoting import quote_markdown
 from rlcli.results.comparison_tables import Table, markdown_lines
-from rlcli.runs.files import write_json, write_output
+from rlcli.runs.files import replace_file, write_json
 from rlcli.runs.formatting import format_number
 from rlcli.sweeps.bsuite import radar
 from rlcli.sweeps.bsuite.episodes import read_results, write_csv
+from rlcli.sweeps.bsuite.layout import RESULTS, SuiteFolder, list_groups
 from rlcli.sweeps.bsuite.scores import score_experiments, score_tags
 
 
 def score_sweep(
-    folder: Path, info: Mapping[str, Any], failed: Sequence[str]
+    folder: SuiteFolder, info: Mapping[str, Any], failed: Sequence[str]
 ) -> dict[str, Any]:
     """Writes the results of the runs, and returns their scores."""
     found: dict[str, dict[int, list[dict[str, float]]]] = {}
-    read: dict[str, dict[int, list[dict[str, float]]]] = {}
     missing = []
-    for id, (place, seed) in info["ids"].items():
-        if place not in read:
-            read[place] = read_results(folder / "runs" / place)
-        if rows := read[place].get(seed):
-            name, _, index = id.partition("/")
-            found.setdefault(name, {})[int(index)] = rows
-            write_csv(rows, folder / "results", id)
-        else:
-            missing.append(id)
+    for group in list_groups(info):
+        read = read_results(folder.run(group))
+        for seed, index in enumerate(group.indices, info["seed"] + group.seed):
+            id = f"{group.experiment}/{index}"
+            if rows := read.get(seed):
+                found.setdefault(group.experiment, {})[index] = rows
+                write_csv(rows, folder.make(RESULTS), id)
+            else:
+                missing.append(id)
     scores = score_experiments(found)
     data = {
-        "folder": str(folder),
+        "folder": str(folder.folder),
         "recipe": info["recipe"],
         "experiments": scores,
         "tags": score_tags(scores),
@@ -46,11 +45,11 @@ def score_sweep(
         data["notes"].append(
             f"fewer episodes than bsuite has, in some runs of {', '.join(unfinished)}"
         )
-    write_json(folder / "scores.json", data)
+    write_json(folder.find("scores.json"), data)
     lines = [line for table in tables(data) for line in (*markdown_lines(table), "")]
     lines += [f"- {quote_markdown(note)}" for note in data["notes"]]
-    write_output(folder / "scores.md", ("\n".join(lines) + "\n").encode())
-    radar.draw_radar(data["tags"], info["recipe"], folder / "radar.png")
+    replace_file(folder.find("scores.md"), ("\n".join(lines) + "\n").encode())
+    radar.draw_radar(data["tags"], info["recipe"], folder.find("radar.png"))
     return data
 
 

@@ -1,18 +1,11 @@
-"""bsuite: trains a recipe on bsuite's ids; the function behind `rlcli bsuite`.
-
-runs/bsuite/<recipe>/<time>/
-  bsuite.json     how it was started, and the run and seed of each id
-  runs/           the runs; ids with equal settings are the seeds of one
-  results/        a CSV file for each id, in bsuite's format
-  scores.json, scores.md, radar.png
-"""
+"""bsuite: trains a recipe on bsuite's ids; the function behind `rlcli bsuite`."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 from rlcli import errors
@@ -23,35 +16,22 @@ from rlcli.recipe.loading import read_without_parts, refuse_combinations
 from rlcli.results import figure
 from rlcli.runs.creation import check_place
 from rlcli.runs.durations import deadline_of
-from rlcli.runs.files import read_json, to_json, write_json
+from rlcli.runs.files import name_file_in_errors, to_json
 from rlcli.runs.naming import name_or_time, number_folder
 from rlcli.runs.run_folder import Run, is_run
 from rlcli.sweeps.bsuite.experiments import (
     EXPERIMENTS,
     IdGroup,
-    group_ids,
     select_ids,
 )
+from rlcli.sweeps.bsuite.layout import INFO, RUNS, SuiteFolder, list_groups
 from rlcli.sweeps.bsuite.results import score_sweep
-from rlcli.sweeps.layout import REMEDY
 from rlcli.training.batch import BatchReport, train_groups
 from rlcli.training.plans import Plan, arguments_of
 
-INFO = "bsuite.json"
 GROUP = "bsuite"  # the folder of these sweeps, below the folder of runs
 _ROWS = 1_000  # of metrics in a run
 _MNIST = "MNISTBandit"
-_FIELDS: Mapping[str, type | tuple[type, ...]] = {  # of `bsuite.json`
-    "recipe": str,
-    "source": str,
-    "set": list,
-    "seed": int,
-    "mnist": (str, NoneType),
-    "smoke": bool,
-    "chosen": list,
-    "notes": list,
-    "ids": dict,
-}
 
 
 def bsuite(
@@ -68,6 +48,7 @@ def bsuite(
     max_time: str | float | None = None,
     smoke: bool = False,
     resume: bool = False,
+    trust: bool = False,
     report: BatchReport = lambda *_: None,
 ) -> dict[str, Any]:
     """Trains a recipe on the experiments of bsuite, and scores it as bsuite does.
@@ -96,21 +77,26 @@ def bsuite(
         max_time: seconds, or a duration such as `3h50m`, from the call.
         smoke: trains each run with a tiny budget.
         resume: continues the sweep in the folder `recipe`, with its own options.
+        trust: with `resume`: allows the recipe of the sweep, which may come from
+            elsewhere, to import code, and its trackers to contact a host. A new sweep
+            has the recipe that you name.
         report: is called with the plans and those that have ended, about once a second.
     """
     max_time = deadline_of(max_time)
     figure.check_figure(Path("radar.png"))  # before any work
-    if resume or (Path(recipe) / INFO).is_file():
+    folder = SuiteFolder(Path(recipe), trust)
+    if resume or folder.exists:
         given = {"ids": ids, "set": set, "seed": seed, "mnist": mnist, "runs": runs}
         given |= {"run": run, "name": name, "smoke": smoke or None}
-        folder, info = _reopen(Path(recipe), given)
+        info = _reopen(folder, given)
         if not resume:
             return score_sweep(folder, info, [])
     else:
         title = check_document(recipe, set)
         refuse_combinations(recipe, set, title, "`rlcli bsuite` scores one agent")
         chosen, notes = _leave_out_mnist(select_ids(ids), ids, mnist)
-        folder = _choose_folder(title, runs or "runs", run, name)
+        place = _choose_folder(title, runs or "runs", run, name)
+        folder = SuiteFolder(place, trust=True)  # it has what its user has named
         info = {
             "recipe": title,
             "source": locate_recipe(recipe),
@@ -126,31 +112,28 @@ def bsuite(
 
 
 def _train(
-    folder: Path,
+    folder: SuiteFolder,
     info: dict[str, Any],
     jobs: int | None,
     max_time: str | float | None,
     report: BatchReport,
 ) -> list[str]:
     """Trains the runs that have not finished; returns what to say about failures."""
-    planned = _plan_runs(folder, info)
-    info["ids"] = {
-        f"{group.experiment}/{index}": [plan.folder.name, info["seed"] + group.seed + i]
-        for group, plan in planned
-        for i, index in enumerate(group.indices)
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / INFO, info)
+    plans = _plan_runs(folder, info)
+    with name_file_in_errors(folder.folder, "created"):
+        folder.folder.mkdir(parents=True, exist_ok=True)
+    folder.write_info(info)
 
     def command(plans: Sequence[Plan]) -> list[str]:
         (plan,) = plans
         if is_run(plan.folder):
-            return Run(plan.folder).resume_arguments("--quiet")
-        smoke = ["--smoke"] if info["smoke"] else []
-        own = [*arguments_of(plans), "--quiet", *smoke]
+            run = Run(plan.folder)
+            return run.resume_arguments("--quiet", trust=folder.trust)
+        options = [*folder.train_options, *(["--smoke"] if info["smoke"] else [])]
+        own = [*arguments_of(plans), "--quiet", *options]
         return ["train", *own, "--", plan.recipe]
 
-    left = [[plan] for _, plan in planned if not _is_finished(plan.folder)]
+    left = [[plan] for plan in plans if not _is_finished(plan.folder)]
     ended = train_groups(left, command, jobs=jobs, max_time=max_time, report=report)
     return [
         f"`{each.plan.folder.name}`: {each.message or f'exit code {each.code}'}"
@@ -159,26 +142,21 @@ def _train(
     ]
 
 
-def _reopen(folder: Path, given: Mapping[str, object]) -> tuple[Path, dict[str, Any]]:
-    """The folder of a sweep, and what it was started with; refuses other options."""
-    if not (folder / INFO).is_file():
+def _reopen(folder: SuiteFolder, given: Mapping[str, object]) -> dict[str, Any]:
+    """What a sweep that exists was started with; refuses other options."""
+    if not folder.exists:
         raise RlcliError(
-            f"{quote(folder)} is not the folder of a sweep of bsuite",
+            f"{quote(folder.folder)} is not the folder of a sweep of bsuite",
             "`--resume` takes the folder that `rlcli bsuite` has printed",
         )
     refused = [name for name, value in given.items() if value not in (None, (), [])]
     if refused:
         raise RlcliError(
-            f"{quote(folder)} is the folder of a sweep, whose options cannot change: "
-            + ", ".join(f"`{name}`" for name in refused),
+            f"{quote(folder.folder)} is the folder of a sweep, whose options cannot "
+            "change: " + ", ".join(f"`{name}`" for name in refused),
             "leave them out, or name a recipe to start another sweep",
         )
-    info = read_json(folder / INFO, REMEDY)
-    for name, kinds in _FIELDS.items():
-        if not isinstance(value := info.get(name), kinds):
-            message = f"`{folder / INFO}` is damaged: `{name}` is "
-            raise RlcliError(message + quote(to_json(value)), REMEDY)
-    return folder, info
+    return folder.read_info()
 
 
 def _is_finished(folder: Path) -> bool:
@@ -207,26 +185,25 @@ def _choose_folder(
         folder = number_folder(Path(runs) / GROUP / title / name_or_time(name))
     else:
         folder = Path(run)
-        if (folder / INFO).exists():
+        if any(os.path.lexists(folder / each) for each in (INFO, RUNS)):
             raise RlcliError(
                 f"`{folder}` contains a sweep already",
                 "choose another folder; "
                 f"`rlcli bsuite {quote_shell(folder)} --resume` continues it",
             )
-    check_place(run=folder / "runs" / "run")
+    check_place(run=folder / RUNS / "run")
     return folder
 
 
-def _plan_runs(folder: Path, info: Mapping[str, Any]) -> list[tuple[IdGroup, Plan]]:
+def _plan_runs(folder: SuiteFolder, info: Mapping[str, Any]) -> list[Plan]:
     """The runs of a sweep; refuses a recipe or options that are wrong."""
-    ids = select_ids(info["chosen"])
-    planned = [(group, _plan(group, folder, info)) for group in group_ids(ids)]
-    for _, plan in planned:
+    plans = [_plan(group, folder, info) for group in list_groups(info)]
+    for plan in plans:
         check_document(plan.recipe, plan.sets)
-    return planned
+    return plans
 
 
-def _plan(group: IdGroup, folder: Path, info: Mapping[str, Any]) -> Plan:
+def _plan(group: IdGroup, folder: SuiteFolder, info: Mapping[str, Any]) -> Plan:
     """The run of ids: the recipe with the environment and the budget of bsuite."""
     experiment, index = EXPERIMENTS[group.experiment], group.indices[0]
     recipe, sets = info["source"], info["set"]
@@ -251,6 +228,5 @@ def _plan(group: IdGroup, folder: Path, info: Mapping[str, Any]) -> Plan:
         "train.stop": "null",
     }
     settings = (*sets, *(f"{key}={value}" for key, value in own.items()))
-    last = f"-{group.indices[-1]}" if len(group.indices) > 1 else ""
-    place = folder / "runs" / f"{group.experiment}-{index}{last}"
+    place = folder.run(group)
     return Plan(recipe, settings, place, place)

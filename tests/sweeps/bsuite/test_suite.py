@@ -166,15 +166,21 @@ def test_a_sweep_is_resumed_with_its_own_options(tmp_path, monkeypatch):
         write_run(run, status=status, imports=["mine.network"])
     commands.clear()
     rlcli.bsuite(tmp_path, resume=True, max_time="1h")
+    # What the files say about `imports` does not matter: their author may be another.
+    (resumed, begun), count = commands, before[2].index("--smoke")
+    assert resumed == ["resume", "--quiet", "--", str(run)]
+    assert begun == [*before[2][:count], "--no-trust", *before[2][count:]]
+    commands.clear()
+    rlcli.bsuite(tmp_path, resume=True, trust=True, max_time="1h")
     assert commands == [["resume", "--quiet", "--trust", "--", str(run)], before[2]]
-    before_limit, limit = limits
+    before_limit, limit, _ = limits
     assert before_limit is None
     assert limit == pytest.approx(time.monotonic() + 3_600, abs=60)
     with pytest.raises(RlcliError, match="not the folder of a sweep"):
         rlcli.bsuite("dqn_catch", resume=True)
 
 
-@pytest.mark.parametrize("field", ["ids", "chosen", "smoke"])
+@pytest.mark.parametrize("field", ["set", "chosen", "smoke"])
 def test_a_damaged_record_of_a_sweep_is_named(field, tmp_path):
     folder = write_sweep(tmp_path / "sweep")
     info = json.loads((folder / "bsuite.json").read_text())

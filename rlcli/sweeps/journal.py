@@ -1,0 +1,186 @@
+"""Journal: the trials of a sweep in a file, as a storage backend of Optuna.
+
+The file has the format of Optuna's `JournalFileBackend`, a line of JSON for each
+change, so Optuna's other tools read it. This backend opens only a regular file, follows
+no link, and checks every line. It needs no lock: one process at a time drives a sweep.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from rlcli.errors import RlcliError, quote
+from rlcli.runs.files import (
+    exists,
+    name_file_in_errors,
+    open_regular,
+    parse_json,
+    read_lines,
+    to_json,
+)
+
+Entry = Mapping[str, Any]
+REMEDY = "restore the file from a copy; without it `--resume` starts all trials again"
+
+
+class Journal:
+    """The lines of a file; `is_reader`: what is appended stays in memory."""
+
+    def __init__(self, path: Path, *, is_reader: bool = False) -> None:
+        self.path = path
+        self.line = 0  # the number of the line that was read last
+        self._offset = 0  # of the next line
+        self._is_reader = is_reader
+        self._appended: list[Entry] = []  # by a reader
+        if is_reader and not exists(path):
+            message = f"`{path}` is missing: it stores the trials"
+            raise RlcliError(message, REMEDY)
+        if not is_reader:
+            self._open(os.O_RDWR | os.O_CREAT, "r+b").close()
+            self._remove_half_line()
+
+    def read_logs(self, log_number_from: int) -> Iterator[Entry]:
+        """The entries from a number on, as `JournalStorage` asks for them."""
+        if log_number_from < self.line:
+            self.line = self._offset = 0
+        if not self._appended:  # a reader does not mix them with newer lines
+            yield from itertools.islice(self._read(), log_number_from - self.line, None)
+        yield from self._appended[max(0, log_number_from - self.line) :]
+
+    def append_logs(self, logs: Sequence[Entry]) -> None:
+        """Appends entries, and waits until the disk has them."""
+        if self._is_reader:
+            self._appended += logs
+            return
+        lines = [json.dumps(each, separators=(",", ":")) for each in logs]
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        with (
+            name_file_in_errors(self.path, "written"),
+            self._open(flags, "ab") as file,
+        ):
+            file.write("".join(f"{line}\n" for line in lines).encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _open(self, flags: int, mode: str) -> Any:
+        return open_regular(self.path, flags, mode)
+
+    def _read(self) -> Iterator[Entry]:
+        with self._open(os.O_RDONLY, "rb") as file:
+            file.seek(self._offset)
+            lines = read_lines(file, self.path, REMEDY, first=self.line + 1)
+            for number, line in lines:
+                self.line, self._offset = number, file.tell()
+                yield self._parse(line)
+
+    def _parse(self, line: bytes) -> Entry:
+        try:
+            entry = parse_json(line.decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise self.damage(str(error)[:100]) from error
+        if not isinstance(entry, dict):
+            raise self.damage("it is not a JSON object")
+        fields = _FIELDS.get(_as_key(entry.get("op_code")))
+        if fields is None:
+            message = f"there is no operation {quote(to_json(entry.get('op_code')))}"
+            raise self.damage(message)
+        for name, is_sound in {"worker_id": _is_text, **fields}.items():
+            if not is_sound(entry.get(name)):
+                value = quote(to_json(entry.get(name)))
+                raise self.damage(f"`{name}` is {value}")
+        return entry
+
+    def damage(self, reason: str) -> RlcliError:
+        """The error that the line which was read last is damaged."""
+        message = f"`{self.path}` is damaged: line {self.line}: {reason}"
+        return RlcliError(message, REMEDY)
+
+    def _remove_half_line(self) -> None:
+        """Removes what a killed process leaves."""
+        with self._open(os.O_RDWR, "r+b") as file:
+            end = file.seek(0, os.SEEK_END)
+            begin = max(0, end - _LONGEST)
+            file.seek(begin)
+            tail = file.read()
+            whole = tail.rfind(b"\n") + 1
+            if whole < len(tail) and (whole or not begin):
+                file.truncate(begin + whole)
+                os.fsync(file.fileno())
+
+
+_LONGEST = 2**20  # bytes of a half line
+
+
+def _as_key(value: Any) -> int | None:
+    return value if type(value) is int else None
+
+
+def _is_int(value: Any) -> bool:
+    return type(value) is int
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_pair(value: Any) -> bool:
+    """Whether a value is a mapping with a single item."""
+    return isinstance(value, dict) and len(value) == 1
+
+
+def _or_none(is_sound: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or is_sound(value)
+
+
+def _each(is_sound: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Whether a list, or the values of a mapping, are sound; also without any."""
+
+    def check(value: Any) -> bool:
+        if isinstance(value, dict):
+            value = [*value.values()]
+        return value is None or (isinstance(value, list) and all(map(is_sound, value)))
+
+    return check
+
+
+_TRIAL = {"trial_id": _is_int}
+_FIELDS: Mapping[int | None, Mapping[str, Callable[[Any], bool]]] = MappingProxyType(
+    {  # by the numbers of Optuna's `JournalOperation`
+        0: {"study_name": _is_text, "directions": _each(_is_int)},
+        1: {"study_id": _is_int},
+        2: {"study_id": _is_int, "user_attr": _is_pair},
+        3: {"study_id": _is_int, "system_attr": _is_pair},
+        4: {
+            "study_id": _is_int,
+            "datetime_start": _or_none(_is_text),
+            "state": _or_none(_is_int),
+            "value": _or_none(_is_number),
+            "values": _each(_is_number),
+            "distributions": _each(_is_text),
+            "params": _each(_is_number),
+            "user_attrs": _each(lambda value: True),
+            "system_attrs": _each(lambda value: True),
+            "intermediate_values": _each(_is_number),
+        },
+        5: {
+            **_TRIAL,
+            "param_name": _is_text,
+            "param_value_internal": _is_number,
+            "distribution": _is_text,
+        },
+        6: {**_TRIAL, "state": _is_int, "values": _each(_is_number)},
+        7: {**_TRIAL, "step": _is_int, "intermediate_value": _is_number},
+        8: {**_TRIAL, "user_attr": _is_pair},
+        9: {**_TRIAL, "system_attr": _is_pair},
+    }
+)
