@@ -322,10 +322,11 @@ def _read_bytes(path: Path, hint: str, most: int) -> bytes:
         name_file_in_errors(path, "read"),
         open_regular(path, os.O_RDONLY, "rb") as file,
     ):
-        if os.fstat(file.fileno()).st_size > most:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
             message = f"`{path}` is damaged: it has more than {most:,} bytes"
             raise RlcliError(message, hint)
-        return file.read(most + 1)
+        return file.read(size)
 
 
 def merge_json(path: Path, fields: Mapping[str, Any]) -> None:

@@ -35,21 +35,18 @@ _NAMES = {  # of bsuite
 def read_results(folder: Path) -> dict[int, list[dict[str, float]]]:
     """The rows of a run at bsuite's episodes, by seed."""
     by_seed: dict[int, list[Mapping[str, Any]]] = {}
+    first: Mapping[str, Any] | None = None
     for number, row in enumerate(read_metrics(folder), 1):
         if row.get("ep"):  # no evaluation, and not before the first episode
-            rows = by_seed.setdefault(_whole(row.get("seed")), [])
-            rows.append(row)
-            if not _is_sound(row, rows[0]):
+            first = first or row
+            if not _is_sound(row, first):
                 raise RlcliError(
                     f"`{folder / FILE_NAME}`, line {number}: not a row of a run of "
                     "bsuite",
                     "remove the line, or train the run again",
                 )
+            by_seed.setdefault(row["seed"], []).append(row)
     return {seed: _at_episodes(rows) for seed, rows in by_seed.items()}
-
-
-def _whole(value: Any) -> int:
-    return value if type(value) is int else -1
 
 
 def _is_sound(row: Mapping[str, Any], first: Mapping[str, Any]) -> bool:

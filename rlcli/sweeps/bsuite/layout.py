@@ -9,6 +9,7 @@ runs/bsuite/<recipe>/<time>/
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,10 +41,11 @@ class SuiteFolder(OpenedFolder):
     @property
     def exists(self) -> bool:
         """Whether it is the folder of a sweep."""
-        return (self.folder / INFO).is_file() or (self.folder / INFO).is_symlink()
+        return os.path.lexists(self.folder / INFO)
 
     def read_info(self) -> dict[str, Any]:
-        """What the sweep was started with; refuses a file that is damaged."""
+        """What the sweep was started with; refuses damaged files, and links."""
+        self.refuse_links(RUNS, RESULTS)
         info = read_json(self.info, REMEDY)
         for name, is_sound in _FIELDS.items():
             if not is_sound(value := info.get(name)):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rlcli.errors import RlcliError
 from rlcli.quoting import quote_markdown
 from rlcli.results.comparison_tables import Table, markdown_lines
 from rlcli.runs.files import replace_file, write_json
 from rlcli.runs.formatting import format_number
 from rlcli.sweeps.bsuite import radar
 from rlcli.sweeps.bsuite.episodes import read_results, write_csv
-from rlcli.sweeps.bsuite.layout import RESULTS, SuiteFolder, list_groups
+from rlcli.sweeps.bsuite.layout import RESULTS, RUNS, SuiteFolder, list_groups
 from rlcli.sweeps.bsuite.scores import score_experiments, score_tags
 
 
@@ -30,7 +31,13 @@ def score_sweep(
                 write_csv(rows, folder.make(RESULTS), id)
             else:
                 missing.append(id)
-    scores = score_experiments(found)
+    try:
+        scores = score_experiments(found)
+    except KeyError as error:
+        raise RlcliError(
+            f"the runs in `{folder.find(RUNS)}` have no results `{error.args[0]}`",
+            "restore their `metrics.jsonl`, or train them again",
+        ) from error
     data = {
         "folder": str(folder.folder),
         "recipe": info["recipe"],
