@@ -195,9 +195,9 @@ def _claim_cores(count: int) -> Iterator[list[int]]:
             if len(claimed) == count:
                 break
             flags = os.O_RDWR | os.O_CREAT
-            file = open_regular(folder / str(core), flags, "r+b")
-            stack.enter_context(file)
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, RlcliError):
+                file = open_regular(folder / str(core), flags, "r+b")
+                stack.enter_context(file)
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 claimed[core] = file
         yield [*claimed] if len(claimed) == count else []

@@ -1,0 +1,159 @@
+"""Run folders and recipes from elsewhere: links in them, and what they may import."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import rlcli
+from rlcli.cli import main
+from rlcli.errors import RlcliError
+from rlcli.recipe import load_recipe
+from rlcli.runs.run_folder import Run
+from rlcli.runs.trained_together import change_members, find_trained_together
+from rlcli.runs.variants import find_variants, record_variants
+from rlcli.trackers import Tracker
+from rlcli.training.tracking import Tracking
+
+LAKE = """
+environment: FrozenLakeNonSlippery-v0
+network: table
+updater: {name: q_learning, loss: mse}
+train: {steps: 256}
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lake.yaml").write_text(LAKE)
+    return tmp_path
+
+
+@pytest.fixture
+def evil(folder):
+    """A recipe that imports a module beside it, which creates a file."""
+    (folder / "evil.py").write_text("import pathlib\npathlib.Path('marker').touch()\n")
+    (folder / "evil.yaml").write_text(LAKE.replace("name: q_learning", "name: evil:x"))
+    return folder / "evil.yaml"
+
+
+@pytest.fixture
+def victim(folder):
+    """A folder elsewhere, in which nothing may change."""
+    (folder / "victim").mkdir()
+    yield folder / "victim"
+    assert [*(folder / "victim").iterdir()] == []
+
+
+def refused(*words, capsys):
+    assert main([*map(str, words)]) == 1
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    return error
+
+
+@pytest.mark.parametrize("words", [[], ["--vary", "updater.gamma=0.9,0.8"]])
+@pytest.mark.parametrize("place", ["file", "set"])
+def test_a_recipe_from_elsewhere_is_trained_without_its_code(
+    words, place, evil, capsys, monkeypatch
+):
+    monkeypatch.setenv("PYTHONPATH", f"{Path.cwd()}:{os.environ.get('PYTHONPATH', '')}")
+    recipe = [evil] if place == "file" else ["lake.yaml", "--set", "updater=evil:x"]
+    error = refused("train", *recipe, "--no-trust", *words, capsys=capsys)
+    assert "`evil:x` would import code from outside rlcli" in error
+    assert not Path("marker").exists() and not [*Path("runs").rglob("run.json")]
+
+
+def test_what_a_setting_replaces_is_not_imported_to_compare_it(evil):
+    """`changes` in `run.json` come from the recipe without settings."""
+    sets = ["updater={name: q_learning, loss: mse}"]
+    run = rlcli.train(evil, set=sets, trust=False, quiet=True)
+    assert json.loads((run / "run.json").read_text())["changes"] is None
+    assert not Path("marker").exists()
+
+
+def test_a_recipe_from_elsewhere_starts_no_tracker_of_a_host(capsys):
+    words = ["--set", "train.trackers=[{name: wandb, mode: offline}]", "--no-trust"]
+    error = refused("train", "lake.yaml", *words, capsys=capsys)
+    assert "tracker `wandb` can contact a host" in error
+
+
+def test_a_run_is_not_resumed_through_its_linked_checkpoints(victim, capsys):
+    run = Path("run")
+    run.mkdir()
+    (run / "run.json").write_text('{"status": "killed", "seeds": [0]}')
+    (run / "checkpoints").symlink_to(victim)
+    error = refused("resume", run, capsys=capsys)
+    assert "`run/checkpoints` cannot be used: it is a symbolic link" in error
+    assert "pass `--trust` if you have made the link" in error
+    error = refused("resume", run, "--trust", capsys=capsys)
+    assert "symbolic link" not in error
+
+
+def write_info(path, **fields):
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "run.json").write_text(json.dumps(fields))
+
+
+def test_a_member_is_not_another_run_elsewhere(folder):
+    write_info(Path("group/a"), members=["a", "b"])
+    write_info(Path("elsewhere"), members=["a", "b"])
+    Path("group/b").symlink_to(folder / "elsewhere")
+    with pytest.raises(RlcliError, match="group/b` cannot be used: it is a symbolic"):
+        find_trained_together(Run(Path("group/a")))
+    with pytest.raises(RlcliError, match="group/b` cannot be used: it is a symbolic"):
+        change_members([Run(Path("group/a"))])
+    assert "[" in (folder / "elsewhere/run.json").read_text()
+
+
+def test_a_variant_is_not_another_run_elsewhere(folder, capsys):
+    write_info(Path("elsewhere"), status="killed")
+    record_variants(Path("group"), {"x=1": ["x=1"]})
+    Path("group/x=1").symlink_to(folder / "elsewhere")
+    with pytest.raises(RlcliError, match="x=1` cannot be used: it is a symbolic link"):
+        _ = find_variants("group").runs
+    assert "symbolic link" in refused("resume", "group", capsys=capsys)
+
+
+def test_a_new_variant_is_not_written_through_a_link(victim, capsys):
+    Path("group").mkdir()
+    Path("group/loss=mse").symlink_to(victim)
+    words = ["--vary", "updater.loss=mse,huber", "--run", "group"]
+    assert "symbolic link" in refused("train", "lake.yaml", *words, capsys=capsys)
+
+
+def start_tracker():
+    """The tracking of a run with a tracker that writes into its folder."""
+    tracker = Tracker(lambda run: None, lambda *_: None, lambda *_: None)
+    recipe, run = load_recipe("lake.yaml"), Run(Path("run"))
+    return Tracking({"mine": tracker}, run, recipe, [0, 1], 0)
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "tensorboard/seed_0", "wandb"])
+def test_trackers_write_through_no_link(name, victim):
+    write_info(Path("run"), seeds=[0, 1])
+    link = Path("run", name)
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(victim)
+    with pytest.raises(RlcliError, match=f"{name}` cannot be used: it is a symbolic"):
+        start_tracker()
+
+
+def test_links_that_wandb_makes_and_linked_checkpoints_are_left_alone(victim):
+    write_info(Path("run/wandb"))
+    Path("run/wandb/latest-run").symlink_to(victim)
+    Path("run/checkpoints").symlink_to(victim)
+    start_tracker().finish(0)
+
+
+def test_a_sparse_file_of_metrics_needs_no_memory(folder):
+    write_info(Path("run"), status="finished")
+    with Path("run/metrics.jsonl").open("wb") as file:
+        file.truncate(2**40)
+    from rlcli.runs.metrics import MetricsReader, read_metrics
+
+    for read in (read_metrics, lambda path: MetricsReader(path).read()):
+        with pytest.raises(RlcliError, match="line 1 has more than"):
+            read(Path("run"))
