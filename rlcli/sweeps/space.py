@@ -82,12 +82,16 @@ class Option:
         if self.kind == CHOICE:
             return random.choice(self.choices)
         if self.kind == "int":
-            count = int(self.high - self.low) // self.step + 1
             if not self.log:
-                return int(self.low) + self.step * random.randrange(count)
+                return int(self.low) + self.step * random.randrange(self.count)
             exact = _interpolate(self.low - 0.5, self.high + 0.5, random.random(), True)
             return min(max(round(exact), int(self.low)), int(self.high))
         return _interpolate(self.low, self.high, random.random(), self.is_log)
+
+    @property
+    def count(self) -> int:
+        """The number of the whole numbers of an `int`."""
+        return int(self.high - self.low) // self.step + 1
 
     @property
     def is_log(self) -> bool:
@@ -135,6 +139,7 @@ class Option:
         if self.kind == CHOICE:
             return [*self.choices]
         if self.kind == "int" and self.points is None and not self.log:
+            _refuse_large_grid(self.count)
             return [*range(int(self.low), int(self.high) + 1, self.step)]
         if self.points is None:
             raise RlcliError(
@@ -142,6 +147,7 @@ class Option:
                 f"write `points`: `{self.key}: {{{self.kind}: [{self.low:g}, "
                 f"{self.high:g}], points: 5}}`",
             )
+        _refuse_large_grid(self.points)
         values = self.spread(self.points)
         if self.kind == "int":
             return [*dict.fromkeys(round(value) for value in values)]
@@ -202,11 +208,7 @@ class Space:
     def grid(self) -> list[Values]:
         """Every combination of the values of a grid."""
         combinations = [*itertools.islice(self._combinations(0, {}), _MOST_POINTS + 1)]
-        if len(combinations) > _MOST_POINTS:
-            raise RlcliError(
-                f"the grid has more than {_MOST_POINTS:,} combinations",
-                "use fewer values, or `--sampler random`",
-            )
+        _refuse_large_grid(len(combinations))
         return combinations
 
     def _combinations(self, index: int, values: Values) -> Iterator[Values]:
@@ -219,6 +221,15 @@ class Space:
             return
         for value in option.grid():
             yield from self._combinations(index + 1, values | {option.key: value})
+
+
+def _refuse_large_grid(size: int) -> None:
+    """Refuses a grid that would need too much memory, before it is made."""
+    if size > _MOST_POINTS:
+        raise RlcliError(
+            f"the grid has more than {_MOST_POINTS:,} combinations",
+            "use fewer values, or `--sampler random`",
+        )
 
 
 def load_space(space: str | Path | Mapping[str, Any]) -> Space:

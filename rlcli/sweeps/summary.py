@@ -133,8 +133,8 @@ def _split(
             (label, [value for chosen, value in pairs if chosen == label])
             for label in option.choices
         ]
-    whole = range(int(option.low), int(option.high) + 1, option.step)
-    if option.kind == "int" and len(whole) <= _MOST_VALUES:
+    if option.kind == "int" and option.count <= _MOST_VALUES:
+        whole = range(int(option.low), int(option.high) + 1, option.step)
         return [
             (str(number), [value for chosen, value in pairs if chosen == number])
             for number in whole

@@ -237,3 +237,12 @@ def test_conditional_options_are_checked_where_their_condition_holds():
     assert not needs_trust
     assert recipe.train.steps == 9_000
     assert recipe.replay is not None and recipe.replay.name == "uniform"
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"int": [0, 1e300]}, {"int": [0, 10**15]}, {"uniform": [0, 1], "points": 10**12}],
+)
+def test_a_grid_that_no_memory_can_hold_is_refused_before_it_is_made(option):
+    with pytest.raises(RlcliError, match="more than 1,000,000 combinations"):
+        load_space({"x": option}).grid()
