@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -286,7 +287,7 @@ def _flatten_rows(
     ranks = [len(leaf.shape) for leaf in jax.tree.leaves(_element_shapes(space))]
     leading = leaves[0].shape[: leaves[0].ndim - ranks[0]]
     flat_leaves = [
-        leaf.reshape((-1, *leaf.shape[leaf.ndim - rank :]))
+        leaf.reshape((math.prod(leading), *leaf.shape[leaf.ndim - rank :]))
         for leaf, rank in zip(leaves, ranks, strict=True)
     ]
     return leading, jax.tree.unflatten(tree, flat_leaves)

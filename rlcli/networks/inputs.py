@@ -27,7 +27,8 @@ def flat_reader(space: gymnasium.Space) -> Callable[[ArrayTree], Array]:
     """Returns a function from observations `[N, ...]` to float32 vectors `[N, size]`.
 
     Discrete values are one-hot. A pair of Discrete values is one-hot over all pairs:
-    `[N, states · actions]`. Several members are concatenated.
+    `[N, states · actions]`. Several members are concatenated. An observation without
+    numbers, such as that of a Box of shape (0,), is read as a 0: layers need an input.
     """
     match space:
         case Pair(spaces=(kinds.Discrete() as state, kinds.Discrete() as action)):
@@ -36,13 +37,15 @@ def flat_reader(space: gymnasium.Space) -> Callable[[ArrayTree], Array]:
                 states(pair[0])[:, :, None] * actions(pair[1])[:, None, :]
             ).reshape((-1, int(state.n * action.n)))
     try:
-        jax.eval_shape(lambda: flatten(space, zeros(space)))
+        shape = jax.eval_shape(lambda: flatten(space, zeros(space))).shape
     except TypeError as error:
         raise RlcliError(
             f"a network cannot read observations of {space}",
             "it reads Discrete, MultiDiscrete, MultiBinary and Box spaces, and Tuple "
             "and Dict spaces of these",
         ) from error
+    if shape == (0,):
+        return lambda obs: jnp.zeros((len(jax.tree.leaves(obs)[0]), 1))
     return jax.vmap(lambda element: flatten(space, element))
 
 
@@ -72,7 +75,7 @@ def image_reader(space: gymnasium.Space) -> Callable[[ArrayTree], list[Array]]:
 
 def image_shapes(space: gymnasium.Space) -> list[tuple[int, ...]]:
     """The shapes `[H, W, C]` of the images in a space."""
-    if isinstance(space, kinds.Box) and len(space.shape) == 3:
+    if isinstance(space, kinds.Box) and len(space.shape) == 3 and 0 not in space.shape:
         return [space.shape]
     member_spaces = members(space).values()
     return [shape for member in member_spaces for shape in image_shapes(member)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
@@ -242,8 +243,11 @@ def _feature_function(
 
     def observe_features(acting, obs, first):
         del acting
-        leaves = [leaf.reshape((len(first), -1)) for leaf in jax.tree.leaves(obs)]
-        return jnp.concatenate([leaf.astype(jnp.float32) for leaf in leaves], axis=-1)
+        leaves = [
+            leaf.reshape((len(first), math.prod(leaf.shape[1:]))).astype(jnp.float32)
+            for leaf in jax.tree.leaves(obs)
+        ]
+        return jnp.concatenate(leaves, axis=-1)
 
     if action.features is None:
         return observe_features

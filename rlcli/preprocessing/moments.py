@@ -6,6 +6,7 @@ a constant entry, or of rewards before the first one that is not 0.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -69,7 +70,8 @@ def observation_moments(
         return put(obs, list(map(scale_leaf, pick(obs), moments.mean, variances)))
 
     def update(moments: Moments, unroll: Transition) -> Moments:
-        rows = [leaf.reshape((-1, *leaf.shape[2:])) for leaf in pick(unroll.obs)]
+        count = math.prod(unroll.reward.shape)
+        rows = [leaf.reshape((count, *leaf.shape[2:])) for leaf in pick(unroll.obs)]
         return update_moments(moments, rows) if rows else moments
 
     def initial() -> Moments:

@@ -26,6 +26,7 @@ from rlcli.networks.heads import (
     return_head,
     state_value_head,
 )
+from rlcli.networks.inputs import image_reader
 from rlcli.networks.torsos import linear, mlp, table
 
 BOX = gymnasium.spaces.Box(-1, 1, (2, 3))
@@ -286,6 +287,7 @@ SPACES = {
     "row": gymnasium.spaces.Tuple([CHOICE, BOX]),
     "names": gymnasium.spaces.Dict({"b": CHOICE, "a": gymnasium.spaces.Dict(c=BOX)}),
     "pair": Pair(BOX, CHOICE),
+    "empty and row": gymnasium.spaces.Tuple([gymnasium.spaces.Box(0, 1, (0, 2)), BOX]),
 }
 
 
@@ -305,6 +307,18 @@ def test_composite_observations_are_flattened_like_gymnasium(space):
 def test_unsupported_observation_spaces_are_refused():
     with pytest.raises(RlcliError, match="cannot read observations of Sequence"):
         flat_reader(gymnasium.spaces.Sequence(BOX))
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (0, 8, 3)])
+def test_an_observation_without_numbers_is_read_as_zero(shape):
+    empty = gymnasium.spaces.Box(0, 1, shape, np.float32)
+    batch = np.zeros((5, *shape), np.float32)
+    np.testing.assert_array_equal(flat_reader(empty)(batch), np.zeros((5, 1)))
+    (read,) = image_reader(empty)(batch)
+    np.testing.assert_array_equal(read, np.zeros((5, 1)))
+    both = gymnasium.spaces.Tuple([empty, gymnasium.spaces.Discrete(2)])
+    pair = batch[:2], np.array([1, 0])
+    np.testing.assert_array_equal(flat_reader(both)(pair), [[0, 1], [1, 0]])
 
 
 def test_a_table_of_pairs_has_one_number_per_pair():

@@ -236,13 +236,14 @@ class HostVectorState:
             _leaf_names("obs", current_obs),
             current_obs,
         )
-        actions = jax.tree.map(
-            lambda name, like: np.array(arrays[name], like.dtype).reshape(
-                (self.count, -1, *like.shape[1:])
-            ),
-            _leaf_names("actions", self._action_template),
-            self._action_template,
-        )
+
+        def to_rows(name: str, like: HostArray) -> HostArray:
+            leaf = np.array(arrays[name], like.dtype)
+            # Not −1 for the length: an action may have no entries.
+            return leaf.reshape((self.count, *leaf.shape[2:3], *like.shape[1:]))
+
+        template = self._action_template
+        actions = jax.tree.map(to_rows, _leaf_names("actions", template), template)
         longest = jax.tree.leaves(actions)[0].shape[1]
         past = [jax.tree.map(lambda x, t=t: x[:, t], actions) for t in range(longest)]
         self.is_lost[:] = True
@@ -388,7 +389,7 @@ def _rows_equal(current: ArrayTree, saved: ArrayTree) -> HostArray:
     matches = []
     for a, b in zip(jax.tree.leaves(current), jax.tree.leaves(saved), strict=True):
         is_equal = (a == b) | ((a != a) & (b != b))
-        matches.append(is_equal.reshape((len(a), -1)).all(axis=1))
+        matches.append(is_equal.all(axis=tuple(range(1, is_equal.ndim))))
     return np.all(matches, axis=0)
 
 

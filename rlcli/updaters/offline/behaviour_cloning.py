@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Literal
 
@@ -108,4 +109,7 @@ def squared_error(
 ) -> Float[Array, "T B"]:
     """The mean squared difference of actions `[T, B, *shape]`, over the entries."""
     error = jnp.square(action - target)
-    return jnp.mean(error.reshape((*error.shape[:2], -1)), axis=-1)
+    # Not the mean itself, which is NaN for an action without entries.
+    return jnp.sum(error, axis=range(2, error.ndim)) / max(
+        1, math.prod(error.shape[2:])
+    )

@@ -286,6 +286,30 @@ def test_an_environment_with_rendering_renders_itself() -> None:
     np.testing.assert_array_equal(env.render(state, 1), hand.env.render())
 
 
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda image: image / 255,
+        lambda image: np.moveaxis(image, -1, 0),
+        lambda image: [image],
+        lambda image: np.dstack([image, np.full((4, 6), 255, np.uint8)]),
+    ],
+)
+def test_images_in_other_forms_are_the_same_pixels(convert, monkeypatch) -> None:
+    image = np.zeros((4, 6, 3), np.uint8)
+    image[:, 2] = (40, 90, 140)
+    monkeypatch.setattr(Plain, "metadata", {"render_modes": ["rgb_array"]})
+    monkeypatch.setattr(Plain, "render_mode", "rgb_array")
+    monkeypatch.setattr(Plain, "__init__", lambda self, render_mode=None: None)
+    monkeypatch.setattr(Plain, "render", lambda self: convert(image))
+    env = gymnasium_adapter("rlcli_test/Plain-v0", 1, 1, None, None, True)
+    state, _ = env.reset(SEEDS[:1])
+    np.testing.assert_array_equal(env.render(state, 0), image)
+    monkeypatch.setattr(Plain, "render", lambda self: None)
+    with pytest.raises(RlcliError, match="Plain-v0`: `render` returned None, not an"):
+        env.render(state, 0)
+
+
 class Plain(gymnasium.Env):
     """No rendering, no end; actions from 3, observations from -1, float64 rewards."""
 

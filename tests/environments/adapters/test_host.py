@@ -186,6 +186,41 @@ def test_cut_begins_new_episodes_alone_and_they_are_restored() -> None:
             np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Box(0, 1, (0,), np.float32),
+        spaces.Box(0, 1, (0, 3), np.float32),
+        spaces.Dict(a=spaces.Box(0, 1, (0,), np.float32), b=spaces.Discrete(9)),
+    ],
+    ids=str,
+)
+def test_observations_without_numbers_are_saved_and_restored(space) -> None:
+    class Blank(Walk):
+        observation_space = space
+        action_space = space
+
+        def reset(self, *, seed=None, options=None):
+            return space.sample(), {}
+
+        def step(self, action):
+            assert space.contains(action)
+            obs = jax.tree.map(np.zeros_like, space.sample())
+            return obs, 0.0, False, False, {}
+
+    env = make_host_env(Blank)
+    state, _ = env.reset(SEEDS)
+    action = jax.tree.map(
+        lambda leaf: np.zeros((2, 2, *leaf.shape), leaf.dtype), zeros(env.action)
+    )
+    for _ in range(3):
+        state, timestep = env.step(state, action)
+    restored, warning = env.restore(env.save(state))
+    assert warning == ""
+    after = env.step(restored, action)[1].obs
+    jax.tree.map(np.testing.assert_array_equal, after, timestep.obs)
+
+
 def test_environments_that_cannot_be_restored_are_named_and_truncated() -> None:
     env = make_host_env(Hidden, 4)
     state, obs = play_env(env, 10)
