@@ -79,6 +79,8 @@ def build_network(
         function = _network_factory(
             recipe, clock, torso_spec, steps, torso_spec is spec
         )
+        if _is_forward_pass(torso_spec):  # the outputs are not rlcli's dueling sum
+            head = head._replace(centre=None)
         masked = mask_network(function(name, head, space, copies), head, space)
         built_networks[name] = _refuse_large_parameters(recipe, name, masked)
         return built_networks[name]
@@ -100,8 +102,8 @@ def _network_factory(
     """
     part = spec.part
     assert part is not None  # guaranteed by the grammar
-    factory = registry.find("network", part.name).factory
-    if positional_parameters(factory):
+    if _is_forward_pass(spec):
+        factory = registry.find("network", part.name).factory
         if spec.memory is not None:
             raise recipe.error(
                 ("network", "memory"),
@@ -147,6 +149,13 @@ def _network_factory(
     return lambda name, head, *rest: build_recurrent(
         name, torso, core, check(name, head), *rest
     )
+
+
+def _is_forward_pass(spec: NetworkSpec) -> bool:
+    """Whether the network is a user's forward pass, a function of observations."""
+    assert spec.part is not None  # guaranteed by the grammar
+    factory = registry.find("network", spec.part.name).factory
+    return bool(positional_parameters(factory))
 
 
 def _check_dropout(

@@ -4,6 +4,9 @@ The mask is `[n]` for a Discrete(n); actions with a nonzero entry are legal. Net
 do not read it, and it is not preprocessed. Instead, networks output `FORBIDDEN_VALUE`
 for illegal actions: low enough that no target, loss or policy selects them, and finite,
 so that its product with a probability of 0 is 0.
+
+What counts actions, or averages over them, counts the legal ones: a space with k legal
+actions gives the numbers of a space of k actions.
 """
 
 from __future__ import annotations
@@ -85,6 +88,47 @@ def allowed_actions(obs: Any) -> Bool[Array, "*batch A"]:
 def mask_outputs(outputs: Float[Array, "..."], mask: Array) -> Float[Array, "..."]:
     """Masks the values of illegal actions; the arguments broadcast."""
     return jnp.where(mask, outputs, FORBIDDEN_VALUE)
+
+
+def uniform_logits(obs: Any) -> Float[Array, "*batch A"]:
+    """Returns logits of the uniform distribution over the legal actions."""
+    legal = allowed_actions(obs)
+    return mask_outputs(jnp.zeros(legal.shape, jnp.float32), legal)
+
+
+def count_allowed(outputs: Float[Array, "*batch A"]) -> Float[Array, "*batch"]:
+    """Returns the number of legal actions, given masked network outputs."""
+    return jnp.sum(is_allowed(outputs), axis=-1, dtype=jnp.float32)
+
+
+def uniform_like(outputs: Float[Array, "*batch A"]) -> Float[Array, "*batch A"]:
+    """Returns outputs of 0, masked as network outputs are."""
+    return mask_outputs(jnp.zeros_like(outputs), is_allowed(outputs))
+
+
+def divide(
+    outputs: Float[Array, "*batch A"], temperature: Array | float
+) -> Float[Array, "*batch A"]:
+    """Divides masked network outputs; those of illegal actions stay as they are.
+
+    Divided by a large temperature, they would no longer be illegal.
+    """
+    return mask_outputs(outputs / temperature, is_allowed(outputs))
+
+
+def centre_advantages(
+    values: Float[Array, "..."], mask: Array, axis: int = -1
+) -> Float[Array, "..."]:
+    """Subtracts the mean advantage of the legal actions, instead of that of all.
+
+        v + A − mean A  ↦  v + A − mean of A over the legal actions
+
+    `values` are those of a dueling head, so their mean over all actions is v. `mask`
+    broadcasts to them; the actions are along `axis`.
+    """
+    mask = jnp.broadcast_to(mask, values.shape)
+    legal_mean = jnp.mean(values, axis=axis, keepdims=True, where=mask)
+    return values - legal_mean + jnp.mean(values, axis=axis, keepdims=True)
 
 
 def is_allowed(outputs: Float[Array, "*batch"]) -> Bool[Array, "*batch"]:

@@ -24,9 +24,14 @@ def mask_network(network: Network, head: Head, space: gymnasium.Space) -> Networ
     pair = isinstance(space, Pair)
     observation, *action = space.spaces if isinstance(space, Pair) else (space,)
     _, mask_space = action_masks.split_mask(observation)
-    mask_fn = head.mask
-    if mask_space is None or mask_fn is None or not (pair or head.actions):
+    if mask_space is None or head.mask is None or not (pair or head.actions):
         return network
+    mask_fn = head.mask
+
+    def mask_outputs(outputs: ArrayTree, mask: Array) -> ArrayTree:
+        if head.centre is not None:
+            outputs = head.centre(outputs, mask)
+        return mask_fn(outputs, mask)
 
     def action_mask(inputs: ArrayTree) -> Bool[Array, "..."]:
         if not pair:
@@ -50,7 +55,7 @@ def mask_network(network: Network, head: Head, space: gymnasium.Space) -> Networ
         ) -> tuple[ArrayTree, ArrayTree]:
             outputs, rest = function(params, key, inputs, carry, first)
             mask = jax.lax.stop_gradient(action_mask(inputs))
-            return mask_fn(outputs, mask), rest
+            return mask_outputs(outputs, mask), rest
 
         return masked
 
@@ -59,7 +64,7 @@ def mask_network(network: Network, head: Head, space: gymnasium.Space) -> Networ
     ) -> ArrayTree:
         assert network.shared is not None
         outputs = network.shared.read(params, key, features, inputs)
-        return mask_fn(outputs, jax.lax.stop_gradient(action_mask(inputs)))
+        return mask_outputs(outputs, jax.lax.stop_gradient(action_mask(inputs)))
 
     return network._replace(
         apply=with_mask(network.apply),

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Bool, Float, Int
 
-from rlcli.distributions.action_masks import mask_outputs
+from rlcli.distributions.action_masks import centre_advantages, mask_outputs
 from rlcli.distributions.logits import project_probabilities
 from rlcli.types import Array, ArrayTree
 from rlcli.xla.indexing import select_index
@@ -290,6 +290,16 @@ def divergence(
     """How far a prediction is from the target: its loss minus the possible minimum."""
     function = getattr(prediction, "divergence", prediction.loss)
     return function(target, loss, transform)
+
+
+def centre_prediction(prediction: Any, mask: Array) -> Any:
+    """Centres the prediction of a dueling head, see `centre_advantages`.
+
+    Its first field is the sum of value and advantages, `[..., A, K]`.
+    """
+    name = prediction._fields[0]
+    values = centre_advantages(getattr(prediction, name), mask[..., None], axis=-2)
+    return prediction._replace(**{name: values})
 
 
 def mask_prediction(prediction: Any, mask: Array) -> MaskedPrediction:

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from rlcli.distributions import categorical
-from rlcli.distributions.action_masks import is_allowed
+from rlcli.distributions.action_masks import is_allowed, mask_outputs
 from rlcli.policies import ValuesOffer, policy_from_outputs
 from rlcli.registry import register
 from rlcli.types import Array, Decision, Key, Policy, Positive, Probability
-from rlcli.xla.indexing import select_index
+from rlcli.xla.indexing import is_largest, select_index
 
 
 @register("policy")
@@ -36,7 +36,7 @@ def epsilon_greedy(
         return uniform[:, 0], uniform[:, 1:]
 
     def probabilities(q: Float[Array, "*batch A"]) -> Float[Array, "*batch A"]:
-        best = _is_best(q)
+        best = is_largest(q)
         greedy = best / jnp.sum(best, axis=-1, keepdims=True)
         is_legal = is_allowed(q)
         uniform = is_legal / jnp.sum(is_legal, axis=-1, keepdims=True)
@@ -52,14 +52,14 @@ def epsilon_greedy(
     ) -> Decision:
         # One random order breaks ties and selects the random action.
         uniform, order = noise
-        candidates = _is_best(q) | (is_allowed(q) & (uniform < epsilon)[:, None])
+        candidates = is_largest(q) | (is_allowed(q) & (uniform < epsilon)[:, None])
         action = start + _first_in_order(candidates, order)
         return Decision(action, {"log_prob": log_prob(q, action)})
 
     def exploit(
         q: Float[Array, "B A"], noise: tuple[Float[Array, "B"], Float[Array, "B A"]]
     ) -> Decision:
-        return _deterministic_decision(start + _first_in_order(_is_best(q), noise[1]))
+        return _deterministic_decision(start + _first_in_order(is_largest(q), noise[1]))
 
     return policy_from_outputs(
         *(values, draw, explore, exploit, log_prob),
@@ -85,7 +85,8 @@ def boltzmann(
 
     def logits(q: Float[Array, "*batch A"]) -> Float[Array, "*batch A"]:
         # Subtract the maximum, so that a low temperature does not overflow.
-        return (q - jnp.max(q, axis=-1, keepdims=True)) / temperature
+        relative = q - jnp.max(q, axis=-1, keepdims=True)
+        return mask_outputs(relative / temperature, is_allowed(q))
 
     def log_prob(
         q: Float[Array, "*batch A"], action: Int[Array, "*batch"]
@@ -98,7 +99,7 @@ def boltzmann(
 
     def exploit(q: Float[Array, "B A"], noise: Float[Array, "B A"]) -> Decision:
         return _deterministic_decision(
-            int(space.start) + _first_in_order(_is_best(q), noise)
+            int(space.start) + _first_in_order(is_largest(q), noise)
         )
 
     return policy_from_outputs(
@@ -106,11 +107,6 @@ def boltzmann(
         family=family,
         parameters=logits,
     )
-
-
-def _is_best(q: Float[Array, "*batch A"]) -> Bool[Array, "*batch A"]:
-    """Marks the actions with the maximal value."""
-    return q == jnp.max(q, axis=-1, keepdims=True)
 
 
 def _first_in_order(

@@ -107,7 +107,10 @@ def gumbel_muzero(
         # Without Gumbel noise, so the key has no effect.
         decision, _ = exploit(acting, obs, state, first, jax.random.key(0))
         weights = decision.extras["action_weights"]
-        return jnp.log(jnp.maximum(weights, _MIN_PROBABILITY))
+        logits = jnp.log(jnp.maximum(weights, _MIN_PROBABILITY))
+        if not has_mask:
+            return logits
+        return action_masks.mask_outputs(logits, action_masks.allowed_actions(obs))
 
     return Policy(
         initial=lambda batch: ((), ()),

@@ -13,6 +13,7 @@ from rlcli.distributions import action_masks
 from rlcli.policies import DistributionOffer, policy_from_outputs
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Decision, Key, Policy
+from rlcli.xla.indexing import select_index
 
 
 @register("policy")
@@ -70,7 +71,10 @@ def random(
 
 
 def _random_allowed_policy(space: gymnasium.Space) -> Policy:
-    """Samples uniformly among the actions that the observation's mask allows."""
+    """Samples uniformly among the actions that the observation's mask allows.
+
+    `log_prob` takes masked outputs of a network, or `action_masks.uniform_logits`.
+    """
     if not isinstance(space, gymnasium.spaces.Discrete):
         raise ValueError(f"expected Discrete actions, got {space}")
     actions, start = int(space.n), int(space.start)
@@ -79,17 +83,17 @@ def _random_allowed_policy(space: gymnasium.Space) -> Policy:
         return jax.random.uniform(key, (batch, actions))
 
     def log_prob(
-        outputs: ArrayTree, action: Int[Array, "*batch"]
+        outputs: Float[Array, "*batch A"], action: Int[Array, "*batch"]
     ) -> Float[Array, "*batch"]:
-        del outputs  # they do not contain the mask
-        return jnp.full(action.shape, -np.log(actions), jnp.float32)
+        logits = action_masks.uniform_like(outputs)
+        return select_index(jax.nn.log_softmax(logits), action - start)
 
     def act(acting, obs, state, first, noise):
         del acting, first
         is_legal = action_masks.allowed_actions(obs)
         action = start + jnp.argmax(jnp.where(is_legal, noise, -1.0), axis=-1)
-        count = jnp.sum(is_legal, axis=-1).astype(jnp.float32)
-        return Decision(action, {"log_prob": -jnp.log(count)}), state
+        logits = action_masks.uniform_logits(obs)
+        return Decision(action, {"log_prob": log_prob(logits, action)}), state
 
     return Policy(lambda batch: ((), ()), draw, act, act, log_prob)
 

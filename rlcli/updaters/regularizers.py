@@ -5,7 +5,7 @@ With policy parameters θ, weight w, and means over the rows:
 - `entropy`: adds −w H(π(·|s)) to the loss (Williams & Peng, 1991,
   https://doi.org/10.1080/09540099108946587);
 - `kl` to `prior`: adds w KL(π(·|s) ‖ p), where all parameters of p are zero: uniform
-  over discrete actions, the standard normal distribution over continuous ones;
+  over legal discrete actions, the standard normal distribution over continuous ones;
 - `kl` to `old`: adds w KL(π_old(·|s) ‖ π(·|s)), where π_old is the policy before this
   update (Schulman et al., 2017, https://arxiv.org/abs/1707.06347, section 4);
 - `n_step_entropy`: adds the discounted entropies of later states to the return,
@@ -31,6 +31,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float
 
 from rlcli.distributions import Distribution
+from rlcli.distributions.action_masks import uniform_like
 from rlcli.errors import RlcliError, suggest
 from rlcli.types import Array, NonNegative, Probability
 from rlcli.updaters.learner import Term
@@ -105,7 +106,7 @@ def penalties(
             assert old is not None  # checked by `requires_old_policy`
             term = family.kl(old, parameters)
         elif regularizer["name"] == "kl":
-            term = family.kl(parameters, jnp.zeros_like(parameters))
+            term = family.kl(parameters, uniform_like(parameters))
         else:
             continue  # `n_step_entropy` is part of the return
         terms.append(Term(regularizer["weight"] * term, is_weighted=False))

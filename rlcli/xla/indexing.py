@@ -1,13 +1,24 @@
-"""Indexing: selects one entry of each row by its index."""
+"""Indexing: one entry of each row by its index, and the largest entries."""
 
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 
 from rlcli.types import Array
 
 _MAX_COMPARED = 64  # entries of a row; up to this a comparison is cheaper than a gather
+
+
+def is_largest(values: Float[Array, "*batch n"]) -> Bool[Array, "*batch n"]:
+    """Marks the largest entries along the last axis: at least one, and its equals.
+
+    `values == max(values)` alone may mark none: XLA may compute the two sides in two
+    kernels, which round differently.
+    """
+    largest = jnp.max(values, axis=-1, keepdims=True)
+    first = jnp.argmax(values, axis=-1)[..., None]
+    return (values == largest) | (jnp.arange(values.shape[-1]) == first)
 
 
 def select_index(rows: Array, index: Int[Array, "..."], axis: int = -1) -> Array:

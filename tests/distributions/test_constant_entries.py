@@ -62,7 +62,7 @@ def test_a_box_of_constants_has_no_distribution():
 
 def test_constant_entries_do_not_change_entropies_and_densities():
     targets = [
-        build_temperature(space, "learned", 1.0, None).target_entropy
+        build_temperature(space, "learned", 1.0, None).target_entropy(None)
         for space in (BOX, OTHERS)
     ]
     assert targets[0] == pytest.approx(targets[1])

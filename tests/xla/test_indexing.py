@@ -1,10 +1,11 @@
 """Selection of one entry per row."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlcli.xla.indexing import select_index
+from rlcli.xla.indexing import is_largest, select_index
 
 pytestmark = pytest.mark.xla
 
@@ -45,3 +46,19 @@ def test_an_index_broadcasts_over_rows():
     rows = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     selected = jax.jit(select_index)(rows, np.array([3, 0, 1]))
     np.testing.assert_array_equal(selected, rows[:, [0, 1, 2], [3, 0, 1]])
+
+
+def test_at_least_one_entry_is_the_largest_and_equal_ones_are_too():
+    """Also where XLA computes the entries twice, in two kernels that round apart."""
+    rng = np.random.default_rng(0)
+    left, right = rng.normal(size=(2, 2_000, 5)).astype("f4")
+
+    @jax.jit
+    def mark(left, right):
+        mean = jnp.mean(left, axis=-1, keepdims=True)
+        return is_largest(left * right - mean + 0.3 * left)
+
+    assert np.asarray(mark(left, right)).any(axis=-1).all()
+    found = is_largest(jnp.array([[1.0, 3.0, 3.0], [2.0, 1.0, 0.0], [-1e9, 5, -1e9]]))
+    expected = [[False, True, True], [True, False, False], [False, True, False]]
+    np.testing.assert_array_equal(found, expected)

@@ -26,5 +26,8 @@ class Head(NamedTuple):
     # (outputs of `read`, mask of legal actions) -> masked outputs. None: the outputs do
     # not depend on actions.
     mask: Callable[[ArrayTree, Bool[Array, "..."]], ArrayTree] | None = None
+    # Where there is a mask, applied before it to the outputs of `read`, with the same
+    # arguments: the mean advantage of a dueling head is that of the legal actions.
+    centre: Callable[[ArrayTree, Bool[Array, "..."]], ArrayTree] | None = None
     # Whether it predicts returns: such functions get a key where they may use noise.
     predicts_returns: bool = False

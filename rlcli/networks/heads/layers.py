@@ -32,7 +32,8 @@ def readout(
     """`size` outputs for each action, `[*batch, *actions, size]`.
 
     `actions` is `(n,)`, or `()` for outputs that do not depend on actions. Dueling: the
-    sum of a value and the advantage of each action, minus the mean advantage.
+    sum of a value and the advantage of each action, minus the mean advantage, which
+    `Head.centre` replaces by that of the legal actions if there is a mask.
     """
     if dueling and not actions:
         raise RlcliError(

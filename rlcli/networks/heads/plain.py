@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from rlcli.distributions import Distribution
-from rlcli.distributions.action_masks import mask_outputs
+from rlcli.distributions.action_masks import centre_advantages, mask_outputs
 from rlcli.networks.heads.head import Head
 from rlcli.networks.heads.layers import readout
 from rlcli.networks.torsos import Torso
@@ -18,13 +18,19 @@ def action_values_head(actions: int, *, dueling: bool = False) -> Head:
     """One value per action.
 
     Dueling: q(s, a) = v(s) + A(s, a) − mean A(s, ·) (Wang et al., 2016,
-    https://arxiv.org/abs/1511.06581).
+    https://arxiv.org/abs/1511.06581). The mean is over the legal actions.
     """
 
     def read(torso: Torso, features: Float[Array, "N F"]) -> Float[Array, "N A"]:
         return readout(torso, features, (actions,), 1, dueling=dueling)[..., 0]
 
-    return Head(read, (actions,), actions=(actions,), mask=mask_outputs)
+    return Head(
+        read,
+        (actions,),
+        actions=(actions,),
+        mask=mask_outputs,
+        centre=centre_advantages if dueling else None,
+    )
 
 
 def state_value_head() -> Head:

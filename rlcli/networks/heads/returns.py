@@ -19,7 +19,13 @@ from rlcli.errors import RlcliError
 from rlcli.networks import fractions
 from rlcli.networks.heads.head import Head
 from rlcli.networks.heads.layers import readout
-from rlcli.networks.predictions import Categorical, Quantiles, Scalar, mask_prediction
+from rlcli.networks.predictions import (
+    Categorical,
+    Quantiles,
+    Scalar,
+    centre_prediction,
+    mask_prediction,
+)
 from rlcli.networks.torsos import Torso
 from rlcli.registry import register
 from rlcli.types import Array, Count, Structural
@@ -42,7 +48,12 @@ def scalar_head(
             readout(torso, features, actions, 1, dueling=dueling, noisy=noisy)
         )
 
-    return Head(read, actions, lambda array: Scalar(array[..., None]))
+    return Head(
+        read,
+        actions,
+        lambda array: Scalar(array[..., None]),
+        centre=centre_prediction if dueling else None,
+    )
 
 
 @register("head", "categorical")
@@ -78,7 +89,12 @@ def categorical_head(
             readout(torso, features, actions, atoms, dueling=dueling, noisy=noisy)
         )
 
-    return Head(read, (*actions, atoms), from_logits)
+    return Head(
+        read,
+        (*actions, atoms),
+        from_logits,
+        centre=centre_prediction if dueling else None,
+    )
 
 
 @register("head", "quantile")
@@ -108,7 +124,12 @@ def quantile_head(
             readout(torso, features, actions, quantiles, dueling=dueling, noisy=noisy)
         )
 
-    return Head(read, (*actions, quantiles), from_values)
+    return Head(
+        read,
+        (*actions, quantiles),
+        from_values,
+        centre=centre_prediction if dueling else None,
+    )
 
 
 @register("head", "implicit_quantile")
@@ -159,7 +180,7 @@ def implicit_quantile_head(
         taus = taus.reshape((rows, *padding, count))
         return Quantiles(values, jnp.broadcast_to(taus, values.shape))
 
-    return Head(read, (), None)
+    return Head(read, (), None, centre=centre_prediction if dueling else None)
 
 
 def return_head(

@@ -13,6 +13,7 @@ import numpy as np
 import optax
 from jaxtyping import Float, Int, Num
 
+from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.networks.heads import (
     DynamicsOutput,
@@ -152,12 +153,9 @@ def muzero(
 
     def estimate(state: Learner, rows: Transition) -> Estimates:
         root_value = rows.extras["root_value"]
-        logits = model.predict(state.params, model.represent(state.params, rows.obs))[0]
-        next_prediction = model.predict(
-            state.params, model.represent(state.params, rows.next_obs)
-        )
+        logits = planning_model.root(state.params, rows.obs).logits
         next_value = next_values(
-            rows, _expected_value(next_prediction.value, transform)
+            rows, planning_model.root(state.params, rows.next_obs).value
         )
         return Estimates(
             v_tm1=root_value,
@@ -345,7 +343,11 @@ def _planning_model(
         return SearchState(hidden, logits, _expected_value(value, transform))
 
     def root(params: Params, obs: ArrayTree) -> SearchState:
-        return search_state(params, model.represent(params, obs))
+        state = search_state(params, model.represent(params, obs))
+        if action_masks.get_mask(obs) is None:
+            return state
+        legal = action_masks.allowed_actions(obs)
+        return state._replace(logits=action_masks.mask_outputs(state.logits, legal))
 
     def predict(
         params: Params, hidden: Array, action: Array

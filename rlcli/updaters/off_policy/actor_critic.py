@@ -83,7 +83,10 @@ class Temperature(NamedTuple):
 
     params: Params  # learned parameters; {} for a fixed temperature
     value: Callable[[Params], Float[Array, ""] | float]
-    target_entropy: float = 0.0  # entropy at which a learned temperature is stationary
+    # outputs of the policy -> the entropy at which a learned temperature is stationary
+    target_entropy: Callable[
+        [Float[Array, "T B size"]], Float[Array, "..."] | float
+    ] = lambda outputs: 0.0
 
 
 ZERO_TEMPERATURE = Temperature({}, lambda params: 0.0)
@@ -319,9 +322,8 @@ def _actor_losses(
         )
         row_metrics["entropy"] = entropy
     if parts.temperature.params:
-        excess_entropy = (
-            jax.lax.stop_gradient(entropy) - parts.temperature.target_entropy
-        )
+        target_entropy = parts.temperature.target_entropy(choice.outputs)
+        excess_entropy = jax.lax.stop_gradient(entropy - target_entropy)
         value = parts.temperature.value(params)
         terms.append(Term(value * excess_entropy, is_weighted=False))
         metrics["temperature"] = jnp.asarray(value)

@@ -11,10 +11,13 @@ import gymnasium
 import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces as kinds
+from jaxtyping import Float
 
+from rlcli.distributions.action_masks import count_allowed
+from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss, TransformName
 from rlcli.spaces import bounds
-from rlcli.types import Count, Positive, Structural, Updater
+from rlcli.types import Array, Count, Positive, Structural, Updater
 from rlcli.updaters.decorator import Parts, updater_decorator
 from rlcli.updaters.learner import Target
 from rlcli.updaters.off_policy.actor_critic import (
@@ -112,8 +115,9 @@ def soft_pg(options: OffPolicyOptions) -> OffPolicyOptions:
     (Haarnoja et al., 2018b, https://arxiv.org/abs/1812.05905): it falls while the
     policy's entropy is above `target_entropy` H̄, and rises while it is below. H̄ is in
     nats, of actions in half-widths of the Box; null: −1 for each entry, or
-    0.98 log |A|. The policy, its temperature and the target are updated once every
-    `delay` updates. There is no entropy bonus between the steps of an n-step return.
+    0.98 log |A|. Where only k actions are legal, it is H̄ log k / log |A|. The policy,
+    its temperature and the target are updated once every `delay` updates. There is no
+    entropy bonus between the steps of an n-step return.
     """
     return options
 
@@ -138,11 +142,41 @@ def build_temperature(
     """A fixed temperature, or one learned by its logarithm so that it stays above 0."""
     if not isinstance(temperature, str):
         return Temperature({}, lambda params: temperature)
+    target = (
+        _default_target_entropy(space) if target_entropy is None else target_entropy
+    )
     return Temperature(
         {"temperature": {"temperature": {"log": jnp.log(jnp.float32(initial))}}},
         lambda params: jnp.exp(params["temperature"]["temperature"]["log"]),
-        _default_target_entropy(space) if target_entropy is None else target_entropy,
+        _legal_target_entropy(int(space.n), target)
+        if isinstance(space, kinds.Discrete)
+        else lambda outputs: target,
     )
+
+
+def _legal_target_entropy(
+    actions: int, target: float
+) -> Callable[[Float[Array, "T B A"]], Float[Array, "T B"]]:
+    """The target of each state, with k legal actions: H̄ log k / log |A|.
+
+    No policy could have the target for |A| actions where few are legal, and the
+    temperature would grow without bound.
+    """
+    largest = float(np.log(actions))
+    if target >= largest > 0:
+        raise RlcliError(
+            f"`target_entropy` is {target:g}, but no policy over {actions} actions has "
+            f"more than log {actions} = {largest:.3g} nats",
+            "set a lower one, or the temperature would grow without bound",
+        )
+    share = target / largest if largest else 0.0
+
+    def target_of(outputs: Float[Array, "T B A"]) -> Float[Array, "T B"]:
+        count = count_allowed(outputs)
+        # Without illegal actions exactly the target.
+        return jnp.where(count == actions, target, share * jnp.log(count))
+
+    return target_of
 
 
 def _default_target_entropy(space: gymnasium.Space) -> float:

@@ -12,6 +12,7 @@ from rlcli.updaters.critics import Backup
 from rlcli.updaters.learner import Target
 from rlcli.updaters.td.rule_context import RuleContext
 from rlcli.updaters.td.temporal_difference import rule
+from rlcli.xla.indexing import is_largest
 
 # The default target update of the rules that need one.
 POLYAK_TARGET: Target = {"polyak": 0.005}
@@ -72,5 +73,5 @@ def _bootstrap_from_argmax(
 
 def _greedy(values: Float[Array, "T B A"]) -> Float[Array, "T B A"]:
     """The probabilities of the greedy policy; ties are equally likely."""
-    is_best = values == jnp.max(values, axis=-1, keepdims=True)
+    is_best = is_largest(values)
     return is_best / jnp.sum(is_best, axis=-1, keepdims=True)

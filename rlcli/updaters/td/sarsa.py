@@ -8,6 +8,7 @@ import jax
 import optax
 from jaxtyping import Bool, Float
 
+from rlcli.distributions.action_masks import get_mask, uniform_logits
 from rlcli.networks import predictions
 from rlcli.networks.predictions import LOSSES, Loss, TransformName, min_over_critics
 from rlcli.registry import register
@@ -76,6 +77,15 @@ def simple_td(
         prediction = critic.predict_all_actions("act", params, None, obs, first)
         return min_over_critics(prediction.particles(value_transform)).mean()[0, :, 0]
 
+    def outputs(
+        params: Params, obs: ArrayTree, first: Bool[Array, "T B"], carry: ArrayTree
+    ) -> ArrayTree:
+        """The legal actions: all that a policy without a network needs."""
+        del params, first, carry
+        if get_mask(obs) is None:
+            return ()
+        return uniform_logits(obs)
+
     policy = policies(space=spaces.action)._replace(value=value)
     parts = TDParts(
         lambda context: Backup(context.next_q()),
@@ -83,6 +93,6 @@ def simple_td(
         policy,
         spaces.action,
         value_transform,
-        lambda *_: (),
+        outputs,
     )
     return td_updater(parts, target, LOSSES[loss], optimizer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from rlcli.distributions.action_masks import divide
 from rlcli.types import Array, NonNegative, Positive
 from rlcli.updaters.critics import Backup
 from rlcli.updaters.td.q_learning import POLYAK_TARGET
@@ -56,7 +57,7 @@ def munchausen(
     adds to the reward.
     """
     scaled_log_probs = temperature * jax.nn.log_softmax(
-        context.current_q() / temperature
+        divide(context.current_q(), temperature)
     )
     log_policy = select_index(scaled_log_probs, context.action)
     return _soft_backup(context, temperature)._replace(
@@ -66,6 +67,6 @@ def munchausen(
 
 def _soft_backup(context: RuleContext, temperature: Array | float) -> Backup:
     """The mixture over actions under π ∝ exp(q⁻/τ), with its entropy as a bonus."""
-    log_prob = jax.nn.log_softmax(context.target_next_q() / temperature)
+    log_prob = jax.nn.log_softmax(divide(context.target_next_q(), temperature))
     policy, bonus = jnp.exp(log_prob), -temperature * log_prob
     return Backup(context.next_q(), policy, bonus, target_policy=policy)
