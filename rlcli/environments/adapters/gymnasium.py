@@ -9,7 +9,6 @@ An import path may name a class of a `gymnasium.Env`, which needs no registratio
 from __future__ import annotations
 
 import copy
-import dataclasses
 import difflib
 import functools
 import inspect
@@ -17,10 +16,8 @@ from collections.abc import Callable, Set
 from typing import Any, Literal
 
 import gymnasium
-import numpy as np
 from gymnasium.envs.registration import (
     EnvSpec,
-    WrapperSpec,
     find_highest_version,
     get_env_id,
     parse_env_id,
@@ -282,12 +279,6 @@ def _async_vector(
     """Builds a vector with one process for each environment."""
     example = _make_env(external, spec, keywords)
     close_or_warn(external.name, example)
-    # An array of one number is a reward; Gymnasium's vector would not mix it with one.
-    as_array = WrapperSpec(
-        "TransformReward", "gymnasium.wrappers:TransformReward", {"func": np.ravel}
-    )
-    wrappers = (*spec.additional_wrappers, as_array)
-    spec = dataclasses.replace(spec, additional_wrappers=wrappers)
     # Only Gymnasium objects are pickled: unpickling rlcli ones would import JAX.
     make = functools.partial(gymnasium.make, spec, disable_env_checker=True, **keywords)
     return host_environment(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -83,15 +84,19 @@ def close_all(environments: Iterable[Any]) -> None:
 
 
 def close_or_warn(name: str, environment: Any) -> None:
-    """Closes an environment, with a warning if `close` raises.
+    """Closes an environment; if `close` raises, with a warning, but only with one.
 
     It is no error, because the results are already known.
     """
     try:
         environment.close()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
-        reason = printable(plugins.reason(error))
-        print(f"warning: {name} failed in `close`: {reason}", file=sys.stderr)
+        _warn_once(f"{name} failed in `close`: {printable(plugins.reason(error))}")
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def original_error(error: BaseException) -> BaseException:

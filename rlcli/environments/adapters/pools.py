@@ -8,6 +8,7 @@ arrays that are never written to again.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import operator
 import warnings
@@ -221,6 +222,27 @@ class SyncVector:
             raise EnvironmentFailedError(index, method) from error
 
 
+def _maker_in_process(make: Callable[[], gymnasium.Env]) -> Callable:
+    """Returns `make` for a process of `AsyncVectorEnv`.
+
+    The vector expects rewards that are numbers, and closes an environment itself.
+    Function and class are local, so that they are pickled by value: the processes would
+    import JAX with a module of rlcli.
+    """
+
+    class InProcess(gymnasium.Wrapper):
+        def step(self, action: Any) -> tuple:
+            obs, *numbers, info = self.env.step(action)
+            return (obs, *(np.asarray(number).item() for number in numbers), info)
+
+        def close(self) -> None:
+            # Closing another environment of its kind has already given the warning.
+            with contextlib.suppress(Exception, SystemExit):
+                self.env.close()
+
+    return lambda: InProcess(make())
+
+
 class AsyncVector:
     """Steps each environment in its own process; observations are in shared memory.
 
@@ -239,7 +261,9 @@ class AsyncVector:
         # server has imported only Gymnasium.
         multiprocessing.get_context(_START_METHOD).set_forkserver_preload(["gymnasium"])
         self.env = AsyncVectorEnv(
-            [make] * count, context=_START_METHOD, autoreset_mode=AutoresetMode.DISABLED
+            [_maker_in_process(make)] * count,
+            context=_START_METHOD,
+            autoreset_mode=AutoresetMode.DISABLED,
         )
         self._to_canonical = canonical_converter(self.env.single_observation_space)
         self._reset = with_timeout(self.env.reset, timeout)

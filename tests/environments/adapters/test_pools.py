@@ -168,6 +168,19 @@ def test_a_vector_that_resets_late_starts_episodes_with_an_idle_step():
     np.testing.assert_array_equal(moved[~idle], timesteps.reward[~idle])
 
 
+class Refuses(Walk):
+    def close(self):
+        raise RuntimeError("already closed")
+
+
+def test_processes_whose_environments_cannot_be_closed_end(capfd):
+    env = make_async_vector(Refuses)
+    state, *_ = play(env, 3)
+    env.close(state)
+    assert all(process.exitcode == 0 for process in state.vector.env.processes)
+    assert "Traceback" not in capfd.readouterr().err
+
+
 REWARDS = {
     "float": 1.0,
     "bool": True,
