@@ -47,7 +47,8 @@ def _resolved_recipe(path: str | Path, run: Run | None) -> dict[str, Any]:
     if run is not None:
         from rlcli.recipe import documents  # here: takes a fifth of a second
 
-        return documents.load_document(run.resolved_recipe).data
+        text, source = run.read_resolved(), str(run.resolved_recipe)
+        return documents.load_document(text, source=source).data
     from rlcli.recipe import load_recipe, resolve
 
     return resolve(load_recipe(path))

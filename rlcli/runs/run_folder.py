@@ -165,6 +165,11 @@ class Run:
         with files.name_file_in_errors(self.checkpoints, "created"):
             self.checkpoints.mkdir(exist_ok=True)
 
+    def read_resolved(self) -> str:
+        """The text of `resolved.yaml`; an `RlcliError` if it cannot be read."""
+        hint = "restore the file, or remove it: `rlcli resume` recreates it"
+        return files.read_text(self.resolved_recipe, hint)
+
     def read_info(self) -> dict[str, Any]:
         """The content of `run.json`; an `RlcliError` if a field has a wrong type."""
         info = read_json(self.info)

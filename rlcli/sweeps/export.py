@@ -9,11 +9,11 @@ from typing import Any
 from rlcli.errors import RlcliError
 from rlcli.quoting import quote_shell
 from rlcli.recipe import dump_recipe, resolve
-from rlcli.recipe.documents import MAX_BYTES, format_inline
-from rlcli.runs.files import check_output, read_text, write_output
+from rlcli.recipe.documents import format_inline
+from rlcli.runs.files import check_output, write_output
 from rlcli.runs.formatting import format_number
 from rlcli.runs.run_folder import Run
-from rlcli.sweeps.layout import REMEDY, SweepFolder
+from rlcli.sweeps.layout import SweepFolder
 from rlcli.sweeps.opening import OpenedSweep, open_sweep
 from rlcli.sweeps.pbt import PBT, member_settings
 
@@ -53,7 +53,7 @@ def export_sweep(
     if settings.sampler == PBT and run.folder.parent == sweep.population:
         text = _member_recipe(opened, int(run.folder.name))
     else:
-        text = read_text(run.resolved_recipe, REMEDY, most=MAX_BYTES)
+        text = run.read_resolved()
     name = format_inline(sweep.folder.absolute().name)
     comment = f"# {title} of the sweep {name}\n"
     write_output(Path(output), (comment + text).encode())

@@ -51,8 +51,13 @@ def local_run(group: ProcessGroup, run: Run) -> Run:
         return run
     with name_file_in_errors(run.folder, "copied"):
         folder = _temporary_folder() / run.folder.absolute().name
-        shutil.copytree(run.folder, folder, ignore=shutil.ignore_patterns(*_NOT_COPIED))
-    return Run(folder)
+        ignored = shutil.ignore_patterns(*_NOT_COPIED)
+        shutil.copytree(run.folder, folder, ignore=ignored, symlinks=True)
+        copy = Run(folder)
+        if copy.checkpoints.is_symlink():  # it may be relative
+            copy.checkpoints.unlink()
+            copy.checkpoints.symlink_to(run.checkpoints.resolve())
+    return copy
 
 
 def check_agreement(step: int) -> None:

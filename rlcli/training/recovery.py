@@ -15,7 +15,7 @@ from rlcli.errors import RlcliError, quote, shorten
 from rlcli.recipe import Recipe, documents, load_recipe, resolve
 from rlcli.runs import run_folder
 from rlcli.runs.differences import continue_differences, find_differences
-from rlcli.runs.files import replace_file, to_json, write_json
+from rlcli.runs.files import exists, replace_file, to_json, write_json
 from rlcli.runs.run_folder import Run
 from rlcli.runs.snapshots import CheckpointContent, read_checkpoint
 
@@ -227,9 +227,9 @@ def rewrite(run: Run, recipe: Recipe, saved: CheckpointContent | None) -> None:
 
 def _resolved_data(run: Run) -> dict[str, Any] | None:
     """The content of `resolved.yaml`; None if it is missing or empty."""
-    if not run.resolved_recipe.exists() or run.resolved_recipe.stat().st_size == 0:
+    if not exists(run.resolved_recipe) or not (text := run.read_resolved()):
         return None
-    return documents.load_document(run.resolved_recipe).data
+    return documents.load_document(text, source=str(run.resolved_recipe)).data
 
 
 def _recipe_name(run: Run) -> str:

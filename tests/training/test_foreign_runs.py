@@ -14,7 +14,9 @@ from rlcli.runs.run_folder import Run
 from rlcli.runs.trained_together import change_members, find_trained_together
 from rlcli.runs.variants import find_variants, record_variants
 from rlcli.trackers import Tracker
+from rlcli.training.process_group import local_run
 from rlcli.training.tracking import Tracking
+from rlcli.xla.processes import ProcessGroup
 
 LAKE = """
 environment: FrozenLakeNonSlippery-v0
@@ -90,6 +92,28 @@ def test_a_run_is_not_resumed_through_its_linked_checkpoints(victim, capsys):
     assert "pass `--trust` if you have made the link" in error
     error = refused("resume", run, "--trust", capsys=capsys)
     assert "symbolic link" not in error
+
+
+def test_a_copy_of_a_run_for_another_process_copies_no_files_of_links(folder):
+    write_info(Path("run"), seeds=[0])
+    Path("big/000000001.pkl.lz4").parent.mkdir()
+    Path("big/000000001.pkl.lz4").touch()
+    Path("run/checkpoints").symlink_to("../big")
+    Path("secret").write_text("x")
+    Path("run/notes").symlink_to(folder / "secret")
+    copy = local_run(ProcessGroup("127.0.0.1:1", 1, 2), Run(Path("run")))
+    assert copy.folder != Path("run") and (copy.folder / "notes").is_symlink()
+    assert [each.name for each in copy.list_checkpoints()] == ["000000001.pkl.lz4"]
+
+
+@pytest.mark.parametrize("command", ["diff", "resume"])
+def test_no_recipe_is_read_through_a_link(command, folder, capsys):
+    for name in ("a", "b"):
+        write_info(Path(name), status="killed", seeds=[0], recipe="lake")
+        Path(name, "resolved.yaml").symlink_to(folder / "lake.yaml")
+    words = ["diff", "a", "b"] if command == "diff" else ["resume", "a"]
+    error = refused(*words, capsys=capsys)
+    assert "a/resolved.yaml` cannot be read: it is a symbolic link" in error
 
 
 def write_info(path, **fields):

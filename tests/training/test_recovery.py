@@ -316,4 +316,6 @@ def test_the_command_that_resumes_a_run_with_such_a_tracker_has_the_flag(run):
     Run(run).write_info(trackers=["mlflow"])
     assert Run(run).command("resume").endswith(" --trust")
     assert not Run(run).command("eval").endswith(" --trust")
-    assert "--trust" in Run(run).resume_arguments()
+    # Of a process that another one starts, its user decides, not the run.
+    assert "--trust" not in Run(run).resume_arguments(trust=False)
+    assert "--trust" in Run(run).resume_arguments(trust=True)
