@@ -393,14 +393,14 @@ class Updater(NamedTuple):
     """An algorithm: its policy, and the update of its parameters.
 
     `update(state, batch, weight, clock, key) -> state, Report`, where batch and weight
-    `[T, B]` come from the tracer. `estimate(state, steps) -> Estimates`.
+    `[T, B]` come from the tracer. `estimate(state, steps, key) -> Estimates`.
     """
 
     init: Callable[[Key], ArrayTree]
     acting: Callable[[ArrayTree], ArrayTree]  # the part of the state the policy uses
     policy: Policy
     update: Callable[..., tuple[ArrayTree, Report]]
-    estimate: Callable[[ArrayTree, Transition], Estimates]
+    estimate: Callable[[ArrayTree, Transition, Key], Estimates]
     # state -> the first failed update, or −1
     failed_at: Callable[[ArrayTree], Int32[Array, ""]]
     requires: tuple[str, ...] = ()  # the extras it reads

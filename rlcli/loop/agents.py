@@ -29,6 +29,8 @@ from rlcli.types import (
 from rlcli.xla.control_flow import update_if, zeros_of_shapes
 from rlcli.xla.data_axis import any_over_devices
 
+_ESTIMATES = 0  # the random stream of an update for the estimates of its tracer
+
 
 class ReplayAgentState(NamedTuple):
     """The state of an agent with a replay."""
@@ -171,7 +173,7 @@ def _sample_updater(updater: Updater, tracer: Tracer, replay: Replay) -> Callabl
             clock = clock._replace(compute_metrics=jnp.bool_(True))
 
         def step(learner: ArrayTree) -> tuple:
-            rows = _trace(tracer, updater, learner, raw)
+            rows = _trace(tracer, updater, learner, raw, key)
             row_weight = weight[: rows.reward.shape[0]]
             with jax.named_scope(phases.UPDATE):
                 learner, report = updater.update(learner, rows, row_weight, clock, key)
@@ -205,7 +207,7 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
         steps_with_tail = jax.tree.map(
             lambda a, b: jnp.concatenate([a, b]), state.tail, steps
         )
-        rows = _trace(tracer, updater, state.learner, steps_with_tail)
+        rows = _trace(tracer, updater, state.learner, steps_with_tail, noise)
         # Rows that begin before the first step of the run are padding, and get weight
         # 0. After `tail_length` iterations there are none, so counting stops there,
         # which avoids an overflow.
@@ -341,15 +343,18 @@ def _step_unless_empty(
 
 
 def _trace(
-    tracer: Tracer, updater: Updater, learner: ArrayTree, steps: Transition
+    tracer: Tracer, updater: Updater, learner: ArrayTree, steps: Transition, key: Key
 ) -> Transition:
     """Applies the tracer to raw steps. The extra `reward` keeps the reward of each.
 
+    `key` is that of the update; the estimates get another one.
     Raises an AssertionError if a shape violates the contracts. The shapes are compared
     while JAX traces the program, so a compiled step pays nothing.
     """
     with jax.named_scope(phases.TRACE):
-        estimates = updater.estimate(learner, steps)
+        estimates = updater.estimate(
+            learner, steps, jax.random.fold_in(key, _ESTIMATES)
+        )
         _assert_rows(steps)
         chex.assert_shape(estimates[:4], steps.reward.shape)
         if estimates.reward is not None:

@@ -163,10 +163,10 @@ def _normalize_updater(
         learner, report = updater.update(state.learner, rows, weight, clock, key)
         return state._replace(learner=learner), report
 
-    def estimate(state: NormalizedState, steps: Transition) -> Estimates:
+    def estimate(state: NormalizedState, steps: Transition, key: Key) -> Estimates:
         steps = clip_rewards(state.statistics, steps)
         estimates = updater.estimate(
-            state.learner, normalize_steps(state.statistics, steps)
+            state.learner, normalize_steps(state.statistics, steps), key
         )
         if not isinstance(state.statistics.returns, Moments):
             return estimates

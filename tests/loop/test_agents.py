@@ -58,7 +58,7 @@ def recording_updater(shape: tuple[int, int], needs: tuple[str, ...] = ()) -> Up
         priority = jnp.sum(batch.reward, axis=0)
         return recorded, Report(priority, {"calls": recorded.calls})
 
-    def estimate(state, steps):
+    def estimate(state, steps, key):
         zeros = jnp.zeros_like(steps.reward)
         return Estimates(zeros, zeros, zeros, zeros)
 

@@ -86,7 +86,7 @@ def recorder(spaces, networks, policies, optimizer, *, number: float = 0.0) -> U
         names = ("updater", "tracer", "policy", "environment")
         return {name: jnp.full((MOST, MOST), jnp.nan) for name in names}
 
-    def estimate(state, steps):
+    def estimate(state, steps, key):
         zero = jnp.zeros_like(steps.reward)
         return Estimates(zero, zero, zero, zero)
 

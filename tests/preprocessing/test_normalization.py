@@ -158,7 +158,7 @@ def echo_updater():
     def update(state, batch, weight, clock, key):
         return shown(batch), Report(jnp.zeros(ENVS), {})
 
-    def estimate(state, steps):
+    def estimate(state, steps, key):
         ones = jnp.ones(steps.reward.shape)
         return Estimates(ones, ones, ones, ones)
 

@@ -105,7 +105,7 @@ def test_learning_from_sequences_equals_learning_from_their_learning_rows():
 
     @jax.jit
     def update_both(state):
-        next_carry = ours.estimate(state, raw).carry
+        next_carry = ours.estimate(state, raw, jax.random.key(0)).carry
         batch = raw._replace(extras={**raw.extras, "next_carry": next_carry})
         later = jax.tree.map(
             lambda leaf: leaf[FRONT:],

@@ -385,9 +385,9 @@ def _strong_types(state: ArrayTree) -> ArrayTree:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), state)
 
 
-def _zero_estimates(state: EvolutionState, steps: Transition) -> Estimates:
+def _zero_estimates(state: EvolutionState, steps: Transition, key: Key) -> Estimates:
     """Zeros: an evolution strategy has no value estimates."""
-    del state
+    del state, key
     zero = jnp.zeros(steps.reward.shape)
     return Estimates(zero, zero, zero, zero)
 

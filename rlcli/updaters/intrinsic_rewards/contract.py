@@ -60,8 +60,8 @@ def add_intrinsic_reward(updater: Updater, reward: IntrinsicReward) -> Updater:
         updater_key, reward_key = jax.random.split(key)
         return IntrinsicState(updater.init(updater_key), reward.init(reward_key))
 
-    def estimate(state: IntrinsicState, steps: Transition) -> Estimates:
-        estimates = updater.estimate(state.learner, steps)
+    def estimate(state: IntrinsicState, steps: Transition, key: Key) -> Estimates:
+        estimates = updater.estimate(state.learner, steps, key)
         intrinsic = reward.reward(state.reward, steps)
         return estimates._replace(intrinsic_reward=intrinsic)
 

@@ -22,7 +22,6 @@ from rlcli.networks.predictions import (
     min_over_critics,
     value_transform,
 )
-from rlcli.policies import ValuesOffer, predict
 from rlcli.registry import register
 from rlcli.types import (
     Array,
@@ -54,6 +53,7 @@ from rlcli.updaters.model_based.transition_models import (
     learned_model,
     model_action_values,
 )
+from rlcli.updaters.value_policy import value_policy
 from rlcli.xla.indexing import select_index
 
 BackupName = Literal["best", "sample"]
@@ -207,12 +207,11 @@ def _lookahead_updater(
         return {**critic.init(key), **model.init(key)}
 
     def values(params, key, obs, carry, first):
-        del key  # a fixed key: sampling noise would disturb the comparison of actions
-        return parts.q("act", params, None, obs, first).mean(), carry
+        # All actions have the same noise, which does not disturb their comparison.
+        return parts.q("act", params, key, obs, first).mean(), carry
 
     lookahead = Network(init_params, values, lambda batch: ())
-    policy = policies(values=ValuesOffer(lookahead), space=actions)
-    policy = policy._replace(action_values=predict(lookahead))
+    policy = value_policy(lookahead, policies, actions)
     init, step = learner(init_params, optimizer, target)
 
     def update(
@@ -251,11 +250,11 @@ def _lookahead_updater(
         prediction = critic.predict_action("act", params, None, obs, None, first)
         return min_over_critics(prediction.particles(transform)).mean()
 
-    def estimate(state: Learner, steps: Transition) -> Estimates:
+    def estimate(state: Learner, steps: Transition, key: Key) -> Estimates:
         target_params = state.params if target is None else state.target
         first, action = steps.first, steps.action - int(actions.start)
-        q = parts.q("act", state.params, None, steps.obs, first).mean()
-        target_q = parts.q("act", target_params, None, steps.obs, first).mean()
+        q = parts.q("act", state.params, key, steps.obs, first).mean()
+        target_q = parts.q("act", target_params, key, steps.obs, first).mean()
         return Estimates(
             v_tm1=state_value(target_params, steps.obs, first),
             v_t=state_value(target_params, steps.next_obs, first),

@@ -151,7 +151,8 @@ def muzero(
         state, priority, metrics = step(state, loss, weight[:starts], clock)
         return state, Report(priority, metrics)
 
-    def estimate(state: Learner, rows: Transition) -> Estimates:
+    def estimate(state: Learner, rows: Transition, key: Key) -> Estimates:
+        del key  # nothing is sampled
         root_value = rows.extras["root_value"]
         logits = planning_model.root(state.params, rows.obs).logits
         next_value = next_values(

@@ -36,7 +36,7 @@ from rlcli.updaters.critics import Critic, repeat_for_actions
 
 # Without a bound, the density of a deterministic outcome grows without limit.
 MIN_LOG_SCALE = -5.0
-_FIXED_SEED = 0  # for samples without a key
+_FIXED_SEED = 0  # for samples without a key, of a policy that does not explore
 
 
 class Outcomes(NamedTuple):

@@ -251,8 +251,8 @@ def off_policy_actor_critic(
         acting=lambda state: _acting_params(state.params),
         policy=policy,
         update=update,
-        estimate=lambda state, steps: _estimate(
-            parts, policy, state.params, target_params(state), steps
+        estimate=lambda state, steps, key: _estimate(
+            parts, policy, state.params, target_params(state), steps, key
         ),
         failed_at=lambda state: state.failed,
         is_data_parallel=True,
@@ -337,10 +337,13 @@ def _estimate(
     online: Params,
     target_params: Params,
     steps: Transition,
+    key: Key,
 ) -> Estimates:
-    """The estimates of raw steps for tracers, with the parameters of targets."""
-    # An estimate gets no key, so samples use a fixed seed.
-    key = jax.random.key(0)
+    """The estimates of raw steps for tracers, with the parameters of targets.
+
+    `key` samples the actions, and the critics if a target has a random subset. The
+    networks have no noise.
+    """
     first = steps.first
     policy_params = parts.target_policy(online, target_params)
     reduce_critics = parts.options.target_reduction

@@ -17,10 +17,10 @@ def redq(options: OffPolicyOptions, *, subset: Count = 2) -> OffPolicyOptions:
         y = R + I (min q⁻(s′, a′) − τ log π(a′|s′)),  a′ ~ π(·|s′)
 
     (Chen et al., 2021, https://arxiv.org/abs/2101.05982). The minimum is over `subset`
-    randomly chosen `critics`, the same for a whole batch, and the policy maximizes the
-    mean of all. With `train.updates: 20` the critics are updated 20 times in each step,
-    and with `delay: 20` the policy once, as in the paper. `delay` does not apply to the
-    target parameters.
+    randomly chosen `critics`, the same for a whole batch and others in each update, and
+    the policy maximizes the mean of all. With `train.updates: 20` the critics are
+    updated 20 times in each step, and with `delay: 20` the policy once, as in the
+    paper. `delay` does not apply to the target parameters.
 
     Two critics with `subset: 2`, dropout and layer normalization are DroQ (Hiraoka et
     al., 2022, https://arxiv.org/abs/2110.02034).

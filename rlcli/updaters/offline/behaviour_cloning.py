@@ -90,8 +90,8 @@ def behaviour_cloning(
         )
         return state, Report(priority, metrics)
 
-    def estimate(state: Learner, steps: Transition) -> Estimates:
-        del state  # no returns are learned
+    def estimate(state: Learner, steps: Transition, key: Key) -> Estimates:
+        del state, key  # no returns are learned
         return Estimates(*[jnp.zeros(steps.reward.shape)] * 4)
 
     return Updater(

@@ -143,7 +143,8 @@ def iql(
         state, priority, metrics = step(state, losses, weight, clock)
         return state, Report(priority, metrics)
 
-    def estimate(state: Learner, steps: Transition) -> Estimates:
+    def estimate(state: Learner, steps: Transition, key: Key) -> Estimates:
+        del key  # nothing is sampled
         params = state.params
         outputs, _ = network.apply(params, None, steps.obs, (), steps.first)
         return Estimates(

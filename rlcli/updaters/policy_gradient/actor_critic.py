@@ -382,8 +382,10 @@ def _estimate(
     regularizers: Sequence[Mapping],
     state: Learner,
     steps: Transition,
+    key: Key,
 ) -> Estimates:
     """The estimates of raw steps for tracers, and the carries at `next_obs`."""
+    del key  # nothing is sampled
     params, family = state.params, functions.family
     joint, carries = _apply(functions, params, steps)
     outputs, v_tm1 = joint["policy"], joint["value"]

@@ -127,7 +127,8 @@ def pqn(
         priority = masked_mean(jnp.abs(target - action_value), weight, axis=0)
         return state, Report(priority, metrics)
 
-    def estimate(state: Learner, steps: Transition) -> Estimates:
+    def estimate(state: Learner, steps: Transition, key: Key) -> Estimates:
+        del key  # nothing is sampled
         q_values, action_value, carries = q(state.params, steps)
         return Estimates(
             v_tm1=jnp.max(q_values, axis=-1),

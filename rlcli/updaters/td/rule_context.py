@@ -28,8 +28,6 @@ from rlcli.updaters.critics import (
 )
 from rlcli.xla.indexing import select_index
 
-_FIXED_SEED = 0  # for sampled actions in estimates, which are given no key
-
 
 class RuleContext(NamedTuple):
     """The values of a batch of rows `[T, B]`, computed only when a rule calls for them.
@@ -163,12 +161,16 @@ def _action_probabilities(
 
 
 def expected_backup(
-    parts: TDParts, online: ArrayTree, target_params: ArrayTree, steps: Transition
+    parts: TDParts,
+    online: ArrayTree,
+    target_params: ArrayTree,
+    steps: Transition,
+    key: Key,
 ) -> Backup:
-    """The backup of the rule at `next_obs`, with expectations instead of samples."""
-    # An estimate gets no key, so samples use a fixed seed. Over Discrete actions the
-    # expectation is exact and needs no samples.
-    key = jax.random.key(_FIXED_SEED)
+    """The backup of the rule at `next_obs`, with expectations instead of samples.
+
+    The expectation over Discrete actions is exact; other actions are sampled.
+    """
     context = make_context(parts, online, target_params, steps, key)
     if isinstance(parts.space, gymnasium.spaces.Discrete):
         context = context._replace(sampled_next_q=lambda: expected_next_q(context))

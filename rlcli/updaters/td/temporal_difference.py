@@ -23,12 +23,10 @@ from rlcli.networks.predictions import (
     Loss,
     Particles,
     Prediction,
-    Transform,
     TransformName,
     min_over_critics,
     value_transform,
 )
-from rlcli.policies import DistributionOffer, Offer, ValuesOffer, predict
 from rlcli.types import (
     Array,
     ArrayTree,
@@ -38,7 +36,6 @@ from rlcli.types import (
     Key,
     Network,
     Params,
-    Policy,
     Report,
     Transition,
     Updater,
@@ -73,10 +70,7 @@ from rlcli.updaters.td.rule_context import (
     target_log_prob,
 )
 from rlcli.updaters.td.rule_result import apply_rule
-
-# Separates network noise from the policy's random numbers, which fold in 0, 1, …
-_NOISE_STREAM = 2**31
-
+from rlcli.updaters.value_policy import value_policy
 
 Priority = Literal["td_error", "loss", "gradient_norm"]
 
@@ -145,87 +139,33 @@ def action_value_updater(
     critic = build_critic(networks, "q", space, options.critics)
 
     def values(
-        params: ArrayTree, obs: ArrayTree, first: Bool[Array, "T B"], carry: ArrayTree
-    ) -> Float[Array, "T B A"]:
-        prediction = critic.predict_all_actions("act", params, None, obs, first, carry)
-        return min_over_critics(prediction.particles(transform)).mean()
+        params: ArrayTree,
+        key: Key | None,
+        obs: ArrayTree,
+        carry: ArrayTree,
+        first: Bool[Array, "T B"],
+    ) -> tuple[Float[Array, "T B A"], ArrayTree]:
+        carries = critic.carries(params, obs, first, carry)
+        prediction = critic.predict_all_actions("act", params, key, obs, first, carry)
+        return min_over_critics(prediction.particles(transform)).mean(), carries
 
-    if isinstance(space, gymnasium.spaces.Discrete):
-        policy = _value_policy(critic, transform, policies, space, family)
-        outputs = values
+    def outputs(
+        params: ArrayTree, obs: ArrayTree, first: Bool[Array, "T B"], carry: ArrayTree
+    ) -> ArrayTree:
+        return values(params, None, obs, carry, first)[0] if is_discrete else ()
+
+    is_discrete = isinstance(space, gymnasium.spaces.Discrete)
+    if is_discrete:
+        network = Network(critic.init, values, critic.initial)
+        policy = value_policy(network, policies, space, family)
     else:
-        policy, outputs = policies(space=space), lambda *_: ()
+        policy = policies(space=space)
     td_parts = TDParts(
         rule_function, critic, policy, space, transform, outputs, penalty
     )
     return td_updater(
         *(td_parts, options.target, LOSSES[options.loss], optimizer),
         priority=options.priority,
-    )
-
-
-def _value_policy(
-    critic: Critic,
-    transform: Transform,
-    policies: Callable[..., Policy],
-    space: gymnasium.spaces.Discrete,
-    family: Distribution | None,
-) -> Policy:
-    """The recipe's policy on action values, with network noise only in `explore`.
-
-    `acting`, which the inner policy passes to the network, is (params, noise key).
-    Each environment draws its own network noise (Fortunato et al., 2018,
-    https://arxiv.org/abs/1706.10295: each actor), so that they explore differently.
-    """
-
-    def values(
-        params: ArrayTree, noise: Key | None, *inputs: ArrayTree
-    ) -> Float[Array, "T B A"]:
-        prediction = critic.predict_all_actions("act", params, noise, *inputs)
-        return min_over_critics(prediction.particles(transform)).mean()
-
-    def apply(acting, key, obs, carry, first):
-        del key
-        params, noise = acting
-        carries = critic.carries(params, obs, first, carry)
-        batch = first.shape[1]
-        if noise is None or batch == 1:
-            return values(params, noise, obs, first, carry), carries
-
-        def values_of_one(noise: Key, *inputs: ArrayTree) -> Float[Array, "T A"]:
-            obs, first, carry = inputs
-            rows = jax.tree.map(lambda leaf: leaf[:, None], (obs, first))
-            carry_row = jax.tree.map(lambda leaf: leaf[None], carry)
-            return values(params, noise, *rows, carry_row)[:, 0]
-
-        keys = jax.random.split(noise, batch)
-        values_of_each = jax.vmap(values_of_one, in_axes=(0, 1, 1, 0), out_axes=1)
-        return values_of_each(keys, obs, first, carry), carries
-
-    network = Network(critic.init, apply, critic.initial)
-    offers: dict[str, Offer] = {"values": ValuesOffer(network)}
-    if family is not None:
-        offers["distribution"] = DistributionOffer(network, family)
-    inner = policies(**offers, space=space)
-
-    def draw(key: Key, batch: int) -> tuple[ArrayTree, Key]:
-        return inner.draw(key, batch), jax.random.fold_in(key, _NOISE_STREAM)
-
-    def explore(params, obs, state, first, noise):
-        return inner.explore((params, noise[1]), obs, state, first, noise[0])
-
-    def exploit(params, obs, state, first, noise):
-        return inner.exploit((params, None), obs, state, first, noise[0])
-
-    def without_noise(function: Callable) -> Callable:
-        return lambda params, *inputs: function((params, None), *inputs)
-
-    return inner._replace(
-        draw=draw,
-        explore=explore,
-        exploit=exploit,
-        action_values=without_noise(predict(network)),
-        parameters=inner.parameters and without_noise(inner.parameters),
     )
 
 
@@ -326,7 +266,7 @@ def _estimate_function(parts: TDParts, has_target: bool) -> Callable:
     """Returns `Updater.estimate` of a TD updater."""
     critic, transform = parts.critic, parts.transform
 
-    def estimate(state: Learner, steps: Transition) -> Estimates:
+    def estimate(state: Learner, steps: Transition, key: Key) -> Estimates:
         # Multi-step returns bootstrap from the target parameters, as one-step targets
         # do (Munos et al., 2016, https://arxiv.org/abs/1606.02647).
         params, inputs = state.params, (steps.first, initial_carry(critic, steps))
@@ -339,7 +279,7 @@ def _estimate_function(parts: TDParts, has_target: bool) -> Callable:
             "target": critic.carries(target_params, steps.obs, *inputs),
         }
         backup, next_backup = (
-            expected_backup(parts, params, target_params, rows)
+            expected_backup(parts, params, target_params, rows, key)
             for rows in (
                 _with_obs_as_next(critic, steps, next_carries),
                 _with_next_carry(steps, next_carries),

@@ -156,7 +156,7 @@ def echo_updater():
             batch.reward,
             Report(ones[0], {"own": ones[0, 0]}),
         ),
-        estimate=lambda state, steps: Estimates(ones, ones, ones, ones),
+        estimate=lambda *_: Estimates(ones, ones, ones, ones),
         failed_at=lambda state: np.int32(-1),
     )
 
@@ -178,7 +178,9 @@ def test_tracers_sum_the_rewards_of_environment_and_agent():
     learn = jax.jit(agent.learn)
     state, metrics = learn(state, steps, Clock.zero(), jax.random.key(0))
     total = steps._replace(reward=steps.reward + 2 + steps.next_obs[..., 0])
-    expected = jax.jit(tracer.trace)(total, updater.estimate((), steps)).reward
+    expected = jax.jit(tracer.trace)(
+        total, updater.estimate((), steps, jax.random.key(0))
+    ).reward
     np.testing.assert_allclose(state.learner.learner, expected, rtol=1e-5)
     assert metrics == {"own": 1.0, "mine": 2.0}
     assert (float(state.learner.reward), int(agent.failed_at(state))) == (3.0, 4)
@@ -200,7 +202,9 @@ def test_it_learns_from_the_next_observation_of_every_step(tracer):
     updater = add_intrinsic_reward(echo_updater(), part)
     steps = unroll(0)
     state = updater.init(jax.random.key(0))
-    rows = jax.jit(lambda steps: agents._trace(tracer, updater, state, steps))(steps)
+    rows = jax.jit(
+        lambda steps: agents._trace(tracer, updater, state, steps, jax.random.key(0))
+    )(steps)
     learned = updater.update(state, rows, (), CLOCK, jax.random.key(0))[0].reward
     assert len(learned) == len(rows.reward) == STEPS - (tracer.window or 1) + 1
     np.testing.assert_array_equal(learned, steps.next_obs[: len(learned)])
@@ -218,7 +222,7 @@ def test_the_next_observations_that_it_learns_from_are_normalized_as_others():
     steps = unroll(0)
     assert updater.observe is not None
     state = updater.observe(updater.init(jax.random.key(0)), steps)
-    rows = agents._trace(n_step(n=2), updater, state, steps)
+    rows = agents._trace(n_step(n=2), updater, state, steps, jax.random.key(0))
     learned = updater.update(state, rows, (), CLOCK, jax.random.key(0))[0].learner
     mean, spread = (getattr(steps.obs, name)((0, 1)) for name in ("mean", "std"))
     expected = (steps.next_obs[:-1] - mean) / spread

@@ -79,7 +79,7 @@ def raw_steps(seed=0):
 
 def trace_rows(updater, state, steps, tracer):
     """Rows as agents compute them: the updater's estimates, then the tracer."""
-    found = updater.estimate(state, steps)
+    found = updater.estimate(state, steps, jax.random.key(0))
     kept = {"reward": steps.reward, "next_carry": found.carry}
     rows = steps._replace(extras={**steps.extras, **kept})
     return tracer.trace(rows, found)

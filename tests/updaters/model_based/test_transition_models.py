@@ -80,7 +80,7 @@ def every_pair():
 def test_action_values_average_over_all_next_states(stochastic):
     ours = make_updater(CHOICES, table(), stochastic=stochastic)
     state, arrays = fill_params(ours)
-    found = np.asarray(ours.estimate(state, steps_of(*every_pair())).q_tm1)[0]
+    found = np.asarray(ours.estimate(state, steps_of(*every_pair()), KEY).q_tm1)[0]
     value = arrays["value"]["w"][:, 0]
     for pair in range(STATES * ACTIONS):
         logits = arrays["transition"]["w"][pair]
@@ -107,9 +107,10 @@ def test_continuous_observations_are_predicted_as_changes(stochastic, span):
     state, arrays = fill_params(ours)
     obs = np.random.default_rng(2).normal(size=(ACTIONS, 2)).astype("f4")
     rows = steps_of(obs, 1 + np.arange(ACTIONS))
-    found = np.asarray(ours.estimate(state, rows).q_tm1)[0]
-    # Without a key, samples use a fixed seed.
-    noise = np.asarray(distributions.normal((2,)).draw(KEY, 7)) if stochastic else 0.0
+    found = np.asarray(ours.estimate(state, rows, KEY).q_tm1)[0]
+    model_key, _ = jax.random.split(KEY)  # the other one is of the value's noise
+    noise = distributions.normal((2,)).draw(model_key, 7) if stochastic else 0.0
+    noise = np.asarray(noise)
 
     def apply(name, inputs):
         return inputs @ arrays[name]["w"] + arrays[name]["b"]
@@ -158,7 +159,7 @@ def test_policies_act_on_lookahead_values_as_on_any_action_values(policy):
     ours = make_updater(CHOICES, table(), policy=policy)
     state, _ = fill_params(ours)
     obs, action = every_pair()
-    q = np.asarray(ours.estimate(state, steps_of(obs, action)).q_tm1[0])
+    q = np.asarray(ours.estimate(state, steps_of(obs, action), KEY).q_tm1[0])
     q = q.reshape(STATES, ACTIONS)
     seen, first = 2 + np.arange(STATES), np.zeros(STATES, bool)
     noise = ours.policy.draw(KEY, STATES)
@@ -260,7 +261,7 @@ def tabular_learner():
 
 def test_the_fixed_point_equals_value_iteration(tabular_learner):
     ours, state = tabular_learner
-    found = ours.estimate(state, steps_of(*every_pair()))
+    found = ours.estimate(state, steps_of(*every_pair()), KEY)
     expected = value_iteration()
     q = np.asarray(found.q_tm1).reshape(STATES, ACTIONS)
     np.testing.assert_allclose(q, expected, atol=0.02)

@@ -342,7 +342,7 @@ def test_estimates_equal_the_tables():
         tabular_updater(soft_pg, target=FAR, temperature=TAU, critics=2),
         rows(),
     )
-    found = jax.jit(ours.estimate)(tables(ours), batch)
+    found = jax.jit(ours.estimate)(tables(ours), batch, KEY)
     least, likely = TARGETS.min(axis=0), np.array([softmax(row) for row in LOGITS])
     values = np.sum(likely * (least - TAU * np.log(likely)), axis=-1)
     taken = batch.obs, batch.action - 1
@@ -354,7 +354,7 @@ def test_estimates_equal_the_tables():
 
 def test_estimates_with_a_target_policy_equal_its_tables():
     ours, batch = tabular_updater(deterministic_pg, target=FAR, critics=2), rows()
-    found = jax.jit(ours.estimate)(tables(ours), batch)
+    found = jax.jit(ours.estimate)(tables(ours), batch, KEY)
     least, likely = TARGETS.min(axis=0), np.array([softmax(row) for row in OLD])
     values = np.sum(likely * least, axis=-1)
     taken = batch.obs, batch.action - 1
@@ -371,7 +371,7 @@ def test_multi_step_targets_are_noisy_with_smoothing():
     first_entry = np.array([[0.0], [0.0], [1.0], [0.0]]), np.zeros(1)
     constant = np.zeros((2, 2)), np.array([np.arctanh(0.85), 0.0])  # μ = 2.7 in [−1, 3]
     state = linear_state(ours, critic=first_entry, policy=constant)
-    v_t = ours.estimate(state, points(shape=MANY)).v_t
+    v_t = ours.estimate(state, points(shape=MANY), jax.random.key(0)).v_t
     normal = np.random.default_rng(0).normal(size=1_000_000)
     expected = np.clip(2.7 + np.clip(sigma * normal, -limit, limit), -1, 3)
     np.testing.assert_allclose(np.mean(v_t), expected.mean(), atol=0.04)

@@ -3,6 +3,7 @@
 import itertools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from tiers import quick_first
@@ -86,8 +87,29 @@ def test_dropout_changes_the_losses_but_not_the_estimates(soft_tables, rate):
     for name in ("q", "td_error", "policy_loss"):
         assert (first[name] == second[name]) == (rate == 0)
     estimate = jax.jit(ours.updater.estimate)
-    estimates = [estimate(state, ours.rows).q_tm1 for _ in range(2)]
-    np.testing.assert_array_equal(*estimates)
+    estimates = [estimate(state, ours.rows, jax.random.key(i)) for i in (0, 1)]
+    jax.tree.map(np.testing.assert_array_equal, *estimates)
+
+
+def test_estimates_are_the_minimum_over_a_random_subset_of_critics(soft_tables):
+    """Of six critics, as for the bootstrap values of λ-returns and Retrace.
+
+    All values of critic k are k, so the minimum of two is k for 5 − k of the 15 pairs.
+    """
+    ours = soft_tables(redq, 6, subset=SUBSET)
+    values = np.arange(6)[:, None, None, None]
+    ours.critics, ours.targets = np.broadcast_to(values, (2, *ours.critics.shape))
+    state, draws = jax.tree.map(jnp.asarray, ours.initial()), 3_000
+
+    @jax.jit
+    @jax.vmap
+    def least(key):
+        return ours.updater.estimate(state, ours.rows, key)
+
+    found = least(jax.random.split(jax.random.key(0), draws)).q_tm1
+    assert np.all(found == found[:, :1, :1])  # the same critics for a whole batch
+    counts = np.bincount(found[:, 0, 0].astype(int), minlength=6) / draws
+    np.testing.assert_allclose(counts, np.arange(5, -1, -1) / 15, atol=0.03)
 
 
 PENDULUM = {"environment": "Pendulum-v1", "updater": "redq", "train": {"steps": 2_000}}

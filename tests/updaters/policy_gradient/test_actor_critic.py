@@ -167,7 +167,7 @@ def test_without_a_baseline_there_is_no_critic_and_the_return_is_the_weight():
         state = state_of(ours)
         assert set(state.params) == {"policy"}
         assert "explained_variance" not in report.metrics
-        assert not np.any(jax.jit(ours.estimate)(state, rows).v_t)
+        assert not np.any(jax.jit(ours.estimate)(state, rows, KEY).v_t)
 
 
 @pytest.mark.filterwarnings("ignore:Rlax softmax")
@@ -192,7 +192,7 @@ def test_off_policy_gradients_equal_rlax():
 
     ours = updater(v_trace, regularizers=[])
     tracer = tracers.v_trace(gamma=0.9)
-    estimates = jax.jit(ours.estimate)(state_of(ours), raw)
+    estimates = jax.jit(ours.estimate)(state_of(ours), raw, KEY)
     found, report = gradients(ours, jax.jit(tracer.trace)(raw, estimates))
     expected = jax.jit(jax.grad(loss, (0, 1)))(LOGITS, VALUES)
     for mine, other in zip(found, expected, strict=True):
@@ -409,7 +409,7 @@ def test_with_the_tracers_gamma_and_lambda_returns_are_soft_values():
     raw = raw._replace(
         discount=np.where(raw.last & (raw.action > 0), 0, 1).astype("f4")
     )
-    estimates = jax.jit(ours.estimate)(state_of(ours), raw)
+    estimates = jax.jit(ours.estimate)(state_of(ours), raw, KEY)
     trace = jax.jit(tracer.trace)
     rows = trace(raw, estimates)
     rows.extras["next_carry"] = estimates.carry

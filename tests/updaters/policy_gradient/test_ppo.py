@@ -66,7 +66,7 @@ def update_once(ours, rows, weight=None):
 def with_near_log_probs(ours, rows):
     """The rows, with log-probabilities close to those of the current policy."""
     noise = np.random.default_rng(1).normal(0, 0.3, SHAPE).astype("f4")
-    log_prob = jax.jit(ours.estimate)(ours.init(KEY), rows).log_prob
+    log_prob = jax.jit(ours.estimate)(ours.init(KEY), rows, KEY).log_prob
     return rows._replace(extras={"log_prob": np.asarray(log_prob) + noise})
 
 
@@ -90,7 +90,7 @@ def test_the_loss_equals_rlax_plus_value_loss_and_entropy(
         regularizers=[{"name": "entropy", "weight": entropy_weight}],
     )
     rows = with_near_log_probs(ours, batch(action))
-    found = jax.device_get(jax.jit(ours.estimate)(ours.init(KEY), rows))
+    found = jax.device_get(jax.jit(ours.estimate)(ours.init(KEY), rows, KEY))
     target = np.asarray(rows.reward + rows.discount * found.v_t)
     error = target - np.asarray(found.v_tm1)
     ratio = np.exp(found.log_prob - rows.extras["log_prob"])
@@ -120,7 +120,7 @@ def test_before_the_first_step_the_ratio_is_one():
     ours = updater(optimizer=sum_gradients(), epochs=3, minibatches=4, value_weight=0.0)
     state = ours.init(KEY)
     rows = batch()
-    log_prob = jax.jit(ours.estimate)(state, rows).log_prob
+    log_prob = jax.jit(ours.estimate)(state, rows, KEY).log_prob
     rows = rows._replace(extras={"log_prob": log_prob})
     _, _, report = update_once(ours, rows)
     assert report.metrics["clip_fraction"] == 0.0
@@ -209,9 +209,9 @@ def test_uneven_sequences_and_minibatches_are_refused(options, message):
 def test_estimates_equal_the_parameters():
     ours, rows = updater(), batch()
     state, estimate = ours.init(KEY), jax.jit(ours.estimate)
-    found = estimate(state, rows)
+    found = estimate(state, rows, KEY)
     for obs, value in [(rows.obs, found.v_tm1), (rows.next_obs, found.v_t)]:
-        again = estimate(state, rows._replace(obs=obs)).v_tm1
+        again = estimate(state, rows._replace(obs=obs), KEY).v_tm1
         np.testing.assert_array_equal(value, again)
 
     @jax.jit
@@ -223,7 +223,7 @@ def test_estimates_equal_the_parameters():
     decision = decide(state, rows.obs[0])
     same = rows._replace(action=np.broadcast_to(decision.action, SHAPE))
     np.testing.assert_allclose(
-        np.asarray(estimate(state, same).log_prob)[0],
+        np.asarray(estimate(state, same, KEY).log_prob)[0],
         decision.extras["log_prob"],
         rtol=1e-5,
     )

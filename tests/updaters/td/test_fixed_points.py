@@ -79,7 +79,7 @@ def learn_values(ours, steps):
         state = ours.init(key)
         keys = jax.random.split(jax.random.key(1), steps)
         state, _ = jax.lax.scan(step, state, keys)
-        return ours.estimate(state, rows).q_tm1
+        return ours.estimate(state, rows, jax.random.key(0)).q_tm1
 
     return np.asarray(run(jax.random.key(0))).reshape(STATES, ACTIONS)
 

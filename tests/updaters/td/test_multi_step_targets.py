@@ -35,7 +35,7 @@ def steps(ours, behavior):
 def update(ours, tracer, raw):
     """The targets of the tracer, and the report of an update with them."""
     state, _ = ours.state(Q, TARGET)
-    traced = jax.jit(tracer.trace)(raw, ours.estimate(state, raw))
+    traced = jax.jit(tracer.trace)(raw, ours.estimate(state, raw, jax.random.key(0)))
     _, report = ours.updated(traced, Q, TARGET)
     return np.asarray(traced.reward), report
 
@@ -126,6 +126,6 @@ def test_retrace_with_a_greedy_target_policy_is_q_lambda_of_watkins(tabular):
 def test_the_target_policy_of_a_soft_rule_is_its_own_softmax(name, tabular):
     ours = tabular(name, target=FAR, temperature=1.0, critics=1)
     raw = steps(ours, [0.25] * ACTIONS)
-    estimates = ours.estimate(ours.state(Q, TARGET)[0], raw)
+    estimates = ours.estimate(ours.state(Q, TARGET)[0], raw, jax.random.key(0))
     expected = soft(TARGET)[raw.obs, raw.action]
     np.testing.assert_allclose(np.exp(estimates.log_prob), expected, rtol=1e-4)

@@ -68,7 +68,7 @@ def test_errors_equal_q_lambda_of_rlax():
 
     @jax.jit
     def learn(state):
-        traced = tracer.trace(rows, ours.estimate(state, rows))
+        traced = tracer.trace(rows, ours.estimate(state, rows, jax.random.key(0)))
         return ours.update(state, traced, weight, CLOCK, KEY)
 
     after, report = learn(state)
@@ -92,7 +92,7 @@ def test_errors_equal_q_lambda_of_rlax():
 
 def test_estimates_are_values_of_the_table():
     rows, ours = raw_unroll(), updater(optax.sgd(1.0))
-    found = jax.jit(ours.estimate)(state_of(ours), rows)
+    found = jax.jit(ours.estimate)(state_of(ours), rows, KEY)
     np.testing.assert_array_equal(found.v_tm1, Q[rows.obs].max(-1))
     np.testing.assert_array_equal(found.v_t, Q[rows.next_obs].max(-1))
     taken = Q[rows.obs, rows.action - 1]

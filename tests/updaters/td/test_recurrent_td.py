@@ -111,7 +111,7 @@ def test_errors_equal_those_of_networks_stepped_one_at_a_time(name, one_step):
 
     @jax.jit
     def update(state):
-        estimates = ours.estimate(state, rows)
+        estimates = ours.estimate(state, rows, jax.random.key(0))
         seen = {**rows.extras, "next_carry": estimates.carry}
         traced = n_step(n=N, gamma=GAMMA).trace(rows._replace(extras=seen), estimates)
         weight = jnp.ones(traced.reward.shape)
@@ -151,7 +151,7 @@ def test_sarsa_samples_the_next_action_with_the_carry_of_the_next_step():
 
         @jax.jit
         def update(state):
-            carry = ours.estimate(state, rows).carry
+            carry = ours.estimate(state, rows, jax.random.key(0)).carry
             seen = rows._replace(extras={**rows.extras, "next_carry": carry})
             weight = jnp.ones(rows.reward.shape)
             return ours.update(state, seen, weight, CLOCK, jax.random.key(2))
@@ -197,7 +197,7 @@ def test_burn_in_rows_are_not_learned_and_refresh_the_carry():
     @jax.jit
     def gradient(reward, obs):
         changed = rows._replace(reward=reward, obs=obs)
-        estimates = ours.estimate(state, changed)
+        estimates = ours.estimate(state, changed, jax.random.key(0))
         extras = {**rows.extras, "next_carry": estimates.carry}
         is_learning = jnp.arange(STEPS)[:, None] >= burn_in
         weight = jnp.broadcast_to(is_learning, reward.shape).astype(jnp.float32)
@@ -230,7 +230,7 @@ def test_no_gradient_passes_through_burn_in(burn_in):
 
     @jax.jit
     def update(state):
-        estimates = ours.estimate(state, rows)
+        estimates = ours.estimate(state, rows, jax.random.key(0))
         extras = {**rows.extras, "next_carry": estimates.carry}
         traced = n_step(gamma=GAMMA).trace(rows._replace(extras=extras), estimates)
         after, report = ours.update(state, traced, weight, CLOCK, jax.random.key(2))

@@ -231,7 +231,7 @@ def test_the_target_policy_of_a_rule_is_by_default_the_acting_policy(tabular):
 
     ours = tabular("uniform_backup", target={"every": 100})
     rows, values = ours.rows(), np.arange(24.0).reshape(6, 4) % 5
-    estimates = ours.estimate(ours.state(-values, values)[0], rows)
+    estimates = ours.estimate(ours.state(-values, values)[0], rows, jax.random.key(0))
     is_best = values[rows.obs, rows.action] == values[rows.obs].max(-1)
     expected = np.where(is_best, 0.85, 0.05)  # ε = 0.2
     np.testing.assert_allclose(np.exp(estimates.log_prob), expected, rtol=1e-5)
@@ -241,6 +241,6 @@ def test_the_target_policy_of_a_rule_is_by_default_the_acting_policy(tabular):
 def test_equal_best_actions_are_equally_likely_in_the_target_policy(name, tabular):
     ours = tabular(name, target={"every": 100})
     rows, values = ours.rows(), np.array([[1.0, 3, 3, 0]] * 6)
-    estimates = ours.estimate(ours.state(values, values)[0], rows)
+    estimates = ours.estimate(ours.state(values, values)[0], rows, jax.random.key(0))
     expected = np.where(np.isin(rows.action - ours.start, [1, 2]), 0.5, 0.0)
     np.testing.assert_allclose(np.exp(estimates.log_prob), expected, atol=1e-6)

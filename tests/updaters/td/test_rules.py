@@ -172,7 +172,9 @@ def reference_policy(name, q, target, state, temperature):
 
 def check_estimates(ours, rows, tables, q, target, reference):
     """Checks values by the target tables, and the probabilities of their policy."""
-    estimates = jax.device_get(ours.estimate(ours.state(*tables)[0], rows))
+    estimates = jax.device_get(
+        ours.estimate(ours.state(*tables)[0], rows, jax.random.key(0))
+    )
     for b in range(30):
         row = jax.tree.map(lambda leaf, b=b: leaf[0, b], rows._replace(extras=()))
         row = row._replace(action=row.action - 2)
@@ -214,7 +216,7 @@ def test_estimates_of_sarsa_are_expectations(tabular):
     table = rng.normal(size=(STATES, ACTIONS)).astype("f4")
     ours = tabular("sarsa")
     rows = ours.rows()
-    estimates = ours.estimate(ours.state(table, table)[0], rows)
+    estimates = ours.estimate(ours.state(table, table)[0], rows, jax.random.key(0))
     for at in np.ndindex(rows.reward.shape):
         here, there = table[rows.obs[at]], table[rows.next_obs[at]]
         np.testing.assert_allclose(estimates.v_tm1[at], greedy(here) @ here, rtol=1e-5)
@@ -230,7 +232,7 @@ def test_simple_td_learns_state_values(tabular):
     v, target = tables[..., 0]
     error = rows.reward + rows.discount * target[rows.next_obs] - v[rows.obs]
     np.testing.assert_allclose(report.priority, np.abs(error)[0], rtol=1e-4, atol=1e-6)
-    estimates = ours.estimate(ours.state(*tables)[0], rows)
+    estimates = ours.estimate(ours.state(*tables)[0], rows, jax.random.key(0))
     assert "q" not in report.metrics
     np.testing.assert_allclose(report.metrics["v"], v[rows.obs].mean(), rtol=1e-4)
     np.testing.assert_allclose(estimates.v_t, target[rows.next_obs])
