@@ -61,11 +61,17 @@ def check_recipe(recipe: Recipe, seeds: int) -> None:
 
 @contextlib.contextmanager
 def limit_evaluation_memory(
-    recipe: Recipe, evaluator: Evaluator, acting: ArrayTree
+    recipe: Recipe,
+    evaluator: Evaluator,
+    acting: ArrayTree,
+    records: Sequence[Item] = (),
 ) -> Iterator[None]:
-    """Context for an evaluation: refuses it first if it needs too much memory."""
+    """Context for an evaluation: refuses it first if it needs too much memory.
+
+    `records` is the memory of what is kept of its steps.
+    """
     with limit_building(recipe):
-        items = evaluator_memory(recipe, evaluator, acting)
+        items = [*records, *evaluator_memory(recipe, evaluator, acting)]
     check_available_memory("this policy", items)
     with explain_out_of_memory("this policy", items), explain_user_errors(recipe):
         yield

@@ -13,7 +13,8 @@ import numpy as np
 
 from rlcli import spaces
 from rlcli.assembly import build, out_of_memory
-from rlcli.evaluation.collection import check_collection
+from rlcli.assembly.memory_usage import Item
+from rlcli.evaluation.collection import Request, check_collection
 from rlcli.evaluation.evaluate import snapshot_clock
 from rlcli.evaluation.make_evaluator import make_evaluator
 from rlcli.loop.evaluator import Evaluator
@@ -26,9 +27,11 @@ from rlcli.runs.files import write_output
 from rlcli.runs.statistics import episode_summary
 from rlcli.spaces.canonical import Canonical, canonical_spaces
 from rlcli.types import ArrayTree, Environment, External, Transition
+from rlcli.xla.temporaries import tree_bytes
 from rlcli.xla.tree_paths import leaves_by_path
 
 _STREAM_STEPS = 2_000  # steps of an environment, at least, if `steps` are collected …
+_SCALARS = 10  # bytes of reward, discount and two flags
 _MAX_STREAMS = 10  # … by at most this many environments
 
 
@@ -86,7 +89,8 @@ def collect(
         if random
         else None,
     )
-    with out_of_memory.limit_evaluation_memory(recipe, evaluator, acting):
+    records = [_records_memory(environment, request)]
+    with out_of_memory.limit_evaluation_memory(recipe, evaluator, acting, records):
         rows = evaluator.transitions(acting, seed, snapshot_clock(snapshot))
         data = _record(evaluator, rows, request.episodes, request.steps)
     mode = next((k for k in ("random", "explore") if request.modes[k]), "greedy")
@@ -106,6 +110,17 @@ def collect(
         "return": {key: summary[key] for key in ("mean", "std", "min", "max")},
         "length": summary["length"],
     }
+
+
+def _records_memory(environment: Environment, request: Request) -> Item:
+    """The memory of the steps; of whole episodes a lower bound, one step each."""
+    key = "steps" if request.steps is not None else "episodes"
+    count = getattr(request, key)
+    arrays = [spaces.zeros(environment.observation)] * 2
+    arrays += [spaces.zeros(environment.action)]
+    # Rows are recorded, and then stacked.
+    size = 2 * count * (_SCALARS + sum(map(tree_bytes, arrays)))
+    return Item("recorded steps", size, f"{count:,} {key}", {f"--{key}": None}, True)
 
 
 def _streams(steps: int | None) -> int | None:

@@ -10,6 +10,7 @@ from rlcli.errors import RlcliError
 from rlcli.evaluation.collect import _find_episodes, _to_arrays
 from rlcli.replays.datasets.files import load_dataset
 from rlcli.types import External, Transition
+from rlcli.xla.machine import format_size
 
 SMALL = {"name": "mlp", "layers": [4]}
 DQN = {"environment": "CartPole-v1", "network": SMALL, "updater": "dqn"}
@@ -144,3 +145,17 @@ def test_equal_requests_give_equal_files(episodes, tmp_path):
 def test_requests_that_cannot_work_are_refused(tmp_path, options, message):
     with pytest.raises(RlcliError, match=message):
         rlcli.collect(write_policy(tmp_path, DQN), **options)
+
+
+@pytest.mark.parametrize("key", ["steps", "episodes"])
+@pytest.mark.parametrize("count", [10**15, 10**30])
+def test_more_steps_than_memory_are_refused_before_the_first(tmp_path, key, count):
+    policy = write_policy(tmp_path, DQN, (0,))
+    with pytest.raises(RlcliError, match=r"needs .* of memory, but only") as caught:
+        rlcli.collect(policy, **{key: count})
+    assert f"lower `--{key}`" in caught.value.hint
+    # CartPole: 2 × (2 × 16 bytes of observations + 4 of the action + 10) each.
+    if key == "steps":
+        size = format_size(92 * count)
+        assert f"recorded steps {size} ({count:,} steps)" in caught.value.message
+    assert not (tmp_path / "dataset.npz").exists()
