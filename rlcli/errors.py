@@ -32,18 +32,24 @@ EXIT_CODES: Mapping[str, int] = MappingProxyType(  # by the status in `run.json`
 )
 _MAX_LISTED = 100  # names in a hint
 _LONGEST = 60  # characters of a value in a message
+_LONGEST_QUOTE = 200  # characters in backticks, such as a path
+_LONGEST_MESSAGE = 700
+_LONGEST_HINT = 6_000  # a hint may be a command with a path, which has to be complete
 
 
 class RlcliError(Exception):
     """An error that the user can fix: a message and a hint.
+
+    The message is one printable line, and each piece of it in backticks is short,
+    whatever file, option or exception it quotes.
 
     `rlcli.cli.main` catches it, prints both and exits with `code`.
     """
 
     def __init__(self, message: str, hint: str = "", *, code: int = USER_ERROR) -> None:
         super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = fit_line(message)
+        self.hint = shorten(printable(hint), _LONGEST_HINT)
         self.code = code
 
     def __str__(self) -> str:
@@ -66,6 +72,26 @@ def check_platform() -> None:
 def shorten(text: str, longest: int = _LONGEST) -> str:
     """Truncates a text to `longest` characters, with an ellipsis at the end."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def fit_line(text: str) -> str:
+    """A text of any length as one printable line for a message."""
+    line = printable(text).replace("\n", "\\n").replace("\t", "\\t")
+    if len(line) > _LONGEST_QUOTE:
+        line = re.sub(
+            r"(?<=`)[^`]+(?=`)",
+            lambda match: _shorten_middle(match[0], _LONGEST_QUOTE),
+            line,
+        )
+    return _shorten_middle(line, _LONGEST_MESSAGE)
+
+
+def _shorten_middle(text: str, longest: int) -> str:
+    """Keeps the end too: that of a path is its name."""
+    if len(text) <= longest:
+        return text
+    end = longest // 3
+    return f"{text[: longest - end - 1]}…{text[-end:]}"
 
 
 def quote(value: object, longest: int = _LONGEST) -> str:

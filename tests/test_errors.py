@@ -4,6 +4,7 @@ import pytest
 
 from rlcli import errors
 from rlcli.errors import RlcliError, suggest
+from rlcli.quoting import printable
 
 
 def test_an_error_reads_as_its_message_then_its_hint():
@@ -61,3 +62,21 @@ def test_of_very_many_names_a_hint_lists_the_first():
     hint = suggest("zzz", [f"name{index:03}" for index in range(608)])
     assert hint.startswith("choose from `name000`, `name001`")
     assert hint.endswith("`name099`, and 508 more")
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 10**6, "a\nb\n" * 10**4, "`" * 10**5, "\x1b" * 10**4, "a b " * 10**5]
+)
+def test_a_message_is_one_short_line_whatever_it_quotes(text):
+    for message in (text, f"`{text}` is wrong", f"file `{text}` has the key `{text}`"):
+        error = RlcliError(message, f"remove `{text}`")
+        assert len(error.message) <= 700 and len(str(error)) <= 7_000
+        assert "\n" not in error.message and printable(str(error)) == str(error)
+
+
+def test_a_path_in_a_message_keeps_its_end():
+    path = "/".join(["folder"] * 200 + ["run.json"])
+    message = RlcliError(f"`{path}` is damaged: it is empty").message
+    assert message.startswith("`folder/folder/")
+    assert message.endswith("/run.json` is damaged: it is empty")
+    assert len(message) < 250

@@ -89,7 +89,7 @@ def _run_and_report(arguments: Sequence[str]) -> int:
         # No space, no permission, no such folder: the state of the machine, not a bug.
         # Where more is known, an RlcliError is raised instead.
         where = f"`{error.filename}`: " if error.filename else ""
-        output.print_message(f"error: {where}{error.strerror or error}")
+        output.print_error(RlcliError(f"{where}{error.strerror or error}"))
         return errors.USER_ERROR
     except Exception as error:
         from rlcli.cli import library_errors  # here, to keep `--help` fast
@@ -124,7 +124,7 @@ def _format_usage_error(error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "rlcli"
     hint = _hint_for_command(sentence) or f"see `{path} --help`"
-    return f"error: {sentence[:1].lower()}{sentence[1:]}\n\nhint: {hint}"
+    return f"error: {RlcliError(sentence[:1].lower() + sentence[1:], hint)}"
 
 
 def _hint_for_command(sentence: str) -> str:

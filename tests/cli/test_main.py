@@ -174,3 +174,44 @@ def test_a_full_disk_is_an_error_of_one_line():
         )
     assert result.returncode == 1
     assert result.stderr == "error: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["show", "{}"],
+        ["show", "updater", "{}"],
+        ["list", "{}"],
+        ["{}"],
+        ["--{}"],
+        ["eval", "{}"],
+        ["eval", "{}", "--episodes", "{}"],
+        ["check", "dqn_cartpole", "--set", "{}"],
+        ["check", "dqn_cartpole", "--set", "updater.{}=1"],
+        ["check", "dqn_cartpole", "--set", "updater={}"],
+        ["train", "{}"],
+        ["render", "{}"],
+        ["runs", "{}", "--filter", "{}"],
+        ["plot", "{}"],
+        ["report", "{}"],
+        ["new", "dqn_cartpole", "--environment", "{}"],
+        ["sweep", "{}"],
+        ["sweep", "show", "{}"],
+        ["bsuite", "{}"],
+        ["collect", "{}"],
+        ["export", "{}"],
+        ["resume", "{}"],
+        ["reproduce", "{}"],
+        ["watch", "{}"],
+        ["compare", "{}", "--group", "{}"],
+        ["diff", "{}", "{}"],
+        ["schema", "--output", "{}"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("text", ["x" * 50_000, "a\n" * 2_000, "9" * 5_000])
+def test_an_error_quotes_at_most_a_line_of_what_was_given(words, text, capsys):
+    assert main([word.format(text) for word in words]) in (1, 2)
+    error, _, hint = capsys.readouterr().err.partition("\n")
+    assert error.startswith("error: ") and len(error) <= 720
+    assert hint.count("\n") <= 3 and len(hint) < 7_000
