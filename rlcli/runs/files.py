@@ -26,6 +26,7 @@ from rlcli.errors import RlcliError, quote
 
 LARGEST_JSON = 64 * 2**20  # bytes; larger files are refused
 LONGEST_LINE = 2**20  # bytes of a line of JSON
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _TEMPORARY = re.compile(r"\.(?P<name>.+?)(?:\.\d+){1,2}(?:\.tmp)?")
 
 
@@ -226,9 +227,15 @@ def to_json(value: Any, *, indent: int | None = None) -> str:
     NumPy and JAX scalars become numbers, paths become strings, and numbers that are not
     finite become null, because JSON has no NaN.
     """
-    return json.dumps(
+    text = json.dumps(
         _to_plain(value), indent=indent, allow_nan=False, ensure_ascii=False
     )
+    # A file that another program wrote may contain `\\ud800`, which UTF-8 has not.
+    return text if text.isascii() else _SURROGATE.sub(_escape_surrogate, text)
+
+
+def _escape_surrogate(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
 
 
 def _to_plain(value: Any) -> Any:

@@ -21,8 +21,16 @@ CANARY = "fuzz_canary"  # a module that exists nowhere, which only data name
 _FORBIDDEN = (
     *("os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "pty.spawn"),
     *("subprocess.Popen", "socket.connect", "socket.bind", "pickle.find_class"),
+    *("socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "urllib.Request"),
+    *("ftplib.connect", "http.client.connect", "smtplib.connect", "webbrowser.open"),
 )
-_CHANGES = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate")
+# Events that change files, with the places of the paths among their arguments.
+_CHANGES = {
+    **dict.fromkeys(("os.remove", "os.mkdir", "os.rmdir", "os.truncate"), (0,)),
+    **dict.fromkeys(("os.chmod", "os.chown", "os.utime", "shutil.rmtree"), (0,)),
+    **dict.fromkeys(("os.rename", "os.link"), (0, 1)),
+    **{"os.symlink": (1,), "shutil.move": (0, 1), "sqlite3.connect": (0,)},
+}
 _WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
@@ -101,16 +109,32 @@ class Guard:
             return
         if event in _FORBIDDEN:
             self._problem = f"data caused `{event}` {arguments!r:.200}"
-        elif event == "import" and self._is_data and str(arguments[0]) == CANARY:
+        elif event == "import" and self._is_data and self._is_foreign(arguments):
             self._problem = f"data imported `{arguments[0]}`"
-        elif (event == "open" and (arguments[2] or 0) & _WRITE) or event in _CHANGES:
-            self._check_place(event, arguments[0])
+        elif event == "open" and (arguments[2] or 0) & _WRITE:
+            self._check_place(event, arguments[0], not arguments[2] & os.O_NOFOLLOW)
+        elif event in _CHANGES:
+            for index in _CHANGES[event]:
+                self._check_place(event, arguments[index], False)
 
-    def _check_place(self, event: str, path: object) -> None:
-        if isinstance(path, str | bytes | os.PathLike):
+    def _is_foreign(self, arguments: tuple) -> bool:
+        """Whether a module is named by data only, or lies in the folder."""
+        name, file = str(arguments[0]).partition(".")[0], arguments[1]
+        return name == CANARY or bool(file and str(file).startswith(self._folder))
+
+    def _check_place(self, event: str, path: object, follows: bool) -> None:
+        """Records a change outside of the folder; `follows`: also through a link."""
+        if not isinstance(path, str | bytes | os.PathLike):
+            return
+        try:
             name = os.path.abspath(os.fsdecode(path))
-            if not name.startswith((self._folder, "/dev/", "/proc/")):
-                self._problem = f"`{event}` outside of the folder: {name}"
+            folder = os.path.realpath(os.path.dirname(name))
+            name = os.path.join(folder, os.path.basename(name))
+            name = os.path.realpath(name) if follows else name
+        except (OSError, ValueError):  # no file can have such a name
+            return
+        if not name.startswith((self._folder, "/dev/", "/proc/")):
+            self._problem = f"`{event}` outside of the folder: {name}"
 
 
 def _check_message(error: RlcliError) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import io
 import json
 import os
 import random
@@ -18,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import fuzz_inputs
 import fuzz_parts
 import fuzz_values
 import lz4.frame
@@ -26,7 +26,6 @@ from folders import write_run
 import rlcli
 from rlcli import recipe, registry
 from rlcli.assembly import build
-from rlcli.cli import main
 from rlcli.recipe import documents
 from rlcli.recipe.loading import check_document
 from rlcli.runs import checkpoint, code, pickles, snapshots
@@ -69,6 +68,11 @@ class Place:
     def content(self, name: Path) -> bytes:
         """The bytes of a file of the run."""
         return self._contents[name]
+
+    def spoil(self, draw: random.Random, folder: Path) -> None:
+        """Changes one or two files of a copy of the run."""
+        for _ in range(draw.choice((1, 1, 2))):
+            _spoil_file(draw, folder / draw.choice(self.files))
 
     def copy_run(self) -> Path:
         """A new copy of the run."""
@@ -189,8 +193,7 @@ def _with_header(pickle: bytes) -> bytes:
 def run_files(draw: random.Random, place: Place) -> Callable[[], object]:
     """A run folder in which one or two files have changed."""
     folder = place.copy_run()
-    for _ in range(draw.choice((1, 1, 2))):
-        _spoil_file(draw, folder / draw.choice(place.files))
+    place.spoil(draw, folder)
     return draw.choice(_READERS)(folder, draw)
 
 
@@ -314,34 +317,6 @@ _WRITERS: tuple[Callable[[Path, random.Random], Callable[[], object]], ...] = (
 )
 
 
-def commands(draw: random.Random, place: Place) -> Callable[[], object]:
-    """The command line, with a recipe file or a run folder."""
-    if draw.random() < 0.5:
-        recipe_bytes(draw, place)
-        words = ["show", str(place.file)]
-    else:
-        folder = place.copy_run()
-        _spoil_file(draw, folder / draw.choice(place.files))
-        words = [draw.choice(("show", "runs", "diff")), str(folder)]
-        words += [str(place.run)] if words[0] == "diff" else []
-    text = draw.choice(fuzz_values.TEXTS)
-    # `rlcli runs` searches folders, and the root of the machine takes a while.
-    if draw.random() < 0.3 and (words[0] != "runs" or text not in ("/", "..")):
-        words[1] = text
-
-    def case() -> None:
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            exit_code = main(words)
-        lines = err.getvalue()
-        if exit_code and "error: " not in lines:
-            raise AssertionError(f"exit code {exit_code}: {lines[:300]}")
-        if "Traceback" in lines:
-            raise AssertionError(lines[-300:])
-
-    return case
-
-
 def plug_ins(draw: random.Random, place: Place) -> Callable[[], object]:
     """A part whose factory raises, or returns something else than its kind."""
     del place
@@ -379,15 +354,21 @@ def registered_names(draw: random.Random, place: Place) -> Callable[[], object]:
 
 
 TARGETS: dict[str, Target] = {
-    "recipe data": Target(24, recipe_data),
-    "recipe bytes": Target(20, recipe_bytes),
-    "--set": Target(14, settings),
-    "checkpoints": Target(20, checkpoints),
-    "run files": Target(9, run_files),
+    "recipe data": Target(20, recipe_data),
+    "recipe bytes": Target(16, recipe_bytes),
+    "--set": Target(12, settings),
+    "checkpoints": Target(16, checkpoints),
+    "run files": Target(8, run_files),
     "variants": Target(1, variants),
+    "groups": Target(1, fuzz_inputs.groups),
     "links": Target(8, links),
+    "data sets": Target(8, fuzz_inputs.data_sets),
+    "stored data sets": Target(1, fuzz_inputs.stored_data_sets),
+    "tracker files": Target(2, fuzz_inputs.tracker_files),
+    "policy names": Target(1, fuzz_inputs.policy_names),
+    "reports": Target(1, fuzz_inputs.reports),
     "names": Target(2, registered_names),
-    "commands": Target(1, commands),
+    "commands": Target(2, fuzz_inputs.commands),
     "plug-ins": Target(1, plug_ins, is_data=False),
 }
 
