@@ -7,8 +7,8 @@ BIN := $(VENV)/bin
 RECIPE := recipes/dqn_cartpole.yaml
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo tutorial test test-docs test-slow faults fuzz mutants docs check audit \
-	format bench zoo datasets
+.PHONY: demo tutorial test test-docs test-slow faults fuzz combinations mutants docs \
+	check audit format bench zoo datasets
 .DELETE_ON_ERROR:
 
 # Trains, evaluates and renders; the folder of the run is train's line on stdout.
@@ -37,16 +37,23 @@ test-slow: $(VENV)/installed-dev
 	RLCLI_CHECK_TYPES=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m "slow or xla" \
 		--durations 10 $(PART)
 
-# Lets every system call on a file of a run fail once, then kills runs at random moments.
+# Lets every system call on a file of a run fail once, then kills runs, sweeps and
+# populations at random moments; KILLS="--kind pbt --kills 20" selects.
 # With a C compiler in the C library, else in Python. FAULTS="--fault kill" selects.
 faults: $(VENV)/installed-dev
 	PYTHONPATH=tests/support $(BIN)/python tests/faults/campaign.py $(FAULTS)
-	PYTHONPATH=tests/support $(BIN)/python tests/faults/kills.py
+	PYTHONPATH=tests/support $(BIN)/python tests/faults/kills.py $(KILLS)
 
 # 100 000 random recipes, options, checkpoints, run folders and plug-ins: each is a
 # success or one clear error. FUZZ="--seed 7 --cases 1" repeats a single case.
 fuzz: $(VENV)/installed-dev
 	PYTHONPATH=tests/support $(BIN)/python tests/fuzz/campaign.py $(FUZZ)
+
+# 3 000 random recipes of any parts, environments and unusual spaces: each is refused, or
+# trained, evaluated, exported, killed and resumed. COMBINATIONS="--seed 7 --cases 1"
+# repeats a single case. With the extras `evolution` and `muzero` also their updaters.
+combinations: $(VENV)/installed-dev
+	PYTHONPATH=tests/support $(BIN)/python tests/fuzz/combinations.py $(COMBINATIONS)
 
 # Changes one line at a time, in a copy; the tests of its module have to fail. Survivors
 # are printed. MUTANTS="tracers rules --sample 10 --seed 1" selects.

@@ -11,24 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from compilation import cache_programs, disable_optimization
 
 from rlcli import registry
 from rlcli.registry import user_code
-from rlcli.xla import flags, threads
+from rlcli.xla import threads
 
 # What one test or an earlier run of the suite has compiled, all others read, also in
 # the processes that they start.
-_PROGRAMS = Path(__file__).parents[1] / ".pytest_cache" / "programs"
-os.environ |= {
-    "JAX_COMPILATION_CACHE_DIR": str(_PROGRAMS),
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-}
-# Compiling takes longer than running. XLA's former code generator is twice as fast.
-_FAST_COMPILATION = (
-    "--xla_cpu_use_fusion_emitters=false",
-    "--xla_cpu_parallel_codegen_split_count=1",
-)
+cache_programs(str(Path(__file__).parents[1] / ".pytest_cache" / "programs"))
 
 # Tracing allocates so much that the default thresholds spend a fifth of the time of the
 # suite in the garbage collector.
@@ -160,19 +151,12 @@ def pytest_addoption(parser, pluginmanager):
 def _choose_compilation(marks: str) -> None:
     """Disables optimization, except with `-m slow` or `-m xla`, as users have it.
 
-    The processes of xdist inherit the variables. They do not repeat a flag, because
-    JAX's cache would not find the programs of a process with other flags.
+    The processes of xdist inherit the variables.
     """
     is_optimized = re.search(r"(?<!not )\b(slow|xla)\b", marks)
     default = "false" if is_optimized else "true"
     if os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", default) == "true":
-        present = os.environ.get("XLA_FLAGS", "").split()
-        missing = [
-            option
-            for option in _FAST_COMPILATION
-            if option not in present and flags.is_known_flag(option.split("=")[0])
-        ]
-        os.environ["XLA_FLAGS"] = " ".join([*missing, *present])
+        disable_optimization()
 
 
 def pytest_collection_modifyitems(config, items):

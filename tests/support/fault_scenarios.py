@@ -1,28 +1,23 @@
-"""Scenarios: a run that is created, saved and resumed while its files fail.
-
-The program is compiled once: all cases share it.
-"""
+"""Scenarios: a run that is created, saved and resumed while its files fail."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from unittest import mock
 
 from fault_injection import KilledError
+from run_results import RunResult, differences, read_result
 
 import rlcli
-from rlcli.assembly import build
 from rlcli.errors import RlcliError
-from rlcli.recipe import Recipe, load_recipe
+from rlcli.loop.progress import Setup
+from rlcli.recipe import Recipe, resolve
 from rlcli.runs import checkpoint
-from rlcli.runs.metrics import CLOCK_FIELDS
 from rlcli.runs.run_folder import Run, is_run
 from rlcli.training import experiment, new_run
 from rlcli.training.program import Program
@@ -44,42 +39,36 @@ _OTHER_PROCESS = 99_999_999  # the number of the process that is killed
 _LONGEST = 400  # characters of a message
 
 
-class Result(NamedTuple):
-    """What a run has computed."""
-
-    checkpoint: bytes
-    policies: tuple[bytes, bytes]
-    rows: list[dict[str, Any]]
-
-
 class BrokenRunError(AssertionError):
     """A run that was damaged by a fault."""
 
 
-@functools.cache
-def _compiled() -> Program:
-    loaded = load_recipe(DATA)
-    program = Program(loaded, build(loaded))
-    program.check()
-    return program
-
-
-def _shared_program(recipe: Recipe, setup: Any) -> Program:
-    """The compiled program, at its beginning; the recipe is always the same."""
-    del recipe, setup
-    program = _compiled()
-    program.iteration, program._progress = 0, None
-    program._on_host.clear()
-    return program
-
-
 @contextlib.contextmanager
 def sharing_a_program() -> Iterator[None]:
-    """Context in which all experiments have the same compiled program."""
-    _compiled()
+    """Context in which all experiments have the program of the first one, compiled.
+
+    They have to have the same recipe, as it is written in full.
+    """
+    programs: list[Program] = []
+
+    def share(recipe: Recipe, setup: Setup) -> Program:
+        if not programs:
+            program = Program(recipe, setup)
+            program.check()
+            programs.append(program)
+        (program,) = programs
+        if resolve(recipe) != resolve(program.recipe):
+            raise BrokenRunError("the recipe of a run is not that of its program")
+        program.iteration, program._progress = 0, None
+        program._on_host.clear()
+        return program
+
+    check = Program.check
     with (
-        mock.patch.object(experiment, "Program", _shared_program),
-        mock.patch.object(Program, "check", lambda self: None),
+        mock.patch.object(experiment, "Program", share),
+        mock.patch.object(
+            Program, "check", lambda self: None if self in programs else check(self)
+        ),
         mock.patch.object(new_run.provenance, "collect_provenance", dict),
     ):
         yield
@@ -106,7 +95,7 @@ class Campaign:
         self.injector = injector
         self._folder = folder
         train(folder / "whole")
-        self.expected = result(folder / "whole")
+        self.expected = finished_result(folder / "whole")
         # A run that was killed while it wrote its last checkpoint.
         with injector.inject(folder / "interrupted"):
             train(folder / "interrupted")
@@ -144,30 +133,12 @@ class Campaign:
     ) -> str:
         """Runs a scenario in which an operation fails; returns how it ended."""
         function = {"train": train, "resume": resume}[scenario]
-        with (
-            mock.patch.object(os, "getpid", lambda: _OTHER_PROCESS),
-            self.injector.inject(folder, fault, at),
-        ):
-            try:
-                function(folder)
-            except KilledError:
-                return "killed"
-            except RlcliError as error:
-                if "\n" in error.message or len(error.message) > _LONGEST:
-                    raise BrokenRunError(
-                        f"not one clear line: {error.message}"
-                    ) from error
-                return "one error"
-            except Exception as error:
-                raise BrokenRunError(f"not a clear error: {error!r}") from error
-        return "survived"
+        return interrupt(self.injector, function, folder, fault, at)
 
     def _compare(self, folder: Path) -> None:
         """Compares a run with the undisturbed one."""
-        found = result(folder)
-        for name in Result._fields:
-            if getattr(found, name) != getattr(self.expected, name):
-                raise BrokenRunError(f"`{name}` differs from the undisturbed run")
+        if different := differences(finished_result(folder), self.expected):
+            raise BrokenRunError(f"other {', '.join(different)} than undisturbed")
 
     @contextlib.contextmanager
     def _copy(self, *, empty: bool = False) -> Iterator[Path]:
@@ -180,19 +151,37 @@ class Campaign:
         shutil.rmtree(copy, ignore_errors=True)
 
 
-def result(folder: Path) -> Result:
+def interrupt(
+    injector: Any,
+    function: Callable[[Path], object],
+    folder: Path,
+    fault: str = "",
+    at: int = 0,
+) -> str:
+    """Calls a function of a run while an operation fails; returns how it ended."""
+    with (
+        mock.patch.object(os, "getpid", lambda: _OTHER_PROCESS),
+        injector.inject(folder, fault, at),
+    ):
+        try:
+            function(folder)
+        except KilledError:
+            return "killed"
+        except RlcliError as error:
+            if "\n" in error.message or len(error.message) > _LONGEST:
+                raise BrokenRunError(f"not one clear line: {error.message}") from error
+            return "one error"
+        except Exception as error:
+            raise BrokenRunError(f"not a clear error: {error!r}") from error
+    return "survived"
+
+
+def finished_result(folder: Path) -> RunResult:
     """What a finished run has computed; its folder has to be complete and clean."""
-    run = Run(folder)
-    leftovers = [path for path in folder.rglob("*") if path.name.endswith(".tmp")]
-    if leftovers:
-        raise BrokenRunError(f"temporary files: {leftovers}")
-    if run.read_info()["status"] != "finished":
-        raise BrokenRunError(f"status: {run.read_info()}")
-    rows = [json.loads(line) for line in run.metrics.read_text().splitlines()]
-    latest = run.latest_checkpoint()
-    assert latest is not None
-    return Result(
-        latest.read_bytes(),
-        (run.policy.read_bytes(), run.best.read_bytes()),
-        [{k: v for k, v in row.items() if k not in CLOCK_FIELDS} for row in rows],
-    )
+    result = read_result(folder)
+    if result.temporary_files:
+        raise BrokenRunError(f"temporary files: {result.temporary_files}")
+    if result.status != "finished":
+        raise BrokenRunError(f"status: {Run(folder).read_info()}")
+    assert result.checkpoint and len(result.policies) == 2
+    return result

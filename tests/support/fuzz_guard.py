@@ -86,7 +86,7 @@ class Guard:
             case()
             return self._finish(True)
         except RlcliError as error:
-            _check_message(error)
+            check_message(error)
             return self._finish(False)
         except _Timeout:
             raise FoundError(f"took longer than {MAX_SECONDS} s") from None
@@ -137,7 +137,7 @@ class Guard:
             self._problem = f"`{event}` outside of the folder: {name}"
 
 
-def _check_message(error: RlcliError) -> None:
+def check_message(error: RlcliError) -> None:
     """Checks that an error is one line, and that it and its hint are printable."""
     if not error.message or "\n" in error.message or len(error.message) > LONGEST:
         raise FoundError(f"not one clear line: {error.message!r:.500}")
