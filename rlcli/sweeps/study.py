@@ -132,7 +132,7 @@ class Study:
             return self._optuna.storages.JournalStorage(journal)
         except RlcliError:
             raise
-        except Exception as error:  # of many types: an entry that changes nothing real
+        except Exception as error:  # of many types: values that Optuna refuses
             raise journal.damage(_describe(error)) from error
 
     def _find_study(self, storage: Any) -> Any:

@@ -68,8 +68,10 @@ def plan_runs(
         for values in combinations:
             folder = group / describe_overrides(values)
             folder = number_folder(folder, [plan.folder for plan in plans].__contains__)
-            if folder != group:
-                refuse_link(folder)
+            for place in {group, folder}.difference(
+                () if run is None else (Path(run),)
+            ):
+                refuse_link(place)  # only what the user has named may be one
             check_place(run=folder)
             plans.append(Plan(recipe, (*common, *values), folder, group, values))
     return plans

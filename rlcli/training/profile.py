@@ -105,6 +105,7 @@ class Profiler:
     def _advance_traced(self, iterations: int) -> ChunkReport:
         self.has_ended, message = True, ""
         try:
+            self._folder.mkdir()  # JAX would write through links in one that exists
             jax.profiler.start_trace(self._folder, create_perfetto_trace=True)
         except Exception as error:  # noqa: BLE001 - another trace, or the disk
             message = f"no profile: {error}"

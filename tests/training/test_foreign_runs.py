@@ -155,6 +155,19 @@ def start_tracker():
     return Tracking({"mine": tracker}, run, recipe, [0, 1], 0)
 
 
+def test_a_recipe_of_a_batch_is_not_trained_through_a_link(folder, victim, capsys):
+    Path("batch").mkdir()
+    Path("batch/lake").symlink_to(victim)
+    (folder / "pond.yaml").write_text(LAKE)
+    words = ["train", "lake.yaml", "pond.yaml", "--run", "batch"]
+    assert "symbolic link" in refused(*words, capsys=capsys)
+    Path("linked").symlink_to(folder / "batch")  # named by the user
+    Path("batch/lake").unlink()
+    words = ["train", "lake.yaml", "pond.yaml", "--run", "linked", "--smoke"]
+    assert main([*words, "--quiet", "--set", "train.steps=0"]) == 1
+    assert "symbolic link" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["tensorboard", "tensorboard/seed_0", "wandb"])
 def test_trackers_write_through_no_link(name, victim):
     write_info(Path("run"), seeds=[0, 1])

@@ -96,3 +96,14 @@ def test_a_run_that_ends_early_says_so(tmp_path):
     run = rlcli.train(data, run=tmp_path / "run", quiet=True, profile=True)
     assert not (run / "profile").exists()
     assert "no profile: the run ended" in (run / "log.txt").read_text()
+
+
+@pytest.mark.slow
+def test_a_profile_is_not_written_through_a_link(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "run" / "profile").symlink_to(tmp_path / "victim")
+    run = rlcli.train(RECIPE, run=tmp_path / "run", quiet=True, profile=True)
+    assert [*(tmp_path / "victim").iterdir()] == []
+    log = (run / "log.txt").read_text()
+    assert "no profile: " in log and "File exists" in log
