@@ -133,9 +133,12 @@ def test_a_sweep_is_resumed_by_its_folder_its_name_or_as_the_newest(fake):
 @pytest.mark.slow
 def test_a_sweep_may_keep_its_trials_in_a_database(fake):
     pytest.importorskip("sqlalchemy")
-    path = start(storage="sqlite:///trials.db")
+    url = "sqlite:///trials.db"
+    path = start(storage=url)
     assert not (path / "journal.log").exists()
-    assert len(rlcli.show_sweep(path)["trials"]) == 4
+    assert len(rlcli.show_sweep(path, storage=url)["trials"]) == 4
+    rlcli.sweep(path, resume=True, storage=url, trials=5)
+    assert len(rlcli.show_sweep(path, storage=url)["trials"]) == 5
 
 
 @pytest.mark.parametrize(
