@@ -421,11 +421,11 @@ class Updater(NamedTuple):
     # The replays it learns from. `on_policy`: those with `is_on_policy`, or any with a
     # tracer that corrects for earlier policies (`Tracer.is_off_policy`).
     replays: Literal["any", "on_policy", "none"] = "any"
-    # (state, unroll) -> state: updates running statistics with a new unroll, after the
-    # updates of each iteration. It is also called with the steps of a data set, before
-    # the first update: `[N, 1, ...]` in an offline agent, and nothing else; `[T, B,
-    # ...]` where a replay starts with them.
-    observe: Callable[[ArrayTree, Transition], ArrayTree] | None = None
+    # (state, unroll, before) -> state: updates running statistics with a new unroll,
+    # after the updates of each iteration; `before` is the state before them. It is also
+    # called with the steps of a data set, before the first update: `[N, 1, ...]` in an
+    # offline agent, and nothing else; `[T, B, ...]` where a replay starts with them.
+    observe: Callable[[ArrayTree, Transition, ArrayTree], ArrayTree] | None = None
 
 
 class Agent(NamedTuple):

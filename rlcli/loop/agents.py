@@ -113,6 +113,7 @@ def replay_agent(
         learner = state.learner
         if replay.dataset is not None:
             learner = _observe_data(replay, updater, learner, clock, steps)
+        before = learner
         initial = learner, replay_state, state.metrics
         *_, shapes = jax.eval_shape(update, 0, *initial)
         if is_single_update:
@@ -123,7 +124,7 @@ def replay_agent(
                 0, num_updates, update_next, carry
             )
         if updater.observe is not None and not replay.is_offline:
-            learner = updater.observe(learner, steps)
+            learner = updater.observe(learner, steps, before)
         return ReplayAgentState(
             learner, replay_state, metrics if state.metrics else ()
         ), metrics
@@ -220,7 +221,7 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
         with jax.named_scope(phases.UPDATE):
             learner, report = updater.update(state.learner, rows, weight, clock, noise)
         if updater.observe is not None:
-            learner = updater.observe(learner, steps)
+            learner = updater.observe(learner, steps, state.learner)
         tail = jax.tree.map(
             lambda leaf: leaf[leaf.shape[0] - tail_length :], steps_with_tail
         )
@@ -279,7 +280,7 @@ def _observe_data(
             data = jax.tree.map(lambda leaf: leaf[:, None], clock.data)
         else:
             data = _divide_dataset(clock.data, steps, jnp.arange(share))
-        return observe(learner, data)
+        return observe(learner, data, learner)
 
     return update_if(clock.iteration == 0, observe_all, learner)
 

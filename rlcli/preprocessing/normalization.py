@@ -181,12 +181,14 @@ def _normalize_updater(
             intrinsic_reward=None if intrinsic is None else intrinsic * unit,
         )
 
-    def observe(state: NormalizedState, steps: Transition) -> NormalizedState:
+    def observe(
+        state: NormalizedState, steps: Transition, before: NormalizedState
+    ) -> NormalizedState:
         learner, (moments, returns, running) = state
         if updater.observe is not None:
             clipped = clip_rewards(state.statistics, steps)
             rows = normalize_steps(state.statistics, clipped)
-            learner = updater.observe(learner, rows)
+            learner = updater.observe(learner, rows, before.learner)
         if isinstance(moments, Moments):
             moments = observations.update(moments, steps)
         if isinstance(returns, Moments) and not isinstance(running, tuple):

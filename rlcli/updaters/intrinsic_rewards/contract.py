@@ -38,7 +38,7 @@ class IntrinsicReward(NamedTuple):
     # state -> the first failed update, or −1
     failed_at: Callable[[ArrayTree], Int32[Array, ""]]
     # See the fields of `Updater` with these names.
-    observe: Callable[[ArrayTree, Transition], ArrayTree] | None = None
+    observe: Callable[[ArrayTree, Transition, ArrayTree], ArrayTree] | None = None
     environment_axes: ArrayTree = None
     is_data_parallel: bool = False
 
@@ -84,12 +84,14 @@ def add_intrinsic_reward(updater: Updater, reward: IntrinsicReward) -> Updater:
         report = report._replace(metrics={**report.metrics, **metrics})
         return IntrinsicState(learner, learned), report
 
-    def observe(state: IntrinsicState, unroll: Transition) -> IntrinsicState:
+    def observe(
+        state: IntrinsicState, unroll: Transition, before: IntrinsicState
+    ) -> IntrinsicState:
         learner, learned = state
         if updater.observe is not None:
-            learner = updater.observe(learner, unroll)
+            learner = updater.observe(learner, unroll, before.learner)
         if reward.observe is not None:
-            learned = reward.observe(learned, unroll)
+            learned = reward.observe(learned, unroll, before.reward)
         return IntrinsicState(learner, learned)
 
     def failed_at(state: IntrinsicState) -> Int32[Array, ""]:

@@ -108,7 +108,8 @@ def rnd(
     new ones. β is `coefficient`, γ `gamma`, c `observation_clip` and c′ `reward_clip`,
     which the paper lacks: where f has long predicted g, var(E) is almost 0, and the
     next new observation would be worth thousands. The statistics are running ones of
-    all unrolls, and E does not restart with an episode. Only floats and images are
+    all unrolls, of errors before f has learned from the unroll, and E does not restart
+    with an episode. Only floats and images are
     normalized. Unlike in the paper, the sum of both rewards has one value function and
     one discount, and ends with the episode.
 
@@ -209,10 +210,18 @@ def _update_predictor(
 
 
 def _observe(
-    parts: RNDParts, gamma: Array | float, state: RNDState, unroll: Transition
+    parts: RNDParts,
+    gamma: Array | float,
+    state: RNDState,
+    unroll: Transition,
+    before: RNDState,
 ) -> RNDState:
-    """Updates the running statistics with a new unroll."""
-    errors = parts.errors(state.predictor.params, state, unroll)
+    """Updates the running statistics with a new unroll.
+
+    The errors are those for which its steps were rewarded, before f has learned from
+    them: afterwards they are smaller.
+    """
+    errors = parts.errors(before.predictor.params, before, unroll)
     no_restart = jnp.zeros_like(unroll.first)
     running, sums = discounted_sums(state.running, errors, no_restart, gamma)
     return state._replace(

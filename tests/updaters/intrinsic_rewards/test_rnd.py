@@ -1,12 +1,14 @@
 """Random network distillation: its errors, its scale, and what updaters learn from."""
 
 import functools
+from fractions import Fraction
 
 import gymnasium
 import jax
 import numpy as np
 import optax
 import pytest
+from tiers import quick_first
 
 from rlcli import loop
 from rlcli.assembly import build
@@ -16,6 +18,7 @@ from rlcli.networks.functions import separate_network
 from rlcli.networks.torsos import mlp
 from rlcli.preprocessing.normalization import normalizer
 from rlcli.recipe import load_recipe, resolve
+from rlcli.replays.uniform import uniform
 from rlcli.tracers.lambda_return import lambda_return
 from rlcli.tracers.monte_carlo import monte_carlo
 from rlcli.tracers.n_step import n_step
@@ -85,11 +88,41 @@ def test_the_reward_is_the_error_in_units_of_the_deviation_of_its_discounted_sum
         for errors in numpy_errors(state, steps):
             running = errors + GAMMA * running
             sums.append(running)
-        state = part.observe(state, steps)
+        state = part.observe(state, steps, state)
         seen = np.concatenate([unroll(i).obs for i in range(index + 1)]).reshape(-1, 3)
         np.testing.assert_allclose(state.observation.mean[0], seen.mean(0), rtol=1e-3)
     expected = 0.5 * numpy_errors(state, unroll(9)) / np.std(sums)
     np.testing.assert_allclose(part.reward(state, unroll(9)), expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("has_replay", quick_first([False, True]))
+def test_the_deviation_is_that_of_errors_before_the_predictor_learns(has_replay):
+    """As of the rewards themselves. Afterwards the errors are smaller."""
+    part, steps = reward_part(epochs=8), unroll(0)
+    report = Report(np.ones(ENVS, "f4"), {})
+    inner = echo_updater()._replace(
+        update=lambda state, *_: (state, report),
+        estimate=lambda state, steps, key: Estimates(*[0 * steps.reward] * 4),
+    )
+    updater = add_intrinsic_reward(inner, part)
+    if has_replay:
+        replay = uniform(1, STEPS, ENVS, capacity=STEPS * ENVS, batch_size=6)
+        times = {"updates": Fraction(4), "start": 0}
+        agent = agents.replay_agent(updater, n_step(n=1), replay, **times)
+    else:
+        agent = agents.online_agent(updater, n_step(n=1))
+    before = agent.init(jax.random.key(0), steps)
+    noise = agent.draw(jax.random.key(1))
+    after, _ = jax.jit(agent.learn)(before, steps, CLOCK, noise)
+    state, running, sums = before.learner.reward, np.zeros(ENVS), []
+    for errors in numpy_errors(state, steps):
+        running = errors + GAMMA * running
+        sums.append(running)
+    learned = after.learner.reward
+    np.testing.assert_allclose(learned.returns.variance, np.var(sums), rtol=1e-3)
+    np.testing.assert_allclose(learned.running, running, rtol=1e-3)
+    later = state._replace(predictor=learned.predictor)
+    assert numpy_errors(later, steps).mean() < 0.9 * numpy_errors(state, steps).mean()
 
 
 def test_the_reward_is_bounded_where_errors_have_been_0_so_far():
@@ -106,7 +139,7 @@ def test_the_reward_is_bounded_where_errors_have_been_0_so_far():
         state, known = state._replace(predictor=known), state
         assert part.observe is not None
         for index in range(3):
-            state = part.observe(state, unroll(index))
+            state = part.observe(state, unroll(index), state)
         np.testing.assert_array_equal(part.reward(state, unroll(0)), 0)
         new = state._replace(predictor=known.predictor)
         np.testing.assert_allclose(part.reward(new, unroll(0)), 0.5 * bound)
@@ -117,7 +150,8 @@ def test_the_error_falls_on_repeated_observations_and_is_high_on_new_ones():
     weight = np.ones((STEPS, ENVS), "f4")
     steps = unroll(0)
     assert part.observe is not None
-    state = part.observe(part.init(jax.random.key(0)), steps)
+    state = part.init(jax.random.key(0))
+    state = part.observe(state, steps, state)
     before, target = part.reward(state, steps), state.target
     for index in range(30):
         key = jax.random.key(index)
@@ -221,7 +255,8 @@ def test_the_next_observations_that_it_learns_from_are_normalized_as_others():
     updater = wrap(add_intrinsic_reward(echo_updater(), part))
     steps = unroll(0)
     assert updater.observe is not None
-    state = updater.observe(updater.init(jax.random.key(0)), steps)
+    state = updater.init(jax.random.key(0))
+    state = updater.observe(state, steps, state)
     rows = agents._trace(n_step(n=2), updater, state, steps, jax.random.key(0))
     learned = updater.update(state, rows, (), CLOCK, jax.random.key(0))[0].learner
     mean, spread = (getattr(steps.obs, name)((0, 1)) for name in ("mean", "std"))
