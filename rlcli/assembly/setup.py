@@ -55,7 +55,7 @@ from rlcli.types import (
 from rlcli.updaters import Spaces
 from rlcli.updaters.intrinsic_rewards import add_intrinsic_reward
 from rlcli.updaters.optimizers import partition_by_group
-from rlcli.xla import backend, threads
+from rlcli.xla import backend, switches, threads
 
 
 def build(
@@ -78,6 +78,7 @@ def build(
 
 def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setup:
     """Implements `build`."""
+    switches.require_defaults()
     threads.disable_async_dispatch()
     backend.multiply_in_float32()
     train = recipe.train

@@ -24,6 +24,7 @@ import rlcli
 from rlcli import COMMANDS, command_name, errors
 from rlcli.cli import completion, output
 from rlcli.errors import RlcliError
+from rlcli.xla import switches
 
 app = typer.Typer(
     name="rlcli",
@@ -103,6 +104,8 @@ def _run_and_report(arguments: Sequence[str]) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     errors.check_platform()
+    for message in switches.ignore_variables():
+        output.print_message(f"warning: {message}")
     command = typer.main.get_command(app)
     try:
         # `command.main` would print errors in another format and exit the process.

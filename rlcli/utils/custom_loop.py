@@ -23,6 +23,7 @@ from rlcli.types import (
     Transition,
 )
 from rlcli.updaters import Spaces
+from rlcli.xla import switches
 from rlcli.xla.indexing import select_index
 
 
@@ -68,6 +69,7 @@ def q_function(forward: Callable[[Array], Array], env: gymnasium.Env) -> QFuncti
     `forward(obs[N, ...]) -> [N, actions]` takes the observations of the environment
     without preprocessing, such as one-hot encoding or flattening.
     """
+    switches.require_defaults()
     space = env.action_space
     if not isinstance(space, gymnasium.spaces.Discrete):
         raise TypeError(f"expected an environment with Discrete actions, got {space}")

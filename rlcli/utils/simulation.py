@@ -30,6 +30,7 @@ from rlcli.types import (
     Transition,
     key_as_noise,
 )
+from rlcli.xla import switches
 from rlcli.xla.random_bits import unroll_key
 
 _REGISTERED_LIMIT = "default"  # the registered time limit of the environment
@@ -77,6 +78,7 @@ def make(
     Raises:
         RlcliError: for arguments that a recipe would not accept.
     """
+    switches.require_defaults()
     part = registry.find("environment", name)
     if part.facts.get("adapter"):
         raise RlcliError(
