@@ -241,6 +241,19 @@ class Quantiles(NamedTuple):
         return jnp.sum(losses, axis=(-2, -1))
 
 
+class AveragedQuantiles(Quantiles):
+    """Quantiles whose loss is the mean over them, not the sum, as in TQC."""
+
+    def loss(
+        self,
+        target: Particles,
+        loss: Callable[[Array], Array],
+        transform: Transform = IDENTITY,
+    ) -> Float[Array, "..."]:
+        """Quantile regression: the sum over quantiles, divided by their number."""
+        return super().loss(target, loss, transform) / self.values.shape[-1]
+
+
 class MaskedPrediction(NamedTuple):
     """A prediction for each action, with a mask of illegal actions.
 
@@ -279,6 +292,14 @@ class MaskedPrediction(NamedTuple):
     ) -> Float[Array, "..."]:
         """The divergence of the prediction without the mask."""
         return divergence(self.prediction, target, loss, transform)
+
+
+def average_quantiles(prediction: Any) -> Any:
+    """The prediction, with the mean over its quantiles as its loss, if it has any."""
+    if isinstance(prediction, MaskedPrediction):
+        return prediction._replace(prediction=average_quantiles(prediction.prediction))
+    is_quantiles = isinstance(prediction, Quantiles)
+    return AveragedQuantiles(*prediction) if is_quantiles else prediction
 
 
 def divergence(

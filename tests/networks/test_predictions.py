@@ -10,9 +10,11 @@ from rlcli.networks.predictions import (
     IDENTITY,
     LOSSES,
     Categorical,
+    MaskedPrediction,
     Particles,
     Quantiles,
     Scalar,
+    average_quantiles,
     index_actions,
     min_over_critics,
     mix_critics,
@@ -67,6 +69,10 @@ def test_the_quantile_huber_loss_equals_a_number_computed_by_hand():
     prediction = Quantiles(np.array([0, 3], "f4"), np.array([0.25, 0.75], "f4"))
     target = Particles(np.array([1, 2], "f4"), np.array([0.5, 0.5], "f4"))
     assert compute_loss(prediction, target, LOSSES["huber"]) == 0.5
+    mean = average_quantiles(prediction)  # over the two quantiles, as in TQC
+    assert compute_loss(mean, target, LOSSES["huber"]) == 0.25
+    masked = MaskedPrediction(prediction, np.ones(1, bool))
+    assert compute_loss(average_quantiles(masked), target, LOSSES["huber"]) == 0.25
 
 
 @pytest.mark.parametrize("kappa", [0.0, 1.0])

@@ -32,6 +32,7 @@ from rlcli.networks.predictions import (
     Prediction,
     Transform,
     TransformName,
+    average_quantiles,
     min_over_critics,
     value_transform,
 )
@@ -116,6 +117,8 @@ class OffPolicyOptions(NamedTuple):
     # Returns a function of the parameters, whose results are q(s, a), the target, and
     # the updated statistics of networks. None: `predict_separately`.
     predict: Callable[[OffPolicyParts, CriticInputs], PredictionFunction] | None = None
+    # Whether the loss of a critic is the mean over its quantiles, not their sum.
+    averages_quantiles: bool = False
     # Whether `predict` updates the statistics of networks, see `Network.learn`.
     learns_statistics: bool = False
     # (parts, params, policy loss, choice, rows) -> the policy loss to use instead
@@ -231,6 +234,8 @@ def off_policy_actor_critic(
 
         def critic_losses(params: Params) -> Losses:
             prediction, critic_target, statistics = predict(params)
+            if options.averages_quantiles:
+                prediction = average_quantiles(prediction)
             losses = regression_losses(
                 prediction, critic_target, LOSSES[options.loss], transform
             )._replace(statistics=statistics)

@@ -30,6 +30,8 @@ def tqc(
     (Kuznetsov et al., 2020, https://arxiv.org/abs/2005.04269). The target is the
     mixture of the C `critics`, of K quantiles each, without its d C highest quantiles,
     where d is `drop`; d = 0 keeps all. The policy maximizes the mean of all quantiles.
+    The loss of a critic is the mean over its quantiles, and the losses of the critics
+    are summed.
     For a head whose K values are not equally likely, the target lacks the highest
     values of probability d / K.
     """
@@ -45,5 +47,7 @@ def tqc(
         return truncate_particles(mix_critics(particles), drop / quantiles)
 
     return options._replace(
-        target_reduction=reduce_to_target, actor_reduction=mix_critics
+        target_reduction=reduce_to_target,
+        actor_reduction=mix_critics,
+        averages_quantiles=True,
     )

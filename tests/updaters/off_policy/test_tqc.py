@@ -52,7 +52,8 @@ def test_an_update_equals_a_loop(tabular, drop):
             for i, (theta, tau) in enumerate(zip(quantiles, fractions, strict=True)):
                 u = values - theta
                 slope = np.abs(tau - (u < 0)) * np.clip(u, -1, 1)  # of Huber's loss
-                expected[critic][place][i] += slope @ probabilities / rows.obs.size
+                mean = slope @ probabilities / QUANTILES  # over the quantiles
+                expected[critic][place][i] += mean / rows.obs.size
     found = ours.table(state.params, "critic")
     np.testing.assert_allclose(found, expected, atol=1e-5)
     np.testing.assert_allclose(report.priority, np.abs(errors).mean(axis=0), rtol=1e-4)
