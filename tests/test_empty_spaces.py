@@ -60,9 +60,9 @@ def user_module(tmp_path, fresh_imports):
             pytest.param(*case, marks=pytest.mark.slow)
             for case in [
                 ("dict", "choice", "dqn", ["network.init=orthogonal"]),
-                ("bytes", "dict", "ppo", ["network.memory.name=gru"]),
+                ("bytes", "dict", "a2c", ["network.memory.name=gru"]),
                 ("tuple", "row", "sac", []),
-                ("empty", "row", "ppo", ["policy.name=gsde"]),
+                ("empty", "row", "td3", ["policy.name=state_dependent"]),
                 ("empty", "tuple", "ppo", []),
                 ("empty", "empty", "ppo", []),
             ]
@@ -78,7 +78,7 @@ def test_spaces_without_numbers_work_in_every_command(
         "network": {"name": "mlp", "layers": [8]},
         "train": {
             "steps": 48,
-            **({"unroll": 8} if updater == "ppo" else {"start": 8}),
+            **({"unroll": 8} if updater in ("ppo", "a2c") else {"start": 8}),
             "evaluate": {"every": 48, "episodes": 2},
         },
     }

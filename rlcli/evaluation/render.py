@@ -14,6 +14,7 @@ from rlcli import registry
 from rlcli.assembly import build, out_of_memory
 from rlcli.assembly.parts import START
 from rlcli.environments.drawing import INK, PAPER, Canvas
+from rlcli.environments.rgb_image import to_rgb
 from rlcli.errors import RlcliError, quote
 from rlcli.evaluation import films, targets
 from rlcli.evaluation.evaluate import snapshot_clock
@@ -144,7 +145,8 @@ def _compose_frames(
     overlay: bool,
 ) -> Iterator[np.ndarray]:
     """Resizes the frames, and adds the overlay if requested."""
-    for moment, frame in steps:
+    for moment, drawn in steps:
+        frame = to_rgb(drawn, "environment")  # also from a host environment of a user
         if size is None and not overlay:
             yield frame
             continue

@@ -115,7 +115,7 @@ def transition(
     return Transition(
         obs=jax.tree.map(to_unroll, obs),
         action=jax.tree.map(to_unroll, action),
-        reward=to_unroll(np.float32(reward)),
+        reward=to_unroll(np.float32(np.asarray(reward).item())),
         discount=to_unroll(np.float32(not terminated)),
         next_obs=jax.tree.map(to_unroll, next_obs),
         first=to_unroll(bool(first)),

@@ -319,6 +319,13 @@ def test_dtypes_follow_the_contract():
     assert (env.num_envs, env.pure) == (3, True)
 
 
+def test_images_of_a_core_in_other_forms_are_bytes():
+    core = counter()._replace(render=lambda state: np.full((2, 3), 0.2))
+    env = vector(lambda values: core, 2)
+    image = env.render(env.reset(jax.random.key(0))[0], 1)
+    np.testing.assert_array_equal(image, np.full((2, 3, 3), 51, np.uint8), strict=True)
+
+
 def test_render_draws_the_selected_environment_with_its_values():
     env, *_, state = play_varied()
     assert env.render(state, 0).max() == 1  # step 1 of its sixth episode

@@ -156,6 +156,16 @@ def test_the_discount_is_zero_only_for_terminated_steps(
     assert (step.reward[0, 0], step.first[0, 0]) == (3.0, True)
 
 
+@pytest.mark.parametrize(
+    "reward", [3, 3.0, np.array([3.0]), np.array(3), np.float16(3)]
+)
+def test_a_reward_may_be_any_number_or_an_array_of_one(reward):
+    step = rlcli.transition(0, 1, (2, reward, False, False, {}))
+    np.testing.assert_array_equal(
+        step.reward, np.full((1, 1), 3, np.float32), strict=True
+    )
+
+
 def test_a_transition_has_leading_axes_for_time_and_environments():
     image = np.zeros((4, 4, 3), np.uint8)
     step = rlcli.transition(
