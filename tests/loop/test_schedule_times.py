@@ -283,3 +283,26 @@ def test_a_schedule_of_a_part_within_a_part_is_logged():
     _, log = loop.advance(loop.begin(), [1, 4])
     logged = log.metrics["updater.regularizers.0.weight"][0, :2]
     np.testing.assert_allclose(logged, [1, 0.25])
+
+
+def test_the_updates_of_an_offline_run_see_one_step_each():
+    changes = ["train.steps=8", "optimizer.learning_rate={from: 1, to: 0}"]
+    loop = make_loop(build(recipe.load_recipe("behaviour_cloning_cartpole", changes)))
+    _, log = loop.advance(loop.begin(), [1, 5, 8])
+    logged = log.metrics["optimizer.learning_rate"][0, :3]
+    np.testing.assert_allclose(logged, [1, 0.5, 0.125])
+
+
+def test_a_generation_sees_the_time_at_which_it_began():
+    pytest.importorskip("evosax")
+    data = {
+        "environment": {"name": "CartPole-v1", "num_envs": 4},
+        "network": {"name": "mlp", "layers": [4]},
+        "updater": "open_es",
+        "optimizer": {"name": "sgd", "learning_rate": FALLING},
+        "train": {"steps": 80, "unroll": 5},
+    }
+    loop = make_loop(build(recipe.load_recipe(data)))
+    _, log = loop.advance(loop.begin(), [1, 2, 4])
+    logged = log.metrics["optimizer.learning_rate"][0, :3]
+    np.testing.assert_allclose(logged, [1, 0.75, 0.25])

@@ -16,6 +16,9 @@ from typing import Any
 
 import pytest
 
+import rlcli
+from rlcli.runs.metrics import read_metrics
+
 CLOCKS = {"dt", "steps_per_second", "updates_per_second", "time"}
 NATIVE = """\
 environment: {name: CartPole-v1, num_envs: 2}
@@ -228,3 +231,17 @@ def test_every_way_to_stop_has_its_exit_code_and_loses_nothing(
 
     assert wait_for_exit(start_process("resume", run, "--quiet")) == (0, "")
     assert_alike(run, uninterrupted_run(NATIVE, 1))
+
+
+def test_a_schedule_in_percent_stretches_with_the_steps_of_a_resume(tmp_path):
+    """From 1 to 0 over 4 steps, which are made; then over 8."""
+    data = {
+        "environment": "probe-constant-reward",
+        "updater": "q_learning",
+        "optimizer": {"name": "sgd", "learning_rate": {"from": 1.0, "to": 0.0}},
+        "train": {"steps": 4, "log": {"every": 1}},
+    }
+    run = rlcli.train(data, run=tmp_path / "run", quiet=True)
+    rlcli.resume(run, set=["train.steps=8"], quiet=True)
+    rates = [row["optimizer.learning_rate"] for row in read_metrics(run)]
+    assert rates == [1, 0.75, 0.5, 0.25, 0.5, 0.375, 0.25, 0.125]
