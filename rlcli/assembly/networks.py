@@ -178,10 +178,11 @@ def _forward(
     recipe: Recipe, clock: Clock, part: Part, factory: Callable
 ) -> Callable[..., Any]:
     """A user's forward pass, with its options evaluated at the clock."""
-    settings = schedules.evaluate_options(part.options, clock, recipe.train.steps)
     label = f"network {quote(part.name)}"
 
     def forward(*inputs: Any) -> Any:
+        # Copies at each call, because the function may change its options in place.
+        settings = schedules.evaluate_options(part.options, clock, recipe.train.steps)
         try:
             outputs = factory(*inputs, **settings)
         except RlcliError:

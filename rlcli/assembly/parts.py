@@ -55,7 +55,7 @@ def build_part(
     options = options_at(part, place, clock, recipe)
     label = f"{part.kind} {quote(part.name)}"
     try:
-        record = factory(*parts, **_copy_containers({**options, **more}))
+        record = factory(*parts, **{**options, **more})
     except RlcliError as error:
         raise recipe.locate_error(place, error) from error
     except MemoryError:  # `limit_building` explains it
@@ -72,13 +72,6 @@ def build_part(
         raise recipe.error(place, failure_message(label, error, factory)) from error
     _check_record(recipe, place, part.kind, label, record)
     return record
-
-
-def _copy_containers(value: Any) -> Any:
-    """Copies nested lists and dicts: a factory may change its options in place."""
-    if type(value) is dict:
-        return {key: _copy_containers(each) for key, each in value.items()}
-    return [*map(_copy_containers, value)] if type(value) is list else value
 
 
 def failure_message(label: str, error: BaseException, factory: Callable) -> str:

@@ -273,6 +273,24 @@ def test_a_forward_pass_of_the_users_own_is_a_network(tmp_path):
     assert sorted(shapes) == [(2,), (4, 2)]
 
 
+def used_up(obs, *, layers: list[int]):
+    """A forward pass that changes its option in place."""
+    while layers:
+        obs = hk.Linear(layers.pop(0))(obs)
+    return obs
+
+
+def test_a_forward_pass_may_change_its_options_in_place(tmp_path):
+    text = f"{DQN}network: {{name: '{__name__}:used_up', layers: [3, 2]}}\n"
+    agent = setup_of(text, tmp_path).agent
+    for _ in range(2):  # each trace calls the function
+        params = jax.eval_shape(
+            lambda: agent.acting(agent.init(jax.random.key(0), _unroll()))
+        )
+        shapes = [leaf.shape for leaf in jax.tree.leaves(params)]
+        assert sorted(shapes) == [(2,), (3,), (3, 2), (4, 3)]
+
+
 def test_a_forward_pass_of_the_wrong_shape_is_refused_with_the_right_one(tmp_path):
     name = f"{__name__}:too_wide"
     error = build_error(f"{DQN}network: '{name}'\n", tmp_path)
