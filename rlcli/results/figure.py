@@ -20,6 +20,11 @@ _DATES = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 def check_figure(path: Path) -> None:
     """An error if a figure cannot be written: before any file is read."""
     check_output(path, "a figure", FORMATS)
+    check_library()
+
+
+def check_library() -> None:
+    """An error if matplotlib is not installed."""
     if missing_modules("plot"):
         raise RlcliError(
             "figures require matplotlib, which is not installed",

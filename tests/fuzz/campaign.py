@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import collections
 import faulthandler
+import itertools
 import resource
 import sys
 import tempfile
@@ -15,11 +16,12 @@ import time
 import traceback
 from pathlib import Path
 
+import jax
 from fuzz_guard import FoundError, Guard
 from fuzz_targets import TARGETS, Place, cases
 
-_REPORT = 5_000  # cases between two lines
-_WATCHED, _PATIENCE = 100, 600  # so many cases have so many seconds
+_REPORT = 5_000  # cases between two lines, a multiple of `_BLOCK`
+_BLOCK, _PATIENCE = 250, 900  # so many cases have so many seconds
 
 
 def main() -> int:
@@ -36,25 +38,29 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         place, guard = Place(folder), Guard(folder)
-        with guard.limits():
-            for index, (kind, draw) in enumerate(cases(options.seed, options.cases)):
-                if options.target not in (None, kind):
-                    continue
-                if index % _WATCHED == 0:  # for code that does not return to Python
-                    faulthandler.dump_traceback_later(_PATIENCE, exit=True)
-                target, begin = TARGETS[kind], time.perf_counter()
-                counts[kind] += 1
-                try:
-                    case = target.make(draw, place)
-                    accepted[kind] += guard.run(case, is_data=target.is_data)
-                except FoundError as error:
-                    counts["DEFECTS"] += 1
-                    print(f"{options.seed + index} {kind}: {error}", flush=True)
-                    if options.traceback:
-                        traceback.print_exc()
-                seconds[kind] += time.perf_counter() - begin
-                if (index + 1) % _REPORT == 0:
-                    print(f"{index + 1:,} cases", flush=True)
+        remaining = enumerate(cases(options.seed, options.cases))
+        while block := [*itertools.islice(remaining, _BLOCK)]:
+            faulthandler.dump_traceback_later(_PATIENCE, exit=True)
+            with guard.limits():  # of memory, beyond what the blocks before have left
+                for index, (kind, draw) in block:
+                    if options.target not in (None, kind):
+                        continue
+                    target, begin = TARGETS[kind], time.perf_counter()
+                    counts[kind] += 1
+                    try:
+                        case = target.make(draw, place)
+                        accepted[kind] += guard.run(case, is_data=target.is_data)
+                    except FoundError as error:
+                        counts["DEFECTS"] += 1
+                        print(f"{options.seed + index} {kind}: {error}", flush=True)
+                        if options.traceback:
+                            traceback.print_exc()
+                    seconds[kind] += time.perf_counter() - begin
+            jax.clear_caches()  # programs of commands
+            done = block[-1][0] + 1
+            if done % _REPORT == 0:
+                print(f"{done:,} cases", flush=True)
+    faulthandler.cancel_dump_traceback_later()
     for kind in TARGETS:
         print(
             f"{kind:14} {counts[kind]:7,} cases, {accepted[kind]:7,} accepted, "

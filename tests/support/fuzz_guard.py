@@ -50,6 +50,10 @@ class Guard:
 
     def __init__(self, folder: Path) -> None:
         self._folder = os.path.realpath(folder)
+        # JAX's own cache of programs, which no data can name.
+        programs = os.environ.get("JAX_COMPILATION_CACHE_DIR")
+        self._allowed = (self._folder, "/dev/", "/proc/")
+        self._allowed += (os.path.realpath(programs),) if programs else ()
         self._is_active = False
         self._is_data = False
         self._problem = ""
@@ -88,6 +92,8 @@ class Guard:
         except RlcliError as error:
             check_message(error)
             return self._finish(False)
+        except FoundError:
+            raise
         except _Timeout:
             raise FoundError(f"took longer than {MAX_SECONDS} s") from None
         except MemoryError as error:
@@ -109,31 +115,30 @@ class Guard:
             return
         if event in _FORBIDDEN:
             self._problem = f"data caused `{event}` {arguments!r:.200}"
-        elif event == "import" and self._is_data and self._is_foreign(arguments):
+        elif event == "import" and self._is_data and str(arguments[0]) == CANARY:
             self._problem = f"data imported `{arguments[0]}`"
+        elif event == "exec" and arguments[0].co_filename.startswith(self._folder):
+            self._problem = f"data caused `{arguments[0].co_filename}` to run"
         elif event == "open" and (arguments[2] or 0) & _WRITE:
             self._check_place(event, arguments[0], not arguments[2] & os.O_NOFOLLOW)
         elif event in _CHANGES:
             for index in _CHANGES[event]:
                 self._check_place(event, arguments[index], False)
 
-    def _is_foreign(self, arguments: tuple) -> bool:
-        """Whether a module is named by data only, or lies in the folder."""
-        name, file = str(arguments[0]).partition(".")[0], arguments[1]
-        return name == CANARY or bool(file and str(file).startswith(self._folder))
-
     def _check_place(self, event: str, path: object, follows: bool) -> None:
         """Records a change outside of the folder; `follows`: also through a link."""
-        if not isinstance(path, str | bytes | os.PathLike):
+        if not isinstance(path, str | bytes | os.PathLike) or path == ":memory:":
             return
         try:
-            name = os.path.abspath(os.fsdecode(path))
+            # SQLite's own names of files: `file:PATH?mode=ro`.
+            name = os.fsdecode(path).removeprefix("file:").partition("?mode=")[0]
+            name = os.path.abspath(name)
             folder = os.path.realpath(os.path.dirname(name))
             name = os.path.join(folder, os.path.basename(name))
             name = os.path.realpath(name) if follows else name
         except (OSError, ValueError):  # no file can have such a name
             return
-        if not name.startswith((self._folder, "/dev/", "/proc/")):
+        if not name.startswith(self._allowed):
             self._problem = f"`{event}` outside of the folder: {name}"
 
 

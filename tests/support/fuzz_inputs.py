@@ -47,17 +47,20 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "policy": ("checkpoints", "policy names"),
         "data set": ("data sets", "stored data sets"),
         "run folder": ("run files", "links", "reports", "commands"),
-        "tracker files": ("tracker files",),
-        "folder of runs": ("variants", "groups"),
+        "`trackers.json`": ("tracker files",),
+        "folder of several runs": ("variants", "groups"),
+        "folder of a sweep": ("sweep files", "sweep links", "populations", "jobs"),
+        "of bsuite": ("bsuite",),
+        "database of `--storage`": ("databases",),
     }
 )
-_POLICY = ("policy", "checkpoint", "run folder", "folder of runs")
+_POLICY = ("policy", "checkpoint", "run folder", "folder of several runs")
 COMMAND_INPUTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "train": ("recipe", "data set"),
         "resume": (
-            *("run folder", "checkpoint", "data set", "tracker files"),
-            "folder of runs",
+            *("run folder", "checkpoint", "data set", "`trackers.json`"),
+            "folder of several runs",
         ),
         "eval": _POLICY,
         "render": ("recipe", *_POLICY),
@@ -66,14 +69,14 @@ COMMAND_INPUTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "list": (),
         "show": ("recipe", *_POLICY),
         "check": ("recipe", "data set"),
-        "runs": ("run folder", "folder of runs"),
+        "runs": ("run folder", "folder of several runs"),
         "diff": ("recipe", "run folder"),
         "watch": ("run folder",),
-        "plot": ("run folder", "folder of runs"),
-        "compare": ("run folder", "folder of runs"),
+        "plot": ("run folder", "folder of several runs"),
+        "compare": ("run folder", "folder of several runs"),
         "report": _POLICY,
-        "sweep": ("recipe",),
-        "bsuite": ("recipe",),
+        "sweep": ("recipe", "folder of a sweep", "database of `--storage`"),
+        "bsuite": ("recipe", "of bsuite"),
         "new": ("recipe",),
         "schema": (),
         "doctor": (),
@@ -143,7 +146,7 @@ def _changed_archive(draw: random.Random) -> bytes:
             name, data = members[index]
             members[index] = (name, fuzz_values.mutate(draw, data))
     out = io.BytesIO()
-    method = draw.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA))
+    method = draw.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2))
     with warnings.catch_warnings(), zipfile.ZipFile(out, "w", method) as archive:
         warnings.simplefilter("ignore")  # two members of one name
         for name, data in members:
@@ -202,7 +205,7 @@ def stored_data_sets(draw: random.Random, place: Place) -> Callable[[], object]:
 
 def tracker_files(draw: random.Random, place: Place) -> Callable[[], object]:
     """The file of what trackers have, with any content."""
-    file = place.copy_run() / "trackers.json"
+    file = place.run.copy() / "trackers.json"
     data = json.loads(file.read_bytes())
     if draw.random() < 0.5:
         file.write_bytes(fuzz_values.to_json(fuzz_values.change(draw, data)))
@@ -220,8 +223,7 @@ def tracker_files(draw: random.Random, place: Place) -> Callable[[], object]:
 
 def reports(draw: random.Random, place: Place) -> Callable[[], object]:
     """The page of a run with changed files, without episodes."""
-    folder = place.copy_run()
-    place.spoil(draw, folder)
+    folder = place.run.spoil(draw)
     page = place.folder / "report.html"
 
     def case() -> None:
@@ -238,9 +240,9 @@ def reports(draw: random.Random, place: Place) -> Callable[[], object]:
 
 def groups(draw: random.Random, place: Place) -> Callable[[], object]:
     """Runs that name each other as trained together, with changed names."""
-    folder = place.copy_run()
+    folder = place.run.copy()
     info = json.loads((folder / "run.json").read_bytes())
-    members = [place.copy.name, place.run.name]
+    members = [folder.name, place.run.folder.name]
     info["members"] = draw.choice(
         (members, fuzz_values.change(draw, members), fuzz_values.value(draw))
     )
@@ -282,13 +284,12 @@ _LINES: tuple[tuple[int, str], ...] = (
 
 def commands(draw: random.Random, place: Place) -> Callable[[], object]:
     """The command line, with a run folder or a recipe that has changed."""
-    folder = place.copy_run()
-    place.spoil(draw, folder)
+    folder = place.run.spoil(draw)
     out = place.folder / "out"
     shutil.rmtree(out, ignore_errors=True)
     line = draw.choices([text for _, text in _LINES], [share for share, _ in _LINES])[0]
     words = line.split()
-    names = {"RUN": str(folder), "TEMPLATE": str(place.run), "OUT": str(out)}
+    names = {"RUN": str(folder), "TEMPLATE": str(place.run.folder), "OUT": str(out)}
     words = [re.sub(r"RUN|TEMPLATE|OUT", lambda m: names[m[0]], word) for word in words]
     text = draw.choice(fuzz_values.TEXTS)
     # `rlcli runs` searches folders, and the root of the machine takes a while.

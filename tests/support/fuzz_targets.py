@@ -8,8 +8,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import json
-import os
 import random
 import shutil
 import struct
@@ -19,9 +17,11 @@ from typing import Any, NamedTuple
 
 import fuzz_inputs
 import fuzz_parts
+import fuzz_sweeps
 import fuzz_values
 import lz4.frame
 from folders import write_run
+from fuzz_folders import SECRET, Template, spoil_file
 
 import rlcli
 from rlcli import recipe, registry
@@ -39,7 +39,6 @@ from rlcli.runs.variants import FILE_NAME, record_variants
 from rlcli.training import recovery
 
 KEPT = Path(__file__).parents[1] / "runs" / "formats" / "0.1.0" / "lake"
-SECRET = b"a file outside of the run\n"
 
 
 class Target(NamedTuple):
@@ -56,31 +55,32 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.file = folder / "case.yaml"
-        self.secret = folder / "secret"
+        self.secret = folder / "outside" / "secret"
+        self.secret.parent.mkdir()
         self.secret.write_bytes(SECRET)
-        self.run = _make_run(folder / "template")
-        self.copy = folder / "run"
-        self.files = [
-            path.relative_to(self.run) for path in self.run.rglob("*") if path.is_file()
-        ]
-        self._contents = {name: (self.run / name).read_bytes() for name in self.files}
+        self.run = Template(_make_run(folder / "template"), folder / "run")
 
-    def content(self, name: Path) -> bytes:
-        """The bytes of a file of the run."""
-        return self._contents[name]
+    @functools.cached_property
+    def _sweeps(self) -> dict[str, Template]:
+        (self.folder / "sweeps").mkdir()
+        return fuzz_sweeps.make_sweeps(self.folder / "sweeps")
 
-    def spoil(self, draw: random.Random, folder: Path) -> None:
-        """Changes one or two files of a copy of the run."""
-        for _ in range(draw.choice((1, 1, 2))):
-            _spoil_file(draw, folder / draw.choice(self.files))
+    def sweep(self, name: str) -> Template:
+        """The folder of a sweep to copy, by its sampler; `bsuite` is that of bsuite."""
+        return self._sweeps[name]
 
-    def copy_run(self) -> Path:
-        """A new copy of the run."""
-        shutil.rmtree(self.copy, ignore_errors=True)
-        for name, data in self._contents.items():
-            (self.copy / name).parent.mkdir(parents=True, exist_ok=True)
-            (self.copy / name).write_bytes(data)
-        return self.copy
+    @contextlib.contextmanager
+    def unchanged_secret(self) -> Iterator[None]:
+        """Checks that nothing outside of a folder has changed."""
+        try:
+            yield
+        finally:
+            others = [path for path in self.secret.parent.iterdir()]
+            if self.secret.read_bytes() != SECRET or others != [self.secret]:
+                shutil.rmtree(self.secret.parent)
+                self.secret.parent.mkdir()
+                self.secret.write_bytes(SECRET)
+                raise AssertionError("a file outside of the folder has changed")
 
 
 def _make_run(folder: Path) -> Path:
@@ -162,7 +162,7 @@ def settings(draw: random.Random, place: Place) -> Callable[[], object]:
 def checkpoints(draw: random.Random, place: Place) -> Callable[[], object]:
     """A checkpoint or policy with changed bytes, pickle, or content."""
     name = draw.choice(("checkpoints/000001000.pkl.lz4", "policy.pkl.lz4"))
-    data, kind = place.content(Path(name)), draw.random()
+    data, kind = place.run.content(Path(name)), draw.random()
     if kind < 0.4:
         data = fuzz_values.mutate(draw, data)
     elif kind < 0.6:
@@ -192,38 +192,18 @@ def _with_header(pickle: bytes) -> bytes:
 
 def run_files(draw: random.Random, place: Place) -> Callable[[], object]:
     """A run folder in which one or two files have changed."""
-    folder = place.copy_run()
-    place.spoil(draw, folder)
+    folder = place.run.spoil(draw)
     return draw.choice(_READERS)(folder, draw)
-
-
-def _spoil_file(draw: random.Random, path: Path) -> None:
-    """Changes values of a JSON file, or bytes, or removes the file."""
-    if not path.exists():  # it was removed
-        return
-    data = path.read_bytes()
-    lines = data.splitlines() if path.suffix == ".jsonl" else [data]
-    if path.suffix in (".json", ".jsonl") and lines and draw.random() < 0.6:
-        index = draw.randrange(len(lines))
-        with contextlib.suppress(ValueError):  # bytes of it were changed before
-            changed = fuzz_values.change(draw, json.loads(lines[index]))
-            lines[index] = fuzz_values.to_json(changed)
-            path.write_bytes(b"".join(line + b"\n" for line in lines))
-            return
-    if draw.random() < 0.1:
-        path.unlink()
-    else:
-        path.write_bytes(fuzz_values.mutate(draw, data))
 
 
 def variants(draw: random.Random, place: Place) -> Callable[[], object]:
     """A folder of runs with varied options, whose list has changed."""
-    place.copy_run()
+    copy = place.run.copy()
     file = place.folder / FILE_NAME
     file.unlink(missing_ok=True)
-    names = [place.run.name, place.copy.name, "missing"]
+    names = [place.run.folder.name, copy.name, "missing"]
     record_variants(place.folder, {name: ["a.b=1", "c=[2]"] for name in names})
-    _spoil_file(draw, file)
+    spoil_file(draw, file)
     read = draw.choice((locate_run, rlcli.show, show_data, rlcli.plot))
 
     def case() -> None:
@@ -237,29 +217,12 @@ def variants(draw: random.Random, place: Place) -> Callable[[], object]:
 
 def links(draw: random.Random, place: Place) -> Callable[[], object]:
     """A run folder in which something is a link, a pipe, a device or a folder."""
-    folder = place.copy_run()
-    names = [*place.files, Path("checkpoints"), Path("films"), Path("code")]
-    path = folder / draw.choice(names)
-    if path.is_dir():
-        shutil.rmtree(path)
-    path.unlink(missing_ok=True)
-    kind = draw.randrange(8)
-    if kind == 0:
-        os.mkfifo(path)
-    elif kind == 1:
-        path.mkdir()
-    else:
-        targets = (place.secret, path, "/dev/zero", place.folder, "missing", "/")
-        path.symlink_to(targets[kind - 2])
+    folder = place.run.misplace(draw, place.secret, ("films", "code"))
     read = draw.choice(_WRITERS if draw.random() < 0.7 else _READERS)(folder, draw)
 
     def case() -> None:
-        try:
+        with place.unchanged_secret():
             read()
-        finally:
-            if place.secret.read_bytes() != SECRET:
-                place.secret.write_bytes(SECRET)
-                raise AssertionError("a file outside of the run has changed")
 
     return case
 
@@ -367,6 +330,12 @@ TARGETS: dict[str, Target] = {
     "tracker files": Target(2, fuzz_inputs.tracker_files),
     "policy names": Target(1, fuzz_inputs.policy_names),
     "reports": Target(1, fuzz_inputs.reports),
+    "sweep files": Target(4, fuzz_sweeps.sweep_files),
+    "sweep links": Target(3, fuzz_sweeps.sweep_links),
+    "populations": Target(1, fuzz_sweeps.populations),
+    "jobs": Target(1, fuzz_sweeps.jobs),
+    "databases": Target(1, fuzz_sweeps.databases),
+    "bsuite": Target(2, fuzz_sweeps.suites),
     "names": Target(2, registered_names),
     "commands": Target(2, fuzz_inputs.commands),
     "plug-ins": Target(1, plug_ins, is_data=False),

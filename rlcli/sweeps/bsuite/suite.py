@@ -83,7 +83,7 @@ def bsuite(
         report: is called with the plans and those that have ended, about once a second.
     """
     max_time = deadline_of(max_time)
-    figure.check_figure(Path("radar.png"))  # before any work
+    figure.check_library()  # before any work
     folder = SuiteFolder(Path(recipe), trust)
     if resume or folder.exists:
         given = {"ids": ids, "set": set, "seed": seed, "mnist": mnist, "runs": runs}

@@ -6,17 +6,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from suites import INFO, RUN, write_suite
 
 import rlcli
 from rlcli.cli import main
 from rlcli.errors import RlcliError
 from rlcli.sweeps.bsuite.layout import SuiteFolder, place_ids
-
-RUN = "catch-0-1"
-INFO = {
-    **{"recipe": "mine", "source": "dqn_catch", "set": [], "seed": 0, "mnist": None},
-    **{"smoke": True, "chosen": ["catch/0", "catch/1"], "notes": []},
-}
 
 
 @pytest.fixture
@@ -24,20 +19,6 @@ def suite(tmp_path, monkeypatch):
     """The folder of a sweep with a run that has not finished."""
     monkeypatch.chdir(tmp_path)
     return write_suite(tmp_path / "suite")
-
-
-def write_suite(folder, **changes):
-    run = folder / "runs" / RUN
-    run.mkdir(parents=True)
-    (folder / "bsuite.json").write_text(json.dumps(INFO | changes))
-    rows = [
-        {"T": 90_000, "seed": seed, "ep": 10_000, "t": 9, "G": 1.0, "avg_G": 1.0}
-        | {"total_return": 9_000.0, "total_regret": 4_000.0 * (1 + seed)}
-        for seed in (0, 1)
-    ]
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    (run / "metrics.jsonl").write_text(text)
-    return folder
 
 
 def refused(*words, capsys):
