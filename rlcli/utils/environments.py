@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from PIL import Image
 
+from rlcli.distributions import action_masks
 from rlcli.environments.adapters.host_errors import close_or_warn
 from rlcli.environments.adapters.host_vector import environment_seeds
 from rlcli.environments.rgb_image import to_rgb
@@ -120,11 +121,17 @@ def _episode_steps(
     obs, _ = env.reset()
     yield
     for _ in steps:
-        action = env.action_space.sample() if policy is None else policy(obs)
+        action = policy(obs) if policy else _sample_legal(env.action_space, obs)
         obs, _, terminated, truncated, _ = env.step(action)
         yield
         if terminated or truncated:
             return
+
+
+def _sample_legal(space: gymnasium.Space, obs: Any) -> Any:
+    """A random action; a legal one if the observation has an action mask."""
+    mask = action_masks.get_mask(obs)
+    return space.sample() if mask is None else space.sample(np.asarray(mask, np.int8))
 
 
 def _render_image(env: gymnasium.Env, size: tuple[int, int] | None) -> np.ndarray:

@@ -73,6 +73,23 @@ def test_an_episode_is_rendered_at_every_step():
     assert env.calls == ["reset", "render", 0, "render", 1, "render", 0, "render"]
 
 
+def test_a_random_action_is_legal():
+    class Masked(Corridor):
+        def reset(self, *, seed=None, options=None):
+            _, info = super().reset(seed=seed)
+            return {"action_mask": np.array([0, 1], np.int8)}, info
+
+        def step(self, action):
+            assert action == 1
+            _, *rest = super().step(action)
+            return {"action_mask": np.array([0, 1], np.int8)}, *rest
+
+    env = Masked(length=6)
+    for _ in range(5):
+        render_episode(env)
+    assert env.calls.count(1) == 30
+
+
 def test_an_episode_of_gymnasium_is_rendered_until_its_time_limit(monkeypatch):
     waits = []
     monkeypatch.setattr("time.sleep", waits.append)
