@@ -80,16 +80,25 @@ def check_devices(recipe: Recipe, setup: Setup) -> None:
         raise recipe.error(
             _PLACE,
             f"`data_parallel: {devices}`, but JAX finds only {available} devices",
-            "lower `data_parallel`; on a CPU rlcli makes as many devices as it needs, "
-            "unless JAX was imported before or `XLA_FLAGS` sets their number",
+            _describe_remedy(setup.all_devices // processes.count()),
         )
     if jax.default_backend() == "cpu" and not threads.is_single_threaded():
         raise recipe.error(
             _PLACE,
             "`data_parallel` on a CPU could deadlock in a thread pool that several "
             "devices share",
-            "import rlcli before JAX, or set `NPROC=1`",
+            _describe_remedy(setup.all_devices // processes.count()),
         )
+
+
+def _describe_remedy(devices: int) -> str:
+    """How to get the devices of a process; each has one thread."""
+    if jax.default_backend() != "cpu":
+        return f"lower `{'.'.join(_PLACE)}`"
+    return (
+        "call rlcli before the first use of JAX, which fixes the devices, or start "
+        f"Python with `{threads.variables_before_start(devices)} python ...`"
+    )
 
 
 def _check_processes(recipe: Recipe, setup: Setup) -> None:

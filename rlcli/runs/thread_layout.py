@@ -1,7 +1,8 @@
-"""Thread layout: chooses how a run uses the cores, before JAX is imported.
+"""Thread layout: chooses how a run uses the cores, before JAX uses a device.
 
-XLA sizes its thread pool once, when JAX is imported, so the layout is chosen from the
-recipe's plain YAML. Errors in the recipe are ignored here; the loader reports them.
+XLA sizes its thread pool once, when JAX uses a device for the first time, so the layout
+is chosen from the recipe's plain YAML. Errors in the recipe are ignored here; the
+loader reports them.
 Imports no JAX at module level.
 """
 
@@ -89,7 +90,7 @@ def _read(
 def _apply(layout: Layout) -> str:
     """Applies a layout, within the limits of this machine.
 
-    Returns a warning if the layout is beyond them, or JAX was imported with another.
+    Returns a warning if the layout is beyond them, or JAX already uses another.
     """
     asked, layout = layout, threads.bound_layout(layout)
     compilation_cache.enable_compilation_cache()
@@ -103,9 +104,9 @@ def _apply(layout: Layout) -> str:
     if current["threads"] == layout.threads:
         return ""
     return (
-        "JAX was imported before rlcli could set its threads: this recipe should use "
-        f"`{layout.threads}`, but JAX uses `{current['threads']}`; set `NPROC=1` "
-        "before Python starts, because several seeds in a thread pool can deadlock"
+        "JAX was used before rlcli could set its threads: this recipe should use "
+        f"`{layout.threads}`, but JAX uses `{current['threads']}`; start Python with "
+        "`NPROC=1`, because several seeds in a thread pool can deadlock"
     )
 
 

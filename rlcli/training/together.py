@@ -143,7 +143,7 @@ def train_together(
                 stack.enter_context(run.lock())
             signals = stack.enter_context(catch_signals(runs))
             begin_runs(members, smoke)
-            # Returns a warning if JAX was imported before the threads could be set.
+            # Returns a warning if JAX was used before the threads could be set.
             warning = thread_layout.apply_for_recipe(
                 recipe, set=variants[0][0], seeds=len(variants) * train.seeds
             )

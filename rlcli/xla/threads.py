@@ -1,7 +1,8 @@
 """Threads: the size of XLA's thread pool. Does not import JAX.
 
-The size is fixed when JAX is imported. `runs.thread_layout` chooses the layout from a
-recipe, and this module sets the environment variables for it.
+XLA reads the environment variables of its threads and devices when JAX uses a device
+for the first time; importing JAX does not matter. `runs.thread_layout` chooses the
+layout from a recipe, and this module sets the variables for it.
 """
 
 from __future__ import annotations
@@ -27,15 +28,27 @@ class Layout(NamedTuple):
 
 
 def apply_layout(layout: Layout) -> bool:
-    """Sets the environment variables of a layout, before JAX is imported.
+    """Sets the environment variables of a layout, before JAX uses a device.
 
     Does not override values that the user has set in `NPROC` and `XLA_FLAGS`. Returns
-    False, without any effect, if JAX is already imported.
+    False, without any effect, if JAX has already used one.
     """
-    if "jax" in sys.modules:
+    if has_used_devices():
         return False
     os.environ.update(environment_variables(layout))
     return True
+
+
+def has_used_devices() -> bool:
+    """Whether JAX has used a device, after which its threads and devices are fixed."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    is_initialized = getattr(bridge, "backends_are_initialized", None)
+    return is_initialized() if is_initialized else "jax" in sys.modules
+
+
+def variables_before_start(devices: int) -> str:
+    """What to write before `python` so that it has one thread on each of N devices."""
+    return f"NPROC=1 XLA_FLAGS={DEVICES_FLAG}={devices}"
 
 
 def current_layout(devices: int) -> dict[str, Any]:

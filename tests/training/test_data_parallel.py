@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -186,3 +188,44 @@ def test_eight_devices_learn_as_one_does(recipe, learned, tmp_path):
         )
     assert stats.ttest_ind(curves[1], curves[8], equal_var=False).pvalue > 0.001
     assert min(curve.mean() for curve in curves.values()) > learned
+
+
+SCRIPT = """
+import os
+import rlcli
+import jax
+if os.environ.get("USES_JAX"):
+    jax.numpy.ones(2).sum()
+recipe = {"environment": {"name": "FrozenLake-v1", "num_envs": 2}, "updater": "ppo"}
+recipe |= {"network": {"name": "mlp", "layers": [4]}}
+recipe["train"] = {"steps": 64, "unroll": 16, "evaluate": None, "data_parallel": 2}
+print(rlcli.train(recipe, run="run", quiet=True))
+"""
+
+
+@pytest.mark.slow
+def test_a_script_that_imports_jax_gets_devices_and_one_that_used_it_a_remedy(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    chosen = {k: v for k, v in os.environ.items() if k not in ("NPROC", "XLA_FLAGS")}
+
+    def run(prefix=""):
+        command = f"{prefix} python script.py".replace("python", sys.executable)
+        return subprocess.run(
+            ["bash", "-c", command],
+            cwd=tmp_path,
+            env=chosen,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    done = run()
+    assert done.returncode == 0, done.stderr
+    assert info_of(tmp_path / "run")["layout"]["devices"] == 2
+    shutil.rmtree(tmp_path / "run")
+    chosen["USES_JAX"] = "1"
+    failed = run()
+    assert "JAX finds only 1 devices" in failed.stderr
+    (remedy,) = re.findall(r"start Python with `(.+) python \.\.\.`", failed.stderr)
+    done = run(remedy)
+    assert done.returncode == 0, done.stderr

@@ -267,7 +267,7 @@ def test_finished_runs_stay_as_they_are_beside_one_that_has_failed(folder, capsy
 
 @pytest.mark.slow
 def test_runs_trained_together_warn_if_jax_came_before_the_threads(folder, monkeypatch):
-    warning = "JAX was imported before"
+    warning = "JAX was used before"
     monkeypatch.setattr(thread_layout, "apply_for_recipe", lambda *_, **__: warning)
     ended = train("late", vary=RATES[:1], smoke=True)
     assert warning in (ended[0].plan.folder / "log.txt").read_text()

@@ -182,8 +182,10 @@ def test_an_invalid_recorded_layout_is_ignored():
     assert thread_layout.parse_layout({"threads": "many", "devices": 2}) is None
 
 
-def test_a_layout_has_no_effect_once_jax_is_imported(bare):
-    bare.setitem(sys.modules, "jax", object())
+def test_a_layout_has_no_effect_once_jax_has_used_a_device(bare):
+    import jax
+
+    jax.devices()
     assert threads.apply_layout(Layout("one", 2)) is False
     assert "NPROC" not in os.environ
 
@@ -203,13 +205,40 @@ def fresh(program: str, folder: Path | None = None) -> list[str]:
     return result.stdout.split()
 
 
+def test_a_layout_applies_after_the_import_of_jax():
+    program = """
+        import jax
+        from rlcli.xla import threads
+        print(threads.apply_layout(threads.Layout("one", 3)), jax.device_count())
+    """
+    assert fresh(program) == ["True", "3"]
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or threads.usable_cores() < 2, reason="counts threads"
+)
+def test_one_thread_after_the_import_of_jax_is_one_thread():
+    program = """
+        import jax, pathlib
+        from rlcli.xla import threads
+        {apply}
+        jax.block_until_ready(jax.numpy.ones((500, 500)) @ jax.numpy.ones((500, 500)))
+        tasks = pathlib.Path("/proc/self/task").glob("*/comm")
+        print(sum("XLAEigen" in path.read_text() for path in tasks))
+    """
+    apply = 'threads.apply_layout(threads.Layout("one", 1))'
+    assert fresh(program.replace("{apply}", apply)) == ["1"]
+    assert int(fresh(program.replace("{apply}", ""))[0]) > 1
+
+
 def test_jax_sees_the_devices_of_the_layout():
     program = """
         from rlcli.xla import threads
         applied = threads.apply_layout(threads.Layout("one", 3))
         import jax
+        count = jax.device_count()
         late = threads.apply_layout(threads.Layout("one", 2))
-        print(applied, jax.device_count(), late)
+        print(applied, count, late)
     """
     assert fresh(program) == ["True", "3", "False"]
 
