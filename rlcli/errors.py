@@ -35,6 +35,8 @@ _LONGEST = 60  # characters of a value in a message
 _LONGEST_QUOTE = 200  # characters in backticks, such as a path
 _LONGEST_MESSAGE = 700
 _LONGEST_HINT = 6_000  # a hint may be a command with a path, which has to be complete
+_typed: dict[str, str] = {}  # absolute paths, and what the user has typed for them
+_MAX_TYPED = 100
 
 
 class RlcliError(Exception):
@@ -48,8 +50,8 @@ class RlcliError(Exception):
 
     def __init__(self, message: str, hint: str = "", *, code: int = USER_ERROR) -> None:
         super().__init__(message)
-        self.message = fit_line(message)
-        self.hint = shorten(printable(hint), _LONGEST_HINT)
+        self.message = fit_line(paths_as_typed(message))
+        self.hint = shorten(printable(paths_as_typed(hint)), _LONGEST_HINT)
         self.code = code
 
     def __str__(self) -> str:
@@ -97,11 +99,39 @@ def _shorten_middle(text: str, longest: int) -> str:
 def quote(value: object, longest: int = _LONGEST) -> str:
     """Formats user input for a message: one short line in backticks."""
     try:
-        text = printable(shorten(str(value), longest))
+        text = printable(shorten(as_typed(str(value)), longest))
     except ValueError:  # Python does not print an integer of thousands of digits
         text = "a huge number"
     text = text.replace("\n", "\\n").replace("\t", "\\t")
     return f"`{shorten(text, longest)}`"
+
+
+def remember_path(full: str, typed: str) -> None:
+    """Remembers how the user has typed a path, for messages."""
+    _typed.pop(full, None)
+    _typed[full] = typed
+    if len(_typed) > _MAX_TYPED:
+        del _typed[next(iter(_typed))]
+
+
+def as_typed(path: str) -> str:
+    """An absolute path as the user has typed it, or a path above it."""
+    above = path if _typed else ""
+    while above:
+        if (typed := _typed.get(above)) is not None:
+            below = path[len(above) :]
+            return below.lstrip("/") or typed if typed == "." else typed + below
+        above = above.rpartition("/")[0]
+    return path
+
+
+def paths_as_typed(text: str) -> str:
+    """A text with the paths in it as the user has typed them."""
+    for full in sorted(_typed, key=len, reverse=True):
+        if full in text:
+            pattern = rf"(?<![\w./-]){re.escape(full)}(?![\w.-])(?:/[^\s`'\":,;)]+)?"
+            text = re.sub(pattern, lambda match: as_typed(match[0]), text)
+    return text
 
 
 def suggest(name: str, names: Iterable[str], prefix: str = "") -> str:

@@ -15,10 +15,11 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import typer.main
+from typer.core import TyperCommand
 
 import rlcli
 from rlcli import COMMANDS, command_name, errors
@@ -32,9 +33,19 @@ app = typer.Typer(
     rich_markup_mode=None,  # halves the time of `--help`
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+class _Command(TyperCommand):
+    """A command during which stdout is for its data only."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with output.reserve_stdout():
+            return super().invoke(ctx)
+
+
 for _name in COMMANDS:
     # Shadows the built-ins `eval` and `list`, which this file does not use.
-    app.command(command_name(_name))(
+    app.command(command_name(_name), cls=_Command)(
         importlib.import_module(f"rlcli.cli.{_name}").command
     )
 
@@ -64,10 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return completion.answer_shell(typer.main.get_command(app))
     code = _run_and_report([*(sys.argv[1:] if arguments is None else arguments)])
     for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            output.silence(stream)
+        output.flush(stream)
+    if arguments is None:  # libraries print at the exit of the process, too
+        output.redirect_stdout()
     return code
 
 
@@ -80,11 +90,11 @@ def _run_and_report(arguments: Sequence[str]) -> int:
     except typer.TyperException as error:
         output.print_message(_format_usage_error(error))
         return error.exit_code
-    except KeyboardInterrupt:
-        output.print_message("interrupted")
+    except KeyboardInterrupt as stop:
+        output.print_message("\n".join(getattr(stop, "__notes__", ["interrupted"])))
         return errors.INTERRUPTED
     except BrokenPipeError:
-        output.silence(sys.stdout)
+        output.silence(output.data_stream())
         return errors.OK  # the reader, for example `head`, has closed the pipe
     except OSError as error:
         # No space, no permission, no such folder: the state of the machine, not a bug.
@@ -116,7 +126,9 @@ def _run(arguments: Sequence[str]) -> int:
             command.invoke(context)
     except typer.Exit as end:
         return end.exit_code
-    except SystemExit as end:  # of `--install-completion`
+    except SystemExit as end:  # of a signal, or of `--install-completion`
+        for note in getattr(end, "__notes__", ()):
+            output.print_message(note)
         return int(end.code or errors.OK)
     return errors.OK
 

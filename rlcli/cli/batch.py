@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import rlcli
 from rlcli import errors
-from rlcli.cli import output
+from rlcli.cli import output, training_outcome
 from rlcli.quoting import join_shell
 
 if TYPE_CHECKING:
@@ -20,19 +20,17 @@ if TYPE_CHECKING:
 
 def train_and_report(recipes: Sequence[str], *, quiet: bool, **keywords: Any) -> int:
     """Trains several runs; prints a table and their folders; returns the exit code."""
-    from rlcli.training import signals  # here, to keep `--help` fast
-
-    with signals.own_process(), show_runs(quiet) as report:
-        ended = rlcli.train_all(recipes, report=report, quiet=quiet, **keywords)
+    with show_runs(quiet) as report:
+        keywords |= {"report": report, "quiet": quiet}
+        ended = training_outcome.complete(rlcli.train_all, recipes, **keywords)
     return _report(ended, quiet)
 
 
 def resume_and_report(folder: str | Path, *, quiet: bool, **keywords: Any) -> int:
     """Continues runs with varied options; reports as `train_and_report` does."""
-    from rlcli.training import signals  # here, to keep `--help` fast
-
-    with signals.own_process(), show_runs(quiet) as report:
-        ended = rlcli.resume_all(folder, report=report, quiet=quiet, **keywords)
+    with show_runs(quiet) as report:
+        keywords |= {"report": report, "quiet": quiet}
+        ended = training_outcome.complete(rlcli.resume_all, folder, **keywords)
     return _report(ended, quiet)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import rlcli
-from rlcli.cli import batch, completion, options, output
+from rlcli.cli import batch, completion, options, output, training_outcome
 from rlcli.cli.options import (
     Jobs,
     Json,
@@ -105,17 +105,17 @@ def command(
     folder. The exit code is that of `rlcli train` for several runs.
     """
     from rlcli.sweeps.bsuite.results import tables  # here, to keep `--help` fast
-    from rlcli.training import signals
     from rlcli.training.batch import exit_code
 
     last: list[PlanEnd] = []
-    with signals.own_process(), batch.show_runs(quiet) as show:
+    with batch.show_runs(quiet) as show:
 
         def report(plans: Sequence[Plan], ended: Sequence[PlanEnd]) -> None:
             last[:] = ended
             show(plans, ended)
 
-        data = rlcli.bsuite(
+        data = training_outcome.complete(
+            rlcli.bsuite,
             recipe,
             ids or (),
             set=tuple(set),

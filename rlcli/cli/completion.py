@@ -174,9 +174,10 @@ def complete_setting(ctx: Any, incomplete: str) -> list[str]:
     word = word[0] if isinstance(word, list | tuple) else word
     run = Run(Path(word))
     recipe = run.resolved_recipe if run.resolved_recipe.is_file() else word
-    return key_completion.complete_setting(
-        incomplete, str(recipe), given.get("set") or ()
-    )
+    with contextlib.redirect_stdout(io.StringIO()):  # what modules of the user print
+        return key_completion.complete_setting(
+            incomplete, str(recipe), given.get("set") or ()
+        )
 
 
 def complete_vary_option(ctx: Any, incomplete: str) -> list[str]:

@@ -19,6 +19,7 @@ def command(json: Json = False) -> None:
     Exits with 1 if something that every run requires is broken.
     """
     report = rlcli.doctor()
+    report["terminal"]["stdout"] = output.data_stream().isatty()
     if json:
         output.print_data(output.as_json(report))
     else:

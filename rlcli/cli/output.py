@@ -1,4 +1,8 @@
-"""Output: prints data to stdout and messages to stderr."""
+"""Output: prints data to stdout and messages to stderr.
+
+While a command runs, stdout is for its data only: what an environment, a library in C
+or another process prints there goes to stderr (`reserve_stdout`).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rlcli.errors import RlcliError
+from rlcli.errors import RlcliError, as_typed, paths_as_typed
 from rlcli.quoting import printable, printable_json, quote_rich
 
 if TYPE_CHECKING:
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from rlcli.results.comparison_tables import Table as ResultTable
 
 PIPE_WIDTH = 160  # characters of a line of a table in a pipe or file
+_reserved: TextIO | None = None  # stdout, while `sys.stdout` is another stream
 
 
 def open_standard_streams() -> None:
@@ -83,15 +88,93 @@ class _LogMessages(logging.Handler):
         print_message(self.format(record))
 
 
+@contextlib.contextmanager
+def reserve_stdout() -> Iterator[None]:
+    """Context in which only the functions of this module print to stdout.
+
+    `sys.stdout` and the descriptor 1, which libraries in C and child processes use,
+    lead to stderr. A stream that has replaced `sys.stdout` gets the data instead.
+    """
+    import ctypes  # here, to keep `--help` fast
+
+    global _reserved
+    if _reserved is not None:
+        yield
+        return
+    replaced = sys.stdout
+    replaced.flush()
+    stdout = os.dup(1)
+    try:
+        if _is_descriptor(replaced, 1):
+            _reserved = _open_like(replaced, stdout)
+        else:
+            _reserved = replaced
+        redirect_stdout()
+        yield
+    finally:
+        ctypes.CDLL(None).fflush(None)  # the buffers of libraries in C
+        if _reserved is not None:
+            flush(_reserved)
+        os.dup2(stdout, 1)
+        os.close(stdout)
+        sys.stdout, _reserved = replaced, None
+
+
+def redirect_stdout() -> None:
+    """Lets all that is printed to stdout from now on go to stderr."""
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+
+
+def _is_descriptor(stream: TextIO, number: int) -> bool:
+    try:
+        return stream.fileno() == number
+    except (OSError, AttributeError):  # a stream in memory
+        return False
+
+
+def _open_like(stream: TextIO, descriptor: int) -> TextIO:
+    """A stream on another descriptor, which stays open when the stream is closed."""
+    return open(
+        descriptor,
+        "w",
+        buffering=1 if getattr(stream, "line_buffering", False) else -1,
+        encoding=stream.encoding,
+        errors=stream.errors,
+        closefd=False,
+    )
+
+
+def data_stream() -> TextIO:
+    """The stream of the data of a command: stdout."""
+    return _reserved or sys.stdout
+
+
+def data_descriptor() -> int:
+    """The descriptor of stdout."""
+    stream = data_stream()
+    with contextlib.suppress(OSError, AttributeError):
+        return stream.fileno()
+    return 1
+
+
+def flush(stream: TextIO) -> None:
+    """Flushes a stream, and silences it if it is closed or its device is full."""
+    try:
+        stream.flush()
+    except OSError:
+        silence(stream)
+
+
 def print_data(text: object) -> None:
     """Prints the result of a command to stdout, with control characters escaped.
 
     Stops silently when the reader, for example `head`, has closed the pipe.
     """
     try:
-        print(printable(str(text)), flush=True)
+        print(printable(as_typed(str(text))), file=data_stream(), flush=True)
     except BrokenPipeError:
-        silence(sys.stdout)
+        silence(data_stream())
 
 
 def print_message(text: str) -> None:
@@ -99,7 +182,7 @@ def print_message(text: str) -> None:
     if sys.stderr is None:  # `print` would use stdout
         return
     try:
-        print(printable(text), file=sys.stderr)
+        print(printable(paths_as_typed(text)), file=sys.stderr)
     except OSError:  # a closed pipe, or a terminal that is gone
         silence(sys.stderr)
 
@@ -127,9 +210,11 @@ def console(*, stderr: bool = False) -> Console:
 
     class Stream(Console):
         def on_broken_pipe(self) -> None:  # Rich would exit the process
-            silence(sys.stderr if stderr else sys.stdout)
+            silence(sys.stderr if stderr else data_stream())
 
-    return Stream(stderr=stderr, highlight=False)
+    return Stream(
+        file=None if stderr else data_stream(), stderr=stderr, highlight=False
+    )
 
 
 def print_notes(notes: Sequence[str]) -> None:
@@ -196,12 +281,21 @@ def as_json(value: Any) -> str:
     """Formats a value as JSON; NaN and infinity become null."""
     from rlcli.runs.files import to_json  # here, to keep `--help` fast
 
-    text = printable_json(to_json(value, indent=2))
+    text = printable_json(to_json(_show_paths(value), indent=2))
     try:
-        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+        text.encode(getattr(data_stream(), "encoding", None) or "utf-8")
     except UnicodeEncodeError:  # the escapes of the stream would be no JSON
         return json.dumps(json.loads(text), indent=2)
     return text
+
+
+def _show_paths(value: Any) -> Any:
+    """Data with its paths as the user has typed them."""
+    if isinstance(value, str):
+        return as_typed(value)
+    if isinstance(value, Mapping):
+        return {key: _show_paths(each) for key, each in value.items()}
+    return [*map(_show_paths, value)] if isinstance(value, list | tuple) else value
 
 
 def describe_differences(result: Mapping[str, Any]) -> list[str]:

@@ -39,7 +39,7 @@ def command(
 
     limit = options.parse_deadline(max_time)
     run_path = options.choose_run(run, quiet=quiet)
-    with signals.own_process():
+    with signals.own_process(output.data_descriptor()):
         result = rlcli.reproduce(
             run_path, runs=runs, to=to, max_time=limit, quiet=quiet, trust=trust
         )

@@ -35,7 +35,6 @@ def command(
     `train.on_error`.
     """
     from rlcli.runs.variants import find_variants  # here, to keep `--help` fast
-    from rlcli.training import process_group, signals
 
     limit = options.parse_deadline(max_time)
     sets = tuple(set)
@@ -49,14 +48,14 @@ def command(
             run_path, jobs=jobs, set=sets, max_time=limit, quiet=quiet, trust=trust
         )
         raise typer.Exit(code)
-    with signals.own_process(), process_group.keep_stdout(coordinator is None):
-        folder = rlcli.resume(
-            run_path,
-            set=sets,
-            max_time=limit,
-            quiet=quiet,
-            trust=trust,
-            coordinator=coordinator,
-            process=process,
-        )
+    folder = training_outcome.complete(
+        rlcli.resume,
+        run_path,
+        set=sets,
+        max_time=limit,
+        quiet=quiet,
+        trust=trust,
+        coordinator=coordinator,
+        process=process,
+    )
     raise typer.Exit(training_outcome.report_training(folder, quiet=quiet))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import rlcli
-from rlcli.cli import completion, options, output
+from rlcli.cli import completion, options, output, training_outcome
 from rlcli.cli.options import Jobs, Json, MaxTime, Quiet, Set, SweepName, SweepRun
 from rlcli.errors import EXIT_CODES
 
@@ -279,7 +279,8 @@ def command(
         status = train_trial(verb, trial, max_time=limit, trust=trust)
         raise typer.Exit(EXIT_CODES[status])
     with sweep_screen.show_progress(quiet) as report:
-        folder = rlcli.sweep(
+        folder = training_outcome.complete(
+            rlcli.sweep,
             verb,
             space=space,
             trials=trials,
@@ -325,10 +326,8 @@ def command(
 
 def _train_group(file: str, recipe: str, *, trust: bool) -> int:
     from rlcli.sweeps import grouping  # here, to keep `--help` fast
-    from rlcli.training import signals
 
-    with signals.own_process():
-        return grouping.train_group(file, recipe, trust=trust)
+    return training_outcome.complete(grouping.train_group, file, recipe, trust=trust)
 
 
 def _check_words(verb: str, rest: list[str]) -> None:

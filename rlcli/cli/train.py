@@ -102,8 +102,6 @@ def command(
     or `--vary`, train several runs. Runs that differ only in numbers share one compiled
     program.
     """
-    from rlcli.training import process_group, signals  # here, to keep `--help` fast
-
     keywords: dict[str, Any] = {
         "set": tuple(set),
         "seed": seed,
@@ -127,14 +125,14 @@ def command(
                 raise typer.BadParameter(message, param_hint=option)
         keywords |= {"vary": vary, "vary_zip": vary_zip, "jobs": jobs}
         raise typer.Exit(batch.train_and_report(recipe, **keywords))
-    with signals.own_process(), process_group.keep_stdout(coordinator is None):
-        folder = rlcli.train(
-            recipe[0],
-            profile=profile,
-            coordinator=coordinator,
-            process=process,
-            **keywords,
-        )
+    folder = training_outcome.complete(
+        rlcli.train,
+        recipe[0],
+        profile=profile,
+        coordinator=coordinator,
+        process=process,
+        **keywords,
+    )
     raise typer.Exit(training_outcome.report_training(folder, quiet=quiet))
 
 

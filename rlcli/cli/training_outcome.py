@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rlcli import errors
 from rlcli.cli import output
+
+
+def complete(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    """Calls a function of rlcli; its result also if a signal has stopped it.
+
+    The command then reports what there is; the exit code is that of the status.
+    """
+    from rlcli.training import signals  # here, to keep `--help` fast
+
+    try:
+        with signals.own_process(output.data_descriptor()):
+            return function(*arguments, **keywords)
+    except (KeyboardInterrupt, SystemExit) as stop:
+        result = getattr(stop, "result", None)
+        if result is None:  # nothing has begun
+            raise
+        return result
 
 
 def report_training(folder: Path, *, quiet: bool) -> int:

@@ -20,6 +20,7 @@ from rlcli.evaluation.make_evaluator import make_evaluator
 from rlcli.loop.evaluator import Evaluator
 from rlcli.policies.sampled import random as random_policy
 from rlcli.recipe import Recipe, resolve
+from rlcli.registry.paths import resolves
 from rlcli.replays.datasets.arrays import DatasetArrays
 from rlcli.replays.datasets.files import dump_dataset
 from rlcli.runs import provenance, snapshots
@@ -35,6 +36,7 @@ _SCALARS = 10  # bytes of reward, discount and two flags
 _MAX_STREAMS = 10  # … by at most this many environments
 
 
+@resolves("run", new=("output",))
 def collect(
     run: str | Path,
     *,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rlcli.errors import RlcliError
+from rlcli.registry.paths import enter
 from rlcli.runs.files import check_output
 from rlcli.runs.locate import locate_policy
 from rlcli.runs.zoo import zoo_name
@@ -37,7 +38,7 @@ def check_collection(
     owner, policy = locate_policy(run, best=best)
     folder = owner.folder if owner else policy.parent
     folder = Path() if zoo_name(policy) else folder
-    file = folder / "dataset.npz" if output is None else Path(output)
+    file = enter(folder / "dataset.npz" if output is None else output)
     check_output(file, "a data set", [".npz"])
     if episodes is not None and steps is not None:
         raise RlcliError(

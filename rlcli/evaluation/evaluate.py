@@ -16,6 +16,7 @@ from rlcli.loop.evaluator import MAX_EPISODE_STEPS
 from rlcli.quoting import printable
 from rlcli.recipe import Recipe, documents, load_recipe, resolve
 from rlcli.recipe.merging import merge_part
+from rlcli.registry.paths import resolves
 from rlcli.runs import snapshots
 from rlcli.runs.frozen import format_frozen_count
 from rlcli.runs.locate import locate_policy
@@ -26,6 +27,7 @@ from rlcli.spaces import describe
 from rlcli.types import Clock
 
 
+@resolves("path")
 def eval(
     path: str | Path,
     *,

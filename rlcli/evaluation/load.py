@@ -11,10 +11,12 @@ from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.evaluation.evaluate import snapshot_clock
 from rlcli.evaluation.trained_policy import TrainedPolicy
+from rlcli.registry.paths import resolves
 from rlcli.runs import snapshots
 from rlcli.runs.locate import locate_policy
 
 
+@resolves("run")
 def load(
     run: str | Path,
     *,

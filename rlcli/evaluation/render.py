@@ -22,6 +22,7 @@ from rlcli.evaluation.make_evaluator import evaluation_parts, resize
 from rlcli.loop.evaluator import EvaluationStep, Evaluator
 from rlcli.loop.progress import Setup
 from rlcli.recipe import Recipe, load_recipe
+from rlcli.registry.paths import enter, resolves
 from rlcli.runs import snapshots
 from rlcli.runs.locate import locate_policy
 from rlcli.types import ArrayTree, Clock
@@ -32,6 +33,7 @@ _MIN_OVERLAY_WIDTH = 320  # pixels that the text needs
 _MAX_NUMBERS = 4  # of an action in the overlay
 
 
+@resolves("path", new=("output",))
 def render(
     path: str | Path,
     *,
@@ -64,7 +66,7 @@ def render(
     targets.check_rendering(path, best=best, output=output)
     selection = _select_evaluator(path, best, episodes, trust)
     recipe, target, evaluator, acting, clock = selection
-    target = Path(output) if output is not None else target
+    target = enter(target if output is None else output)
     with out_of_memory.limit_evaluation_memory(recipe, evaluator, acting):
         steps = evaluator.frames(acting, evaluation_index=seed, clock=clock)
         films.write_film(target, _compose_frames(steps, size, overlay), fps or _FPS)

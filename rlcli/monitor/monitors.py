@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from rlcli.errors import paths_as_typed
 from rlcli.monitor.lines import (
     HEAD,
     LEGEND,
@@ -194,6 +195,7 @@ class Monitor:
 
     def message(self, text: str) -> None:
         """Prints a message above the panel, or as a line."""
+        text = paths_as_typed(text)
         self._write(f"{HEAD} {text}")
         if self._live is not None:
             with self._silence_on_failure():
@@ -204,14 +206,14 @@ class Monitor:
         self.message(text)
         if self._is_quiet:
             with contextlib.suppress(OSError, ValueError):  # as `_silence_on_failure`
-                line = f"{HEAD} {printable(text)}"
+                line = f"{HEAD} {printable(paths_as_typed(text))}"
                 print(line, file=self._console.file, flush=True)
 
     def note(self, text: str) -> None:
         """Prints a message without the prefix of the log, and not into the log."""
         if self._live is not None or not self._quiet:
             with self._silence_on_failure():
-                self._print(printable(text))
+                self._print(printable(paths_as_typed(text)))
 
     def _print(self, text: str) -> None:
         """Prints a line above the panel, or below it in a notebook."""

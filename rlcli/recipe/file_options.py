@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rlcli.recipe.documents import Document, Place
+from rlcli.registry.paths import enter
 from rlcli.replays.datasets.names import HASH, shipped_folder
 
 
@@ -18,11 +19,10 @@ def find_file(document: Document, place: Place, text: str) -> str:
     name, mark, rest = text.partition(HASH)
     is_setting = any(place[: len(origin)] == origin for origin in document.origins)
     source = "" if is_setting else document.find_mark(place)[0]
-    path = (Path(source).parent if source else Path()) / name
+    path = enter((Path(source).parent if source else Path()) / name)
     shipped = shipped_folder()
     if not exists(path) and exists(shipped / name):
         return text
-    path = path.absolute()
     if path.is_relative_to(shipped) and exists(path):
         path = path.relative_to(shipped)
     return f"{path}{mark}{rest}"

@@ -14,6 +14,7 @@ from rlcli.recipe import documents
 from rlcli.recipe.extending import Extender
 from rlcli.recipe.merging import as_mapping
 from rlcli.registry.common_names import find_hint, normalize_name, suggest_name
+from rlcli.registry.paths import enter
 from rlcli.replays.datasets.names import shipped_folder
 
 _MAX_SUGGESTED = 5  # recipes in a hint
@@ -50,7 +51,7 @@ def locate_recipe(recipe: str | Path) -> str:
     """A recipe for another working directory: a built-in name, or an absolute path."""
     path = find_recipe(recipe)
     is_name = isinstance(recipe, str) and shipped_recipes().get(recipe) == path
-    return str(recipe) if is_name else str(path.absolute())
+    return str(recipe) if is_name else str(enter(path))
 
 
 def _suggest_recipe(name: str) -> str:

@@ -19,6 +19,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 
+from rlcli.registry.paths import directory
+
 _folders: tuple[str, ...] = ()  # searched first: that of the recipe, or of a run's code
 _added: tuple[str, ...] = ()  # entries of `sys.path` that this module has added
 
@@ -56,12 +58,18 @@ def extend_path() -> None:
         with contextlib.suppress(ValueError):
             entries.remove(added)
     first = [] if entries[: len(_folders)] == [*_folders] else [*_folders]
-    last: list[str] = []
-    with contextlib.suppress(OSError):  # the current folder may have been removed
-        if not {"", str(Path.cwd())} & {*first, *entries}:
-            last = [str(Path.cwd())]
-    sys.path[:] = [*first, *entries, *last]
-    _added = (*first, *last)
+    here = directory()
+    # Before "" and ".", which lead elsewhere once a module changes the directory.
+    paths: list[str] = []
+    between: list[str] = []
+    for entry in entries:
+        if here and not os.path.isabs(entry):
+            between.append(os.path.normpath(f"{here}/{entry}"))
+            paths.append(between[-1])
+        paths.append(entry)
+    last = [here] if here and here not in (*first, *paths) else []
+    sys.path[:] = [*first, *paths, *last]
+    _added = (*first, *between, *last)
     importlib.invalidate_caches()
     _forget_shadowed_modules()
 
@@ -96,8 +104,8 @@ def find_place(error: BaseException, file: str = "") -> tuple[str, int] | None:
 def format_place(place: tuple[str, int]) -> str:
     """A file and a line, `my_env.py:12`; relative if below the current folder."""
     path = Path(place[0])
-    with contextlib.suppress(ValueError, OSError):
-        path = path.relative_to(Path.cwd())
+    with contextlib.suppress(ValueError):
+        path = path.relative_to(directory())
     return f"{path}:{place[1]}"
 
 

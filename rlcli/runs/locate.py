@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from rlcli.errors import RlcliError
 from rlcli.quoting import quote_shell
+from rlcli.registry.paths import enter
 from rlcli.runs.files import explain_file_errors, read_json
 from rlcli.runs.naming import TIME_FORMAT
 from rlcli.runs.run_folder import TIME, Run, is_run
@@ -96,7 +97,7 @@ def complete_path(path: str | Path) -> Path:
         raise RlcliError(
             f"`{path}` matches {len(matches)} runs", f"pass one of {listing}"
         )
-    return matches[0] if matches else path
+    return enter(matches[0]) if matches else path
 
 
 class Choice(NamedTuple):

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rlcli.quoting import join_shell, quote_shell
+from rlcli.registry.paths import directory
 from rlcli.xla import threads
 
 DISTRIBUTIONS = (  # whose versions may change the results of a run
@@ -120,6 +121,7 @@ def _run_git(*arguments: str, settings: Mapping[str, str] = _NO_SETTINGS) -> str
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment,
+            cwd=directory() or None,
             encoding="utf-8",
             errors="replace",
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rlcli.errors import RlcliError, quote
+from rlcli.errors import RlcliError, as_typed, quote
 from rlcli.quoting import join_shell
 from rlcli.runs import files, locks
 from rlcli.runs.files import merge_json, read_json
@@ -191,7 +191,7 @@ class Run:
         that another process wrote, whose author may not be the user. `folder`: that of
         several runs like this one.
         """
-        path = folder or self.folder
+        path = Path(as_typed(str(folder or self.folder)))
         options = ["--trust"] if trust and self.needs_trust(verb) else []
         return f"{program()} {join_shell([verb, path, *options])}"
 

@@ -15,7 +15,6 @@ from rlcli.runs.run_folder import Run, is_run
 from rlcli.sweeps import grouping, layout, pbt
 from rlcli.sweeps.jobs import (
     SIGNALLED,
-    STATUS_OF_SIGNALS,
     Engine,
     Job,
     JobEnd,
@@ -33,7 +32,8 @@ from rlcli.sweeps.pbt import PBT
 from rlcli.sweeps.ranking import describe_entry, find_winner, rank
 from rlcli.sweeps.space import Space
 from rlcli.sweeps.study import Study, Trial
-from rlcli.training.processes import ForwardedSignals
+from rlcli.training.signals import SignalReceiver
+from rlcli.training.stops import STATUS_OF_SIGNALS
 
 _POLL = 0.05  # seconds between two polls of the processes
 _READ = 0.5  # seconds between two polls of the evaluations of a trial
@@ -92,7 +92,7 @@ class Driver:
         self._sweep.write_result(result | {"status": "running"})
         status = "killed"
         try:
-            with ForwardedSignals(self._handle):
+            with SignalReceiver(self._handle):
                 states = [each.state for each in self._study.trials()]
                 self._begun = len(states) - states.count("waiting")
                 self._restore(self._study.restore_running())

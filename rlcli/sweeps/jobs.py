@@ -8,9 +8,8 @@ another process still trains waits for it.
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from rlcli.errors import USAGE, USER_ERROR, shorten
@@ -21,13 +20,6 @@ from rlcli.training.processes import ProcessEnd
 ATTEMPTS = 3  # processes of a job, if they crash
 ENDED = ("finished", "stopped", "failed")  # the statuses of runs that do not continue
 SIGNALLED = "signalled"  # the status of a run that was stopped with a signal
-STATUS_OF_SIGNALS: Mapping[int, str] = MappingProxyType(  # of what a signal stops
-    {
-        signal.SIGINT: "interrupted",
-        signal.SIGTERM: "terminated",
-        signal.SIGHUP: "hung_up",
-    }
-)
 
 
 class Job(NamedTuple):

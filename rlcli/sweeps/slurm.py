@@ -20,12 +20,13 @@ from rlcli.runs.durations import max_time_arguments, parse_duration
 from rlcli.runs.files import check_output, write_output
 from rlcli.sweeps import layout
 from rlcli.sweeps.grouping import make_job
-from rlcli.sweeps.jobs import SIGNALLED, STATUS_OF_SIGNALS, JobQueue
+from rlcli.sweeps.jobs import SIGNALLED, JobQueue
 from rlcli.sweeps.layout import Settings, SweepFolder
 from rlcli.sweeps.local_engine import LocalEngine
 from rlcli.sweeps.opening import open_sweep
 from rlcli.sweeps.study import fixed_values
-from rlcli.training.processes import ForwardedSignals
+from rlcli.training.signals import SignalReceiver
+from rlcli.training.stops import STATUS_OF_SIGNALS
 
 _POLL = 0.05  # seconds between two polls of the queue
 _GRACE = 120  # seconds before the limit of time at which SLURM sends TERM
@@ -165,7 +166,7 @@ def train_trial(
         status = status or stopped
         queue.stop_all(received)
 
-    with ForwardedSignals(handle):
+    with SignalReceiver(handle):
         queue.submit(job)
         try:
             while not (ends := queue.advance()) and not queue.is_empty:

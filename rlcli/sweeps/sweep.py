@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError, quote
+from rlcli.quoting import quote_shell
 from rlcli.recipe import (
     Recipe,
     check_document,
@@ -21,6 +22,7 @@ from rlcli.recipe import (
 )
 from rlcli.recipe.loading import read_document, refuse_combinations
 from rlcli.registry.libraries import require_extra
+from rlcli.registry.paths import enter, enter_url, resolves
 from rlcli.results.checks import check_choice
 from rlcli.runs.durations import parse_duration
 from rlcli.runs.files import replace_file
@@ -38,6 +40,7 @@ from rlcli.sweeps.space import Space, load_space
 from rlcli.sweeps.storage_engine import StorageEngine
 from rlcli.sweeps.study import Study, open_database, require_optuna
 from rlcli.sweeps.validation import check_space
+from rlcli.training.stops import STATUS_OF_SIGNALS, Stop
 from rlcli.xla.threads import usable_cores
 
 DEFAULTS: Mapping[str, Any] = {
@@ -53,6 +56,7 @@ _CHANGEABLE = ("trials", "confirm")  # when a sweep is resumed
 _ADDRESSES = ("storage", "run_storage")  # which its user names each time
 
 
+@resolves("space", recipes="recipe", new=("runs", "run", "slurm"))
 def sweep(
     recipe: str | Path,
     *,
@@ -151,7 +155,7 @@ def sweep(
         "together": together,
         "ready": ready,
         "set": tuple(set) or None,
-        "storage": storage,
+        "storage": None if storage is None else enter_url(storage),
         "run_storage": run_storage,
     }
     given = {key: value for key, value in given.items() if value is not None}
@@ -175,8 +179,16 @@ def sweep(
         if slurm is not None:
             write_script(opened.folder, opened.settings, slurm, max_time=max_time)
         else:
-            _run(opened, first_rung, make_engine, deadline, report)
+            status = _run(opened, first_rung, make_engine, deadline, report)
+            if status in STATUS_OF_SIGNALS.values():
+                _stop(opened.folder.folder, status)
     return opened.folder.folder
+
+
+def _stop(folder: Path, status: str) -> None:
+    """Tells the caller that a signal has stopped a sweep."""
+    text = f"`rlcli sweep {quote_shell(folder)} --resume` continues the sweep"
+    Stop(folder, lambda: folder, lambda: text).deliver(status)
 
 
 def _create(
@@ -239,10 +251,11 @@ def _run(
     make_engine: _EngineMaker,
     deadline: float,
     report: Report,
-) -> None:
+) -> str:
+    """Trains the trials; returns the status with which the sweep ends."""
     folder, settings, space = opened
     # Processes elsewhere have another working directory.
-    place = SweepFolder(folder.folder.absolute(), folder.trust)
+    place = SweepFolder(enter(folder.folder), folder.trust)
     study = Study(place, settings, space, first_rung)
     is_population = settings.sampler == PBT
     if is_population:
@@ -265,7 +278,7 @@ def _run(
         driver = Driver(
             place, settings, space, study, engine, deadline=deadline, report=report
         )
-        driver.run()
+        return driver.run()
     finally:
         engine.close()
 
@@ -365,8 +378,8 @@ def _find(
     name: str | None,
 ) -> Path:
     """The folder of the sweep to resume, by itself or by its recipe."""
-    if Path(recipe).is_dir():
-        return Path(recipe)
+    if (folder := enter(recipe)).is_dir():
+        return folder
     return layout.find_sweep(check_document(recipe, sets), runs, run, name)
 
 

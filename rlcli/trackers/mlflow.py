@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from rlcli import registry
 from rlcli.errors import RlcliError
 from rlcli.registry.libraries import import_library, require_extra
+from rlcli.registry.paths import enter_url
 from rlcli.trackers.contract import (
     Record,
     TrackedRun,
@@ -54,7 +55,7 @@ def mlflow(*, uri: str | None = None, experiment: str | None = None) -> Tracker:
         library = import_library("mlflow.tracking", "mlflow")
         for name in ("mlflow", "alembic"):  # the terminal belongs to the monitor
             logging.getLogger(name).setLevel(logging.WARNING)
-        given = uri or os.environ.get("MLFLOW_TRACKING_URI")
+        given = enter_url(uri or os.environ.get("MLFLOW_TRACKING_URI", ""))
         beside = run.folder.absolute().parent
         for path in () if given else (beside / FILE, beside / ARTIFACTS):
             if path.is_symlink():

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli import errors
+from rlcli.registry.paths import resolves
 from rlcli.runs.durations import deadline_of, max_time_arguments
 from rlcli.runs.files import read_json
 from rlcli.runs.naming import check_tags
@@ -29,7 +30,9 @@ from rlcli.training.plans import (
     plan_runs,
     refuse_varied,
 )
-from rlcli.training.processes import ForwardedSignals, ProcessPool
+from rlcli.training.processes import ProcessPool
+from rlcli.training.signals import SignalReceiver
+from rlcli.training.stops import STATUS_OF_SIGNALS, Stop, stopping_with
 from rlcli.xla.threads import usable_cores
 
 _POLL = 0.05  # seconds between two polls of the processes
@@ -47,6 +50,7 @@ class PlanEnd(NamedTuple):
 BatchReport = Callable[[Sequence[Plan], Sequence[PlanEnd]], None]
 
 
+@resolves(recipes="recipes", new=("runs", "run"))
 def train_all(
     recipes: Sequence[str | Path],
     *,
@@ -110,7 +114,11 @@ def train_all(
         if len(groups) == 1 and len(plans) > 1:
             keywords = {"name": name, "tags": tags, "max_time": max_time}
             keywords |= {"smoke": smoke, "quiet": quiet, "trust": trust}
-            if _train_here(plans, overrides, keywords):
+            with stopping_with(
+                common_folder(plans), lambda _: [*map(describe_end, plans)]
+            ):
+                is_trained = _train_here(plans, overrides, keywords)
+            if is_trained:
                 return [describe_end(plan) for plan in plans]
             groups = [[plan] for plan in plans]
         groups = [part for group in groups for part in divide_group(group)]
@@ -153,6 +161,7 @@ def train_groups(
     groups: Sequence[Sequence[Plan]],
     command: Callable[[Sequence[Plan]], Sequence[str]],
     *,
+    ended: Sequence[PlanEnd] = (),
     jobs: int | None = None,
     max_time: str | float | None = None,
     report: BatchReport = lambda *_: None,
@@ -161,11 +170,23 @@ def train_groups(
     """Trains each group of plans in a process, and returns how the runs ended.
 
     `command` returns the arguments of `rlcli` for a group, which get the `--max-time`
-    that is left; `variables` is the environment of the processes, by default that of
-    this one. The others are those of `train_all`.
+    that is left; `ended` are runs that have ended before, which are returned first;
+    `variables` is the environment of the processes, by default that of this one. The
+    others are those of `train_all`.
     """
     pool = ProcessPool(jobs or usable_cores(), variables)
-    return _Batch(groups, command, pool, deadline_of(max_time), report).run()
+    batch = _Batch(groups, command, pool, deadline_of(max_time), report)
+    ended = [*ended, *batch.run()]
+    if batch.stopped_by:
+        folder = common_folder([plan for plans in groups for plan in plans])
+        text = f"the runs in `{folder}` were stopped; `rlcli resume` continues them"
+        Stop(folder, lambda: ended, lambda: text).deliver(batch.stopped_by)
+    return ended
+
+
+def common_folder(plans: Sequence[Plan]) -> Path:
+    """The folder that has all the runs."""
+    return Path(os.path.commonpath([plan.group for plan in plans]))
 
 
 def _train_here(
@@ -224,13 +245,14 @@ class _Batch:
         self._report = lambda: report(all_plans, self._ended)
         self._ended: list[PlanEnd] = []
         self._before: dict[Path, Mapping[str, Any]] = {}  # what `run.json` contained
-        self._is_stopped = False  # by a signal
+        self._is_stopped = False
+        self.stopped_by = ""  # the status of the signal that has stopped the runs
 
     def run(self) -> list[PlanEnd]:
         """Trains all runs, and returns them in the order of their ends."""
         reported = 0.0
         try:
-            with ForwardedSignals(self._forward):
+            with SignalReceiver(self._receive):
                 while self._pool.running or (self._waiting and not self._is_stopped):
                     self._start()
                     if time.monotonic() - reported >= 1:
@@ -274,6 +296,10 @@ class _Batch:
             if len(plans) == 1 or is_refused:  # the runs are as they were
                 ends = [PlanEnd(plan, end.code, end.message) for plan in plans]
             self._ended += ends
+
+    def _receive(self, number: int) -> None:
+        self.stopped_by = self.stopped_by or STATUS_OF_SIGNALS.get(number, "")
+        self._forward(number)
 
     def _forward(self, number: int) -> None:
         self._is_stopped |= number != signal.SIGUSR1

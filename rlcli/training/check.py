@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.recipe import Recipe, check_document, load_recipe
+from rlcli.registry.paths import resolves
 from rlcli.runs import thread_layout
 
 
+@resolves(recipes="recipes")
 def check(
     recipes: str | Path | Mapping[str, Any] | Sequence[str | Path | Mapping[str, Any]],
     *,

@@ -24,6 +24,7 @@ from rlcli.recipe import (
 )
 from rlcli.recipe.loading import refuse_combinations
 from rlcli.registry import user_code
+from rlcli.registry.paths import keep_directory, keep_in_steps, resolves
 from rlcli.runs import creation, provenance, thread_layout
 from rlcli.runs.differences import Differences, find_differences
 from rlcli.runs.durations import deadline_of
@@ -48,12 +49,13 @@ def train(recipe: str | Path | Mapping[str, Any], **keywords: Any) -> Path:
 
     The keywords are those of `chunks`.
     """
-    chunk = _chunks(recipe, ends_at_log_points=False, **keywords)
-    while True:
-        try:
-            next(chunk)
-        except StopIteration as end:  # possibly before the first chunk: `max_time`
-            return end.value
+    with keep_directory():
+        chunk = _chunks(recipe, ends_at_log_points=False, **keywords)
+        while True:
+            try:
+                next(chunk)
+            except StopIteration as end:  # possibly before the first chunk: `max_time`
+                return end.value
 
 
 def chunks(
@@ -102,7 +104,7 @@ def chunks(
             torchrun. Only the first process writes the run.
         process: this process and their number: `0/4`.
     """
-    return _chunks(
+    chunks = _chunks(
         recipe,
         ends_at_log_points=True,
         set=set,
@@ -120,8 +122,10 @@ def chunks(
         coordinator=coordinator,
         process=process,
     )
+    return keep_in_steps(chunks)
 
 
+@resolves(recipes="recipe", new=("runs", "run"))
 def _chunks(
     recipe: str | Path | Mapping[str, Any],
     *,

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import dataclasses
-import os
 import shutil
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,20 +74,3 @@ def local_recipe(group: ProcessGroup, recipe: Recipe) -> Recipe:
         return recipe
     train = dataclasses.replace(recipe.train, trackers=())
     return dataclasses.replace(recipe, train=train)
-
-
-@contextlib.contextmanager
-def keep_stdout(is_alone: bool) -> Iterator[None]:
-    """Keeps stdout for data: the library that connects processes prints to it."""
-    if is_alone:
-        yield
-        return
-    sys.stdout.flush()
-    stdout = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        os.dup2(stdout, 1)
-        os.close(stdout)

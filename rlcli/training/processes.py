@@ -6,18 +6,15 @@ Imports no JAX: the processes do.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import IO, NamedTuple
 
+from rlcli.registry.paths import directory
 from rlcli.training.signals import PARENT
 from rlcli.xla.threads import usable_cores
-
-_FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
 
 
 class ProcessEnd(NamedTuple):
@@ -83,6 +80,7 @@ class ProcessPool:
             stdout=subprocess.DEVNULL,
             stderr=stderr,
             env={**self._environment, **environment},
+            cwd=directory() or None,
             process_group=0,  # signals of the terminal come from here only
         )
         cores = on or ([core] if core is not None else [])
@@ -112,28 +110,6 @@ class ProcessPool:
         for each in [key] if key is not None else self.running:
             if each in self._running:
                 self._running[each].popen.send_signal(number)
-
-
-class ForwardedSignals:
-    """Context in which a function receives the signals of this process."""
-
-    def __init__(self, function: Callable[[int], None]) -> None:
-        self._function = function
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            return
-        for number in (getattr(signal, name) for name in _FORWARDED):
-            if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
-                continue  # as under `nohup`
-            self._before[number] = signal.signal(
-                number, lambda received, frame: self._function(received)
-            )
-
-    def __exit__(self, *exception: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
 
 
 def _cores(jobs: int) -> list[int]:

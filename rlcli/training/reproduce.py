@@ -10,6 +10,7 @@ from typing import Any
 
 from rlcli.errors import RlcliError
 from rlcli.recipe import Recipe
+from rlcli.registry.paths import resolves
 from rlcli.runs import thread_layout
 from rlcli.runs.creation import check_place
 from rlcli.runs.diff import diff
@@ -28,6 +29,7 @@ NO_TRACKERS = "train.trackers=[]"
 _LISTED = 6  # differences of the machines in a message
 
 
+@resolves("run", new=("runs", "to"))
 def reproduce(
     run: str | Path,
     *,

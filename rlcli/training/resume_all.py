@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlcli.errors import RlcliError, quote
+from rlcli.registry.paths import resolves
 from rlcli.runs.durations import deadline_of
 from rlcli.runs.run_folder import Run
 from rlcli.runs.trained_together import find_trained_together
@@ -19,8 +20,10 @@ from rlcli.training.batch import (
 )
 from rlcli.training.plans import Plan
 from rlcli.training.resuming import resume
+from rlcli.training.stops import stopping_with
 
 
+@resolves("folder")
 def resume_all(
     folder: str | Path,
     *,
@@ -66,21 +69,27 @@ def resume_all(
             groups.append(plans)
     if len(groups) == 1:  # in this process, which shows its panel
         (plans,) = groups
+
+        def ends(*_: object) -> list[PlanEnd]:
+            return ended + [describe_end(plan) for plan in plans]
+
         try:
             path = plans[0].folder
-            resume(path, set=set, max_time=max_time, quiet=quiet, trust=trust)
+            with stopping_with(variants.folder, ends):
+                resume(path, set=set, max_time=max_time, quiet=quiet, trust=trust)
         except RlcliError as error:
             return ended + _refused_ends(plans, error)
-        return ended + [describe_end(plan) for plan in plans]
+        return ends()
     options = ["--quiet", *(["--trust"] if trust else [])]
     options += [word for text in set for word in ("--set", text)]
 
     def command(plans: Sequence[Plan]) -> list[str]:
         return ["resume", *options, "--", str(plans[0].folder)]
 
-    return ended + train_groups(
+    return train_groups(
         groups,
         command,
+        ended=ended,
         jobs=jobs,
         max_time=max_time,
         report=report,

@@ -13,6 +13,7 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +21,9 @@ from typing import Any, NamedTuple
 from rlcli.errors import RlcliError
 from rlcli.recipe import Recipe, load_recipe
 from rlcli.recipe.documents import copy_plain
+from rlcli.registry.paths import directory
 from rlcli.runs import thread_layout
+from rlcli.runs.files import read_json, write_json
 from rlcli.runs.locate import locate_run
 from rlcli.training import signals
 from rlcli.training.new_run import check_single, train_chunks
@@ -49,31 +52,33 @@ def run_in_process(task: Task) -> None:
     is_data = isinstance(task.recipe, Mapping)
     recipe = copy_plain(task.recipe) if is_data else task.recipe
     plain = json.dumps({"task": task._replace(recipe=recipe), "path": sys.path})
-    process = subprocess.run(
-        [sys.executable, "-m", __name__],
-        input=plain,
-        capture_output=True,
-        text=True,
-        env={**os.environ, signals.PARENT: str(os.getpid())},
-        check=False,
-    )
+    with tempfile.TemporaryDirectory(prefix="rlcli-task-") as folder:
+        answer = Path(folder, "error.json")  # not stdout, to which environments print
+        process = subprocess.run(
+            [sys.executable, "-m", __name__, str(answer)],
+            input=plain,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, signals.PARENT: str(os.getpid())},
+            cwd=directory() or None,
+            check=False,
+        )
+        error = read_json(answer)
     if process.returncode == 0:
         return
-    last = process.stdout.rpartition("\n")[2]
-    try:
-        error = json.loads(last)
-    except ValueError:  # a crash
+    if not error:  # a crash
         lines = process.stderr.strip().splitlines() or ["no message"]
         raise RlcliError(
             f"the training process ended with exit code {process.returncode}: "
             f"{lines[-1]}",
             "`rlcli train RECIPE --smoke` prints the whole message",
-        ) from None
+        )
     raise RlcliError(error["message"], error["hint"], code=error["code"])
 
 
 def main() -> int:
-    """Performs the task on stdin; the last line of stdout is the error as JSON."""
+    """Performs the task on stdin; writes its error as JSON to the file that it gets."""
     content = json.load(sys.stdin)
     sys.path[:] = content["path"]
     try:
@@ -81,7 +86,7 @@ def main() -> int:
             _perform(Task(*content["task"]))
     except RlcliError as error:
         fields = {"message": error.message, "hint": error.hint, "code": error.code}
-        sys.stdout.write("\n" + json.dumps(fields))
+        write_json(Path(sys.argv[1]), fields)
         return error.code
     return 0
 

@@ -12,9 +12,10 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlcli.errors import EXIT_CODES, RlcliError
+from rlcli.errors import OUT_OF_TIME, RlcliError
 from rlcli.monitor import Monitor
 from rlcli.recipe import Recipe
+from rlcli.registry.paths import resolves
 from rlcli.runs import thread_layout
 from rlcli.runs.durations import Deadline, deadline_of
 from rlcli.runs.files import explain_file_errors
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from rlcli.runs.snapshots import CheckpointContent
 
 
+@resolves("run")
 def resume(
     run: str | Path,
     *,
@@ -162,7 +164,8 @@ def _resume_chunks(
                 step = experiment.step
                 monitor.note(f"`{run.folder}` is finished: {step:,} steps")
             return
-        _check_time_left(members, signals, deadline)
+        if not _has_time_left(members, signals, deadline):
+            return
         for run, experiment in members:
             if experiment.trackers:
                 Marks(run.trackers)  # refuses a damaged file before any change
@@ -266,17 +269,17 @@ def _has_failed(member: ActiveRun) -> bool:
     return bool(experiment.failure) and run.read_info().get("status") == "failed"
 
 
-def _check_time_left(
+def _has_time_left(
     members: Sequence[ActiveRun], signals: Signals, deadline: Deadline | None
-) -> None:
-    """Refuses to resume runs that would be stopped before their first step."""
+) -> bool:
+    """Whether no signal has stopped runs before their first step; refuses a timeout."""
     status, _ = final_status(members, signals, deadline)
+    if status == "out_of_time":
+        message = "`--max-time` was reached before its first step"
+        raise RlcliError(
+            f"`{members[0].run.folder}` did not continue: {message}",
+            "the run is unchanged: resume it again, with a longer `--max-time`",
+            code=OUT_OF_TIME,
+        )
     # A run that was killed at its end still has to record that it finished or failed.
-    if status in ("", "finished", "failed"):
-        return
-    reason = "`--max-time` was reached" if status == "out_of_time" else "it was stopped"
-    raise RlcliError(
-        f"`{members[0].run.folder}` did not continue: {reason} before its first step",
-        "the run is unchanged: resume it again, with a longer `--max-time` if set",
-        code=EXIT_CODES[status],
-    )
+    return status in ("", "finished", "failed", "stopped")

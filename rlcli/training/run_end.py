@@ -14,6 +14,7 @@ from rlcli.runs import run_folder
 from rlcli.runs.run_folder import Run
 from rlcli.training.run_writer import ActiveRun
 from rlcli.training.signals import Signals, exit_now
+from rlcli.training.stops import Stop
 from rlcli.xla import processes
 
 STOP_REACHED = "every seed has reached the return of `train.stop`"
@@ -24,7 +25,29 @@ def catch_signals(runs: Sequence[Run], *, is_resume: bool = False) -> Signals:
 
     A resume that is ended before `run_chunks` does not change the runs.
     """
-    return Signals(functools.partial(_leave if is_resume else abandon, runs))
+    if not is_resume:
+        return Signals(functools.partial(abandon, runs), stop=stop_of(runs))
+    folder = runs[0].folder
+    text = (
+        f"`{folder}` did not continue: it was stopped before its first step\n"
+        "the run is unchanged: resume it again"
+    )
+    stop = Stop(folder, lambda: None, lambda: text)
+    return Signals(functools.partial(_leave, runs), stop=stop)
+
+
+def stop_of(runs: Sequence[Run]) -> Stop:
+    """What runs that have begun leave behind when a signal stops them."""
+
+    def describe() -> str:
+        info = runs[0].read_info()
+        reason = f" {info['reason']}" if info.get("reason") else ""
+        ended = info["status"] if info.get("ended") else "its process was stopped"
+        hint = f"`{runs[0].command('resume')}` continues it"
+        return f"`{runs[0].folder}`: {ended}{reason}; {hint}"
+
+    folder = runs[0].folder
+    return Stop(folder, lambda: folder, describe)
 
 
 def _leave(runs: Sequence[Run], status: str) -> None:

@@ -26,7 +26,7 @@ from rlcli.runs.durations import Deadline
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.run_folder import Run
 from rlcli.training.pace import Pace
-from rlcli.training.run_end import abandon, agreed_status
+from rlcli.training.run_end import abandon, agreed_status, stop_of
 from rlcli.training.run_writer import ActiveRun, RunWriter, save_all, write_run
 from rlcli.training.signals import Signals
 from rlcli.training.watchdog import Watchdog
@@ -152,6 +152,7 @@ def run_chunks(
         while True:
             status, reason = agreed_status(members, signals, deadline)
             if status:
+                signals.adopt(status)
                 break
             before = experiment.iteration
             reports = _advance(members, profiler, processes.of_first(pace.size(before)))
@@ -234,6 +235,7 @@ def _begin(
             )
     runs = [member.run for member in members]
     signals.abandon = functools.partial(abandon, runs)
+    signals.stop = stop_of(runs)
     run, experiment = members[0]
     monitor.begin(
         experiment.total_steps,

@@ -9,6 +9,7 @@ from typing import Any
 
 from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
+from rlcli.registry.paths import resolves
 from rlcli.runs.metrics import read_metrics
 from rlcli.runs.run_folder import Run
 from rlcli.training.new_run import check_single
@@ -38,6 +39,7 @@ NOT_RESTORED = (
 )
 
 
+@resolves(recipes="recipe")
 def verify_resume(
     recipe: str | Path | Mapping[str, Any],
     *,

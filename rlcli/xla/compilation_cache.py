@@ -31,6 +31,10 @@ def enable_compilation_cache() -> None:
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",  # no minimum
     }.items():
         os.environ.setdefault(name, value)
+    # JAX opens it when it compiles: perhaps in another working directory.
+    folder = os.environ["JAX_COMPILATION_CACHE_DIR"]
+    if folder and "://" not in folder:
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(folder).absolute())
 
 
 def cache_folder() -> Path:

@@ -77,7 +77,7 @@ def test_two_recipes_with_modules_of_the_same_name_use_their_own(tmp_path):
 
 def test_a_folder_that_python_searches_already_stays(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "path", ["first", *sys.path])
+    monkeypatch.setattr(sys, "path", ["/first", *sys.path])
     before = [*sys.path]
     user_code.search_first(tmp_path)
     user_code.extend_path()

@@ -61,7 +61,7 @@ def start(**keywords):
 
 def test_a_sweep_has_a_folder_with_all_that_it_needs(fake):
     path = start(name="first", set=["train.steps=3000"], seed=7)
-    assert str(path) == "runs/sweeps/lake/first"
+    assert path == Path("runs/sweeps/lake/first").absolute()
     assert {each.name for each in path.iterdir()} >= {
         *("sweep.yaml", "space.yaml", "recipe.yaml", "journal.log", "result.json"),
         *("trials", "confirm"),

@@ -269,9 +269,10 @@ def test_a_resume_that_is_interrupted_before_its_first_step_writes_nothing(
         return restore(*arguments)
 
     monkeypatch.setattr(Experiment, "restore", restore_slowly)
-    with pytest.raises(RlcliError, match="it was stopped before its first") as caught:
+    with pytest.raises(SystemExit) as caught:
         rlcli.resume(run, quiet=True)
     assert caught.value.code == 143
+    assert "it was stopped before its first step" in caught.value.__notes__[0]
     assert snapshot(run) == before
 
 

@@ -55,7 +55,7 @@ def test_the_folder_is_evaluated_shown_and_continued(folder, capsys):
         {"optimizer.learning_rate": "0.5"},
     ]
     for path, each in zip((SLOW, FAST), result["variants"], strict=True):
-        assert Path(each["run"]) == path
+        assert Path(each["run"]) == path.absolute()
         assert [seed["mean"] for seed in each["seeds"]] == scores(path)
 
     lines = rlcli.show(str(GROUP)).splitlines()

@@ -10,9 +10,11 @@ from rlcli.evaluation.export.formats import FORMATS, check_export
 from rlcli.evaluation.export.policy_function import check_policy, make_policy_function
 from rlcli.evaluation.export.signature import describe_policy
 from rlcli.evaluation.load import load
+from rlcli.registry.paths import resolves
 from rlcli.runs.files import write_output
 
 
+@resolves("run", new=("output",))
 def export(
     run: str | Path,
     *,

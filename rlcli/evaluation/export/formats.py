@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError, quote
 from rlcli.registry.libraries import require_extra
+from rlcli.registry.paths import enter
 from rlcli.runs.files import check_output
 from rlcli.runs.locate import locate_policy
 from rlcli.runs.zoo import zoo_name
@@ -52,7 +53,7 @@ def check_export(
     suffix, _, extra = FORMATS[format]
     if extra:
         require_extra(extra, f"the export format `{format}`")
-    file = _default_file(run, best, suffix) if output is None else Path(output)
+    file = enter(_default_file(run, best, suffix) if output is None else output)
     check_output(file, f"a file in the format `{format}`", [suffix])
     if format == "numpy":
         _check_module(file)

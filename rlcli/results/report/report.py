@@ -8,6 +8,7 @@ from typing import Any
 
 from rlcli.errors import RlcliError
 from rlcli.registry.libraries import require_extra
+from rlcli.registry.paths import enter, resolves
 from rlcli.results.checks import check_choice, check_threshold
 from rlcli.results.groups import RECIPE, Member, find_members, group_members
 from rlcli.results.plot import CENTERS
@@ -16,6 +17,7 @@ from rlcli.runs.files import check_output
 FILE_NAME = "report.html"
 
 
+@resolves("runs", new=("output",))
 def report(
     runs: str | Path | Sequence[str | Path],
     *,
@@ -81,7 +83,7 @@ def report(
 def _choose_output(output: str | Path | None, members: Sequence[Member]) -> Path:
     """The file to write: by default in the folder of a single run."""
     folder = members[0].folder if len(members) == 1 else Path()
-    target = folder / FILE_NAME if output is None else Path(output)
+    target = enter(folder / FILE_NAME if output is None else output)
     check_output(target, "a page", (".html", ".htm"))
     return target
 

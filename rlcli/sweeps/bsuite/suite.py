@@ -13,6 +13,7 @@ from rlcli.errors import RlcliError, quote
 from rlcli.quoting import quote_shell
 from rlcli.recipe import check_document, locate_recipe
 from rlcli.recipe.loading import read_without_parts, refuse_combinations
+from rlcli.registry.paths import enter, resolves
 from rlcli.results import figure
 from rlcli.runs.creation import check_place
 from rlcli.runs.durations import deadline_of
@@ -26,14 +27,16 @@ from rlcli.sweeps.bsuite.experiments import (
 )
 from rlcli.sweeps.bsuite.layout import INFO, RUNS, SuiteFolder, list_groups
 from rlcli.sweeps.bsuite.results import score_sweep
-from rlcli.training.batch import BatchReport, train_groups
+from rlcli.training.batch import BatchReport, PlanEnd, train_groups
 from rlcli.training.plans import Plan, arguments_of
+from rlcli.training.stops import stopping_with
 
 GROUP = "bsuite"  # the folder of these sweeps, below the folder of runs
 _ROWS = 1_000  # of metrics in a run
 _MNIST = "MNISTBandit"
 
 
+@resolves(recipes="recipe", new=("mnist", "runs", "run"))
 def bsuite(
     recipe: str | Path,
     ids: Sequence[str] = (),
@@ -84,7 +87,7 @@ def bsuite(
     """
     max_time = deadline_of(max_time)
     figure.check_library()  # before any work
-    folder = SuiteFolder(Path(recipe), trust)
+    folder = SuiteFolder(enter(recipe), trust)
     if resume or folder.exists:
         given = {"ids": ids, "set": set, "seed": seed, "mnist": mnist, "runs": runs}
         given |= {"run": run, "name": name, "smoke": smoke or None}
@@ -95,20 +98,25 @@ def bsuite(
         title = check_document(recipe, set)
         refuse_combinations(recipe, set, title, "`rlcli bsuite` scores one agent")
         chosen, notes = _leave_out_mnist(select_ids(ids), ids, mnist)
-        place = _choose_folder(title, runs or "runs", run, name)
+        place = _choose_folder(title, runs or enter("runs"), run, name)
         folder = SuiteFolder(place, trust=True)  # it has what its user has named
         info = {
             "recipe": title,
             "source": locate_recipe(recipe),
             "set": [*set],
             "seed": seed or 0,
-            "mnist": None if mnist is None else str(Path(mnist).absolute()),
+            "mnist": None if mnist is None else str(mnist),
             "smoke": smoke,
             "chosen": [f"{name}/{index}" for name, index in chosen],
             "notes": notes,
         }
-    failed = _train(folder, info, jobs, max_time, report)
-    return score_sweep(folder, info, failed)
+
+    def score(ended: Sequence[PlanEnd]) -> dict[str, Any]:
+        return score_sweep(folder, info, _describe_failures(ended))
+
+    with stopping_with(folder.folder, score):
+        ended = _train(folder, info, jobs, max_time, report)
+    return score(ended)
 
 
 def _train(
@@ -117,8 +125,8 @@ def _train(
     jobs: int | None,
     max_time: str | float | None,
     report: BatchReport,
-) -> list[str]:
-    """Trains the runs that have not finished; returns what to say about failures."""
+) -> list[PlanEnd]:
+    """Trains the runs that have not finished."""
     plans = _plan_runs(folder, info)
     with name_file_in_errors(folder.folder, "created"):
         folder.folder.mkdir(parents=True, exist_ok=True)
@@ -134,7 +142,10 @@ def _train(
         return ["train", *own, "--", plan.recipe]
 
     left = [[plan] for plan in plans if not _is_finished(plan.folder)]
-    ended = train_groups(left, command, jobs=jobs, max_time=max_time, report=report)
+    return train_groups(left, command, jobs=jobs, max_time=max_time, report=report)
+
+
+def _describe_failures(ended: Sequence[PlanEnd]) -> list[str]:
     return [
         f"`{each.plan.folder.name}`: {each.message or f'exit code {each.code}'}"
         for each in ended

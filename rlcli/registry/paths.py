@@ -1,0 +1,143 @@
+"""Paths: those that a user names hold, whatever folder the code of others enters.
+
+An environment or a module may change the working directory of the process. So the
+paths that enter a public function are made absolute once, before any code of others
+runs (`resolves`). `errors.as_typed` shows them as they were typed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import os
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from rlcli.errors import remember_path
+
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R")
+_entry: str | None = None  # the directory in which the current function was called
+_left: tuple[str, str] | None = None  # where one has left the process, and before it
+
+
+def directory() -> str:
+    """The working directory of the user; "" if it has been removed.
+
+    That of the process may be another one, in which code of others has left it.
+    """
+    if _entry is not None:
+        return _entry
+    current = _process_directory()
+    return _left[1] if _left and _left[0] == current else current
+
+
+def _process_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+@contextlib.contextmanager
+def keep_directory(folder: str | None = None) -> Iterator[None]:
+    """Context in which `directory` does not change, also if the process leaves it.
+
+    It is `folder`, by default the directory at its beginning.
+    """
+    global _entry, _left
+    if _entry is not None:
+        yield
+        return
+    own, before = directory(), _process_directory()
+    _entry = own if folder is None else folder
+    try:
+        yield
+    finally:
+        if (current := _process_directory()) != before:
+            _left = current, own
+        _entry = None
+
+
+def keep_in_steps(generator: Generator[T, None, R]) -> Generator[T, None, R]:
+    """The generator, for which `directory` is that of this call whenever it runs."""
+    folder = directory()
+
+    def steps() -> Generator[T, None, R]:
+        try:
+            while True:
+                with keep_directory(folder):
+                    try:
+                        item = next(generator)
+                    except StopIteration as end:
+                        return end.value
+                yield item
+        finally:
+            with keep_directory(folder):
+                generator.close()
+
+    return steps()
+
+
+def enter(path: str | Path) -> Path:
+    """The absolute path of a file or folder that a user names."""
+    path = Path(path)
+    if path.is_absolute() or not (folder := directory()):
+        return path
+    full = Path(folder, path)
+    remember_path(str(full), str(path))
+    return full
+
+
+def enter_url(url: str) -> str:
+    """The same for the URL of a database file, `sqlite:///a.db`, or for a folder."""
+    scheme, mark, path = url.partition(":///")
+    if mark and scheme.partition("+")[0] == "sqlite":
+        is_file = path and not path.startswith((":", "file:"))
+        return f"{scheme}{mark}{enter(path)}" if is_file else url
+    return str(enter(url)) if "/" in url and ":" not in url else url
+
+
+def _enter_existing(name: Any, exists: Callable[[Path], bool]) -> Any:
+    """The same for what may also be a name, or data: of a recipe, for example."""
+    if isinstance(name, str | Path):
+        with contextlib.suppress(OSError, ValueError):  # no name of a file
+            if exists(Path(directory(), name)):
+                return type(name)(enter(name))
+    elif isinstance(name, list | tuple):
+        return [_enter_existing(each, exists) for each in name]
+    return name
+
+
+def resolves(
+    *existing: str, recipes: str = "", new: tuple[str, ...] = ()
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorator of a public function, whose arguments with these names are paths.
+
+    Those of files or folders that exist, and `new` ones, become absolute. A folder can
+    have the name of a built-in recipe, so `recipes` are files.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        signature = inspect.signature(function)
+        tests = dict.fromkeys(existing, os.path.lexists)
+        tests |= {recipes: os.path.isfile} if recipes else {}
+
+        @functools.wraps(function)
+        def call(*arguments: P.args, **keywords: P.kwargs) -> T:
+            bound = signature.bind(*arguments, **keywords)
+            bound.apply_defaults()
+            given = bound.arguments
+            with keep_directory():
+                for key, exists in tests.items():
+                    given[key] = _enter_existing(given[key], exists)
+                for key in new:
+                    given[key] = None if given[key] is None else enter(given[key])
+                return function(*bound.args, **bound.kwargs)
+
+        return call
+
+    return decorate
