@@ -30,6 +30,7 @@ from rlcli.cli import main
 from rlcli.replays.datasets.arrays import DatasetArrays
 from rlcli.replays.datasets.dataset import Dataset
 from rlcli.replays.datasets.files import dump_dataset, load_dataset
+from rlcli.runs.files import explain_file_errors
 from rlcli.runs.locate import locate_policy
 from rlcli.runs.run_folder import Run
 from rlcli.runs.trained_together import find_trained_together
@@ -248,7 +249,13 @@ def groups(draw: random.Random, place: Place) -> Callable[[], object]:
     )
     info["population"] = draw.choice((True, False, None, 1))
     (folder / "run.json").write_bytes(fuzz_values.to_json(info))
-    return lambda: [run.read_info() for run in find_trained_together(Run(folder))]
+
+    def case() -> None:
+        with explain_file_errors():  # as `rlcli resume`: a name may be too long
+            for run in find_trained_together(Run(folder)):
+                run.read_info()
+
+    return case
 
 
 def policy_names(draw: random.Random, place: Place) -> Callable[[], object]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import importlib
 import random
 import shutil
 import struct
@@ -59,6 +60,9 @@ class Place:
         self.secret.parent.mkdir()
         self.secret.write_bytes(SECRET)
         self.run = Template(_make_run(folder / "template"), folder / "run")
+        # Libraries take seconds to import and write settings, which no case should do.
+        importlib.import_module("matplotlib.figure")
+        rlcli.report(self.run.copy(), output=folder / "report.html", episodes=0)
 
     @functools.cached_property
     def _sweeps(self) -> dict[str, Template]:
