@@ -171,7 +171,7 @@ def test_an_updater_learns_what_it_would_without_the_illegal_actions(name):
         rows, weight = make_rows(is_masked), np.ones(SHAPE, "f4")
         after, report = jax.jit(updater.update)(state, rows, weight, CLOCK, KEY)
         assert after.failed == -1
-        estimates = jax.jit(updater.estimate)(state, rows)
+        estimates = jax.jit(updater.estimate)(state, rows, KEY)
         results.append((after.params, report, estimates[:4]))
     (learned, report, estimates), expected = results
     close = functools.partial(np.testing.assert_allclose, rtol=2e-4, atol=2e-5)
