@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 
 from rlcli import errors
-from rlcli.errors import RlcliError
+from rlcli.errors import RlcliError, as_typed
 from rlcli.quoting import printable
 from rlcli.runs import run_folder
 from rlcli.runs.run_folder import Run
@@ -80,7 +80,7 @@ def abandon(runs: Sequence[Run], status: str) -> None:
 
 
 def _paths(runs: Sequence[Run]) -> str:
-    return "\n".join(printable(str(each.folder)) for each in runs)
+    return "\n".join(printable(as_typed(str(each.folder))) for each in runs)
 
 
 def agreed_status(

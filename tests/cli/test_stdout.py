@@ -62,6 +62,29 @@ def test_streams_that_are_closed_are_no_error(streams, program, tmp_path):
     assert done.stdout == ("data\n" if streams == "2>&-" else "")
 
 
+ABANDONED = """
+import sys, rlcli.cli, rlcli.training
+from rlcli.registry.paths import enter
+from rlcli.runs.creation import create_run
+from rlcli.training import run_end
+
+def train(recipe, *, run, **keywords):
+    new = create_run("mine", run=enter(run))
+    run_end.catch_signals([new]).abandon("terminated")
+
+vars(rlcli)["train"] = train
+sys.argv = ["rlcli", "train", "dqn_cartpole", "--run", "a run"]
+rlcli.cli.main()
+"""
+
+
+def test_a_process_that_ends_at_once_prints_its_folder_as_typed_to_stdout(tmp_path):
+    (tmp_path / "program.py").write_text(ABANDONED)
+    done = run(f"{sys.executable} program.py | cat", tmp_path)
+    assert (done.returncode, done.stdout) == (143, "a run\n")
+    assert done.stderr.endswith(" resume 'a run'\n")
+
+
 def test_afterwards_a_python_program_has_its_stdout_again(monkeypatch, capfd):
     namespace = {}
     exec(NOISE.replace("atexit.register", "print"), namespace)
