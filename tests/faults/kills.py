@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from compilation import cache_programs
+from compilation import cache_programs, disable_optimization
 from kill_recipes import KINDS, SPACE, Kind
 from run_results import RunResult, differences, read_result
 
@@ -44,6 +44,7 @@ def main() -> int:
             names.append(name)
     failed, draw = 0, random.Random(options.seed)
     cache_programs(f"{tempfile.gettempdir()}/rlcli-kills")
+    disable_optimization()  # of the programs of all runs alike
     for index, name in enumerate(names):
         kills = options.kills // len(names) + (index < options.kills % len(names))
         with tempfile.TemporaryDirectory() as folder:

@@ -34,7 +34,7 @@ import jax  # noqa: E402
 from combination_cases import Case, Outcome  # noqa: E402
 
 _CLEARED = 10  # cases after which JAX forgets its programs
-_REPORT = 100  # cases between two lines
+_REPORT = 25  # cases between two lines
 _REASONS = 40  # in the table
 
 
