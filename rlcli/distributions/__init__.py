@@ -34,7 +34,7 @@ from rlcli.distributions.family import Distribution
 from rlcli.distributions.intervals import discretized_box
 from rlcli.distributions.normals import normal
 from rlcli.distributions.squashed import squashed_normal
-from rlcli.types import Array
+from rlcli.spaces import MAX_CHOICES, count_integers
 
 __all__ = [
     "BoxFamily",
@@ -52,7 +52,6 @@ __all__ = [
 ]
 
 BoxFamily = Literal["normal", "squashed_normal", "discretized"]
-_MAX_CHOICES = 1024  # largest number of values of an entry of an integer Box
 
 
 def distribution_for(
@@ -74,10 +73,8 @@ def distribution_for(
             return multi_binary(space.shape, spaces.dtype(space))
         case kinds.Box() if np.issubdtype(space.dtype, np.floating):
             return _box_distribution(space, box, bins)
-        case kinds.Box() if np.max(_integer_counts(space), initial=0) <= _MAX_CHOICES:
-            return multi_discrete(
-                _integer_counts(space), space.low, spaces.dtype(space)
-            )
+        case kinds.Box() if np.max(count_integers(space), initial=0) <= MAX_CHOICES:
+            return multi_discrete(count_integers(space), space.low, spaces.dtype(space))
         case kinds.Tuple() if len(space.spaces):
             return composite(
                 [
@@ -95,7 +92,7 @@ def distribution_for(
             )
     raise TypeError(
         "expected Discrete, MultiDiscrete, MultiBinary, a Box of floats or of at most "
-        f"{_MAX_CHOICES} integers, or a Tuple or Dict of these, got {space}"
+        f"{MAX_CHOICES} integers, or a Tuple or Dict of these, got {space}"
     )
 
 
@@ -111,9 +108,3 @@ def _box_distribution(space: kinds.Box, box: BoxFamily, bins: int) -> Distributi
     if box == "discretized":
         return discretized_box(space, bins)
     raise ValueError(f"expected `box` in {get_args(BoxFamily)}, got {box!r}")
-
-
-def _integer_counts(space: kinds.Box) -> Array:
-    """The number of integers between the bounds of each entry."""
-    # In float64, where 64-bit bounds do not overflow.
-    return space.high.astype(np.float64) - space.low.astype(np.float64) + 1

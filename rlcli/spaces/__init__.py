@@ -22,6 +22,8 @@ from gymnasium import spaces
 from rlcli.types import Array, ArrayTree, Key
 from rlcli.xla.random_bits import unroll_key
 
+MAX_CHOICES = 1024  # of an entry of a Box of integers whose values are choices
+
 
 def dtype(space: gymnasium.Space) -> np.dtype:
     """Returns the dtype of a space's arrays in JAX: 64 bits become 32."""
@@ -160,6 +162,12 @@ def exact_bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:
         case spaces.MultiBinary():
             return np.zeros(space.shape), np.ones(space.shape)
     raise TypeError(f"expected a space with bounds, got {space}")
+
+
+def count_integers(space: spaces.Box) -> np.ndarray:
+    """The number of integers between the bounds of each entry, float64."""
+    # In float64, where 64-bit bounds do not overflow.
+    return space.high.astype(np.float64) - space.low.astype(np.float64) + 1
 
 
 def bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:

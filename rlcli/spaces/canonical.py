@@ -1,9 +1,10 @@
 """Canonical spaces: the numbers with which agents compute, whatever an environment's.
 
-    Discrete, MultiDiscrete    start at 0
-    Box of floats, of actions  an entry with two bounds is in [−1, 1]: its distance from
-                               the middle, in half-widths; 0 if it is constant
-    dtypes                     have 32 bits
+    Discrete, MultiDiscrete   start at 0
+    actions in a Box          of floats: an entry with two bounds is in [−1, 1], its
+                              distance from the middle in half-widths; 0 if constant
+                              of few integers: the MultiDiscrete of their choices
+    dtypes                    have 32 bits
 
 Other entries of a Box keep their units, and so do observations: `preprocess` and
 `normalize` scale them. The spaces of the environment itself are *external*. Elements
@@ -21,7 +22,15 @@ import numpy as np
 from gymnasium import spaces
 
 from rlcli.errors import RlcliError
-from rlcli.spaces import bounds, describe, dtype, exact_bounds, members
+from rlcli.spaces import (
+    MAX_CHOICES,
+    bounds,
+    count_integers,
+    describe,
+    dtype,
+    exact_bounds,
+    members,
+)
 from rlcli.types import Array, ArrayTree, External
 
 _NO_BOUND = float(np.finfo(np.float32).max)  # also a common spelling of infinity
@@ -108,7 +117,7 @@ def _canonical(
                 sum(part.log_volume for part in parts.values()),
             )
         case spaces.Discrete() | spaces.MultiDiscrete():
-            return _discrete_leaf(space)
+            return _discrete_leaf(space, space.start)
         case spaces.Box() | spaces.MultiBinary():
             return make(space)
     raise RlcliError(
@@ -123,28 +132,28 @@ def _external_dtype(space: gymnasium.Space, array: Array) -> Any:
     return space.dtype if is_numpy else dtype(space)
 
 
-def _discrete_leaf(space: Any) -> Canonical:
+def _discrete_leaf(space: Any, start: Any) -> Canonical:
     """Subtracts the start, before 64 bits become 32."""
-    to, start = dtype(space), np.asarray(space.start)
-    has_start = bool(np.any(start))
-    sizes = space.n if isinstance(space, spaces.Discrete) else space.nvec
+    # 64 bits: the choices may need more than the numbers of the space have.
+    start, has_start = np.asarray(start, np.int64), bool(np.any(start))
+    match space:
+        case spaces.Discrete():
+            canonical = spaces.Discrete(space.n, dtype=space.dtype.type)
+        case spaces.MultiDiscrete():
+            canonical = spaces.MultiDiscrete(space.nvec, dtype=space.dtype.type)
+        case _:
+            canonical = spaces.MultiDiscrete(count_integers(space).astype(np.int64))
+    to = dtype(canonical)
 
     def to_canonical(batch: Array) -> Array:
         choices = batch - start if has_start else batch
         return choices.astype(to, copy=False)
 
     def to_external(batch: Array) -> Array:
-        choices = batch.astype(_external_dtype(space, batch))
-        return choices + start.astype(choices.dtype) if has_start else choices
+        numbers = batch.astype(to) + start if has_start else batch
+        return numbers.astype(_external_dtype(space, batch))
 
-    return Canonical(
-        type(space)(sizes, dtype=space.dtype.type),
-        space,
-        to_canonical,
-        to_external,
-        to_external,
-        0.0,
-    )
+    return Canonical(canonical, space, to_canonical, to_external, to_external, 0.0)
 
 
 def _same_leaf(space: Any) -> Canonical:
@@ -174,10 +183,12 @@ def _narrow(space: Any, low: np.ndarray, high: np.ndarray) -> gymnasium.Space:
 def _action_leaf(space: Any) -> Canonical:
     """Measures bounded entries of a Box of floats from their middle, in half-widths."""
     same = _same_leaf(space)
-    if isinstance(space, spaces.Box):
-        same = same._replace(to_external=_clip_to(space, same.to_external))
-    if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
+    if not isinstance(space, spaces.Box):
         return same
+    same = same._replace(to_external=_clip_to(space, same.to_external))
+    if space.dtype.kind != "f":
+        is_few = 1 <= np.max(count_integers(space), initial=0) <= MAX_CHOICES
+        return _discrete_leaf(space, space.low) if is_few else same
     # In float64: the difference of two bounds of float32 may overflow.
     low, high = (bound.astype(np.float64) for bound in exact_bounds(space))
     low = np.where(low <= -_NO_BOUND, -np.inf, low)

@@ -93,15 +93,14 @@ def test_a_box_in_its_canonical_units_stays_as_it_is():
 @pytest.mark.parametrize(
     "space",
     [
-        spaces.Box(-3, 7, (2,), np.int64),
-        spaces.Box(0, 255, (2,), np.uint8),
-        spaces.Box(0, 1, (2,), np.bool_),
+        spaces.Box(-3_000, 7_000, (2,), np.int64),
+        spaces.Box(0, 60_000, (2,), np.uint16),
         spaces.MultiBinary(2),
         spaces.Box(5, INF, (2,), np.int32),
     ],
     ids=str,
 )
-def test_integers_keep_their_units(space):
+def test_many_integers_keep_their_units(space):
     canonical = canonical_action(space)
     space.seed(0)
     element = space.sample()
@@ -116,10 +115,35 @@ def test_integers_keep_their_units(space):
 @pytest.mark.parametrize(
     ("space", "external", "expected"),
     [
+        (spaces.Box(-3, 7, (2,), np.int64), [[-3, 7], [0, 1]], [[0, 10], [3, 4]]),
+        (spaces.Box(0, 255, (1,), np.uint8), [[255], [0]], [[255], [0]]),
+        (spaces.Box(0, 1, (2,), np.bool_), [[True, False]], [[1, 0]]),
+        (spaces.Box(2**40, 2**40 + 5, (), np.int64), [2**40 + 5], [5]),
+        (spaces.Box(-100, 100, (1,), np.int8), [[100], [-100]], [[200], [0]]),
+        (spaces.Box(7, 7, (1,), np.int32), [[7]], [[0]]),
+    ],
+    ids=str,
+)
+def test_few_integers_are_choices(space, external, expected):
+    canonical = canonical_action(space)
+    low, high = (np.asarray(bound, np.int64) for bound in (space.low, space.high))
+    np.testing.assert_array_equal(canonical.space.nvec, high - low + 1)
+    found = canonical.to_canonical(np.array(external, space.dtype))
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == np.int32
+    back = canonical.to_external(found)
+    assert back.dtype == space.dtype
+    np.testing.assert_array_equal(back, external)
+
+
+@pytest.mark.parametrize(
+    ("space", "external", "expected"),
+    [
         (spaces.Discrete(3, start=5), 6, 1),
         (spaces.Discrete(3, start=-2), -2, 0),
         (spaces.Discrete(9, start=2**40), 2**40 + 8, 8),  # beyond 32 bits
         (spaces.Discrete(3, start=5, dtype=np.int8), 7, 2),
+        (spaces.Discrete(201, start=-100, dtype=np.int16), 100, 200),
         (spaces.MultiDiscrete([3, 4], start=[0, -1]), [2, -1], [2, 0]),
         (spaces.MultiDiscrete([[3], [4]], start=[[7], [8]]), [[7], [10]], [[0], [2]]),
     ],

@@ -108,6 +108,19 @@ def test_collected_data_have_the_numbers_of_the_environment(many, tmp_path):
     np.testing.assert_array_equal(rows.next_obs, found.observations[""] - 2)
 
 
+def test_stacks_of_frames_have_the_numbers_of_the_environment(tmp_path):
+    frames = SMALL | {"preprocess": [{"name": "frame_stack", "frames": 2}]}
+    data = {"environment": COUNT, "network": frames, "updater": "ppo"}
+    policy = write_policy(tmp_path, data)
+    rlcli.collect(policy, episodes=1, trust=True)
+    found = load_dataset(tmp_path / "dataset.npz")
+    stacks = [[3, 3], [3, 4], [4, 5], [5, 6], [6, 7]]
+    np.testing.assert_array_equal(found.observations[""], stacks)
+    np.testing.assert_array_equal(found.final_observations[""], [[7, 8]])
+    loaded = rlcli.load(policy, trust=True)
+    assert loaded.spaces.observation == unit_environments.Count().observation_space
+
+
 def write_data(file, actions):
     """Ten episodes of `Count`, with these actions."""
     steps = len(actions)
@@ -165,7 +178,7 @@ def test_messages_describe_the_spaces_of_the_environment():
 def test_films_show_the_actions_that_the_environment_gets(tmp_path):
     data = {"environment": COUNT, "network": SMALL, "updater": "ppo"}
     policy = write_policy(tmp_path, data)
-    _, _, evaluator, acting = _select_evaluator(policy, False, 1, True)
+    evaluator, acting = _select_evaluator(policy, False, 1, True)[2:4]
     unit_environments.LOG.clear()
     shown = [step.action for step, _ in evaluator.frames(acting)]
     assert shown.pop() is None

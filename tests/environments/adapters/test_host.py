@@ -121,9 +121,11 @@ def test_an_environment_may_change_its_action_in_place(space) -> None:
     state, _ = env.reset(SEEDS)
     action = jax.tree.map(lambda leaf: np.ones((2, 2, *leaf.shape)), zeros(env.action))
     steps = [env.step(state, action)[1] for _ in range(3)]
-    # Each entry is 1, plus a start, times the half-width of a Box of floats.
+    # Each entry is 1 half-width of a Box of floats, or number 1 from the start, which
+    # is the lower bound of a Box of integers.
     half = 2 if space.dtype == np.float32 else 1
-    native = half + np.asarray(getattr(space, "start", 0))
+    lowest = -2 if isinstance(space, spaces.Box) and half == 1 else 0
+    native = half + np.asarray(getattr(space, "start", lowest))
     size = sum(leaf.size for leaf in jax.tree.leaves(zeros(space)))
     sums = np.broadcast_to(native, size).sum() * np.arange(1, 4)
     np.testing.assert_array_equal([step.obs[1, 1, 0] for step in steps], sums)
