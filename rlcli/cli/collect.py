@@ -62,6 +62,7 @@ def command(
     The policies of all seeds contribute equally. Prints the file.
     """
     from rlcli.evaluation.collection import check_collection  # to keep `--help` fast
+    from rlcli.recipe.documents import format_inline
 
     run_path = options.choose_run(path)
     check_collection(
@@ -93,4 +94,5 @@ def command(
         f"{result['steps']:,} steps of {result['episodes']:,} episodes on "
         f"{result['environment']}: return {returns['mean']:.2f} ± {returns['std']:.2f}"
     )
-    output.print_message(f"next: `replay: {{name: dataset, path: {result['file']}}}`")
+    section = format_inline({"name": "dataset", "path": result["file"]})
+    output.print_message(f"next: `replay: {section}`")
