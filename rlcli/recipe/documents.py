@@ -67,6 +67,14 @@ class _Writer(_ResolverMixin, yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+    def represent_text(self, data: str) -> yaml.Node:
+        """A string on one line: other quotes would contain its line breaks."""
+        style = '"' if "\n" in data else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+
+_Writer.add_representer(str, _Writer.represent_text)
+
 
 @dataclasses.dataclass(frozen=True)
 class Document:

@@ -248,3 +248,15 @@ def test_small_values_are_dumped_on_one_line_and_large_ones_indented():
     assert text.splitlines()[0] == "a: {b: [1, 2], c: 20%}"
     assert text.splitlines()[1:] == ["d:", f"  e: {'x' * 50}", f"  f: {'y' * 50}"]
     assert yaml.safe_load(text) == data
+
+
+@pytest.mark.parametrize(
+    "text", ["a\nb", "\n", "a\r\nb", "x: y\n# z", "\u2028\x85", ""]
+)
+def test_any_text_is_yaml_on_one_line(text):
+    """Also a key of a section with long values, which has lines of its own."""
+    for value in (text, [text], {text: text}):
+        line = documents.format_inline(value)
+        assert len(line.splitlines()) == 1 and yaml.safe_load(line) == value
+    data = {text: {"long": text * 60, "b": [text] * 9}}
+    assert yaml.safe_load(documents.dump_yaml(data)) == data
