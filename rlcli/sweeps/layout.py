@@ -188,12 +188,13 @@ class SweepFolder(OpenedFolder):
 
     def read_result(self) -> dict[str, Any]:
         """The status, the winner and the confirmed trials; {} if there is no file."""
-        path, remedy = self.result, "remove it: `--resume` writes it again"
-        result = read_json(path, remedy)
+        path = self.result
+        result = read_json(path, REMEDY_OF_RESULT)
         for name, is_sound in _RESULT_FIELDS.items():
             if name in result and not is_sound(result[name]):
                 value = quote(to_json(result[name]))
-                raise RlcliError(f"`{path}` is damaged: `{name}` is {value}", remedy)
+                message = f"`{path}` is damaged: `{name}` is {value}"
+                raise RlcliError(message, REMEDY_OF_RESULT)
         return result
 
     def write_result(self, result: dict[str, Any]) -> None:
@@ -221,31 +222,33 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float)
 
 
+_ENTRY = {"trial", "options", "run", "trial_value", "value", "ci95", "seeds"}
+
+
 def _is_entry(value: Any) -> bool:
     """Whether a value is a trial in the result of a sweep; see `describe_entry`."""
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or not value.keys() >= _ENTRY:
         return False
-    trial, interval = value.get("trial"), value.get("ci95")
-    seeds = value.get("seeds")
-    if type(trial) is not int or trial < 0 or not isinstance(seeds, list | None):
-        return False
+    trial, seeds, interval = value["trial"], value["seeds"], value["ci95"]
     return (
-        isinstance(value.get("options"), dict)
-        and value.get("run") in [f"{each}/{trial:04d}" for each in _RUNS]
-        and all(
-            _is_number(each) or each is None
-            for each in (value.get("value"), value.get("trial_value"), *(seeds or ()))
-        )
-        and (
-            interval is None
-            or (
-                (isinstance(interval, list) and len(interval) == 2)
-                and all(map(_is_number, interval))
-            )
-        )
+        type(trial) is int
+        and trial >= 0
+        and value["run"] in [f"{each}/{trial:04d}" for each in _RUNS]
+        and isinstance(value["options"], dict)
+        and _are_numbers([value["value"], value["trial_value"]])
+        and (seeds is None or _are_numbers(seeds))
+        and (interval is None or (_are_numbers(interval) and len(interval) == 2))
     )
 
 
+def _are_numbers(values: Any) -> bool:
+    """Whether a value is a list of numbers, which are null if they are not finite."""
+    return isinstance(values, list) and all(
+        each is None or _is_number(each) for each in values
+    )
+
+
+REMEDY_OF_RESULT = "remove it: `--resume` writes it again"
 _RESULT_FIELDS: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
     {
         "status": lambda value: value in ["running", "killed", *EXIT_CODES],

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlcli.errors import RlcliError
 from rlcli.runs import locks
 from rlcli.runs.formatting import format_number
 from rlcli.runs.population import Stage
-from rlcli.sweeps.layout import SweepFolder
+from rlcli.sweeps.layout import REMEDY_OF_RESULT, SweepFolder
 from rlcli.sweeps.objectives import Objective, parse_objective
 from rlcli.sweeps.opening import open_sweep
 from rlcli.sweeps.pbt import PBT, read_lineages
@@ -42,6 +43,11 @@ def show_sweep(folder: str | Path, *, storage: str | None = None) -> dict[str, A
     trials = study.trials()
     best = rank(trials, objective)
     result = sweep.read_result()
+    winner, confirmed = result.get("winner"), result.get("confirmed", [])
+    for each in (*filter(None, [winner]), *confirmed):
+        if each["trial"] >= len(trials):
+            message = f"`{sweep.result}` is damaged: there is no trial {each['trial']}"
+            raise RlcliError(message, REMEDY_OF_RESULT)
     lineages: Mapping[int, Sequence[Stage]] = {}
     if settings.sampler == PBT:
         lineages = read_lineages(sweep, settings, space)
@@ -61,8 +67,8 @@ def show_sweep(folder: str | Path, *, storage: str | None = None) -> dict[str, A
         "total": settings.trials,
         "counts": dict(Counter(trial.state for trial in trials)),
         "best": described[best[0].number] if best else None,
-        "winner": result.get("winner"),
-        "confirmed": result.get("confirmed", []),
+        "winner": winner,
+        "confirmed": confirmed,
         "importance": study.importance(),
         "slices": [
             {"option": option.key, "values": slice_trials(option, trials, objective)}

@@ -20,6 +20,7 @@ from tiers import quick_first
 
 import rlcli
 from rlcli.cli import main
+from rlcli.cli.sweep_screen import print_sweep
 from rlcli.errors import RlcliError
 from rlcli.sweeps import journal
 
@@ -367,6 +368,26 @@ def test_a_damaged_file_of_a_group_is_one_error(fields, capsys):
     assert "0007.json` is damaged" in error
 
 
+@pytest.mark.usefixtures("engines")
+def test_a_damaged_winner_is_one_error(capsys):
+    path = start(confirm=1)
+    result = json.loads((path / "result.json").read_text())
+    for key in result["winner"]:
+        for value in (None, "x", [None], {"a": 1}, -1, "../../trials/0000"):
+            winner = {**result["winner"], key: value}
+            damaged = [winner, {k: v for k, v in winner.items() if k != key}]
+            for each in damaged:
+                (path / "result.json").write_text(json.dumps({"winner": each}))
+                code = main(["sweep", "show", str(path)])
+                error = capsys.readouterr().err
+                assert code == (1 if error else 0)
+                assert not error or "result.json` is damaged: `winner` is" in error
+    winner = {**result["winner"], "trial": 99, "run": "trials/0099"}
+    (path / "result.json").write_text(json.dumps({"winner": winner}))
+    error = refused("sweep", "show", path, capsys=capsys)
+    assert "result.json` is damaged: there is no trial 99" in error
+
+
 VALUES = [None, True, -1, 10**30, 1.5, float("inf"), "", "x", "../..", [], [1], {}]
 VALUES += [{"x": 1}, "evil:make", [None], "2026", "0001", {"0001": []}]
 
@@ -445,7 +466,7 @@ def test_a_damaged_sweep_is_one_clear_error_or_goes_on(
         shutil.copytree(path, copy)
         damage_file(copy / random.choice(names[:1] * 3 + names), random)
         for command in (
-            lambda copy=copy: rlcli.show_sweep(copy),
+            lambda copy=copy: print_sweep(rlcli.show_sweep(copy), json=False),
             lambda copy=copy: rlcli.export_sweep(copy, folder / "a.yaml"),
             lambda copy=copy: rlcli.export_sweep(copy, folder / "a.yaml", trial=1),
             lambda copy=copy: rlcli.sweep(copy, resume=True, jobs=1, confirm=2),
