@@ -44,7 +44,7 @@ faults: $(VENV)/installed-dev
 	PYTHONPATH=tests/support $(BIN)/python tests/faults/campaign.py $(FAULTS)
 	PYTHONPATH=tests/support $(BIN)/python tests/faults/kills.py $(KILLS)
 
-# 100 000 random recipes, options, checkpoints, run folders and plug-ins: each is a
+# 100 000 random recipes, options, files, folders, commands and plug-ins: each is a
 # success or one clear error. FUZZ="--seed 7 --cases 1" repeats a single case.
 fuzz: $(VENV)/installed-dev
 	PYTHONPATH=tests/support $(BIN)/python tests/fuzz/campaign.py $(FUZZ)

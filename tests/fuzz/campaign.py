@@ -28,7 +28,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--target", choices=TARGETS, help="only cases of this kind")
+    parser.add_argument(
+        "--target", choices=TARGETS, nargs="+", default=TARGETS, help="only these kinds"
+    )
     parser.add_argument("--traceback", action="store_true", help="of every defect")
     options = parser.parse_args()
     counts: collections.Counter[str] = collections.Counter()
@@ -43,7 +45,7 @@ def main() -> int:
             faulthandler.dump_traceback_later(_PATIENCE, exit=True)
             with guard.limits():  # of memory, beyond what the blocks before have left
                 for index, (kind, draw) in block:
-                    if options.target not in (None, kind):
+                    if kind not in options.target:
                         continue
                     target, begin = TARGETS[kind], time.perf_counter()
                     counts[kind] += 1
