@@ -339,7 +339,7 @@ def open_database(url: str, *, is_reader: bool = False) -> Any:
     except failures as error:
         reason = _describe(error.__cause__ or error)
         raise RlcliError(
-            f"the storage {quote(url)} cannot be opened: {reason}",
+            f"the storage {quote(url, 200)} cannot be opened: {reason}",
             "for example `--storage sqlite:///sweeps.db`",
         ) from error
 

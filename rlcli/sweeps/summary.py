@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
+from rlcli.registry.paths import enter_url
 from rlcli.runs import locks
 from rlcli.runs.formatting import format_number
 from rlcli.runs.population import Stage
@@ -37,7 +38,8 @@ def show_sweep(folder: str | Path, *, storage: str | None = None) -> dict[str, A
     Writes nothing. `storage` is the database of a sweep that was started with one.
     """
     sweep, settings, space = open_sweep(folder)
-    sweep.check_address("--storage", settings.storage, storage)
+    given = None if storage is None else enter_url(storage)
+    sweep.check_address("--storage", settings.storage, given)
     study = Study(sweep, settings, space, is_reader=True)
     objective = parse_objective(settings.objective)
     trials = study.trials()
