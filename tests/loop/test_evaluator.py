@@ -286,7 +286,7 @@ def test_the_steps_of_an_evaluation_are_those_of_its_time():
     setup = build(parsed, (0, 1))
     at = evaluation_parts(parsed, setup)
     evaluator = Evaluator(*at(Clock.zero()), (0, 1), 1, at=at)
-    clock = Clock.zero()._replace(steps=np.float32([10, 30]))
+    clock = Clock.zero()._replace(steps=np.array([10, 30], np.float32))
     acting = draw_acting(setup)
     result = evaluator.evaluate(acting, clock=clock)
     np.testing.assert_allclose(result.returns[:, 0], [0.75, 0.25])
