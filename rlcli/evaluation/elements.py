@@ -73,8 +73,13 @@ def write_action(
     if not as_numpy:
         return canonical_action(space).to_external(action)
     external = canonical_action(space).to_external(jax.tree.map(np.asarray, action))
-    # A scalar is hashable, as tables need.
-    return jax.tree.map(lambda leaf: leaf[()], external)
+    return _map_elements(_to_element, space, external)
+
+
+def _to_element(space: gymnasium.Space, leaf: Any) -> Any:
+    """An array, as Gymnasium has it; a scalar of Discrete ones, which is hashable."""
+    array = np.asarray(leaf)
+    return array[()] if isinstance(space, kinds.Discrete) else array
 
 
 def zeros(space: gymnasium.Space, batch: int) -> ArrayTree:

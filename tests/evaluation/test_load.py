@@ -1,5 +1,6 @@
 """Trained policies: they act as in evaluation, on single observations and batches."""
 
+import runpy
 import warnings
 
 import gymnasium
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
+from odd_environments import ACTIONS
 from policy_files import write_policy
 from tiers import quick_first
 
@@ -312,6 +314,23 @@ def test_spaces_are_those_of_the_library_and_actions_are_elements(shifted):
 
 
 # Other functions
+
+
+@pytest.mark.parametrize(
+    "name", quick_first(["scalar_box", *sorted(ACTIONS.keys() - {"scalar_box"})])
+)
+def test_actions_are_elements_as_gymnasium_has_them(name, tmp_path):
+    """Without a warning, also those of an exported policy."""
+    environment = {"name": "odd_environments:Host", "action": name}
+    data = {"environment": environment, "network": SMALL, "updater": "ppo"}
+    file = write_policy(tmp_path, data)
+    policy = rlcli.load(file, trust=True)
+    module = tmp_path / "exported.py"
+    rlcli.export(file, format="numpy", output=module, trust=True)
+    exported = runpy.run_path(str(module))
+    for act in (policy.act, exported["act"]):
+        action, _ = act(np.zeros(2, np.float32))
+        assert policy.spaces.action.contains(action)
 
 
 def test_values_are_those_of_the_network_and_of_the_greedy_action(dqn):

@@ -7,6 +7,7 @@ Dict. `rlcli.spaces.canonical` converts the numbers.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ import jax
 import numpy as np
 from gymnasium import spaces
 
-from rlcli.spaces import describe, dtype
+from rlcli.spaces import describe, dtype, members
 from rlcli.spaces.canonical import canonical_observation
 from rlcli.types import ArrayTree
 
@@ -38,9 +39,9 @@ def _map_leaves(
 ) -> Callable[[ArrayTree], ArrayTree]:
     """Builds a function of batches that applies `make(leaf space)` to each leaf."""
     if isinstance(space, spaces.Tuple):
-        members = [_map_leaves(member, make) for member in space.spaces]
+        converters = [_map_leaves(member, make) for member in space.spaces]
         return lambda batch: tuple(
-            convert(part) for convert, part in zip(members, batch, strict=True)
+            convert(part) for convert, part in zip(converters, batch, strict=True)
         )
     if isinstance(space, spaces.Dict):
         entries = {name: _map_leaves(member, make) for name, member in space.items()}
@@ -135,6 +136,26 @@ def action_flattener(
     return _map_leaves(space, leaf)
 
 
+def action_selector(space: gymnasium.Space) -> Callable[[ArrayTree, int], ArrayTree]:
+    """Returns a function that selects an action of a batch, as an element of its space.
+
+    It is an array for a Box, also of shape `()`, and a scalar for a Discrete space.
+    """
+    parts = members(space)
+    if not parts and (not isinstance(space, spaces.Box) or space.shape):
+        return operator.getitem  # a row is an array already
+    if not parts:
+        return lambda batch, index: batch[index, ...]
+    select = {key: action_selector(part) for key, part in parts.items()}
+    if isinstance(space, spaces.Tuple):
+        return lambda batch, index: tuple(
+            each(batch[key], index) for key, each in select.items()
+        )
+    return lambda batch, index: {
+        key: each(batch[key], index) for key, each in select.items()
+    }
+
+
 def map_tree(function: Callable, tree: ArrayTree, *rest: ArrayTree) -> Any:
     """`jax.tree.map`, faster for a single array: it outlasts a step of CartPole."""
     if isinstance(tree, np.ndarray):
@@ -149,9 +170,9 @@ def element_stacker(space: gymnasium.Space) -> Callable[[Sequence[Any]], ArrayTr
     or dtype.
     """
     if isinstance(space, spaces.Tuple):
-        members = [element_stacker(member) for member in space.spaces]
+        stackers = [element_stacker(member) for member in space.spaces]
         return lambda items: tuple(
-            stack(_member(items, i, space)) for i, stack in enumerate(members)
+            stack(_member(items, i, space)) for i, stack in enumerate(stackers)
         )
     if isinstance(space, spaces.Dict):
         entries = {name: element_stacker(member) for name, member in space.items()}
@@ -188,14 +209,14 @@ def element_stacker(space: gymnasium.Space) -> Callable[[Sequence[Any]], ArrayTr
 
 def _member(items: Sequence[Any], name: Any, space: gymnasium.Space) -> list[Any]:
     """Selects one member from each element of a Tuple or a Dict."""
-    members = []
+    found = []
     for index, item in enumerate(items):
         try:
-            members.append(item[name])
+            found.append(item[name])
         except (TypeError, LookupError):
             raise InvalidOutputError(
                 f"an observation without the member `{name}` of its space, "
                 f"{describe(space)}",
                 index,
             ) from None
-    return members
+    return found

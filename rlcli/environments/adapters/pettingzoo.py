@@ -17,6 +17,7 @@ from gymnasium.vector.utils import create_empty_array
 
 from rlcli.environments.adapters.conversion import (
     HostArray,
+    action_selector,
     element_stacker,
     map_tree,
 )
@@ -121,6 +122,7 @@ class ParallelVector:
         zeros = create_empty_array(space, n=1, fn=np.zeros)
         self._absent = map_tree(operator.itemgetter(0), zeros)
         self._stack = element_stacker(space)
+        self._select = action_selector(copies[0].action_space(self.agents[0]))
         self._limit = time_limit
         self._steps = np.zeros(len(copies), np.int64)
         self._timeout = timeout
@@ -149,7 +151,7 @@ class ParallelVector:
         for index, copy in enumerate(self.copies):
             place = index * self.group
             actions = {
-                agent: map_tree(operator.itemgetter(place + row), action)
+                agent: self._select(action, place + row)
                 for row, agent in enumerate(self.agents)
                 if agent in copy.agents
             }

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import operator
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -24,9 +23,9 @@ from gymnasium.vector.async_vector_env import AsyncState
 from rlcli.environments.adapters.conversion import (
     HostArray,
     InvalidOutputError,
+    action_selector,
     canonical_converter,
     element_stacker,
-    map_tree,
 )
 from rlcli.environments.adapters.host_errors import (
     EnvironmentFailedError,
@@ -156,6 +155,7 @@ class SyncVector:
         # Resolved once: an attribute lookup per call costs a tenth of a step.
         self._steps = [with_timeout(env.step, timeout) for env in self.envs]
         self._stack = element_stacker(self.envs[0].observation_space)
+        self._select = action_selector(self.envs[0].action_space)
         self.can_render = self.envs[0].render_mode is not None
         self._timeout = timeout
 
@@ -174,7 +174,7 @@ class SyncVector:
         """As `HostVector.step`."""
         obs, reward, discount, last = [], [], [], []
         for index, step in enumerate(self._steps):
-            single_action = map_tree(operator.itemgetter(index), action)
+            single_action = self._select(action, index)
             try:
                 result = step(single_action)
             except (Exception, SystemExit) as error:  # foreign code may raise anything

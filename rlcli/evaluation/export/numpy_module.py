@@ -68,9 +68,13 @@ def act(observation, state=None, first=None):
     with np.errstate(all="ignore"):
         outputs, next_state = _compute(batch, rows, begins, previous)
     outputs, next_state = (
-        [leaf.reshape(batch_shape + leaf.shape[1:])[()] for leaf in each]
+        [leaf.reshape(batch_shape + leaf.shape[1:]) for leaf in each]
         for each in (outputs, next_state)
     )
+    outputs = [
+        leaf[()] if entry["space"]["type"] == "Discrete" else leaf  # hashable
+        for leaf, entry in zip(outputs, METADATA["outputs"])
+    ]
     return {action}, tuple(next_state)
 
 

@@ -9,10 +9,12 @@ import cloudpickle
 import gymnasium
 import jax
 import numpy as np
+import odd_environments
 import pytest
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector.utils import batch_space
 
 from rlcli.environments.adapters.conversion import InvalidOutputError
 from rlcli.environments.adapters.gymnasium import gymnasium_adapter
@@ -21,7 +23,12 @@ from rlcli.environments.adapters.host import (
     host_environment,
     sync_host_environment,
 )
-from rlcli.environments.adapters.pools import AsyncVector, NativeVector, host_timestep
+from rlcli.environments.adapters.pools import (
+    AsyncVector,
+    NativeVector,
+    SyncVector,
+    host_timestep,
+)
 from rlcli.errors import RlcliError
 
 SEEDS = np.array([7, 8], np.uint32)
@@ -116,6 +123,31 @@ def test_async_and_sync_vectors_return_the_same_timesteps():
     jax.tree.map(np.testing.assert_array_equal, actual, expected)
     assert actual[1].last.sum() > 10
     make_async_vector(Walk).close(state)
+
+
+@pytest.mark.parametrize("name", sorted(odd_environments.ACTIONS))
+def test_each_environment_gets_an_element_of_its_action_space(name):
+    """In the form of Gymnasium's own samples: a Box of shape () has arrays."""
+    space = odd_environments.ACTIONS[name]
+    elements = []
+
+    class Recorder(odd_environments.Host):
+        def step(self, action):
+            elements.append(action)
+            return super().step(action)
+
+    vector = SyncVector(lambda: Recorder(action=name), 2, None)
+    vector.begin(np.arange(2), [0, 1])
+    batch = batch_space(space, 2)
+    batch.seed(0)
+    vector.step(batch.sample())
+    for element in elements:
+        assert space.contains(element)
+        assert jax.tree.all(jax.tree.map(_is_same_kind, element, space.sample()))
+
+
+def _is_same_kind(one, other):
+    return isinstance(one, np.ndarray) == isinstance(other, np.ndarray)
 
 
 def test_an_error_in_a_process_names_the_environment():
