@@ -32,6 +32,7 @@ class Estimate(NamedTuple):
     ci95: tuple[float, float] | None
 
 
+@np.errstate(over="ignore", invalid="ignore")  # sums of the largest floats are inf
 def estimate(statistic: Statistic, scores: Scores) -> Estimate:
     """A statistic of scores with its interval; nan if a score is not finite."""
     scores = [np.sort(each) for each in scores]  # the order of seeds has no meaning

@@ -255,6 +255,8 @@ class Study:
 
     def _read(self, trial: Any) -> Trial:
         """A trial of Optuna, which others may have written."""
+        if type(trial.number) is not int or trial.number < 0:
+            raise self._damage(f"a trial has the number {quote(trial.number)}")
         for key, value in trial.params.items():
             self._check_value(trial.number, key, value)
         attributes = trial.user_attrs

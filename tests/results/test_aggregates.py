@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from rlcli.results import aggregates
 from rlcli.results.aggregates import (
     estimate,
     estimate_improvement,
@@ -193,3 +194,10 @@ def test_the_same_scores_in_any_order_give_the_same_intervals():
     assert first == estimate_improvement(
         [each[::-1] for each in SCORES["A"]], SCORES["B"]
     )
+
+
+@pytest.mark.filterwarnings("error")
+def test_scores_near_the_largest_float_warn_of_nothing():
+    largest = np.full(3, np.finfo(np.float64).max)
+    for statistic in (aggregates.mean, aggregates.iqm, aggregates.median_over_seeds):
+        assert aggregates.estimate(statistic, [largest]).value > 1e308

@@ -292,6 +292,19 @@ def test_a_database_is_shown_read_only_and_none_is_created(folder, capsys):
     assert not (folder / "trials.db").exists()
 
 
+@pytest.mark.usefixtures("engines")
+@pytest.mark.parametrize("number", ["a/../../b", -1, 0.5])
+def test_a_trial_of_a_database_has_a_number(number, folder, capsys):
+    """It is part of the path of a run; a column of SQLite may hold any value."""
+    url = "sqlite:///trials.db"
+    path = start(storage=url)
+    with sqlite3.connect("trials.db") as database:
+        database.execute("UPDATE trials SET number = ? WHERE trial_id = 1", (number,))
+    database.close()
+    error = refused("sweep", "show", path, "--storage", url, capsys=capsys)
+    assert "a trial has the number" in error
+
+
 NAMES = ["journal.log", "sweep.yaml", "space.yaml", "result.json"]
 
 
