@@ -293,7 +293,7 @@ def test_a_database_is_shown_read_only_and_none_is_created(folder, capsys):
 
 
 @pytest.mark.usefixtures("engines")
-@pytest.mark.parametrize("number", ["a/../../b", -1, 0.5])
+@pytest.mark.parametrize("number", [-1, 0.5])
 def test_a_trial_of_a_database_has_a_number(number, folder, capsys):
     """It is part of the path of a run; a column of SQLite may hold any value."""
     url = "sqlite:///trials.db"
