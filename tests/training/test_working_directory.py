@@ -145,5 +145,5 @@ def test_functions_take_relative_paths_from_where_the_user_was(home):
         "runs/second/run.json",
         "runs/again/metrics.jsonl",
         "runs/in/mine/loop/run.json",
-        "runs/vary/layers=[4]/run.json",
+        "runs/vary/layers=4/run.json",
     } <= found
