@@ -200,7 +200,7 @@ def record_changes(run: Run, before: Recipe, after: Recipe) -> dict[str, Any]:
     later = find_differences(resolve(before), resolve(after))
     if not later:
         return {}
-    fields = {"trackers": after.remote_trackers}
+    fields: dict[str, Any] = {"trackers": after.remote_trackers}
     if changes is not None:
         fields["changes"] = continue_differences(changes, later)
     return fields

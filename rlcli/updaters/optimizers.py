@@ -110,16 +110,16 @@ def _on_vectors(
 
     def to_vectors(tree: ArrayTree) -> ArrayTree:
         return jax.tree.map(
-            lambda leaf: jnp.resize(leaf, 1) if leaf.size < 2 else leaf, tree
+            lambda leaf: jnp.resize(leaf, (1,)) if leaf.size < 2 else leaf, tree
         )
 
     def update(
-        gradient: ArrayTree, state: ArrayTree, params: ArrayTree = None
+        updates: ArrayTree, state: ArrayTree, params: ArrayTree = None
     ) -> tuple[ArrayTree, ArrayTree]:
         vectors = None if params is None else to_vectors(params)
-        updates, state = transformation.update(to_vectors(gradient), state, vectors)
+        changed, state = transformation.update(to_vectors(updates), state, vectors)
         return jax.tree.map(
-            lambda update, leaf: jnp.resize(update, leaf.shape), updates, gradient
+            lambda update, leaf: jnp.resize(update, leaf.shape), changed, updates
         ), state
 
     return optax.GradientTransformation(
