@@ -274,7 +274,7 @@ class Sections:
     def head(
         self, value: Any, place: Place, default: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The options of a head, with its name unless it is `scalar`.
+        """The options of a head, without the name where `scalar` goes without saying.
 
         A head without a name changes the updater's default head.
         """
@@ -282,12 +282,11 @@ class Sections:
         if "name" not in given_options:
             given_options = {"name": "scalar", **default, **given_options}
         part = self.part("head", given_options, place)
-        if part.name == "scalar":  # not every function accepts this name
-            return {
-                key: option
-                for key, option in part.options.items()
-                if key in given_options
-            }
+        given = {k: option for k, option in part.options.items() if k in given_options}
+        # Not every function accepts the name, but those with a default head do. Without
+        # name and options it would be that default where the recipe is read again.
+        if part.name == "scalar" and (given or not default):
+            return given
         return {"name": part.name, **part.options}
 
     def optimizers(self, facts: Mapping[str, Any]) -> dict[str, Part]:

@@ -1,6 +1,7 @@
 """Combinations: any parts are refused, or work; `make combinations` tries more."""
 
 import collections
+import contextlib
 import itertools
 import random
 
@@ -11,6 +12,9 @@ from combination_cases import Case
 from combination_recipes import draw_combination, names
 from fuzz_guard import FoundError
 from gymnasium import spaces
+
+from rlcli.errors import RlcliError
+from rlcli.recipe import load_recipe, resolve
 
 SEED, CHECKED = 0, 20
 
@@ -34,6 +38,17 @@ def test_a_combination_depends_on_its_number_only():
     )
     assert first == second
     assert len({str(recipe) for recipe in first}) == 20
+
+
+def test_a_resolved_recipe_is_resolved_to_itself():
+    """Checkpoints and `resume` have only the resolved recipe."""
+    count = 0
+    for number in range(200):
+        with contextlib.suppress(RlcliError):
+            resolved = resolve(load_recipe(draw_combination(random.Random(number))))
+            assert resolve(load_recipe(resolved)) == resolved
+            count += 1
+    assert count > 100
 
 
 def test_every_updater_and_every_space_is_drawn():

@@ -359,3 +359,23 @@ def test_only_long_runs_on_the_host_are_evaluated(steps, expected):
     data = {**LEAST, "environment": "gymnasium/CartPole-v1"}
     read = recipe.load_recipe({**data, "train": {"steps": steps, "unroll": 1}})
     assert read.train.evaluate.every == expected
+
+
+@pytest.mark.parametrize(
+    "updater", ["qr_dqn", "c51", "iqn", "tqc", "dueling_dqn", "rainbow", "dqn"]
+)
+@pytest.mark.parametrize("head", ["scalar", {"name": "scalar"}])
+def test_a_head_that_replaces_the_default_one_stays_in_the_resolved_recipe(
+    updater, head
+):
+    """A checkpoint has the resolved recipe: with another head it cannot be restored."""
+    network = {"name": "mlp", "layers": [4], "head": head}
+    if updater == "tqc":
+        network = {"policy": {"layers": [4]}, "critic": network}
+    data = {"environment": "CartPole-v1", "updater": updater, "network": network}
+    resolved = recipe.resolve(recipe.load_recipe(data))
+    again = recipe.resolve(recipe.load_recipe(resolved))
+    assert again == resolved
+    found = again["network"].get("critic", again["network"]).get("head", {})
+    assert found.get("name", "scalar") == "scalar"
+    assert not found.get("dueling") and not found.get("noisy")

@@ -26,6 +26,7 @@ from run_results import RunResult, differences, read_result
 import rlcli
 from rlcli.errors import RlcliError
 from rlcli.evaluation.trained_policy import TrainedPolicy
+from rlcli.recipe import load_recipe, resolve
 from rlcli.runs import checkpoint
 from rlcli.runs.run_folder import Run, is_run
 
@@ -60,6 +61,9 @@ class Case:
         self._folder.mkdir()
         is_shared = self._draw.random() < 0.9
         try:
+            resolved = resolve(load_recipe(self.recipe))
+            if resolve(load_recipe(resolved)) != resolved:
+                raise FoundError("the resolved recipe does not resolve to itself")
             self._collect()
             if not trains:
                 rlcli.check(self.recipe)
