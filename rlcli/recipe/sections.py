@@ -230,7 +230,9 @@ class Sections:
         if SHARED not in value:
             default = merge_part("network", default, value.get(DEFAULT, {}))
             if DEFAULT in value:
-                value = {**dict.fromkeys(heads, value[DEFAULT]), **value}
+                given = value[DEFAULT]
+                # In the order of a recipe that is resolved for the first time.
+                value = {DEFAULT: given, **dict.fromkeys(heads, given), **value}
             return {
                 key: self.network(spec, (*place, key), default, head(key))
                 for key, spec in value.items()

@@ -379,3 +379,11 @@ def test_a_head_that_replaces_the_default_one_stays_in_the_resolved_recipe(
     found = again["network"].get("critic", again["network"]).get("head", {})
     assert found.get("name", "scalar") == "scalar"
     assert not found.get("dueling") and not found.get("noisy")
+
+
+def test_networks_keep_their_order_where_a_resolved_recipe_is_read_again():
+    """A resumed run stores the recipe again, with the same bytes."""
+    data = {"environment": "Pendulum-v1", "updater": "tqc"}
+    resolved = recipe.resolve(recipe.load_recipe(data))
+    again = recipe.resolve(recipe.load_recipe(resolved))
+    assert [*again["network"]] == [*resolved["network"]] == ["default", "critic"]
