@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -96,8 +97,13 @@ def _shorten_middle(text: str, longest: int) -> str:
     return f"{text[: longest - end - 1]}…{text[-end:]}"
 
 
-def quote(value: object, longest: int = _LONGEST) -> str:
-    """Formats user input for a message: one short line in backticks."""
+def quote(value: object, longest: int | None = None) -> str:
+    """Formats user input for a message: one short line in backticks.
+
+    Its end names the file of a path, so a path may be longer than other values.
+    """
+    if longest is None:
+        longest = _LONGEST_QUOTE if isinstance(value, os.PathLike) else _LONGEST
     try:
         text = printable(shorten(as_typed(str(value)), longest))
     except ValueError:  # Python does not print an integer of thousands of digits

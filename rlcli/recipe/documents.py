@@ -24,7 +24,6 @@ from rlcli.errors import RlcliError, quote
 MAX_BYTES = 1_000_000  # of a file
 MAX_VALUES = 20_000  # after the expansion of aliases
 MAX_NESTING = 50  # nested mappings and lists
-LONGEST_PATH = 200  # characters in messages
 LARGEST_NUMBER = sys.float_info.max  # also for integers: any option may be a float
 
 Place = tuple[str | int, ...]  # ("train", "log", "every")
@@ -156,20 +155,18 @@ def _read_text(path: Path) -> str:
     try:
         if path.is_dir():
             raise RlcliError(
-                f"{quote(path, LONGEST_PATH)} is a folder, not a file",
+                f"{quote(path)} is a folder, not a file",
                 "pass a file of the folder",
             )
         if not path.exists():
-            raise RlcliError(f"there is no file {quote(path, LONGEST_PATH)}")
+            raise RlcliError(f"there is no file {quote(path)}")
         if not path.is_file():
-            raise RlcliError(f"{quote(path, LONGEST_PATH)} is not a regular file")
+            raise RlcliError(f"{quote(path)} is not a regular file")
         refuse_long(path.stat().st_size, str(path))
         content = path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a path with a null byte
         reason = getattr(error, "strerror", None) or error
-        raise RlcliError(
-            f"{quote(path, LONGEST_PATH)} cannot be read: {reason}"
-        ) from error
+        raise RlcliError(f"{quote(path)} cannot be read: {reason}") from error
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

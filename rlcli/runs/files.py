@@ -271,7 +271,7 @@ def read_text(path: Path, hint: str, *, most: int = LARGEST_JSON) -> str:
     `hint` says how to repair a damaged file.
     """
     if not exists(path):
-        raise RlcliError(f"there is no file {quote(path, 200)}", hint)
+        raise RlcliError(f"there is no file {quote(path)}", hint)
     data = _read_bytes(path, hint, most)
     try:
         return data.decode("utf-8")

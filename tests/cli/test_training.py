@@ -60,6 +60,7 @@ def test_train_hands_every_option_to_the_function_of_its_name(ends, tmp_path):
                 "profile": True,
                 "coordinator": "host:9000",
                 "process": "0/4",
+                "trust": True,
             },
         )
     ]

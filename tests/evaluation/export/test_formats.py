@@ -13,7 +13,7 @@ ZOO = "zoo/ppo_cartpole"
 
 
 def test_the_default_file_of_a_policy_of_the_zoo_is_in_the_current_folder():
-    assert check_export(ZOO, format="numpy") == Path("ppo_cartpole.py")
+    assert check_export(ZOO, format="numpy") == Path.cwd() / "ppo_cartpole.py"
 
 
 def test_the_default_file_of_another_policy_is_in_its_folder(tmp_path):
@@ -31,7 +31,7 @@ def test_the_default_file_of_another_policy_is_in_its_folder(tmp_path):
         ("numpy", "class.py", "`class` is a keyword of Python", "another name"),
         ("numpy", "json.py", "`json` is another module's name", "another name"),
         ("numpy", "numpy.py", "`numpy` is another module's name", "another name"),
-        ("numpy", "taken.py", "`taken.npz` is a folder", "another file"),
+        ("numpy", "taken.py", "taken.npz` is a folder", "another file"),
         ("numpy", "missing.py/policy.py", "cannot", ""),
     ],
 )
