@@ -29,7 +29,9 @@ from rlcli.types import (
 from rlcli.xla.control_flow import update_if, zeros_of_shapes
 from rlcli.xla.data_axis import any_over_devices
 
-_ESTIMATES = 0  # the random stream of an update for the estimates of its tracer
+# Separates the estimates of the tracer from the random numbers of the update, which
+# splits its key, or folds in 0, 1, …
+_ESTIMATES = 2**31
 
 
 class ReplayAgentState(NamedTuple):

@@ -207,21 +207,21 @@ class Program:
         )
 
     def clock(self, seeds: slice) -> Clock:
-        """The time of the current policies of some seeds, on the host.
+        """The time of the current policies of some seeds, `[S]`, on the host.
 
-        Steps and episodes are `[S]`, and so are the numbers if each seed has its own;
-        otherwise there are none.
+        It has numbers only if each seed has its own.
         """
         numbers = self.progress.numbers if self.setup.has_own_numbers else ()
         arrays = processes.fetch((self.progress.statistics.episodes, numbers))
         arrays = drop_padding(len(self.setup.seeds), arrays)
         episodes, numbers = take_seeds(seeds, arrays)
         by_place = zip(self.setup.numbers, np.transpose(numbers), strict=False)
-        return Clock.zero()._replace(
-            steps=np.full(len(episodes), self.step, np.float32),
+        clock = Clock.zero()._replace(
+            steps=np.float32(self.step),
             episodes=np.asarray(episodes, np.float32),
             numbers=dict(by_place),
         )
+        return jax.tree.map(lambda leaf: np.broadcast_to(leaf, len(episodes)), clock)
 
     def close(self) -> None:
         """Releases the resources of a host environment."""

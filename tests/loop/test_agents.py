@@ -247,6 +247,28 @@ def test_an_online_agent_updates_once_an_iteration_and_counts_them():
     assert int(state.learner.updates) == 0 + 1 + 2 + 3 + 4
 
 
+def test_estimates_are_sampled_with_none_of_the_keys_of_the_update():
+    """An update may split its key, or fold in 0, 1, …, which is the same in JAX."""
+    keys = {}
+    updater = recording_updater((1, ENVIRONMENTS))
+
+    def estimate(state, steps, key):
+        keys["estimate"] = key
+        return updater.estimate(state, steps, key)
+
+    def update(state, batch, weight, clock, key):
+        keys["update"] = key
+        return updater.update(state, batch, weight, clock, key)
+
+    agent = online_agent(updater._replace(estimate=estimate, update=update), n_step())
+    key, steps = jax.random.key(3), unroll(0, 1)
+    agent.learn(agent.init(key, steps), steps, Clock.zero(), key)
+    of_update = jax.random.key_data(keys["update"])
+    children = jax.random.key_data(jax.random.split(keys["update"], 1_000))
+    own = jax.random.key_data(keys["estimate"])
+    assert not np.any(np.all(np.vstack([of_update, children]) == own, axis=-1))
+
+
 def test_an_agent_requires_the_extras_of_its_updater_and_tracer():
     updater = recording_updater((1, ENVIRONMENTS), needs=("log_prob", "carry"))
     tracer = n_step(n=1)._replace(requires=("log_prob", "value"))

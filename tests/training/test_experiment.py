@@ -11,6 +11,7 @@ import pytest
 
 from rlcli import recipe
 from rlcli.assembly import build
+from rlcli.evaluation import films
 from rlcli.loop import Loop, make_loop
 from rlcli.loop.log import ROW_FIELDS
 from rlcli.loop.progress import RESET, Setup, stream_key
@@ -434,3 +435,20 @@ def test_the_step_of_a_failure_does_not_depend_on_when_it_is_detected():
 def test_progress_is_asked_for_in_vain_before_the_beginning():
     with pytest.raises(ValueError, match="begun"):
         assert experiment_of().program.progress
+
+
+@pytest.mark.parametrize(
+    "rates", [{}, {"optimizer.learning_rate": (0.1, 0.2)}], ids=["shared", "own"]
+)
+def test_a_film_in_training_is_the_evaluation_of_the_first_seed(
+    tmp_path, monkeypatch, rates
+):
+    shown = []
+    monkeypatch.setattr(films, "write_film", lambda _, frames, __: shown.extend(frames))
+    parsed = recipe.load_recipe(DATA)
+    setup = build(parsed)
+    setup = setup._replace(devices=1, numbers={**setup.numbers, **rates})
+    experiment = Experiment(parsed, setup)
+    experiment.program.begin()
+    experiment.write_film(Run(tmp_path))
+    assert len(shown) == experiment.program.evaluate().lengths[0, 0] + 1
