@@ -159,7 +159,8 @@ class Environment(NamedTuple):
     # `rendering` store it, so training does not pay for it.
     render_final: Callable[..., Any] = lambda state, index=0: None
     # `observation` and `action` are the canonical forms of these, see
-    # `rlcli.spaces.canonical`. None: they are its own, and no agent may meet it.
+    # `rlcli.spaces.canonical`. None: they are its own, and no agent may meet it. Use
+    # `own`, which is never None.
     external: External | None = None
     # Host environments only: makes the same environment, whose copies are restarted
     # when they fail.
@@ -178,6 +179,11 @@ class Environment(NamedTuple):
     # Cores only: whether a reset costs more than a step, so that on a CPU a vector
     # resets no other environments than those whose episode has ended.
     costly_reset: bool = False
+
+    @property
+    def own(self) -> External:
+        """The environment as its author defined it."""
+        return self.external or External(self.observation, self.action)
 
 
 class RenderState(NamedTuple):

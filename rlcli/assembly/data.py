@@ -27,8 +27,7 @@ def read_data(
     def read() -> ArrayTree:
         try:
             owner = f"environment `{recipe.environment.name}`"
-            assert environment.external is not None  # of one that `build` has made
-            steps = replay.dataset.read(environment.external, owner)
+            steps = replay.dataset.read(environment.own, owner)
         except RlcliError as error:
             raise recipe.locate_error(("replay",), error) from error
         _check_size(recipe, environment, replay, len(steps.reward))

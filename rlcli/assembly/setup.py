@@ -189,7 +189,7 @@ def _agent_parts_factory(
         environment.action,
         environment.num_envs,
         owner,
-        external=environment.external,
+        external=environment.own,
     )
     try:
         action_masks.check_mask(env_spaces.observation, env_spaces.action)

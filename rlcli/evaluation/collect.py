@@ -160,8 +160,7 @@ def _record(
         rows = list(_whole_episodes(evaluator, transitions))
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
     found = sorted(_find_episodes(stacked, includes_partial=steps is not None))
-    external = _external(evaluator.environment)
-    return _to_arrays(stacked, found[:episodes], steps, external)
+    return _to_arrays(stacked, found[:episodes], steps, evaluator.environment.own)
 
 
 def _whole_episodes(
@@ -244,15 +243,9 @@ def _narrow(array: np.ndarray) -> np.ndarray:
     return narrow if np.array_equal(narrow, array) else array
 
 
-def _external(environment: Environment) -> External:
-    """The environment as its author defined it."""
-    assert environment.external is not None  # `build` has made it canonical
-    return environment.external
-
-
 def _metadata(recipe: Recipe, environment: Environment, mode: str) -> dict[str, Any]:
     """What the file says about its origin; nothing depends on paths and clocks."""
-    text, external = recipe.resolved_text, _external(environment)
+    text, external = recipe.resolved_text, environment.own
     return {
         "rlcli": provenance.versions()["rlcli"],
         "environment": resolve(recipe)["environment"],

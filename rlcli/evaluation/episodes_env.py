@@ -35,14 +35,14 @@ def make_episodes_env(recipe: Recipe, clock: Clock, seed: int) -> gymnasium.Env:
     if not registry.find(part.kind, part.name).facts.get("adapter"):
         return _NativeEpisodes(recipe, clock, seed)
     single = resize(recipe, 1)
-    external = build_environment(single, 1, rendering=True).external
-    if external is None or external.make is None:
+    make = build_environment(single, 1, rendering=True).own.make
+    if make is None:
         raise RlcliError(
             f"environment `{part.name}` has no single environment: its "
             "library only makes vectors",
             "make the vector with that library; `act` takes batches of observations",
         )
-    return _ExternalEpisodes(TimeLimit(external.make(), MAX_EPISODE_STEPS), seed)
+    return _ExternalEpisodes(TimeLimit(make(), MAX_EPISODE_STEPS), seed)
 
 
 class _Episodes:

@@ -185,7 +185,7 @@ def replace_environment(recipe: Recipe, environment: str | None) -> Recipe:
         section = {"num_envs": recipe.num_envs, **section}
     other_recipe = load_recipe({**data, "environment": section})
     own_spaces, other_spaces = (
-        build_environment(each, 1).external for each in (recipe, other_recipe)
+        build_environment(each, 1).own for each in (recipe, other_recipe)
     )
     for what in ("observation", "action"):
         own, other = getattr(own_spaces, what), getattr(other_spaces, what)

@@ -102,11 +102,8 @@ class TrainedPolicy:
         self.seed, self.steps, self.file = seed, steps, file
         self._source = recipe, clock
         self._policy = setup.at(clock)[1].policy
-        external = setup.environment.external
-        assert external is not None  # of an environment that `build` has made
-        self.spaces = PolicySpaces(
-            external.frame or external.observation, external.action
-        )
+        own = setup.environment.own
+        self.spaces = PolicySpaces(own.frame or own.observation, own.action)
         # What the frame stack gets.
         self._observation = canonical_observation(self.spaces.observation).space
         self._stacker = frame_stacker(

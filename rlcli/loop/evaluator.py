@@ -224,10 +224,7 @@ class Evaluator:
             steps = self._recorded_steps(calls)
             first = jax.tree.map(lambda leaf: leaf[0], self._clocks(clock))
             environment, _ = self._at(first)
-        external = self.environment.external
-        convert = canonical_action(
-            external.action if external else environment.action
-        ).to_external
+        convert = canonical_action(environment.own.action).to_external
         for step in steps:
             if step is None:
                 continue

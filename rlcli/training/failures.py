@@ -142,8 +142,7 @@ class Failures:
         seed = f"seed {self._setup.seeds[index]}, "
         if name == "not_finite":
             return f"{self._environment} returned {self._describe_fault(fault, seed)}"
-        environment = self._setup.environment
-        space = describe((environment.external or environment).observation)
+        space = describe(self._setup.environment.own.observation)
         return (
             f"{self._environment} returned an observation outside its declared space "
             f"{space} ({seed}{self._place(fault)}); it is used unchanged, and this "
