@@ -80,6 +80,26 @@ def import_module(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
+def searches_directory() -> bool:
+    """Whether this process finds modules in the current folder before all others.
+
+    `python -m rlcli` does, the command `rlcli` does not.
+    """
+    if sys.flags.safe_path or not sys.path:
+        return False
+    return os.path.realpath(sys.path[0] or ".") == os.path.realpath(directory())
+
+
+def module_command(name: str) -> list[str]:
+    """The command of another process that runs a module with this Python.
+
+    It finds modules in the current folder, which may come from elsewhere, only if this
+    process does.
+    """
+    safe = [] if searches_directory() else ["-P"]
+    return [sys.executable, *safe, "-m", name]
+
+
 def is_user_file(file: str | Path) -> bool:
     """Whether a file belongs to the user: not to Python, rlcli or a package."""
     path = Path(file)

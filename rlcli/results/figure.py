@@ -45,12 +45,13 @@ def save(
     size: tuple[float, float] = (8, 5),
 ) -> None:
     """Writes a figure that `fill` draws on; `size` is in inches."""
-    matplotlib = import_library("matplotlib", "plot")
+    styles = import_library("matplotlib.style", "plot")
     from matplotlib.figure import Figure
 
     suffix = path.suffix.lower()
     style = {"svg.hashsalt": "rlcli", "svg.fonttype": "none", "pdf.fonttype": 42}
-    with matplotlib.rc_context(style):
+    # Not that of a `matplotlibrc` in the current folder, which can start LaTeX.
+    with styles.context(["default", style]):
         figure = Figure(figsize=size, layout="constrained")
         fill(figure)
         data = io.BytesIO()

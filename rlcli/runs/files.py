@@ -66,8 +66,11 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 def open_regular(path: Path, flags: int, mode: str = "r", **keywords: Any) -> IO[Any]:
     """Opens a regular file; refuses links, pipes, devices and folders.
 
+    A file with another name, a hard link, is only read: another folder may have it.
+
     Args:
-        flags: flags of `os.open`, such as `os.O_APPEND | os.O_CREAT | os.O_WRONLY`.
+        flags: flags of `os.open`, such as `os.O_APPEND | os.O_CREAT | os.O_WRONLY`;
+            not `os.O_TRUNC`, which changes a file before it is checked.
         mode: the mode of the file object, which has to match the flags.
         keywords: keywords of `open`, such as `encoding`.
     """
@@ -77,8 +80,12 @@ def open_regular(path: Path, flags: int, mode: str = "r", **keywords: Any) -> IO
     with name_file_in_errors(path, purpose):
         descriptor = os.open(path, flags, 0o666)
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.EINVAL, "it is not a regular file")
+            if purpose == "written" and status.st_nlink > 1:
+                reason = "it has another name, a hard link, and would change there too"
+                raise OSError(errno.EMLINK, reason)
             return os.fdopen(descriptor, mode, **keywords)
         except BaseException:
             os.close(descriptor)
@@ -194,6 +201,7 @@ _OTHER_FILE = "choose another file with `--output`"
 _NO_ROOM = "free space on the disk and try again"
 _HINTS = {
     errno.ELOOP: "replace the link with the file it points to, or remove it",
+    errno.EMLINK: "copy its folder with `cp -r`, and continue with the copy",
     errno.ENOSPC: _NO_ROOM,
     errno.EDQUOT: _NO_ROOM,
     errno.EACCES: "check the permissions of the file and its folder",

@@ -61,12 +61,13 @@ def hold(folder: Path) -> Iterator[None]:
 
 def sign(folder: Path) -> None:
     """Writes the number of this process into the lock, for messages of others."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    flags = os.O_WRONLY | os.O_CREAT
     path = folder / FILE_NAME
     with (
         name_file_in_errors(path, "written"),
         open_regular(path, flags, "w", encoding="ascii") as file,
     ):
+        file.truncate()
         file.write(str(os.getpid()))
 
 

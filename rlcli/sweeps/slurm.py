@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 import re
 import signal
-import sys
 import time
 from pathlib import Path
 
 from rlcli.errors import RlcliError, quote
 from rlcli.quoting import join_shell, quote_slurm
+from rlcli.registry.user_code import module_command
 from rlcli.runs.durations import max_time_arguments, parse_duration
 from rlcli.runs.files import check_output, write_output
 from rlcli.sweeps import layout
@@ -97,7 +97,7 @@ def write_script(
     check_settings(settings)
     folder = sweep.folder.absolute()
     logs = sweep.make(layout.LOGS).absolute()
-    words = [sys.executable, "-m", "rlcli", "sweep", str(folder), "--resume"]
+    words = [*module_command("rlcli"), "sweep", str(folder), "--resume"]
     words += sweep.resume_options
     if max_time is not None:
         words += max_time_arguments(parse_duration(max_time))

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from typing import IO, NamedTuple
 
 from rlcli.registry.paths import directory
+from rlcli.registry.user_code import module_command
 from rlcli.training.signals import PARENT
 from rlcli.xla.threads import usable_cores
 
@@ -75,7 +75,7 @@ class ProcessPool:
         core = self._free_cores.pop() if self._free_cores else None
         environment = {PARENT: str(os.getpid())} if stops_with_parent else {}
         process = subprocess.Popen(
-            [sys.executable, "-m", "rlcli", *arguments],
+            [*module_command("rlcli"), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=stderr,

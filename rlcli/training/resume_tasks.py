@@ -22,6 +22,7 @@ from rlcli.errors import RlcliError
 from rlcli.recipe import Recipe, load_recipe
 from rlcli.recipe.documents import copy_plain
 from rlcli.registry.paths import directory
+from rlcli.registry.user_code import module_command
 from rlcli.runs import thread_layout
 from rlcli.runs.files import read_json, write_json
 from rlcli.runs.locate import locate_run
@@ -55,7 +56,7 @@ def run_in_process(task: Task) -> None:
     with tempfile.TemporaryDirectory(prefix="rlcli-task-") as folder:
         answer = Path(folder, "error.json")  # not stdout, to which environments print
         process = subprocess.run(
-            [sys.executable, "-m", __name__, str(answer)],
+            [*module_command(__name__), str(answer)],
             input=plain,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

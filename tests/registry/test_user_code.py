@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -258,3 +259,20 @@ def test_installed_files_do_not_belong_to_the_user(tmp_path):
         assert not user_code.is_user_file(str(module.__file__))
     assert not user_code.is_user_file("<string>")
     assert not user_code.is_user_file("/home/a/.venv/lib/site-packages/mine.py")
+
+
+def test_a_process_searches_the_current_folder_only_if_this_one_does(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "beside.py").write_text("raise SystemExit(77)")
+    monkeypatch.chdir(tmp_path)
+
+    def run():
+        command = user_code.module_command("beside")
+        return subprocess.run(command, check=False, capture_output=True).returncode
+
+    monkeypatch.setattr(sys, "path", ["/elsewhere", *sys.path])
+    assert run() == 1  # there is no such module
+    for first in ("", str(tmp_path)):  # as `python -c` and `python -m` begin
+        monkeypatch.setattr(sys, "path", [first, *sys.path])
+        assert run() == 77

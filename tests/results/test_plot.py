@@ -212,3 +212,13 @@ def test_seeds_without_points_in_common_have_no_curve(tmp_path):
     with pytest.raises(RlcliError, match="no run has a curve of `avg_G`") as caught:
         rlcli.plot(tmp_path)
     assert "the x ranges of its seeds do not overlap" in caught.value.hint
+
+
+def test_a_figure_is_the_same_whatever_matplotlibrc_the_current_folder_has(tmp_path):
+    matplotlib = pytest.importorskip("matplotlib")
+    run = write(tmp_path / "a", {0: [(10, 1.0), (20, 3)]})
+    rlcli.plot(run, output=tmp_path / "plain.png")
+    with matplotlib.rc_context({"text.usetex": True, "lines.linewidth": 9}):
+        rlcli.plot(run, output=tmp_path / "other.png")
+    plain, other = (tmp_path / f"{name}.png" for name in ("plain", "other"))
+    assert other.read_bytes() == plain.read_bytes()

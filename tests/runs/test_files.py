@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from rlcli.errors import RlcliError
+from rlcli.runs import locks
 from rlcli.runs.files import (
     explain_file_errors,
     merge_json,
+    open_regular,
     read_json,
     replace_file,
     to_json,
@@ -116,3 +118,26 @@ def test_films_are_not_written_through_a_link(tmp_path):
         run.make_films_folder()
     run.remove_temporaries()
     assert [*(tmp_path / "elsewhere").iterdir()]
+
+
+def test_a_file_that_another_folder_has_too_is_read_but_not_changed(tmp_path):
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    theirs.write_text("1")
+    os.link(theirs, ours)
+    with open_regular(ours, os.O_RDONLY) as file:
+        assert file.read() == "1"
+    for flags in (os.O_WRONLY | os.O_APPEND, os.O_RDWR | os.O_CREAT):
+        with pytest.raises(RlcliError, match="has another name, a hard link"):
+            open_regular(ours, flags, "ab")
+    replace_file(ours, b"2")  # a new file in its place
+    assert (theirs.read_text(), ours.read_text()) == ("1", "2")
+
+
+def test_a_lock_that_is_a_hard_link_is_not_signed(tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.write_text("precious")
+    (tmp_path / "run").mkdir()
+    os.link(theirs, tmp_path / "run" / ".lock")
+    with pytest.raises(RlcliError, match="hard link"):
+        locks.sign(tmp_path / "run")
+    assert theirs.read_text() == "precious"

@@ -105,7 +105,8 @@ def test_a_script_names_any_folder_and_runs_nothing_of_it(tmp_path, name):
     (job_name,) = (line for line in text.splitlines() if "--job-name" in line)
     assert re.fullmatch(r'#SBATCH --job-name="rlcli-[\w.+-]+"', job_name)
     command = next(line for line in text.splitlines() if line.endswith(" &"))
-    assert shlex.split(command)[4] == str(tmp_path / name)
+    words = shlex.split(command)
+    assert words[words.index("sweep") + 1] == str(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", ["a\ntouch x", "b\\c", "d\x1b"])
@@ -149,7 +150,7 @@ while true; do sleep 0.05; done
     time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
     assert process.wait() == code
-    expected = f"-m rlcli sweep {sweep.folder} --resume --max-time 10800s --trial 4"
+    expected = f"-P -m rlcli sweep {sweep.folder} --resume --max-time 10800s --trial 4"
     assert (tmp_path / "arguments").read_text().split() == expected.split()
     queued = tmp_path / "queued"
     assert queued.exists() == is_queued

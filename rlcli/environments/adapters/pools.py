@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import gymnasium
@@ -33,11 +34,13 @@ from rlcli.environments.adapters.host_errors import (
     close_all,
 )
 from rlcli.environments.adapters.limits import with_timeout
+from rlcli.registry import user_code
 from rlcli.types import ArrayTree
 
 # The time limit that means none: libraries have no common value for it.
 NO_TIME_LIMIT = int(np.iinfo(np.int32).max)
 _START_METHOD = "forkserver"  # of processes
+_SAFE_PATH = "PYTHONSAFEPATH"  # a variable of Python
 
 
 class HostTimeStep(NamedTuple):
@@ -222,10 +225,28 @@ class SyncVector:
             raise EnvironmentFailedError(index, method) from error
 
 
-def _maker_in_process(make: Callable[[], gymnasium.Env]) -> Callable:
+@contextlib.contextmanager
+def _safe_path() -> Iterator[None]:
+    """Context in which new processes of Python import nothing of the current folder.
+
+    `multiprocessing` starts them with `-c`, for which the folder comes first. It may
+    come from elsewhere.
+    """
+    before = os.environ.get(_SAFE_PATH)
+    if not user_code.searches_directory():
+        os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(_SAFE_PATH, None)
+
+
+def _maker_in_process(make: Callable[[], gymnasium.Env], *, is_safe: bool) -> Callable:
     """Returns `make` for a process of `AsyncVectorEnv`.
 
-    The vector expects rewards that are numbers, and closes an environment itself.
+    `is_safe`: the user has set the variable of `_safe_path`, so it stays set there. The
+    vector expects rewards that are numbers, and closes an environment itself.
     Function and class are local, so that they are pickled by value: the processes would
     import JAX with a module of rlcli.
     """
@@ -240,7 +261,14 @@ def _maker_in_process(make: Callable[[], gymnasium.Env]) -> Callable:
             with contextlib.suppress(Exception, SystemExit):
                 self.env.close()
 
-    return lambda: InProcess(make())
+    parent = os.getpid()
+
+    def make_in_process() -> gymnasium.Env:
+        if not is_safe and os.getpid() != parent:  # the vector makes one there as well
+            os.environ.pop("PYTHONSAFEPATH", None)
+        return InProcess(make())
+
+    return make_in_process
 
 
 class AsyncVector:
@@ -260,11 +288,13 @@ class AsyncVector:
         # Forking this process would copy locks that threads of JAX may hold. The fork
         # server has imported only Gymnasium.
         multiprocessing.get_context(_START_METHOD).set_forkserver_preload(["gymnasium"])
-        self.env = AsyncVectorEnv(
-            [_maker_in_process(make)] * count,
-            context=_START_METHOD,
-            autoreset_mode=AutoresetMode.DISABLED,
-        )
+        maker = _maker_in_process(make, is_safe=_SAFE_PATH in os.environ)
+        with _safe_path():
+            self.env = AsyncVectorEnv(
+                [maker] * count,
+                context=_START_METHOD,
+                autoreset_mode=AutoresetMode.DISABLED,
+            )
         self._to_canonical = canonical_converter(self.env.single_observation_space)
         self._reset = with_timeout(self.env.reset, timeout)
         self._step = with_timeout(self.env.step, timeout)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import time
 
@@ -338,3 +340,34 @@ def test_rewards_and_flags_of_a_vector_must_be_numbers(place, value, message):
     rest[place] = value
     with pytest.raises(InvalidOutputError, match=message):
         host_timestep(np.zeros((2, 3)), *rest)
+
+
+ASYNC = """
+import os
+import gymnasium
+from rlcli.environments.adapters.pools import AsyncVector
+
+def make():
+    env = gymnasium.make("CartPole-v1")
+    env.unwrapped.variable = os.environ.get("PYTHONSAFEPATH")
+    return env
+
+if __name__ == "__main__":
+    vector = AsyncVector(make, 1, None)
+    print(os.environ.get("PYTHONSAFEPATH"), *vector.env.get_attr("variable"))
+    vector.close()
+"""
+
+
+@pytest.mark.parametrize("name", ["gymnasium", "selectors", "farama_notifications"])
+def test_a_module_in_the_current_folder_is_not_that_of_an_environment(name, tmp_path):
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / f"{name}.py").write_text("open('found', 'w').close()\n")
+    (tmp_path / "script.py").write_text(ASYNC)
+    command = [sys.executable, str(tmp_path / "script.py")]
+    process = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert process.stdout == "None None\n"
+    assert os.listdir(folder) == [f"{name}.py"]
