@@ -66,7 +66,7 @@ def _signed_hyperbolic(value: Array) -> Array:
 
 
 def _inverse_signed_hyperbolic(value: Array) -> Array:
-    # √|x + 1|, the positive root of ε z² + z − (|h| + 1 + ε). The usual form,
+    # z = √(|x| + 1) is the positive root of ε z² + z − (|h| + 1 + ε). The usual form,
     # (√(1 + 4 ε …) − 1) / 2 ε, has an error of 3e-5 near 0 in float32.
     size = jnp.abs(value) + 1 + _EPSILON
     root = 2 * size / (1 + jnp.sqrt(1 + 4 * _EPSILON * size))

@@ -48,12 +48,7 @@ def scalar_head(
             readout(torso, features, actions, 1, dueling=dueling, noisy=noisy)
         )
 
-    return Head(
-        read,
-        actions,
-        lambda array: Scalar(array[..., None]),
-        centre=centre_prediction if dueling else None,
-    )
+    return Head(read, actions, lambda array: Scalar(array[..., None]))
 
 
 @register("head", "categorical")
@@ -89,12 +84,7 @@ def categorical_head(
             readout(torso, features, actions, atoms, dueling=dueling, noisy=noisy)
         )
 
-    return Head(
-        read,
-        (*actions, atoms),
-        from_logits,
-        centre=centre_prediction if dueling else None,
-    )
+    return Head(read, (*actions, atoms), from_logits)
 
 
 @register("head", "quantile")
@@ -124,12 +114,7 @@ def quantile_head(
             readout(torso, features, actions, quantiles, dueling=dueling, noisy=noisy)
         )
 
-    return Head(
-        read,
-        (*actions, quantiles),
-        from_values,
-        centre=centre_prediction if dueling else None,
-    )
+    return Head(read, (*actions, quantiles), from_values)
 
 
 @register("head", "implicit_quantile")
@@ -180,7 +165,7 @@ def implicit_quantile_head(
         taus = taus.reshape((rows, *padding, count))
         return Quantiles(values, jnp.broadcast_to(taus, values.shape))
 
-    return Head(read, (), None, centre=centre_prediction if dueling else None)
+    return Head(read, (), None)
 
 
 def return_head(
@@ -188,4 +173,9 @@ def return_head(
 ) -> Head:
     """Returns the return head with a name."""
     head = registry.find("head", name).factory(actions, role, **options)
-    return head._replace(actions=actions, mask=mask_prediction, predicts_returns=True)
+    return head._replace(
+        actions=actions,
+        mask=mask_prediction,
+        centre=centre_prediction if options.get("dueling") else None,
+        predicts_returns=True,
+    )

@@ -107,11 +107,10 @@ def rnd(
     update, so e is small for observations like those of earlier updates and large for
     new ones. β is `coefficient`, γ `gamma`, c `observation_clip` and c′ `reward_clip`,
     which the paper lacks: where f has long predicted g, var(E) is almost 0, and the
-    next new observation would be worth thousands. The statistics are running ones of
-    all unrolls, of errors before f has learned from the unroll, and E does not restart
-    with an episode. Only floats and images are
-    normalized. Unlike in the paper, the sum of both rewards has one value function and
-    one discount, and ends with the episode.
+    next new observation would be worth thousands. The statistics are those of all
+    unrolls so far, with the errors before f learns from an unroll; E does not restart
+    with an episode. Only floats and images are normalized. Unlike in the paper, the sum
+    of both rewards has one value function and one discount, and ends with the episode.
 
     In `network:` and `optimizer:`, f is `predictor` and g `random_target`. In each
     update f takes `epochs` · `minibatches` gradient steps.
