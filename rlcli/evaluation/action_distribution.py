@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-import gymnasium
 import jax
 
 from rlcli.distributions import Distribution
 from rlcli.errors import RlcliError
-from rlcli.evaluation.elements import read_action
-from rlcli.spaces.canonical import canonical_action
+from rlcli.evaluation.elements import read_elements
+from rlcli.spaces.canonical import Canonical
 from rlcli.types import Array, ArrayTree, Key
 
 
@@ -52,12 +51,11 @@ class ActionDistribution:
         return jax.nn.softmax(self.parameters)
 
 
-def environment_family(family: Distribution, space: gymnasium.Space) -> Distribution:
+def environment_family(family: Distribution, canonical: Canonical) -> Distribution:
     """The family over the actions of the environment, without clipping."""
-    canonical = canonical_action(space)
 
     def log_prob(parameters: Array, action: ArrayTree) -> Array:
-        density = family.log_prob(parameters, read_action(space, action))
+        density = family.log_prob(parameters, read_elements(canonical, action)[0])
         return density - canonical.log_volume
 
     return family._replace(

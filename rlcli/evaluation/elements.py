@@ -19,7 +19,7 @@ from gymnasium import spaces as kinds
 from rlcli import spaces
 from rlcli.errors import RlcliError
 from rlcli.spaces import describe
-from rlcli.spaces.canonical import Canonical, canonical_action, canonical_observation
+from rlcli.spaces.canonical import Canonical
 from rlcli.types import Array, ArrayTree
 
 
@@ -35,45 +35,32 @@ def has_jax_arrays(tree: ArrayTree) -> bool:
     return any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(tree))
 
 
-def read_observation(
-    space: gymnasium.Space, obs: Any
+def read_elements(
+    canonical: Canonical, elements: Any
 ) -> tuple[ArrayTree, tuple[int, ...]]:
-    """Converts observations for a policy; also returns their batch shape."""
-    return _read(space, obs, canonical_observation)
-
-
-def read_action(space: gymnasium.Space, action: Any) -> ArrayTree:
-    """Converts actions of the environment for a policy."""
-    return _read(space, action, canonical_action)[0]
-
-
-def _read(
-    space: gymnasium.Space, element: Any, canonical: Callable[..., Canonical]
-) -> tuple[ArrayTree, tuple[int, ...]]:
+    """Converts elements for a policy; also returns their batch shape."""
     shapes = []
 
-    def read_leaf(space: gymnasium.Space, leaf: Any) -> Array:
+    def to_array(space: gymnasium.Space, leaf: Any) -> Array:
         array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
         shapes.append(_batch_shape(space, array))
-        return canonical(space).to_canonical(array)
+        return array
 
-    result = _map_elements(read_leaf, space, element)
+    arrays = _map_elements(to_array, canonical.external, elements)
     if len(set(shapes)) > 1:
         raise RlcliError(
             f"the members of the observation have different batch shapes: {shapes}",
             "give every member the same leading axes",
         )
-    return result, shapes[0]
+    return canonical.to_canonical(arrays), shapes[0]
 
 
-def write_action(
-    space: gymnasium.Space, action: ArrayTree, as_numpy: bool
-) -> ArrayTree:
+def write_action(canonical: Canonical, action: ArrayTree, as_numpy: bool) -> ArrayTree:
     """Converts the actions of a policy into elements of the environment's space."""
     if not as_numpy:
-        return canonical_action(space).to_external(action)
-    external = canonical_action(space).to_external(jax.tree.map(np.asarray, action))
-    return _map_elements(_to_element, space, external)
+        return canonical.to_external(action)
+    external = canonical.to_external(jax.tree.map(np.asarray, action))
+    return _map_elements(_to_element, canonical.external, external)
 
 
 def _to_element(space: gymnasium.Space, leaf: Any) -> Any:

@@ -22,7 +22,7 @@ from rlcli.evaluation.action_distribution import ActionDistribution, environment
 from rlcli.evaluation.elements import (
     PolicySpaces,
     has_jax_arrays,
-    read_observation,
+    read_elements,
     write_action,
     zeros,
 )
@@ -31,8 +31,8 @@ from rlcli.loop.episode_records import check_evaluation_index, evaluation_keys
 from rlcli.loop.progress import Setup
 from rlcli.preprocessing.frame_stack import frame_stacker
 from rlcli.recipe import Recipe, resolve
-from rlcli.spaces.canonical import canonical_observation
-from rlcli.types import Array, ArrayTree, Clock, Key
+from rlcli.spaces.canonical import canonical_spaces
+from rlcli.types import Array, ArrayTree, Clock, External, Key
 
 # The optional functions of a policy: what they compute, and a hint if there is none.
 _INSPECTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -104,10 +104,13 @@ class TrainedPolicy:
         self._policy = setup.at(clock)[1].policy
         own = setup.environment.own
         self.spaces = PolicySpaces(own.frame or own.observation, own.action)
-        # What the frame stack gets.
-        self._observation = canonical_observation(self.spaces.observation).space
+        self._observation, self._action = canonical_spaces(External(*self.spaces))
+        # JAX compiles functions of a distribution for each family: it is always this.
+        self._family = self._policy.family and environment_family(
+            self._policy.family, self._action
+        )
         self._stacker = frame_stacker(
-            self._observation, environment_preprocessing(recipe), leading=1
+            self._observation.space, environment_preprocessing(recipe), leading=1
         )
         self._call = jax.jit(self._compute, static_argnums=(0, 1))
         self._begin = jax.jit(self._initial_state, static_argnums=0)
@@ -208,8 +211,7 @@ class TrainedPolicy:
         if the policy adds noise to a deterministic action.
         """
         parameters = self._inspect("parameters", obs, state, first)
-        family = environment_family(self._policy.family, self.spaces.action)
-        return ActionDistribution(jnp.asarray(parameters), family)
+        return ActionDistribution(jnp.asarray(parameters), self._family)
 
     def make_env(self) -> gymnasium.Env:
         """Makes the environment in which `rlcli eval` evaluates the policy.
@@ -226,7 +228,7 @@ class TrainedPolicy:
         """Calls `method` of the policy, and converts its action."""
         action, new_state = self._read_and_compute(method, obs, state, first, key)
         as_numpy = not (has_jax_arrays(obs) or _is_traced(action))
-        return write_action(self.spaces.action, action, as_numpy), new_state
+        return write_action(self._action, action, as_numpy), new_state
 
     def _inspect(self, name: str, obs: Any, state: Any, first: Any) -> Array:
         """Calls an optional function of the policy."""
@@ -245,7 +247,7 @@ class TrainedPolicy:
         self, name: str, obs: Any, state: PolicyState | None, first: Any, key: Any
     ) -> Any:
         """Converts an observation, checks the batch shapes, and calls a function."""
-        obs, batch = read_observation(self.spaces.observation, obs)
+        obs, batch = read_elements(self._observation, obs)
         state = self.initial_state(batch) if state is None else state
         if state.first.shape != batch:
             raise RlcliError(
@@ -268,7 +270,7 @@ class TrainedPolicy:
         """Implements `initial_state`."""
         number = math.prod(batch)
         # The first observation replaces these frames: only their shapes matter.
-        frames = self._stacker.init(zeros(self._observation, number))
+        frames = self._stacker.init(zeros(self._observation.space, number))
         memory, frames = _unflatten((self._policy.initial(number), frames), batch)
         return PolicyState(
             first=jnp.ones(batch, bool),

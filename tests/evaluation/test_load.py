@@ -448,6 +448,13 @@ def test_only_discrete_actions_have_a_table_of_probabilities(normalizing):
         _ = distribution.probabilities
 
 
+def test_jax_compiles_a_function_of_distributions_once(normalizing):
+    one, other = (normalizing.distribution(np.full(3, x)) for x in (0, 1))
+    entropy = jax.jit(lambda distribution: distribution.entropy())
+    entropy(one), entropy(other)
+    assert entropy._cache_size() == 1
+
+
 # The environment
 
 
