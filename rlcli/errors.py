@@ -121,13 +121,17 @@ def remember_path(full: str, typed: str) -> None:
 
 
 def as_typed(path: str) -> str:
-    """An absolute path as the user has typed it, or a path above it."""
+    """An absolute path as the user has typed it, a path above it, or one beside it."""
     above = path if _typed else ""
     while above:
         if (typed := _typed.get(above)) is not None:
             below = path[len(above) :]
             return below.lstrip("/") or typed if typed == "." else typed + below
         above = above.rpartition("/")[0]
+    folder, name = os.path.split(path)
+    for full, typed in _typed.items():
+        if os.path.dirname(full) == folder:
+            return os.path.join(os.path.dirname(typed), name)
     return path
 
 

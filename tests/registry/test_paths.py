@@ -31,6 +31,8 @@ def test_a_path_is_absolute_and_shown_as_typed(tmp_path):
     assert folder == tmp_path / "home/my runs/lake"
     os.chdir(tmp_path / "engine")
     assert as_typed(str(folder / "run.json")) == "my runs/lake/run.json"
+    assert as_typed(str(folder.with_suffix(".npz"))) == "my runs/lake.npz"  # beside it
+    assert as_typed(f"{folder.parent.parent}/other") == f"{folder.parent.parent}/other"
     assert str(RlcliError(f"`{folder}` exists", f"see {folder}/a:3")) == (
         "`my runs/lake` exists\n\nhint: see my runs/lake/a:3"
     )
