@@ -7,19 +7,33 @@ name of each as a C string.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import json
 import mmap
+import os
 from pathlib import Path
+from typing import Any
+
+import platformdirs
 
 
 def is_known_flag(flag: str) -> bool:
     """Whether the installed jaxlib knows a flag, such as `--xla_dump_to`.
 
-    False if jaxlib is not installed. The library has some 300 MB: the answer takes
-    20 ms for a flag that it has, and half a second for another one.
+    False if jaxlib is not installed. The library has some 300 MB, so the answer is kept
+    in the user's cache folder for each version of it.
     """
-    library = _jaxlib_library()
-    return library is not None and _contains(library, flag)
+    if (library := _jaxlib_library()) is None:
+        return False
+    status = library.stat()
+    key = f"{library} {status.st_size} {status.st_mtime_ns}"
+    path = platformdirs.user_cache_path("rlcli") / "xla_flags.json"
+    answers = _read_answers(path, key)
+    if flag not in answers:
+        answers[flag] = _contains(library, flag)
+        _write_answers(path, {key: answers})
+    return answers[flag]
 
 
 def _jaxlib_library() -> Path | None:
@@ -43,3 +57,21 @@ def _contains(library: Path, flag: str) -> bool:
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
     ):
         return content.find(name) >= 0
+
+
+def _read_answers(path: Path, key: str) -> dict[str, bool]:
+    """The earlier answers about a library; none if the file is damaged."""
+    try:
+        stored: Any = json.loads(path.read_text(encoding="utf-8"))[key]
+        return {str(flag): answer is True for flag, answer in stored.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _write_answers(path: Path, answers: dict[str, dict[str, bool]]) -> None:
+    """Replaces the file, in one step: other processes may read it at this moment."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):  # without a cache folder it is searched again
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(json.dumps(answers), encoding="utf-8")
+        partial.replace(path)

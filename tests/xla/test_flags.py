@@ -4,13 +4,21 @@ import os
 import subprocess
 import sys
 
+import platformdirs
 import pytest
 
 from rlcli.xla import flags, threads
 
 
 @pytest.fixture
-def library(monkeypatch, tmp_path):
+def own_cache(monkeypatch, tmp_path):
+    """A new cache folder; returns the path of the file with the answers."""
+    monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: tmp_path / name)
+    return tmp_path / "rlcli" / "xla_flags.json"
+
+
+@pytest.fixture
+def library(monkeypatch, own_cache, tmp_path):
     """A library that knows `--xla_one` and `--xla_longer`."""
     path = tmp_path / "library.so"
     path.write_bytes(b"\x7fELF\0xla_one\0text of xla_two here\0xla_longer\0")
@@ -39,7 +47,7 @@ def xla_accepts(option: str) -> bool:
         "--xla_no_such_flag=1",
     ],
 )
-def test_a_flag_is_known_if_xla_accepts_it(option):
+def test_a_flag_is_known_if_xla_accepts_it(own_cache, option):
     assert flags.is_known_flag(option.split("=")[0]) == xla_accepts(option)
 
 
@@ -50,7 +58,24 @@ def test_a_name_within_another_text_is_not_a_flag(library):
         assert not flags.is_known_flag(other)
 
 
-def test_no_flag_is_known_without_jaxlib(monkeypatch):
+def test_the_library_is_searched_once_for_each_version(monkeypatch, library):
+    assert flags.is_known_flag("--xla_one") and not flags.is_known_flag("--xla_new")
+    with monkeypatch.context() as patch:
+        patch.delattr(flags, "_contains")
+        assert flags.is_known_flag("--xla_one") and not flags.is_known_flag("--xla_new")
+    library.write_bytes(b"another version\0xla_new\0")
+    assert flags.is_known_flag("--xla_new") and not flags.is_known_flag("--xla_one")
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"x": 1}', "null", "\0"])
+def test_damaged_answers_are_asked_again(own_cache, library, content):
+    own_cache.parent.mkdir()
+    own_cache.write_text(content)
+    assert flags.is_known_flag("--xla_one")
+    assert str(library) in own_cache.read_text()
+
+
+def test_no_flag_is_known_without_jaxlib(monkeypatch, own_cache):
     monkeypatch.setattr(flags, "_jaxlib_library", lambda: None)
     assert not flags.is_known_flag(threads.DEVICES_FLAG)
 
