@@ -9,7 +9,6 @@ import jax
 
 from rlcli import registry
 from rlcli.assembly import build_environment, environment_factory
-from rlcli.assembly.parts import START
 from rlcli.loop.evaluator import Evaluator, parallel_environments
 from rlcli.loop.progress import Setup
 from rlcli.recipe import Recipe
@@ -35,14 +34,12 @@ def make_evaluator(
         small = resize_for(recipe, episodes)
     else:
         small = resize(recipe, num_envs)
-    at = evaluation_parts(small, setup, policy=policy)
     return Evaluator(
-        *at(START),
+        evaluation_parts(small, setup, policy=policy),
         setup.seeds,
         -(-episodes // small.num_envs),
         explore=explore,
         devices=min(setup.devices, jax.local_device_count()),
-        at=at,
     )
 
 

@@ -117,7 +117,7 @@ def _first_seed_evaluator(recipe: Recipe, setup: Setup, episodes: int) -> Evalua
     """An evaluator of the first seed in one environment that renders."""
     single = setup._replace(seeds=setup.seeds[:1])
     at = evaluation_parts(resize(recipe, 1), single, rendering=True)
-    return Evaluator(*at(START), single.seeds, episodes, recording=True, at=at)
+    return Evaluator(at, single.seeds, episodes, recording=True)
 
 
 def _random_recipe(path: str | Path) -> Recipe | None:

@@ -80,24 +80,23 @@ class Evaluator:
 
     def __init__(
         self,
-        environment: Environment,
-        policy: Policy,
+        at: Callable[[Clock], tuple[Environment, Policy]],
         seeds: Sequence[int],
         episodes_per_env: int,
         *,
         explore: bool = False,
         devices: int = 1,
         recording: bool = False,
-        at: Callable[[Clock], tuple[Environment, Policy]] | None = None,
     ) -> None:
         """`episodes_per_env` is the number of episodes that each environment counts.
 
-        `devices` share the seeds of a pure environment. `frames` requires `recording`.
-        `at(clock)` are environment and policy at another time than the start of the
-        run; by default they are always the same. Host environments always are.
+        `at(clock)` are the environment and the policy of a time; a host environment is
+        always the same. `devices` share the seeds of a pure environment. `frames`
+        requires `recording`.
         """
+        self._at = at
+        environment, policy = at(START)
         self.environment = environment
-        self._at = at or (lambda clock: (environment, policy))
         self.episodes_per_env = episodes_per_env
         self._recording = recording
         self._seeds = np.array(seeds, np.uint32)

@@ -32,8 +32,10 @@ def play_both(data, seeds=(0, 5), episodes_per_env=2, devices=1, explore=True):
     host = to_host_environment(environment, len(seeds))
     results = []
     for env, count in ((environment, devices), (host, 1)):
+        parts = env, agent.policy
         evaluator = Evaluator(
-            *(env, agent.policy, seeds, episodes_per_env),
+            lambda _, parts=parts: parts,
+            *(seeds, episodes_per_env),
             explore=explore,
             devices=count,
         )
@@ -48,9 +50,8 @@ def film(data, is_host, seeds=(5,), episodes_per_env=2):
     environment = build_environment(parsed, len(seeds), rendering=True)
     if is_host:
         environment = to_host_environment(environment, len(seeds))
-    evaluator = Evaluator(
-        *(environment, setup.agent.policy, seeds, episodes_per_env), recording=True
-    )
+    parts = environment, setup.agent.policy
+    evaluator = Evaluator(lambda _: parts, seeds, episodes_per_env, recording=True)
     return [*evaluator.frames(draw_acting(setup), 3)]
 
 
@@ -207,7 +208,8 @@ def test_an_evaluation_is_traced_once(monkeypatch):
         traces.append(arguments)
         return environment.step(*arguments)
 
-    evaluator = Evaluator(environment._replace(step=step), agent.policy, (0,), 1)
+    parts = environment._replace(step=step), agent.policy
+    evaluator = Evaluator(lambda _: parts, (0,), 1)
     evaluator.shapes(acting)
     evaluator.evaluate(acting)
     evaluator.evaluate(acting, 1)

@@ -45,7 +45,8 @@ def make_evaluator(
     setup = build(recipe.load_recipe(data), seeds)
     env, agent = setup.environment, setup.agent
     env = to_host_environment(env, len(seeds)) if is_host else env
-    evaluator = Evaluator(env, agent.policy, seeds, episodes_per_env, **keywords)
+    parts = env, agent.policy
+    evaluator = Evaluator(lambda _: parts, seeds, episodes_per_env, **keywords)
     evaluator.acting = draw_acting(setup)
     return evaluator
 
@@ -284,8 +285,7 @@ def test_the_steps_of_an_evaluation_are_those_of_its_time():
     """On the host, as for data sets; the seeds may have different times."""
     parsed = recipe.load_recipe(falling("step"))
     setup = build(parsed, (0, 1))
-    at = evaluation_parts(parsed, setup)
-    evaluator = Evaluator(*at(Clock.zero()), (0, 1), 1, at=at)
+    evaluator = Evaluator(evaluation_parts(parsed, setup), (0, 1), 1)
     clock = Clock.zero()._replace(steps=np.array([10, 30], np.float32))
     acting = draw_acting(setup)
     result = evaluator.evaluate(acting, clock=clock)
