@@ -22,7 +22,7 @@ from typing import Any
 from rlcli import errors
 
 VARIABLE = "_RLCLI_COMPLETE"  # set by the scripts of the shells
-# What no shell changes: shells quote other files.
+# What no shell changes or runs; a shell inserts a candidate as it is.
 _PLAIN = re.compile(r"[\w./+%,@:=-]+")
 _RECIPES = ("*.yaml", "*/*.yaml")  # a folder with one of these is offered
 _RUNS = ("*/run.json", "*/*/run.json")
@@ -175,9 +175,10 @@ def complete_setting(ctx: Any, incomplete: str) -> list[str]:
     run = Run(Path(word))
     recipe = run.resolved_recipe if run.resolved_recipe.is_file() else word
     with contextlib.redirect_stdout(io.StringIO()):  # what modules of the user print
-        return key_completion.complete_setting(
+        found = key_completion.complete_setting(
             incomplete, str(recipe), given.get("set") or ()
         )
+    return _leave_out_special(found)  # the recipe may come from elsewhere
 
 
 def complete_vary_option(ctx: Any, incomplete: str) -> list[str]:
@@ -237,4 +238,9 @@ def _paths(
             folders.append(f"{folder}{slash}{path.name}/")
     if not items and len(folders) == 1:
         return _paths(folders[0], is_item, patterns)
-    return [text for text in (*items, *folders) if _PLAIN.fullmatch(text)]
+    return _leave_out_special([*items, *folders])
+
+
+def _leave_out_special(candidates: Iterable[str]) -> list[str]:
+    """The candidates without characters that a shell may change or run."""
+    return [text for text in candidates if _PLAIN.fullmatch(text)]

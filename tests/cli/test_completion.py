@@ -17,6 +17,7 @@ import shellingham
 
 from rlcli import COMMANDS, command_name
 from rlcli.cli import main
+from rlcli.recipe.documents import dump_yaml
 from rlcli.registry import KINDS
 
 RUN = "runs/dqn_cartpole/2026-11-20T10-00-00_train.steps=10"
@@ -130,6 +131,21 @@ def test_varied_values_are_completed_after_each_comma(complete):
     assert complete(f"{line}=du") == ["dueling_dqn"]
     assert complete(f"{line}=sac,du") == ["sac,dueling_dqn"]
     assert complete(f"{line}=sac,du", "fish") == ["updater=sac,dueling_dqn"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    "name", ["p$(touch x)", "p`x`", "p;x", "p --trust", "p\x1b[2J", "p\nq", "p'\""]
+)
+def test_names_in_a_recipe_from_elsewhere_are_no_commands(
+    complete, folder, name, shell
+):
+    part = {"name": "mlp"}
+    recipe = {"updater": "ppo", "network": {name: part, "policy": part}}
+    Path(RUN, "resolved.yaml").write_text(dump_yaml(recipe))
+    output = "".join(complete(f"rlcli resume {RUN} --set network.p", shell))
+    assert name not in output and "x1b" not in output
+    assert "network.policy" in output
 
 
 def test_a_value_that_is_missing_does_not_hide_the_next_option(complete):
