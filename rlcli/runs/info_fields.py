@@ -19,9 +19,14 @@ def _is_members(value: Any) -> bool:
     return (
         _is_list_of(str)(value)
         and len({*value}) == len(value) > 0
-        and all(Path(each).name == each not in ("", "..") for each in value)
-        and not any("\0" in each for each in value)
+        and all(map(_is_folder_name, value))
     )
+
+
+def _is_folder_name(value: Any) -> bool:
+    """Whether a value names a folder, and does not lead out of the one around it."""
+    is_name = isinstance(value, str) and Path(value).name == value not in ("", "..")
+    return is_name and "\0" not in value
 
 
 def _is_changes(value: Any) -> bool:
@@ -38,7 +43,7 @@ def _is(*kinds: type) -> Callable[[Any], bool]:
 
 INFO_FIELDS: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
     {
-        "recipe": _is(str),
+        "recipe": _is_folder_name,
         "name": _is(str, NoneType),
         "tags": _is_list_of(str),
         "changes": _is_changes,

@@ -106,3 +106,14 @@ def test_the_command_says_whether_all_is_equal(monkeypatch, capsys, runs):
     ]
     assert main(["reproduce", str(runs[0]), "--json"]) == 1
     assert json.loads(capsys.readouterr().out) == result
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "..", "", "a/b", "a\0b"])
+def test_the_name_of_a_recipe_does_not_lead_out_of_the_folder_of_runs(
+    runs, tmp_path, name
+):
+    original = shutil.copytree(runs[0], tmp_path / "original")
+    Run(original).write_info(recipe=name)
+    with pytest.raises(RlcliError, match="is damaged: `recipe` is"):
+        rlcli.reproduce(original, runs=tmp_path / "new", quiet=True)
+    assert [each.name for each in tmp_path.iterdir()] == ["original"]
