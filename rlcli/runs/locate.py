@@ -109,12 +109,16 @@ class Choice(NamedTuple):
 
 
 def choose_among(path: Path) -> Choice | None:
-    """Chooses a run in a folder of runs; None if it is itself a run, or has none."""
+    """Chooses a run in a folder of runs; None if it is itself a run, or has none.
+
+    A link, which leads to a run elsewhere, is not chosen: its user has to name it.
+    """
     if not path.is_dir() or is_run(path):
         return None
     if variants := find_variants(path):
         return Choice(variants.choose_best(), "the best", len(variants.runs))
     runs = [info.parent for info in path.glob("*/run.json")]
+    runs = [run for run in runs if not run.is_symlink()]
     if not runs:
         return None
     return Choice(max(runs, key=_start_order), "the newest", len(runs))

@@ -128,3 +128,15 @@ def test_a_folder_without_a_run_is_refused_with_folders_that_have_runs(folder):
     ) as refused:
         locate_policy("nowhere at all")
     assert "rlcli train" in refused.value.hint
+
+
+def test_a_link_to_a_run_elsewhere_is_not_chosen_but_may_be_named(folder):
+    elsewhere = finish_run(create_run("dqn", run="mine"), 100)
+    Path("received").mkdir()
+    link = Path("received", "2099-01-01T00-00-00")
+    link.symlink_to(elsewhere.folder.absolute())
+    with pytest.raises(RlcliError, match="`received` is not the folder of a run"):
+        locate_run("received")
+    assert locate_run(link).folder == link
+    theirs = finish_run(create_run("dqn", run="received/a"), 100)
+    assert locate_run("received") == theirs
