@@ -292,7 +292,11 @@ def _draw_train(
         "seeds": draw.choice((1, 1, 1, 2, 3)),
         "log": {"every": draw.choice((20, 50))},
         "checkpoint": {"every": draw.choice((20, 45)), "keep": draw.choice((1, 2))},
-        "evaluate": {"every": draw.choice((50, steps, None)), "episodes": 2},
+        "evaluate": {
+            "every": draw.choice((50, steps, None)),
+            "episodes": 2,
+            "render": steps == 100,
+        },
     }
     learns_online = updater in (*_ON_POLICY, "pqn")
     has_replay = replay or updater in _CONTINUOUS

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from gymnasium import spaces
 
-from rlcli.spaces import describe, dtype, members
+from rlcli.spaces import describe, dtype
 from rlcli.spaces.canonical import canonical_observation
 from rlcli.types import ArrayTree
 
@@ -36,17 +36,21 @@ class InvalidOutputError(Exception):
 
 def _map_leaves(
     space: gymnasium.Space, make: Callable[[gymnasium.Space], Callable]
-) -> Callable[[ArrayTree], ArrayTree]:
-    """Builds a function of batches that applies `make(leaf space)` to each leaf."""
+) -> Callable[..., Any]:
+    """Builds a function of batches that applies `make(leaf space)` to each leaf.
+
+    Its other arguments are those of each leaf's function.
+    """
     if isinstance(space, spaces.Tuple):
         converters = [_map_leaves(member, make) for member in space.spaces]
-        return lambda batch: tuple(
-            convert(part) for convert, part in zip(converters, batch, strict=True)
+        return lambda batch, *rest: tuple(
+            convert(part, *rest)
+            for convert, part in zip(converters, batch, strict=True)
         )
     if isinstance(space, spaces.Dict):
         entries = {name: _map_leaves(member, make) for name, member in space.items()}
-        return lambda batch: {
-            name: convert(batch[name]) for name, convert in entries.items()
+        return lambda batch, *rest: {
+            name: convert(batch[name], *rest) for name, convert in entries.items()
         }
     return make(space)
 
@@ -141,19 +145,13 @@ def action_selector(space: gymnasium.Space) -> Callable[[ArrayTree, int], ArrayT
 
     It is an array for a Box, also of shape `()`, and a scalar for a Discrete space.
     """
-    parts = members(space)
-    if not parts and (not isinstance(space, spaces.Box) or space.shape):
+
+    def leaf(space: gymnasium.Space) -> Callable[[HostArray, int], Any]:
+        if isinstance(space, spaces.Box) and not space.shape:
+            return lambda batch, index: batch[index, ...]
         return operator.getitem  # a row is an array already
-    if not parts:
-        return lambda batch, index: batch[index, ...]
-    select = {key: action_selector(part) for key, part in parts.items()}
-    if isinstance(space, spaces.Tuple):
-        return lambda batch, index: tuple(
-            each(batch[key], index) for key, each in select.items()
-        )
-    return lambda batch, index: {
-        key: each(batch[key], index) for key, each in select.items()
-    }
+
+    return _map_leaves(space, leaf)
 
 
 def map_tree(function: Callable, tree: ArrayTree, *rest: ArrayTree) -> Any:
