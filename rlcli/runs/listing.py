@@ -57,13 +57,14 @@ def find_runs(folder: Path) -> Iterator[Path]:
     return _walk(os.fspath(folder), folder.name, MAX_DEPTH)
 
 
-def _walk(path: str, name: str, depth: int) -> Iterator[Path]:
+def _walk(path: str, name: str, depth: int, follows: bool = True) -> Iterator[Path]:
+    """`follows`: also links. There is one on each way: several could lead anywhere."""
     try:
         with os.scandir(path) as entries:
             found = {
-                entry.name: entry.path
+                entry.name: entry
                 for entry in entries
-                if entry.name in _MARKS or _is_folder(entry)
+                if entry.name in _MARKS or _is_folder(entry, follows)
             }
     except OSError:  # no permission, or removed in the meantime
         return
@@ -71,15 +72,18 @@ def _walk(path: str, name: str, depth: int) -> Iterator[Path]:
         yield Path(path)
     elif depth:
         for each, below in found.items():
-            yield from _walk(below, each, depth - 1)
+            is_more = follows and not below.is_symlink()
+            yield from _walk(below.path, each, depth - 1, is_more)
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
+def _is_folder(entry: os.DirEntry[str], follows: bool) -> bool:
     """Whether it may contain runs; not a link to a folder that contains the link."""
     if entry.name.startswith(".") or not entry.is_dir():
         return False
     if not entry.is_symlink():
         return True
+    if not follows:
+        return False
     target = os.path.realpath(entry.path)
     parent = os.path.realpath(os.path.dirname(entry.path))
     return os.path.commonpath([target, parent]) != target

@@ -69,6 +69,17 @@ def test_links_to_runs_are_followed_and_loops_are_not(runs, tmp_path):
     assert sorted(found) == ["runs/link/base", "runs/ppo/base"]
 
 
+def test_folders_that_link_to_each_other_take_no_time_without_end(tmp_path):
+    names = [f"folder{index}" for index in range(8)]
+    for name in names:
+        (tmp_path / name / "run").mkdir(parents=True)
+        (tmp_path / name / "run" / "run.json").write_text("{}")
+        for other in {*names} - {name}:
+            (tmp_path / name / other).symlink_to(tmp_path / other)
+    # Each run directly, and through a link in each of the seven other folders.
+    assert len(rlcli.runs(tmp_path)) == 8 + 8 * 7
+
+
 def test_files_that_are_no_files_are_broken_runs(runs):
     for name, make in {"pipe": os.mkfifo, "folder": os.mkdir}.items():
         folder = runs / "x" / name
