@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gzip
+import math
 import zlib
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -23,6 +24,7 @@ from rlcli.types import Array, Environment, Key, Structural, TimeStep
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 DIGITS = 10
+_MOST_BYTES = 2**26  # that are read of a file; MNIST's images have 47 million
 _HINT = (
     f"put MNIST's training set, `{IMAGES}` and `{LABELS}`, as they are or with `.gz`, "
     "into a folder, and set `path: FOLDER`"
@@ -119,15 +121,15 @@ def _read_idx(folder: Path, name: str, rank: int) -> np.ndarray:
     if not files:
         raise RlcliError(f"there is no `{name}` in `{folder}`", _HINT)
     try:
-        content = files[0].read_bytes()
-        if files[0].suffix == ".gz":
-            content = gzip.decompress(content)
+        is_packed = files[0].suffix == ".gz"
+        with gzip.open(files[0]) if is_packed else files[0].open("rb") as file:
+            content = file.read(_MOST_BYTES)
     except (OSError, EOFError, zlib.error) as error:
         raise RlcliError(f"`{files[0]}` cannot be read: {error}", _HINT) from error
     start = 4 * (1 + rank)
     sizes = np.frombuffer(content[4 : len(content[:start]) // 4 * 4], ">u4").tolist()
     data = np.frombuffer(content[start:], np.uint8)
-    if content[:4] != bytes([0, 0, 8, rank]) or data.size != np.prod(sizes, dtype=int):
+    if content[:4] != bytes([0, 0, 8, rank]) or data.size != math.prod(sizes):
         raise RlcliError(f"`{files[0]}` is not a byte array in the IDX format", _HINT)
     return data.reshape(sizes)
 

@@ -1,6 +1,7 @@
 """MNISTBandit, beside bsuite's own, on synthetic digits."""
 
 import gzip
+import tracemalloc
 
 import jax
 import jax.numpy as jnp
@@ -117,6 +118,7 @@ def test_missing_and_invalid_files_are_errors(folder, tmp_path):
     for name, content in (
         ("empty", b""),
         ("half", bytes([0, 0, 8, 3, 0, 0, 0, 1])),
+        ("wrapped", bytes([0, 0, 8, 3, 0, 64, 0, 0, 0, 32, 0, 0, 0, 32, 0, 0])),
         ("labels", gzip.decompress(labels)),
         ("short", gzip.decompress(images)[:-1]),
     ):
@@ -140,3 +142,18 @@ def test_the_digit_is_drawn_with_the_selected_one(folder):
     assert green[:, 280:].sum() > 200
     assert np.sum(np.abs(wrong - [0xC2, 0x41, 0x3A]).sum(-1) < 10) > 200
     assert drawn(-1).shape == (280, 440, 3)
+
+
+def test_of_a_file_that_unpacks_without_end_a_part_is_read(tmp_path):
+    size = 2**28
+    with gzip.open(tmp_path / f"{native.IMAGES}.gz", "wb", 1) as file:
+        file.write(b"\0\0\x08\x03" + size.to_bytes(4, "big") + b"\0\0\0\1" * 2)
+        for _ in range(size // 2**24):
+            file.write(bytes(2**24))
+    tracemalloc.start()
+    try:
+        with pytest.raises(RlcliError, match="is not a byte array in the IDX format"):
+            native.mnist_bandit(path=str(tmp_path))
+        assert tracemalloc.get_traced_memory()[1] < size
+    finally:
+        tracemalloc.stop()
