@@ -60,11 +60,13 @@ class Template:
             shutil.rmtree(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
-        kind = draw.randrange(8)
+        kind = draw.randrange(9)
         if kind == 0:
             os.mkfifo(path)
         elif kind == 1:
             path.mkdir()
+        elif kind == 8:
+            os.link(secret, path)
         else:
             targets = (secret, path, "/dev/zero", secret.parent, "missing", "/")
             path.symlink_to(targets[kind - 2])
