@@ -16,9 +16,9 @@ mean the same axes in the whole package; `...` are any axes, and "" is a scalar:
     A  actions
     K  the last axis of a prediction: atoms, quantiles, or 1
 
-`*T` and `*B` are any number of axes, the same in all fields of a record: a single step
-has no T, a core no B, and outside of `jax.vmap` there is S in front. `make test-slow`
-checks the annotations at run time.
+`*T`, `*B` and `*S` are any number of axes, the same in all fields of a record: a single
+step has no T, a core no B, and outside of `jax.vmap` there is S in front. `make
+test-slow` checks the annotations at run time.
 
 Where random numbers are drawn at every step, a part has two functions: `draw(key) ->
 noise`, and one that takes the noise. The loop draws the noise of a block of steps with
@@ -364,19 +364,20 @@ class Replay(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """The counters of a run. Scalars; only `episodes` differs between seeds.
+    """The counters of a run. Only `episodes` and `numbers` differ between seeds.
 
     In an update they are those before its unroll.
     """
 
-    iteration: Int32[Array, ""]  # iterations finished
-    steps: Float32[Array, ""]  # of one seed, over all its environments
-    episodes: Float32[Array, ""]  # episodes finished
-    updates: Int32[Array, ""]  # updates finished
-    compute_metrics: Bool[Array, ""]  # whether the metrics of this iteration are logged
+    iteration: Int32[Array, "*S"]  # iterations finished
+    steps: Float32[Array, "*S"]  # of one seed, over all its environments
+    episodes: Float32[Array, "*S"]  # episodes finished
+    updates: Int32[Array, "*S"]  # updates finished
+    # Whether the metrics of this iteration are logged.
+    compute_metrics: Bool[Array, "*S"]
     # The numbers of the recipe that are arguments of the program, such as
     # `optimizer.learning_rate`; all others are constants.
-    numbers: Mapping[str, Float32[Array, ""]] = {}
+    numbers: Mapping[str, Float32[Array, "*S"]] = {}
     # The steps of the data set of a replay, `[N, ...]`; () without one. An argument of
     # the program too, shared by all seeds.
     data: ArrayTree = ()

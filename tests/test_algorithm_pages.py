@@ -10,6 +10,7 @@ from rlcli import loop, recipe, registry
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.recipe import documents
+from rlcli.types import Clock
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "algorithms"
@@ -56,7 +57,10 @@ def documented_metrics(text):
 
 
 def emitted_metrics(parsed):
-    """The metrics that an update of a recipe reports; nothing is computed."""
+    """The metrics that an update of a recipe reports; nothing is computed.
+
+    Without the values of its schedules, which any recipe may have.
+    """
     setup = build(parsed)
     if not setup.environment.pure:
         pytest.skip("environments on the host cannot be traced")
@@ -64,7 +68,8 @@ def emitted_metrics(parsed):
     _, log = jax.eval_shape(
         lambda progress: run.advance(progress, 1), jax.eval_shape(run.begin)
     )
-    return set(log.metrics)
+    scheduled = jax.eval_shape(setup.scheduled, Clock.zero())
+    return set(log.metrics) - set(scheduled)
 
 
 @each_page

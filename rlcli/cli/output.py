@@ -14,15 +14,19 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from rlcli.errors import RlcliError, as_typed, paths_as_typed
 from rlcli.quoting import printable, printable_json, quote_rich
 
 if TYPE_CHECKING:
+    from typing import TextIO
+
     from rich.console import Console
 
     from rlcli.results.comparison_tables import Table as ResultTable
+else:
+    TextIO = io.TextIOBase  # typing's has no instances, which checks of types refuse
 
 PIPE_WIDTH = 160  # characters of a line of a table in a pipe or file
 _reserved: TextIO | None = None  # stdout, while `sys.stdout` is another stream

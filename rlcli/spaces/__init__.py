@@ -158,7 +158,7 @@ def exact_bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:
         case spaces.Discrete() | spaces.MultiDiscrete():
             low = np.asarray(space.start, np.int64)
             n = space.n if isinstance(space, spaces.Discrete) else space.nvec
-            return low, low + np.asarray(n, np.int64) - 1
+            return low, np.asarray(low + n - 1, np.int64)
         case spaces.MultiBinary():
             return np.zeros(space.shape), np.ones(space.shape)
     raise TypeError(f"expected a space with bounds, got {space}")
