@@ -383,10 +383,10 @@ class Clock(NamedTuple):
     data: ArrayTree = ()
 
     @staticmethod
-    def zero() -> Clock:
-        """The clock at the start of a run."""
-        integer, real = np.zeros((), np.int32), np.zeros((), np.float32)
-        return Clock(integer, real, real, integer, np.zeros((), bool))
+    def zero(*seeds: int) -> Clock:
+        """The clock at the start of a run, or one for each of a number of seeds."""
+        integer, real = np.zeros(seeds, np.int32), np.zeros(seeds, np.float32)
+        return Clock(integer, real, real, integer, np.zeros(seeds, bool))
 
 
 class Report(NamedTuple):

@@ -207,4 +207,4 @@ def snapshot_clock(snapshot: Snapshot, seed: int | None = None) -> Clock:
     episodes = np.array(snapshot.episodes, np.float32)
     if seed is not None:
         steps, episodes = steps[seed, ...], episodes[seed, ...]
-    return Clock.zero()._replace(steps=steps, episodes=episodes)
+    return Clock.zero(*steps.shape)._replace(steps=steps, episodes=episodes)

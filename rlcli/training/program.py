@@ -216,12 +216,11 @@ class Program:
         arrays = drop_padding(len(self.setup.seeds), arrays)
         episodes, numbers = take_seeds(seeds, arrays)
         by_place = zip(self.setup.numbers, np.transpose(numbers), strict=False)
-        clock = Clock.zero()._replace(
-            steps=np.float32(self.step),
+        return Clock.zero(len(episodes))._replace(
+            steps=np.full(len(episodes), self.step, np.float32),
             episodes=np.asarray(episodes, np.float32),
             numbers=dict(by_place),
         )
-        return jax.tree.map(lambda leaf: np.broadcast_to(leaf, len(episodes)), clock)
 
     def close(self) -> None:
         """Releases the resources of a host environment."""
