@@ -288,7 +288,7 @@ def plays_by_the_rules(kind):
         played = progress.unroll if setup.unroll > 1 else progress.pending
         played = jax.device_get(played)
         mask = played.obs[action_masks.MASK]
-        index = np.asarray(played.action, int)[..., None] - 1
+        index = np.asarray(played.action, int)[..., None]
         taken.append(np.take_along_axis(mask, index, axis=-1))
     assert np.concatenate(taken, axis=1).all()
     assert all(np.isfinite(each).all() for each in log.metrics.values())
@@ -302,7 +302,7 @@ def plays_by_the_rules(kind):
     state, first = agent.policy.initial(400), np.ones(400, bool)
     noise = agent.policy.draw(jax.random.key(0), 400)
     decision, _ = jax.jit(agent.policy.exploit)(acting, seen, state, first, noise)
-    return np.asarray(decision.action) - 1, mask
+    return np.asarray(decision.action), mask
 
 
 @pytest.mark.slow
