@@ -6,7 +6,8 @@ from rlcli import recipe
 from rlcli.assembly import build
 from rlcli.training.experiment import Experiment
 
-HALVED = {"from": 1.0, "to": 0.0}  # 0.5 at half of the run
+HALVED = {"from": 1.0, "to": 0.0}
+SEEN = 1 - 39 / 80  # by the 40th update, whose unroll began at step 39 of 80
 DATA = {
     "environment": "CartPole-v1",
     "network": {"name": "mlp", "layers": [4]},
@@ -33,24 +34,23 @@ def settings(optimizer) -> dict[str, float]:
     [
         (
             {"name": "sgd", "learning_rate": {"from": 0.1, "to": 0.0}},
-            {"optimizer.learning_rate": 0.05},
+            {"optimizer.learning_rate": 0.1 * SEEN},
         ),
         pytest.param(
             {
                 "default": {"name": "sgd", "learning_rate": 0.1},
                 "q": {"name": "sgd", "learning_rate": {"from": 0.2, "to": 0.0}},
             },
-            {"optimizer.q.learning_rate": 0.1},
+            {"optimizer.q.learning_rate": 0.2 * SEEN},
             marks=pytest.mark.slow,
         ),
     ],
 )
 def test_settings_carry_the_name_of_their_part(optimizer, rates):
     expected = {
-        "policy.epsilon": 0.25,
-        "replay.epsilon": 1e-6,  # is not the policy's
-        "replay.beta": 0.5,
-        "tracer.gamma": 0.5,
+        "policy.epsilon": 0.25,  # also without a schedule; not that of the replay
+        "replay.beta": SEEN,
+        "tracer.gamma": SEEN,
         **rates,
     }
     assert settings(optimizer) == pytest.approx(expected, rel=1e-5)

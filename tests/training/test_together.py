@@ -251,7 +251,7 @@ def test_finished_runs_stay_as_they_are_beside_one_that_has_failed(folder, capsy
     good, bad = (each.plan.folder for each in ended)
     before = {path: path.read_bytes() for path in good.rglob("*") if path.is_file()}
     rlcli.resume(bad)
-    assert f"`{good}` is finished: 300 steps" in capsys.readouterr().err
+    assert f"/{good.name}` is finished: 300 steps" in capsys.readouterr().err
     assert before == {path: path.read_bytes() for path in before}
     shutil.rmtree(good / "checkpoints")  # killed before the first one: all start over
     (good / "checkpoints.json").unlink()
