@@ -257,10 +257,10 @@ def test_a_figure_without_matplotlib_is_refused_before_runs_are_read(monkeypatch
 
 
 def test_html_and_markdown_escape_names(tmp_path):
-    write(tmp_path / "a", [1.0, 2.0], name="x", recipe="<b>|</b>")
+    write(tmp_path / "a", [1.0, 2.0], name="x", recipe="<b>|<i>")
     data = rlcli.compare(tmp_path)
-    assert "&lt;b&gt;|&lt;/b&gt;" in comparison_tables.as_html(data)
-    assert r"\<b>\|\</b>" in comparison_tables.as_markdown(data)
+    assert "&lt;b&gt;|&lt;i&gt;" in comparison_tables.as_html(data)
+    assert r"\<b>\|\<i>" in comparison_tables.as_markdown(data)
 
 
 @pytest.mark.parametrize(
