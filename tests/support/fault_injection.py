@@ -231,7 +231,9 @@ def _open_file(
         buffer = io.BufferedWriter(raw)
     if "b" in mode:
         return buffer
-    return io.TextIOWrapper(buffer, encoding or "utf-8", errors, newline)
+    text = io.TextIOWrapper(buffer, encoding or "utf-8", errors, newline)
+    text.mode = mode  # type: ignore[misc] # `open` sets it too
+    return text
 
 
 class ShimInjector:
