@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 from random import Random
 
@@ -47,7 +48,7 @@ def test_a_recipe_that_the_folder_names_imports_no_module(place, tmp_path, monke
     fields = {"source": str(recipe)}
     if place == "set":
         fields = {"set": ["updater=evil:make"]}
-        monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ['PYTHONPATH']}")
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
     suite = write_suite(tmp_path / "suite", chosen=["bandit/0"], **fields)
     data = rlcli.bsuite(suite, resume=True, jobs=1)
     assert "would import code from outside rlcli" in data["notes"][0]
