@@ -98,7 +98,10 @@ def vector(
         return VectorNoise(restart, core_draw(values, step_keys(key, indices)))
 
     def step(
-        state: VectorState, action: ArrayTree, noise: VectorNoise, cut: Array | bool = False
+        state: VectorState,
+        action: ArrayTree,
+        noise: VectorNoise,
+        cut: Array | bool = False,
     ) -> tuple[VectorState, TimeStep]:
         values = values_of(environments())
         core, timestep = core_step(values, state.core, action, noise.core)
@@ -180,7 +183,9 @@ def rendering_option(factory: Callable, rendering: bool) -> dict[str, bool]:
 def keyed_environment(env: Environment) -> Environment:
     """Returns the environment with `step(state, action, key)`."""
 
-    def step(state: ArrayTree, action: ArrayTree, key: Key) -> tuple[ArrayTree, TimeStep]:
+    def step(
+        state: ArrayTree, action: ArrayTree, key: Key
+    ) -> tuple[ArrayTree, TimeStep]:
         return env.step(state, action, env.draw(key))
 
     return env._replace(step=step, draw=key_as_noise)
