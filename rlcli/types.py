@@ -24,6 +24,14 @@ Where random numbers are drawn at every step, a part has two functions: `draw(ke
 noise`, and one that takes the noise. The loop draws the noise of a block of steps with
 one call: the bits are the same as step by step, at a fraction of the cost. Other parts
 use `key_as_noise` as their `draw`: the noise is the key.
+
+A policy offers `log_prob`; the loop offers `carry`, the recurrent state from which the
+action was selected, and `cut`, which marks episodes that the end of an unroll ends
+(`train.reset`) and not the environment. Tracer and updater list in `requires` the
+extras that unrolls store. After the tracer there are also `reward` (of the step alone)
+and `next_carry`, and with an intrinsic reward `step_next_obs`, the next observation of
+a row's first step. An extra named `next_…` belongs to `next_obs`: tracers move it with
+`next_obs`.
 """
 
 from __future__ import annotations

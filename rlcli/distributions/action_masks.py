@@ -7,6 +7,12 @@ so that its product with a probability of 0 is 0.
 
 What counts actions, or averages over them, counts the legal ones: a space with k legal
 actions gives the numbers of a space of k actions.
+
+The mask is applied where outputs are computed (`networks.masking`, and
+`updaters.model_based.transition_models` for values from a model), so rules, objectives
+and policies do not handle masks. Random exploration reads the outputs (`is_allowed`),
+or the mask where there are none. Observation wrappers keep the mask beside their own
+output.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""Observation images: for environments that cannot render themselves."""
+"""Observation images: for environments that cannot render themselves.
+
+An environment built with `rendering` stores the data that only images need: final
+states, which `render_final` draws, and the details in a core's `RenderState`. Training
+builds its environments without it, so compiled training programs do not contain it. A
+state exposed in an observation excludes the details.
+"""
 
 from __future__ import annotations
 

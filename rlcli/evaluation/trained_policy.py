@@ -1,4 +1,14 @@
-"""Trained policy: acts with the policy of one seed of a run, one step at a time."""
+"""Trained policy: acts with the policy of one seed of a run, one step at a time.
+
+`rlcli.load` wraps the `Policy` of an agent for users. It maps elements of the
+environment's own spaces to the batches of the contract and back (`evaluation.elements`,
+with the functions of `spaces.canonical`). The frame stack is part of the environment in
+training, so a trained policy has its own (`preprocessing.frame_stack.frame_stacker`,
+the same functions), in its state. The optional functions of a `Policy` (`value`,
+`action_values`, `parameters` of `family`) are for inspection: an updater sets those
+that follow from `acting`. The random numbers of `act` and of `make_env` are those of an
+evaluation (`loop.episode_records`).
+"""
 
 from __future__ import annotations
 

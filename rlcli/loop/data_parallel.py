@@ -4,6 +4,14 @@ Every array of `Progress` is one of the whole agent: its environments are in ord
 whatever device has them. The parts declare which arrays the devices of one agent divide
 (`Agent.environment_axes`); for environments, policies, unrolls and statistics the axis
 follows from their contracts.
+
+The mesh has two axes, `seeds` and `data`: each group of N devices shares the agents of
+its seeds. The noise of an environment is that of its index among all environments; each
+device has its own key for batches. The state of a replay belongs to its device, so
+another number of devices needs `Replay.redivide`. A condition around a collective
+operation must have the same value on all devices. With several processes every process
+holds the arrays and runs the same chunks (`xla.processes` agrees on lengths, signals
+and checkpoints), and the first one writes the run.
 """
 
 from __future__ import annotations

@@ -2,6 +2,10 @@
 
 A log point does not end a chunk. The program writes a row into a buffer, and the host
 fetches all rows of a chunk together.
+
+Updates run in a loop whose count is the number of updates due: none before
+`train.start`, and with `per_step: 0.25` one per four environment steps. Metrics are
+computed only in the last iteration with an update before each log point.
 """
 
 from __future__ import annotations

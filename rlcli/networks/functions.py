@@ -1,4 +1,15 @@
-"""Functions: a torso and a head as a `Network` of the observation or of a pair."""
+"""Functions: a torso and a head as a `Network` of the observation or of a pair.
+
+Batch normalization has running statistics. They are in the parameters, in a group of
+their own beside that of the function (`networks.functions.statistics_group`), so
+checkpoints, seeds, acting parameters and exports need no special case. `Network.apply`
+normalizes by them and changes nothing. Only a loss calls `Network.learn`, which
+normalizes by the batch and returns updated groups; `Losses.statistics` passes them to
+the gradient step, which stores them if it is taken. They are no group of any optimizer.
+An updater whose losses do so declares `learns_statistics`; `assembly.checks` refuses
+batch normalization for all others. Statistics of a batch are means over all devices
+(`xla.data_axis`).
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,10 @@ stack of recent observations, whose length `Preprocess.frames` declares. The env
 builds the stacks (`frame_stack`), so that unrolls, replays, checkpoints and evaluation
 contain them. Networks compute everything else when they read observations
 (`network_inputs`).
+
+So resume, replays, tracers' `next_obs`, evaluation and images need no special case. A
+stack inside the network would be correct for on-policy updaters only. Stateless
+functions are computed where a torso reads its input (`Torso.input_reader`).
 """
 
 from __future__ import annotations

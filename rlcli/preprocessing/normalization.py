@@ -7,6 +7,13 @@ An agent with a data set, offline or in its replay, starts with its statistics.
 
 Normalized values are clipped. The first reward after many zeros, or a constant entry
 that changes, would otherwise be thousands of deviations.
+
+PPO's ratios start at one, because `observe` adds a new unroll after learning from it.
+Tracers are linear in rewards and values together. They receive both in the
+environment's unit, so no tracer depends on normalization. Clipping is not linear, so
+the rewards are clipped before they are traced (`Estimates.reward`), to a bound in the
+environment's unit. The moments of `preprocessing.moments` are those of all running
+statistics.
 """
 
 from __future__ import annotations

@@ -1,4 +1,15 @@
-"""Offline replay: the steps of a data set."""
+"""Offline replay: the steps of a data set.
+
+Data sets are arguments of the program, as its numbers are (`Progress.data`,
+`Clock.data`): one copy for all seeds, not saved, and read only where a program that
+learns is traced or started, so that policies act without them. A replay with a
+`dataset` gets its steps added before the first unroll. An *offline* replay
+(`is_offline`) samples from the data instead of a state and ignores the unrolls; the
+loop is the same, but `assembly` gives it an idle environment with the spaces of the
+recipe's, which evaluation uses. So an offline run is compiled even if its environment
+is not, and an iteration, which counts as always, is only its updates. The steps of a
+data set have no extras. Its SHA-256 is part of the name in the resolved recipe.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,10 @@
 A run folder may come from an untrusted source: rlcli never writes through symbolic
 links in it, never waits for pipes, and removes only files that it has named itself.
 Imports only errors.
+
+Errors of the disk are converted where the file is known (`name_file_in_errors`), and
+elsewhere at the public functions (`explain_file_errors`). `tests/faults` lets every
+call fail once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,12 @@
-"""Failures: detects seeds whose training has failed, and faults of environments."""
+"""Failures: detects seeds whose training has failed, and faults of environments.
+
+A gradient step with a loss that is not finite is discarded, and so are all later ones:
+`Learner.failed` stores the index of the failed update, and the parameters stay the last
+finite ones. `Progress.faults` records each environment's first observation or reward
+that is not finite, and on the host the first observation beyond its bounds (`faults`).
+The cost is below what can be measured. `training.failures` compares the two, so that
+the reason for a frozen seed depends on `Progress` only, not on when the run was logged.
+"""
 
 from __future__ import annotations
 

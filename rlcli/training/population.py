@@ -3,6 +3,9 @@
 The rounds of a population are between two chunks, after an evaluation. Random numbers
 depend on the seed of the population and on the round, so a run that is resumed makes
 the same rounds.
+
+`runs.population` writes the record of a round before the checkpoint of its step, so
+that a resume finds the numbers, which checkpoints do not contain.
 """
 
 from __future__ import annotations

@@ -14,6 +14,11 @@ its newest checkpoint.
 
 A signal that has stopped a run then reaches the caller, as an exception
 (`rlcli.training.stops`).
+
+The last receiver to end restores the handlers of before, and `training.stops` then
+raises what the signal means in Python, so no caller of a public function takes a run
+that was stopped for one that has finished. Commands take the `result` of that exception
+(`cli.training_outcome.complete`), because they report runs that were stopped.
 """
 
 from __future__ import annotations

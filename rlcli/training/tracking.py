@@ -2,6 +2,11 @@
 
 Training never waits for a tracker before the end of the run. A tracker that raises is
 left out of the rest of the run.
+
+A thread gets rows where `metrics.jsonl` gets them: training only puts them into a
+queue. `metrics.jsonl` is the source: a tracker that could not keep up, or that a resume
+adds, reads its rows there, and `trackers.json` records what each tracker has.
+`training.track_records` names the scalars and takes means over seeds.
 """
 
 from __future__ import annotations

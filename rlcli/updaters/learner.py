@@ -1,4 +1,20 @@
-"""Learners: the gradient step and target update that updaters share."""
+"""Learners: the gradient step and target update that updaters share.
+
+Losses are sums of terms `[T, B]`. A `Term` declares whether the weights of a replay
+scale it: they scale the losses of critics, and only mask those of policies. Metrics
+with one value per row (`row_metrics`) are averaged over rows of weight > 0, and are
+separate from scalar `metrics`.
+
+Functions that learn from each other are updated in turn
+(`updaters.learner.alternating_learner`). Each gradient step updates its own parameter
+groups and sees the groups that earlier steps have updated. All but the first, and the
+target, run once in `delay` updates. A group of parameters may have an optimizer without
+being a network: the temperature.
+
+Estimates for tracers that sample, such as SAC's actions, REDQ's pair of critics or a
+model's outcomes, get a key of their own in each update (`Updater.estimate`). Without a
+key a model samples with a fixed seed: only policies that do not explore do.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,12 @@
 The episode of an environment that raises an exception, exceeds its timeout, returns an
 invalid output or loses its process ends there: its last step is a truncation at the
 observation before, with reward 0. The next episode begins in a new environment.
+
+With `train.on_error: restart` the vector of a host environment is a `RestartingVector`,
+so the loop knows nothing of failures. Environments that are stepped sequentially fail
+and restart alone (the agents of a game together); the environments of other vectors
+restart together. `Environment.restarts` returns counts with the step of each restart,
+so that the rows of metrics do not depend on the ends of chunks.
 """
 
 from __future__ import annotations
