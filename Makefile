@@ -7,8 +7,8 @@ BIN := $(VENV)/bin
 RECIPE := recipes/dqn_cartpole.yaml
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo tutorial test test-docs test-slow faults fuzz combinations mutants docs \
-	check audit format bench zoo datasets
+.PHONY: demo tutorial test test-docs test-slow faults fuzz combinations mutants generate \
+	docs check audit format bench zoo datasets
 .DELETE_ON_ERROR:
 
 # Trains, evaluates and renders; the folder of the run is train's line on stdout.
@@ -60,6 +60,11 @@ combinations: $(VENV)/installed-dev
 mutants: $(VENV)/installed-dev $(VENV)-mutants/installed
 	$(VENV)-mutants/bin/python tests/mutants/campaign.py \
 		--python $(abspath $(BIN))/python $(MUTANTS)
+
+# Writes again what follows from other files: tables of options, algorithms, terms and
+# recipes, and the index of options. A test says when they are out of date.
+generate: $(VENV)/installed-dev
+	$(BIN)/python docs/generate.py
 
 # Builds the documentation site in build/docs; a warning is an error.
 docs: $(VENV)/installed-docs

@@ -78,11 +78,6 @@ def test_a_page_has_all_sections_in_order(name):
     assert PAGES[name].startswith("# ")
 
 
-def test_the_index_lists_every_page_once():
-    index = (FOLDER / "index.md").read_text(encoding="utf-8")
-    assert sorted(re.findall(r"^\| \[.+?\]\((\w+)\.md\)", index, re.M)) == [*PAGES]
-
-
 def test_every_updater_is_named_on_a_page():
     words = {
         word

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -157,13 +157,9 @@ def _describe_part(part: registry.RegisteredPart) -> str:
     lines = [f"{part.kind} {part.name}", ""]
     if part.preset_of:
         lines += [f"preset of: {format_inline(_expand_preset(part))}", ""]
-    for name, parameter in registry.options(part.factory).items():
-        default = ""
-        if parameter.default is not inspect.Parameter.empty:
-            default = f" = {format_inline(parameter.default)}"
-        lines.append(f"  {name}: {describe_annotation(parameter.annotation)}{default}")
-        fields = describe_fields(parameter.annotation)
-        lines += [f"    {key}: {description}" for key, description in fields.items()]
+    for path, hint, default in describe_options(part):
+        value = "" if default is None else f" = {default}"
+        lines.append(f"{'  ' * len(path)}{path[-1]}: {hint}{value}")
     if part.facts:
         lines += ["", "defaults for other sections:"]
         lines += [
@@ -176,6 +172,19 @@ def _describe_part(part: registry.RegisteredPart) -> str:
         ]
     lines += ["", _docstring(part.factory)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def describe_options(
+    part: registry.RegisteredPart,
+) -> Iterator[tuple[tuple[str, ...], str, str | None]]:
+    """Path, type and default (None: required) of all options, also within options."""
+    for name, parameter in registry.options(part.factory).items():
+        default = None
+        if parameter.default is not inspect.Parameter.empty:
+            default = format_inline(parameter.default)
+        yield (name,), describe_annotation(parameter.annotation), default
+        for key, hint in describe_fields(parameter.annotation).items():
+            yield (name, key), hint, None
 
 
 def _expand_preset(part: registry.RegisteredPart) -> dict[str, Any] | str:

@@ -1,8 +1,8 @@
 """Part index: names and options of the built-in parts, without importing the parts.
 
 Importing the parts imports JAX, which takes longer than a shell waits for a completion.
-So `part_index.json` lists them; `python -m rlcli.recipe.part_index` writes it again
-after parts have changed, and a test compares the two.
+So `part_index.json` lists them; `make generate` writes it again after parts have
+changed, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -109,7 +109,3 @@ def _field(schema: Mapping[str, Any], default: Any = inspect.Parameter.empty) ->
         for key, item in form["properties"].items()
     }
     return inner if len(sections) == len(forms) else {"": format_values(values)} | inner
-
-
-if __name__ == "__main__":
-    FILE.write_text(format_index(build_index()), encoding="utf-8")
