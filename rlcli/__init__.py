@@ -5,9 +5,9 @@ Each command of the CLI is a function here, with the same keywords:
     folder = rlcli.train("dqn_cartpole", seeds=8)
     print(rlcli.eval(folder)["return"])
 
-A command is a row of `COMMANDS` and a file `rlcli/cli/<name>.py`. `rlcli --help`, the
-functions of the package, the tests of the documentation and `.ci/run` read this table.
-The functions are imported on first use, because importing JAX is slow.
+A command is a row of `COMMAND_GROUPS` and a file `rlcli/cli/<name>.py`. `rlcli --help`,
+the functions of the package, the tests of the documentation and `.ci/run` read this
+table. The functions are imported on first use, because importing JAX is slow.
 """
 
 from __future__ import annotations
@@ -54,30 +54,50 @@ if TYPE_CHECKING:  # a test compares these rows with the tables below
     from rlcli.utils.simulation import make, rollout
 
 __version__ = "0.1.0"
-COMMANDS: Mapping[str, str] = MappingProxyType(  # name -> module of its function
+# Group in `rlcli --help` -> name -> module of its function.
+COMMAND_GROUPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
-        "train": "rlcli.training",
-        "resume": "rlcli.training",
-        "eval": "rlcli.evaluation.evaluate",
-        "render": "rlcli.evaluation.render",
-        "export": "rlcli.evaluation.export.export",
-        "collect": "rlcli.evaluation.collect",
-        "list": "rlcli.recipe.catalog",
-        "show": "rlcli.runs.description",
-        "check": "rlcli.training.check",
-        "runs": "rlcli.runs.listing",
-        "diff": "rlcli.runs.diff",
-        "watch": "rlcli.monitor.watch",
-        "plot": "rlcli.results.plot",
-        "compare": "rlcli.results.compare",
-        "report": "rlcli.results.report.report",
-        "sweep": "rlcli.sweeps.sweep",
-        "bsuite": "rlcli.sweeps.bsuite.suite",
-        "new": "rlcli.recipe.new",
-        "schema": "rlcli.recipe.schema",
-        "doctor": "rlcli.training.doctor",
-        "reproduce": "rlcli.training.reproduce",
-        "verify_resume": "rlcli.training.verify_resume",
+        "Run": {
+            "train": "rlcli.training",
+            "resume": "rlcli.training",
+            "eval": "rlcli.evaluation.evaluate",
+            "render": "rlcli.evaluation.render",
+        },
+        "Look": {
+            "list": "rlcli.recipe.catalog",
+            "show": "rlcli.runs.description",
+            "runs": "rlcli.runs.listing",
+            "watch": "rlcli.monitor.watch",
+        },
+        "Compare": {
+            "diff": "rlcli.runs.diff",
+            "plot": "rlcli.results.plot",
+            "compare": "rlcli.results.compare",
+            "report": "rlcli.results.report.report",
+            "bsuite": "rlcli.sweeps.bsuite.suite",
+        },
+        "Tune": {
+            "sweep": "rlcli.sweeps.sweep",
+        },
+        "Share": {
+            "export": "rlcli.evaluation.export.export",
+            "collect": "rlcli.evaluation.collect",
+            "reproduce": "rlcli.training.reproduce",
+        },
+        "Set up": {
+            "new": "rlcli.recipe.new",
+            "check": "rlcli.training.check",
+            "verify_resume": "rlcli.training.verify_resume",
+            "schema": "rlcli.recipe.schema",
+            "doctor": "rlcli.training.doctor",
+        },
+    }
+)
+COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        name: module
+        for group in COMMAND_GROUPS.values()
+        for name, module in group.items()
     }
 )
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - partly from the table

@@ -19,16 +19,36 @@ from typing import Annotated, Any
 
 import typer
 import typer.main
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 import rlcli
-from rlcli import COMMANDS, command_name, errors
+from rlcli import COMMAND_GROUPS, COMMANDS, command_name, errors
 from rlcli.cli import completion, output
 from rlcli.errors import RlcliError
 from rlcli.xla import switches
 
+
+class _CommandLine(TyperGroup):
+    """The command `rlcli`, whose help has the other commands in groups."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes the first sentence of each command, which Typer would cut."""
+        width = max(map(len, self.commands))  # the same column in all groups
+        for title, functions in COMMAND_GROUPS.items():
+            with formatter.section(title):
+                names = map(command_name, functions)
+                commands = {name: self.commands[name] for name in names}
+                formatter.write_dl(
+                    [
+                        (name.ljust(width), command.get_short_help_str(limit=1_000))
+                        for name, command in commands.items()
+                    ]
+                )
+
+
 app = typer.Typer(
     name="rlcli",
+    cls=_CommandLine,
     help="Train, evaluate and render reinforcement learning agents from YAML recipes.",
     rich_markup_mode=None,  # halves the time of `--help`
     context_settings={"help_option_names": ["-h", "--help"]},

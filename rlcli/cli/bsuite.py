@@ -99,7 +99,7 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Train a recipe on the experiments of bsuite, and score it as bsuite does.
+    """Train a recipe on the experiments of bsuite, and score it.
 
     Writes the results of each id, tables of scores and a radar plot, and prints the
     folder. The exit code is that of `rlcli train` for several runs.

@@ -57,9 +57,10 @@ def command(
     json: Json = False,
     trust: Trust = False,
 ) -> None:
-    """Write the steps of a trained policy as a data set, to learn from it offline.
+    """Write the steps of a trained policy as a data set.
 
-    The policies of all seeds contribute equally. Prints the file.
+    A recipe with this file learns from it offline. The policies of all seeds contribute
+    equally. Prints the file.
     """
     from rlcli.evaluation.collection import check_collection  # to keep `--help` fast
     from rlcli.recipe.documents import format_inline

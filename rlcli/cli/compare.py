@@ -66,10 +66,11 @@ def command(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Compare groups of runs: mean, median and IQM with intervals over seeds.
+    """Compare groups of runs: mean, median, IQM and intervals.
 
-    Also the probability that one group is better than another, and over several
-    environments normalized scores, a performance profile and the optimality gap.
+    The intervals are over seeds. Also prints the probability that one group is better
+    than another, and over several environments normalized scores, a performance profile
+    and the optimality gap.
     """
     data = rlcli.compare(
         runs,

@@ -14,9 +14,10 @@ from rlcli.cli.options import Json
 
 
 def command(json: Json = False) -> None:
-    """Check the installation: versions, devices, extras, plug-ins, terminal, folders.
+    """Check the installation: versions, devices, extras, folders.
 
-    Exits with 1 if something that every run requires is broken.
+    Also checks plug-ins and the terminal. Exits with 1 if something that every run
+    requires is broken.
     """
     report = rlcli.doctor()
     report["terminal"]["stdout"] = output.data_stream().isatty()

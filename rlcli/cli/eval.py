@@ -42,10 +42,11 @@ def command(
     json: Json = False,
     trust: Trust = False,
 ) -> None:
-    """Evaluate each seed's policy over whole episodes, of one run or of all variants.
+    """Evaluate each seed's policy over whole episodes.
 
     Prints the returns of each seed, and over all seeds the mean, the interquartile mean
-    (IQM) and its 95 % bootstrap interval; a single seed has none.
+    (IQM) and its 95 % bootstrap interval; a single seed has none. In a folder of
+    variants, evaluates every run.
     """
     from rlcli.runs.locate import locate_policy  # here, to keep `--help` fast
     from rlcli.runs.variants import find_variants

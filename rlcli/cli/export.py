@@ -51,7 +51,7 @@ def command(
     json: Json = False,
     trust: Trust = False,
 ) -> None:
-    """Export the greedy policy of a seed as a file that runs without rlcli.
+    """Export a seed's greedy policy to a file that needs no rlcli.
 
     The file contains preprocessing and normalization. Prints the files that it writes.
     """

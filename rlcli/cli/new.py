@@ -42,7 +42,7 @@ def command(
         ),
     ] = None,
 ) -> None:
-    """Copy a recipe with its comments into a new file, ready to edit.
+    """Copy a recipe with its comments into a new file, to edit it.
 
     Prints the file to stdout, and a command to try next to stderr.
     """

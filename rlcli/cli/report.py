@@ -56,7 +56,7 @@ def command(
     quiet: Quiet = False,
     trust: Trust = False,
 ) -> None:
-    """Write a page about runs: one HTML file with charts, films and provenance.
+    """Write an HTML page about runs: charts, films, provenance.
 
     The page shows results with intervals over seeds, learning curves, episodes, the
     metrics of updates, recipes and their differences. It works offline.

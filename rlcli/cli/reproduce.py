@@ -30,10 +30,11 @@ def command(
     trust: Trust = False,
     json: Json = False,
 ) -> None:
-    """Train a run again from its recorded recipe, and compare the results bit by bit.
+    """Train a run again from its recipe, and compare bit by bit.
 
-    First prints what has changed since, such as versions; at the end, whether metrics
-    and state are identical. The exit code is 1 if they are not.
+    The recipe is the recorded one. First prints what has changed since, such as
+    versions; at the end, whether metrics and state are identical. The exit code is 1 if
+    they are not.
     """
     from rlcli.training import signals  # here, to keep `--help` fast
 

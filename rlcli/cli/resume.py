@@ -28,9 +28,10 @@ def command(
     coordinator: Coordinator = None,
     process: Process = None,
 ) -> None:
-    """Continue a run exactly where it stopped, or all runs with varied options.
+    """Continue a run exactly where it stopped.
 
-    `--set` can only change `train.steps`, `train.stop`, `train.log`, `train.evaluate`,
+    In a folder of variants, continues every run that has not finished. `--set` can only
+    change `train.steps`, `train.stop`, `train.log`, `train.evaluate`,
     `train.checkpoint`, `train.trackers`, `train.devices`, `train.data_parallel` and
     `train.on_error`.
     """

@@ -57,7 +57,7 @@ def command(
     ] = False,
     json: Json = False,
 ) -> None:
-    """List runs with their changed options, status, steps, speed, return and age.
+    """List runs: changed options, status, steps, return and age.
 
     The return is that of the last evaluation. For several seeds, it is the
     interquartile mean (IQM) with its 95 % bootstrap interval.

@@ -19,7 +19,7 @@ def command(
         ),
     ] = None,
 ) -> None:
-    """Print the JSON Schema of recipes, with all installed parts and their options.
+    """Print the JSON Schema of recipes, with all installed parts.
 
     An editor completes and checks a recipe that has the comment
     `# yaml-language-server: $schema=FILE`.

@@ -41,7 +41,7 @@ def command(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Show a recipe with all defaults, the options of a part, or a run.
+    """Show a recipe with all defaults, a part's options, or a run.
 
     For a run, prints status, steps and return, and the options that differ from the
     built-in recipe.

@@ -247,10 +247,11 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Tune hyperparameters: search options of a recipe, and confirm the best trials.
+    """Tune hyperparameters, and confirm the best trials.
 
-    A trial is a run with several seeds. The best trials are trained again with other
-    seeds, and the best of these wins. `--resume` continues a sweep that was stopped.
+    Each trial is a run with several seeds and other values of the recipe's options. The
+    best trials are trained again with other seeds, and the best of these wins.
+    `--resume` continues a sweep that was stopped.
     """
     from rlcli.cli import sweep_screen  # here, to keep `--help` fast
 

@@ -37,7 +37,7 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Verify that a run which is stopped and resumed gives the same bytes.
+    """Verify that a stopped and resumed run gives the same bytes.
 
     Trains the recipe twice with a small budget: once without a stop, and once with
     stops at several points. Each resume is a new process. Compares metrics and state;

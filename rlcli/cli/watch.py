@@ -14,9 +14,9 @@ def command(
     run: RunFolder,
     json: Json = False,
 ) -> None:
-    """Show the progress of a run that another process trains, until it ends.
+    """Show the progress of a run that another process trains.
 
-    Only reads the run's files: Ctrl-C does not stop the run.
+    Ends with the run. Only reads the run's files: Ctrl-C does not stop the run.
     """
     from rlcli.runs.run_folder import Run
     from rlcli.runs.variants import find_training  # here, to keep `--help` fast

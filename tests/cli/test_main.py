@@ -1,14 +1,16 @@
 """The command line: help, errors, exit codes, streams."""
 
 import os
+import re
 import subprocess
 import sys
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import rlcli
-from rlcli import COMMANDS, command_name
+from rlcli import COMMAND_GROUPS, COMMANDS, command_name
 from rlcli.cli import app, main
 from rlcli.errors import OUT_OF_TIME, RlcliError
 
@@ -50,6 +52,27 @@ def test_help_names_every_verb_on_stdout():
     assert all(f"\n  {verb} " in result.stdout for verb in map(command_name, COMMANDS))
 
 
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_help_has_the_whole_first_sentence_of_every_verb(columns):
+    result = run("--help", env={**os.environ, "COLUMNS": str(columns)})
+    words = " ".join(result.stdout.split())
+    for name in map(command_name, COMMANDS):
+        command = typer.main.get_command(app).commands[name]
+        sentence = " ".join(command.help.partition("\n\n")[0].split())
+        assert f" {name} {sentence} " in f"{words} "
+        if columns >= 80:
+            assert re.search(rf"^  {name} +{re.escape(sentence)}$", result.stdout, re.M)
+
+
+def test_help_has_every_verb_in_the_group_of_its_row(capsys):
+    main(["--help"])
+    groups = dict(re.findall(r"^(\w.*):\n((?:  .*\n)+)", capsys.readouterr().out, re.M))
+    del groups["Options"]
+    assert {
+        title: re.findall(r"^  (\S+)", rows, re.M) for title, rows in groups.items()
+    } == {title: [*map(command_name, row)] for title, row in COMMAND_GROUPS.items()}
+
+
 def test_help_answers_at_once():
     program = (
         "import sys, time; from rlcli.cli import main; main(['--help']); "
@@ -68,7 +91,7 @@ def test_without_a_verb_the_help_goes_to_stderr():
     result = run()
     assert result.returncode == 2
     assert result.stdout == ""
-    assert "Commands:" in result.stderr
+    assert "\nSet up:\n" in result.stderr
 
 
 def test_the_version_is_printed(capsys):
