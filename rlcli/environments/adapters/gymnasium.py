@@ -9,6 +9,7 @@ An import path may name a class of a `gymnasium.Env`, which needs no registratio
 from __future__ import annotations
 
 import copy
+import dataclasses
 import difflib
 import functools
 import inspect
@@ -41,9 +42,9 @@ RESERVED_OPTIONS = {  # arguments of `gymnasium.make` that rlcli sets itself
     "render_mode": "use `rlcli render` to render a policy",
     "disable_env_checker": "the adapter does its own checks",
     "vectorization_mode": "set `vectorization` instead",
-    "num_envs": "set `num_envs` of `environment`, outside `options`",
-    "id": "set `name` instead",
 }
+# Keys of `environment` in a recipe that are no options of a factory.
+RECIPE_KEYS = {"name", "each", "wrappers"}
 _EXTRA = "gymnasium"
 # The extra that installs an environment's dependencies, by the package of its class.
 INSTALL_EXTRAS = {
@@ -84,10 +85,7 @@ def gymnasium_adapter(
     of an episode contain black frames. It supports neither `raw` nor `scale_obs`.
     """
     name = f"environment `gymnasium/{id}`"
-    options = dict(options or {})
-    for key in RESERVED_OPTIONS.keys() & options:
-        message = f"{name}: `options` cannot contain `{key}`"
-        raise RlcliError(message, RESERVED_OPTIONS[key])
+    options = _check_options(name, options)
     spec = _find_spec(id, name)
     limit = NO_TIME_LIMIT if time_limit is None else time_limit
     limits = {"max_episode_steps": limit} if isinstance(limit, int) else {}
@@ -102,10 +100,10 @@ def gymnasium_adapter(
             "`gymnasium/ALE/Pong-v5`",
         )
     external = ExternalEnvironment(name, _install_extra(spec), timeout)
-    keywords = limits | options
+    spec = _with_options(spec, options)
     if use_native:
-        return _native_vector(external, spec, keywords, num_envs, seeds)
-    return _copies(external, spec, keywords, vectorization, num_envs, seeds, rendering)
+        return _native_vector(external, spec, limits, num_envs, seeds)
+    return _copies(external, spec, limits, vectorization, num_envs, seeds, rendering)
 
 
 @register_class_adapter("environment", gymnasium.Env, adapter=True, time_limit=None)
@@ -113,8 +111,10 @@ def gymnasium_class_adapter(name: str, env_class: type[gymnasium.Env]) -> Callab
     """Returns the factory of a class of environments.
 
     Its options are the parameters of the class, and `vectorization`: `sync` or `async`,
-    as in `gymnasium_adapter`.
+    as in `gymnasium_adapter`. Parameters whose names have another meaning in a recipe,
+    such as `name` and `num_envs`, are set under `options`, where any may be.
     """
+    own_options: dict[str, inspect.Parameter] = {}
 
     def factory(
         num_envs: int,
@@ -123,30 +123,52 @@ def gymnasium_class_adapter(name: str, env_class: type[gymnasium.Env]) -> Callab
         timeout: float | None,
         rendering: bool = False,
         *,
+        options: dict[str, Any] | None = None,
         vectorization: Literal["sync", "async"] = "sync",
-        **options: Any,
+        **direct: Any,
     ) -> Environment:
         label = f"environment `{name}`"
+        options = _check_options(label, options)
+        # Compared as text: a default may be an array.
+        defaults = {key: repr(each.default) for key, each in own_options.items()}
+        direct = {k: v for k, v in direct.items() if repr(v) != defaults[k]}
+        if twice := options.keys() & direct:
+            message = f"{label}: `{min(twice)}` is set twice"
+            raise RlcliError(message, "set it beside `name` or under `options`")
         external = ExternalEnvironment(label, _EXTRA, timeout)
         is_limited = isinstance(time_limit, int)
         limits = {"max_episode_steps": time_limit} if is_limited else {}
         spec = EnvSpec(f"{env_class.__name__}-v0", entry_point=env_class)
+        spec = _with_options(spec, direct | options)
         return _copies(
-            *(external, spec, limits | options, vectorization),
-            *(num_envs, seeds, rendering),
+            external, spec, limits, vectorization, num_envs, seeds, rendering
         )
 
     signature = inspect.signature(factory, eval_str=True)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    more = _class_options(env_class, {parameter.name for parameter in own})
-    factory.__signature__ = signature.replace(parameters=[*own, *more])
+    taken = RECIPE_KEYS | RESERVED_OPTIONS.keys() | {each.name for each in own}
+    own_options.update(_class_options(env_class, taken))
+    factory.__signature__ = signature.replace(parameters=[*own, *own_options.values()])
     factory.__doc__ = env_class.__doc__
     factory.__module__ = env_class.__module__
     return factory
 
 
-def _class_options(env_class: type, reserved: Set[str]) -> list[inspect.Parameter]:
-    """The parameters of a class as keyword-only options, except those rlcli sets."""
+def _check_options(name: str, options: dict[str, Any] | None) -> dict[str, Any]:
+    """The keyword arguments of an environment; refuses those that rlcli sets."""
+    for key in RESERVED_OPTIONS.keys() & (options or {}):
+        message = f"{name}: `options` cannot contain `{key}`"
+        raise RlcliError(message, RESERVED_OPTIONS[key])
+    return dict(options or {})
+
+
+def _with_options(spec: EnvSpec, options: dict[str, Any]) -> EnvSpec:
+    """A spec with these keyword arguments, whose names `gymnasium.make` may use."""
+    return dataclasses.replace(spec, kwargs=spec.kwargs | options)
+
+
+def _class_options(env_class: type, taken: Set[str]) -> dict[str, inspect.Parameter]:
+    """The parameters of a class as keyword-only options, without names in `taken`."""
     try:
         signature = inspect.signature(env_class, eval_str=True)
     except Exception:  # noqa: BLE001 - annotations may raise anything
@@ -154,16 +176,20 @@ def _class_options(env_class: type, reserved: Set[str]) -> list[inspect.Paramete
     # On the host a number cannot follow a schedule.
     plain = {float: Structural, inspect.Parameter.empty: Any}
 
-    def annotation(parameter: inspect.Parameter) -> Any:
+    def keyword(parameter: inspect.Parameter) -> inspect.Parameter:
         value = parameter.annotation
-        return Any if isinstance(value, str) else plain.get(value, value)
+        value = Any if isinstance(value, str) else plain.get(value, value)
+        if parameter.default is parameter.empty:  # it may be under `options`
+            parameter = parameter.replace(default=None)
+            value = value | None
+        return parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=value)
 
-    return [
-        parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=annotation(parameter))
+    return {
+        name: keyword(parameter)
         for name, parameter in signature.parameters.items()
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-        and name not in reserved | RESERVED_OPTIONS.keys()
-    ]
+        and name not in taken
+    }
 
 
 def _find_spec(id: str, name: str) -> EnvSpec:
@@ -299,6 +325,11 @@ def _native_vector(
     seeds: int,
 ) -> Environment:
     """Builds one native vector of the environment for each seed."""
+    if "num_envs" in spec.kwargs:  # `make_vec` would take it for the vector's
+        raise RlcliError(
+            f"{external.name}: `options` cannot contain `num_envs`",
+            "set `num_envs` of `environment`, outside `options`",
+        )
     if spec.vector_entry_point is None:
         raise RlcliError(
             f"{external.name} has no vector implementation",

@@ -404,6 +404,11 @@ class Walk(gymnasium.Env):
         done = bool(self.place[0] >= self.goal)
         return self.place, float(done), done, False, {}
 
+class Named(Walk):
+    def __init__(self, id, name: str, num_envs=1, seed=0, *, timeout=1, each=2, size=3):
+        super().__init__(goal=size)
+        self.given = id, name, num_envs, seed, timeout, each, size
+
 class Fails(Walk):
     def __init__(self):
         raise KeyError("goal")
@@ -427,7 +432,9 @@ def walks(tmp_path, fresh_imports):
 def test_a_class_named_by_an_import_path_is_an_environment_with_its_options(walks):
     part = registry.find("environment", "walks:Walk")
     assert not part.is_trusted and part.facts["adapter"]
-    assert [*registry.options(part.factory)] == ["vectorization", "goal", "noise"]
+    assert [*registry.options(part.factory)] == [
+        *("options", "vectorization", "goal", "noise")
+    ]
     text = rlcli.show("environment", "walks:Walk")
     assert "goal: float = 2.0" in text and "A walk to the right." in text
     env = part.factory(2, 1, None, None, goal=1.0)
@@ -463,6 +470,32 @@ def test_a_recipe_names_a_class_and_its_time_limit(walks):
     env.close(state)
 
 
+NAMED = {"id": 7, "name": "a", "num_envs": 5, "seed": 6, "timeout": 8, "each": 9}
+
+
+@pytest.mark.parametrize("name", ["walks:Named", "gymnasium/rlcli_test/Named-v0"])
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_options_may_have_the_names_of_keys_of_a_recipe(walks, name, vectorization):
+    named = user_code.import_module("walks").Named
+    gymnasium.register("rlcli_test/Named-v0", named)
+    options = {"options": NAMED, "vectorization": vectorization, "num_envs": 2}
+    data = {"environment": {"name": name} | options, "updater": "ppo"}
+    env = build_environment(recipe.load_recipe(data), 1)
+    assert env.num_envs == 2
+    made = env.external.make()
+    assert made.unwrapped.given == (7, "a", 5, 6, 8, 9, 3)
+    gymnasium.registry.pop("rlcli_test/Named-v0")
+
+
+def test_an_option_beside_the_name_and_under_options_is_refused(walks):
+    factory = registry.find("environment", "walks:Named").factory
+    options = {"id": 7, "name": "a", "size": 4}
+    env = factory(1, 1, None, None, options=options)
+    assert env.external.make().unwrapped.given[-1] == 4
+    with pytest.raises(RlcliError, match="`size` is set twice"):
+        factory(1, 1, None, None, options=options, size=5)
+
+
 def test_a_class_that_raises_names_its_line(walks):
-    with pytest.raises(RlcliError, match=rf"KeyError: 'goal' \({walks}:26\)"):
+    with pytest.raises(RlcliError, match=rf"KeyError: 'goal' \({walks}:31\)"):
         registry.find("environment", "walks:Fails").factory(1, 1, None, None)
