@@ -70,7 +70,8 @@ def record_data(recipe: Recipe) -> Recipe:
         if not source or not names_data(parameter.annotation) or HASH in source:
             continue
         with explain_user_errors(recipe):
-            replay = build_part(part, START, recipe, 1, 1, 1)
+            sizes = {"window": 1, "unroll": 1, "num_envs": 1}
+            replay = build_part(part, START, recipe, sizes)
         try:
             options[parameter.name] += HASH + replay.dataset.digest()
         except RlcliError as error:

@@ -15,7 +15,7 @@ from rlcli.assembly.preprocessing import environment_preprocessing
 from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.environments.canonical import canonical_environment
 from rlcli.environments.observation_image import with_render
-from rlcli.environments.vector import rendering_option, values_at, vector
+from rlcli.environments.vector import values_at, vector
 from rlcli.preprocessing.frame_stack import stack_frames
 from rlcli.recipe import Part, Recipe
 from rlcli.types import Clock, Environment
@@ -49,16 +49,14 @@ def environment_factory(
                 "follow a schedule",
                 f"set `{names[0]}` to a number",
             )
-        host_env = build_part(
-            part,
-            START,
-            recipe,
-            recipe.num_envs,
-            seeds,
-            recipe.time_limit,
-            recipe.timeout,
-            rendering,
-        )
+        offers = {
+            "num_envs": recipe.num_envs,
+            "seeds": seeds,
+            "time_limit": recipe.time_limit,
+            "timeout": recipe.timeout,
+            "rendering": rendering,
+        }
+        host_env = build_part(part, START, recipe, offers)
         host_env = _restart_on_error(recipe, host_env)
         if host_env.external is None:  # not made by `host_environment`
             host_env = canonical_environment(host_env, f"environment `{part.name}`")
@@ -109,13 +107,12 @@ def build_core(
 
     `values` are its options in `each`.
     """
-    part = recipe.environment
-    option = rendering_option(registry.find(part.kind, part.name).factory, rendering)
-    core = build_part(part, clock, recipe, **option, **values)
+    offers = {"rendering": rendering}
+    core = build_part(recipe.environment, clock, recipe, offers, values=values)
     core = with_render(core) if rendering else core
     for index, wrapper in enumerate(recipe.wrappers):
         place = ("environment", "wrappers", index)
-        core = build_part(wrapper, clock, recipe, core, place=place)
+        core = build_part(wrapper, clock, recipe, {"core": core}, place=place)
     return core
 
 

@@ -16,7 +16,6 @@ from rlcli.assembly.parts import (
     failure_message,
     format_names,
     is_own,
-    positional_parameters,
 )
 from rlcli.assembly.preprocessing import network_preprocessing
 from rlcli.errors import RlcliError, quote, suggest
@@ -155,7 +154,7 @@ def _is_forward_pass(spec: NetworkSpec) -> bool:
     """Whether the network is a user's forward pass, a function of observations."""
     assert spec.part is not None  # guaranteed by the grammar
     factory = registry.find("network", spec.part.name).factory
-    return bool(positional_parameters(factory))
+    return bool(registry.positional_parameters(factory))
 
 
 def _check_dropout(

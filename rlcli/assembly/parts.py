@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -45,17 +44,22 @@ def build_part(
     part: Part,
     clock: Clock,
     recipe: Recipe,
-    *parts: Any,
+    offers: Mapping[str, Any] = MappingProxyType({}),
+    *,
     place: Place = (),
-    **more: Any,
+    values: Mapping[str, Any] = MappingProxyType({}),
 ) -> Any:
-    """Calls the factory of a part with the values of its options at that time."""
+    """Calls the factory of a part with the values of its options at that time.
+
+    It gets the `offers` that its positional parameters name. `values` replace those of
+    options.
+    """
     factory = registry.find(part.kind, part.name).factory
     place = place or (part.kind,)
     options = options_at(part, place, clock, recipe)
     label = f"{part.kind} {quote(part.name)}"
     try:
-        record = factory(*parts, **{**options, **more})
+        record = registry.call_factory(factory, offers, {**options, **values})
     except RlcliError as error:
         raise recipe.locate_error(place, error) from error
     except MemoryError:  # `limit_building` explains it
@@ -83,16 +87,6 @@ def is_own(factory: Callable) -> bool:
     """Whether a factory belongs to rlcli, so that its exceptions are bugs."""
     module = getattr(getattr(factory, "func", factory), "__module__", "")
     return str(module).startswith("rlcli.")
-
-
-def positional_parameters(factory: Callable) -> list[str]:
-    """The names of the positional parameters of a factory."""
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [
-        name
-        for name, parameter in inspect.signature(factory).parameters.items()
-        if parameter.kind in kinds
-    ]
 
 
 def format_names(names: Sequence[str] | Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -28,7 +29,6 @@ from rlcli.assembly.parts import (
     START,
     build_part,
     format_names,
-    positional_parameters,
 )
 from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.distributions import action_masks
@@ -200,17 +200,18 @@ def _agent_parts_factory(
     def build_replay(clock: Clock, window: int) -> Replay | None:
         if recipe.replay is None:
             return None
-        sizes = window, recipe.train.unroll, environment.num_envs
         limit = recipe.time_limit
-        optional: Mapping[str, Callable[[], Any]] = {
-            "goal_reward": lambda: check_goals(recipe, environment_at(clock)),
-            "time_limit": lambda: limit if isinstance(limit, int) else None,
+        offers = {
+            "window": window,
+            "unroll": recipe.train.unroll,
+            "num_envs": environment.num_envs,
+            "time_limit": limit if isinstance(limit, int) else None,
         }
         factory = registry.find("replay", recipe.replay.name).factory
-        names = set(optional).intersection(positional_parameters(factory))
-        inputs: dict[str, Any] = {name: optional[name]() for name in names}
+        if "goal_reward" in registry.positional_parameters(factory):
+            offers["goal_reward"] = check_goals(recipe, environment_at(clock))
         try:
-            return build_part(recipe.replay, clock, recipe, *sizes, **inputs)
+            return build_part(recipe.replay, clock, recipe, offers)
         except RlcliError as error:
             raise data_parallel.explain_share(recipe, error) from error
 
@@ -253,16 +254,17 @@ def _build_updater(
             for group, part in recipe.optimizer.items()
         }
     )
-    policies = functools.partial(_build_policy, recipe, clock, env_spaces, tracer)
-    updater = build_part(
-        recipe.updater, clock, recipe, updater_spaces, make_network, policies, optimizer
-    )
+    offers = {
+        "spaces": updater_spaces,
+        "networks": make_network,
+        "policies": functools.partial(_build_policy, recipe, clock, env_spaces, tracer),
+        "optimizer": optimizer,
+    }
+    updater = build_part(recipe.updater, clock, recipe, offers)
     normalize = _build_normalizer(recipe, env_spaces, tracer)
     if recipe.intrinsic_reward is None:
         return updater, normalize
-    reward = build_part(
-        recipe.intrinsic_reward, clock, recipe, updater_spaces, make_network, optimizer
-    )
+    reward = build_part(recipe.intrinsic_reward, clock, recipe, offers)
     return updater, lambda updater: normalize(add_intrinsic_reward(updater, reward))
 
 
@@ -321,11 +323,12 @@ def _build_policy(
     """The recipe's policy, built from the functions that the updater provides."""
     part = recipe.policy
     offers |= {"observation": env_spaces.observation, "gamma": tracer.gamma}
-    required_names = positional_parameters(registry.find("policy", part.name).factory)
-    missing = [name for name in required_names if name not in offers]
+    missing = _missing_offers(part.name, offers)
     if missing:
         fitting = [
-            name for name in registry.names("policy") if _policy_fits(name, offers)
+            name
+            for name in registry.names("policy")
+            if not _missing_offers(name, offers)
         ]
         raise recipe.error(
             ("policy",),
@@ -334,7 +337,7 @@ def _build_policy(
             f"{env_spaces.describe_action()}",
             f"choose the policy from {format_names(fitting)}",
         )
-    policy = build_part(part, clock, recipe, *(offers[name] for name in required_names))
+    policy = build_part(part, clock, recipe, offers)
     if recipe.train.warmup == "random" and recipe.train.start:
         is_warmup = clock.steps < recipe.train.start
         return warmup_policy(
@@ -345,9 +348,16 @@ def _build_policy(
     return policy
 
 
-def _policy_fits(policy: str, offers: Mapping[str, Any]) -> bool:
+def _missing_offers(policy: str, offers: Mapping[str, Any]) -> list[str]:
+    """The parameters of a policy that nothing is offered for."""
     try:
-        required = positional_parameters(registry.find("policy", policy).factory)
+        required = registry.positional_parameters(
+            registry.find("policy", policy).factory
+        )
     except RlcliError:  # a plug-in that cannot be loaded
-        return False
-    return all(name in offers for name in required)
+        return [policy]
+    return [
+        name
+        for name, default in required.items()
+        if name not in offers and default is inspect.Parameter.empty
+    ]

@@ -6,7 +6,6 @@ auto-reset, and draws all random numbers of a step, once per batch.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -171,13 +170,6 @@ def reset_key(key: Key, index: Array | int) -> Key:
 def step_key(key: Key, index: Array | int) -> Key:
     """The key with which environment `index` of a vector draws the noise of a step."""
     return jax.random.fold_in(key, 2 * index + 1)
-
-
-def rendering_option(factory: Callable, rendering: bool) -> dict[str, bool]:
-    """Returns `{"rendering": True}` if the factory stores details for rendering."""
-    known = inspect.signature(factory).parameters.get("rendering")
-    takes = known is not None and known.kind is not inspect.Parameter.KEYWORD_ONLY
-    return {"rendering": True} if rendering and takes else {}
 
 
 def keyed_environment(env: Environment) -> Environment:

@@ -18,11 +18,13 @@ from rlcli.registry.parts import (
     register,
     register_class_adapter,
 )
+from rlcli.registry.plugins import call_factory, positional_parameters
 
 __all__ = [
     "CONTRACT",
     "KINDS",
     "RegisteredPart",
+    "call_factory",
     "entry_points",
     "find",
     "is_plug_in",
@@ -30,6 +32,7 @@ __all__ = [
     "options",
     "parse_kind",
     "parts",
+    "positional_parameters",
     "register",
     "register_class_adapter",
 ]

@@ -1,8 +1,9 @@
 """Parts: the names that recipes use, and the factories behind them.
 
-The signature of a factory is its specification. The positional parameters are the parts
-that `assembly` passes. The keyword-only parameters are the options that a recipe may
-set, validated and converted by their annotations. `rlcli show` prints the docstring.
+The signature of a factory is its specification. The positional parameters name the
+parts that `assembly` passes. The keyword-only parameters are the options that a recipe
+may set, validated and converted by their annotations. `rlcli show` prints the
+docstring.
 
 Built-in parts register with a decorator, in any module of the package of their kind.
 Third parties use entry points, by kind and contract version:

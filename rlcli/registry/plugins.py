@@ -14,7 +14,7 @@ import importlib.util
 import inspect
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -24,16 +24,23 @@ from rlcli.quoting import printable
 from rlcli.registry import user_code
 
 TRACEBACK = "set `RLCLI_TRACEBACK=1` to see the traceback"  # of an exception in a hint
-# The number of positional arguments that `assembly` passes to a factory. For networks
-# (a forward pass) and policies (by name) it depends on the factory.
-_PARTS = MappingProxyType(
-    {"environment": 0, "wrapper": 1, "head": 2, "memory": 0, "preprocess": 0}
-    | {"tracer": 0, "replay": 3, "updater": 4, "optimizer": 0, "tracker": 0}
-    | {"intrinsic_reward": 3}
-)
-_POSITIONAL = (
-    inspect.Parameter.POSITIONAL_ONLY,
-    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+# The parts that `assembly` offers to the factories of a kind: a factory gets those that
+# its positional parameters name. A policy gets what its updater offers as well, and the
+# positional parameter of a network is the observation of a forward pass.
+_OFFERS = MappingProxyType(
+    {
+        "environment": ("rendering",),
+        "wrapper": ("core",),
+        "head": ("actions", "role"),
+        "memory": (),
+        "preprocess": (),
+        "tracer": (),
+        "replay": ("window", "unroll", "num_envs", "goal_reward", "time_limit"),
+        "updater": ("spaces", "networks", "policies", "optimizer"),
+        "intrinsic_reward": ("spaces", "networks", "optimizer"),
+        "optimizer": (),
+        "tracker": (),
+    }
 )
 
 
@@ -103,23 +110,39 @@ def check_factory(
     """Raises an error if an object cannot be a factory of a kind; does not call it."""
     if not callable(factory):
         raise RlcliError(f"{label} is not a factory: it cannot be called")
-    expected = _PARTS.get(kind)
-    parameters = signature_of(factory, label).parameters.values()
-    if expected is None or adapter:
+    signature_of(factory, label)
+    offers = _OFFERS.get(kind)
+    if offers is None or adapter:
         return
-    positional = [item for item in parameters if item.kind in _POSITIONAL]
-    minimum = sum(item.default is item.empty for item in positional)
-    maximum = len(positional)
-    if any(item.kind is inspect.Parameter.VAR_POSITIONAL for item in parameters):
-        maximum = max(maximum, expected)
-    if not minimum <= expected <= maximum:
-        count = f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}"
-        raise RlcliError(
-            f"{label} is not a factory of its kind: it takes {count} positional "
-            f"arguments, but the factory of {'an' if kind[0] in 'aeiou' else 'a'} "
-            f"{kind} takes {expected}",
-            "options of a recipe are keyword-only: write them after `*`",
-        )
+    for name, default in positional_parameters(factory).items():
+        if default is inspect.Parameter.empty and name not in offers:
+            article = "an" if kind[0] in "aeiou" else "a"
+            known = ", ".join(f"`{offer}`" for offer in offers) or "none"
+            raise RlcliError(
+                f"{label} is not a factory of its kind: it has a positional parameter "
+                f"`{name}`, but the parts that {article} {kind} gets are {known}",
+                "options of a recipe are keyword-only: write them after `*`",
+            )
+
+
+def positional_parameters(factory: Callable) -> dict[str, Any]:
+    """The positional parameters of a factory with their defaults, by name."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return {
+        name: parameter.default
+        for name, parameter in inspect.signature(factory).parameters.items()
+        if parameter.kind in kinds
+    }
+
+
+def call_factory(
+    factory: Callable, offers: Mapping[str, Any], options: Mapping[str, Any]
+) -> Any:
+    """Calls a factory with its options, and the offers that its parameters name."""
+    parts = {
+        name: offers[name] for name in positional_parameters(factory) if name in offers
+    }
+    return factory(**parts, **options)
 
 
 def signature_of(factory: Callable, label: str = "") -> inspect.Signature:

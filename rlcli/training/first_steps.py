@@ -16,7 +16,6 @@ import jax
 import numpy as np
 
 from rlcli import registry
-from rlcli.assembly.parts import positional_parameters
 from rlcli.distributions import action_masks
 from rlcli.errors import quote
 from rlcli.evaluation.make_evaluator import make_evaluator
@@ -40,7 +39,7 @@ def check_first_steps(recipe: Recipe, setup: Setup) -> None:
     if part is None:
         return
     factory = registry.find("replay", part.name).factory
-    has_goals = "goal_reward" in positional_parameters(factory)
+    has_goals = "goal_reward" in registry.positional_parameters(factory)
     if stack is None and not has_goals:
         return
     steps = _play(recipe, setup, 0 if stack is None else stack.frames)

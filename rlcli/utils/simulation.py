@@ -13,7 +13,7 @@ from jax.core import Tracer
 
 from rlcli import registry, schedules
 from rlcli.environments.observation_image import with_render
-from rlcli.environments.vector import keyed_environment, rendering_option, vector
+from rlcli.environments.vector import keyed_environment, vector
 from rlcli.errors import RlcliError
 from rlcli.recipe import grammar
 from rlcli.recipe.annotations import describe_annotation, is_schedulable
@@ -87,13 +87,13 @@ def make(
         )
     options = _check_options(part, parameters)
     wrapper_parts = [_read_wrapper(wrapper) for wrapper in _check_list(wrappers)]
-    rendering_options = rendering_option(part.factory, rendering)
 
     def core_of(values: Mapping[str, Array]) -> Environment:
-        core = part.factory(**rendering_options, **{**options, **values})
+        offers = {"rendering": rendering}
+        core = registry.call_factory(part.factory, offers, {**options, **values})
         core = with_render(core) if rendering else core
         for wrapper, wrapper_options in wrapper_parts:
-            core = wrapper.factory(core, **wrapper_options)
+            core = wrapper.factory(core=core, **wrapper_options)
         return core
 
     if num_envs is None:

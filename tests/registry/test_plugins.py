@@ -60,7 +60,7 @@ def broken_head(actions, role):
 def no_head(actions, role):
     return 'text'
 
-def three(spaces, networks, policies):
+def three(spaces, nets, policies):
     CALLS.append('called')
 
 def swallows(*parts, **options):
@@ -117,7 +117,7 @@ def test_a_broken_plug_in_is_listed_with_its_error_and_the_others_normally(site)
     assert "SystemExit: bye" in listed["quits"]
     assert "it cannot be called" in listed["number"]
     assert "its signature cannot be read" in listed["builtin"]
-    assert "takes 3 positional arguments" in listed["short"]
+    assert "positional parameter `nets`" in listed["short"]
     assert listed["ppo"].startswith("Proximal policy optimization")
 
 
@@ -162,12 +162,12 @@ def test_a_recipe_without_a_broken_plug_in_is_built():
 @pytest.mark.parametrize(
     ("each", "words"),
     [
-        ("optimizer=mine_parts:three", "takes 3 positional arguments"),
-        ("updater=mine_parts:three", "the factory of an updater takes 4"),
-        ("replay=mine_parts:system", "takes 1 positional arguments"),
+        ("optimizer=mine_parts:three", "the parts that an optimizer gets are none"),
+        ("updater=mine_parts:three", "`spaces`, `networks`, `policies`, `optimizer`"),
+        ("replay=mine_parts:system", "positional parameter `command`"),
         ("network=mine_parts:bad_annotation", "NameError: name 'Missing'"),
         ("tracer=mine_parts:unreadable", "its signature cannot be read"),
-        ("network.head=mine_parts:raises", "a head takes 2"),
+        ("network.head=mine_parts:three", "a head gets are `actions`, `role`"),
         ("updater=breaks:x", "module `breaks` cannot be imported: ValueError"),
         ("updater=quits:x", "SystemExit: bye"),
     ],

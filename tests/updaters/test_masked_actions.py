@@ -14,7 +14,6 @@ import pytest
 from gymnasium import spaces as kinds
 
 from rlcli import registry
-from rlcli.assembly.parts import positional_parameters
 from rlcli.distributions import action_masks, categorical
 from rlcli.errors import RlcliError
 from rlcli.networks import heads
@@ -92,8 +91,7 @@ def make_updater(name, space):
     def policies(**offers):
         factory = registry.find("policy", policy).factory
         offers |= {"observation": space.observation}
-        inputs = [offers[name] for name in positional_parameters(factory)]
-        return factory(*inputs, **policy_options)
+        return registry.call_factory(factory, offers, policy_options)
 
     factory = registry.find("updater", updater).factory
     return factory(space, networks, policies, optax.sgd(0.1), **options)

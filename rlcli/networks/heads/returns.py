@@ -172,7 +172,7 @@ def return_head(
     actions: Actions = (), role: Role = "learn", *, name: str = "scalar", **options: Any
 ) -> Head:
     """Returns the return head with a name."""
-    head = registry.find("head", name).factory(actions, role, **options)
+    head = registry.find("head", name).factory(actions=actions, role=role, **options)
     return head._replace(
         actions=actions,
         mask=mask_prediction,

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from rlcli import registry, spaces
-from rlcli.environments.vector import VectorState, rendering_option, vector
+from rlcli.environments.vector import VectorState, vector
 from rlcli.errors import RlcliError
 from rlcli.recipe.annotations import MismatchError, convert, is_schedulable
 from rlcli.types import ArrayTree, TimeStep
@@ -127,7 +127,7 @@ def make(name):
 def build_for_rendering(name):
     """The environment as built for videos."""
     factory = registry.find("environment", name).factory
-    return factory(**rendering_option(factory, True))
+    return registry.call_factory(factory, {"rendering": True}, {})
 
 
 def is_complete(name):
@@ -455,7 +455,8 @@ def test_it_renders_without_a_display(name, monkeypatch):
 def two_states(name):
     """An initial state, and a state reached by random play."""
     factory = registry.find("environment", name).factory
-    _, record = play_randomly(name, 7, fixed=rendering_option(factory, True))
+    takes = "rendering" in registry.positional_parameters(factory)
+    _, record = play_randomly(name, 7, fixed={"rendering": True} if takes else {})
     return [
         jax.tree.map(jnp.asarray, index_tree(record.before, *when))
         for when in ((0, 0), (STEPS - 1, 2))
