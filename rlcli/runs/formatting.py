@@ -11,11 +11,13 @@ from typing import Any
 
 from rlcli.errors import shorten
 from rlcli.quoting import printable
+from rlcli.runs.differences import Differences
 from rlcli.runs.files import to_json
 from rlcli.runs.naming import shorten_keys
 
 NOTHING = "–"
 LONGEST_VALUE = 24  # characters of the value of an option
+_MAX_LISTED = 6  # differences in a message
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 _SHOWN_ELSEWHERE = ("train.seed", "train.seeds")
 
@@ -75,6 +77,17 @@ def format_value(value: Any, longest: int = LONGEST_VALUE) -> str:
         value = f"{value:_}"
     text = value if isinstance(value, str) else to_json(value)
     return printable(shorten(text, longest)).replace("\n", "\\n")
+
+
+def format_differences(found: Differences) -> str:
+    """Formats values before and after, the first few: `jax 0.10.2 → 0.12.0; …`."""
+    listed = [
+        f"{printable(shorten(key))} {format_value(before)} → {format_value(now)}"
+        for key, (before, now) in found.items()
+    ]
+    surplus = len(listed) - _MAX_LISTED
+    more = [f"{surplus} more"] if surplus > 0 else []
+    return "; ".join([*listed[:_MAX_LISTED], *more])
 
 
 def format_return(result: Mapping[str, Any] | None) -> str:

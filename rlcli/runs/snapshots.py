@@ -326,7 +326,7 @@ def _is_well_formed(data: Mapping[str, Any]) -> bool:
     returns = data.get("returns", [])
     return (
         isinstance(data["recipe"], str)
-        and isinstance(data.get("circumstances", {}), dict)
+        and _has_circumstances(data)
         and all(isinstance(tree, dict) for tree in trees)
         and all(isinstance(x, np.ndarray) for tree in trees for x in tree.values())
         and all(isinstance(entry, list) for entry in (*lists, returns))
@@ -338,6 +338,19 @@ def _is_well_formed(data: Mapping[str, Any]) -> bool:
         and len(returns) in (0, len(data["seeds"]))
         and all(type(number) is float for number in returns)
         and _has_frozen(data)
+    )
+
+
+def _has_circumstances(data: Mapping[str, Any]) -> bool:
+    """Whether a checkpoint records its layout and versions, as text."""
+    if data["kind"] != _CHECKPOINT:
+        return True
+    record = data["circumstances"]
+    return (
+        isinstance(record, dict)
+        and record.keys() == {"layout", "versions"}
+        and all(isinstance(each, dict) for each in record.values())
+        and all(isinstance(each, str | None) for each in record["versions"].values())
     )
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from rlcli.errors import RlcliError, quote, shorten
 from rlcli.recipe import Recipe, documents, load_recipe, resolve
-from rlcli.runs import run_folder
-from rlcli.runs.differences import continue_differences, find_differences
+from rlcli.runs import provenance, run_folder
+from rlcli.runs.differences import Differences, continue_differences, find_differences
 from rlcli.runs.files import exists, replace_file, to_json, write_json
 from rlcli.runs.run_folder import Run
 from rlcli.runs.snapshots import CheckpointContent, read_checkpoint
@@ -182,6 +182,16 @@ def recorded_seeds(
                 "restore the file: a run cannot be resumed with other seeds",
             )
     return seeds
+
+
+def changed_versions(saved: CheckpointContent | None) -> Differences:
+    """The versions that wrote a checkpoint, where today's differ, with today's."""
+    written = {} if saved is None else saved.circumstances["versions"]
+    return {
+        name: (written[name], version)
+        for name, version in provenance.versions().items()
+        if name in written and written[name] != version
+    }
 
 
 def refuse_too_short(experiment: Experiment) -> None:

@@ -14,7 +14,7 @@ from rlcli.registry.paths import resolves
 from rlcli.runs import thread_layout
 from rlcli.runs.creation import check_place
 from rlcli.runs.diff import diff
-from rlcli.runs.formatting import format_value
+from rlcli.runs.formatting import format_differences
 from rlcli.runs.locate import locate_run
 from rlcli.runs.run_folder import Run
 from rlcli.training.new_run import train_chunks
@@ -26,7 +26,6 @@ from rlcli.training.run_differences import (
 
 TAG = "reproduction"
 NO_TRACKERS = "train.trackers=[]"
-_LISTED = 6  # differences of the machines in a message
 
 
 @resolves("run", new=("runs", "to"))
@@ -122,16 +121,10 @@ def _describe_begin(original: Run, trust: bool, new: Run) -> Sequence[str]:
     from rlcli.runs import code
 
     found = diff(original.folder, new.folder)["provenance"]
-    listed = [
-        f"{key} {format_value(before)} → {format_value(now)}"
-        for key, (before, now) in found.items()
-    ]
-    more = [f"{len(listed) - _LISTED} more"] if len(listed) > _LISTED else []
-    message = "; ".join([*listed[:_LISTED], *more])
     resumes = len(original.read_info().get("resumes", []))
     return [
-        f"different from the original: {message}"
-        if message
+        f"different from the original: {format_differences(found)}"
+        if found
         else "versions and machine are those of the original",
         code.use_code(original) if trust else "",
         f"the original was resumed {resumes} times: options that a resume changed "

@@ -176,7 +176,7 @@ def _resume_chunks(
             if len(runs) > 1:  # also if `run.json` was missing
                 names = [run.folder.absolute().name for run in runs]
                 member.run.write_info(members=names)
-        messages = [warning, *messages, inexact]
+        messages = [warning, *messages, inexact, _describe_versions(checkpoints)]
         chunks = run_chunks(
             members,
             signals,
@@ -244,11 +244,26 @@ def _record_resume(
         return
     changes = recovery.record_changes(run, recipe_before, experiment.recipe)
     recovery.rewrite(run, experiment.recipe, saved)
-    run.record_resume(step=experiment.step, inexact=inexact)
+    versions = recovery.changed_versions(saved)
+    run.record_resume(step=experiment.step, inexact=inexact, versions=versions)
     if experiment.recipe.train.data_parallel != recipe_before.train.data_parallel:
         devices = experiment.program.setup.all_devices
         changes |= {"layout": threads.current_layout(devices)}
     run.write_info(**changes)
+
+
+def _describe_versions(checkpoints: Sequence[CheckpointContent | None]) -> str:
+    """A message if other versions of packages wrote the checkpoints, or ""."""
+    from rlcli.runs.formatting import format_differences
+    from rlcli.training import recovery
+
+    found = recovery.changed_versions(next(filter(None, checkpoints), None))
+    if not found:
+        return ""
+    return (
+        f"other versions wrote the checkpoint ({format_differences(found)}): the run "
+        "continues, but its numbers may differ from those of an uninterrupted run"
+    )
 
 
 def _is_finished(member: ActiveRun, recipe_before: Recipe) -> bool:

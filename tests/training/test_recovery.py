@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from rlcli.recipe import load_recipe
 from rlcli.runs import checkpoint
 from rlcli.runs.creation import create_run
 from rlcli.runs.run_folder import Run
+from rlcli.runs.snapshots import read_checkpoint
 from rlcli.training import recovery
 from rlcli.training.experiment import Experiment
 
@@ -319,3 +321,35 @@ def test_the_command_that_resumes_a_run_with_such_a_tracker_has_the_flag(run):
     # Of a process that another one starts, its user decides, not the run.
     assert "--trust" not in Run(run).resume_arguments(trust=False)
     assert "--trust" in Run(run).resume_arguments(trust=True)
+
+
+def test_a_resume_says_and_records_that_other_versions_wrote_the_checkpoint(
+    run, whole, capsys
+):
+    """The versions of the checkpoint count: `run.json` has those of the start."""
+    path = Run(run).newest_first()[0]
+    data = checkpoint.read(path)
+    data["circumstances"]["versions"] |= {"jax": "0.9.1", "gone": "1.0"}
+    data["circumstances"]["versions"].pop("optax")
+    checkpoint.write(path, data)
+    rlcli.resume(run, set=["train.steps=500"])
+    jax_now = metadata.version("jax")
+    message = f"other versions wrote the checkpoint (jax 0.9.1 → {jax_now})"
+    assert message in capsys.readouterr().err
+    (entry,) = json.loads((run / "run.json").read_text())["resumes"]
+    assert entry["versions"] == {"jax": ["0.9.1", jax_now]}
+    rlcli.resume(run, set=["train.steps=600"])  # from a checkpoint of today's
+    assert "other versions" not in capsys.readouterr().err
+    assert json.loads((run / "run.json").read_text())["resumes"][1]["versions"] == {}
+    assert_alike(run, whole)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [{}, {"layout": {}, "versions": "new"}, {"layout": {}, "versions": {"jax": 2}}],
+)
+def test_circumstances_that_no_checkpoint_has_are_refused(run, record):
+    path = Run(run).newest_first()[0]
+    checkpoint.write(path, checkpoint.read(path) | {"circumstances": record})
+    with pytest.raises(RlcliError, match="neither a checkpoint nor a policy"):
+        read_checkpoint(path)
