@@ -13,9 +13,10 @@ HEAD = """# Learning
 What the built-in recipes reach: the mean return of 100 greedy episodes with the last
 parameters of each seed, sorted; over the seeds the interquartile mean (IQM) and its 95
 % bootstrap interval. All seeds of a recipe train simultaneously, as one program. The
-time is that of the whole command, including compilation, on shared CPU cores. A goal is
-met if the whole interval is at least as high. No seed of the table was used for tuning;
-those that were are in brackets.
+time is that of the whole command, including compilation, on CPU cores that had other
+work too, at times several times as much: it says little about speed. A goal is met if
+the whole interval is at least as high. No seed of the table was used for tuning; those
+that were are in brackets.
 
 In brackets: published results of a single run. On MuJoCo there are several. After as
 many steps as here, on Hopper-v3 and so on: a run of

@@ -1,13 +1,14 @@
 """Makes the policies of the zoo: `make zoo`.
 
-    python -m benchmarks.zoo [NAME …] [--seeds N] [--runs DIR]
+    python -m benchmarks.zoo [NAME …] [--seeds N] [--runs DIR] [--measure]
 
 Trains each recipe for classic control and MinAtar that has no file in `zoo/` yet, or
 only the named ones, several seeds as one program. Keeps the latest policy of the best
 seed and evaluates it over 100 other episodes. Writes the results to `results.json`
 beside this file, and from there to the table. To train a recipe again, remove its file.
 `--runs` takes finished runs of `python -m benchmarks.learning --runs DIR` where there
-are some, instead of training.
+are some, instead of training. `--measure` also evaluates again the files that there
+are, because what evaluates them may have changed.
 """
 
 from __future__ import annotations
@@ -140,6 +141,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="recipes; all by default")
     parser.add_argument("--seeds", type=int, default=3, help="seeds to choose from")
     parser.add_argument("--runs", type=Path, metavar="DIR", help="take finished runs")
+    parser.add_argument("--measure", action="store_true", help="evaluate files again")
     options = parser.parse_args()
     if unknown := sorted(set(options.names) - set(known)):
         parser.error(f"{', '.join(unknown)}: expected some of {', '.join(known)}")
@@ -147,13 +149,21 @@ def main() -> None:
         file = ZOO / f"{name}{SUFFIX}"
         if not file.exists():
             command = make(name, file, options.seeds, options.runs)
-            store(name, {"command": command, **measure(file)}, known)
+        elif options.measure:
+            command = stored_results()[name]["command"]
+        else:
+            continue
+        store(name, {"command": command, **measure(file)}, known)
+
+
+def stored_results() -> dict[str, Any]:
+    """The results so far."""
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
 
 
 def store(name: str, result: dict[str, Any], known: list[str]) -> None:
     """Adds a result to the stored ones and writes the table."""
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    results[name] = result
+    results = {**stored_results(), name: result}
     print(table.line(name, result), flush=True)
     ordered = {name: results[name] for name in known if name in results}
     RESULTS.write_text(json.dumps(ordered, indent=1) + "\n")

@@ -38,7 +38,8 @@ its 95 % bootstrap interval over these episodes: it describes this policy. What 
 reaches over seeds is in [learning.md](learning.md).
 
 `make zoo` trains the policies that are missing. `python -m benchmarks.zoo ppo_cartpole`
-makes one of them.
+makes one of them, and `python -m benchmarks.zoo --measure ppo_cartpole` evaluates its
+file again.
 
 | policy | return | interval | kB | trained by | SHA-256 |
 |---|---|---|---|---|---|
