@@ -26,7 +26,7 @@ planning policies, learned models.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -313,11 +313,19 @@ def check_goals(recipe: Recipe, environment: Environment) -> Callable:
     raise recipe.error(
         ("replay",),
         f"replay `{recipe.replay.name}` requires an environment whose reward is a "
-        f"function of goals, but `{recipe.environment.name}` has no goals",
-        "use `BitFlip-v0`, `{name: PointRobot-v0, goals: true}` or an environment of "
-        "your own with `goal_reward`, without `each`, frame stacks, and wrappers that "
-        "change observations or add to rewards",
+        f"function of goals, but `{recipe.environment.name}` {_missing_goals(members)}",
+        "use `BitFlip-v0`, `{name: PointRobot-v0, goals: true}`, goals of "
+        "Gymnasium-Robotics or an environment of your own with `goal_reward`, without "
+        "`each`, frame stacks, and wrappers that change observations or add to rewards",
     )
+
+
+def _missing_goals(members: Iterable[str]) -> str:
+    """What an environment lacks for `hindsight`, as the end of a sentence."""
+    if missing := sorted(GOALS.difference(members)):
+        names = " and ".join(f"`{name}`" for name in missing)
+        return f"observes no {names}"
+    return "has neither `goal_reward` nor `compute_reward`"
 
 
 def check_frame_stack(

@@ -84,7 +84,7 @@ def is_schedulable(annotation: Any) -> bool:
 
 
 def names_data(annotation: Any, kinds: Collection[str] = ("file", "minari")) -> bool:
-    """Whether an option names a data set: a file, or the id of one of Minari."""
+    """Whether an option names data of `kinds`: a file, the id of a data set, …"""
     base, metadata = unwrap(annotation)
     is_named = any(isinstance(item, str) and item in kinds for item in metadata)
     return is_named or any(

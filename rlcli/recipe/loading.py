@@ -16,6 +16,7 @@ from rlcli import registry
 from rlcli.errors import RlcliError, quote
 from rlcli.quoting import quote_shell
 from rlcli.recipe import documents, grammar
+from rlcli.recipe.annotations import names_data
 from rlcli.recipe.defaults import option_checker
 from rlcli.recipe.documents import Document, Place
 from rlcli.recipe.extending import Extender
@@ -93,8 +94,15 @@ class Recipe:
 
     @property
     def import_paths(self) -> list[str]:
-        """The import paths among the names, which import code outside rlcli."""
-        return sorted({name for _, name in self.part_names if ":" in name})
+        """The import paths in names and options, which import code outside rlcli."""
+        paths = {name for _, name in self.part_names if ":" in name}
+        factory = registry.find("environment", self.environment.name).factory
+        paths |= {
+            self.environment.options[parameter.name]
+            for parameter in registry.options(factory).values()
+            if names_data(parameter.annotation, ("import path",))
+        }
+        return sorted(paths - {None})
 
     @property
     def remote_trackers(self) -> list[str]:

@@ -134,6 +134,9 @@ class Sections:
             if options[parameter.name] and names_data(parameter.annotation, ("file",)):
                 file = find_file(self.document, (*place, key), options[parameter.name])
                 options[parameter.name] = file
+            elif names_data(parameter.annotation, ("import path",)):
+                label = f"`{key}` {quote(str(options[parameter.name]))}"
+                self.check_trust((*place, key), label, options[parameter.name])
         return Part(kind, name, options)
 
     def complete(
@@ -164,13 +167,17 @@ class Sections:
     def find_part(self, kind: str, name: str, place: Place) -> registry.RegisteredPart:
         """The registered part of that name; untrusted recipes may not import code."""
         name_place = (*place, "name")
-        if ":" in name and not self.trusted:
-            message = f"{kind} {quote(name)} would import code from outside rlcli"
-            self.fail(name_place, message, "pass `--trust` if you trust its source")
+        self.check_trust(name_place, f"{kind} {quote(name)}", name)
         try:
             return registry.find(kind, name)
         except RlcliError as error:
             self.fail(name_place, error.message, error.hint)
+
+    def check_trust(self, place: Place, label: str, path: str | None) -> None:
+        """Refuses an import path in a recipe that is not trusted."""
+        if path and ":" in path and not self.trusted:
+            message = f"{label} would import code from outside rlcli"
+            self.fail(place, message, "pass `--trust` if you trust its source")
 
     def environment(self) -> tuple[Part, grammar.Vector]:
         """The environment with its options, and the options of vectorization."""

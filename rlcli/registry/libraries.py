@@ -27,6 +27,9 @@ EXTRAS: Mapping[str, Extra] = MappingProxyType(  # in the order of pyproject.tom
         "mp4": Extra(("av",), "videos as mp4"),
         "atari": Extra(("ale_py", "cv2"), "environments `gymnasium/ALE/…`"),
         "mujoco": Extra(("mujoco",), "Gymnasium's MuJoCo environments"),
+        "robotics": Extra(
+            ("gymnasium_robotics", "mujoco"), "goals of Gymnasium-Robotics"
+        ),
         "box2d": Extra(("Box2D",), "Gymnasium's Box2D environments"),
         "envpool": Extra(("envpool",), "environments `envpool/…`"),
         "gymnax": Extra(("gymnax", "six"), "environments `gymnax/…`"),

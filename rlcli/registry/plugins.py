@@ -14,6 +14,7 @@ import importlib.util
 import inspect
 import sys
 import sysconfig
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -158,17 +159,25 @@ def signature_of(factory: Callable, label: str = "") -> inspect.Signature:
 
 
 def reason(error: BaseException, factory: Any = None) -> str:
-    """An exception in one line, with the line of user code or of the factory's file."""
+    """An exception in one line, with the line of user code or of the factory's file.
+
+    An exception without text, such as that of a bare `assert`, is the line of code that
+    raised it.
+    """
     try:
         text = " ".join(printable(str(error)).split())
     except Exception:  # noqa: BLE001 - `__str__` of a plug-in's exception
         text = ""
-    text = shorten(
-        f"{type(error).__name__}: {text}" if text else type(error).__name__, 160
-    )
     code = getattr(inspect.unwrap(factory), "__code__", None) if factory else None
     place = user_code.find_place(error, code.co_filename if code else "")
-    return f"{text} ({user_code.format_place(place)})" if place else text
+    where = f" ({user_code.format_place(place)})" if place else ""
+    if not text and error.__traceback__:
+        raised = traceback.extract_tb(error.__traceback__)[-1]
+        text = " ".join(printable(raised.line or "").split())
+        if not place or place != (raised.filename, raised.lineno):
+            where = f" ({Path(raised.filename).name}:{raised.lineno})"
+    name = type(error).__name__
+    return shorten(f"{name}: {text}" if text else name, 160) + where
 
 
 def import_error(label: str, module: str, error: BaseException) -> RlcliError:

@@ -25,6 +25,12 @@ from gymnasium.envs.registration import (
 )
 
 from rlcli.environments.adapters import atari as arcade
+from rlcli.environments.adapters.goals import (
+    FunctionPath,
+    GoalReward,
+    host_goal_reward,
+    import_goal_reward,
+)
 from rlcli.environments.adapters.host import host_environment, sync_host_environment
 from rlcli.environments.adapters.host_errors import (
     ExternalEnvironment,
@@ -50,6 +56,7 @@ _EXTRA = "gymnasium"
 INSTALL_EXTRAS = {
     "gymnasium.envs.mujoco": "mujoco",
     "gymnasium.envs.box2d": "box2d",
+    "gymnasium_robotics": "robotics",
     "ale_py": arcade.EXTRA,
 }
 
@@ -66,6 +73,7 @@ def gymnasium_adapter(
     options: dict[str, Any] | None = None,
     vectorization: Literal["sync", "async", "own"] = "sync",
     atari: dict[str, Any] | Literal["standard", "raw"] = "standard",
+    goal_reward: FunctionPath | None = None,
 ) -> Environment:
     """Environments of Gymnasium (https://gymnasium.farama.org), on the host.
 
@@ -83,6 +91,11 @@ def gymnasium_adapter(
     https://arxiv.org/abs/1709.06009), changes to its arguments, or none of it (`raw`).
     ALE's own vector returns the same observations, except that the first frame stacks
     of an episode contain black frames. It supports neither `raw` nor `scale_obs`.
+
+    For the replay `hindsight`, rewards of other goals come from the environment's
+    `compute_reward` and `compute_terminated`, called on the host, or else from
+    `goal_reward`: `module:function`, compiled, of an achieved and a desired goal, which
+    returns a reward and a discount.
     """
     name = f"environment `gymnasium/{id}`"
     options = _check_options(name, options)
@@ -103,7 +116,8 @@ def gymnasium_adapter(
     spec = _with_options(spec, options)
     if use_native:
         return _native_vector(external, spec, limits, num_envs, seeds)
-    return _copies(external, spec, limits, vectorization, num_envs, seeds, rendering)
+    sizes = num_envs, seeds
+    return _copies(external, spec, limits, vectorization, sizes, rendering, goal_reward)
 
 
 @register_class_adapter("environment", gymnasium.Env, adapter=True, time_limit=None)
@@ -125,6 +139,7 @@ def gymnasium_class_adapter(name: str, env_class: type[gymnasium.Env]) -> Callab
         *,
         options: dict[str, Any] | None = None,
         vectorization: Literal["sync", "async"] = "sync",
+        goal_reward: FunctionPath | None = None,
         **direct: Any,
     ) -> Environment:
         label = f"environment `{name}`"
@@ -140,8 +155,9 @@ def gymnasium_class_adapter(name: str, env_class: type[gymnasium.Env]) -> Callab
         limits = {"max_episode_steps": time_limit} if is_limited else {}
         spec = EnvSpec(f"{env_class.__name__}-v0", entry_point=env_class)
         spec = _with_options(spec, direct | options)
+        sizes = num_envs, seeds
         return _copies(
-            external, spec, limits, vectorization, num_envs, seeds, rendering
+            external, spec, limits, vectorization, sizes, rendering, goal_reward
         )
 
     signature = inspect.signature(factory, eval_str=True)
@@ -199,7 +215,11 @@ def _find_spec(id: str, name: str) -> EnvSpec:
         try:
             user_code.import_module(module)
         except (Exception, SystemExit) as error:
-            raise plugins.import_error(name, module, error) from error
+            explained = plugins.import_error(name, module, error)
+            extra = INSTALL_EXTRAS.get(module)
+            if extra is not None and isinstance(error, ImportError):
+                explained.hint = install_command(extra)
+            raise explained from error
     try:
         namespace, short, version = parse_env_id(plain)
     except gymnasium.error.Error as error:
@@ -282,25 +302,26 @@ def _copies(
     spec: EnvSpec,
     keywords: dict[str, Any],
     vectorization: str,
-    num_envs: int,
-    seeds: int,
+    sizes: tuple[int, int],
     rendering: bool,
+    goal_reward: str | None,
 ) -> Environment:
     """Builds copies of an environment, stepped in this process or in one each."""
     mode = _render_mode(external, spec, keywords) if rendering else {}
     keywords = {**mode, **keywords}
+    goals = import_goal_reward(external.name, goal_reward) if goal_reward else None
     if vectorization == "async" and not rendering:
-        return _async_vector(external, spec, keywords, num_envs, seeds)
+        return _async_vector(external, spec, keywords, sizes, goals)
     make = functools.partial(_make_env, external, spec, keywords)
-    return sync_host_environment(external, make, num_envs, seeds)
+    return sync_host_environment(external, make, *sizes, goals)
 
 
 def _async_vector(
     external: ExternalEnvironment,
     spec: EnvSpec,
     keywords: dict[str, Any],
-    num_envs: int,
-    seeds: int,
+    sizes: tuple[int, int],
+    goal_reward: GoalReward | None,
 ) -> Environment:
     """Builds a vector with one process for each environment."""
     example = _make_env(external, spec, keywords)
@@ -311,9 +332,9 @@ def _async_vector(
         external,
         (example.observation_space, example.action_space),
         lambda count: AsyncVector(make, count, external.timeout),
-        num_envs,
-        seeds,
+        *sizes,
         make,
+        goal_reward=goal_reward or host_goal_reward(external, example),
     )
 
 

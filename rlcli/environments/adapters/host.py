@@ -25,6 +25,7 @@ current episode. `restore` replays the actions and compares the observations.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -33,6 +34,7 @@ import jax
 import numpy as np
 
 from rlcli.environments.adapters.conversion import HostArray
+from rlcli.environments.adapters.goals import GoalReward, host_goal_reward
 from rlcli.environments.adapters.host_errors import (
     ExternalEnvironment,
     close_or_warn,
@@ -63,12 +65,14 @@ def sync_host_environment(
     make: Callable[[], gymnasium.Env],
     num_envs: int,
     seeds: int,
+    goal_reward: GoalReward | None = None,
 ) -> Environment:
     """Builds S×B environments with `make`, stepped sequentially in this process.
 
     Time limits are those of `make`. An environment resets in the step that ends its
     episode, and may take `external.timeout` seconds for a step or a reset. The spaces
-    are canonical (`rlcli.spaces.canonical`).
+    are canonical (`rlcli.spaces.canonical`). `goal_reward` is by default that of an
+    environment with `compute_reward`.
     """
     example = make()
     close_or_warn(external.name, example)
@@ -79,7 +83,9 @@ def sync_host_environment(
 
     # Each is stepped alone, so it can be restarted alone.
     return host_environment(
-        external, spaces, make_vector, num_envs, seeds, make, part_size=1
+        *(external, spaces, make_vector, num_envs, seeds, make),
+        part_size=1,
+        goal_reward=goal_reward or host_goal_reward(external, example),
     )
 
 
@@ -92,6 +98,7 @@ def host_environment(
     make_one: Callable[[], gymnasium.Env] | None = None,
     part_size: int | None = None,
     *,
+    goal_reward: GoalReward | None = None,
     is_restarting: bool = False,
 ) -> Environment:
     """Builds S×B environments from the vector `make(S · B)`, stepped simultaneously.
@@ -142,18 +149,6 @@ def host_environment(
         state = make_state(arrays["seeds"])
         return state, state.restore(arrays)
 
-    def make_restarting() -> Environment:
-        return host_environment(
-            external,
-            spaces,
-            make,
-            num_envs,
-            seeds,
-            make_one,
-            part_size,
-            is_restarting=True,
-        )
-
     environment = Environment(
         reset=reset,
         step=step,
@@ -168,7 +163,13 @@ def host_environment(
         restore=restore,
         close=HostVectorState.close,
         external=own,
-        make_restarting=make_restarting,
+        make_restarting=functools.partial(
+            host_environment,
+            *(external, spaces, make, num_envs, seeds, make_one, part_size),
+            goal_reward=goal_reward,
+            is_restarting=True,
+        ),
+        goal_reward=goal_reward,
         restarts=HostVectorState.take_restarts,
     )
     return environment

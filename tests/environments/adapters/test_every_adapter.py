@@ -68,6 +68,10 @@ CASES = [
     Case("envpool/FrozenLake-v1", "envpool", exact=False),
     Case("pettingzoo/mpe2/simple_spread_v3", "mpe2"),
     Case("gymnasium/Hopper-v5", "mujoco"),
+    Case(
+        "gymnasium/gymnasium_robotics:PointMaze_UMaze-v3",
+        "gymnasium_robotics",
+    ),
     Case("gymnasium/ALE/Breakout-v5", "ale_py"),
     Case(
         "gymnasium/ALE/Pong",

@@ -496,6 +496,13 @@ def test_an_option_beside_the_name_and_under_options_is_refused(walks):
         factory(1, 1, None, None, options=options, size=5)
 
 
+def test_a_missing_module_of_an_extra_is_installed_with_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gymnasium_robotics", None)
+    with pytest.raises(RlcliError, match="gymnasium_robotics") as caught:
+        adapter("gymnasium_robotics:PointMaze_UMaze-v3")
+    assert caught.value.hint == install_command("robotics")
+
+
 def test_a_class_that_raises_names_its_line(walks):
     with pytest.raises(RlcliError, match=rf"KeyError: 'goal' \({walks}:31\)"):
         registry.find("environment", "walks:Fails").factory(1, 1, None, None)
