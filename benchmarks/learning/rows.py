@@ -24,12 +24,15 @@ LAKE = (
 )
 LAKE_AGAIN = ("qrdqn", "ddpg", "td3")  # one of their new seeds failed before
 TUNED, NEW, FIVE_NEW = range(5), range(1_000, 1_010), range(1_000, 1_005)
+# For recipes of which a few seeds end far below the others: with one of them among
+# five, the interval of the IQM misses the goal.
+TWENTY_NEW = range(1_000, 1_020)
 POLE = (
     *("dqn", "dqn_dueling", "dqn_per", "dqn_n_step", "dqn_munchausen", "c51", "qrdqn"),
     *("dqn_noisy", "iqn", "reinforce", "a2c", "ppo", "pqn", "v_trace"),
 )
 POLE_FIVE = (
-    *("retrace", "cross_entropy", "awr", "model_known"),
+    *("retrace", "cross_entropy", "awr"),
     *("open_es", "cma_es", "simple_ga"),
 )
 OFF_POLICY = (
@@ -93,6 +96,7 @@ ROWS = (
     *(Row(f"{name}_cartpole", 475.0, seeds=NEW, tuned=TUNED) for name in POLE),
     Row("rainbow_cartpole", 475.0, "", range(3_000, 3_010), range(2_010)),
     *(Row(f"{name}_cartpole", 475.0, "", FIVE_NEW, TUNED) for name in POLE_FIVE),
+    Row("model_known_cartpole", 475.0, "", TWENTY_NEW, TUNED),
     Row("model_based_cartpole", 475.0, "", range(3_000, 3_010), range(1_012)),
     Row("clipped_double_q_cartpole", 475.0, "", range(2_000, 2_005), range(10)),
     Row("q_lambda_cartpole", 475.0, "", range(2_000, 2_005), range(20)),
