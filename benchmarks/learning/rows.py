@@ -117,7 +117,7 @@ ROWS = (
     Row("redq_pendulum", -170.0, "−152 … −157", range(2_000, 2_005), range(1_005)),
     Row("ppo_pendulum", -200.0, "−172", range(2_000, 2_010), range(1_010)),
     Row("sac_mountain_car_continuous", 90.0, "94.7", FIVE_NEW, TUNED),
-    Row("dqn_mountain_car", -115.0, "−100.8", FIVE_NEW, TUNED),
+    Row("dqn_mountain_car", -115.0, "−100.8", TWENTY_NEW, TUNED),
     Row("ppo_mountain_car", None, "", FIVE_NEW, range(1)),
     *(Row(name, None, "", FIVE_NEW, range(3)) for name in OFFLINE),
     Row("cql_pendulum", None, "", range(2_000, 2_005), range(1_005)),
