@@ -30,6 +30,7 @@ EXTRAS: Mapping[str, Extra] = MappingProxyType(  # in the order of pyproject.tom
         "robotics": Extra(
             ("gymnasium_robotics", "mujoco"), "goals of Gymnasium-Robotics"
         ),
+        "minigrid": Extra(("minigrid",), "environments `gymnasium/minigrid:…`"),
         "box2d": Extra(("Box2D",), "Gymnasium's Box2D environments"),
         "envpool": Extra(("envpool",), "environments `envpool/…`"),
         "gymnax": Extra(("gymnax", "six"), "environments `gymnax/…`"),

@@ -21,6 +21,7 @@ from gymnasium.envs.registration import (
     EnvSpec,
     find_highest_version,
     get_env_id,
+    load_env_creator,
     parse_env_id,
 )
 
@@ -37,6 +38,7 @@ from rlcli.environments.adapters.host_errors import (
     close_or_warn,
 )
 from rlcli.environments.adapters.pools import NO_TIME_LIMIT, AsyncVector, NativeVector
+from rlcli.environments.adapters.text import TextMode, fix_shapes
 from rlcli.errors import RlcliError
 from rlcli.registry import plugins, register, register_class_adapter, user_code
 from rlcli.registry.libraries import install_command
@@ -57,6 +59,7 @@ INSTALL_EXTRAS = {
     "gymnasium.envs.mujoco": "mujoco",
     "gymnasium.envs.box2d": "box2d",
     "gymnasium_robotics": "robotics",
+    "minigrid": "minigrid",
     "ale_py": arcade.EXTRA,
 }
 
@@ -74,6 +77,7 @@ def gymnasium_adapter(
     vectorization: Literal["sync", "async", "own"] = "sync",
     atari: dict[str, Any] | Literal["standard", "raw"] = "standard",
     goal_reward: FunctionPath | None = None,
+    text: TextMode = "drop",
 ) -> Environment:
     """Environments of Gymnasium (https://gymnasium.farama.org), on the host.
 
@@ -96,6 +100,9 @@ def gymnasium_adapter(
     `compute_reward` and `compute_terminated`, called on the host, or else from
     `goal_reward`: `module:function`, compiled, of an achieved and a desired goal, which
     returns a reward and a discount.
+
+    Members of a Dict that have no fixed shape, such as the `mission` of MiniGrid, are
+    dropped, with a note. `text: tokens` keeps texts as the ids of their words.
     """
     name = f"environment `gymnasium/{id}`"
     options = _check_options(name, options)
@@ -117,7 +124,9 @@ def gymnasium_adapter(
     if use_native:
         return _native_vector(external, spec, limits, num_envs, seeds)
     sizes = num_envs, seeds
-    return _copies(external, spec, limits, vectorization, sizes, rendering, goal_reward)
+    return _copies(
+        external, spec, limits, vectorization, sizes, rendering, goal_reward, text
+    )
 
 
 @register_class_adapter("environment", gymnasium.Env, adapter=True, time_limit=None)
@@ -140,6 +149,7 @@ def gymnasium_class_adapter(name: str, env_class: type[gymnasium.Env]) -> Callab
         options: dict[str, Any] | None = None,
         vectorization: Literal["sync", "async"] = "sync",
         goal_reward: FunctionPath | None = None,
+        text: TextMode = "drop",
         **direct: Any,
     ) -> Environment:
         label = f"environment `{name}`"
@@ -157,7 +167,7 @@ def gymnasium_class_adapter(name: str, env_class: type[gymnasium.Env]) -> Callab
         spec = _with_options(spec, direct | options)
         sizes = num_envs, seeds
         return _copies(
-            external, spec, limits, vectorization, sizes, rendering, goal_reward
+            external, spec, limits, vectorization, sizes, rendering, goal_reward, text
         )
 
     signature = inspect.signature(factory, eval_str=True)
@@ -268,12 +278,19 @@ def _install_extra(spec: EnvSpec) -> str:
 
 
 def _make_env(
-    external: ExternalEnvironment, spec: EnvSpec, keywords: dict[str, Any]
+    external: ExternalEnvironment,
+    spec: EnvSpec,
+    keywords: dict[str, Any],
+    text: TextMode = "drop",
 ) -> gymnasium.Env:
-    """Creates one environment; errors name it."""
-    return _call_external(
+    """Creates one environment whose observations have shapes; errors name it."""
+    env = _call_external(
         external, gymnasium.make, spec, disable_env_checker=True, **keywords
     )
+    for wrapper in fix_shapes(external.name, env.observation_space, text):
+        wrap = load_env_creator(wrapper.entry_point)
+        env = _call_external(external, wrap, env, **wrapper.kwargs or {})
+    return env
 
 
 def _call_external(
@@ -305,14 +322,15 @@ def _copies(
     sizes: tuple[int, int],
     rendering: bool,
     goal_reward: str | None,
+    text: TextMode,
 ) -> Environment:
     """Builds copies of an environment, stepped in this process or in one each."""
     mode = _render_mode(external, spec, keywords) if rendering else {}
     keywords = {**mode, **keywords}
     goals = import_goal_reward(external.name, goal_reward) if goal_reward else None
     if vectorization == "async" and not rendering:
-        return _async_vector(external, spec, keywords, sizes, goals)
-    make = functools.partial(_make_env, external, spec, keywords)
+        return _async_vector(external, spec, keywords, sizes, goals, text)
+    make = functools.partial(_make_env, external, spec, keywords, text)
     return sync_host_environment(external, make, *sizes, goals)
 
 
@@ -322,10 +340,14 @@ def _async_vector(
     keywords: dict[str, Any],
     sizes: tuple[int, int],
     goal_reward: GoalReward | None,
+    text: TextMode,
 ) -> Environment:
     """Builds a vector with one process for each environment."""
-    example = _make_env(external, spec, keywords)
+    example = _make_env(external, spec, keywords, text)
     close_or_warn(external.name, example)
+    assert example.spec is not None  # `gymnasium.make` sets it
+    wrappers = example.spec.additional_wrappers
+    spec = dataclasses.replace(spec, additional_wrappers=wrappers)
     # Only Gymnasium objects are pickled: unpickling rlcli ones would import JAX.
     make = functools.partial(gymnasium.make, spec, disable_env_checker=True, **keywords)
     return host_environment(

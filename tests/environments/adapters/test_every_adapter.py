@@ -72,6 +72,11 @@ CASES = [
         "gymnasium/gymnasium_robotics:PointMaze_UMaze-v3",
         "gymnasium_robotics",
     ),
+    Case(
+        "gymnasium/minigrid:BabyAI-GoToLocal-v0",
+        "minigrid",
+        {"text": "tokens", "vectorization": "async"},
+    ),
     Case("gymnasium/ALE/Breakout-v5", "ale_py"),
     Case(
         "gymnasium/ALE/Pong",
