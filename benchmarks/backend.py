@@ -21,7 +21,7 @@ ROUNDS = 7
 
 def main(name: str) -> None:
     """Prints steps per second with and without the choices, and the ratio."""
-    thread_layout.apply_for_recipe(name, set=["train.seeds=1"], seeds=1)
+    thread_layout.apply_for_recipe(name, set=["train.seeds=1"])
     from rlcli import loop, recipe
     from rlcli.assembly import build
     from rlcli.xla.backend import assume_backend

@@ -61,7 +61,7 @@ def print_parts(recipe: str, start: float) -> None:
     import rlcli
     from rlcli.runs import thread_layout
 
-    thread_layout.apply_for_recipe(recipe, set=(), seeds=None)
+    thread_layout.apply_for_recipe(recipe)
     import jax
 
     import rlcli.training.experiment  # everything that training imports

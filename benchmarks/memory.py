@@ -47,7 +47,7 @@ def measure(recipe: str, sets: list[str]) -> dict[str, int]:
     from rlcli.runs import thread_layout
     from rlcli.runs.creation import create_run
 
-    thread_layout.apply_for_recipe(recipe, set=sets, seeds=None)
+    thread_layout.apply_for_recipe(recipe, set=sets)
     from rlcli.assembly import build
     from rlcli.recipe import load_recipe
     from rlcli.training.experiment import Experiment

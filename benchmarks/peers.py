@@ -36,7 +36,7 @@ TRIALS = 3  # calls that decide on a number of threads; the first one compiles
 
 def apply_layout(data: Mapping[str, Any]) -> None:
     """Sets the threads that `rlcli train` would choose; before JAX is imported."""
-    from rlcli.recipe.loading import read_without_parts
+    from rlcli.recipe import read_without_parts
 
     threads.apply_layout(thread_layout.choose_layout(read_without_parts(data, []).data))
     threads.disable_async_dispatch()

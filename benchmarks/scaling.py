@@ -112,7 +112,7 @@ def measure(recipe: str, sets: Sequence[str], count: int) -> dict[str, float]:
     from rlcli.runs.creation import create_run
 
     sets = [*sets, *NO_END]
-    thread_layout.apply_for_recipe(recipe, set=sets, seeds=count)
+    thread_layout.apply_for_recipe(recipe, set=[*sets, f"train.seeds={count}"])
     from rlcli.assembly import build
     from rlcli.recipe import load_recipe
     from rlcli.training.experiment import Experiment

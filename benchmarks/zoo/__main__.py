@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks.zoo import table
 from rlcli import recipe
-from rlcli.recipe.loading import read_without_parts
+from rlcli.recipe import read_without_parts
 from rlcli.runs import snapshots
 from rlcli.runs.run_folder import SUFFIX
 from rlcli.runs.statistics import bootstrap_band

@@ -14,11 +14,14 @@ from rlcli.cli import output, training_outcome
 from rlcli.quoting import join_shell
 
 if TYPE_CHECKING:
+    from rlcli.recipe import RecipeDocument
     from rlcli.runs.variants import Variants
     from rlcli.training.batch import BatchReport, Plan, PlanEnd
 
 
-def train_and_report(recipes: Sequence[str], *, quiet: bool, **keywords: Any) -> int:
+def train_and_report(
+    recipes: Sequence[RecipeDocument], *, quiet: bool, **keywords: Any
+) -> int:
     """Trains several runs; prints a table and their folders; returns the exit code."""
     with show_runs(quiet) as report:
         keywords |= {"report": report, "quiet": quiet}

@@ -115,7 +115,12 @@ def command(
         "quiet": quiet,
         "trust": trust,
     }
-    if len(recipe) > 1 or vary or vary_zip or _varies(recipe[0], set):
+    from rlcli.recipe import locate_recipe, read_recipe  # here, to keep `--help` fast
+
+    recipes = [read_recipe(locate_recipe(each)) for each in recipe]
+    (first, *others) = recipes
+    varies = first.with_settings(*set).combinations != [()]
+    if others or vary or vary_zip or varies:
         for option, is_given in (
             ("--profile", profile),
             ("--coordinator", coordinator is not None),
@@ -124,24 +129,13 @@ def command(
                 message = "is for a single run, without other recipes or varied options"
                 raise typer.BadParameter(message, param_hint=option)
         keywords |= {"vary": vary, "vary_zip": vary_zip, "jobs": jobs}
-        raise typer.Exit(batch.train_and_report(recipe, **keywords))
+        raise typer.Exit(batch.train_and_report(recipes, **keywords))
     folder = training_outcome.complete(
         rlcli.train,
-        recipe[0],
+        first,
         profile=profile,
         coordinator=coordinator,
         process=process,
         **keywords,
     )
     raise typer.Exit(training_outcome.report_training(folder, quiet=quiet))
-
-
-def _varies(recipe: str, sets: list[str]) -> bool:
-    """Whether a recipe stands for several runs."""
-    from rlcli.errors import RlcliError  # here, to keep `--help` fast
-    from rlcli.recipe.loading import load_combinations
-
-    try:
-        return load_combinations(recipe, sets) != [()]
-    except RlcliError:  # which training explains
-        return False

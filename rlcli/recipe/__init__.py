@@ -5,8 +5,9 @@ May import: `replays.datasets.names`, and the ground. Builds nothing.
 
 `documents` parses YAML with line numbers, `finding` finds files by name, `extending`
 merges a recipe with its bases, and `settings` with `--set`. `merging` defines how an
-option changes a part. `annotations` validates single values, `grammar` and `sections`
-define the sections, and `loading` assembles the `Recipe`.
+option changes a part, and `reading` reads each recipe once. `annotations` validates
+single values, `grammar` and `sections` define the sections, and `loading` assembles the
+`Recipe`.
 """
 
 from rlcli.recipe.finding import find_recipe as find_recipe
@@ -18,9 +19,12 @@ from rlcli.recipe.loading import dump_recipe as dump_recipe
 from rlcli.recipe.loading import load_bases as load_bases
 from rlcli.recipe.loading import load_recipe as load_recipe
 from rlcli.recipe.loading import load_to_train as load_to_train
-from rlcli.recipe.loading import read_document as read_document
 from rlcli.recipe.loading import resolve as resolve
 from rlcli.recipe.merging import DEFAULT as DEFAULT
 from rlcli.recipe.merging import SHARED as SHARED
+from rlcli.recipe.reading import AnyRecipe as AnyRecipe
+from rlcli.recipe.reading import RecipeDocument as RecipeDocument
+from rlcli.recipe.reading import read_recipe as read_recipe
+from rlcli.recipe.reading import read_without_parts as read_without_parts
 from rlcli.recipe.sections import NetworkSpec as NetworkSpec
 from rlcli.recipe.sections import Part as Part

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,20 @@ _HINT = "write the name of a built-in recipe, or a path relative to this file"
 
 
 class Extender:
-    """Merges recipes with their bases; reads each base once.
+    """Merges recipes with their bases; reads each base once, with `read`.
 
     `shipped` are the built-in recipes by name.
     """
 
-    def __init__(self, shipped: Mapping[str, Path], is_option: OptionCheck) -> None:
+    def __init__(
+        self,
+        shipped: Mapping[str, Path],
+        is_option: OptionCheck,
+        read: Callable[[Path], Document] = documents.load_document,
+    ) -> None:
         self._shipped = shipped
         self._is_option = is_option
+        self._read = read
         self._bases: dict[Path, Document] = {}
 
     def complete(self, document: Document) -> Document:
@@ -83,7 +89,7 @@ class Extender:
             if len(self._bases) + len(files) > _MAX_FILES:
                 message = f"{document.where(place)}more than {_MAX_FILES} base recipes"
                 raise RlcliError(message, f"remove names from `{KEY}`")
-            base = documents.load_document(path)
+            base = self._read(path)
             self._bases[file] = self._complete(base, (*files, file))
         return self._bases[file]
 

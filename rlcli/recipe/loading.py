@@ -1,4 +1,4 @@
-"""Loading: reads, merges, validates, resolves and dumps recipes.
+"""Loading: validates, resolves and dumps recipes.
 
 A `Recipe` holds every option of a run, validated and with all defaults filled in.
 `rlcli.assembly.build` builds it. Errors name the file and the line.
@@ -17,15 +17,12 @@ from rlcli.errors import RlcliError, quote
 from rlcli.quoting import quote_shell
 from rlcli.recipe import documents, grammar
 from rlcli.recipe.annotations import names_data
-from rlcli.recipe.defaults import option_checker
 from rlcli.recipe.documents import Document, Place
-from rlcli.recipe.extending import Extender
-from rlcli.recipe.finding import find_recipe, shipped_recipes
-from rlcli.recipe.merging import BY_FUNCTION, DEFAULT, OptionCheck
+from rlcli.recipe.finding import shipped_recipes
+from rlcli.recipe.merging import BY_FUNCTION, DEFAULT
+from rlcli.recipe.reading import AnyRecipe, RecipeDocument, read_recipe
 from rlcli.recipe.sections import NetworkSpec, Part, Sections
 from rlcli.recipe.settings import apply_settings
-from rlcli.recipe.varying import KEY as VARY
-from rlcli.recipe.varying import NONE, recipe_combinations
 from rlcli.registry import user_code
 
 
@@ -134,7 +131,7 @@ class Recipe:
 
 
 def load_recipe(
-    recipe: str | Path | Mapping[str, Any],
+    recipe: AnyRecipe,
     sets: Sequence[str] = (),
     *,
     trusted: bool = True,
@@ -146,20 +143,16 @@ def load_recipe(
     and installed plug-ins. A recipe that `is_stored`, in a run or a checkpoint, is
     complete: it may not extend others.
     """
-    if is_stored and isinstance(recipe, Mapping):
-        document = documents.from_mapping(recipe)
-    else:
-        if not isinstance(recipe, Mapping):
-            path = find_recipe(recipe)
-            is_shipped = path in shipped_recipes().values()
-            user_code.search_first(*() if is_shipped else (path.parent,))
-        document = read_document(recipe)
-    sections = Sections(apply_settings(document, sets), trusted)
-    return _read_recipe(sections, Path(document.source).stem or "recipe")
+    read = read_recipe(recipe, sets, is_stored=is_stored)
+    if read.path is not None:
+        is_shipped = read.path in shipped_recipes().values()
+        user_code.search_first(*() if is_shipped else (read.path.parent,))
+    sections = Sections(apply_settings(read.merge(), read.sets), trusted)
+    return _read_sections(sections, read.name)
 
 
 def load_to_train(
-    recipe: str | Path | Mapping[str, Any], sets: Sequence[str] = (), *, trust: bool
+    recipe: AnyRecipe, sets: Sequence[str] = (), *, trust: bool
 ) -> Recipe:
     """Loads a recipe that will be trained.
 
@@ -177,81 +170,28 @@ def load_to_train(
     return loaded
 
 
-def read_document(
-    recipe: str | Path | Mapping[str, Any], is_option: OptionCheck = option_checker
-) -> Document:
-    """The data of a recipe, merged with the recipes that it extends."""
-    return Extender(shipped_recipes(), is_option).complete(_read_document(recipe))
-
-
-def check_document(
-    recipe: str | Path | Mapping[str, Any], sets: Sequence[str] = ()
-) -> str:
-    """Refuses a recipe for what can be seen without its parts, hence without JAX.
-
-    Returns the name of the recipe.
-    """
+def check_document(recipe: AnyRecipe, sets: Sequence[str] = ()) -> RecipeDocument:
+    """Refuses a recipe for what can be seen without its parts, hence without JAX."""
+    read = read_recipe(recipe, sets)
     # Where these settings belong depends on the options of parts.
-    plain_sets = [text for text in sets if not text.startswith(BY_FUNCTION)]
-    document = read_without_parts(recipe, plain_sets)
-    Sections(document, True).check_plain()
-    return Path(document.source).stem or "recipe"
-
-
-def read_without_parts(
-    recipe: str | Path | Mapping[str, Any], sets: Sequence[str] = ()
-) -> Document:
-    """The data of a recipe, merged with its bases and with settings.
-
-    Reading the options of parts would import JAX, so sections with parts are merged as
-    if no key were an option of a part.
-    """
-    document = read_document(recipe, lambda kind, part: lambda key: False)
-    return apply_settings(document, sets)
-
-
-def load_combinations(
-    recipe: str | Path | Mapping[str, Any], sets: Sequence[str] = ()
-) -> list[tuple[str, ...]]:
-    """The settings of each run that a recipe stands for; `[()]` if it is a single one.
-
-    Needs no JAX. Only settings of the section `vary` matter.
-    """
-    own = [text for text in sets if text.startswith(VARY)]
-    return recipe_combinations(read_without_parts(recipe, own))
-
-
-def refuse_combinations(
-    recipe: str | Path | Mapping[str, Any], sets: Sequence[str], name: str, hint: str
-) -> None:
-    """Refuses a recipe that stands for several runs; `hint` says what trains them."""
-    if load_combinations(recipe, sets) != [()]:
-        raise RlcliError(
-            f"recipe `{name}` has a section `vary`, so it defines several runs",
-            f"{hint}; the setting `{NONE}` makes it a single run",
-        )
+    sets = [text for text in read.sets if not text.startswith(BY_FUNCTION)]
+    Sections(apply_settings(read.plain, sets), True).check_plain()
+    return read
 
 
 def load_bases(recipe: str | Path) -> Recipe:
     """The recipes that a recipe extends, merged without the recipe itself."""
-    document = _read_document(recipe)
-    bases = Extender(shipped_recipes(), option_checker).merge_bases(document)
+    bases = read_recipe(recipe).merge_bases()
     if bases is None:
         message = f"recipe {quote(recipe)} extends no other recipe"
         raise RlcliError(
             message, f"`rlcli show {quote_shell(recipe)}` shows all of its options"
         )
     try:
-        return _read_recipe(Sections(bases, True), "bases")
+        return _read_sections(Sections(bases, True), "bases")
     except RlcliError as error:
         message = f"the recipes that {quote(recipe)} extends are incomplete"
         raise RlcliError(f"{message}: {error.message}", error.hint) from error
-
-
-def _read_document(recipe: str | Path | Mapping[str, Any]) -> Document:
-    if isinstance(recipe, Mapping):
-        return documents.from_mapping(recipe)
-    return documents.load_document(find_recipe(recipe))
 
 
 def resolve(recipe: Recipe) -> dict[str, Any]:
@@ -297,7 +237,7 @@ def dump_recipe(data: Mapping[str, Any]) -> str:
     return documents.dump_yaml(data)
 
 
-def _read_recipe(sections: Sections, name: str) -> Recipe:
+def _read_sections(sections: Sections, name: str) -> Recipe:
     """Reads all sections, each after those that its defaults depend on."""
     sections.check()
     environment, vector = sections.environment()

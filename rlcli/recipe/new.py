@@ -16,8 +16,8 @@ from rlcli.errors import RlcliError, quote
 from rlcli.recipe import find_recipe, shipped_recipes
 from rlcli.recipe.documents import format_inline, load_document
 from rlcli.recipe.extending import KEY
-from rlcli.recipe.loading import read_without_parts
 from rlcli.recipe.merging import as_mapping
+from rlcli.recipe.reading import read_without_parts
 from rlcli.recipe.schema import FILE, schema
 from rlcli.registry.common_names import normalize_name
 

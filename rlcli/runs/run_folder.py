@@ -170,6 +170,15 @@ class Run:
         hint = "restore the file, or remove it: `rlcli resume` recreates it"
         return files.read_text(self.resolved_recipe, hint)
 
+    def resolved_data(self) -> dict[str, Any] | None:
+        """The data of `resolved.yaml`; None if it is missing or empty."""
+        from rlcli.recipe import documents  # here, to keep `--help` fast
+
+        path = self.resolved_recipe
+        if not files.exists(path) or not (text := self.read_resolved()):
+            return None
+        return documents.load_document(text, source=str(path)).data
+
     def read_info(self) -> dict[str, Any]:
         """The content of `run.json`; an `RlcliError` if a field has a wrong type."""
         info = read_json(self.info)

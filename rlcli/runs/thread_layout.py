@@ -11,11 +11,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlcli.errors import RlcliError
 from rlcli.xla import compilation_cache, threads
 from rlcli.xla.threads import Layout
+
+if TYPE_CHECKING:
+    from rlcli.recipe import AnyRecipe, RecipeDocument
 
 # Multiply-adds of a network's layers over one batch from which several threads are
 # faster: 64-64 with 32 rows (0.1 M) can run at half its speed in the pool; 64-64 with
@@ -30,11 +33,9 @@ BATCH_SIZE, UNROLL, MINIBATCHES, ENVIRONMENTS = 32, 128, 4, 1
 HOST_ADAPTERS = ("envpool/", "gymnasium/", "pettingzoo/")
 
 
-def apply_for_check(
-    recipes: Sequence[str | Path | Mapping[str, Any]], *, set: Sequence[str]
-) -> None:
+def apply_for_check(recipes: Sequence[RecipeDocument]) -> None:
     """Makes the devices that recipes with `train.data_parallel` need to be traced."""
-    data = [_read(recipe, set) for recipe in recipes]
+    data = [_read(recipe) for recipe in recipes]
     layouts = [
         choose_layout(each)
         for each in data
@@ -45,17 +46,20 @@ def apply_for_check(
 
 
 def apply_for_recipe(
-    recipe: str | Path | Mapping[str, Any],
+    recipe: AnyRecipe,
     *,
-    set: Sequence[str],
-    seeds: int | None,
+    set: Sequence[str] = (),
+    runs: int = 1,
     processes: int = 1,
 ) -> str:
     """Sets the threads for training a recipe; returns a warning if it is too late.
 
-    Several processes, on one host or several, have equal shares of the devices.
+    Its `runs` are trained together. Several processes, on one host or several, have
+    equal shares of the devices.
     """
-    layout = choose_layout(_read(recipe, set), seeds)
+    data = _read(recipe, set)
+    seeds = _positive_or(_as_mapping(data.get("train")).get("seeds"), 1)
+    layout = choose_layout(data, runs * seeds)
     return _apply(layout._replace(devices=-(-layout.devices // processes)))
 
 
@@ -70,16 +74,14 @@ def apply_for_run(path: str | Path, set: Sequence[str] = (), processes: int = 1)
         from rlcli.runs.locate import locate_run  # here, to keep `--help` fast
 
         recipe = locate_run(path).resolved_recipe
-        return apply_for_recipe(recipe, set=set, seeds=None, processes=processes)
+        return apply_for_recipe(recipe, set=set, processes=processes)
     layout = _recorded_layout(path) or Layout("one", 1)
     return _apply(layout._replace(devices=-(-layout.devices // processes)))
 
 
-def _read(
-    recipe: str | Path | Mapping[str, Any], set: Sequence[str]
-) -> Mapping[str, Any]:
+def _read(recipe: AnyRecipe, set: Sequence[str] = ()) -> Mapping[str, Any]:
     """The data of a recipe; {} if it cannot be read."""
-    from rlcli.recipe.loading import read_without_parts  # here, to keep `--help` fast
+    from rlcli.recipe import read_without_parts  # here, to keep `--help` fast
 
     try:
         return _as_mapping(read_without_parts(recipe, set).data)

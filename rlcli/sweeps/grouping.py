@@ -13,13 +13,14 @@ from typing import Any
 
 from rlcli import errors
 from rlcli.errors import RlcliError
-from rlcli.runs import thread_layout
+from rlcli.recipe import read_recipe
 from rlcli.runs.files import read_json, write_json
 from rlcli.runs.run_folder import Run, is_run
 from rlcli.sweeps import layout
 from rlcli.sweeps.jobs import Job
 from rlcli.sweeps.layout import Settings, SweepFolder
 from rlcli.sweeps.pbt import PBT
+from rlcli.training.new_run import NewRun, train_together
 
 _MOST = 64  # trials of a group, if the sampler does not learn from others
 _MOST_LEARNED = 16  # if it does
@@ -84,7 +85,6 @@ def make_job(
     train = f"train.seed={settings.seed}", f"train.seeds={settings.seeds}"
     sweep.make(layout.JOBS)
     fields = {
-        "seeds": len(trials) * settings.seeds,
         "trials": [
             {"trial": number, "set": [*settings.set, *sets, *train]}
             for number, sets in trials
@@ -111,14 +111,13 @@ def train_group(file: str | Path, recipe: str, *, trust: bool = False) -> int:
     for _, folder in variants:
         if is_run(folder):  # of a process that was killed before it had created all
             Run(folder).discard()
-    sets = variants[0][0]
-    thread_layout.apply_for_recipe(recipe, set=sets, seeds=content["seeds"])
-    from rlcli.training.together import train_together
-
-    is_population = content["population"]
-    train_together(
-        recipe, variants, quiet=True, is_population=is_population, trust=trust
-    )
+    read = read_recipe(recipe)
+    fields = {"population": True} if content["population"] else {}
+    runs = [
+        NewRun(read.with_settings(*sets), {"run": place, **fields})
+        for sets, place in variants
+    ]
+    train_together(runs, quiet=True, trust=trust)
     status = Run(variants[0][1]).read_info()["status"]
     return errors.EXIT_CODES[status]
 
@@ -133,6 +132,5 @@ def _is_job(content: Mapping[str, Any]) -> bool:
         and all(type(each.get("trial")) is int for each in trials)
         and all(isinstance(each.get("set"), list) for each in trials)
         and all(isinstance(text, str) for each in trials for text in each["set"])
-        and type(content.get("seeds")) is int
         and isinstance(content.get("population"), bool)
     )

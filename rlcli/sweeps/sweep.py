@@ -18,9 +18,9 @@ from rlcli.recipe import (
     check_document,
     dump_recipe,
     locate_recipe,
+    read_recipe,
     resolve,
 )
-from rlcli.recipe.loading import read_document, refuse_combinations
 from rlcli.registry.libraries import require_extra
 from rlcli.registry.paths import enter, enter_url, resolves
 from rlcli.results.checks import check_choice
@@ -211,14 +211,13 @@ def _create(
             "a sweep needs a space of options to search", "pass a file with `--space`"
         )
     sets = given.get("set", ())
-    title = check_document(recipe, sets)
-    refuse_combinations(
-        recipe, sets, title, "search its options with `--space` instead"
-    )
+    document = check_document(recipe, sets)
+    document.refuse_combinations("search its options with `--space` instead")
+    title = document.name
     read = load_space(space)
     folder = layout.choose_folder(title, *place)
     require_optuna()
-    base, needs_trust = check_space(recipe, sets, read)
+    base, needs_trust = check_space(document, read)
     first_rung = _first_rung(base)
     settings = _settings(given, recipe, base, read, f"{title}/{folder.name}")
     if settings.sampler == PBT:
@@ -302,7 +301,7 @@ def _copy_recipe(sweep: SweepFolder, settings: Settings) -> Settings:
     path = Path(settings.recipe)
     if not path.is_absolute():  # a built-in recipe
         return settings
-    text = read_document(path).text
+    text = read_recipe(path).merge().text
     sweep.make(layout.SOURCE)
     replace_file(sweep.source(path), text.encode())
     return dataclasses.replace(settings, recipe=str(sweep.source(path)))
@@ -380,7 +379,7 @@ def _find(
     """The folder of the sweep to resume, by itself or by its recipe."""
     if (folder := enter(recipe)).is_dir():
         return folder
-    return layout.find_sweep(check_document(recipe, sets), runs, run, name)
+    return layout.find_sweep(check_document(recipe, sets).name, runs, run, name)
 
 
 def _reopen(

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from rlcli.errors import RlcliError, quote
-from rlcli.recipe import Recipe, load_recipe
+from rlcli.recipe import Recipe, RecipeDocument, load_recipe
 from rlcli.recipe.settings import LONGEST
 from rlcli.sweeps.space import Space, Values
 
 
-def check_space(
-    recipe: str | Path, sets: Sequence[str], space: Space
-) -> tuple[Recipe, bool]:
+def check_space(recipe: RecipeDocument, space: Space) -> tuple[Recipe, bool]:
     """Refuses options that the recipe does not have, and values that it refuses.
 
     Loads the recipe with the lowest and the highest value of each number and with every
     choice, other options at their first values. Returns the recipe without the space,
     and whether any of them imports code or has trackers that contact a host.
     """
-    base = load_recipe(recipe, sets)
+    base = load_recipe(recipe)
     needs_trust = _needs_trust(base)
     checked = set()
     for option in space.options:
@@ -31,9 +28,9 @@ def check_space(
                 continue
             checked.add(settings)
             try:
-                loaded = load_recipe(recipe, [*sets, *settings])
+                loaded = load_recipe(recipe, settings)
             except RlcliError as error:
-                raise _explain(error, recipe, sets, space, values) from error
+                raise _explain(error, recipe, space, values) from error
             needs_trust |= _needs_trust(loaded)
     return base, needs_trust
 
@@ -42,23 +39,17 @@ def _needs_trust(recipe: Recipe) -> bool:
     return bool(recipe.import_paths or recipe.remote_trackers)
 
 
-def _find_error(
-    recipe: str | Path, sets: Sequence[str], settings: Sequence[str]
-) -> RlcliError | None:
+def _find_error(recipe: RecipeDocument, settings: Sequence[str]) -> RlcliError | None:
     """Why the recipe is wrong with settings; None if it is right."""
     try:
-        load_recipe(recipe, [*sets, *settings])
+        load_recipe(recipe, settings)
     except RlcliError as error:
         return error
     return None
 
 
 def _explain(
-    error: RlcliError,
-    recipe: str | Path,
-    sets: Sequence[str],
-    space: Space,
-    values: Values,
+    error: RlcliError, recipe: RecipeDocument, space: Space, values: Values
 ) -> RlcliError:
     """The error with the line of the space that causes it."""
     settings = {key: space[key].setting(value) for key, value in values.items()}
@@ -70,7 +61,7 @@ def _explain(
                 f"{where}{error.message.removeprefix(prefix)}", error.hint
             )
     for key, setting in settings.items():
-        if alone := _find_error(recipe, sets, [setting]):
+        if alone := _find_error(recipe, [setting]):
             where = space.document.where((key,))
             message = f"{where}the recipe is wrong with {quote(setting)}"
             return RlcliError(f"{message}: {alone.message}", alone.hint)

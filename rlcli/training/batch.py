@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli import errors
+from rlcli.recipe import AnyRecipe
 from rlcli.registry.paths import resolves
 from rlcli.runs.durations import deadline_of, max_time_arguments
 from rlcli.runs.files import read_json
 from rlcli.runs.naming import check_tags
 from rlcli.runs.run_folder import is_run
 from rlcli.runs.variants import discard_variants, record_variants
+from rlcli.training.new_run import NewRun, train_together
 from rlcli.training.plans import (
     Plan,
     arguments_of,
@@ -52,7 +54,7 @@ BatchReport = Callable[[Sequence[Plan], Sequence[PlanEnd]], None]
 
 @resolves(recipes="recipes", new=("runs", "run"))
 def train_all(
-    recipes: Sequence[str | Path],
+    recipes: Sequence[AnyRecipe],
     *,
     vary: Sequence[str] = (),
     vary_zip: Sequence[str] = (),
@@ -112,12 +114,19 @@ def train_all(
     groups = group_plans(plans, overrides, trust=trust)
     with _recorded_variants(plans, with_parent=run is None):
         if len(groups) == 1 and len(plans) > 1:
-            keywords = {"name": name, "tags": tags, "max_time": max_time}
-            keywords |= {"smoke": smoke, "quiet": quiet, "trust": trust}
+            keywords = {"max_time": max_time, "smoke": smoke}
+            keywords |= {"quiet": quiet, "trust": trust}
+            new = [
+                NewRun(
+                    plan.document.with_settings(*overrides),
+                    {"run": plan.folder, "name": name, "tags": tags},
+                )
+                for plan in plans
+            ]
             with stopping_with(
                 common_folder(plans), lambda _: [*map(describe_end, plans)]
             ):
-                is_trained = _train_here(plans, overrides, keywords)
+                is_trained = _train_here(new, keywords)
             if is_trained:
                 return [describe_end(plan) for plan in plans]
             groups = [[plan] for plan in plans]
@@ -125,7 +134,7 @@ def train_all(
 
         def command(plans: Sequence[Plan]) -> list[str]:
             options = [*arguments_of(plans), "--quiet", *shared]
-            return ["train", *options, "--", plans[0].recipe]
+            return ["train", *options, "--", str(plans[0].path)]
 
         return train_groups(
             groups,
@@ -189,18 +198,14 @@ def common_folder(plans: Sequence[Plan]) -> Path:
     return Path(os.path.commonpath([plan.group for plan in plans]))
 
 
-def _train_here(
-    plans: Sequence[Plan], overrides: Sequence[str], keywords: Mapping[str, Any]
-) -> bool:
+def _train_here(runs: Sequence[NewRun], keywords: Mapping[str, Any]) -> bool:
     """Trains runs together in this process; False if there is not enough memory."""
     from rlcli.assembly.out_of_memory import OutOfMemoryError  # here: imports JAX
-    from rlcli.training.together import train_together
 
-    variants = [((*plan.sets, *overrides), plan.folder) for plan in plans]
     try:
-        train_together(plans[0].recipe, variants, **keywords)
+        train_together(runs, **keywords)
     except OutOfMemoryError:
-        if any(is_run(plan.folder) for plan in plans):
+        if any(is_run(new.place["run"]) for new in runs):
             raise
         return False
     return True

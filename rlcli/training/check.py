@@ -30,10 +30,9 @@ def check(
     """
     if isinstance(recipes, str | Path | Mapping):
         recipes = [recipes]
-    for recipe in recipes:
-        check_document(recipe, set)
-    thread_layout.apply_for_check(recipes, set=set)
-    return [_check_recipe(load_recipe(recipe, set)) for recipe in recipes]
+    documents = [check_document(recipe, set) for recipe in recipes]
+    thread_layout.apply_for_check(documents)
+    return [_check_recipe(load_recipe(document)) for document in documents]
 
 
 def _check_recipe(parsed_recipe: Recipe) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""New run: trains a new run; the functions behind `rlcli train`.
+"""New run: trains new runs; the functions behind `rlcli train`.
 
 They import JAX only when they run, after the thread layout is set.
 """
@@ -6,45 +6,67 @@ They import JAX only when they run, after the thread layout is set.
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
-from rlcli.monitor import Monitor
 from rlcli.recipe import (
+    AnyRecipe,
     Recipe,
+    RecipeDocument,
     check_document,
     load_recipe,
     load_to_train,
+    read_recipe,
     resolve,
     shipped_recipes,
 )
-from rlcli.recipe.loading import refuse_combinations
 from rlcli.registry import user_code
 from rlcli.registry.paths import keep_directory, keep_in_steps, resolves
 from rlcli.runs import creation, provenance, thread_layout
 from rlcli.runs.differences import Differences, find_differences
-from rlcli.runs.durations import deadline_of
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.naming import check_name, check_tags
 from rlcli.runs.run_folder import Run
+from rlcli.training.budgets import short_recipe, smoke_recipe
 from rlcli.training.process_group import local_place, local_recipe
-from rlcli.training.run_end import catch_signals
-from rlcli.training.run_loop import Chunk, close_at_exit, run_chunks, run_in_memory
+from rlcli.training.run_differences import describe_origin
+from rlcli.training.run_loop import Chunk, close_at_exit, run_chunks
 from rlcli.training.run_writer import ActiveRun
+from rlcli.training.session import open_session
 from rlcli.xla import processes, threads
-
-if TYPE_CHECKING:
-    from rlcli.training.experiment import Experiment
+from rlcli.xla.processes import ALONE, ProcessGroup
 
 
-CTRL_C = "Ctrl-C stops"  # before the run begins, there is nothing to save
+class NewRun(NamedTuple):
+    """A run to train: its recipe with the settings for it, and its place."""
+
+    recipe: RecipeDocument
+    place: Mapping[str, Any]  # the keywords of `create_run`, and fields of `run.json`
 
 
-def train(recipe: str | Path | Mapping[str, Any], **keywords: Any) -> Path:
+@dataclasses.dataclass(frozen=True)
+class TrainRequest:
+    """What is trained from the beginning, and how.
+
+    Several runs are trained together: they must form one group of `group_recipes`.
+    """
+
+    runs: Sequence[NewRun]
+    max_time: str | float | None = None  # see `chunks`, as for most others
+    smoke: bool = False
+    quiet: bool = False
+    profile: bool = False
+    trust: bool = True
+    group: ProcessGroup = ALONE
+    ends_at_log_points: bool = False  # whether chunks end there
+    steps: int | None = None  # of a short run, see `short_recipe`
+    is_short: bool = False
+    original: Run | None = None  # the run that is reproduced: its threads and its code
+
+
+def train(recipe: AnyRecipe, **keywords: Any) -> Path:
     """Trains the agent of a recipe and returns the folder of the run.
 
     The keywords are those of `chunks`.
@@ -59,7 +81,7 @@ def train(recipe: str | Path | Mapping[str, Any], **keywords: Any) -> Path:
 
 
 def chunks(
-    recipe: str | Path | Mapping[str, Any],
+    recipe: AnyRecipe,
     *,
     set: Sequence[str] = (),
     seed: int | None = None,
@@ -127,7 +149,7 @@ def chunks(
 
 @resolves(recipes="recipe", new=("runs", "run"))
 def _chunks(
-    recipe: str | Path | Mapping[str, Any],
+    recipe: AnyRecipe,
     *,
     ends_at_log_points: bool,
     set: Sequence[str] = (),
@@ -149,129 +171,135 @@ def _chunks(
     sets += [] if seeds is None else [f"train.seeds={seeds}"]
     group = processes.parse_group(coordinator, process)
 
-    def find_errors() -> str:
-        """Finds errors that need no JAX, and returns the name of the recipe."""
-        name = check_single(recipe, sets)
-        if group.is_first:
-            creation.check_place(runs, run)
-        return name
-
-    def set_threads() -> str:
-        warning = thread_layout.apply_for_recipe(
-            recipe, set=sets, seeds=seeds, processes=group.count
-        )
-        processes.join(group)
-        return warning
-
+    place = {
+        "runs": runs,
+        "run": run,
+        "name": None if name is None else check_name(name),
+        "tags": check_tags(tag),
+        "overrides": sets,
+    }
     generator = train_chunks(
-        find_errors,
-        set_threads,
-        lambda: local_recipe(group, load_to_train(recipe, sets, trust=trust)),
-        recipe,
-        local_place(
-            group,
-            {
-                "runs": runs,
-                "run": run,
-                "name": None if name is None else check_name(name),
-                "tags": check_tags(tag),
-                "overrides": sets,
-            },
-        ),
-        ends_at_log_points=ends_at_log_points,
-        quiet=quiet or not group.is_first,
-        trust=trust,
-        **keywords,
+        TrainRequest(
+            [NewRun(read_recipe(recipe, sets), local_place(group, place))],
+            ends_at_log_points=ends_at_log_points,
+            quiet=quiet or not group.is_first,
+            group=group,
+            **keywords,
+        )
     )
     close_at_exit(generator)
     return generator
 
 
-def check_single(recipe: str | Path | Mapping[str, Any], sets: Sequence[str]) -> str:
-    """Finds errors in the recipe of a single run without JAX, and returns its name."""
-    name = check_document(recipe, sets)
-    refuse_combinations(recipe, sets, name, "`rlcli.train_all` trains them")
-    return name
+def train_together(runs: Sequence[NewRun], **keywords: Any) -> None:
+    """Trains runs in one program; the keywords are those of `TrainRequest`."""
+    for _ in train_chunks(TrainRequest(runs, **keywords)):
+        pass
 
 
-def train_chunks(
-    find_errors: Callable[[], str],
-    set_threads: Callable[[], str],
-    load: Callable[[], Recipe],
-    source: str | Path | Mapping[str, Any],
-    place: Mapping[str, Any],
-    *,
-    ends_at_log_points: bool,
-    describe_begin: Callable[[Run], Sequence[str]] = lambda run: (),
-    max_time: str | float | None = None,
-    smoke: bool = False,
-    quiet: bool = False,
-    profile: bool = False,
-    trust: bool = True,
-) -> Generator[Chunk, None, Path]:
-    """Trains from the beginning; does nothing until the first chunk is requested.
+def train_chunks(request: TrainRequest) -> Generator[Chunk, None, Path]:
+    """Trains new runs; does nothing until the first chunk is requested.
 
-    Args:
-        find_errors: finds errors that need no JAX, and returns the recipe's name.
-        set_threads: sets the threads, before JAX is imported; returns a warning.
-        load: loads the recipe.
-        source: where it comes from.
-        place: the keywords of `create_run`, and fields of `run.json`.
-        ends_at_log_points: whether chunks end at log points.
-        describe_begin: messages about the run before it begins.
-        max_time: see `chunks`, as for the others.
+    Yields the chunks of the first run, and returns its folder.
     """
-    deadline = deadline_of(max_time)
-    with (
-        explain_file_errors(),
-        Monitor(title=find_errors(), quiet=quiet, hint=CTRL_C) as monitor,
-    ):
-        monitor.set_phase("loading JAX")
-        warning = set_threads()
-        from rlcli.assembly import record_data
-        from rlcli.training.compile_phases import TRACING, report_compilation
+    _check(request)
+    title, group = request.runs[0].recipe.name, request.group
+    keywords = {"max_time": request.max_time, "quiet": request.quiet}
+    with open_session(title, **keywords) as session:
+        session.begin_tracing(_set_threads(request), group)
+        from rlcli.training.together import build_experiments
 
-        monitor.set_phase(TRACING)
-        with report_compilation(monitor.set_phase):
-            full_recipe = load()
-            recipe = smoke_recipe(full_recipe) if smoke else full_recipe
-            recipe = record_data(recipe)
-            experiment = _build_experiment(recipe, ends_at_log_points)
+        recipes = [_load(request, new) for new in request.runs]
+        changes = [
+            find_recipe_changes(recipe, new.recipe, trust=request.trust)
+            for recipe, new in zip(recipes, request.runs, strict=True)
+        ]
+        recipes = [_limit(request, recipe) for recipe in recipes]
+        train = recipes[0].train
+        seeds = range(train.seed, train.seed + train.seeds)
+        experiments = build_experiments(recipes, seeds)
+        experiments[0].program.check()
+        runs = _create_runs(request.runs, recipes, changes)
+        members = [*map(ActiveRun, runs, experiments)]
+        session.hold(runs)
+        begin_runs(members, request.smoke)
+        if request.ends_at_log_points:
+            experiments[0].log_rows.max_points = 1
+        messages = describe_origin(request.original, runs[0], trust=request.trust)
+        yield from run_chunks(session, members, messages, profile=request.profile)
+    return runs[0].folder
+
+
+def check_single(recipe: AnyRecipe, sets: Sequence[str] = ()) -> RecipeDocument:
+    """Finds errors in the recipe of a single run, without JAX."""
+    checked = check_document(recipe, sets)
+    checked.refuse_combinations("`rlcli.train_all` trains them")
+    return checked
+
+
+@explain_file_errors()
+def _check(request: TrainRequest) -> None:
+    """Refuses what can be seen to be wrong before JAX is imported."""
+    for recipe, place in request.runs:
+        if request.original is None:
+            check_single(recipe)
+        if request.group.is_first:
+            creation.check_place(place.get("runs", "runs"), place.get("run"))
+
+
+def _set_threads(request: TrainRequest) -> str:
+    """Sets the threads, before JAX is imported; returns a warning."""
+    count = request.group.count
+    if request.original is not None:
+        return thread_layout.apply_for_run(request.original.folder, processes=count)
+    recipe, runs = request.runs[0].recipe, len(request.runs)
+    return thread_layout.apply_for_recipe(recipe, runs=runs, processes=count)
+
+
+def _load(request: TrainRequest, new: NewRun) -> Recipe:
+    """The recipe as this process trains it, with its whole budget."""
+    if request.original is not None and request.trust:
+        from rlcli.runs import code  # here: imports JAX
+
+        code.use_code(request.original)
+    recipe = load_to_train(new.recipe, trust=request.trust)
+    return local_recipe(request.group, recipe)
+
+
+def _limit(request: TrainRequest, recipe: Recipe) -> Recipe:
+    """The recipe with the budget that was requested, and with its data."""
+    from rlcli.assembly import record_data
+
+    if request.smoke:
+        recipe = smoke_recipe(recipe)
+    elif request.is_short:
+        recipe = short_recipe(recipe, request.steps)
+    return record_data(recipe)
+
+
+def _create_runs(
+    new_runs: Sequence[NewRun],
+    recipes: Sequence[Recipe],
+    changes: Sequence[Differences | None],
+) -> list[Run]:
+    """Creates the folders of runs: all, or none after an error."""
+    runs: list[Run] = []
+    try:
+        for new, recipe, differences in zip(new_runs, recipes, changes, strict=True):
             text = recipe.resolved_text
+            written = recipe.document.text or text
+            fields = {"changes": differences, **new.place}
+            if len(new_runs) > 1:
+                fields["members"] = [Path(n.place["run"]).name for n in new_runs]
             run = creation.create_run(
-                recipe.name,
-                written=recipe.document.text or text,
-                resolved=text,
-                changes=find_recipe_changes(full_recipe, source, trust=trust),
-                **place,
+                recipe.name, written=written, resolved=text, **fields
             )
-            members = [ActiveRun(run, experiment)]
-            with run.lock(), catch_signals([run]) as signals:
-                begin_runs(members, smoke)
-                chunks = run_chunks(
-                    members,
-                    signals,
-                    deadline,
-                    monitor,
-                    warning,
-                    *describe_begin(run),
-                    profile=profile,
-                )
-                yield from run_in_memory(members, chunks)
-    return run.folder
-
-
-def _build_experiment(recipe: Recipe, ends_at_log_points: bool) -> Experiment:
-    """Builds and checks a new experiment."""
-    from rlcli.assembly import build, out_of_memory
-    from rlcli.loop.log import MAX_LOG_POINTS
-    from rlcli.training.experiment import Experiment
-
-    out_of_memory.check_recipe(recipe, recipe.train.seeds)
-    experiment = Experiment(recipe, build(recipe))
-    experiment.log_rows.max_points = 1 if ends_at_log_points else MAX_LOG_POINTS
-    experiment.program.check()
-    return experiment
+            runs.append(run)
+    except RlcliError:
+        for run in runs:
+            run.discard()
+        raise
+    return runs
 
 
 def begin_runs(members: Sequence[ActiveRun], smoke: bool) -> None:
@@ -300,43 +328,16 @@ def begin_runs(members: Sequence[ActiveRun], smoke: bool) -> None:
 
 
 def find_recipe_changes(
-    recipe: Recipe, source: str | Path | Mapping[str, Any], *, trust: bool = True
+    recipe: Recipe, source: RecipeDocument, *, trust: bool = True
 ) -> Differences | None:
     """What differs from the built-in recipe of the same name, else from the source."""
-    original = shipped_recipes().get(recipe.name, source)
+    shipped = shipped_recipes().get(recipe.name, source.path)
+    original: AnyRecipe = dataclasses.replace(source, sets=())
+    if shipped is not None and shipped != source.path:
+        original = shipped
     try:
         with user_code.keep_search():
             before = load_recipe(original, trusted=trust)
             return find_differences(resolve(before), resolve(recipe))
     except RlcliError:  # a recipe that is incomplete without `--set`
         return None
-
-
-def smoke_recipe(recipe: Recipe) -> Recipe:
-    """The recipe with a budget of seconds: every part runs, the agent hardly learns."""
-    from rlcli.assembly import build  # here: imports JAX
-
-    train = recipe.train
-    unroll_size = train.unroll * recipe.num_envs
-    iterations = math.ceil(4 / min(1, train.updates))  # so that some include updates
-    if recipe.replay is not None:  # it may have to wait for long sequences
-        early = dataclasses.replace(train, start=0)
-        agent = build(dataclasses.replace(recipe, train=early)).agent
-        numbers = itertools.count(iterations)
-        iterations = next(
-            number for number in numbers if agent.count_updates(number) >= 4
-        )
-    steps = max(iterations * unroll_size, 256)
-    half = max(1, steps // 2)
-    return dataclasses.replace(
-        recipe,
-        train=dataclasses.replace(
-            train,
-            steps=steps,
-            start=min(train.start, half),
-            log=dataclasses.replace(train.log, every=half),
-            evaluate=dataclasses.replace(train.evaluate, every=half, episodes=2),
-            checkpoint=dataclasses.replace(train.checkpoint, every=half),
-            stop=None,
-        ),
-    )

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rlcli.errors import RlcliError, quote
-from rlcli.recipe import check_document
-from rlcli.recipe.loading import load_combinations, read_without_parts
+from rlcli.recipe import AnyRecipe, RecipeDocument, check_document, read_recipe
 from rlcli.recipe.varying import NONE
 from rlcli.runs import thread_layout
 from rlcli.runs.creation import check_place
@@ -26,15 +25,26 @@ from rlcli.runs.run_folder import is_run
 class Plan(NamedTuple):
     """A run that will be trained."""
 
-    recipe: str  # a file, or the name of a built-in recipe
-    sets: tuple[str, ...]  # its options: `set`, and the values of its combination
+    recipe: RecipeDocument | None  # with its options; None for a run that exists
     folder: Path
     group: Path  # the folder of all runs of the recipe; that of the run if it is alone
     values: tuple[str, ...] = ()  # of its combination
 
+    @property
+    def document(self) -> RecipeDocument:
+        """The recipe of a run that does not exist yet."""
+        if self.recipe is None:
+            raise ValueError(f"`{self.folder}` is a run already")
+        return self.recipe
+
+    @property
+    def path(self) -> Path | None:
+        """The file of the recipe."""
+        return self.document.path
+
 
 def plan_runs(
-    recipes: Sequence[str | Path],
+    recipes: Sequence[AnyRecipe],
     *,
     vary: Sequence[str] = (),
     vary_zip: Sequence[str] = (),
@@ -47,19 +57,19 @@ def plan_runs(
     start = name_or_time(name)
     given = [*combine(vary, vary_zip)]
     plans: list[Plan] = []
-    for recipe in map(str, recipes):
-        own = load_combinations(recipe, set)
+    for recipe in [read_recipe(recipe, set) for recipe in recipes]:
+        own, title = recipe.combinations, recipe.name
         combinations = [(*a, *b) for a in own for b in given]
         for values in combinations:
             _refuse_twice(_keys(values))
-        (title,) = {check_document(recipe, [*set, *values]) for values in combinations}
+            check_document(recipe.with_settings(*values))
         if run is None:
             group = _choose_group(Path(runs) / title / start, plans, is_new=True)
         elif len(recipes) > 1:
             group = _choose_group(Path(run) / title, plans, is_new=False)
         else:
             group = Path(run)
-        common = (*set, NONE) if own != [()] else tuple(set)
+        common = recipe if own == [()] else recipe.with_settings(NONE)
         if is_run(group) and combinations != [()]:
             raise RlcliError(
                 f"`{group}` already contains a run",
@@ -73,7 +83,7 @@ def plan_runs(
             ):
                 refuse_link(place)  # only what the user has named may be one
             check_place(run=folder)
-            plans.append(Plan(recipe, (*common, *values), folder, group, values))
+            plans.append(Plan(common.with_settings(*values), folder, group, values))
     return plans
 
 
@@ -170,20 +180,22 @@ def group_plans(
 ) -> list[list[Plan]]:
     """The plans, grouped by what can be trained together; `trust` as in `train`."""
     groups: list[list[Plan]] = []
-    for recipe in dict.fromkeys(plan.recipe for plan in plans):
-        own = [plan for plan in plans if plan.recipe == recipe]
+    for path in dict.fromkeys(plan.path for plan in plans):
+        own = [plan for plan in plans if plan.path == path]
         if not _vary_numbers(own):
             groups += [[plan] for plan in own]
             continue
-        _set_threads(own, overrides)
+        # For a program of all plans, before JAX is imported.
+        document = own[0].document
+        thread_layout.apply_for_recipe(document, set=overrides, runs=len(own))
         from rlcli.recipe import load_to_train
         from rlcli.training.together import group_recipes
 
         loaded = []
         for plan in own:
             try:
-                sets = [*plan.sets, *overrides]
-                loaded.append((plan, load_to_train(recipe, sets, trust=trust)))
+                recipe = load_to_train(plan.document, overrides, trust=trust)
+                loaded.append((plan, recipe))
             except RlcliError:  # which its own process prints
                 groups.append([plan])
         indices = group_recipes([each for _, each in loaded])
@@ -223,22 +235,14 @@ def _is_number(setting: str) -> bool:
     return True
 
 
-def _set_threads(plans: Sequence[Plan], overrides: Sequence[str]) -> None:
-    """Sets the threads for a program of all plans, before JAX is imported."""
-    recipe, sets = plans[0].recipe, [*plans[0].sets, *overrides]
-    train = read_without_parts(recipe, sets).data.get("train") or {}
-    seeds = train.get("seeds", 1) if isinstance(train, dict) else 1
-    rows = len(plans) * (seeds if isinstance(seeds, int) else 1)
-    thread_layout.apply_for_recipe(recipe, set=sets, seeds=rows)
-
-
 def arguments_of(plans: Sequence[Plan]) -> list[str]:
     """The arguments of `rlcli train` for runs of `divide_group`: place and options."""
     first = plans[0]
     if len(plans) == 1:
-        sets, place = first.sets, first.folder
+        sets, place = first.document.sets, first.folder
     else:
-        sets, place = first.sets[: -len(first.values)], first.group
+        sets = first.document.sets[: -len(first.values)]
+        place = first.group
     arguments = ["--run", str(place)]
     for setting in sets:
         arguments += ["--set", setting]

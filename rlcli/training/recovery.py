@@ -15,7 +15,7 @@ from rlcli.errors import RlcliError, quote, shorten
 from rlcli.recipe import Recipe, documents, load_recipe, resolve
 from rlcli.runs import provenance, run_folder
 from rlcli.runs.differences import Differences, continue_differences, find_differences
-from rlcli.runs.files import exists, replace_file, to_json, write_json
+from rlcli.runs.files import replace_file, to_json, write_json
 from rlcli.runs.run_folder import Run
 from rlcli.runs.snapshots import CheckpointContent, read_checkpoint
 
@@ -68,7 +68,7 @@ def is_frozen(run: Run) -> bool:
     frozen = info.get("frozen")
     if info.get("status") != "failed" or not frozen:
         return False
-    train = (_resolved_data(run) or {}).get("train") or {}
+    train = (run.resolved_data() or {}).get("train") or {}
     return len(frozen) == len(info.get("seeds", ())) or train.get("on_nan") == "stop"
 
 
@@ -118,7 +118,7 @@ def recorded_recipe(
     `resolved.yaml` is missing, the recipe comes from the checkpoint. Without `trust`,
     only `sets` can name trackers that reach beyond the folder.
     """
-    data = _resolved_data(run)
+    data = run.resolved_data()
     if saved is not None:
         source = str(saved.path)
         saved_data = documents.load_document(saved.recipe, source=source).data
@@ -233,13 +233,6 @@ def rewrite(run: Run, recipe: Recipe, saved: CheckpointContent | None) -> None:
             "rewritten": run_folder.timestamp(),
         }
         write_json(run.info, fields)
-
-
-def _resolved_data(run: Run) -> dict[str, Any] | None:
-    """The content of `resolved.yaml`; None if it is missing or empty."""
-    if not exists(run.resolved_recipe) or not (text := run.read_resolved()):
-        return None
-    return documents.load_document(text, source=str(run.resolved_recipe)).data
 
 
 def _recipe_name(run: Run) -> str:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
-from rlcli.recipe import Recipe
+from rlcli.recipe import RecipeDocument, read_recipe
 from rlcli.registry.paths import resolves
-from rlcli.runs import thread_layout
-from rlcli.runs.creation import check_place
 from rlcli.runs.diff import diff
-from rlcli.runs.formatting import format_differences
 from rlcli.runs.locate import locate_run
 from rlcli.runs.run_folder import Run
-from rlcli.training.new_run import train_chunks
+from rlcli.training.new_run import NewRun, TrainRequest, train_chunks
 from rlcli.training.run_differences import (
     differing_arrays,
     first_difference,
@@ -73,17 +68,15 @@ def reproduce(
             f"run `{original.folder}` has made no steps to reproduce",
             f"`{original.command('resume')}` continues it",
         )
-    name = original.read_info().get("recipe", original.folder.name)
+    place = {"runs": runs, "run": to, "tags": [TAG], "reproduces": str(original.folder)}
     chunks = train_chunks(
-        lambda: _check_place(runs, to, name),
-        functools.partial(thread_layout.apply_for_run, original.folder),
-        functools.partial(_load, original, trust),
-        original.resolved_recipe,
-        {"runs": runs, "run": to, "tags": [TAG], "reproduces": str(original.folder)},
-        ends_at_log_points=False,
-        describe_begin=functools.partial(_describe_begin, original, trust),
-        max_time=max_time,
-        quiet=quiet,
+        TrainRequest(
+            [NewRun(_recorded_recipe(original), place)],
+            max_time=max_time,
+            quiet=quiet,
+            trust=trust,
+            original=original,
+        )
     )
     folder = None
     for chunk in chunks:
@@ -97,41 +90,17 @@ def reproduce(
     return _compare(original, Run(folder))
 
 
-def _check_place(runs: str | Path, to: str | Path | None, name: str) -> str:
-    check_place(runs, to)
-    return name
-
-
-def _load(original: Run, trust: bool) -> Recipe:
-    """The recipe of a run, with the code that it was trained with."""
-    from rlcli.runs import code  # here, because these import JAX
-    from rlcli.training import recovery
-
-    if trust:
-        code.use_code(original)
-    _, recipe = recovery.recorded_recipe(original, None, [NO_TRACKERS], trust)
-    name = original.read_info().get("recipe", original.folder.name)
-    text = recipe.resolved_text
-    document = dataclasses.replace(recipe.document, text=text)
-    return dataclasses.replace(recipe, name=name, document=document)
-
-
-def _describe_begin(original: Run, trust: bool, new: Run) -> Sequence[str]:
-    """What differs now from when the original began, as messages."""
-    from rlcli.runs import code
-
-    found = diff(original.folder, new.folder)["provenance"]
-    resumes = len(original.read_info().get("resumes", []))
-    return [
-        f"different from the original: {format_differences(found)}"
-        if found
-        else "versions and machine are those of the original",
-        code.use_code(original) if trust else "",
-        f"the original was resumed {resumes} times: options that a resume changed "
-        "apply here from the beginning"
-        if resumes
-        else "",
-    ]
+def _recorded_recipe(run: Run) -> RecipeDocument:
+    """The recipe of a run, without its trackers."""
+    data = run.resolved_data()
+    if data is None:
+        raise RlcliError(
+            f"run `{run.folder}` has no recipe: `{run.resolved_recipe}` is missing",
+            f"`{run.command('resume')}` restores it from a checkpoint",
+        )
+    name = run.read_info().get("recipe", run.folder.name)
+    recipe = read_recipe(data, [NO_TRACKERS], is_stored=True)
+    return dataclasses.replace(recipe, name=name)
 
 
 def _compare(original: Run, new: Run) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def _programs(
 
 
 def _plan(variants: Variants, path: Path) -> Plan:
-    return Plan("", (), path, variants.folder, variants.values[path.name])
+    return Plan(None, path, variants.folder, variants.values[path.name])
 
 
 def _is_finished(plan: Plan) -> bool:

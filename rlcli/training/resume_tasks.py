@@ -6,10 +6,7 @@ of its own has no state in Python that could hide what a checkpoint lacks.
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import json
-import math
 import os
 import subprocess
 import sys
@@ -19,22 +16,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
-from rlcli.recipe import Recipe, load_recipe
+from rlcli.recipe import read_recipe
 from rlcli.recipe.documents import copy_plain
 from rlcli.registry.paths import directory
 from rlcli.registry.user_code import module_command
-from rlcli.runs import thread_layout
 from rlcli.runs.files import read_json, write_json
 from rlcli.runs.locate import locate_run
 from rlcli.training import signals
-from rlcli.training.new_run import check_single, train_chunks
+from rlcli.training.new_run import NewRun, TrainRequest, train_chunks
 from rlcli.training.resuming import resume_chunks
 from rlcli.training.run_loop import Chunk
-
-MIN_STEPS = 512
-MIN_UPDATES = 12  # so that some are before and after each stop
-MIN_ITERATIONS = 4
-MAX_LOG_POINTS = 2_000
 
 
 class Task(NamedTuple):
@@ -111,52 +102,13 @@ def _resume(task: Task) -> Generator[Chunk, None, None]:
 
 def _train(task: Task) -> Generator[Chunk, None, Path]:
     return train_chunks(
-        functools.partial(check_single, task.recipe, task.sets),
-        functools.partial(
-            thread_layout.apply_for_recipe, task.recipe, set=task.sets, seeds=None
-        ),
-        lambda: short_recipe(load_recipe(task.recipe, task.sets), task.steps),
-        task.recipe,
-        {"run": task.run},
-        ends_at_log_points=task.stop is not None,
-        quiet=True,
-    )
-
-
-def short_recipe(recipe: Recipe, steps: int | None) -> Recipe:
-    """The recipe with a small budget, and a log point after every iteration.
-
-    By default there are at least 512 steps and 12 updates. It has no trackers.
-    """
-    train = recipe.train
-    size = train.unroll * recipe.num_envs
-    if steps is None:
-        iterations = math.ceil(MIN_UPDATES / min(1, train.updates))
-        iterations = max(iterations, math.ceil(MIN_STEPS / size))
-    else:
-        iterations = steps // size
-    if iterations < MIN_ITERATIONS:
-        raise RlcliError(
-            f"{steps:,} steps are too few: an iteration of this recipe is {size:,}",
-            f"`--steps {MIN_ITERATIONS * size}` or more",
+        TrainRequest(
+            [NewRun(read_recipe(task.recipe, task.sets), {"run": task.run})],
+            ends_at_log_points=task.stop is not None,
+            quiet=True,
+            is_short=True,
+            steps=task.steps,
         )
-    half = iterations // 2 * size
-    return dataclasses.replace(
-        recipe,
-        train=dataclasses.replace(
-            train,
-            steps=iterations * size,
-            start=min(train.start, half // 2),
-            log=dataclasses.replace(
-                train.log, every=size * math.ceil(iterations / MAX_LOG_POINTS)
-            ),
-            evaluate=dataclasses.replace(
-                train.evaluate, every=half, episodes=2, render=False
-            ),
-            checkpoint=dataclasses.replace(train.checkpoint, every=iterations * size),
-            stop=None,
-            trackers=(),
-        ),
     )
 
 

@@ -6,33 +6,24 @@ same bits. Imports JAX only when it runs, after the thread layout is set.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlcli.errors import OUT_OF_TIME, RlcliError
-from rlcli.monitor import Monitor
 from rlcli.recipe import Recipe
 from rlcli.registry.paths import resolves
 from rlcli.runs import thread_layout
-from rlcli.runs.durations import Deadline, deadline_of
-from rlcli.runs.files import explain_file_errors
 from rlcli.runs.locate import locate_run
 from rlcli.runs.run_folder import Run
 from rlcli.runs.trained_together import find_trained_together
 from rlcli.runs.variants import find_variants
-from rlcli.training.new_run import CTRL_C
 from rlcli.training.process_group import check_agreement, local_recipe, local_run
-from rlcli.training.run_end import (
-    STOP_REACHED,
-    catch_signals,
-    final_status,
-)
-from rlcli.training.run_loop import Chunk, run_chunks, run_in_memory
+from rlcli.training.run_end import STOP_REACHED, final_status
+from rlcli.training.run_loop import Chunk, run_chunks
 from rlcli.training.run_writer import ActiveRun
-from rlcli.training.signals import Signals
+from rlcli.training.session import Session, open_session
 from rlcli.training.track_marks import Marks
 from rlcli.xla import processes, threads
 from rlcli.xla.processes import ALONE, ProcessGroup
@@ -102,90 +93,67 @@ def resume_chunks(
     `ends_at_log_points`: whether chunks end at log points. `group`: the processes that
     train the run; `run` is this one's own.
     """
-    deadline = deadline_of(max_time)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(explain_file_errors())
+    title = run.read_info().get("recipe", run.folder.name)
+    with open_session(title, max_time=max_time, quiet=quiet) as session:
         runs = find_trained_together(run)
         for each in () if trust else runs:
             each.refuse_linked_checkpoints()
-        title = run.read_info().get("recipe", run.folder.name)
-        for each in runs:
-            stack.enter_context(each.lock())
-        monitor = stack.enter_context(Monitor(title=title, quiet=quiet, hint=CTRL_C))
-        signals = stack.enter_context(catch_signals(runs, is_resume=True))
-        monitor.set_phase("loading JAX")
-        yield from _resume_chunks(
-            runs, signals, set, deadline, monitor, trust, ends_at_log_points, group
-        )
+        session.hold(runs, is_resume=True)
+        warning = thread_layout.apply_for_run(runs[0].folder, set, group.count)
+        session.begin_tracing(warning, group)
+        yield from _resume_chunks(session, runs, set, trust, ends_at_log_points, group)
 
 
 def _resume_chunks(
+    session: Session,
     runs: Sequence[Run],
-    signals: Signals,
     sets: Sequence[str],
-    deadline: Deadline | None,
-    monitor: Monitor,
     trust: bool,
     ends_at_log_points: bool,
     group: ProcessGroup,
 ) -> Iterator[Chunk]:
     """The chunks from the newest checkpoint on; none if the runs are finished."""
-    warning = thread_layout.apply_for_run(runs[0].folder, sets, group.count)
-    processes.join(group)
     from rlcli.runs import code
-    from rlcli.training import recovery, together
-    from rlcli.training.compile_phases import TRACING, report_compilation
+    from rlcli.training import recovery
 
     if len(runs) > 1 and all(map(recovery.is_frozen, runs)):
         return
-    monitor.set_phase(TRACING)
-    with report_compilation(monitor.set_phase):
-        checkpoints, messages = recovery.newest_common(runs)
-        messages += [code.use_code(runs[0])] if trust else []
-        recipes = [
-            recovery.recorded_recipe(run, saved, sets, trust)
-            for run, saved in zip(runs, checkpoints, strict=True)
-        ]
-        recipes = [
-            (local_recipe(group, before), local_recipe(group, after))
-            for before, after in recipes
-        ]
-        members, inexact = _restore(runs, checkpoints, recipes)
-        check_agreement(members[0].experiment.step)
-        recipes_before = [recipe for recipe, _ in recipes]
-        for _, experiment in members:
-            recovery.refuse_too_short(experiment)
-            if ends_at_log_points:
-                experiment.log_rows.max_points = 1
-        pairs = zip(members, recipes_before, strict=True)
-        alive = [pair for pair in pairs if not _has_failed(pair[0])]
-        if all(itertools.starmap(_is_finished, alive)):
-            for (run, experiment), _ in alive[:1]:
-                step = experiment.step
-                monitor.note(f"`{run.folder}` is finished: {step:,} steps")
-            return
-        if not _has_time_left(members, signals, deadline):
-            return
-        for run, experiment in members:
-            if experiment.trackers:
-                Marks(run.trackers)  # refuses a damaged file before any change
-        for member, saved, recipe in zip(
-            members, checkpoints, recipes_before, strict=True
-        ):
-            _record_resume(member, saved, recipe, inexact)
-            if len(runs) > 1:  # also if `run.json` was missing
-                names = [run.folder.absolute().name for run in runs]
-                member.run.write_info(members=names)
-        messages = [warning, *messages, inexact, _describe_versions(checkpoints)]
-        chunks = run_chunks(
-            members,
-            signals,
-            deadline,
-            monitor,
-            *messages,
-            population=together.find_population(members),
-        )
-        yield from run_in_memory(members, chunks)
+    checkpoints, messages = recovery.newest_common(runs)
+    messages += [code.use_code(runs[0])] if trust else []
+    recipes = [
+        recovery.recorded_recipe(run, saved, sets, trust)
+        for run, saved in zip(runs, checkpoints, strict=True)
+    ]
+    recipes = [
+        (local_recipe(group, before), local_recipe(group, after))
+        for before, after in recipes
+    ]
+    members, inexact = _restore(runs, checkpoints, recipes)
+    check_agreement(members[0].experiment.step)
+    recipes_before = [recipe for recipe, _ in recipes]
+    for _, experiment in members:
+        recovery.refuse_too_short(experiment)
+        if ends_at_log_points:
+            experiment.log_rows.max_points = 1
+    pairs = zip(members, recipes_before, strict=True)
+    alive = [pair for pair in pairs if not _has_failed(pair[0])]
+    if all(itertools.starmap(_is_finished, alive)):
+        for (run, experiment), _ in alive[:1]:
+            step = experiment.step
+            session.monitor.note(f"`{run.folder}` is finished: {step:,} steps")
+        return
+    if not _has_time_left(members, session):
+        return
+    for run, experiment in members:
+        if experiment.trackers:
+            Marks(run.trackers)  # refuses a damaged file before any change
+    for member, saved, recipe in zip(members, checkpoints, recipes_before, strict=True):
+        _record_resume(member, saved, recipe, inexact)
+        if len(runs) > 1:  # also if `run.json` was missing
+            names = [run.folder.absolute().name for run in runs]
+            member.run.write_info(members=names)
+    messages += [inexact, _describe_versions(checkpoints)]
+    yield from run_chunks(session, members, messages)
 
 
 def _restore(
@@ -284,11 +252,9 @@ def _has_failed(member: ActiveRun) -> bool:
     return bool(experiment.failure) and run.read_info().get("status") == "failed"
 
 
-def _has_time_left(
-    members: Sequence[ActiveRun], signals: Signals, deadline: Deadline | None
-) -> bool:
+def _has_time_left(members: Sequence[ActiveRun], session: Session) -> bool:
     """Whether no signal has stopped runs before their first step; refuses a timeout."""
-    status, _ = final_status(members, signals, deadline)
+    status, _ = final_status(members, session.signals, session.deadline)
     if status == "out_of_time":
         message = "`--max-time` was reached before its first step"
         raise RlcliError(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from rlcli.runs.diff import diff
+from rlcli.runs.formatting import format_differences
 from rlcli.runs.metrics import drop_clock_fields, read_metrics
 from rlcli.runs.run_folder import Run
 
@@ -55,4 +58,24 @@ def differing_arrays(original: Run, new: Run, step: int) -> list[str] | None:
         if name not in first
         or name not in second
         or first[name].tobytes() != second[name].tobytes()
+    ]
+
+
+def describe_origin(original: Run | None, new: Run, *, trust: bool) -> Sequence[str]:
+    """What differs now from when the run began that is reproduced, as messages."""
+    if original is None:
+        return ()
+    from rlcli.runs import code  # here: imports JAX
+
+    found = diff(original.folder, new.folder)["provenance"]
+    resumes = len(original.read_info().get("resumes", []))
+    return [
+        f"different from the original: {format_differences(found)}"
+        if found
+        else "versions and machine are those of the original",
+        code.use_code(original) if trust else "",
+        f"the original was resumed {resumes} times: options that a resume changed "
+        "apply here from the beginning"
+        if resumes
+        else "",
     ]

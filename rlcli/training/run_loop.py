@@ -22,12 +22,12 @@ from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
 from rlcli.monitor.lines import group_by_point, merge_evaluation, merge_rows
 from rlcli.runs import run_folder
-from rlcli.runs.durations import Deadline
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.run_folder import Run
 from rlcli.training.pace import Pace
 from rlcli.training.run_end import abandon, agreed_status, stop_of
 from rlcli.training.run_writer import ActiveRun, RunWriter, save_all, write_run
+from rlcli.training.session import Session
 from rlcli.training.signals import Signals
 from rlcli.training.watchdog import Watchdog
 from rlcli.xla import processes
@@ -78,17 +78,16 @@ def _close_unfinished() -> None:
         generator.close()
 
 
-def run_in_memory(
-    members: Sequence[ActiveRun], chunks: Iterator[Chunk]
-) -> Iterator[Chunk]:
-    """Yields the chunks of runs; removes their folders if the memory is insufficient.
+@contextlib.contextmanager
+def _discard_without_memory(members: Sequence[ActiveRun]) -> Iterator[None]:
+    """Removes the folders of runs if the memory is insufficient.
 
     A folder remains if its run has made a step or has a checkpoint.
     """
     from rlcli.assembly.out_of_memory import OutOfMemoryError  # here: imports JAX
 
     try:
-        yield from chunks
+        yield
     except OutOfMemoryError:
         for run, experiment in members:
             if experiment.step == 0 and run.latest_checkpoint() is None:
@@ -111,6 +110,15 @@ def _explain_errors(experiment: Experiment) -> Iterator[None]:
         yield
 
 
+def _find_population(members: Sequence[ActiveRun]) -> Population | None:
+    """The population of runs whose program has begun; None if they are none."""
+    if not any(member.run.read_info().get("population") for member in members):
+        return None
+    from rlcli.training.population import Population  # here: imports JAX
+
+    return Population(members)
+
+
 def _profiler(member: ActiveRun) -> Profiler:
     from rlcli.training.profile import Profiler  # here: imports JAX
 
@@ -118,28 +126,29 @@ def _profiler(member: ActiveRun) -> Profiler:
 
 
 def run_chunks(
+    session: Session,
     members: Sequence[ActiveRun],
-    signals: Signals,
-    deadline: Deadline | None,
-    monitor: Monitor,
-    *messages: str,
+    messages: Sequence[str] = (),
+    *,
     profile: bool = False,
-    population: Population | None = None,
 ) -> Iterator[Chunk]:
     """Advances runs to their end, with logs, evaluations and checkpoints.
 
     Several runs share one program. A run that fails ends, and the others continue.
     The runs may be a population. Yields the chunks of the first run.
     """
+    signals, monitor = session.signals, session.monitor
     # Registered anew, now that JAX has registered its exit functions: the interpreter
     # calls them in reverse order, and runs must end before JAX shuts down.
     atexit.unregister(_close_unfinished)
     atexit.register(_close_unfinished)
     run, experiment = members[0]
+    population = _find_population(members)
     resume_at = _begin(members, signals, monitor)
     pace = Pace(experiment.updates, experiment.iterations)
     profiler = _profiler(members[0]) if profile else None
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_discard_without_memory(members))
         writers = [
             stack.enter_context(write_run(*pair, signals, monitor))
             for pair in zip(members, resume_at, strict=True)
@@ -147,10 +156,10 @@ def run_chunks(
         stack.enter_context(Watchdog(monitor.message))
         stack.enter_context(_record_errors([member.run for member in members]))
         stack.enter_context(_explain_errors(experiment))
-        for message in filter(None, messages):
+        for message in filter(None, [session.warning, *messages]):
             monitor.message(message)
         while True:
-            status, reason = agreed_status(members, signals, deadline)
+            status, reason = agreed_status(members, signals, session.deadline)
             if status:
                 signals.adopt(status)
                 break

@@ -69,7 +69,7 @@ def verify_resume(
         quiet: prints only warnings and errors.
     """
     sets = [*set] + ([] if seeds is None else [f"train.seeds={seeds}"])
-    name = check_single(recipe, sets)
+    name = check_single(recipe, sets).name
     source = recipe if isinstance(recipe, Mapping) else str(recipe)
     with (
         tempfile.TemporaryDirectory(prefix="rlcli-") as folder,

@@ -12,8 +12,7 @@ from benchmarks import peers, purejaxrl, rejax, stable_baselines
 from benchmarks.workers import purejaxrl as purejaxrl_worker
 from benchmarks.workers import serve
 from benchmarks.workers import stable_baselines as stable_baselines_worker
-from rlcli.recipe import load_recipe
-from rlcli.recipe.loading import read_without_parts
+from rlcli.recipe import load_recipe, read_without_parts
 
 ROOT = Path(__file__).parents[2]
 WORKER = """

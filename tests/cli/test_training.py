@@ -37,33 +37,30 @@ def ends(monkeypatch, folder):
     return place
 
 
-def test_train_hands_every_option_to_the_function_of_its_name(ends, tmp_path):
+def test_train_hands_every_option_to_the_function_of_its_name(ends):
     calls = ends("finished")
     options = "--set a.b=1 --set c=[x] --seed 3 --seeds 2 --runs there --run here "
     options += "--name base --tag a --tag b --max-time 3h50m --smoke --quiet --profile "
     options += "--coordinator host:9000 --process 0/4"
-    assert main(["train", "recipe.yaml", *options.split()]) == 0
-    assert calls == [
-        (
-            ("recipe.yaml",),
-            {
-                "set": ("a.b=1", "c=[x]"),
-                "seed": 3,
-                "seeds": 2,
-                "runs": Path("there"),
-                "run": Path("here"),
-                "name": "base",
-                "tag": ("a", "b"),
-                "max_time": START_TIME + 13_800,
-                "smoke": True,
-                "quiet": True,
-                "profile": True,
-                "coordinator": "host:9000",
-                "process": "0/4",
-                "trust": True,
-            },
-        )
-    ]
+    assert main(["train", "dqn_cartpole", *options.split()]) == 0
+    ((recipe,), keywords) = calls[0]
+    assert (recipe.name, recipe.sets) == ("dqn_cartpole", ())
+    assert keywords == {
+        "set": ("a.b=1", "c=[x]"),
+        "seed": 3,
+        "seeds": 2,
+        "runs": Path("there"),
+        "run": Path("here"),
+        "name": "base",
+        "tag": ("a", "b"),
+        "max_time": START_TIME + 13_800,
+        "smoke": True,
+        "quiet": True,
+        "profile": True,
+        "coordinator": "host:9000",
+        "process": "0/4",
+        "trust": True,
+    }
 
 
 def test_resume_hands_every_option_to_the_function_of_its_name(ends):
@@ -92,7 +89,7 @@ def test_the_folder_is_the_last_line_on_stdout_and_the_next_command_on_stderr(
     ends, folder, capsys
 ):
     ends("finished")
-    main(["train", "recipe.yaml"])
+    main(["train", "dqn_cartpole"])
     out, err = capsys.readouterr()
     assert out == f"{folder}\n"
     assert err == f"next: rlcli eval '{folder}'\n"
@@ -100,7 +97,7 @@ def test_the_folder_is_the_last_line_on_stdout_and_the_next_command_on_stderr(
 
 def test_quiet_leaves_the_folder_alone(ends, folder, capsys):
     ends("finished")
-    main(["train", "recipe.yaml", "--quiet"])
+    main(["train", "dqn_cartpole", "--quiet"])
     assert capsys.readouterr() == (f"{folder}\n", "")
 
 
@@ -118,12 +115,12 @@ def test_quiet_leaves_the_folder_alone(ends, folder, capsys):
 )
 def test_the_exit_code_tells_how_the_run_ended(ends, verb, status, code):
     ends(status)
-    assert main([verb, "x"]) == code
+    assert main([verb, "dqn_cartpole"]) == code
 
 
 def test_a_run_that_was_cut_short_is_to_be_resumed(ends, folder, capsys):
     ends("out_of_time")
-    main(["train", "recipe.yaml"])
+    main(["train", "dqn_cartpole"])
     assert capsys.readouterr().err == f"next: rlcli resume '{folder}'\n"
 
 

@@ -9,7 +9,7 @@ import pytest
 import rlcli
 from rlcli import recipe
 from rlcli.errors import RlcliError
-from rlcli.recipe import documents, loading
+from rlcli.recipe import documents, read_recipe
 from rlcli.recipe.merging import find_changes
 
 BASE = """\
@@ -40,7 +40,7 @@ def write(tmp_path, monkeypatch):
 
 
 def merged(write, change):
-    return loading.read_document(write(f"extends: base.yaml\n{change}")).data
+    return read_recipe(write(f"extends: base.yaml\n{change}")).merge().data
 
 
 def refusal(*words, **keywords):

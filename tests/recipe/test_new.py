@@ -5,8 +5,7 @@ import pytest
 import rlcli
 from rlcli import recipe
 from rlcli.errors import RlcliError
-from rlcli.recipe import documents, new
-from rlcli.recipe.loading import read_without_parts
+from rlcli.recipe import documents, new, read_without_parts
 from rlcli.recipe.merging import as_mapping
 
 SHIPPED = recipe.shipped_recipes()

@@ -30,10 +30,10 @@ def applied_layouts(monkeypatch):
 def test_training_takes_the_recipe_with_its_overrides(applied_layouts, tmp_path):
     path = tmp_path / "recipe.yaml"
     path.write_text(RECIPE)
-    thread_layout.apply_for_recipe(str(path), set=[], seeds=None)
-    thread_layout.apply_for_recipe(str(path), set=["network.layers=[8, 8]"], seeds=None)
-    thread_layout.apply_for_recipe(str(path), set=["train.seeds=4"], seeds=None)
-    thread_layout.apply_for_recipe(str(path), set=["train.seeds=4"], seeds=3)
+    thread_layout.apply_for_recipe(str(path), set=[])
+    thread_layout.apply_for_recipe(str(path), set=["network.layers=[8, 8]"])
+    thread_layout.apply_for_recipe(str(path), set=["train.seeds=4"])
+    thread_layout.apply_for_recipe(str(path), set=["train.seeds=4"], runs=3)
     assert applied_layouts == [
         Layout("pool", 1),
         Layout("one", 1),
@@ -55,7 +55,7 @@ def test_devices_that_share_an_agent_have_one_thread_each(
     thread_layout.apply_for_recipe(
         str(path),
         set=[f"train.data_parallel={data_parallel}"],
-        seeds=seeds,
+        runs=seeds,
         processes=processes,
     )
     assert applied_layouts == [Layout("one", devices)]
@@ -72,7 +72,7 @@ def test_a_run_goes_on_with_other_devices_if_they_are_set(applied_layouts, tmp_p
 def test_a_recipe_that_is_not_there_is_not_the_layouts_business(
     applied_layouts, tmp_path
 ):
-    thread_layout.apply_for_recipe(str(tmp_path / "none.yaml"), set=["="], seeds=2)
+    thread_layout.apply_for_recipe(str(tmp_path / "none.yaml"), set=["="], runs=2)
     assert applied_layouts == [Layout("one", 2)]
 
 

@@ -28,7 +28,6 @@ from rlcli.sweeps.bsuite import radar
 from rlcli.sweeps.jobs import Job
 from rlcli.sweeps.opening import open_sweep
 from rlcli.sweeps.pbt import read_lineages
-from rlcli.training import together
 from rlcli.training.processes import ProcessEnd
 
 if TYPE_CHECKING:
@@ -255,13 +254,13 @@ def jobs(draw: random.Random, place: Place) -> Callable[[], object]:
     file = folder / "jobs" / "0000.json"
     file.parent.mkdir(exist_ok=True)
     trials = [{"trial": 7, "set": ["x=1"]}, {"trial": 8, "set": []}]
-    content = {"trials": trials, "seeds": 2, "population": False}
+    content = {"trials": trials, "population": False}
     data = fuzz_values.to_json(fuzz_values.change(draw, content))
     file.write_bytes(data if draw.random() < 0.7 else fuzz_values.mutate(draw, data))
 
     def case() -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(together, "train_together", _stop)
+            patch.setattr(grouping, "train_together", _stop)
             grouping.train_group(file, "no/such/recipe.yaml")
 
     return case

@@ -190,7 +190,7 @@ def write_group(path, **fields):
     (path / "jobs").mkdir(exist_ok=True)
     trials = [{"trial": 7, "set": []}]
     file = path / "jobs/0007.json"
-    content = {"seeds": 1, "population": False, "trials": trials} | fields
+    content = {"population": False, "trials": trials} | fields
     file.write_text(json.dumps(content))
     return file
 
@@ -372,7 +372,6 @@ def test_show_writes_nothing(keywords, folder):
         {"trials": [{"trial": 1, "set": [3]}]},
         {"trials": []},
         {"trials": 3},
-        {"seeds": "9"},
         {"population": None},
     ],
 )

@@ -3,6 +3,7 @@
 import pytest
 
 from rlcli.errors import RlcliError
+from rlcli.recipe import read_recipe
 from rlcli.sweeps.space import load_space
 from rlcli.sweeps.validation import check_space
 
@@ -211,7 +212,7 @@ RATE = "optimizer.learning_rate"
 )
 def test_a_space_is_compared_with_the_recipe(space, message, hint):
     with pytest.raises(RlcliError) as error:
-        check_space("dqn_cartpole", [], load_space(space))
+        check_space(read_recipe("dqn_cartpole"), load_space(space))
     assert message in error.value.message
     assert "--set" not in error.value.message
     assert hint in error.value.hint
@@ -223,7 +224,7 @@ def test_an_unknown_option_is_named_with_its_line_of_the_space(tmp_path):
         "tracer.gamma: {uniform: [0.9, 1]}\noptimizer.rate: {int: [0, 1]}\n"
     )
     with pytest.raises(RlcliError, match=r"space.yaml:2: optimizer `adam` has no"):
-        check_space("dqn_cartpole", [], load_space(path))
+        check_space(read_recipe("dqn_cartpole"), load_space(path))
 
 
 def test_conditional_options_are_checked_where_their_condition_holds():
@@ -233,7 +234,9 @@ def test_conditional_options_are_checked_where_their_condition_holds():
             "replay.alpha": {"uniform": [0, 1], "when": {"replay": "prioritized"}},
         }
     )
-    recipe, needs_trust = check_space("dqn_cartpole", ["train.steps=9_000"], space)
+    recipe, needs_trust = check_space(
+        read_recipe("dqn_cartpole", ["train.steps=9_000"]), space
+    )
     assert not needs_trust
     assert recipe.train.steps == 9_000
     assert recipe.replay is not None and recipe.replay.name == "uniform"

@@ -227,7 +227,7 @@ def test_what_is_wrong_is_found_before_any_run_begins(
     [([0, 0], 0), ([0, 3], 3), ([3, 75, 1], 1), ([2, 0], 1), ([1, 130], 130), ([], 0)],
 )
 def test_the_exit_code_says_that_a_run_failed(codes, expected, tmp_path):
-    plan = Plan("a", (), tmp_path, tmp_path)
+    plan = Plan(None, tmp_path, tmp_path)
     assert exit_code([PlanEnd(plan, code, "") for code in codes]) == expected
 
 
@@ -240,7 +240,7 @@ def test_a_run_of_several_in_a_process_ends_with_its_own_reason(folder):
     ):
         info = {"status": status, "reason": "all seeds are frozen"}
         (folder / "run.json").write_text(json.dumps(info))
-        plan = Plan("a", (), folder, folder)
+        plan = Plan(None, folder, folder)
         assert describe_end(plan, 1, stderr) == PlanEnd(plan, code, message)
 
 
@@ -251,7 +251,7 @@ def test_a_failure_does_not_stop_the_others_and_a_run_equals_one_trained_alone(f
         ["lake.yaml"], vary=vary, seeds=2, tag=["x"], name="rates", max_time=299.5
     )
     group = folder / "runs/lake/rates"
-    codes = {each.plan.sets[0]: each.code for each in ended}
+    codes = {each.plan.document.sets[0]: each.code for each in ended}
     assert codes == {
         "optimizer.learning_rate=0.1": 0,
         "optimizer.learning_rate=-1": 1,

@@ -19,8 +19,8 @@ from rlcli.cli.training_outcome import report_training
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe, resolve
 from rlcli.runs.run_folder import TIME, Run
+from rlcli.training.budgets import smoke_recipe
 from rlcli.training.experiment import Experiment
-from rlcli.training.new_run import smoke_recipe
 
 CLOCKS = {"dt", "steps_per_second", "updates_per_second", "time"}
 DATA = {

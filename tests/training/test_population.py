@@ -9,7 +9,7 @@ from folders import read_rows
 
 import rlcli
 from rlcli.errors import RlcliError
-from rlcli.recipe import load_recipe
+from rlcli.recipe import load_recipe, read_recipe
 from rlcli.runs import checkpoint
 from rlcli.runs.frozen import FrozenSeed
 from rlcli.runs.population import (
@@ -21,9 +21,10 @@ from rlcli.runs.population import (
 )
 from rlcli.runs.run_folder import Run
 from rlcli.training.experiment import advance_together
+from rlcli.training.new_run import NewRun, train_together
 from rlcli.training.population import Population
 from rlcli.training.run_writer import ActiveRun, RunWriter
-from rlcli.training.together import build_experiments, train_together
+from rlcli.training.together import build_experiments
 from rlcli.updaters.learner import NOT_FAILED
 
 LAKE = """
@@ -160,11 +161,14 @@ def test_a_population_has_the_members_of_its_record(folder):
 
 def train(folder) -> None:
     write_population(folder)
-    variants = [
-        (settings_of(rate), folder / name)
+    runs = [
+        NewRun(
+            read_recipe("lake.yaml", settings_of(rate)),
+            {"run": folder / name, "population": True},
+        )
         for rate, name in zip(RATES, NAMES, strict=True)
     ]
-    train_together("lake.yaml", variants, quiet=True, is_population=True)
+    train_together(runs, quiet=True)
 
 
 class Killed(BaseException):

@@ -9,7 +9,7 @@ from rlcli.cli import main
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.runs.run_folder import Run
-from rlcli.training import resume_tasks
+from rlcli.training import budgets, resume_tasks
 from rlcli.training import verify_resume as module
 
 DATA = {
@@ -101,13 +101,13 @@ def test_state_that_an_environment_hides_in_python_is_found(
 
 def test_the_budget_is_small_and_has_updates_before_and_after_each_stop():
     recipe = load_recipe("dqn_cartpole", ["train.trackers=[tensorboard]"])
-    short = resume_tasks.short_recipe(recipe, None).train
+    short = budgets.short_recipe(recipe, None).train
     size = short.unroll * recipe.num_envs
     updates = (short.steps - short.start) / size * short.updates
     assert short.steps <= 2048
-    assert updates >= resume_tasks.MIN_UPDATES
+    assert updates >= budgets.MIN_UPDATES
     assert (short.trackers, short.stop, short.log.every) == ((), None, size)
-    assert resume_tasks.short_recipe(recipe, 5_000).train.steps == 5_000
+    assert budgets.short_recipe(recipe, 5_000).train.steps == 5_000
 
 
 def row(step, updates=0, episodes=1, **fields):

@@ -11,8 +11,13 @@ from typing import Any
 from rlcli import errors
 from rlcli.errors import RlcliError, quote
 from rlcli.quoting import quote_shell
-from rlcli.recipe import check_document, locate_recipe
-from rlcli.recipe.loading import read_without_parts, refuse_combinations
+from rlcli.recipe import (
+    RecipeDocument,
+    check_document,
+    locate_recipe,
+    read_recipe,
+    read_without_parts,
+)
 from rlcli.registry.paths import enter, resolves
 from rlcli.results import figure
 from rlcli.runs.creation import check_place
@@ -95,8 +100,9 @@ def bsuite(
         if not resume:
             return score_sweep(folder, info, [])
     else:
-        title = check_document(recipe, set)
-        refuse_combinations(recipe, set, title, "`rlcli bsuite` scores one agent")
+        read = check_document(recipe, set)
+        read.refuse_combinations("`rlcli bsuite` scores one agent")
+        title = read.name
         chosen, notes = _leave_out_mnist(select_ids(ids), ids, mnist)
         place = _choose_folder(title, runs or enter("runs"), run, name)
         folder = SuiteFolder(place, trust=True)  # it has what its user has named
@@ -139,7 +145,7 @@ def _train(
             return run.resume_arguments("--quiet", trust=folder.trust)
         options = [*folder.train_options, *(["--smoke"] if info["smoke"] else [])]
         own = [*arguments_of(plans), "--quiet", *options]
-        return ["train", *own, "--", plan.recipe]
+        return ["train", *own, "--", str(plan.path)]
 
     left = [[plan] for plan in plans if not _is_finished(plan.folder)]
     return train_groups(left, command, jobs=jobs, max_time=max_time, report=report)
@@ -208,17 +214,22 @@ def _choose_folder(
 
 def _plan_runs(folder: SuiteFolder, info: Mapping[str, Any]) -> list[Plan]:
     """The runs of a sweep; refuses a recipe or options that are wrong."""
-    plans = [_plan(group, folder, info) for group in list_groups(info)]
+    recipe = read_recipe(info["source"], info["set"])
+    plans = [_plan(recipe, group, folder, info) for group in list_groups(info)]
     for plan in plans:
-        check_document(plan.recipe, plan.sets)
+        check_document(plan.document)
     return plans
 
 
-def _plan(group: IdGroup, folder: SuiteFolder, info: Mapping[str, Any]) -> Plan:
+def _plan(
+    recipe: RecipeDocument,
+    group: IdGroup,
+    folder: SuiteFolder,
+    info: Mapping[str, Any],
+) -> Plan:
     """The run of ids: the recipe with the environment and the budget of bsuite."""
     experiment, index = EXPERIMENTS[group.experiment], group.indices[0]
-    recipe, sets = info["source"], info["set"]
-    data = read_without_parts(recipe, sets).data.get("environment")
+    data = read_without_parts(recipe).data.get("environment")
     num_envs = data.get("num_envs", 1) if isinstance(data, Mapping) else 1
     num_envs = num_envs if isinstance(num_envs, int) and num_envs > 0 else 1
     options = {**experiment.options(index), "num_envs": num_envs}
@@ -238,6 +249,6 @@ def _plan(group: IdGroup, folder: SuiteFolder, info: Mapping[str, Any]) -> Plan:
         "train.checkpoint.every": "null",
         "train.stop": "null",
     }
-    settings = (*sets, *(f"{key}={value}" for key, value in own.items()))
+    settings = [f"{key}={value}" for key, value in own.items()]
     place = folder.run(group)
-    return Plan(recipe, settings, place, place)
+    return Plan(recipe.with_settings(*settings), place, place)

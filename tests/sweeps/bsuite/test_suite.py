@@ -82,7 +82,7 @@ def test_runs_have_the_environment_and_the_budget_of_bsuite(tmp_path, planned):
         "catch_noise-5-6",
         "discounting_chain-4",
     ]
-    noise, chain = (load_recipe(plan.recipe, plan.sets) for plan in planned)
+    noise, chain = (load_recipe(plan.recipe) for plan in planned)
     assert noise.environment.name == "bsuite/Catch"
     assert [wrapper.name for wrapper in noise.wrappers] == [
         "reward_noise",
@@ -110,7 +110,7 @@ def test_mnist_is_left_out_without_its_images(tmp_path, planned):
         rlcli.bsuite("dqn_catch", ["mnist/1"], run=tmp_path / "b")
     planned.clear()
     rlcli.bsuite("dqn_catch", ["mnist/1"], mnist=tmp_path, run=tmp_path / "c")
-    assert f'"path": "{tmp_path}"' in " ".join(planned[0].sets)
+    assert f'"path": "{tmp_path}"' in " ".join(planned[0].document.sets)
 
 
 def test_errors_come_before_any_work(tmp_path, planned, monkeypatch):

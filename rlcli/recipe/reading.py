@@ -1,0 +1,105 @@
+"""Reading: a recipe as it is written, read once, before its parts are known.
+
+Threads, plans, checks and the loader take one `RecipeDocument`, so that a recipe which
+changes while a command runs cannot be two recipes. Needs no JAX.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlcli.errors import RlcliError
+from rlcli.recipe import documents
+from rlcli.recipe.defaults import option_checker
+from rlcli.recipe.documents import Document
+from rlcli.recipe.extending import Extender
+from rlcli.recipe.finding import find_recipe, shipped_recipes
+from rlcli.recipe.merging import OptionCheck
+from rlcli.recipe.settings import apply_settings
+from rlcli.recipe.varying import KEY as VARY
+from rlcli.recipe.varying import NONE, recipe_combinations
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RecipeDocument:
+    """A recipe as it was read, the settings for it, and the recipes that it extends."""
+
+    written: Document
+    name: str = "recipe"
+    sets: tuple[str, ...] = ()  # `a.b=value`, which replace its options
+    path: Path | None = None  # of its file; None for data
+    is_stored: bool = False  # in a run or a checkpoint: it may not extend others
+    # Each base is read once, whoever asks for it.
+    read_base: Callable[[Path], Document] = dataclasses.field(
+        default_factory=lambda: functools.cache(documents.load_document), repr=False
+    )
+
+    def with_settings(self, *sets: str) -> RecipeDocument:
+        """The recipe with settings that come after those that it has."""
+        return dataclasses.replace(self, sets=(*self.sets, *sets))
+
+    @functools.cached_property
+    def plain(self) -> Document:
+        """The data merged with its bases, without settings, as far as without parts.
+
+        Reading the options of parts would import JAX, so sections with parts are merged
+        as if no key were an option of a part.
+        """
+        return self.merge(lambda kind, part: lambda key: False)
+
+    def merge(self, is_option: OptionCheck = option_checker) -> Document:
+        """The data merged with its bases, without settings."""
+        if self.is_stored:
+            return self.written
+        return self._extender(is_option).complete(self.written)
+
+    def merge_bases(self) -> Document | None:
+        """The data of its bases, merged without its own; None if there are none."""
+        return self._extender(option_checker).merge_bases(self.written)
+
+    def _extender(self, is_option: OptionCheck) -> Extender:
+        return Extender(shipped_recipes(), is_option, self.read_base)
+
+    @property
+    def combinations(self) -> list[tuple[str, ...]]:
+        """The settings of each run that it stands for; `[()]` if it is a single one."""
+        own = [text for text in self.sets if text.startswith(VARY)]
+        return recipe_combinations(apply_settings(self.plain, own))
+
+    def refuse_combinations(self, hint: str) -> None:
+        """Refuses a recipe that stands for several runs; `hint`: what trains them."""
+        if self.combinations != [()]:
+            raise RlcliError(
+                f"recipe `{self.name}` has a section `vary`, so it defines several "
+                "runs",
+                f"{hint}; the setting `{NONE}` makes it a single run",
+            )
+
+
+# A file, the name of a built-in recipe, the data of a recipe, or what was read of one.
+AnyRecipe = str | Path | Mapping[str, Any] | RecipeDocument
+
+
+def read_recipe(
+    recipe: AnyRecipe, sets: Sequence[str] = (), *, is_stored: bool = False
+) -> RecipeDocument:
+    """Reads a recipe, unless it has been read; `sets` come after those that it has."""
+    if isinstance(recipe, RecipeDocument):
+        return recipe.with_settings(*sets)
+    sets = tuple(sets)
+    if isinstance(recipe, Mapping):
+        written = documents.from_mapping(recipe)
+        return RecipeDocument(written, sets=sets, is_stored=is_stored)
+    path = find_recipe(recipe)
+    written = documents.load_document(path)
+    return RecipeDocument(written, path.stem or "recipe", sets, path)
+
+
+def read_without_parts(recipe: AnyRecipe, sets: Sequence[str] = ()) -> Document:
+    """The data of a recipe, merged with its bases and with settings, without parts."""
+    read = read_recipe(recipe, sets)
+    return apply_settings(read.plain, read.sets)

@@ -1,0 +1,68 @@
+"""Session: the program's monitor, deadline, locks and signals while it trains runs.
+
+Train, resume, reproduce and `verify-resume`, of one run or of several that share a
+program, open it alike; `run_loop` trains in it. Imports JAX when tracing begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from rlcli.monitor import Monitor
+from rlcli.runs.durations import Deadline, deadline_of
+from rlcli.runs.files import explain_file_errors
+from rlcli.runs.run_folder import Run
+from rlcli.training.run_end import catch_signals
+from rlcli.training.signals import Signals
+from rlcli.xla import processes
+from rlcli.xla.processes import ProcessGroup
+
+CTRL_C = "Ctrl-C stops"  # before the run begins, there is nothing to save
+
+
+@dataclasses.dataclass
+class Session:
+    """What runs of one program have in common while they train; see `open_session`."""
+
+    monitor: Monitor
+    deadline: Deadline | None
+    warning: str = ""  # that the threads could not be set
+    _stack: contextlib.ExitStack = dataclasses.field(
+        default_factory=contextlib.ExitStack
+    )
+
+    def begin_tracing(self, warning: str, group: ProcessGroup) -> None:
+        """Imports JAX, connects to the other processes, and reports its phases.
+
+        The threads have been set, with this `warning` if it was too late.
+        """
+        self.warning = warning
+        processes.join(group)
+        from rlcli.training.compile_phases import TRACING, report_compilation
+
+        self.monitor.set_phase(TRACING)
+        self._stack.enter_context(report_compilation(self.monitor.set_phase))
+
+    def hold(self, runs: Sequence[Run], *, is_resume: bool = False) -> None:
+        """Locks runs, and handles signals for them, until the session ends."""
+        for run in runs:
+            self._stack.enter_context(run.lock())
+        signals = catch_signals(runs, is_resume=is_resume)
+        self.signals: Signals = self._stack.enter_context(signals)
+
+
+@contextlib.contextmanager
+def open_session(
+    title: str, *, max_time: str | float | None, quiet: bool
+) -> Iterator[Session]:
+    """A session, which ends with this context; `title` is shown in the terminal."""
+    deadline = deadline_of(max_time)
+    with (
+        explain_file_errors(),
+        Monitor(title=title, quiet=quiet, hint=CTRL_C) as monitor,
+        contextlib.ExitStack() as stack,
+    ):
+        monitor.set_phase("loading JAX")
+        yield Session(monitor, deadline, _stack=stack)
