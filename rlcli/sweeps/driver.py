@@ -35,9 +35,9 @@ from rlcli.sweeps.study import Study, Trial
 from rlcli.training.signals import SignalReceiver
 from rlcli.training.stops import STATUS_OF_SIGNALS
 
-_POLL = 0.05  # seconds between two polls of the processes
-_READ = 0.5  # seconds between two polls of the evaluations of a trial
-_REPORT = 1.0
+# Periods of the engine between two reads of evaluations, and between two reports.
+_READ = 10
+_REPORT = 20
 _RESTART = 30.0  # seconds that fewer trials in a program have to save
 
 
@@ -123,7 +123,7 @@ class Driver:
                 self._has_begun_all or self._queue.is_stopping
             ):
                 return
-            time.sleep(_POLL)
+            self._queue.wait()
 
     def _handle(self, number: int) -> None:
         if number in STATUS_OF_SIGNALS:
@@ -200,7 +200,7 @@ class Driver:
 
     def _read_rungs(self) -> None:
         """Compares running trials after each evaluation, and prunes them."""
-        if time.monotonic() - self._read_at < _READ:
+        if time.monotonic() - self._read_at < _READ * self._engine.period:
             return
         self._read_at = time.monotonic()
         for job in self._queue.running:
@@ -350,7 +350,8 @@ class Driver:
         return describe_entry(trial, folder)
 
     def _tell(self, *, force: bool = False) -> None:
-        if not force and time.monotonic() - self._reported_at < _REPORT:
+        period = _REPORT * self._engine.period
+        if not force and time.monotonic() - self._reported_at < period:
             return
         self._reported_at = time.monotonic()
         trials = self._study.trials()

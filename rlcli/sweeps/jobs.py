@@ -8,6 +8,7 @@ another process still trains waits for it.
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -89,6 +90,11 @@ class Engine(Protocol):
     """Runs the processes of jobs."""
 
     @property
+    def period(self) -> float:
+        """Seconds between two polls of its processes."""
+        ...
+
+    @property
     def jobs(self) -> int:
         """The number of processes at once."""
         ...
@@ -125,6 +131,10 @@ class JobQueue:
         self._attempts: dict[str, int] = {}
         self._stopped: set[str] = set()
         self.is_stopping = False
+
+    def wait(self) -> None:
+        """Waits until it is time for the next poll of the engine."""
+        time.sleep(self._engine.period)
 
     @property
     def has_room(self) -> bool:

@@ -9,6 +9,8 @@ from rlcli.training.processes import ProcessEnd, ProcessPool
 class LocalEngine:
     """Processes of this one, which stop with it."""
 
+    period = 0.05
+
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
         self._pool = ProcessPool(jobs)

@@ -42,6 +42,8 @@ class RayEngine:
     `storage` has the runs if the nodes do not share the sweep's folder.
     """
 
+    period = 0.05
+
     def __init__(
         self,
         jobs: int | None = None,

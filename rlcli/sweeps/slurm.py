@@ -28,7 +28,6 @@ from rlcli.sweeps.study import fixed_values
 from rlcli.training.signals import SignalReceiver
 from rlcli.training.stops import STATUS_OF_SIGNALS
 
-_POLL = 0.05  # seconds between two polls of the queue
 _GRACE = 120  # seconds before the limit of time at which SLURM sends TERM
 
 # The shell receives the signals, because it has to queue the task again afterwards.
@@ -173,7 +172,7 @@ def train_trial(
                 if time.monotonic() > deadline and not queue.is_stopping:
                     status = "out_of_time"
                     queue.stop_all(signal.SIGTERM)
-                time.sleep(_POLL)
+                queue.wait()
         finally:  # after an error, the run saves a checkpoint
             queue.stop_all(signal.SIGTERM)
     if not ends:

@@ -40,6 +40,11 @@ class StorageEngine:
         stored_runs.download_runs(self._storage, Job("", tuple(folders), ()))
 
     @property
+    def period(self) -> float:
+        """Seconds between two polls of its tasks."""
+        return self._engine.period
+
+    @property
     def jobs(self) -> int:
         """The number of tasks at once."""
         return self._engine.jobs

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from sweeps import FakeEngine, drive, learning_curve, make_sweep, skip_waiting
+from sweeps import FakeEngine, drive, learning_curve, make_sweep, skip_disk
 
 import rlcli
 from rlcli.cli import main, sweep_screen
@@ -17,14 +17,13 @@ pytest.importorskip("optuna")
 
 
 @pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch):
-    skip_waiting(monkeypatch)
+def _no_disk(monkeypatch):
+    skip_disk(monkeypatch)
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    drive(make_sweep(tmp_path / "found"), FakeEngine())
+def folder(folder):
+    drive(make_sweep(folder / "found"), FakeEngine())
     return Path("found")
 
 

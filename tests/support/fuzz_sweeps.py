@@ -17,7 +17,7 @@ import fuzz_values
 import pytest
 from fuzz_folders import Template, spoil_file
 from suites import write_suite
-from sweeps import FakeEngine, skip_waiting, use_fake_engines
+from sweeps import FakeEngine, skip_disk, use_fake_engines
 
 import rlcli
 from rlcli.errors import RlcliError
@@ -218,7 +218,7 @@ def _read_sweep(
 
     def resume() -> None:
         with pytest.MonkeyPatch.context() as patch:
-            skip_waiting(patch)
+            skip_disk(patch)
             patch.setattr(sweep_module, "LocalEngine", _Engine)
             trials = draw.choice((None, 4))
             rlcli.sweep(str(folder), resume=True, trials=trials, jobs=1)

@@ -11,7 +11,7 @@ import pytest
 from folders import evaluation, metric_rows
 
 from rlcli.recipe import documents
-from rlcli.sweeps import driver, grouping, slurm, sweep
+from rlcli.sweeps import grouping, sweep
 from rlcli.sweeps.driver import Driver, SweepProgress
 from rlcli.sweeps.jobs import Job
 from rlcli.sweeps.layout import Settings, SweepFolder, create_sweep
@@ -46,6 +46,7 @@ class FakeEngine:
         end: str = "finished",
         frozen: Mapping[str, str] = {},
     ) -> None:
+        self.period = 0.0
         self.end = end
         self.frozen = frozen  # reasons by seed, in `run.json`
         self.room = room
@@ -117,12 +118,9 @@ class FakeEngine:
         return step == RUNGS[-1]
 
 
-def skip_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets drivers and tasks look at their runs at once, and files reach no disk."""
+def skip_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets files reach no disk."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    monkeypatch.setattr(slurm, "_POLL", 0.0)
-    for name in ("_POLL", "_READ", "_REPORT"):
-        monkeypatch.setattr(driver, name, 0.0)
 
 
 def group_by_kind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +150,7 @@ def use_fake_engines(
         return engines[-1]
 
     monkeypatch.setattr(sweep, "LocalEngine", make_engine)
-    skip_waiting(monkeypatch)
+    skip_disk(monkeypatch)
     return engines
 
 

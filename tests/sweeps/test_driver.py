@@ -13,7 +13,7 @@ from sweeps import (
     make_sweep,
     read_study,
     read_winner,
-    skip_waiting,
+    skip_disk,
 )
 
 from rlcli.runs.run_folder import Run
@@ -23,8 +23,8 @@ pytest.importorskip("optuna")
 
 
 @pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch):
-    skip_waiting(monkeypatch)
+def _no_disk(monkeypatch):
+    skip_disk(monkeypatch)
 
 
 def test_the_best_trials_are_confirmed_with_seeds_that_no_trial_had(tmp_path):

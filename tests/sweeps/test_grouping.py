@@ -12,7 +12,7 @@ from sweeps import (
     read_study,
     read_winner,
     settings,
-    skip_waiting,
+    skip_disk,
 )
 
 from rlcli.errors import RlcliError
@@ -26,8 +26,8 @@ pytest.importorskip("optuna")
 
 
 @pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch):
-    skip_waiting(monkeypatch)
+def _no_disk(monkeypatch):
+    skip_disk(monkeypatch)
     group_by_kind(monkeypatch)
 
 

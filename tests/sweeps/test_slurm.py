@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from sweeps import FakeEngine, drive, list_trials, make_sweep, skip_waiting
+from sweeps import FakeEngine, drive, list_trials, make_sweep, skip_disk
 
 from rlcli.errors import RlcliError
 from rlcli.runs.run_folder import Run
@@ -20,8 +20,8 @@ pytest.importorskip("optuna")
 
 
 @pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch):
-    skip_waiting(monkeypatch)
+def _no_disk(monkeypatch):
+    skip_disk(monkeypatch)
 
 
 def train(monkeypatch, sweep, number, **engine):

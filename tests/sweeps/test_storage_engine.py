@@ -15,7 +15,7 @@ from sweeps import (
     list_trials,
     make_sweep,
     read_winner,
-    skip_waiting,
+    skip_disk,
 )
 
 import rlcli
@@ -90,7 +90,7 @@ class Immediately(Executor):
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
-    skip_waiting(monkeypatch)
+    skip_disk(monkeypatch)
     group_by_kind(monkeypatch)
     monkeypatch.setattr(storage_engine, "_PERIOD", 0.0)
     monkeypatch.setattr(stored_runs, "_WAITS", (0.0,) * 3)
@@ -177,7 +177,7 @@ def test_a_store_that_fails_ends_the_driver_with_its_error(tmp_path, monkeypatch
         drive(found, engine)
     engine._threads.shutdown()
     monkeypatch.undo()
-    skip_waiting(monkeypatch)
+    skip_disk(monkeypatch)
     engine, _ = make_engine(found, tmp_path / "other")
     engine.restore([*map(found.trial, range(2))])
     assert drive(found, engine) == "finished"
@@ -185,18 +185,17 @@ def test_a_store_that_fails_ends_the_driver_with_its_error(tmp_path, monkeypatch
 
 
 @pytest.fixture
-def remotes(tmp_path, monkeypatch):
+def remotes(folder, monkeypatch):
     """Lets `--engine ray` make engines without Ray; returns those that it makes."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "lake.yaml").write_text(LAKE)
-    (tmp_path / "base.yaml").write_text(BASE)
+    (folder / "lake.yaml").write_text(LAKE)
+    (folder / "base.yaml").write_text(BASE)
     made = []
 
     def make(jobs, *, storage, **keywords):
         def curve(options, seed, step):
             return learning_curve({"x": 10 * options["tracer.gamma"]}, seed, step)
 
-        node = tmp_path / f"node{len(made)}"
+        node = folder / f"node{len(made)}"
         made.append(RemoteEngine(jobs or 2, curve=curve, storage=storage, node=node))
         return made[-1]
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 from stores import FailingStorage, list_bytes
-from sweeps import skip_waiting
+from sweeps import skip_disk
 
 import rlcli
 from rlcli.errors import RlcliError
@@ -64,7 +64,7 @@ def set_state(run, state):
 
 @pytest.fixture
 def job(tmp_path, monkeypatch):
-    skip_waiting(monkeypatch)
+    skip_disk(monkeypatch)
     monkeypatch.setattr(stored_runs, "_WAITS", (0.0,) * 3)
     monkeypatch.setattr(FailingStorage, "left", 10**9)
     return Job("trial 0", (tmp_path / "local" / "trials" / "0000",), ())
