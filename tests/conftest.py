@@ -62,6 +62,13 @@ def _resident_memory() -> int:
 
 
 @pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The working directory of a test: an empty folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def fresh_imports(monkeypatch):
     """Forgets afterwards what a test imports, and where it searches for modules."""
     monkeypatch.setattr(user_code, "_folders", ())

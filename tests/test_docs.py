@@ -41,17 +41,16 @@ FILE = re.compile(r"# ([\w/.]+\.(?:py|yaml))\n")
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch, own_parts):
+def folder(folder, monkeypatch, own_parts):
     """An empty working directory on the import path."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(folder)
     modules = set(sys.modules)
-    yield tmp_path
+    yield folder
     registry.parts._entry_points.cache_clear()
     for name in set(sys.modules) - modules:
         paths = {getattr(sys.modules[name], "__file__", None)}
         paths |= {*getattr(sys.modules[name], "__path__", ())}
-        if any(str(tmp_path) in str(path) for path in paths):
+        if any(str(folder) in str(path) for path in paths):
             del sys.modules[name]
 
 

@@ -12,6 +12,8 @@ import pytest
 
 from rlcli.cli import main
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 PAGE = (Path(__file__).parents[1] / "docs" / "tutorial.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(yaml|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SMALL = [
@@ -22,11 +24,6 @@ SMALL = [
     "--set",
     "train.evaluate.every=500",
 ]
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 def follow(extra=()):

@@ -2,6 +2,7 @@
 
 import jax
 import pytest
+from wording import mentions
 
 import rlcli
 from rlcli.assembly import build, memory_usage
@@ -133,12 +134,18 @@ def test_the_error_says_how_much_of_what_and_which_value_would_fit(
     sets = ["replay.capacity=10_000_000"]
     with pytest.raises(rlcli.RlcliError) as caught:
         rlcli.train(DATA, set=sets, runs=tmp_path, quiet=True)
-    assert caught.value.message == (
-        "this run needs 1.5 GiB of memory, but only 1.0 GiB are available: "
-        "replay 1.3 GiB (3 seeds × 10,000,000 rows of 46 B), compiler 200.0 MiB"
+    assert mentions(
+        caught.value.message,
+        "1.5 GiB",
+        "1.0 GiB",
+        "1.3 GiB",
+        "3 seeds",
+        "10,000,000 rows",
+        "46 B",
+        "200.0 MiB",
     )
-    assert caught.value.hint == (
-        "lower `replay.capacity` (6,200,000 would fit) or `train.seeds` (1 would fit)"
+    assert mentions(
+        caught.value.hint, "`replay.capacity`", "6,200,000", "`train.seeds`", "(1 "
     )
     assert list(tmp_path.iterdir()) == []
     rlcli.check([{**DATA, "replay": {"name": "uniform", "capacity": 6_200_000}}])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from wording import mentions
 
 import rlcli
 from rlcli import recipe
@@ -96,9 +97,7 @@ def test_an_environment_that_does_not_fit_is_refused(forged, verb, tmp_path):
     path = forged("environment.size=50_000")
     with pytest.raises(RlcliError, match=r"cannot be built in .* 18\.6 GiB") as caught:
         verb(path)
-    assert caught.value.hint == (
-        "lower the largest size in the recipe, `environment.size` (50,000)"
-    )
+    assert mentions(caught.value.hint, "`environment.size`", "(50,000)")
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from wording import mentions
 
 from rlcli import recipe
 from rlcli.assembly import build_environment
@@ -21,9 +22,12 @@ DQN = CARTPOLE + "updater: q_learning\nreplay: uniform\n"
 @pytest.mark.parametrize("updater", ["q_learning", "double_q_learning"])
 def test_q_learning_in_a_box_names_both_and_what_fits(updater, tmp_path):
     error = build_error(f"{BOX}updater: {updater}\nreplay: uniform\n", tmp_path)
-    assert error.message == (
-        f"{tmp_path}/mine.yaml:2: updater `{updater}` needs a Discrete action space, "
-        "but environment `probe-continuous-action` has Box(1,) in [-1, 1]"
+    assert mentions(
+        error.message,
+        f"{tmp_path}/mine.yaml:2: ",
+        f"`{updater}`",
+        "`probe-continuous-action`",
+        "Box(1,) in [-1, 1]",
     )
     assert "`ppo`" in error.hint
 
@@ -42,9 +46,13 @@ def test_a_policy_that_the_updater_does_not_support_is_refused_with_those_it_doe
     policy, updater, acts_on, fitting, tmp_path
 ):
     error = build_error(f"{CARTPOLE}updater: {updater}\npolicy: {policy}\n", tmp_path)
-    assert error.message == (
-        f"{tmp_path}/mine.yaml:3: policy `{policy}` requires `{acts_on}`, which "
-        f"updater `{updater}` does not provide for the action space Discrete(2)"
+    assert mentions(
+        error.message,
+        f"{tmp_path}/mine.yaml:3: ",
+        f"`{policy}`",
+        f"`{acts_on}`",
+        f"`{updater}`",
+        "Discrete(2)",
     )
     assert error.hint == f"choose the policy from {fitting}"
 
@@ -170,11 +178,8 @@ def test_a_recipe_that_could_never_learn_is_refused(text, says, hint, tmp_path):
 def test_a_tracer_of_whole_episodes_needs_a_replay_of_them(replay, samples, tmp_path):
     text = f"{CARTPOLE}updater: q_learning\ntracer: monte_carlo\n"
     error = build_error(text + replay, tmp_path)
-    assert error.message.endswith(
-        f"tracer `monte_carlo` requires whole episodes, but {samples} only "
-        "parts of them"
-    )
-    assert error.hint == "use `replay: episodes`, which samples whole episodes"
+    assert mentions(error.message, "`monte_carlo`", "whole episodes", samples)
+    assert mentions(error.hint, "`replay: episodes`")
     setup_of(f"{text}replay: episodes\n", tmp_path)
 
 
@@ -234,7 +239,7 @@ def test_off_policy_tracers_are_built_and_traced_from_a_recipe(
 
 def test_an_environment_that_nobody_registered_is_refused(tmp_path):
     error = build_error("environment: gymnasium/Nonsense-v9\nupdater: ppo\n", tmp_path)
-    assert error.message.endswith(":1: there is no environment `gymnasium/Nonsense-v9`")
+    assert mentions(error.message, ":1: there is no", "`gymnasium/Nonsense-v9`")
 
 
 def test_shapes_are_known_without_running_anything(tmp_path):
@@ -294,7 +299,7 @@ def test_a_forward_pass_may_change_its_options_in_place(tmp_path):
 def test_a_forward_pass_of_the_wrong_shape_is_refused_with_the_right_one(tmp_path):
     name = f"{__name__}:too_wide"
     error = build_error(f"{DQN}network: '{name}'\n", tmp_path)
-    assert "network function `q` returns shape (2, 3), expected (2, 2)" in error.message
+    assert mentions(error.message, "`q`", "(2, 3)", "(2, 2)")
 
 
 def small_uniform(window, unroll, num_envs, factor=2, *, batch_size: Count = 4):

@@ -44,9 +44,8 @@ def complete(monkeypatch, capsys):
 
 
 @pytest.fixture
-def folder(monkeypatch, tmp_path):
+def folder(folder):
     """A working directory with a run and a recipe."""
-    monkeypatch.chdir(tmp_path)
     Path(RUN).mkdir(parents=True)
     Path(RUN, "run.json").write_text("{}")
     text = "environment: CartPole-v1\nupdater: dqn\noptimizer: sgd\n"
@@ -54,7 +53,7 @@ def folder(monkeypatch, tmp_path):
     Path("mine").mkdir()
     Path("mine", "own.yaml").write_text(text)
     Path("mine", "notes.txt").touch()
-    return tmp_path
+    return folder
 
 
 def test_commands_are_completed_in_each_shell(complete):

@@ -32,8 +32,7 @@ def test_no_time_limit_is_none():
     assert options.parse_deadline("10m") == START_TIME + 600
 
 
-def test_of_several_runs_the_newest_is_taken_and_named(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_of_several_runs_the_newest_is_taken_and_named(folder, capsys):
     write_run(Path("runs/my dqn/2026-11-20T10-00-00"))
     assert options.choose_run("runs/my dqn") == "runs/my dqn"
     newest = write_run(Path("runs/my dqn/2026-11-20T11-00-00"))

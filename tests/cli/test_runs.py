@@ -12,9 +12,8 @@ from rlcli.cli import main, runs
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch) -> Path:
+def _files(folder, monkeypatch):
     """Two runs and a broken one, two hours after their start."""
-    monkeypatch.chdir(tmp_path)
     write_run(
         Path("runs/dqn_cartpole/2026-11-20T10-00-00_learning_rate=5e-4"),
         tags=["paper"],
@@ -34,7 +33,6 @@ def folder(tmp_path, monkeypatch) -> Path:
     broken = write_run(Path("runs/ppo/2026-11-20T09-00-00"))
     (broken / "run.json").write_text("{}")
     monkeypatch.setattr(time, "time", lambda: 1_795_168_800 + 7_200.0)
-    return tmp_path
 
 
 def lines(capsys, monkeypatch, width):

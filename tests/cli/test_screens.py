@@ -38,9 +38,8 @@ VARIABLES = ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TERM", "COLORTERM",
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
+def _files(folder, monkeypatch):
     """Two runs of two seeds, two hours after their start."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(time, "time", lambda: 1_795_168_800 + 7_200.0)
     for name, slope, resolved in (("a", 1.0, None), ("b", 0.6, OTHER_RATE)):
         curves = {
@@ -50,7 +49,7 @@ def folder(tmp_path, monkeypatch):
             for seed in (0, 1)
         }
         write_run(
-            tmp_path / "runs" / name,
+            folder / "runs" / name,
             rows=sorted(
                 metric_rows(curves, "evaluation.mean"), key=lambda row: row["T"]
             ),

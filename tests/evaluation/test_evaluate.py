@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from policy_files import write_policy
+from wording import mentions
 
 import rlcli
 from rlcli import recipe
@@ -216,7 +217,7 @@ def test_an_environment_with_other_spaces_is_refused_with_both(name, what, run):
     with pytest.raises(RlcliError) as caught:
         rlcli.eval(run, environment=name)
     assert f"cannot act in `{name}`: its {what} space is" in caught.value.message
-    assert caught.value.hint == "it was trained in `CartPole-v1`"
+    assert mentions(caught.value.hint, "`CartPole-v1`")
 
 
 @pytest.mark.slow

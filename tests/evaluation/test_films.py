@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
+from wording import mentions
 
 from rlcli.errors import RlcliError
 from rlcli.evaluation import films
@@ -106,7 +107,7 @@ def test_the_suffix_selects_the_format_and_others_are_refused(tmp_path):
     assert (tmp_path / "a.png").read_bytes()[1:4] == b"PNG"
     with pytest.raises(RlcliError, match="is not the name of a video") as caught:
         films.check_target(tmp_path / "a.avi")
-    assert caught.value.hint == "its name has to end with `.gif`, `.mp4`, `.png`"
+    assert mentions(caught.value.hint, "`.gif`", "`.mp4`", "`.png`")
 
 
 def test_a_video_that_is_too_long_ends_with_a_warning(monkeypatch, capsys):

@@ -20,13 +20,10 @@ from rlcli.recipe import load_recipe, resolve
 SEED, CHECKED = 0, 20
 
 
-def test_random_combinations_are_valid_or_refused_with_one_clear_error(
-    tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
+def test_random_combinations_are_valid_or_refused_with_one_clear_error(folder):
     stages = collections.Counter()
     for number in range(SEED, SEED + CHECKED):
-        case = Case(number, tmp_path / "case")
+        case = Case(number, folder / "case")
         if case.recipe.get("replay", {}).get("name") != "dataset":  # trains for data
             stages[case.run(trains=False).stage] += 1
     assert stages["valid"] >= 2 and stages["refused"] >= 5
@@ -65,12 +62,11 @@ def test_every_updater_and_every_space_is_drawn():
 
 
 @pytest.fixture
-def trained(tmp_path, monkeypatch):
+def trained(folder):
     """A function: a case that trains this environment's smallest A2C."""
-    monkeypatch.chdir(tmp_path)
 
     def make(**environment):
-        case = Case(0, tmp_path / "case")
+        case = Case(0, folder / "case")
         case.recipe = {
             "environment": environment,
             "network": {"name": "mlp", "layers": [3]},

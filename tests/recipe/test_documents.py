@@ -10,6 +10,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wording import mentions
 
 from rlcli.errors import RlcliError
 from rlcli.recipe import documents
@@ -82,7 +83,7 @@ def test_keys_that_are_numbers_become_text():
 
 def test_duplicate_keys_are_refused_with_both_lines():
     error = _refusal("a: 1\nb: 2\na: 3\n")
-    assert error.message == "x.yaml:3: duplicate key `a`, first on line 1"
+    assert mentions(error.message, "x.yaml:3: duplicate", "`a`", "line 1")
 
 
 @pytest.mark.parametrize("text", ["a:\n\tb: 1\n", "a:\n  b: 1\n\tc: 2\n"])
@@ -99,11 +100,11 @@ def test_an_empty_file_is_refused(text):
 
 
 def test_a_list_is_refused():
-    assert _refusal("- a\n- b\n").message == "x.yaml:1: expected a mapping, got a list"
+    assert mentions(_refusal("- a\n- b\n").message, "x.yaml:1: ", "a mapping", "a list")
 
 
 def test_a_lone_word_is_refused():
-    assert "expected a mapping, got a single value" in _refusal("hello").message
+    assert mentions(_refusal("hello").message, "a mapping", "a single value")
 
 
 def test_two_documents_in_one_file_are_refused():
@@ -171,7 +172,7 @@ def test_merge_keys_and_keys_that_are_no_words_are_refused():
 )
 def test_tags_are_refused_with_their_line(tag):
     error = _refusal(f"a: 1\nb: {tag}\n")
-    assert error.message.startswith("x.yaml:2: recipes do not support the tag `")
+    assert mentions(error.message, "x.yaml:2: ", "tag `")
 
 
 @pytest.mark.parametrize("text", ["1e999", "9" * 5_000, "!!int abc"])

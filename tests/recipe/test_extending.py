@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from wording import mentions
 
 import rlcli
 from rlcli import recipe
@@ -25,13 +26,12 @@ extra: {name: base, mine: 1}
 
 
 @pytest.fixture
-def write(tmp_path, monkeypatch):
+def write(folder):
     """Writes `base.yaml` and, in another folder, what a test needs."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "base.yaml").write_text(BASE)
+    (folder / "base.yaml").write_text(BASE)
 
     def write(text, name="mine.yaml"):
-        path = tmp_path / name
+        path = folder / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
         return name
@@ -129,7 +129,7 @@ def test_settings_apply_after_merging(write):
     error = refusal(mine, ["tracer.gama=6"])
     assert error.message.startswith("--set tracer.gama=6: ")
     error = refusal(mine, ["extends=dqn_cartpole"])
-    assert error.message == "--set extends=dqn_cartpole: `extends` has no effect here"
+    assert mentions(error.message, "--set extends=dqn_cartpole: ", "no effect")
 
 
 def test_data_extends_recipes_by_name_or_from_the_working_directory(write):
@@ -164,7 +164,7 @@ def test_an_error_names_the_file_and_line_of_its_value(write, base, mine, where)
 def test_a_part_written_as_its_name_keeps_its_line(write):
     write("environment: CartPole-v1\ntracer: n_stp\nupdater: ppo\n", "base.yaml")
     error = refusal(write("extends: base.yaml\n\n\ntracer: {gamma: 0.5}\n"))
-    assert error.message == "base.yaml:2: there is no tracer `n_stp`"
+    assert mentions(error.message, "base.yaml:2: there is no", "`n_stp`")
 
 
 @pytest.mark.parametrize(
@@ -194,9 +194,7 @@ def test_recipes_that_extend_each_other_are_refused_with_the_circle(write):
     write("extends: [base.yaml, a.yaml]\n", "b.yaml")
     write("\nextends: b.yaml\n", "a.yaml")
     error = refusal(write("extends: a.yaml\n"))
-    assert error.message == (
-        "b.yaml:1: recipes extend each other: `a.yaml` → `b.yaml` → `a.yaml`"
-    )
+    assert mentions(error.message, "b.yaml:1: ", "`a.yaml`", "`b.yaml`", "`a.yaml`")
 
 
 def test_a_base_may_be_extended_twice_and_is_read_once(write, monkeypatch):

@@ -17,11 +17,10 @@ def test_only_a_name_with_a_slash_or_a_hyphen_may_be_that_of_an_environment():
     assert not finding._is_environment("CartPole")
 
 
-def test_a_recipe_is_located_for_another_working_directory(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_recipe_is_located_for_another_working_directory(folder):
     assert finding.locate_recipe("dqn_cartpole") == "dqn_cartpole"
-    (tmp_path / "mine.yaml").write_text("")
+    (folder / "mine.yaml").write_text("")
     for recipe in ("mine.yaml", Path("mine.yaml")):
-        assert finding.locate_recipe(recipe) == str(tmp_path / "mine.yaml")
-    (tmp_path / "dqn_cartpole").write_text("")  # takes precedence over the name
-    assert finding.locate_recipe("dqn_cartpole") == str(tmp_path / "dqn_cartpole")
+        assert finding.locate_recipe(recipe) == str(folder / "mine.yaml")
+    (folder / "dqn_cartpole").write_text("")  # takes precedence over the name
+    assert finding.locate_recipe("dqn_cartpole") == str(folder / "dqn_cartpole")

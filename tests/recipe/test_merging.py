@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from wording import mentions
 
 from rlcli import recipe, registry
 from rlcli.errors import RlcliError
@@ -189,10 +190,10 @@ def test_without_a_default_the_hint_names_the_parts_with_the_options():
     assert error.message == "the replay has no `name`"
     assert error.hint == "name one of `prioritized`"
     error = refusal("q_learning", replay={"capacity": 9, "alph": 0.5})
-    assert error.hint.startswith("name one of `dataset`, `episodes`, `frames`, ")
+    assert mentions(error.hint, "`dataset`", "`episodes`", "`frames`")
     error = refusal({"target": {"every": 9}})
     assert error.message == "the updater has no `name`"
-    assert error.hint == "`rlcli list updaters` lists the available ones"
+    assert mentions(error.hint, "`rlcli list updaters`")
 
 
 def test_an_updater_may_declare_any_default_part(monkeypatch):

@@ -12,11 +12,9 @@ SHIPPED = recipe.shipped_recipes()
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
+def _files(folder):
     """An empty folder, with a schema so that none is generated."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "rlcli.schema.json").write_text("{}")
-    return tmp_path
+    (folder / "rlcli.schema.json").write_text("{}")
 
 
 def test_a_copy_is_the_recipe_with_its_comments():

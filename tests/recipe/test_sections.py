@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from wording import mentions
 
 from rlcli import recipe
 from rlcli.errors import RlcliError
@@ -253,7 +254,7 @@ def test_code_is_imported_only_for_those_who_are_trusted(section, name):
 def test_a_module_that_cannot_be_imported_is_refused(recipe_file):
     text = "updater: ppo\nenvironment: CartPole-v1\npolicy: no_such_module:x\n"
     error = _refusal(recipe_file(text))
-    assert "dqn.yaml:3: policy `no_such_module:x`" in error.message
+    assert mentions(error.message, "dqn.yaml:3: ", "`no_such_module:x`")
 
 
 def test_a_factory_may_be_named_by_its_module():

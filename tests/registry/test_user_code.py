@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from wording import mentions
 
 import rlcli
 from rlcli import recipe, registry
@@ -108,7 +109,7 @@ def test_a_module_that_does_not_exist_is_an_error_that_says_where_to_put_it(tmp_
     with pytest.raises(RlcliError) as error:
         recipe.load_recipe(tmp_path / "r.yaml")
     assert "there is no module `my_parts`" in error.value.message
-    assert "put `my_parts/mine.py` beside the recipe" in error.value.hint
+    assert mentions(error.value.hint, "`my_parts/mine.py`", "beside the recipe")
 
 
 @pytest.mark.parametrize("name", ["mine.py:corridor", "parts/mine.py:corridor"])
@@ -138,9 +139,12 @@ def test_an_error_of_a_decorator_keeps_its_hint_and_gets_its_line(tmp_path):
     user_code.search_first(tmp_path)
     with pytest.raises(RlcliError) as error:
         registry.find("updater", "hurwicz:hurwicz")
-    assert error.value.message == (
-        "updater `hurwicz:hurwicz`: `@rule` has no keyword `targt` "
-        f"({tmp_path}/hurwicz.py:3)"
+    assert mentions(
+        error.value.message,
+        "`hurwicz:hurwicz`",
+        "`@rule`",
+        "`targt`",
+        f"{tmp_path}/hurwicz.py:3",
     )
     assert error.value.hint == "did you mean `target`?"
 
@@ -151,7 +155,7 @@ def test_a_module_that_lacks_another_one_names_that_one(tmp_path):
     with pytest.raises(RlcliError) as error:
         recipe.load_recipe(path)
     assert f"No module named 'helper' ({path.parent}/mine.py:4)" in error.value.message
-    assert error.value.hint == "install `helper`, which the module imports"
+    assert mentions(error.value.hint, "install", "`helper`")
 
 
 def test_a_syntax_error_names_its_file_and_line(tmp_path):
@@ -172,7 +176,7 @@ def test_an_exception_of_a_factory_names_the_line_of_the_user(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RlcliError) as error:
         build(recipe.load_recipe(path))
-    assert error.value.message.startswith(f"{path}:1: environment `mine:corridor` ")
+    assert mentions(error.value.message, f"{path}:1: ", "`mine:corridor`")
     assert error.value.message.endswith("(lab/mine.py:4)")
     assert len(error.value.message.splitlines()) == 1
 
@@ -192,7 +196,7 @@ def test_an_exception_while_tracing_names_the_part_and_the_line(tmp_path, step):
     with pytest.raises(RlcliError) as error:
         loaded = recipe.load_recipe(path, ["environment=mine:broken"])
         Program(loaded, build(loaded)).check()
-    assert error.value.message.startswith("environment `mine:broken` raised ")
+    assert mentions(error.value.message, "`mine:broken`", "raised")
     assert error.value.message.endswith(f"({path.parent}/mine.py:21)")
     assert error.value.hint == plugins.TRACEBACK
 

@@ -8,11 +8,7 @@ from rlcli.errors import RlcliError
 from rlcli.runs.creation import create_run
 from rlcli.runs.run_folder import Run
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def test_a_run_lies_under_its_recipe_and_its_time(folder, noon):

@@ -17,9 +17,8 @@ PPO = RESOLVED.replace("q_learning", "ppo").replace("0.0005", "1e-3")
 
 
 @pytest.fixture
-def runs(tmp_path, monkeypatch) -> Path:
+def runs(folder) -> Path:
     """Three runs, one of them broken, among other folders."""
-    monkeypatch.chdir(tmp_path)
     write_run(
         Path("runs/dqn/2026-11-20T10-00-00"), tags=["paper", "old"], means=(3.0, 5.0)
     )

@@ -9,11 +9,7 @@ from rlcli.errors import RlcliError
 from rlcli.runs.creation import create_run
 from rlcli.runs.locate import choose_among, locate_policy, locate_run
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def test_a_run_may_be_named_in_every_way(folder, monkeypatch):

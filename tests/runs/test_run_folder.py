@@ -22,11 +22,7 @@ from rlcli.runs.metrics import Metrics
 from rlcli.runs.run_folder import Run
 from rlcli.runs.trained_together import find_trained_together
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def test_what_lies_in_a_run_has_the_names_of_the_design():

@@ -7,6 +7,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from wording import mentions
 
 import rlcli
 from rlcli import recipe
@@ -209,9 +210,7 @@ def test_a_policy_file_is_not_a_checkpoint_to_resume_from(policy):
 def test_a_recipe_that_is_none_is_refused_with_the_name_of_its_file(policy):
     with pytest.raises(RlcliError) as caught:
         snapshots.load_snapshot(spoilt(policy, recipe="updater: q_learning\n"))
-    assert caught.value.message == (
-        f"`{policy}`: in its recipe, the recipe has no `environment`"
-    )
+    assert mentions(caught.value.message, f"`{policy}`", "recipe", "no `environment`")
     with pytest.raises(RlcliError) as caught:
         snapshots.load_snapshot(spoilt(policy, recipe="a: &a [*a]\n"))
     assert caught.value.message.startswith(str(policy))

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from policy_files import write_policy
+from wording import mentions
 
 import rlcli
 from benchmarks.zoo import table
@@ -66,8 +67,7 @@ def test_every_file_acts_with_the_code_of_today(name):
     assert policy.spaces.action.contains(action)
 
 
-def test_a_policy_of_the_zoo_acts(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
+def test_a_policy_of_the_zoo_acts(folder):
     policy = rlcli.load("zoo/ppo_cartpole")
     result = rlcli.eval("zoo/ppo_cartpole", episodes=4)
     assert policy.file == zoo.shipped_policies()["ppo_cartpole"]
@@ -75,43 +75,38 @@ def test_a_policy_of_the_zoo_acts(monkeypatch, tmp_path):
     assert result["run"] is None
 
 
-def test_its_description_has_the_hash(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
+def test_its_description_has_the_hash(folder):
     text = rlcli.show("zoo/ppo_cartpole")
     assert "environment  CartPole-v1" in text
     assert re.search(r"sha256 +" + RESULTS["ppo_cartpole"]["sha256"], text)
 
 
-def test_a_video_of_it_is_written_to_the_current_folder(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
+def test_a_video_of_it_is_written_to_the_current_folder(folder):
     assert targets.is_policy_path("zoo/ppo_cartpole")
     located = locate_policy("zoo/ppo_cartpole")
     assert targets.default_output(*located) == Path("render.gif")
 
 
-def test_a_file_of_the_same_name_takes_precedence(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "zoo").mkdir()
-    own = tmp_path / "zoo" / "ppo_cartpole"
+def test_a_file_of_the_same_name_takes_precedence(folder):
+    (folder / "zoo").mkdir()
+    own = folder / "zoo" / "ppo_cartpole"
     shutil.copy(zoo.shipped_policies()["dqn_cartpole"], own)
     assert locate_policy("zoo/ppo_cartpole")[1] == Path("zoo/ppo_cartpole")
     assert locate_policy("zoo/dqn_acrobot")[1].is_file()  # the others are still there
 
 
 @pytest.mark.parametrize("name", ["plot", "compare", "resume", "watch", "diff"])
-def test_commands_that_need_a_run_say_that_it_has_none(name, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
+def test_commands_that_need_a_run_say_that_it_has_none(name, folder):
     arguments = ["zoo/ppo_cartpole"] * (2 if name == "diff" else 1)
     with pytest.raises(RlcliError, match="is a policy of the zoo: it has no") as caught:
         getattr(rlcli, name)(*arguments)
     assert "`rlcli eval`" in caught.value.hint
 
 
-def test_an_unknown_name_is_answered_with_the_closest_and_all(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
+def test_an_unknown_name_is_answered_with_the_closest_and_all(folder):
     with pytest.raises(RlcliError, match="no policy `zoo/ppo_cartpol`") as caught:
         rlcli.show("zoo/ppo_cartpol")
-    assert caught.value.hint.startswith("did you mean `zoo/ppo_cartpole`?")
+    assert mentions(caught.value.hint, "did you mean", "`zoo/ppo_cartpole`")
     assert "dqn_acrobot" in caught.value.hint
 
 

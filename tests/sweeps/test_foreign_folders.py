@@ -17,6 +17,7 @@ import pytest
 import yaml
 from sweeps import FakeEngine, use_fake_engines
 from tiers import quick_first
+from wording import refused
 
 import rlcli
 from rlcli.cli import main
@@ -47,10 +48,8 @@ class Code:
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "lake.yaml").write_text(LAKE)
-    return tmp_path
+def _files(folder):
+    (folder / "lake.yaml").write_text(LAKE)
 
 
 @pytest.fixture
@@ -86,14 +85,6 @@ def start(**keywords):
     options |= keywords
     options = {key: value for key, value in options.items() if value is not None}
     return rlcli.sweep("lake.yaml", **options)
-
-
-def refused(*words, capsys):
-    """The error of a command, which is one, with exit code 1 and no traceback."""
-    assert main([*map(str, words)]) == 1
-    error = capsys.readouterr().err
-    assert error.startswith("error: ") and "Traceback" not in error
-    return error
 
 
 def add_lines(path, *entries):

@@ -36,11 +36,9 @@ RATE, GAMMA = "optimizer.learning_rate", "tracer.gamma"
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "lake.yaml").write_text(LAKE)
-    (tmp_path / "space.yaml").write_text(SPACE)
-    return tmp_path
+def _files(folder):
+    (folder / "lake.yaml").write_text(LAKE)
+    (folder / "space.yaml").write_text(SPACE)
 
 
 @pytest.fixture

@@ -33,10 +33,8 @@ train: {steps: 2_000}
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "lake.yaml").write_text(LAKE)
-    return tmp_path
+def _files(folder):
+    (folder / "lake.yaml").write_text(LAKE)
 
 
 @pytest.fixture

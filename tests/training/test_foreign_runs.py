@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from wording import refused
 
 import rlcli
 from rlcli.cli import main
@@ -27,10 +28,8 @@ train: {steps: 256}
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "lake.yaml").write_text(LAKE)
-    return tmp_path
+def _files(folder):
+    (folder / "lake.yaml").write_text(LAKE)
 
 
 @pytest.fixture
@@ -47,13 +46,6 @@ def victim(folder):
     (folder / "victim").mkdir()
     yield folder / "victim"
     assert [*(folder / "victim").iterdir()] == []
-
-
-def refused(*words, capsys):
-    assert main([*map(str, words)]) == 1
-    error = capsys.readouterr().err
-    assert "Traceback" not in error
-    return error
 
 
 @pytest.mark.parametrize("words", [[], ["--vary", "updater.gamma=0.9,0.8"]])

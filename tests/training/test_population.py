@@ -48,10 +48,8 @@ OPTION = SearchedOption(KEY, (KEY,), 1e-30, 1.0, True)
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "lake.yaml").write_text(LAKE)
-    return tmp_path
+def _files(folder):
+    (folder / "lake.yaml").write_text(LAKE)
 
 
 def write_population(folder, **changes) -> None:

@@ -31,10 +31,8 @@ SLOW, FAST = (GROUP / f"learning_rate={rate}" for rate in ("0.1", "0.5"))
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "lake.yaml").write_text(LAKE)
-    return tmp_path
+def _files(folder):
+    (folder / "lake.yaml").write_text(LAKE)
 
 
 def train(vary=RATES, **keywords):

@@ -27,10 +27,8 @@ RATES = ("optimizer.learning_rate=0.001,0.03", "tracer.gamma=0.9,0.95")
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "dqn.yaml").write_text(DQN)
-    return tmp_path
+def _files(folder):
+    (folder / "dqn.yaml").write_text(DQN)
 
 
 def train(name: str, *sets: str, vary=RATES, **keywords):

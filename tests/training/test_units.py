@@ -136,8 +136,7 @@ def write_data(file, actions):
     )
 
 
-def test_a_clone_plays_the_numbers_of_its_data(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_clone_plays_the_numbers_of_its_data(folder):
     steps = np.arange(50)
     write_data("data.npz", 5 + steps % 5 % 3)  # the action of observation o: 5 + ...
     policy = rlcli.load(rlcli.train(CLONE, run="run", quiet=True), trust=True)
@@ -147,8 +146,7 @@ def test_a_clone_plays_the_numbers_of_its_data(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("wrong", [0, 8])
-def test_data_in_other_numbers_are_refused(wrong, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_data_in_other_numbers_are_refused(wrong, folder):
     actions = np.full(50, 6)
     actions[7] = wrong
     write_data("data.npz", actions)

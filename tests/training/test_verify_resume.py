@@ -76,13 +76,10 @@ def test_a_run_is_stopped_at_several_points_and_resumes_exactly(in_this_process)
 
 
 @pytest.mark.slow
-def test_state_that_an_environment_hides_in_python_is_found(
-    tmp_path, monkeypatch, capsys
-):
+def test_state_that_an_environment_hides_in_python_is_found(folder, capsys):
     """The counter is one of the class: only a process of its own begins anew."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "hidden.py").write_text(HIDDEN)
-    (tmp_path / "mine.yaml").write_text(RECIPE)
+    (folder / "hidden.py").write_text(HIDDEN)
+    (folder / "mine.yaml").write_text(RECIPE)
     command = ["verify-resume", "mine.yaml", "--steps", "128", "--quiet", "--json"]
     assert main(command) == 1
     result = json.loads(capsys.readouterr().out)
@@ -92,7 +89,7 @@ def test_state_that_an_environment_hides_in_python_is_found(
     assert result["state"]
     assert (result["identical"], result["inexact"]) == (False, [])
     assert result["hint"] == module.HIDDEN_STATE
-    names = {path.name for path in tmp_path.iterdir()} - {"__pycache__"}
+    names = {path.name for path in folder.iterdir()} - {"__pycache__"}
     assert names == {"hidden.py", "mine.yaml"}
     with pytest.raises(RlcliError, match="3 steps are too few") as raised:
         rlcli.verify_resume("mine.yaml", steps=3, quiet=True)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
+from wording import mentions
 
 from rlcli import registry
 from rlcli.environments.adapters import jax_libraries
@@ -102,7 +103,7 @@ def test_a_step_that_cannot_be_traced_is_one_line():
     state, _ = core.reset(jax.random.key(0))
     with pytest.raises(RlcliError, match=r"`a/b` cannot be stepped: .* 'a_min'") as e:
         jax.eval_shape(core.step, state, jnp.zeros(2), jax.random.key(0))
-    assert e.value.hint == "the library may not support this version of JAX"
+    assert mentions(e.value.hint, "version of JAX")
 
 
 def test_what_a_library_prints_is_no_data(monkeypatch, capsys):

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from policy_files import write_policy
+from wording import mentions
 
 import rlcli
 from rlcli.errors import RlcliError
@@ -384,4 +385,4 @@ def test_bfloat16_is_for_stablehlo_only(tmp_path):
     file = write_policy(tmp_path, recipe | {"train": {"precision": "bfloat16"}})
     with pytest.raises(RlcliError, match="arrays of bfloat16") as caught:
         rlcli.export(file, format="numpy")
-    assert caught.value.hint == "`--format stablehlo` exports every policy"
+    assert mentions(caught.value.hint, "`--format stablehlo`")

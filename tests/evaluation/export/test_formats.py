@@ -36,11 +36,10 @@ def test_the_default_file_of_another_policy_is_in_its_folder(tmp_path):
     ],
 )
 def test_files_that_cannot_be_written_are_refused(
-    format, output, message, hint, tmp_path, monkeypatch
+    format, output, message, hint, folder
 ):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "missing.py").touch()
-    (tmp_path / "taken.npz").mkdir()
+    (folder / "missing.py").touch()
+    (folder / "taken.npz").mkdir()
     with pytest.raises(RlcliError, match=message) as caught:
         check_export(ZOO, format=format, output=output)
     assert hint in caught.value.hint

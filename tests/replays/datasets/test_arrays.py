@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from data_sets import random_data
 from gymnasium import spaces
+from wording import mentions
 
 from rlcli.errors import RlcliError
 from rlcli.replays.datasets.arrays import check_arrays, to_transitions
@@ -67,7 +68,7 @@ def test_data_of_other_spaces_are_refused(
 ):
     with pytest.raises(RlcliError) as caught:
         rows_of(random_data(), observation, action)
-    assert "data set `x` does not fit environment `e`" in caught.value.message
+    assert mentions(caught.value.message, "`x`", "not fit", "`e`")
     assert words in caught.value.message
 
 

@@ -103,11 +103,10 @@ class Bomb:
         return open, ("exploded", "w")
 
 
-def test_pickled_objects_are_refused_and_not_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_pickled_objects_are_refused_and_not_run(folder):
     objects = np.array([Bomb()] * 60, object)
-    assert "cannot be read" in refusal(rewritten(tmp_path, actions=objects))
-    assert not (tmp_path / "exploded").exists()
+    assert "cannot be read" in refusal(rewritten(folder, actions=objects))
+    assert not (folder / "exploded").exists()
 
 
 @pytest.mark.parametrize("size", [0, 10, 2_000, -30])

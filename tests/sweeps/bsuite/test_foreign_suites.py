@@ -8,25 +8,17 @@ from random import Random
 
 import pytest
 from suites import INFO, RUN, write_suite
+from wording import refused
 
 import rlcli
-from rlcli.cli import main
 from rlcli.errors import RlcliError
 from rlcli.sweeps.bsuite.layout import SuiteFolder, place_ids
 
 
 @pytest.fixture
-def suite(tmp_path, monkeypatch):
+def suite(folder):
     """The folder of a sweep with a run that has not finished."""
-    monkeypatch.chdir(tmp_path)
-    return write_suite(tmp_path / "suite")
-
-
-def refused(*words, capsys):
-    assert main([*map(str, words)]) == 1
-    error = capsys.readouterr().err
-    assert error.startswith("error: ") and "Traceback" not in error
-    return error
+    return write_suite(folder / "suite")
 
 
 def add_module(folder):
@@ -41,15 +33,14 @@ def add_module(folder):
 
 
 @pytest.mark.parametrize("place", ["source", "set"])
-def test_a_recipe_that_the_folder_names_imports_no_module(place, tmp_path, monkeypatch):
+def test_a_recipe_that_the_folder_names_imports_no_module(place, folder, monkeypatch):
     """In the process that trains a run, which is a real one."""
-    monkeypatch.chdir(tmp_path)
-    recipe, marker = add_module(tmp_path)
+    recipe, marker = add_module(folder)
     fields = {"source": str(recipe)}
     if place == "set":
         fields = {"set": ["updater=evil:make"]}
-        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
-    suite = write_suite(tmp_path / "suite", chosen=["bandit/0"], **fields)
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), *sys.path]))
+    suite = write_suite(folder / "suite", chosen=["bandit/0"], **fields)
     data = rlcli.bsuite(suite, resume=True, jobs=1)
     assert "would import code from outside rlcli" in data["notes"][0]
     assert "pass `--trust`" in data["notes"][0]

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from wording import mentions
 
 import rlcli
 from rlcli import registry
@@ -43,9 +44,18 @@ def test_a_default_of_an_unknown_option_is_refused_where_it_is_written():
     assert caught.value.hint == "did you mean `target`?"
     with pytest.raises(RlcliError) as caught:
         rule(xyz=1)
-    assert caught.value.hint == (
-        "choose from `critics`, `discrete_only`, `loss`, `policy`, `priority`, `q`, "
-        "`target`, `tracer`, `transform`, `unroll`"
+    assert mentions(
+        caught.value.hint,
+        "`critics`",
+        "`discrete_only`",
+        "`loss`",
+        "`policy`",
+        "`priority`",
+        "`q`",
+        "`target`",
+        "`tracer`",
+        "`transform`",
+        "`unroll`",
     )
 
 
@@ -56,10 +66,10 @@ def test_a_decorator_without_parentheses_is_refused():
         def bare(context: RuleContext) -> Backup:
             return Backup(context.next_q())
 
-    assert caught.value.hint == "write `@rule()`, with parentheses"
+    assert mentions(caught.value.hint, "`@rule()`")
     with pytest.raises(RlcliError, match="was called with `boltzmann`") as caught:
         rule("boltzmann")
-    assert caught.value.hint == "name the keyword, as in `@rule(policy=…)`"
+    assert mentions(caught.value.hint, "`@rule(policy=…)`")
 
 
 def without_annotation(context, *, omega=1.0):
