@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from rlcli.errors import suggest
 
 _GAMES = "asterix|breakout|freeway|pong|seaquest|spaceinvaders"  # also those of MinAtar
-_NO_ADAPTER = "playground|popgym|procgen|xland|jaxmarl"
+_NO_ADAPTER = "popgym|procgen|jaxmarl"
 # Patterns of whole names, in any case, and the hint; `{id}` is the group of this name.
 _PATTERNS = (
     (r"(?:openai_?)?gym/(?P<id>.+)", "did you mean `gymnasium/{id}`?"),
@@ -23,6 +23,7 @@ _PATTERNS = (
         r"(?P<id>(?:point|ant)maze_.+|fetch\w+-v\d|adroit.+)",
         "did you mean `gymnasium/gymnasium_robotics:{id}`?",
     ),
+    (r"(?P<id>xland-.+)", "did you mean `xminigrid/{id}`?"),
     (r"2048", "did you mean `pgx/2048`?"),
     (r"(?P<id>navix-.+)", "did you mean `navix/{id}`?"),
     (r"(?P<id>craftax-.+)", "did you mean `craftax/{id}`?"),

@@ -174,3 +174,42 @@ def test_unknown_options_of_brax_name_the_environment():
     with pytest.raises(RlcliError, match="`brax/ant` cannot be made") as caught:
         find("brax/ant", options={"legs": 6})
     assert "`brax.envs`" in caught.value.hint
+
+
+def test_playground_truncates_after_its_length_and_draws_a_robot_per_episode(
+    monkeypatch,
+):
+    library = pytest.importorskip("mujoco_playground")
+
+    def randomize(model, keys):  # in the form of the library's own
+        factors = jax.vmap(lambda key: jax.random.uniform(key, (1,)))(keys)
+        axes = jax.tree.map(lambda leaf: None, model).tree_replace({"body_mass": 0})
+        return model.tree_replace({"body_mass": factors * model.body_mass}), axes
+
+    monkeypatch.setattr(library.registry, "get_domain_randomizer", lambda id: randomize)
+    options = {"options": {"episode_length": 2}, "domain_randomization": True}
+    core = find("playground/CartpoleBalance", **options)
+    reset, step = jax.jit(core.reset), jax.jit(core.step)
+    states = [reset(jax.random.key(seed))[0] for seed in (0, 1)]
+    masses = [
+        np.asarray(leaf)
+        for state in states
+        for path, leaf in jax.tree_util.tree_leaves_with_path(state)
+        if "model['.body_mass']" in jax.tree_util.keystr(path)
+    ]
+    assert len(masses) == 2  # of each episode, in one proportion
+    ratio = masses[0][1:] / masses[1][1:]
+    assert np.ptp(ratio) < 1e-5 and abs(ratio[0] - 1) > 1e-3
+    state, ends, discounts = states[0], [], []
+    for number in range(2):
+        key = jax.random.key(number)
+        state, timestep = step(state, np.ones(1, np.float32), core.draw(key))
+        ends.append(bool(timestep.last))
+        discounts.append(float(timestep.discount))
+    assert ends == [False, True] and discounts == [1, 1]
+
+
+def test_playground_says_which_environments_have_no_randomization():
+    pytest.importorskip("mujoco_playground")
+    with pytest.raises(RlcliError, match="has no domain randomization"):
+        find("playground/CartpoleBalance", domain_randomization=True)

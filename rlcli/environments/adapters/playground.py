@@ -1,0 +1,147 @@
+"""MuJoCo Playground: the adapter behind `playground/…`, compiled with the agent."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.environments.adapters import jax_libraries
+from rlcli.errors import RlcliError
+from rlcli.registry import register
+from rlcli.types import Array, ArrayTree, Environment, Key
+
+_ROBOTS = "https://github.com/google-deepmind/mujoco_menagerie"
+
+
+class _EpisodeState(NamedTuple):
+    """The state of the library, the steps, and the randomized leaves of the model."""
+
+    state: Any
+    steps: Array
+    model: dict[str, Array]
+
+
+class _Task(NamedTuple):
+    """An environment of the library, with what its id determines."""
+
+    env: Any
+    observation: gymnasium.Space
+    episode_length: int
+    randomizer: Callable[..., tuple[Any, Any]] | None
+
+
+@register("environment", "playground/")
+def playground_adapter(
+    id: str,
+    *,
+    impl: Literal["jax", "warp"] = "jax",
+    domain_randomization: bool = False,
+    options: dict[str, Any] | None = None,
+) -> Environment:
+    """Robots of MuJoCo Playground (Zakka et al., 2025), compiled with the agent.
+
+    `impl` is the physics: MJX in JAX, or MuJoCo Warp, which needs an NVIDIA GPU.
+    `options` change the environment's configuration, with dots for its sections, as in
+    `reward_config.scales.energy`. Episodes are truncated after its `episode_length`.
+    With `domain_randomization`, every episode has another robot, drawn by the library's
+    randomizer. The first use of a robot downloads a collection of them. Actions are in
+    [-1, 1]. https://playground.mujoco.org
+    """
+    name = f"playground/{id}"
+    task = _make_task(
+        id, jax_libraries.encode_options((options or {}) | {"impl": impl})
+    )
+    env = task.env
+    if domain_randomization and task.randomizer is None:
+        raise RlcliError(
+            f"environment `{name}` has no domain randomization",
+            "remove `domain_randomization`",
+        )
+
+    def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
+        model = {}
+        if domain_randomization:
+            key, model_key = jax.random.split(key)
+            model = _randomize(task, model_key)
+        reset_env = _with_model(env, env.reset)
+        state = reset_env(model, jax.random.key_data(key))  # the state keeps a key
+        return _EpisodeState(state, jnp.int32(0), model), state.obs
+
+    def step(episode: Any, action: Array, key: Key) -> tuple:
+        del key  # the state has one
+        state, steps, model = episode
+        # Copied: environments change these dicts in place.
+        copies = {"metrics": dict(state.metrics), "info": dict(state.info)}
+        state = _with_model(env, env.step)(model, state.replace(**copies), action)
+        steps += 1
+        episode = _EpisodeState(state, steps, model)
+        is_over = steps >= task.episode_length
+        return episode, state.obs, state.reward, state.done != 0, is_over
+
+    action = gymnasium.spaces.Box(-1.0, 1.0, (env.action_size,), np.float32)
+    return jax_libraries.library_core(name, reset, step, task.observation, action)
+
+
+@functools.cache
+def _make_task(id: str, options: str) -> _Task:
+    """Makes an environment, from options in JSON."""
+    module = "mujoco_playground._src.mjx_env"
+    robots = jax_libraries.import_jax_library(module, "playground").MENAGERIE_PATH
+    library = jax_libraries.import_jax_library("mujoco_playground", "playground")
+    jax_libraries.check_id("playground/", id, library.registry.ALL_ENVS)
+    name, overrides = f"playground/{id}", json.loads(options)
+    hint = "`options` change the configuration of `mujoco_playground.registry`"
+    if id not in library.dm_control_suite.ALL_ENVS and not robots.exists():
+        print(f"note: {name} downloads robots from {_ROBOTS}", file=sys.stderr)
+        hint = f"it needs robots: `git clone {_ROBOTS} {robots}`"
+    make = functools.partial(library.registry.load, id, config_overrides=overrides)
+    env = jax_libraries.make_concrete(name, make, hint)
+    shapes = jax_libraries.observation_shapes(
+        name, lambda key: env.reset(jax.random.key_data(key)).obs
+    )
+    return _Task(
+        env,
+        jax_libraries.space_like(shapes),
+        int(env._config.episode_length),
+        library.registry.get_domain_randomizer(id),
+    )
+
+
+def _randomize(task: _Task, key: Key) -> dict[str, Array]:
+    """Draws the randomized leaves of the model, by their paths."""
+    assert task.randomizer is not None  # the adapter refuses it
+    model, axes = task.randomizer(task.env.mjx_model, jax.random.key_data(key)[None])
+    randomized = {
+        jax.tree_util.keystr(path)
+        for path, axis in jax.tree_util.tree_leaves_with_path(axes)
+        if axis == 0
+    }
+    leaves = {
+        jax.tree_util.keystr(path): leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(model)
+    }
+    return {path: leaves[path][0] for path in sorted(randomized)}
+
+
+def _with_model(env: Any, function: Callable) -> Callable:
+    """`function(model, *args)` of an environment with these leaves in its model."""
+
+    def call(model: dict[str, Array], *args: Any) -> Any:
+        original = env.unwrapped._mjx_model
+        env.unwrapped._mjx_model = jax.tree_util.tree_map_with_path(
+            lambda path, leaf: model.get(jax.tree_util.keystr(path), leaf), original
+        )
+        try:
+            return function(*args)
+        finally:
+            env.unwrapped._mjx_model = original
+
+    return call
