@@ -28,7 +28,7 @@ TUNED, NEW, FIVE_NEW = range(5), range(1_000, 1_010), range(1_000, 1_005)
 # five, the interval of the IQM misses the goal.
 TWENTY_NEW = range(1_000, 1_020)
 POLE = (
-    *("dqn", "dqn_dueling", "dqn_per", "dqn_n_step", "dqn_munchausen", "c51", "qrdqn"),
+    *("dqn_dueling", "dqn_per", "dqn_n_step", "dqn_munchausen", "c51", "qrdqn"),
     *("dqn_noisy", "iqn", "reinforce", "a2c", "ppo", "pqn", "v_trace"),
 )
 POLE_FIVE = (
@@ -93,6 +93,7 @@ ROWS = (
         )
         for name in LAKE_AGAIN
     ),
+    Row("dqn_cartpole", 475.0, "", TWENTY_NEW, TUNED),
     *(Row(f"{name}_cartpole", 475.0, seeds=NEW, tuned=TUNED) for name in POLE),
     Row("rainbow_cartpole", 475.0, "", range(3_000, 3_010), range(2_010)),
     *(Row(f"{name}_cartpole", 475.0, "", FIVE_NEW, TUNED) for name in POLE_FIVE),
