@@ -58,6 +58,10 @@ if TYPE_CHECKING:
     import jax
 
     Array: TypeAlias = jax.Array | np.ndarray  # on the host, arrays are NumPy's
+    # Arrays that a function of a part receives: inside of compiled programs, they are
+    # JAX's, so the function may be annotated with `jax.Array`.
+    Traced: TypeAlias = jax.Array
+    Key: TypeAlias = jax.Array  # a typed JAX PRNG key, consumed once
 else:
 
     @runtime_checkable
@@ -70,9 +74,10 @@ else:
         shape: tuple[int, ...]
         dtype: np.dtype
 
+    Traced: TypeAlias = Array
+    Key: TypeAlias = jaxtyping.Key[Array, ""]
 
 ArrayTree = Any  # a pytree of arrays; () where there is no state
-Key: TypeAlias = jaxtyping.Key[Array, ""]  # a typed JAX PRNG key, consumed once
 Params = Any  # a mapping from parameter group: {"q": …} or {"shared": …, …}
 
 # Types of options, with their ranges. A `float` option accepts a number or a schedule.
@@ -338,7 +343,7 @@ class Replay(NamedTuple):
     init: Callable[[Transition], ArrayTree]  # example unroll [T, B, ...] -> state
     draw: Callable[[Key], ArrayTree]  # key -> noise for one sample
     # (state, steps, count) -> state
-    add: Callable[[ArrayTree, Transition, Int32[Array, ""]], ArrayTree]
+    add: Callable[[ArrayTree, Transition, Int32[Traced, ""]], ArrayTree]
     # (state, count, noise) -> steps[T, N], weight[T, N], index; T is at least the
     # requested window. `extras["carry"]` may have one row, that of the first step.
     sample: Callable[..., tuple[Transition, Float[Array, "T N"], ArrayTree]]

@@ -85,6 +85,16 @@ def test_imports_run_downward():
     assert upward == []
 
 
+def test_haiku_is_an_affair_of_the_networks():
+    importers = {
+        _package(module)
+        for module, path in MODULES.items()
+        for each in _imports(ast.parse(path.read_text(encoding="utf-8")))
+        if each.partition(".")[0] == "haiku"
+    }
+    assert importers == {"networks"}
+
+
 def test_no_module_imports_itself_over_others():
     graph, left = _graph(), defaultdict(set)
     for module, others in graph.items():

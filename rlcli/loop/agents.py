@@ -22,6 +22,7 @@ from rlcli.types import (
     Key,
     Replay,
     Report,
+    Traced,
     Tracer,
     Transition,
     Updater,
@@ -246,7 +247,7 @@ def _store(
     replay: Replay, state: ArrayTree, steps: Transition, clock: Clock
 ) -> tuple[ArrayTree, Int[Array, ""]]:
     """Adds an unroll; returns the replay, and the number of unrolls added so far."""
-    count, data = clock.iteration, clock.data
+    count, data = jnp.asarray(clock.iteration), clock.data
     if replay.is_offline:
         return state, count
     if replay.dataset is not None:
@@ -302,7 +303,7 @@ def _add_dataset(
     """
     length = steps.reward.shape[0]
 
-    def add(index: Int[Array, ""], state: ArrayTree) -> ArrayTree:
+    def add(index: Int[Traced, ""], state: ArrayTree) -> ArrayTree:
         time = index * length + jnp.arange(length)
         return replay.add(state, _divide_dataset(data, steps, time), index)
 

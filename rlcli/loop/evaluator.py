@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -173,7 +173,7 @@ class Evaluator:
         """The reward before the first step."""
         return np.zeros((self.seeds, self.environment.num_envs), np.float32)
 
-    def _reset_seeds(self, evaluation_index: int) -> np.ndarray:
+    def _reset_seeds(self, evaluation_index: int) -> Any:
         """The seeds of the first episodes, uint32 `[S]`."""
         numbers = [
             evaluation_reset_seed(int(seed), evaluation_index) for seed in self._seeds

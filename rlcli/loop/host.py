@@ -89,7 +89,8 @@ def host_loop(setup: Setup) -> Loop:
         return _build_program(setup, shapes()._replace(data=data))
 
     def begin() -> Progress:
-        state, obs = environment.reset(np.array(setup.seeds, np.uint32))
+        host_seeds: Any = np.array(setup.seeds, np.uint32)  # in place of a key
+        state, obs = environment.reset(host_seeds)
         progress = begin_all(seeds, numbers, obs)
         return progress._replace(environment=state, data=jax.device_put(setup.data()))
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from rlcli.types import Array, ArrayTree, Key
+from rlcli.types import Array, ArrayTree, Key, Traced
 from rlcli.xla.packing import Packing
 
 AXIS = "data"  # its name in meshes
@@ -82,7 +82,7 @@ def draw_share(draw: Callable[[Key, int], ArrayTree], key: Key, size: int) -> Ar
     shapes = jax.eval_shape(lambda: draw(key, size))
     noise = draw(key, devices * size)
 
-    def share(leaf: Array, shape: jax.ShapeDtypeStruct) -> Array:
+    def share(leaf: Traced, shape: jax.ShapeDtypeStruct) -> Array:
         if leaf.shape == shape.shape:
             return fold_in_device(leaf)
         return jax.lax.dynamic_slice_in_dim(leaf, _first_index(size), size)

@@ -12,7 +12,7 @@ import jax.extend.random
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli.types import Array, Key
+from rlcli.types import Array, Key, Traced
 from rlcli.xla import backend
 from rlcli.xla.fusion_barrier import fusion_barrier
 
@@ -20,7 +20,7 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _MIN_BATCH = 128  # hashes; fewer cost less than the conditional of a fusion barrier
 
 
-def unroll_key(key: Key | Array) -> Key | Array:
+def unroll_key(key: Key | Traced) -> Key | Traced:
     """Returns the same key with a faster implementation: the same bits in less time.
 
     JAX compiles Threefry-2x32 (Salmon et al., 2011,
