@@ -8,6 +8,7 @@ start to its end. Kinds whose extra is not installed are left out.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import os
 import random
@@ -26,6 +27,7 @@ from run_results import RunResult, differences, read_result
 import rlcli
 from rlcli.runs import checkpoint
 from rlcli.runs.run_folder import Run, is_run
+from rlcli.runs.variants import find_variants
 
 _RESULTS = ("counts", "winner", "confirmed", "importance")  # of a sweep
 
@@ -101,10 +103,16 @@ def _next(kind: Kind, run: Path) -> list[str]:
     """The command after a kill: what has no recipe yet has not begun."""
     if kind.command == "sweep":
         has_begun = (run / "sweep.yaml").is_file()
-        resume = ["sweep", str(run), "--resume", "--quiet"]
+        # With as many processes as before: checkpoints record their cores.
+        resume = ["sweep", str(run), "--resume", "--quiet", "--jobs", "1"]
     else:
         has_begun, resume = bool(_runs_below(run)), ["resume", str(run), "--quiet"]
-    return resume if has_begun else _begin(kind, run)
+    if variants := find_variants(run):  # `resume` trains no run that never began
+        has_begun = len(variants.runs) == len(variants.values)
+    if has_begun:
+        return resume
+    shutil.rmtree(run, ignore_errors=True)
+    return _begin(kind, run)
 
 
 def _runs_below(folder: Path) -> list[Path]:
@@ -125,11 +133,25 @@ def _run(command: list[str], kill_after: float | None = None) -> int:
     try:
         process.wait(kill_after)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)  # with the processes of a sweep
+        for each in _descendants(process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
     code, message = process.wait(), process.communicate()[1].decode()
     if code not in (0, -signal.SIGKILL):
         print(message, flush=True)
     return code
+
+
+def _descendants(process: int) -> list[int]:
+    """A process and those that it has started, which have groups of their own."""
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
+    )
+    pairs = [tuple(map(int, line.split())) for line in listed.stdout.splitlines()]
+    found = [process]
+    for parent in found:  # grows
+        found += [child for child, its_parent in pairs if its_parent == parent]
+    return found
 
 
 def _read(folder: Path) -> dict[str, RunResult | object]:
