@@ -183,6 +183,7 @@ def _chunks(
             [NewRun(read_recipe(recipe, sets), local_place(group, place))],
             ends_at_log_points=ends_at_log_points,
             quiet=quiet or not group.is_first,
+            trust=trust,
             group=group,
             **keywords,
         )
