@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # a test compares these rows with the tables below
     from rlcli.evaluation.render import render as render
     from rlcli.monitor.train_monitor import TrainMonitor
     from rlcli.monitor.watch import watch as watch
+    from rlcli.networks.pytree import from_pytree
     from rlcli.recipe.catalog import list as list
     from rlcli.recipe.new import new as new
     from rlcli.recipe.schema import schema as schema
@@ -108,6 +109,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - partly from the tab
     "chunks",
     "clock",
     "export_sweep",
+    "from_pytree",
     "load",
     "make",
     "q_function",
@@ -127,6 +129,7 @@ _MODULES = MappingProxyType(
         "chunks": "rlcli.training",
         "clock": "rlcli.utils.custom_loop",
         "export_sweep": "rlcli.sweeps.export",
+        "from_pytree": "rlcli.networks.pytree",
         "load": "rlcli.evaluation.load",
         "make": "rlcli.utils.simulation",
         "q_function": "rlcli.utils.custom_loop",
