@@ -402,6 +402,9 @@ class Clock(NamedTuple):
         return Clock(integer, real, real, integer, np.zeros(seeds, bool))
 
 
+START = Clock.zero()  # the time of what does not depend on schedules
+
+
 class Report(NamedTuple):
     """Priorities and metrics of one update."""
 

@@ -7,13 +7,13 @@ import functools
 from collections.abc import Callable
 
 from rlcli import registry
-from rlcli.assembly.parts import START, build_part
+from rlcli.assembly.parts import build_part
 from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.errors import RlcliError
 from rlcli.recipe import Recipe
 from rlcli.recipe.annotations import names_data
 from rlcli.replays.datasets.names import HASH
-from rlcli.types import ArrayTree, Environment, Replay
+from rlcli.types import START, ArrayTree, Environment, Replay
 
 
 def read_data(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from rlcli import registry, schedules
 from rlcli.assembly import out_of_memory
 from rlcli.assembly.checks import check_outputs
-from rlcli.assembly.parts import START, build_part
+from rlcli.assembly.parts import build_part
 from rlcli.assembly.preprocessing import environment_preprocessing
 from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.environments.canonical import canonical_environment
@@ -18,7 +18,7 @@ from rlcli.environments.observation_image import with_render
 from rlcli.environments.vector import values_at, vector
 from rlcli.preprocessing.frame_stack import stack_frames
 from rlcli.recipe import Part, Recipe
-from rlcli.types import Clock, Environment
+from rlcli.types import START, Clock, Environment
 
 
 def build_environment(

@@ -37,8 +37,6 @@ _RECORDS: Mapping[str, Any] = MappingProxyType(  # the return type of factories,
     }
 )
 
-START = Clock.zero()  # the time of parts that do not depend on schedules
-
 
 def build_part(
     part: Part,

@@ -6,9 +6,10 @@ of an updater share the stored frames. The network applies the rest.
 
 from __future__ import annotations
 
-from rlcli.assembly.parts import START, build_part
+from rlcli.assembly.parts import build_part
 from rlcli.preprocessing import Preprocess
 from rlcli.recipe import NetworkSpec, Recipe
+from rlcli.types import START
 
 
 def environment_preprocessing(recipe: Recipe) -> list[Preprocess]:

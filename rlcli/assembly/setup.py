@@ -25,11 +25,7 @@ from rlcli.assembly.data import read_data
 from rlcli.assembly.environments import build_simulator, environment_factory
 from rlcli.assembly.networks import build_network
 from rlcli.assembly.numbers import recipe_numbers, scheduled_values
-from rlcli.assembly.parts import (
-    START,
-    build_part,
-    format_names,
-)
+from rlcli.assembly.parts import build_part, format_names
 from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.distributions import action_masks
 from rlcli.environments.idle import idle
@@ -43,6 +39,7 @@ from rlcli.preprocessing.normalization import normalizer
 from rlcli.recipe import DEFAULT, SHARED, Recipe
 from rlcli.registry import plugins
 from rlcli.types import (
+    START,
     Agent,
     Clock,
     Environment,

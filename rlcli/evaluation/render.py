@@ -12,7 +12,6 @@ from PIL import Image
 
 from rlcli import registry
 from rlcli.assembly import build, out_of_memory
-from rlcli.assembly.parts import START
 from rlcli.environments.drawing import INK, PAPER, Canvas
 from rlcli.environments.rgb_image import to_rgb
 from rlcli.errors import RlcliError, quote
@@ -25,7 +24,7 @@ from rlcli.recipe import Recipe, load_recipe
 from rlcli.registry.paths import enter, resolves
 from rlcli.runs import snapshots
 from rlcli.runs.locate import locate_policy
-from rlcli.types import ArrayTree, Clock
+from rlcli.types import START, ArrayTree, Clock
 
 _FPS = 50  # the default: CartPole's own rate
 _OVERLAY_HEIGHT = 28  # pixels of the line of text below a frame

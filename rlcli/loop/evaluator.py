@@ -31,6 +31,7 @@ from rlcli.loop.seeds import drop_padding
 from rlcli.quoting import printable
 from rlcli.spaces.canonical import canonical_action
 from rlcli.types import (
+    START,
     Array,
     ArrayTree,
     Clock,
@@ -42,7 +43,6 @@ from rlcli.xla.temporaries import temporary_bytes
 
 _MAX_ENVIRONMENTS = 128  # parallel environments of an evaluation …
 _MAX_HOST_ENVIRONMENTS = 10  # … and if they belong to another library
-START = Clock.zero()
 MAX_EPISODE_STEPS = 10_000  # longer episodes are truncated: some would never end
 
 

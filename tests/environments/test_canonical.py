@@ -66,7 +66,7 @@ def test_recipes_meet_environments_in_canonical_units(is_simulator):
     action, torque = jnp.float32([0.625]), jnp.float32([1.25])
     if is_simulator:
         from rlcli.assembly.environments import build_simulator
-        from rlcli.assembly.parts import START
+        from rlcli.types import START
 
         env = build_simulator(load_recipe(data), START)
         found = env.step(state, action, ())[0]
