@@ -11,6 +11,7 @@ import contextlib
 import functools
 import inspect
 import os
+import threading
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -20,7 +21,16 @@ from rlcli.errors import remember_path
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
-_entry: str | None = None  # the directory in which the current function was called
+
+
+class _Entry(threading.local):
+    """The directory in which the current function of a thread was called."""
+
+    folder: str | None = None
+
+
+_entry = _Entry()
+# The directory of the process is that of all its threads.
 _left: tuple[str, str] | None = None  # where one has left the process, and before it
 
 
@@ -29,8 +39,8 @@ def directory() -> str:
 
     That of the process may be another one, in which code of others has left it.
     """
-    if _entry is not None:
-        return _entry
+    if _entry.folder is not None:
+        return _entry.folder
     current = _process_directory()
     return _left[1] if _left and _left[0] == current else current
 
@@ -48,18 +58,18 @@ def keep_directory(folder: str | None = None) -> Iterator[None]:
 
     It is `folder`, by default the directory at its beginning.
     """
-    global _entry, _left
-    if _entry is not None:
+    global _left
+    if _entry.folder is not None:
         yield
         return
     own, before = directory(), _process_directory()
-    _entry = own if folder is None else folder
+    _entry.folder = own if folder is None else folder
     try:
         yield
     finally:
         if (current := _process_directory()) != before:
             _left = current, own
-        _entry = None
+        _entry.folder = None
 
 
 def keep_in_steps(generator: Generator[T, None, R]) -> Generator[T, None, R]:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -139,3 +140,9 @@ def test_modules_are_found_after_one_has_changed_the_directory(tmp_path, monkeyp
         assert user_code.import_module("other_module").found
     for name in ("moving_module", "other_module"):
         del sys.modules[name]
+
+
+def test_each_thread_has_the_directory_of_its_own_call(tmp_path):
+    with ThreadPoolExecutor(1) as thread, keep_directory("/elsewhere"):
+        assert thread.submit(directory).result() == str(tmp_path / "home")
+        assert directory() == "/elsewhere"
