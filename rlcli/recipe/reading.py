@@ -96,7 +96,9 @@ def read_recipe(
         return RecipeDocument(written, sets=sets, is_stored=is_stored)
     path = find_recipe(recipe)
     written = documents.load_document(path)
-    return RecipeDocument(written, path.stem or "recipe", sets, path)
+    # It also names the folder of the runs.
+    name = "recipe" if path.stem in ("", ".", "..") else path.stem
+    return RecipeDocument(written, name, sets, path)
 
 
 def read_without_parts(recipe: AnyRecipe, sets: Sequence[str] = ()) -> Document:

@@ -13,7 +13,7 @@ from wording import mentions
 
 from rlcli import recipe, registry
 from rlcli.errors import RlcliError
-from rlcli.recipe import documents
+from rlcli.recipe import documents, loading
 from rlcli.schedules import Schedule
 
 DQN = """\
@@ -283,3 +283,11 @@ def test_a_recipe_cannot_be_changed():
 def test_importing_recipes_imports_no_jax():
     program = "import sys, rlcli.recipe; sys.exit('jax' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("file", [".yaml", "..yaml", "...yaml"])
+def test_the_name_of_a_recipe_is_never_that_of_a_folder_above(tmp_path, file):
+    (tmp_path / file).write_text(DQN)
+    name = recipe.load_recipe(tmp_path / file).name
+    assert name == loading.check_document(tmp_path / file).name
+    assert name not in ("", ".", "..")
