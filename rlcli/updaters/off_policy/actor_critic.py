@@ -159,8 +159,6 @@ class OffPolicyParts(NamedTuple):
         critics, subset = self.options.critics, self.options.subset
         if subset is None or subset == critics:
             return target_params
-        # A key of its own, so that other updaters draw the same numbers without it.
-        key = jax.random.fold_in(key, 2)
         index = jax.random.choice(key, critics, (subset,), replace=False)
         sampled = jax.tree.map(lambda leaf: leaf[index], target_params["critic"])
         return {**target_params, "critic": sampled}
@@ -270,12 +268,12 @@ def predict_separately(
 ) -> PredictionFunction:
     """Predictions of actions taken, and targets from the target parameters."""
     online, target_params, rows, target_key, critic_key = inputs
-    choice_key, bootstrap_key = jax.random.split(target_key)
+    choice_key, bootstrap_key, subset_key = jax.random.split(target_key, 3)
     choice = parts.actor.choose_target(
         parts.target_policy(online, target_params),
         *(rows.next_obs, rows.first, choice_key),
     )
-    critic_params = parts.sample_critics(target_params, target_key)
+    critic_params = parts.sample_critics(target_params, subset_key)
     next_prediction = evaluate_choices(
         *(parts.critic, "bootstrap", critic_params, bootstrap_key),
         *(rows.next_obs, choice, rows.first),
@@ -352,10 +350,11 @@ def _estimate(
     first = steps.first
     policy_params = parts.target_policy(online, target_params)
     reduce_critics = parts.options.target_reduction
-    target_params = parts.sample_critics(target_params, key)
+    choice_key, subset_key = jax.random.split(key)
+    target_params = parts.sample_critics(target_params, subset_key)
 
     def soft_value(obs: ArrayTree) -> Float[Array, "T B"]:
-        choice = parts.actor.choose_target(policy_params, obs, first, key)
+        choice = parts.actor.choose_target(policy_params, obs, first, choice_key)
         prediction = evaluate_choices(
             parts.critic, "act", target_params, None, obs, choice, first
         )
