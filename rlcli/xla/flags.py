@@ -12,10 +12,20 @@ import importlib.util
 import json
 import mmap
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import platformdirs
+
+from rlcli.errors import RlcliError, quote
+
+_ASK = "import jaxlib.xla_client as client; client.make_cpu_client()"
+_COMPLAINT = re.compile(r"^[EF]\d{4} .*?\] (.*)$", re.MULTILINE)  # XLA's log
+_LONGEST = 200  # characters of XLA's message
+_PATIENCE = 60  # seconds for its answer
 
 
 def is_known_flag(flag: str) -> bool:
@@ -26,14 +36,58 @@ def is_known_flag(flag: str) -> bool:
     """
     if (library := _jaxlib_library()) is None:
         return False
-    status = library.stat()
-    key = f"{library} {status.st_size} {status.st_mtime_ns}"
-    path = platformdirs.user_cache_path("rlcli") / "xla_flags.json"
+    path, key = _answers_of(library)
     answers = _read_answers(path, key)
     if flag not in answers:
         answers[flag] = _contains(library, flag)
         _write_answers(path, {key: answers})
     return answers[flag]
+
+
+def require_known_flags() -> None:
+    """Raises an `RlcliError` if XLA would end the process for its `XLA_FLAGS`.
+
+    XLA itself is asked, in another process, unless all are plain flags with the values
+    that were accepted before. Takes no time without the variable.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if not flags.strip() or (library := _jaxlib_library()) is None:
+        return
+    path, key = _answers_of(library)
+    answers = _read_answers(path, key)
+    if answers.get(setting := f"XLA_FLAGS={flags}"):
+        return
+    if complaint := _ask_xla():
+        raise RlcliError(
+            f"XLA cannot use the environment variable {quote(setting)}: "
+            f"{quote(complaint, _LONGEST)[1:-1]}",
+            "correct its value, or unset it",
+        )
+    if flags.lstrip().startswith("--"):  # else the name of a file, which may change
+        _write_answers(path, {key: {**answers, setting: True}})
+
+
+def _ask_xla() -> str:
+    """What XLA says when it ends a process with these variables; "" if it does not."""
+    try:
+        asked = subprocess.run(
+            [sys.executable, "-P", "-c", _ASK],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""  # no answer: JAX will see
+    found = _COMPLAINT.search(asked.stderr) if asked.returncode else None
+    return found[1] if found else ""
+
+
+def _answers_of(library: Path) -> tuple[Path, str]:
+    """The file of the answers, and the key of this version of the library."""
+    status = library.stat()
+    key = f"{library} {status.st_size} {status.st_mtime_ns}"
+    return platformdirs.user_cache_path("rlcli") / "xla_flags.json", key
 
 
 def _jaxlib_library() -> Path | None:

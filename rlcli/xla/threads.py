@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Any, NamedTuple
 
-from rlcli.xla.flags import is_known_flag
+from rlcli.xla.flags import is_known_flag, require_known_flags
 
 DEVICES_FLAG = "--xla_force_host_platform_device_count"
 _MOST_PER_CORE = 8  # devices, or threads of the pool
@@ -31,10 +31,12 @@ def apply_layout(layout: Layout) -> bool:
     """Sets the environment variables of a layout, before JAX uses a device.
 
     Does not override values that the user has set in `NPROC` and `XLA_FLAGS`. Returns
-    False, without any effect, if JAX has already used one.
+    False, without any effect, if JAX has already used one. Raises an `RlcliError` if
+    XLA would end the process for the user's `XLA_FLAGS`.
     """
     if has_used_devices():
         return False
+    require_known_flags()
     os.environ.update(environment_variables(layout))
     return True
 

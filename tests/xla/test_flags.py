@@ -7,6 +7,7 @@ import sys
 import platformdirs
 import pytest
 
+from rlcli.errors import RlcliError
 from rlcli.xla import flags, threads
 
 
@@ -91,3 +92,27 @@ def test_an_unknown_flag_is_not_set(monkeypatch, library):
     assert threads.environment_variables(layout)["XLA_FLAGS"] == (
         "--xla_cpu_prefer_vector_width=512"
     )
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("--xla_no_such_flag=1", "Unknown flag in XLA_FLAGS"),
+        ("--xla_cpu_prefer_vector_width=wide", "interpret value wide for flag"),
+        ("no_such_file", "Could not open file"),
+    ],
+)
+def test_flags_that_end_a_process_are_one_error(monkeypatch, own_cache, option, reason):
+    monkeypatch.setenv("XLA_FLAGS", option)
+    monkeypatch.setattr(threads, "has_used_devices", lambda: False)
+    with pytest.raises(RlcliError, match=f"`XLA_FLAGS={option}`: .*{reason}"):
+        threads.apply_layout(threads.Layout("one", 1))
+
+
+def test_xla_is_asked_once_about_the_flags_of_a_user(monkeypatch, own_cache):
+    monkeypatch.setenv("XLA_FLAGS", f"{threads.WIDTH_FLAG}=256")
+    flags.require_known_flags()
+    monkeypatch.delattr(flags, "_ask_xla")
+    flags.require_known_flags()
+    monkeypatch.delenv("XLA_FLAGS")
+    flags.require_known_flags()
