@@ -94,6 +94,7 @@ def references(tree):
                 yield ".".join([aliases.get(head, head), *rest])
 
 
+@functools.cache
 def is_forbidden(name):
     if name.startswith("pickle.") and name.removeprefix("pickle.").isupper():
         return False  # the code of an opcode, which runs nothing

@@ -48,10 +48,11 @@ def victim(folder):
     assert [*(folder / "victim").iterdir()] == []
 
 
-@pytest.mark.parametrize("words", [[], ["--vary", "updater.gamma=0.9,0.8"]])
-@pytest.mark.parametrize("place", ["file", "set"])
+@pytest.mark.parametrize(
+    ("place", "words"), [("set", []), ("file", ["--vary", "updater.gamma=0.9,0.8"])]
+)
 def test_a_recipe_from_elsewhere_is_trained_without_its_code(
-    words, place, evil, capsys, monkeypatch
+    place, words, evil, capsys, monkeypatch
 ):
     monkeypatch.setenv("PYTHONPATH", f"{Path.cwd()}:{os.environ.get('PYTHONPATH', '')}")
     recipe = [evil] if place == "file" else ["lake.yaml", "--set", "updater=evil:x"]

@@ -1,5 +1,6 @@
 """The folder of runs with varied options: evaluated, shown and continued as one."""
 
+import contextlib
 import json
 import shutil
 import signal
@@ -41,12 +42,27 @@ def train(vary=RATES, **keywords):
     )
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The runs of `RATES`, which `group` copies: to train them takes seconds."""
+    with contextlib.chdir(tmp_path_factory.mktemp("trained")):
+        Path("lake.yaml").write_text(LAKE)
+        train()
+        return Path("runs").absolute()
+
+
+@pytest.fixture
+def group(folder, trained):
+    """The folder of a test with the runs of `RATES`."""
+    shutil.copytree(trained, folder / "runs")
+    return GROUP
+
+
 def scores(path: Path) -> list[float]:
     return [seed["mean"] for seed in rlcli.eval(path, episodes=4)["seeds"]]
 
 
-def test_the_folder_is_evaluated_shown_and_continued(folder, capsys):
-    train()
+def test_the_folder_is_evaluated_shown_and_continued(group, capsys):
     result = rlcli.eval(GROUP, episodes=4)
     assert [each["options"] for each in result["variants"]] == [
         {"optimizer.learning_rate": "0.1"},
@@ -78,8 +94,7 @@ def test_the_folder_is_evaluated_shown_and_continued(folder, capsys):
     assert "has already made 3,000 steps" in ended[0].message
 
 
-def test_a_single_run_of_the_folder_is_the_best_one(capsys):
-    train()
+def test_a_single_run_of_the_folder_is_the_best_one(group, capsys):
     best = max((SLOW, FAST), key=lambda path: np.mean(last_returns(path)))
     capsys.readouterr()
     assert main(["render", str(GROUP), "--output", "x.gif"]) == 0
@@ -101,8 +116,7 @@ def last_returns(path: Path) -> list[float]:
     return [row["evaluation"]["mean"] for row in rows[-2:]]
 
 
-def test_runs_of_a_second_command_are_added(folder):
-    train()
+def test_runs_of_a_second_command_are_added(group):
     vary = ["optimizer.learning_rate=0.2"]
     rlcli.train_all(["lake.yaml"], vary=vary, run=GROUP, quiet=True, seed=7)
     assert [*variants().values] == [
@@ -112,8 +126,7 @@ def test_runs_of_a_second_command_are_added(folder):
     assert [line.count("–") for line in table[1:4]] == [1, 1, 3]
 
 
-def test_a_folder_is_a_run_or_has_variants(folder):
-    train()
+def test_a_folder_is_a_run_or_has_variants(group):
     with pytest.raises(RlcliError, match=r"already contains runs with varied options"):
         rlcli.train("lake.yaml", run=GROUP, quiet=True)
     with pytest.raises(RlcliError, match=r"already contains a run"):
@@ -150,8 +163,7 @@ def test_a_removed_run_does_not_stop_the_others(folder, capsys):
     assert sorted(steps) == [2_000, 3_000, 3_000]
 
 
-def test_a_process_that_is_training_is_not_disturbed(folder):
-    train()
+def test_a_process_that_is_training_is_not_disturbed(group):
     with Run(FAST).lock():
         (refused, *_) = rlcli.resume_all(GROUP, set=["train.steps=3_000"], quiet=True)
     assert refused.code == 1 and "already training into" in refused.message
