@@ -10,7 +10,7 @@ import base64
 import functools
 import hashlib
 import importlib.resources
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,7 +107,7 @@ def render_page(content: Content) -> str:
 
 def _place(charts: list[dict[str, Any]], chart: Chart) -> int:
     """The number of a chart on the page, whose data it stores."""
-    charts.append({"spec": chart.spec, "blocks": chart.blocks})
+    charts.append({"spec": _to_labels(chart.spec), "blocks": chart.blocks})
     return len(charts) - 1
 
 
@@ -120,6 +120,15 @@ def _mark_code(text: str) -> Any:
     for index in range(1, len(parts), 2):
         parts[index] = markup.Markup("<code>%s</code>") % parts[index]
     return markup.Markup("").join(parts)
+
+
+def _to_labels(spec: Any) -> Any:
+    """A specification whose names and labels can neither reorder nor hide text."""
+    if isinstance(spec, Mapping):
+        return {_to_text(key): _to_labels(value) for key, value in spec.items()}
+    return (
+        [*map(_to_labels, spec)] if isinstance(spec, list | tuple) else _to_text(spec)
+    )
 
 
 def _to_text(value: Any) -> Any:
