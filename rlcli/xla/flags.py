@@ -26,6 +26,7 @@ _ASK = "import jaxlib.xla_client as client; client.make_cpu_client()"
 _COMPLAINT = re.compile(r"^[EF]\d{4} .*?\] (.*)$", re.MULTILINE)  # XLA's log
 _LONGEST = 200  # characters of XLA's message
 _PATIENCE = 60  # seconds for its answer
+_LIBRARIES = 16  # with answers: each virtual environment has its own
 
 
 def is_known_flag(flag: str) -> bool:
@@ -40,7 +41,7 @@ def is_known_flag(flag: str) -> bool:
     answers = _read_answers(path, key)
     if flag not in answers:
         answers[flag] = _contains(library, flag)
-        _write_answers(path, {key: answers})
+        _write_answers(path, key, answers)
     return answers[flag]
 
 
@@ -64,7 +65,7 @@ def require_known_flags() -> None:
             "correct its value, or unset it",
         )
     if flags.lstrip().startswith("--"):  # else the name of a file, which may change
-        _write_answers(path, {key: {**answers, setting: True}})
+        _write_answers(path, key, {**answers, setting: True})
 
 
 def _ask_xla() -> str:
@@ -115,17 +116,27 @@ def _contains(library: Path, flag: str) -> bool:
 
 def _read_answers(path: Path, key: str) -> dict[str, bool]:
     """The earlier answers about a library; none if the file is damaged."""
+    return _read_all(path).get(key, {})
+
+
+def _read_all(path: Path) -> dict[str, dict[str, bool]]:
+    """The answers about each library; none if the file is damaged."""
     try:
-        stored: Any = json.loads(path.read_text(encoding="utf-8"))[key]
-        return {str(flag): answer is True for flag, answer in stored.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        stored: Any = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            library: {flag: answer is True for flag, answer in answers.items()}
+            for library, answers in stored.items()
+        }
+    except (OSError, ValueError, AttributeError):
         return {}
 
 
-def _write_answers(path: Path, answers: dict[str, dict[str, bool]]) -> None:
+def _write_answers(path: Path, key: str, answers: dict[str, bool]) -> None:
     """Replaces the file, in one step: other processes may read it at this moment."""
+    others = [item for item in _read_all(path).items() if item[0] != key]
+    content = dict(others[1 - _LIBRARIES :]) | {key: answers}
     partial = path.with_name(f"{path.name}.{os.getpid()}")
     with contextlib.suppress(OSError):  # without a cache folder it is searched again
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps(answers), encoding="utf-8")
+        partial.write_text(json.dumps(content), encoding="utf-8")
         partial.replace(path)

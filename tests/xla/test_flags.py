@@ -68,6 +68,17 @@ def test_the_library_is_searched_once_for_each_version(monkeypatch, library):
     assert flags.is_known_flag("--xla_new") and not flags.is_known_flag("--xla_one")
 
 
+def test_the_answers_about_other_libraries_are_kept(monkeypatch, library, tmp_path):
+    assert flags.is_known_flag("--xla_one")
+    other = tmp_path / "other.so"
+    other.write_bytes(b"another environment\0xla_new\0")
+    with monkeypatch.context() as patch:
+        patch.setattr(flags, "_jaxlib_library", lambda: other)
+        assert flags.is_known_flag("--xla_new") and not flags.is_known_flag("--xla_one")
+    monkeypatch.delattr(flags, "_contains")
+    assert flags.is_known_flag("--xla_one")
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"x": 1}', "null", "\0"])
 def test_damaged_answers_are_asked_again(own_cache, library, content):
     own_cache.parent.mkdir()
