@@ -9,6 +9,7 @@ import argparse
 import collections
 import faulthandler
 import itertools
+import os
 import resource
 import sys
 import tempfile
@@ -39,6 +40,8 @@ def main() -> int:
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        # What rlcli keeps for the user is below the folder too.
+        os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
         place, guard = Place(folder), Guard(folder)
         remaining = enumerate(cases(options.seed, options.cases))
         while block := [*itertools.islice(remaining, _BLOCK)]:

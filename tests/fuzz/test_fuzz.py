@@ -29,7 +29,9 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def guard(place):
-    return Guard(place.folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(place.folder / "cache"))
+        yield Guard(place.folder)
 
 
 def test_random_input_is_a_success_or_one_clear_error(place, guard):
