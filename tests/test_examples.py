@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rlcli.recipe.reading import read_recipe
 from rlcli.sweeps.space import load_space
 from rlcli.sweeps.validation import check_space
 
@@ -62,7 +63,7 @@ def test_the_documented_files_equal_the_examples(page, language, names):
 
 @pytest.mark.parametrize("path", [*EXAMPLES.glob("spaces/*")], ids=lambda p: p.stem)
 def test_the_spaces_have_options_of_their_recipes(path):
-    check_space(path.stem, (), load_space(path))
+    check_space(read_recipe(path.stem), load_space(path))
 
 
 @pytest.mark.pages

@@ -13,6 +13,7 @@ import pytest
 from sweeps import FakeEngine, drive, list_trials, make_sweep, skip_disk
 
 from rlcli.errors import RlcliError
+from rlcli.registry.user_code import module_command
 from rlcli.runs.run_folder import Run
 from rlcli.sweeps import slurm
 
@@ -150,7 +151,10 @@ while true; do sleep 0.05; done
     time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
     assert process.wait() == code
-    expected = f"-P -m rlcli sweep {sweep.folder} --resume --max-time 10800s --trial 4"
+    _, *words = module_command("rlcli")
+    expected = (
+        f"{' '.join(words)} sweep {sweep.folder} --resume --max-time 10800s --trial 4"
+    )
     assert (tmp_path / "arguments").read_text().split() == expected.split()
     queued = tmp_path / "queued"
     assert queued.exists() == is_queued

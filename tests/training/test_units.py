@@ -40,7 +40,7 @@ SHORT = {
 
 
 @functools.cache
-def width_run(folder, updater, w):
+def width_run(runs_folder, updater, w):
     """Evaluations and parameters after a short run in actions of half-width `w`."""
     data = {
         "environment": {"name": "unit_environments:Width", "w": w},
@@ -48,7 +48,7 @@ def width_run(folder, updater, w):
         "network": SMALL,
         "train": SHORT[updater] | {"evaluate": {"episodes": 3}, "checkpoint": None},
     }
-    run = rlcli.train(data, run=folder / f"{updater}{w}", quiet=True)
+    run = rlcli.train(data, run=runs_folder / f"{updater}{w}", quiet=True)
     rows = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
     returns = [row["evaluation"]["mean"] for row in rows if "evaluation" in row]
     policy = rlcli.load(run, trust=True)
@@ -57,25 +57,28 @@ def width_run(folder, updater, w):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def runs_folder(tmp_path_factory):
     return tmp_path_factory.mktemp("runs")
 
 
 @pytest.mark.parametrize(
     ("updater", "w"), quick_first(list(itertools.product(SHORT, (2.0**10, 2.0**-10))))
 )
-def test_the_same_task_in_other_units_is_the_same_run(updater, w, folder):
+def test_the_same_task_in_other_units_is_the_same_run(updater, w, runs_folder):
     """A power of two changes no bit."""
-    found, expected = width_run(folder, updater, w), width_run(folder, updater, 1.0)
+    found, expected = (
+        width_run(runs_folder, updater, w),
+        width_run(runs_folder, updater, 1.0),
+    )
     jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("updater", SHORT)
-def test_units_that_are_no_powers_of_two_only_round(updater, folder):
-    returns, _, action = width_run(folder, updater, 1.0)
+def test_units_that_are_no_powers_of_two_only_round(updater, runs_folder):
+    returns, _, action = width_run(runs_folder, updater, 1.0)
     for w in (0.001, 1000.0):
-        found = width_run(folder, updater, w)
+        found = width_run(runs_folder, updater, w)
         np.testing.assert_allclose(found[0], returns, rtol=1e-3, atol=1e-4)
         np.testing.assert_allclose(found[2], action, rtol=1e-3, atol=1e-4)
 

@@ -378,7 +378,7 @@ def test_a_recipe_may_set_only_keyword_options() -> None:
         for name, each in inspect.signature(gymnasium_adapter).parameters.items()
         if each.kind is inspect.Parameter.KEYWORD_ONLY
     ]
-    assert keywords == ["options", "vectorization", "atari"]
+    assert {*keywords} == {"options", "vectorization", "goal_reward", "text", "atari"}
 
 
 CLASS = """
@@ -433,7 +433,7 @@ def test_a_class_named_by_an_import_path_is_an_environment_with_its_options(walk
     part = registry.find("environment", "walks:Walk")
     assert not part.is_trusted and part.facts["adapter"]
     assert [*registry.options(part.factory)] == [
-        *("options", "vectorization", "goal", "noise")
+        *("options", "vectorization", "goal_reward", "text", "goal", "noise")
     ]
     text = rlcli.show("environment", "walks:Walk")
     assert "goal: float = 2.0" in text and "A walk to the right." in text
