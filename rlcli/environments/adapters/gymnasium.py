@@ -347,7 +347,9 @@ def _async_vector(
     close_or_warn(external.name, example)
     assert example.spec is not None  # `gymnasium.make` sets it
     wrappers = example.spec.additional_wrappers
-    spec = dataclasses.replace(spec, additional_wrappers=wrappers)
+    if {"TokenObservation", "FilterObservation"} & {each.name for each in wrappers}:
+        # Only then: an entry point, as Atari's, adds wrappers of its own again.
+        spec = dataclasses.replace(spec, additional_wrappers=wrappers)
     # Only Gymnasium objects are pickled: unpickling rlcli ones would import JAX.
     make = functools.partial(gymnasium.make, spec, disable_env_checker=True, **keywords)
     return host_environment(
