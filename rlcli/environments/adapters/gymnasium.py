@@ -13,12 +13,13 @@ import dataclasses
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Any, Literal
 
 import gymnasium
 from gymnasium.envs.registration import (
     EnvSpec,
+    WrapperSpec,
     find_highest_version,
     get_env_id,
     load_env_creator,
@@ -284,12 +285,24 @@ def _make_env(
     text: TextMode = "drop",
 ) -> gymnasium.Env:
     """Creates one environment whose observations have shapes; errors name it."""
-    env = _call_external(
+    env = _make_plain(external, spec, keywords)
+    return _wrap(external, env, fix_shapes(external.name, env.observation_space, text))
+
+
+def _make_plain(
+    external: ExternalEnvironment, spec: EnvSpec, keywords: dict[str, Any]
+) -> gymnasium.Env:
+    return _call_external(
         external, gymnasium.make, spec, disable_env_checker=True, **keywords
     )
-    for wrapper in fix_shapes(external.name, env.observation_space, text):
-        wrap = load_env_creator(wrapper.entry_point)
-        env = _call_external(external, wrap, env, **wrapper.kwargs or {})
+
+
+def _wrap(
+    external: ExternalEnvironment, env: gymnasium.Env, wrappers: Sequence[WrapperSpec]
+) -> gymnasium.Env:
+    for each in wrappers:
+        wrap = load_env_creator(each.entry_point)
+        env = _call_external(external, wrap, env, **each.kwargs or {})
     return env
 
 
@@ -343,13 +356,14 @@ def _async_vector(
     text: TextMode,
 ) -> Environment:
     """Builds a vector with one process for each environment."""
-    example = _make_env(external, spec, keywords, text)
-    close_or_warn(external.name, example)
-    assert example.spec is not None  # `gymnasium.make` sets it
-    wrappers = example.spec.additional_wrappers
-    if {"TokenObservation", "FilterObservation"} & {each.name for each in wrappers}:
-        # Only then: an entry point, as Atari's, adds wrappers of its own again.
+    plain = _make_plain(external, spec, keywords)
+    fixes = fix_shapes(external.name, plain.observation_space, text)
+    if fixes:  # Gymnasium makes the others itself, from the same `spec`
+        assert plain.spec is not None  # `gymnasium.make` sets it
+        wrappers = (*plain.spec.additional_wrappers, *fixes)
         spec = dataclasses.replace(spec, additional_wrappers=wrappers)
+    example = _wrap(external, plain, fixes)
+    close_or_warn(external.name, example)
     # Only Gymnasium objects are pickled: unpickling rlcli ones would import JAX.
     make = functools.partial(gymnasium.make, spec, disable_env_checker=True, **keywords)
     return host_environment(
