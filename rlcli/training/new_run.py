@@ -46,7 +46,7 @@ class NewRun(NamedTuple):
     place: Mapping[str, Any]  # the keywords of `create_run`, and fields of `run.json`
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainRequest:
     """What is trained from the beginning, and how.
 
@@ -54,11 +54,11 @@ class TrainRequest:
     """
 
     runs: Sequence[NewRun]
+    trust: bool  # without a default: who forgets it must not trust
     max_time: str | float | None = None  # see `chunks`, as for most others
     smoke: bool = False
     quiet: bool = False
     profile: bool = False
-    trust: bool = True
     group: ProcessGroup = ALONE
     ends_at_log_points: bool = False  # whether chunks end there
     steps: int | None = None  # of a short run, see `short_recipe`
@@ -180,7 +180,7 @@ def _chunks(
     }
     generator = train_chunks(
         TrainRequest(
-            [NewRun(read_recipe(recipe, sets), local_place(group, place))],
+            runs=[NewRun(read_recipe(recipe, sets), local_place(group, place))],
             ends_at_log_points=ends_at_log_points,
             quiet=quiet or not group.is_first,
             trust=trust,
@@ -192,9 +192,9 @@ def _chunks(
     return generator
 
 
-def train_together(runs: Sequence[NewRun], **keywords: Any) -> None:
+def train_together(runs: Sequence[NewRun], *, trust: bool, **keywords: Any) -> None:
     """Trains runs in one program; the keywords are those of `TrainRequest`."""
-    for _ in train_chunks(TrainRequest(runs, **keywords)):
+    for _ in train_chunks(TrainRequest(runs=runs, trust=trust, **keywords)):
         pass
 
 

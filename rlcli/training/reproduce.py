@@ -71,7 +71,7 @@ def reproduce(
     place = {"runs": runs, "run": to, "tags": [TAG], "reproduces": str(original.folder)}
     chunks = train_chunks(
         TrainRequest(
-            [NewRun(_recorded_recipe(original), place)],
+            runs=[NewRun(_recorded_recipe(original), place)],
             max_time=max_time,
             quiet=quiet,
             trust=trust,

@@ -103,7 +103,8 @@ def _resume(task: Task) -> Generator[Chunk, None, None]:
 def _train(task: Task) -> Generator[Chunk, None, Path]:
     return train_chunks(
         TrainRequest(
-            [NewRun(read_recipe(task.recipe, task.sets), {"run": task.run})],
+            runs=[NewRun(read_recipe(task.recipe, task.sets), {"run": task.run})],
+            trust=True,  # the recipe that the user has named, as in `train`
             ends_at_log_points=task.stop is not None,
             quiet=True,
             is_short=True,

@@ -166,7 +166,7 @@ def train(folder) -> None:
         )
         for rate, name in zip(RATES, NAMES, strict=True)
     ]
-    train_together(runs, quiet=True)
+    train_together(runs, quiet=True, trust=True)
 
 
 class Killed(BaseException):
