@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import sys
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -17,8 +16,6 @@ from rlcli.environments.adapters import jax_libraries
 from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Environment, Key
-
-_ROBOTS = "https://github.com/google-deepmind/mujoco_menagerie"
 
 
 class _EpisodeState(NamedTuple):
@@ -52,8 +49,8 @@ def playground_adapter(
     `options` change the environment's configuration, with dots for its sections, as in
     `reward_config.scales.energy`. Episodes are truncated after its `episode_length`.
     With `domain_randomization`, every episode has another robot, drawn by the library's
-    randomizer. The first use of a robot downloads a collection of them. Actions are in
-    [-1, 1]. https://playground.mujoco.org
+    randomizer. Robots other than those of the control suite have to be downloaded
+    before. Actions are in [-1, 1]. https://playground.mujoco.org
     """
     name = f"playground/{id}"
     task = _make_task(
@@ -100,8 +97,12 @@ def _make_task(id: str, options: str) -> _Task:
     name, overrides = f"playground/{id}", json.loads(options)
     hint = "`options` change the configuration of `mujoco_playground.registry`"
     if id not in library.dm_control_suite.ALL_ENVS and not robots.exists():
-        print(f"note: {name} downloads robots from {_ROBOTS}", file=sys.stderr)
-        hint = f"it needs robots: `git clone {_ROBOTS} {robots}`"
+        # The library would download them at once: a recipe must not contact a host.
+        load = f"import mujoco_playground as m; m.registry.load('{id}')"
+        raise RlcliError(
+            f"environment `{name}` needs robots that are not on this machine",
+            f'`python -c "{load}"` lets the library download them',
+        )
     make = functools.partial(library.registry.load, id, config_overrides=overrides)
     env = jax_libraries.make_concrete(name, make, hint)
     shapes = jax_libraries.observation_shapes(

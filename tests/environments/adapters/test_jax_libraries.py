@@ -1,5 +1,6 @@
 """What adapters of JAX libraries share, and what only one of them has."""
 
+import importlib
 import sys
 import types
 from typing import NamedTuple
@@ -213,3 +214,12 @@ def test_playground_says_which_environments_have_no_randomization():
     pytest.importorskip("mujoco_playground")
     with pytest.raises(RlcliError, match="has no domain randomization"):
         find("playground/CartpoleBalance", domain_randomization=True)
+
+
+def test_playground_downloads_no_robots(monkeypatch, tmp_path):
+    library = pytest.importorskip("mujoco_playground")
+    environments = importlib.import_module("mujoco_playground._src.mjx_env")
+    monkeypatch.setattr(environments, "MENAGERIE_PATH", tmp_path / "robots")
+    monkeypatch.setattr(library.registry, "load", pytest.fail)
+    with pytest.raises(RlcliError, match="robots that are not on this machine"):
+        find("playground/Go1JoystickFlatTerrain")
