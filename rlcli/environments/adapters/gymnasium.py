@@ -42,7 +42,7 @@ from rlcli.environments.adapters.pools import NO_TIME_LIMIT, AsyncVector, Native
 from rlcli.environments.adapters.text import TextMode, fix_shapes
 from rlcli.errors import RlcliError
 from rlcli.registry import plugins, register, register_class_adapter, user_code
-from rlcli.registry.libraries import install_command
+from rlcli.registry.libraries import import_library, install_command
 from rlcli.types import Environment, Structural
 
 REGISTERED_LIMIT = "default"  # the time limit that the id is registered with
@@ -56,6 +56,14 @@ RESERVED_OPTIONS = {  # arguments of `gymnasium.make` that rlcli sets itself
 RECIPE_KEYS = {"name", "each", "wrappers"}
 _EXTRA = "gymnasium"
 # The extra that installs an environment's dependencies, by the package of its class.
+# The libraries of extras that Gymnasium does not register itself, by their ids.
+_LIBRARIES = {
+    ("MiniGrid-", "BabyAI-"): "minigrid",
+    (
+        *("PointMaze_", "AntMaze_", "FrankaKitchen", "Adroit"),
+        *("Fetch", "HandReach", "HandManipulate"),
+    ): "gymnasium_robotics",
+}
 INSTALL_EXTRAS = {
     "gymnasium.envs.mujoco": "mujoco",
     "gymnasium.envs.box2d": "box2d",
@@ -237,6 +245,8 @@ def _find_spec(id: str, name: str) -> EnvSpec:
         raise RlcliError(f"{name}: {error}") from error
     if namespace == arcade.NAMESPACE:
         arcade.register_games()
+    if not module and find_highest_version(namespace, short) is None:
+        _register_library(short)
     if version is None:
         newest = find_highest_version(namespace, short)
         plain = plain if newest is None else f"{plain}-v{newest}"
@@ -244,6 +254,16 @@ def _find_spec(id: str, name: str) -> EnvSpec:
     if spec is None:
         raise RlcliError(f"there is no {name}", _suggest_id(namespace, short))
     return spec
+
+
+def _register_library(short: str) -> None:
+    """Registers the library of an extra that has environments with such names.
+
+    Its module is the installed one, so no recipe brings it: it needs no trust.
+    """
+    for prefixes, module in _LIBRARIES.items():
+        if short.startswith(prefixes):
+            gymnasium.register_envs(import_library(module, INSTALL_EXTRAS[module]))
 
 
 def _suggest_id(namespace: str | None, short: str) -> str:

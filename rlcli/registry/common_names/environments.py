@@ -18,10 +18,10 @@ _PATTERNS = (
         "did you mean `gymnasium/ALE/{id}-v5`?",
     ),
     (rf"(?P<id>{_GAMES})-v[45]", "did you mean `gymnasium/ALE/{id}-v5`?"),
-    (r"(?P<id>(?:minigrid|babyai)-.+)", "did you mean `gymnasium/minigrid:{id}`?"),
+    (r"(?P<id>(?:minigrid|babyai)-.+)", "did you mean `gymnasium/{id}`?"),
     (
         r"(?P<id>(?:point|ant)maze_.+|fetch\w+-v\d|adroit.+)",
-        "did you mean `gymnasium/gymnasium_robotics:{id}`?",
+        "did you mean `gymnasium/{id}`?",
     ),
     (r"(?P<id>xland-.+)", "did you mean `xminigrid/{id}`?"),
     (r"2048", "did you mean `pgx/2048`?"),

@@ -69,11 +69,11 @@ CASES = [
     Case("pettingzoo/mpe2/simple_spread_v3", "mpe2"),
     Case("gymnasium/Hopper-v5", "mujoco"),
     Case(
-        "gymnasium/gymnasium_robotics:PointMaze_UMaze-v3",
+        "gymnasium/PointMaze_UMaze-v3",
         "gymnasium_robotics",
     ),
     Case(
-        "gymnasium/minigrid:BabyAI-GoToLocal-v0",
+        "gymnasium/BabyAI-GoToLocal-v0",
         "minigrid",
         {"text": "tokens", "vectorization": "async"},
     ),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+import subprocess
 import sys
 
 import gymnasium
@@ -496,11 +498,31 @@ def test_an_option_beside_the_name_and_under_options_is_refused(walks):
         factory(1, 1, None, None, options=options, size=5)
 
 
-def test_a_missing_module_of_an_extra_is_installed_with_the_extra(monkeypatch):
+@pytest.mark.parametrize("module", ["gymnasium_robotics:", ""])
+def test_a_missing_module_of_an_extra_is_installed_with_the_extra(module, monkeypatch):
     monkeypatch.setitem(sys.modules, "gymnasium_robotics", None)
     with pytest.raises(RlcliError, match="gymnasium_robotics") as caught:
-        adapter("gymnasium_robotics:PointMaze_UMaze-v3")
+        adapter(f"{module}PointMaze_UMaze-v3")
     assert caught.value.hint == install_command("robotics")
+
+
+def test_the_library_of_an_extra_needs_no_trust_and_is_the_installed_one(folder):
+    """A module of its name beside the recipe, which may come from elsewhere, is not."""
+    pytest.importorskip("minigrid")
+    (folder / "minigrid.py").write_text("raise RuntimeError('imported')")
+    data = "environment: {name: gymnasium/MiniGrid-Empty-5x5-v0}\nupdater: ppo\n"
+    (folder / "mine.yaml").write_text(data)
+    code = (
+        "from rlcli import recipe, assembly\n"
+        "loaded = recipe.load_recipe('mine.yaml', trusted=False)\n"
+        "print(assembly.build(loaded).environment.observation)"
+    )
+    path = os.pathsep.join(each for each in sys.path if each)
+    environment = os.environ | {"PYTHONPATH": path}
+    command = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "image" in done.stdout
 
 
 def test_a_class_that_raises_names_its_line(walks):

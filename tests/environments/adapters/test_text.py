@@ -145,7 +145,7 @@ def test_the_words_of_minigrid_have_distinct_ids() -> None:
 @pytest.mark.parametrize("mode", ["drop", "tokens"])
 def test_missions_of_minigrid_are_texts(mode) -> None:
     pytest.importorskip("minigrid")
-    _, obs, _ = run("gymnasium/minigrid:BabyAI-GoToRedBallGrey-v0", text=mode)
+    _, obs, _ = run("gymnasium/BabyAI-GoToRedBallGrey-v0", text=mode)
     assert ("mission" in obs) == (mode == "tokens")
     assert obs["image"].shape == (1, 2, 7, 7, 3)
     if mode == "tokens":

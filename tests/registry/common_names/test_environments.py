@@ -34,13 +34,13 @@ KNOWN = registry.names("environment")
         ("2048", "pgx/2048"),
         ("Navix-Empty-5x5-v0", "navix/Navix-Empty-5x5-v0"),
         ("Craftax-Symbolic-v1", "craftax/Craftax-Symbolic-v1"),
-        ("MiniGrid-Empty-5x5-v0", "gymnasium/minigrid:MiniGrid-Empty-5x5-v0"),
+        ("MiniGrid-Empty-5x5-v0", "gymnasium/MiniGrid-Empty-5x5-v0"),
     ],
 )
 def test_a_name_of_another_library_suggests_the_right_spelling(name, suggestion):
     assert suggest_environment(name, KNOWN) == f"did you mean `{suggestion}`?"
     library, _, id = suggestion.partition("/")
-    if library == "gymnasium" and not re.search("ALE/|:", id):
+    if library == "gymnasium" and not re.search("ALE/|MiniGrid-", id):
         assert id in gymnasium.registry
 
 
