@@ -179,15 +179,12 @@ def code_cell(text: str | None) -> str:
 def replace_rows(path: Path, header: str, rows: Iterable[str]) -> str:
     """The text of a page in which the table with this header has other rows."""
     text = path.read_text(encoding="utf-8")
-    before, found, after = text.partition(f"\n{header}")
-    if not found:
-        raise ValueError(f"{path}: no table that begins with {header!r}")
-    head, _, after = after.partition("|\n")
-    line, _, after = after.partition("|\n")
-    body = re.match(r"(?:\|.*\n)*", after)
-    rest = after[body.end() if body else 0 :]
+    pattern = rf"(?m)^({re.escape(header)}.*\n\|[-:| ]+\|\n)(?:\|.*\n)*"
     table = "".join(f"{row}\n" for row in rows)
-    return f"{before}\n{header}{head}|\n{line}|\n{table}{rest}"
+    new, count = re.subn(pattern, lambda found: f"{found[1]}{table}", text, count=1)
+    if not count:
+        raise ValueError(f"{path}: no table that begins with {header!r}")
+    return new
 
 
 def table_row(*cells: str) -> str:

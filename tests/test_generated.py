@@ -15,11 +15,12 @@ def test_a_generated_file_is_up_to_date(path):
     assert text == FILES[path], "run `make generate`"
 
 
-def test_only_rows_of_the_table_are_replaced(tmp_path):
+@pytest.mark.parametrize("header", ["| term |", "| term | b |"])
+def test_only_rows_of_the_table_are_replaced(tmp_path, header):
     page = tmp_path / "page.md"
     page.write_text("# A\n\n| term | b |\n|---|---|\n| old | 1 |\n\nText.\n")
     expected = "# A\n\n| term | b |\n|---|---|\n| new | 2 |\n\nText.\n"
-    assert GENERATE["replace_rows"](page, "| term |", ["| new | 2 |"]) == expected
+    assert GENERATE["replace_rows"](page, header, ["| new | 2 |"]) == expected
 
 
 def test_terms_are_sorted_without_their_links():
