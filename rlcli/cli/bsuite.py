@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 import rlcli
 from rlcli.cli import batch, completion, options, output, training_outcome
-from rlcli.cli.options import (
-    Jobs,
-    Json,
-    MaxTime,
-    Quiet,
-    Set,
-    Smoke,
-    SweepName,
-    SweepRun,
-)
+from rlcli.cli.options import argument, option
 
 if TYPE_CHECKING:
     from rlcli.training.batch import PlanEnd
@@ -27,77 +18,48 @@ if TYPE_CHECKING:
 
 
 def command(
-    recipe: Annotated[
-        str,
-        typer.Argument(
-            metavar="RECIPE",
-            autocompletion=completion.complete_recipe,
-            help="A YAML file, or the name of a built-in recipe; or the folder of a "
-            "sweep, which is scored again.",
-            show_default=False,
-        ),
-    ],
-    ids: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[ID...]",
-            help="Ids such as `catch_noise/3`, experiments such as `catch_noise`, or "
-            "tags such as `noise`. Default: all.",
-            show_default=False,
-        ),
-    ] = None,
-    set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            "--seed",
-            min=0,
-            max=options.MAX_SEED,
-            metavar="N",
-            help="The first seed. Default: 0.",
-            show_default=False,
-        ),
-    ] = None,
-    mnist: Annotated[
-        Path | None,
-        typer.Option(
-            "--mnist",
-            metavar="DIR",
-            help="The folder of the MNIST training set, which some experiments need.",
-            show_default=False,
-        ),
-    ] = None,
-    jobs: Jobs = None,
-    runs: Annotated[
-        Path | None,
-        typer.Option(
-            "--runs",
-            metavar="DIR",
-            help="Create the sweep below DIR/bsuite/<recipe>. Default: runs.",
-            show_default=False,
-        ),
-    ] = None,
-    run: SweepRun = None,
-    name: SweepName = None,
-    max_time: MaxTime = None,
-    smoke: Smoke = False,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            help="Continue the sweep in this folder: train what has not finished.",
-        ),
-    ] = False,
-    trust: Annotated[
-        bool,
-        typer.Option(
-            "--trust",
-            help="With `--resume`: allow the recipe of the sweep to import code "
-            "outside rlcli, and its trackers to contact a host.",
-        ),
-    ] = False,
-    quiet: Quiet = False,
-    json: Json = False,
+    recipe: str = argument(
+        "RECIPE",
+        "A YAML file, or the name of a built-in recipe; or the folder of a "
+        "sweep, which is scored again.",
+        complete=completion.complete_recipe,
+    ),
+    ids: list[str] | None = argument(
+        "[ID...]",
+        "Ids such as `catch_noise/3`, experiments such as `catch_noise`, or "
+        "tags such as `noise`. Default: all.",
+        default=None,
+    ),
+    set: list[str] = options.SET,
+    seed: int | None = option(
+        None, "--seed N", "The first seed. Default: 0.", min=0, max=options.MAX_SEED
+    ),
+    mnist: Path | None = option(
+        None,
+        "--mnist DIR",
+        "The folder of the MNIST training set, which some experiments need.",
+    ),
+    jobs: int | None = options.JOBS,
+    runs: Path | None = option(
+        None, "--runs DIR", "Create the sweep below DIR/bsuite/<recipe>. Default: runs."
+    ),
+    run: Path | None = options.SWEEP_RUN,
+    name: str | None = options.SWEEP_NAME,
+    max_time: str | None = options.MAX_TIME,
+    smoke: bool = options.SMOKE,
+    resume: bool = option(
+        False,
+        "--resume",
+        "Continue the sweep in this folder: train what has not finished.",
+    ),
+    trust: bool = option(
+        False,
+        "--trust",
+        "With `--resume`: allow the recipe of the sweep to import code "
+        "outside rlcli, and its trackers to contact a host.",
+    ),
+    quiet: bool = options.QUIET,
+    json: bool = options.JSON,
 ) -> None:
     """Train a recipe on the experiments of bsuite, and score it.
 
@@ -134,7 +96,7 @@ def command(
     for note in data["notes"]:
         output.print_message(note)
     if json:
-        output.print_data(output.as_json(data))
+        output.print_json(data)
     else:
         screen = output.table_console()
         for table in tables(data):

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 import rlcli
 from rlcli.cli import completion, output
-from rlcli.cli.options import Set
+from rlcli.cli.options import SET, argument
 from rlcli.errors import OK, RlcliError
 
 
 def command(
-    recipes: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RECIPE",
-            autocompletion=completion.complete_recipe,
-            help="YAML files, or names of built-in recipes.",
-            show_default=False,
-        ),
-    ],
-    set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
+    recipes: list[str] = argument(
+        "RECIPE",
+        "YAML files, or names of built-in recipes.",
+        complete=completion.complete_recipe,
+    ),
+    set: list[str] = SET,
 ) -> None:
     """Check recipes without training them.
 

@@ -3,59 +3,41 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 import rlcli
 from rlcli.cli import options, output
-from rlcli.cli.options import Best, Json, PolicyPath, Seed, Trust
+from rlcli.cli.options import BEST, JSON, POLICY_PATH, SEED, TRUST, option
 from rlcli.runs import thread_layout
 
 
 def command(
-    path: PolicyPath,
-    episodes: Annotated[
-        int | None,
-        typer.Option(
-            "--episodes",
-            metavar="N",
-            min=1,
-            help="Whole episodes, of all seeds together. Default: 100.",
-            show_default=False,
-        ),
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            "--steps",
-            metavar="N",
-            min=1,
-            help="Steps instead of episodes; the last episode is truncated.",
-            show_default=False,
-        ),
-    ] = None,
-    output_: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            metavar="FILE",
-            help="The file, `.npz`. Default: `dataset.npz` in the run's folder, for a "
-            "policy of the zoo in the current one.",
-            show_default=False,
-        ),
-    ] = None,
-    best: Best = False,
-    explore: Annotated[
-        bool,
-        typer.Option("--explore", help="Explore as in training, instead of greedily."),
-    ] = False,
-    random: Annotated[
-        bool, typer.Option("--random", help="Act at random, instead of greedily.")
-    ] = False,
-    seed: Seed = 0,
-    json: Json = False,
-    trust: Trust = False,
+    path: Path = POLICY_PATH,
+    episodes: int | None = option(
+        None,
+        "--episodes N",
+        "Whole episodes, of all seeds together. Default: 100.",
+        min=1,
+    ),
+    steps: int | None = option(
+        None,
+        "--steps N",
+        "Steps instead of episodes; the last episode is truncated.",
+        min=1,
+    ),
+    output_: Path | None = option(
+        None,
+        "--output FILE",
+        "The file, `.npz`. Default: `dataset.npz` in the run's folder, for a "
+        "policy of the zoo in the current one.",
+    ),
+    best: bool = BEST,
+    explore: bool = option(
+        False, "--explore", "Explore as in training, instead of greedily."
+    ),
+    random: bool = option(False, "--random", "Act at random, instead of greedily."),
+    seed: int = SEED,
+    json: bool = JSON,
+    trust: bool = TRUST,
 ) -> None:
     """Write the steps of a trained policy as a data set.
 
@@ -87,7 +69,7 @@ def command(
         trust=trust,
     )
     if json:
-        output.print_data(output.as_json(result))
+        output.print_json(result)
         return
     output.print_data(result["file"])
     returns = result["return"]

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 import rlcli
 from rlcli.cli import completion, options, output
-from rlcli.cli.options import Json
+from rlcli.cli.options import JSON, argument
 
 METAVAR = "RUN|RECIPE"
 
 
 def command(
-    first: Annotated[
-        str,
-        typer.Argument(
-            metavar=METAVAR,
-            autocompletion=completion.complete_run_or_recipe,
-            help="The folder of a run, a YAML file, or the name of a built-in recipe.",
-            show_default=False,
-        ),
-    ],
-    second: Annotated[
-        str,
-        typer.Argument(
-            metavar=METAVAR,
-            autocompletion=completion.complete_run_or_recipe,
-            help="Another run or recipe, to compare with.",
-            show_default=False,
-        ),
-    ],
-    json: Json = False,
+    first: str = argument(
+        METAVAR,
+        "The folder of a run, a YAML file, or the name of a built-in recipe.",
+        complete=completion.complete_run_or_recipe,
+    ),
+    second: str = argument(
+        METAVAR,
+        "Another run or recipe, to compare with.",
+        complete=completion.complete_run_or_recipe,
+    ),
+    json: bool = JSON,
 ) -> None:
     """Compare two runs or recipes.
 
@@ -42,7 +30,7 @@ def command(
     paths = [options.choose_run(path) for path in (first, second)]
     result = rlcli.diff(*paths)
     if json:
-        output.print_data(output.as_json(result))
+        output.print_json(result)
         return
     from rlcli.cli import tables  # here, to keep `--help` fast
 

@@ -10,10 +10,10 @@ import typer
 import rlcli
 from rlcli import errors
 from rlcli.cli import output
-from rlcli.cli.options import Json
+from rlcli.cli.options import JSON
 
 
-def command(json: Json = False) -> None:
+def command(json: bool = JSON) -> None:
     """Check the installation: versions, devices, extras, folders.
 
     Also checks plug-ins and the terminal. Exits with 1 if something that every run
@@ -22,7 +22,7 @@ def command(json: Json = False) -> None:
     report = rlcli.doctor()
     report["terminal"]["stdout"] = output.data_stream().isatty()
     if json:
-        output.print_data(output.as_json(report))
+        output.print_json(report)
     else:
         _print_report(report)
     raise typer.Exit(errors.OK if report["ok"] else errors.USER_ERROR)
@@ -71,21 +71,10 @@ def _print_report(report: Mapping[str, Any]) -> None:
     }
     for name, rows in blocks.items():
         output.print_data(f"\n{name}")
-        _print_rows(rows or [("none",)])
+        output.print_rows(rows or [("none",)])
     output.print_data("\nproblems" if report["problems"] else "\nno problems")
     for problem in report["problems"]:
         kind = "error" if problem["required"] else "warning"
         output.print_data(
             f"  {kind}: {problem['message']}\n    hint: {problem['hint']}"
         )
-
-
-def _print_rows(rows: list[tuple[str, ...]]) -> None:
-    columns = max(map(len, rows))
-    widths = [
-        max(len(row[column]) for row in rows if len(row) > column)
-        for column in range(columns)
-    ]
-    for row in rows:
-        cells = "  ".join(f"{cell:{widths[i]}}" for i, cell in enumerate(row))
-        output.print_data(f"  {cells}".rstrip())

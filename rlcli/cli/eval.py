@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 import rlcli
 from rlcli.cli import completion, options, output
-from rlcli.cli.options import Best, Json, PolicyPath, Seed, Trust
+from rlcli.cli.options import BEST, JSON, POLICY_PATH, SEED, TRUST, option
 from rlcli.quoting import quote_rich
 from rlcli.runs import thread_layout
 
@@ -18,29 +16,22 @@ COLUMNS = ("seed", "mean", "std", "min", "max", "length")
 
 
 def command(
-    path: PolicyPath,
-    best: Best = False,
-    episodes: Annotated[
-        int,
-        typer.Option("--episodes", metavar="N", min=1, help="Episodes of each seed."),
-    ] = 100,
-    seed: Seed = 0,
-    explore: Annotated[
-        bool,
-        typer.Option("--explore", help="Explore as in training, instead of greedily."),
-    ] = False,
-    environment: Annotated[
-        str | None,
-        typer.Option(
-            "--environment",
-            metavar="NAME",
-            autocompletion=completion.complete_environment,
-            help="Evaluate in another environment: `gymnasium/CartPole-v1`, or "
-            "`{name: CartPole-v1, length: 0.7}`.",
-        ),
-    ] = None,
-    json: Json = False,
-    trust: Trust = False,
+    path: Path = POLICY_PATH,
+    best: bool = BEST,
+    episodes: int = option(100, "--episodes N", "Episodes of each seed.", min=1),
+    seed: int = SEED,
+    explore: bool = option(
+        False, "--explore", "Explore as in training, instead of greedily."
+    ),
+    environment: str | None = option(
+        None,
+        "--environment NAME",
+        "Evaluate in another environment: `gymnasium/CartPole-v1`, or "
+        "`{name: CartPole-v1, length: 0.7}`.",
+        complete=completion.complete_environment,
+    ),
+    json: bool = JSON,
+    trust: bool = TRUST,
 ) -> None:
     """Evaluate each seed's policy over whole episodes.
 
@@ -65,7 +56,7 @@ def command(
         trust=trust,
     )
     if json:
-        output.print_data(output.as_json(result))
+        output.print_json(result)
     elif "variants" in result:
         _print_variants(result["variants"])
     else:

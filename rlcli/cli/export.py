@@ -3,53 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 import rlcli
-from rlcli.cli import completion, options, output
-from rlcli.cli.options import MAX_SEED, Best, Json, PolicyPath, Trust
+from rlcli.cli import options, output
+from rlcli.cli.options import BEST, JSON, MAX_SEED, POLICY_PATH, TRUST, option
 from rlcli.runs import thread_layout
 
 
 def command(
-    path: PolicyPath,
-    format: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            autocompletion=completion.complete_word("stablehlo", "onnx", "numpy"),
-            help="`stablehlo` for JAX, `onnx`, or `numpy`: a Python file that needs "
-            "NumPy only.",
-            show_default=False,
-        ),
-    ],
-    output_: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            metavar="FILE",
-            help="The file. Default: `policy.stablehlo.zip`, `policy.onnx` or "
-            "`policy.py` in the run's folder. `numpy` writes its arrays beside it, to "
-            "an `.npz` file of the same name.",
-        ),
-    ] = None,
-    best: Best = False,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            "--seed",
-            metavar="N",
-            min=0,
-            max=MAX_SEED,
-            help="A seed of the run. Default: the first.",
-            show_default=False,
-        ),
-    ] = None,
-    json: Json = False,
-    trust: Trust = False,
+    path: Path = POLICY_PATH,
+    format: str = option(
+        ...,
+        "--format FORMAT",
+        "`stablehlo` for JAX, `onnx`, or `numpy`: a Python file that needs NumPy only.",
+        words=("stablehlo", "onnx", "numpy"),
+    ),
+    output_: Path | None = option(
+        None,
+        "--output FILE",
+        "The file. Default: `policy.stablehlo.zip`, `policy.onnx` or "
+        "`policy.py` in the run's folder. `numpy` writes its arrays beside it, to "
+        "an `.npz` file of the same name.",
+    ),
+    best: bool = BEST,
+    seed: int | None = option(
+        None, "--seed N", "A seed of the run. Default: the first.", min=0, max=MAX_SEED
+    ),
+    json: bool = JSON,
+    trust: bool = TRUST,
 ) -> None:
     """Export a seed's greedy policy to a file that needs no rlcli.
 
@@ -67,7 +48,7 @@ def command(
         run_path, format=format, output=output_, best=best, seed=seed, trust=trust
     )
     if json:
-        output.print_data(output.as_json(result))
+        output.print_json(result)
         return
     for file in result["files"]:
         output.print_data(file)

@@ -3,44 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 import rlcli
 from rlcli.cli import completion, output
+from rlcli.cli.options import argument, option
 from rlcli.errors import RlcliError
 from rlcli.quoting import quote_shell
 
 
 def command(
-    recipe: Annotated[
-        str,
-        typer.Argument(
-            metavar="RECIPE",
-            autocompletion=completion.complete_recipe_name,
-            help="The name of a built-in recipe.",
-            show_default=False,
-        ),
-    ],
-    environment: Annotated[
-        str | None,
-        typer.Option(
-            "--environment",
-            metavar="NAME",
-            autocompletion=completion.complete_environment,
-            help="Replace the environment: `Acrobot-v1`, or "
-            "`{name: Acrobot-v1, num_envs: 4}`.",
-        ),
-    ] = None,
-    output_: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            metavar="FILE",
-            help="The new file. Default: the name of the recipe, in this folder.",
-        ),
-    ] = None,
+    recipe: str = argument(
+        "RECIPE",
+        "The name of a built-in recipe.",
+        complete=completion.complete_recipe_name,
+    ),
+    environment: str | None = option(
+        None,
+        "--environment NAME",
+        "Replace the environment: `Acrobot-v1`, or `{name: Acrobot-v1, num_envs: 4}`.",
+        complete=completion.complete_environment,
+    ),
+    output_: Path | None = option(
+        None,
+        "--output FILE",
+        "The new file. Default: the name of the recipe, in this folder.",
+    ),
 ) -> None:
     """Copy a recipe with its comments into a new file, to edit it.
 

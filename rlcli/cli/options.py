@@ -1,9 +1,10 @@
-"""Options shared by several commands, as annotations for Typer."""
+"""Options shared by several commands, as defaults of parameters for Typer."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import typer
 
@@ -12,6 +13,43 @@ from rlcli.quoting import quote_shell
 from rlcli.runs import durations
 
 MAX_SEED = 2**31 - 1  # also the largest seed of a recipe
+
+
+def option(
+    default: Any,
+    name: str,
+    help: str,
+    *,
+    words: Sequence[str] = (),
+    complete: Callable[..., list[str]] | None = None,
+    **limits: Any,
+) -> Any:
+    """An option, named with the word for its value, as in `--seeds N`.
+
+    A shell completes one of `words`, or what `complete` lists. `limits`: `min`, `max`.
+    """
+    flag, _, value = name.partition(" ")
+    if words:
+        complete = completion.complete_word(*words)
+    return typer.Option(
+        default,
+        flag,
+        metavar=value or None,
+        help=help,
+        autocompletion=complete,
+        **limits,
+    )
+
+
+def argument(
+    name: str,
+    help: str,
+    complete: Callable[..., list[str]] | None = None,
+    *,
+    default: Any = ...,
+) -> Any:
+    """An argument with its name in the usage; `complete` as for an option."""
+    return typer.Argument(default, metavar=name, help=help, autocompletion=complete)
 
 
 def parse_max_time(text: str | None) -> float | None:
@@ -67,163 +105,87 @@ def parse_size(text: str | None) -> tuple[int, int] | None:
     return int(width), int(height)
 
 
-Set = Annotated[
-    list[str],
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        autocompletion=completion.complete_setting,
-        help="Override an option of the recipe: `train.steps=1000`. Can be repeated.",
-    ),
-]
-Seeds = Annotated[
-    int | None,
-    typer.Option(
-        "--seeds",
-        min=1,
-        metavar="N",
-        help="Train N consecutive seeds in one program.",
-    ),
-]
-Jobs = Annotated[
-    int | None,
-    typer.Option(
-        "--jobs",
-        min=1,
-        metavar="N",
-        help="Train in at most N processes at once. Default: one per core.",
-        show_default=False,
-    ),
-]
-Smoke = Annotated[
-    bool, typer.Option("--smoke", help="Test the whole pipeline with a tiny budget.")
-]
-SweepRun = Annotated[
-    Path | None,
-    typer.Option("--run", metavar="DIR", help="Create the sweep in exactly DIR."),
-]
-SweepName = Annotated[
-    str | None,
-    typer.Option("--name", metavar="NAME", help="Name the folder of the sweep."),
-]
-MaxTime = Annotated[
-    str | None,
-    typer.Option(
-        "--max-time",
-        metavar="TIME",
-        help="Save a checkpoint and stop after this time: `90s`, `10m`, `3h50m`.",
-    ),
-]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", help="Print only warnings and errors to stderr.")
-]
-Trust = Annotated[
-    bool,
-    typer.Option(
-        "--trust", help="Allow the checkpoint's recipe to import code outside rlcli."
-    ),
-]
-TrustRecipe = Annotated[
-    bool,
-    typer.Option(
-        "--trust/--no-trust",
-        help="Whether the recipe may import code outside rlcli, and have trackers that "
-        "contact a host. `--no-trust`: for a recipe from elsewhere.",
-    ),
-]
-Coordinator = Annotated[
-    str | None,
-    typer.Option(
-        "--coordinator",
-        metavar="HOST:PORT",
-        help="Train one agent in several processes: the address of process 0, or "
-        "`auto` to read it from SLURM, Open MPI or torchrun.",
-    ),
-]
-Process = Annotated[
-    str | None,
-    typer.Option(
-        "--process",
-        metavar="I/N",
-        help="With `--coordinator`: this is process I of N, numbered from 0.",
-    ),
-]
-RunFolder = Annotated[
-    Path,
-    typer.Argument(
-        metavar="RUN",
-        autocompletion=completion.complete_run,
-        help="The folder of a run.",
-        show_default=False,
-    ),
-]
-PolicyPath = Annotated[
-    Path,
-    typer.Argument(
-        metavar="CHECKPOINT|RUN",
-        autocompletion=completion.complete_policy,
-        help="A policy or checkpoint file, the folder of a run, or a policy of the "
-        "zoo, such as `zoo/ppo_cartpole`.",
-        show_default=False,
-    ),
-]
-Best = Annotated[
-    bool,
-    typer.Option(
-        "--best",
-        help="Use the policy of each seed's best evaluation, not the latest one.",
-    ),
-]
-Seed = Annotated[
-    int,
-    typer.Option(
-        "--seed", metavar="N", min=0, max=MAX_SEED, help="Random seed of the episodes."
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Runs = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="RUN...",
-        autocompletion=completion.complete_run,
-        help="Run folders, or folders that contain runs.",
-        show_default=False,
-    ),
-]
-Group = Annotated[
-    str,
-    typer.Option(
-        "--group",
-        metavar="KEY",
-        help="Group runs by `recipe` (with all its options), by `name`, or by an "
-        "option such as `updater.name`. `run`: one group per run.",
-    ),
-]
-Metric = Annotated[
-    str | None,
-    typer.Option(
-        "--y",
-        metavar="METRIC",
-        help="A metric, such as `loss`. Default: `evaluation.mean`, or without "
-        "evaluations `avg_G`.",
-        show_default=False,
-    ),
-]
-Center = Annotated[
-    str,
-    typer.Option(
-        "--center",
-        metavar="NAME",
-        autocompletion=completion.complete_word("mean", "iqm"),
-        help="Aggregate seeds by `mean` or `iqm` (interquartile mean).",
-    ),
-]
-Threshold = Annotated[
-    float | None,
-    typer.Option(
-        "--threshold",
-        metavar="VALUE",
-        help="Report when a curve or a seed first reaches this value, such as 475.",
-        show_default=False,
-    ),
-]
+SET = option(
+    [],
+    "--set KEY=VALUE",
+    "Override an option of the recipe: `train.steps=1000`. Can be repeated.",
+    complete=completion.complete_setting,
+)
+SEEDS = option(None, "--seeds N", "Train N consecutive seeds in one program.", min=1)
+JOBS = option(
+    None,
+    "--jobs N",
+    "Train in at most N processes at once. Default: one per core.",
+    min=1,
+)
+SMOKE = option(False, "--smoke", "Test the whole pipeline with a tiny budget.")
+SWEEP_RUN = option(None, "--run DIR", "Create the sweep in exactly DIR.")
+SWEEP_NAME = option(None, "--name NAME", "Name the folder of the sweep.")
+MAX_TIME = option(
+    None,
+    "--max-time TIME",
+    "Save a checkpoint and stop after this time: `90s`, `10m`, `3h50m`.",
+)
+QUIET = option(False, "--quiet", "Print only warnings and errors to stderr.")
+TRUST = option(
+    False, "--trust", "Allow the checkpoint's recipe to import code outside rlcli."
+)
+TRUST_RECIPE = option(
+    True,
+    "--trust/--no-trust",
+    "Whether the recipe may import code outside rlcli, and have trackers that "
+    "contact a host. `--no-trust`: for a recipe from elsewhere.",
+)
+COORDINATOR = option(
+    None,
+    "--coordinator HOST:PORT",
+    "Train one agent in several processes: the address of process 0, or "
+    "`auto` to read it from SLURM, Open MPI or torchrun.",
+)
+PROCESS = option(
+    None,
+    "--process I/N",
+    "With `--coordinator`: this is process I of N, numbered from 0.",
+)
+RUN_FOLDER = argument("RUN", "The folder of a run.", complete=completion.complete_run)
+POLICY_PATH = argument(
+    "CHECKPOINT|RUN",
+    "A policy or checkpoint file, the folder of a run, or a policy of the "
+    "zoo, such as `zoo/ppo_cartpole`.",
+    complete=completion.complete_policy,
+)
+BEST = option(
+    False,
+    "--best",
+    "Use the policy of each seed's best evaluation, not the latest one.",
+)
+SEED = option(0, "--seed N", "Random seed of the episodes.", min=0, max=MAX_SEED)
+JSON = option(False, "--json", "Print the result as JSON.")
+RUNS = argument(
+    "RUN...",
+    "Run folders, or folders that contain runs.",
+    complete=completion.complete_run,
+)
+GROUP = option(
+    "recipe",
+    "--group KEY",
+    "Group runs by `recipe` (with all its options), by `name`, or by an "
+    "option such as `updater.name`. `run`: one group per run.",
+)
+METRIC = option(
+    None,
+    "--y METRIC",
+    "A metric, such as `loss`. Default: `evaluation.mean`, or without "
+    "evaluations `avg_G`.",
+)
+CENTER = option(
+    "mean",
+    "--center NAME",
+    "Aggregate seeds by `mean` or `iqm` (interquartile mean).",
+    words=("mean", "iqm"),
+)
+THRESHOLD = option(
+    None,
+    "--threshold VALUE",
+    "Report when a curve or a seed first reaches this value, such as 475.",
+)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import logging
 import os
@@ -279,6 +280,20 @@ def silence(stream: TextIO) -> None:
     descriptor = os.open(os.devnull, os.O_WRONLY)
     os.dup2(descriptor, stream.fileno())
     os.close(descriptor)
+
+
+def print_json(value: Any) -> None:
+    """Prints the result of a command as JSON."""
+    print_data(as_json(value))
+
+
+def print_rows(rows: Sequence[Sequence[str]]) -> None:
+    """Prints rows as data, with aligned columns; rows may have fewer than others."""
+    columns = itertools.zip_longest(*rows, fillvalue="")
+    widths = [max(map(len, column)) for column in columns]
+    for row in rows:
+        cells = map(str.ljust, row, widths)
+        print_data(f"  {'  '.join(cells)}".rstrip())
 
 
 def as_json(value: Any) -> str:

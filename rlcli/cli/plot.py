@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 import rlcli
-from rlcli.cli import completion, output
-from rlcli.cli.options import Center, Group, Json, Metric, Runs, Threshold
+from rlcli.cli import output
+from rlcli.cli.options import CENTER, GROUP, JSON, METRIC, RUNS, THRESHOLD, option
 
 
 def command(
-    runs: Runs,
-    x: Annotated[
-        str,
-        typer.Option(
-            "--x",
-            metavar="AXIS",
-            autocompletion=completion.complete_word("steps", "seconds", "updates"),
-            help="`steps`, `seconds` of training or `updates`.",
-        ),
-    ] = "steps",
-    y: Metric = None,
-    threshold: Threshold = None,
-    center: Center = "mean",
-    group: Group = "recipe",
-    output_: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            metavar="FILE",
-            help="A `.png`, `.svg` or `.pdf` file, instead of the terminal.",
-            show_default=False,
-        ),
-    ] = None,
-    json: Json = False,
+    runs: list[str] = RUNS,
+    x: str = option(
+        "steps",
+        "--x AXIS",
+        "`steps`, `seconds` of training or `updates`.",
+        words=("steps", "seconds", "updates"),
+    ),
+    y: str | None = METRIC,
+    threshold: float | None = THRESHOLD,
+    center: str = CENTER,
+    group: str = GROUP,
+    output_: Path | None = option(
+        None,
+        "--output FILE",
+        "A `.png`, `.svg` or `.pdf` file, instead of the terminal.",
+    ),
+    json: bool = JSON,
 ) -> None:
     """Draw learning curves of runs, with an interval over seeds.
 
@@ -48,7 +38,7 @@ def command(
     )
     output.print_notes(result["notes"])
     if json:
-        output.print_data(output.as_json(result))
+        output.print_json(result)
     elif output_ is not None:
         output.print_data(output_)
     else:

@@ -3,62 +3,37 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 import rlcli
 from rlcli.cli import completion, options, output
-from rlcli.cli.options import Best, Seed, Trust
+from rlcli.cli.options import BEST, SEED, TRUST, argument, option
 from rlcli.runs import thread_layout
 
 
 def command(
-    path: Annotated[
-        str,
-        typer.Argument(
-            metavar="CHECKPOINT|RUN|RECIPE|ENVIRONMENT",
-            autocompletion=completion.complete_render_argument,
-            help="A policy or checkpoint file, or the folder of a run; or a recipe or "
-            "an environment, which is rendered with a random policy.",
-            show_default=False,
-        ),
-    ],
-    best: Best = False,
-    output_: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            metavar="FILE",
-            help="A `.gif`, `.mp4` or `.png` file (a png is a film strip). Default: "
-            "`render.gif` in the run's folder.",
-        ),
-    ] = None,
-    episodes: Annotated[
-        int, typer.Option("--episodes", metavar="N", min=1, help="Number of episodes.")
-    ] = 1,
-    seed: Seed = 0,
-    fps: Annotated[
-        float | None,
-        typer.Option(
-            "--fps",
-            metavar="N",
-            min=1,
-            max=100,
-            help="Frames per second. Default: 50.",
-        ),
-    ] = None,
-    size: Annotated[
-        str | None,
-        typer.Option("--size", metavar="WxH", help="Width and height in pixels."),
-    ] = None,
-    overlay: Annotated[
-        bool,
-        typer.Option(
-            "--overlay", help="Write step, return and action below each frame."
-        ),
-    ] = False,
-    trust: Trust = False,
+    path: str = argument(
+        "CHECKPOINT|RUN|RECIPE|ENVIRONMENT",
+        "A policy or checkpoint file, or the folder of a run; or a recipe or "
+        "an environment, which is rendered with a random policy.",
+        complete=completion.complete_render_argument,
+    ),
+    best: bool = BEST,
+    output_: Path | None = option(
+        None,
+        "--output FILE",
+        "A `.gif`, `.mp4` or `.png` file (a png is a film strip). Default: "
+        "`render.gif` in the run's folder.",
+    ),
+    episodes: int = option(1, "--episodes N", "Number of episodes.", min=1),
+    seed: int = SEED,
+    fps: float | None = option(
+        None, "--fps N", "Frames per second. Default: 50.", min=1, max=100
+    ),
+    size: str | None = option(None, "--size WxH", "Width and height in pixels."),
+    overlay: bool = option(
+        False, "--overlay", "Write step, return and action below each frame."
+    ),
+    trust: bool = TRUST,
 ) -> None:
     """Render episodes as a video; works without a display."""
     pixels = options.parse_size(size)

@@ -3,58 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 import rlcli
-from rlcli.cli import output
-from rlcli.cli.options import (
-    Best,
-    Center,
-    Group,
-    Metric,
-    Quiet,
-    Runs,
-    Seed,
-    Threshold,
-    Trust,
-)
+from rlcli.cli import options, output
+from rlcli.cli.options import option
 from rlcli.runs import thread_layout
 
 
 def command(
-    runs: Runs,
-    output_: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            metavar="FILE",
-            help="The `.html` file. Default: `report.html`, in the run's folder for a "
-            "single run, else in the current folder.",
-            show_default=False,
-        ),
-    ] = None,
-    y: Metric = None,
-    threshold: Threshold = None,
-    center: Center = "mean",
-    group: Group = "recipe",
-    episodes: Annotated[
-        int,
-        typer.Option(
-            "--episodes",
-            metavar="N",
-            min=0,
-            help="Episodes of each seed. 0 loads no policies: no films, no JAX.",
-        ),
-    ] = 50,
-    best: Best = False,
-    seed: Seed = 0,
-    open_: Annotated[
-        bool, typer.Option("--open", help="Open the page in the browser.")
-    ] = False,
-    quiet: Quiet = False,
-    trust: Trust = False,
+    runs: list[str] = options.RUNS,
+    output_: Path | None = option(
+        None,
+        "--output FILE",
+        "The `.html` file. Default: `report.html`, in the run's folder for a "
+        "single run, else in the current folder.",
+    ),
+    y: str | None = options.METRIC,
+    threshold: float | None = options.THRESHOLD,
+    center: str = options.CENTER,
+    group: str = options.GROUP,
+    episodes: int = option(
+        50,
+        "--episodes N",
+        "Episodes of each seed. 0 loads no policies: no films, no JAX.",
+        min=0,
+    ),
+    best: bool = options.BEST,
+    seed: int = options.SEED,
+    open_: bool = option(False, "--open", "Open the page in the browser."),
+    quiet: bool = options.QUIET,
+    trust: bool = options.TRUST,
 ) -> None:
     """Write an HTML page about runs: charts, films, provenance.
 

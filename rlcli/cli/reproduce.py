@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 import rlcli
 from rlcli import errors
 from rlcli.cli import options, output
-from rlcli.cli.options import Json, MaxTime, Quiet, RunFolder, Trust
+from rlcli.cli.options import JSON, MAX_TIME, QUIET, RUN_FOLDER, TRUST, option
 
 
 def command(
-    run: RunFolder,
-    runs: Annotated[
-        Path,
-        typer.Option(
-            "--runs", metavar="DIR", help="Create the new run below DIR/<recipe>."
-        ),
-    ] = Path("runs"),
-    to: Annotated[
-        Path | None,
-        typer.Option("--to", metavar="DIR", help="Create the new run in exactly DIR."),
-    ] = None,
-    max_time: MaxTime = None,
-    quiet: Quiet = False,
-    trust: Trust = False,
-    json: Json = False,
+    run: Path = RUN_FOLDER,
+    runs: Path = option(
+        Path("runs"), "--runs DIR", "Create the new run below DIR/<recipe>."
+    ),
+    to: Path | None = option(None, "--to DIR", "Create the new run in exactly DIR."),
+    max_time: str | None = MAX_TIME,
+    quiet: bool = QUIET,
+    trust: bool = TRUST,
+    json: bool = JSON,
 ) -> None:
     """Train a run again from its recipe, and compare bit by bit.
 

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
 import rlcli
 from rlcli.cli import batch, options, training_outcome
-from rlcli.cli.options import (
-    Coordinator,
-    Jobs,
-    MaxTime,
-    Process,
-    Quiet,
-    RunFolder,
-    Set,
-    Trust,
-)
 
 
 def command(
-    run: RunFolder,
-    set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
-    jobs: Jobs = None,
-    max_time: MaxTime = None,
-    quiet: Quiet = False,
-    trust: Trust = False,
-    coordinator: Coordinator = None,
-    process: Process = None,
+    run: Path = options.RUN_FOLDER,
+    set: list[str] = options.SET,
+    jobs: int | None = options.JOBS,
+    max_time: str | None = options.MAX_TIME,
+    quiet: bool = options.QUIET,
+    trust: bool = options.TRUST,
+    coordinator: str | None = options.COORDINATOR,
+    process: str | None = options.PROCESS,
 ) -> None:
     """Continue a run exactly where it stopped.
 
@@ -41,10 +33,10 @@ def command(
     sets = tuple(set)
     run_path = options.choose_run(run, quiet=quiet, keep_variants=True)
     if find_variants(run_path):
-        for option, value in (("--coordinator", coordinator), ("--process", process)):
+        for flag, value in (("--coordinator", coordinator), ("--process", process)):
             if value is not None:
                 message = "is for a single run, not for runs with varied options"
-                raise typer.BadParameter(message, param_hint=option)
+                raise typer.BadParameter(message, param_hint=flag)
         code = batch.resume_and_report(
             run_path, jobs=jobs, set=sets, max_time=limit, quiet=quiet, trust=trust
         )

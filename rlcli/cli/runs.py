@@ -6,56 +6,40 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 import rlcli
-from rlcli.cli import completion, output
-from rlcli.cli.options import Json
+from rlcli.cli import output
+from rlcli.cli.options import JSON, argument, option
 from rlcli.errors import RlcliError
 
 PERIOD = 1.0  # seconds between two updates of `--watch`
 
 
 def command(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="[DIR]", help="A folder that contains runs.", show_default=True
-        ),
-    ] = Path("runs"),
-    filter: Annotated[
-        list[str],
-        typer.Option(
-            "--filter",
-            metavar="KEY=VALUE",
-            help="Only runs with this option or field: `updater.name=ppo`, "
-            "`status!=finished`, `recipe=dqn_*`. Can be repeated.",
-        ),
-    ] = [],  # noqa: B006 - Typer copies it, and supports no other empty default
-    tag: Annotated[
-        list[str],
-        typer.Option(
-            "--tag", metavar="TAG", help="Only runs with this tag. Can be repeated."
-        ),
-    ] = [],  # noqa: B006
-    sort: Annotated[
-        str,
-        typer.Option(
-            "--sort",
-            metavar="FIELD",
-            autocompletion=completion.complete_word(
-                "created", "return", "steps", "status", "recipe", "name"
-            ),
-            help="`created`, `return` or `steps`, the highest first; `status`, "
-            "`recipe` or `name`.",
-        ),
-    ] = "created",
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Update the list until Ctrl-C.")
-    ] = False,
-    json: Json = False,
+    folder: Path = argument(
+        "[DIR]", "A folder that contains runs.", default=Path("runs")
+    ),
+    filter: list[str] = option(
+        [],
+        "--filter KEY=VALUE",
+        "Only runs with this option or field: `updater.name=ppo`, "
+        "`status!=finished`, `recipe=dqn_*`. Can be repeated.",
+    ),
+    tag: list[str] = option(
+        [], "--tag TAG", "Only runs with this tag. Can be repeated."
+    ),
+    sort: str = option(
+        "created",
+        "--sort FIELD",
+        "`created`, `return` or `steps`, the highest first; `status`, "
+        "`recipe` or `name`.",
+        words=("created", "return", "steps", "status", "recipe", "name"),
+    ),
+    watch: bool = option(False, "--watch", "Update the list until Ctrl-C."),
+    json: bool = JSON,
 ) -> None:
     """List runs: changed options, status, steps, return and age.
 
@@ -72,7 +56,7 @@ def command(
         return
     records = rlcli.runs(folder, **keywords)
     if json:
-        output.print_data(output.as_json(records))
+        output.print_json(records)
     elif records:
         _print(records, folder)
     else:

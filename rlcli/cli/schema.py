@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 import rlcli
 from rlcli.cli import output
+from rlcli.cli.options import option
 
 
 def command(
-    output_: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", metavar="FILE", help="Write the schema to FILE, not to stdout."
-        ),
-    ] = None,
+    output_: Path | None = option(
+        None, "--output FILE", "Write the schema to FILE, not to stdout."
+    ),
 ) -> None:
     """Print the JSON Schema of recipes, with all installed parts.
 

@@ -2,44 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 import rlcli
 from rlcli.cli import completion, options, output
-from rlcli.cli.options import Json, Set
+from rlcli.cli.options import JSON, SET, argument, option
 
 
 def command(
-    what: Annotated[
-        str,
-        typer.Argument(
-            metavar="RECIPE|RUN|KIND",
-            autocompletion=completion.complete_show_argument,
-            help="A recipe, the folder of a run, or the kind of a part, such as "
-            "`updater`.",
-            show_default=False,
-        ),
-    ],
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME",
-            autocompletion=completion.complete_part,
-            help="Name of the part.",
-            show_default=False,
-        ),
-    ] = None,
-    set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
-    diff_from_base: Annotated[
-        bool,
-        typer.Option(
-            "--diff-from-base",
-            help="Show only what differs from the recipes that the recipe extends.",
-        ),
-    ] = False,
-    json: Json = False,
+    what: str = argument(
+        "RECIPE|RUN|KIND",
+        "A recipe, the folder of a run, or the kind of a part, such as `updater`.",
+        complete=completion.complete_show_argument,
+    ),
+    name: str | None = argument(
+        "NAME", "Name of the part.", complete=completion.complete_part, default=None
+    ),
+    set: list[str] = SET,
+    diff_from_base: bool = option(
+        False,
+        "--diff-from-base",
+        "Show only what differs from the recipes that the recipe extends.",
+    ),
+    json: bool = JSON,
 ) -> None:
     """Show a recipe with all defaults, a part's options, or a run.
 
@@ -53,7 +36,7 @@ def command(
         from rlcli.runs.description import show_data  # here, to keep `--help` fast
 
         data = show_data(*words, set=tuple(set), diff_from_base=diff_from_base)
-        output.print_data(output.as_json(data))
+        output.print_json(data)
     else:
         text = rlcli.show(*words, set=tuple(set), diff_from_base=diff_from_base)
         output.print_data(text.rstrip("\n"))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 import rlcli
 from rlcli.cli import completion, options, output, training_outcome
-from rlcli.cli.options import Jobs, Json, MaxTime, Quiet, Set, SweepName, SweepRun
+from rlcli.cli.options import argument, option
 from rlcli.errors import EXIT_CODES
 
 _VERBS = {
@@ -20,232 +19,141 @@ _VERBS = {
 
 
 def command(
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RECIPE | show FOLDER | export FOLDER FILE",
-            autocompletion=completion.complete_sweep,
-            help="The recipe to tune, by file or name; with `--resume` also the folder "
-            "of a sweep. `show` prints the results of a sweep, `export` writes the "
-            "winner's recipe.",
-            show_default=False,
-        ),
-    ],
-    space: Annotated[
-        Path | None,
-        typer.Option(
-            "--space",
-            metavar="FILE",
-            help="A YAML file with the search space: `optimizer.learning_rate: "
-            "{log_uniform: [1e-5, 1e-2]}`; also `uniform`, `int`, `choice`.",
-            show_default=False,
-        ),
-    ] = None,
-    trials: Annotated[
-        int | None,
-        typer.Option(
-            "--trials",
-            min=1,
-            metavar="N",
-            help="Number of trials. Default: 50, all combinations of a grid, or 20 of "
-            "`pbt`.",
-            show_default=False,
-        ),
-    ] = None,
-    seeds: Annotated[
-        int | None,
-        typer.Option(
-            "--seeds",
-            min=1,
-            metavar="N",
-            help="Seeds of each trial. Default: 5.",
-            show_default=False,
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            "--seed",
-            min=0,
-            max=options.MAX_SEED,
-            metavar="N",
-            help="The first seed of a trial, and the seed of the sampler.",
-            show_default=False,
-        ),
-    ] = None,
-    sampler: Annotated[
-        str | None,
-        typer.Option(
-            "--sampler",
-            metavar="NAME",
-            autocompletion=completion.complete_word(
-                "tpe", "random", "grid", "cmaes", "nsga2", "pbt"
-            ),
-            help="`tpe` (default), `random`, `grid`, `cmaes`, `nsga2`, or `pbt`: "
-            "population-based training.",
-            show_default=False,
-        ),
-    ] = None,
-    pruner: Annotated[
-        str | None,
-        typer.Option(
-            "--pruner",
-            metavar="NAME",
-            autocompletion=completion.complete_word("asha", "median", "none"),
-            help="How to stop bad trials early: `asha` (default), `median` or `none`.",
-            show_default=False,
-        ),
-    ] = None,
-    objective: Annotated[
-        str | None,
-        typer.Option(
-            "--objective",
-            metavar="NAME",
-            autocompletion=completion.complete_word("return", "auc", "steps_to:"),
-            help="Compare trials by the IQM over seeds of the last `return` (default), "
-            "`auc` (area under the learning curve) or `steps_to:475` (steps until this "
-            "return).",
-            show_default=False,
-        ),
-    ] = None,
-    confirm: Annotated[
-        int | None,
-        typer.Option(
-            "--confirm",
-            min=0,
-            metavar="N",
-            help="Train the N best trials again with other seeds. Default: 3.",
-            show_default=False,
-        ),
-    ] = None,
-    confirm_seeds: Annotated[
-        int | None,
-        typer.Option(
-            "--confirm-seeds",
-            min=1,
-            metavar="N",
-            help="Seeds of each confirmation run. Default: as in a trial.",
-            show_default=False,
-        ),
-    ] = None,
-    together: Annotated[
-        int | None,
-        typer.Option(
-            "--together",
-            min=1,
-            metavar="N",
-            help="Begin N trials at once; those of equal structure are one program. "
-            "Default: by the sampler and `--jobs`.",
-            show_default=False,
-        ),
-    ] = None,
-    ready: Annotated[
-        int | None,
-        typer.Option(
-            "--ready",
-            min=1,
-            metavar="N",
-            help="`pbt`: the worst members copy the best ones after every N "
-            "evaluations. Default: 1.",
-            show_default=False,
-        ),
-    ] = None,
-    set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
-    jobs: Jobs = None,
-    engine: Annotated[
-        str,
-        typer.Option(
-            "--engine",
-            metavar="NAME",
-            autocompletion=completion.complete_word("local", "ray"),
-            help="Where trials run: `local` (this machine) or `ray` (a Ray cluster).",
-        ),
-    ] = "local",
-    address: Annotated[
-        str | None,
-        typer.Option(
-            "--address",
-            metavar="ADDRESS",
-            help="The Ray cluster: `auto`, `ray://HOST:PORT`. Default: this machine.",
-            show_default=False,
-        ),
-    ] = None,
-    cpus: Annotated[
-        float,
-        typer.Option("--cpus", min=0, metavar="N", help="CPUs of a process, with Ray."),
-    ] = 1.0,
-    gpus: Annotated[
-        float,
-        typer.Option("--gpus", min=0, metavar="N", help="GPUs of a process, with Ray."),
-    ] = 0.0,
-    storage: Annotated[
-        str | None,
-        typer.Option(
-            "--storage",
-            metavar="URL",
-            help="A database for Optuna, such as `sqlite:///sweeps.db`, instead of a "
-            "journal file in the folder. Also with `--resume` and `show`.",
-            show_default=False,
-        ),
-    ] = None,
-    run_storage: Annotated[
-        str | None,
-        typer.Option(
-            "--run-storage",
-            metavar="URL",
-            help="An object store for the runs, such as `s3://bucket/runs`, with Ray "
-            "on nodes that share no folder. Also with `--resume`.",
-            show_default=False,
-        ),
-    ] = None,
-    runs: Annotated[
-        Path,
-        typer.Option(
-            "--runs", metavar="DIR", help="Create the sweep below DIR/sweeps/<recipe>."
-        ),
-    ] = Path("runs"),
-    run: SweepRun = None,
-    name: SweepName = None,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            help="Continue a sweep, given by its folder, `--run` or `--name`, or the "
-            "newest one.",
-        ),
-    ] = False,
-    slurm: Annotated[
-        Path | None,
-        typer.Option(
-            "--slurm",
-            metavar="FILE",
-            help="Write a SLURM job-array script with one task per trial, and train "
-            "nothing.",
-            show_default=False,
-        ),
-    ] = None,
-    trust: Annotated[
-        bool,
-        typer.Option(
-            "--trust",
-            help="With `--resume` and `export`: allow the recipe of the sweep to "
-            "import code outside rlcli, and its trackers to contact a host.",
-        ),
-    ] = False,
-    max_time: MaxTime = None,
-    trial: Annotated[
-        int | None,
-        typer.Option(
-            "--trial",
-            min=0,
-            metavar="N",
-            help="With `export`: export this trial instead of the winner. With "
-            "`--resume`: train only this trial, as a job-array task does.",
-            show_default=False,
-        ),
-    ] = None,
-    quiet: Quiet = False,
-    json: Json = False,
+    words: list[str] = argument(
+        "RECIPE | show FOLDER | export FOLDER FILE",
+        "The recipe to tune, by file or name; with `--resume` also the folder "
+        "of a sweep. `show` prints the results of a sweep, `export` writes the "
+        "winner's recipe.",
+        complete=completion.complete_sweep,
+    ),
+    space: Path | None = option(
+        None,
+        "--space FILE",
+        "A YAML file with the search space: `optimizer.learning_rate: "
+        "{log_uniform: [1e-5, 1e-2]}`; also `uniform`, `int`, `choice`.",
+    ),
+    trials: int | None = option(
+        None,
+        "--trials N",
+        "Number of trials. Default: 50, all combinations of a grid, or 20 of `pbt`.",
+        min=1,
+    ),
+    seeds: int | None = option(
+        None, "--seeds N", "Seeds of each trial. Default: 5.", min=1
+    ),
+    seed: int | None = option(
+        None,
+        "--seed N",
+        "The first seed of a trial, and the seed of the sampler.",
+        min=0,
+        max=options.MAX_SEED,
+    ),
+    sampler: str | None = option(
+        None,
+        "--sampler NAME",
+        "`tpe` (default), `random`, `grid`, `cmaes`, `nsga2`, or `pbt`: "
+        "population-based training.",
+        words=("tpe", "random", "grid", "cmaes", "nsga2", "pbt"),
+    ),
+    pruner: str | None = option(
+        None,
+        "--pruner NAME",
+        "How to stop bad trials early: `asha` (default), `median` or `none`.",
+        words=("asha", "median", "none"),
+    ),
+    objective: str | None = option(
+        None,
+        "--objective NAME",
+        "Compare trials by the IQM over seeds of the last `return` (default), "
+        "`auc` (area under the learning curve) or `steps_to:475` (steps until this "
+        "return).",
+        words=("return", "auc", "steps_to:"),
+    ),
+    confirm: int | None = option(
+        None,
+        "--confirm N",
+        "Train the N best trials again with other seeds. Default: 3.",
+        min=0,
+    ),
+    confirm_seeds: int | None = option(
+        None,
+        "--confirm-seeds N",
+        "Seeds of each confirmation run. Default: as in a trial.",
+        min=1,
+    ),
+    together: int | None = option(
+        None,
+        "--together N",
+        "Begin N trials at once; those of equal structure are one program. "
+        "Default: by the sampler and `--jobs`.",
+        min=1,
+    ),
+    ready: int | None = option(
+        None,
+        "--ready N",
+        "`pbt`: the worst members copy the best ones after every N "
+        "evaluations. Default: 1.",
+        min=1,
+    ),
+    set: list[str] = options.SET,
+    jobs: int | None = options.JOBS,
+    engine: str = option(
+        "local",
+        "--engine NAME",
+        "Where trials run: `local` (this machine) or `ray` (a Ray cluster).",
+        words=("local", "ray"),
+    ),
+    address: str | None = option(
+        None,
+        "--address ADDRESS",
+        "The Ray cluster: `auto`, `ray://HOST:PORT`. Default: this machine.",
+    ),
+    cpus: float = option(1.0, "--cpus N", "CPUs of a process, with Ray.", min=0),
+    gpus: float = option(0.0, "--gpus N", "GPUs of a process, with Ray.", min=0),
+    storage: str | None = option(
+        None,
+        "--storage URL",
+        "A database for Optuna, such as `sqlite:///sweeps.db`, instead of a "
+        "journal file in the folder. Also with `--resume` and `show`.",
+    ),
+    run_storage: str | None = option(
+        None,
+        "--run-storage URL",
+        "An object store for the runs, such as `s3://bucket/runs`, with Ray "
+        "on nodes that share no folder. Also with `--resume`.",
+    ),
+    runs: Path = option(
+        Path("runs"), "--runs DIR", "Create the sweep below DIR/sweeps/<recipe>."
+    ),
+    run: Path | None = options.SWEEP_RUN,
+    name: str | None = options.SWEEP_NAME,
+    resume: bool = option(
+        False,
+        "--resume",
+        "Continue a sweep, given by its folder, `--run` or `--name`, or the "
+        "newest one.",
+    ),
+    slurm: Path | None = option(
+        None,
+        "--slurm FILE",
+        "Write a SLURM job-array script with one task per trial, and train nothing.",
+    ),
+    trust: bool = option(
+        False,
+        "--trust",
+        "With `--resume` and `export`: allow the recipe of the sweep to "
+        "import code outside rlcli, and its trackers to contact a host.",
+    ),
+    max_time: str | None = options.MAX_TIME,
+    trial: int | None = option(
+        None,
+        "--trial N",
+        "With `export`: export this trial instead of the winner. With "
+        "`--resume`: train only this trial, as a job-array task does.",
+        min=0,
+    ),
+    quiet: bool = options.QUIET,
+    json: bool = options.JSON,
 ) -> None:
     """Tune hyperparameters, and confirm the best trials.
 

@@ -111,9 +111,7 @@ def _last_rung(trial: Trial) -> float | None:
 
 
 def _table(
-    rows: Sequence[tuple[str, str, str, Mapping[str, Any]]],
-    objective: str,
-    width: int,
+    rows: Sequence[tuple[str, str, str, Mapping[str, Any]]], objective: str, width: int
 ) -> Table:
     """A row per trial: number, state, objective and options.
 
@@ -196,7 +194,7 @@ def report_end(
         words = _resume_words(folder, trust=needs_trust, addresses=addresses)
         output.print_message(f"next: {program()} {words}")
     if json:
-        output.print_data(output.as_json(data))
+        output.print_json(data)
     else:
         output.print_data(folder)
     return errors.EXIT_CODES[status]
@@ -212,11 +210,7 @@ def _resume_words(
 
 
 def report_script(
-    folder: Path,
-    script: Path,
-    *,
-    quiet: bool,
-    addresses: Mapping[str, str | None],
+    folder: Path, script: Path, *, quiet: bool, addresses: Mapping[str, str | None]
 ) -> int:
     """Prints the folder and how to submit the script; returns the exit code."""
     if not quiet:
@@ -244,7 +238,7 @@ def _describe_winner(winner: Mapping[str, Any]) -> str:
 def print_sweep(data: Mapping[str, Any], *, json: bool) -> None:
     """Prints what `rlcli.show_sweep` returns."""
     if json:
-        output.print_data(output.as_json(data))
+        output.print_json(data)
         return
     screen = output.table_console()
     counts = ", ".join(f"{n} {state}" for state, n in data["counts"].items())

@@ -3,98 +3,58 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 import rlcli
 from rlcli.cli import batch, completion, options, training_outcome
-from rlcli.cli.options import (
-    Coordinator,
-    Jobs,
-    MaxTime,
-    Process,
-    Quiet,
-    Seeds,
-    Set,
-    Smoke,
-    TrustRecipe,
-)
+from rlcli.cli.options import argument, option
 
 
 def command(
-    recipe: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RECIPE...",
-            autocompletion=completion.complete_recipe,
-            help="YAML files, or names of built-in recipes.",
-            show_default=False,
-        ),
-    ],
-    set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
-    vary: Annotated[
-        list[str],
-        typer.Option(
-            "--vary",
-            metavar="KEY=VALUE,...",
-            autocompletion=completion.complete_vary_option,
-            help="Train a run for each value: `optimizer.learning_rate=1e-4,1e-3`. "
-            "Repeat it for a grid.",
-        ),
-    ] = [],  # noqa: B006 - as for `--set`
-    vary_zip: Annotated[
-        list[str],
-        typer.Option(
-            "--vary-zip",
-            metavar="KEY=VALUE,...",
-            autocompletion=completion.complete_vary_option,
-            help="Like `--vary`, but pairs the values of all `--vary-zip` options in "
-            "order, instead of a grid.",
-        ),
-    ] = [],  # noqa: B006
-    jobs: Jobs = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            "--seed", min=0, max=options.MAX_SEED, metavar="N", help="The first seed."
-        ),
-    ] = None,
-    seeds: Seeds = None,
-    runs: Annotated[
-        Path,
-        typer.Option(
-            "--runs", metavar="DIR", help="Create the run below DIR/<recipe>."
-        ),
-    ] = Path("runs"),
-    run: Annotated[
-        Path | None,
-        typer.Option("--run", metavar="DIR", help="Create the run in exactly DIR."),
-    ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="NAME", help="Name the run and its folder."),
-    ] = None,
-    tag: Annotated[
-        list[str],
-        typer.Option(
-            "--tag",
-            metavar="TAG",
-            help="Tag the run for `rlcli runs`. Can be repeated.",
-        ),
-    ] = [],  # noqa: B006 - as for `--set`
-    max_time: MaxTime = None,
-    smoke: Smoke = False,
-    quiet: Quiet = False,
-    profile: Annotated[
-        bool,
-        typer.Option(
-            "--profile", help="Profile a few iterations: print where time is spent."
-        ),
-    ] = False,
-    trust: TrustRecipe = True,
-    coordinator: Coordinator = None,
-    process: Process = None,
+    recipe: list[str] = argument(
+        "RECIPE...",
+        "YAML files, or names of built-in recipes.",
+        complete=completion.complete_recipe,
+    ),
+    set: list[str] = options.SET,
+    vary: list[str] = option(
+        [],
+        "--vary KEY=VALUE,...",
+        "Train a run for each value: `optimizer.learning_rate=1e-4,1e-3`. "
+        "Repeat it for a grid.",
+        complete=completion.complete_vary_option,
+    ),
+    vary_zip: list[str] = option(
+        [],
+        "--vary-zip KEY=VALUE,...",
+        "Like `--vary`, but pairs the values of all `--vary-zip` options in "
+        "order, instead of a grid.",
+        complete=completion.complete_vary_option,
+    ),
+    jobs: int | None = options.JOBS,
+    seed: int | None = option(
+        None, "--seed N", "The first seed.", min=0, max=options.MAX_SEED
+    ),
+    seeds: int | None = options.SEEDS,
+    runs: Path = option(
+        Path("runs"), "--runs DIR", "Create the run below DIR/<recipe>."
+    ),
+    run: Path | None = option(None, "--run DIR", "Create the run in exactly DIR."),
+    name: str | None = option(None, "--name NAME", "Name the run and its folder."),
+    tag: list[str] = option(
+        [], "--tag TAG", "Tag the run for `rlcli runs`. Can be repeated."
+    ),
+    max_time: str | None = options.MAX_TIME,
+    smoke: bool = options.SMOKE,
+    quiet: bool = options.QUIET,
+    profile: bool = option(
+        False, "--profile", "Profile a few iterations: print where time is spent."
+    ),
+    trust: bool = options.TRUST_RECIPE,
+    coordinator: str | None = options.COORDINATOR,
+    process: str | None = options.PROCESS,
 ) -> None:
     """Train the agent of a recipe and save it in a run folder.
 
@@ -121,13 +81,13 @@ def command(
     (first, *others) = recipes
     varies = first.with_settings(*set).combinations != [()]
     if others or vary or vary_zip or varies:
-        for option, is_given in (
+        for flag, is_given in (
             ("--profile", profile),
             ("--coordinator", coordinator is not None),
         ):
             if is_given:
                 message = "is for a single run, without other recipes or varied options"
-                raise typer.BadParameter(message, param_hint=option)
+                raise typer.BadParameter(message, param_hint=flag)
         keywords |= {"vary": vary, "vary_zip": vary_zip, "jobs": jobs}
         raise typer.Exit(batch.train_and_report(recipes, **keywords))
     folder = training_outcome.complete(

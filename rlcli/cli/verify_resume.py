@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 import rlcli
 from rlcli import errors
 from rlcli.cli import completion, output
-from rlcli.cli.options import Json, Quiet, Seeds, Set
+from rlcli.cli.options import JSON, QUIET, SEEDS, SET, argument, option
 
 
 def command(
-    recipe: Annotated[
-        str,
-        typer.Argument(
-            metavar="RECIPE",
-            autocompletion=completion.complete_recipe,
-            help="A YAML file, or the name of a built-in recipe.",
-            show_default=False,
-        ),
-    ],
-    set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
-    seeds: Seeds = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            "--steps",
-            min=1,
-            metavar="N",
-            help="Steps to train. Default: at least 512, with 12 updates.",
-            show_default=False,
-        ),
-    ] = None,
-    quiet: Quiet = False,
-    json: Json = False,
+    recipe: str = argument(
+        "RECIPE",
+        "A YAML file, or the name of a built-in recipe.",
+        complete=completion.complete_recipe,
+    ),
+    set: list[str] = SET,
+    seeds: int | None = SEEDS,
+    steps: int | None = option(
+        None,
+        "--steps N",
+        "Steps to train. Default: at least 512, with 12 updates.",
+        min=1,
+    ),
+    quiet: bool = QUIET,
+    json: bool = JSON,
 ) -> None:
     """Verify that a stopped and resumed run gives the same bytes.
 

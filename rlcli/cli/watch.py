@@ -7,13 +7,10 @@ from pathlib import Path
 import rlcli
 from rlcli import errors
 from rlcli.cli import options, output
-from rlcli.cli.options import Json, RunFolder
+from rlcli.cli.options import JSON, RUN_FOLDER
 
 
-def command(
-    run: RunFolder,
-    json: Json = False,
-) -> None:
+def command(run: Path = RUN_FOLDER, json: bool = JSON) -> None:
     """Show the progress of a run that another process trains.
 
     Ends with the run. Only reads the run's files: Ctrl-C does not stop the run.
@@ -27,7 +24,7 @@ def command(
         output.print_message("the run continues")
         return
     if json:
-        output.print_data(output.as_json(record))
+        output.print_json(record)
     status = record["status"]
     reason = f": {record['reason']}" if record["reason"] else ""
     output.print_message(f"{status}{reason}")
