@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 import rlcli
 from rlcli import COMMANDS, command_name
+from rlcli.training.tested_versions import read_pins
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
@@ -22,9 +24,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
 
 
 def pins():
+    """The pins of CI, as requirements."""
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    pairs = [line.split("==") for line in lines if not line.startswith("#")]
-    return {canonicalize_name(name): version for name, version in pairs}
+    return [Requirement(line) for line in lines if not line.startswith("#")]
 
 
 WITHOUT_JAX = (
@@ -121,19 +123,42 @@ def test_the_version_is_that_of_the_project():
     assert rlcli.__version__ == PROJECT["version"]
 
 
-def test_every_dependency_has_both_bounds_and_a_pin_within_them():
+def test_every_dependency_has_both_bounds_and_pins_within_them():
     extras = PROJECT["optional-dependencies"]
     dependencies = [*PROJECT["dependencies"], *extras["dev"], *extras["docs"]]
+    tested = read_pins()
     for requirement in map(Requirement, dependencies):
         operators = {each.operator for each in requirement.specifier}
         assert operators == {">=", "<"}, requirement
-        assert pins()[canonicalize_name(requirement.name)] in requirement.specifier
+        versions = tested[canonicalize_name(requirement.name)]
+        assert all(each in requirement.specifier for each in versions), requirement
 
 
-def test_constraints_are_plain_pins():
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    for line in lines:
-        assert line.startswith("#") or re.fullmatch(r"[\w.-]+==[\w.]+", line), line
+def test_every_library_of_an_extra_has_a_pin():
+    unpinned = {"ray"}  # not in CI: a cluster
+    for name, requirements in PROJECT["optional-dependencies"].items():
+        for requirement in map(Requirement, requirements):
+            own = canonicalize_name(requirement.name)
+            assert own in read_pins() or own in unpinned, (name, requirement)
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])
+def test_constraints_are_one_pin_of_each_package_for_a_python(python):
+    chosen = [
+        canonicalize_name(pin.name)
+        for pin in pins()
+        if pin.marker is None or pin.marker.evaluate({"python_version": python})
+    ]
+    assert sorted(chosen) == sorted(read_pins())
+    assert all(each.operator == "==" for pin in pins() for each in pin.specifier)
+
+
+def test_the_oldest_and_the_newest_minor_version_of_jax_are_tested():
+    (jax,) = (r for r in map(Requirement, PROJECT["dependencies"]) if r.name == "jax")
+    bounds = {each.operator: Version(each.version) for each in jax.specifier}
+    oldest, newest = (Version(each) for each in read_pins()["jax"])
+    assert oldest.release[:2] == bounds[">="].release[:2]
+    assert newest.minor + 1 == bounds["<"].minor
 
 
 @pytest.mark.parametrize(

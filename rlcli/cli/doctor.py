@@ -39,6 +39,14 @@ def _print_report(report: Mapping[str, Any]) -> None:
         "packages": [
             (name, version or "missing") for name, version in report["packages"].items()
         ],
+        "older or newer than tested": [
+            (
+                item["name"],
+                item["installed"],
+                f"{item['is']} than {', '.join(item['tested'])}",
+            )
+            for item in report["untested"]
+        ],
         "devices": [
             (f"{item['count']} {item['platform']}", item["kind"])
             for item in report["devices"]

@@ -34,6 +34,16 @@ _entry = _Entry()
 _left: tuple[str, str] | None = None  # where one has left the process, and before it
 
 
+def shipped_path(name: str) -> Path:
+    """A file or folder that comes with rlcli, such as `recipes`.
+
+    It is inside the package when installed, and beside it in a checkout.
+    """
+    package = Path(__file__).parents[1]
+    paths = (package / name, package.parent / name)
+    return next((path for path in paths if path.exists()), paths[0])
+
+
 def directory() -> str:
     """The working directory of the user; "" if it has been removed.
 

@@ -22,6 +22,7 @@ from rlcli.registry import libraries
 from rlcli.registry.plugins import reason, source
 from rlcli.runs import provenance
 from rlcli.runs.files import check_writable
+from rlcli.training.tested_versions import untested_packages
 from rlcli.xla import compilation_cache, threads
 
 _OLDEST_PYTHON = (3, 11)
@@ -32,19 +33,22 @@ def doctor() -> dict[str, Any]:
     """Checks the installation: versions, devices, extras, plug-ins, terminal, folders.
 
     Returns `{"ok", "problems": [{"message", "hint", "required"}], "rlcli", "python",
-    "platform", "packages", "devices", "cores", "extras": [{"name", "purpose",
-    "installed", "install"}], "plug_ins": [{"kind", "name", "source", "error"}],
-    "terminal", "folders": [{"purpose", "path", "error"}]}`. `ok` is false if something
-    is broken that every run requires.
+    "platform", "packages", "untested": [{"name", "installed", "tested", "is"}],
+    "devices", "cores", "extras": [{"name", "purpose", "installed", "install"}],
+    "plug_ins": [{"kind", "name", "source", "error"}], "terminal", "folders":
+    [{"purpose", "path", "error"}]}`. `ok` is false if something is broken that every
+    run requires. `untested` are packages that are `older` or `newer` than tested.
     """
     problems = _Problems()
     problems.test(check_platform, required=True)
     problems.test(_check_python, required=True)
+    packages = _check_packages(problems)
     report = {
         "rlcli": provenance.versions()["rlcli"],
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": _check_packages(problems),
+        "packages": packages,
+        "untested": untested_packages([*packages, *_packages_of_extras()]),
         "devices": _check_devices(problems),
         "cores": {"machine": os.cpu_count(), "usable": threads.usable_cores()},
         "extras": _list_extras(),
@@ -142,6 +146,15 @@ def _list_extras() -> list[dict[str, Any]]:
         }
         for name, extra in libraries.EXTRAS.items()
     ]
+
+
+def _packages_of_extras() -> list[str]:
+    """The installed packages that have the modules of extras, each once."""
+    owners = importlib.metadata.packages_distributions()
+    modules = [
+        module for extra in libraries.EXTRAS.values() for module in extra.modules
+    ]
+    return [*dict.fromkeys(name for each in modules for name in owners.get(each, ()))]
 
 
 def _check_plug_ins(problems: _Problems) -> list[dict[str, str]]:

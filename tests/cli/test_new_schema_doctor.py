@@ -14,6 +14,9 @@ REPORT = {
     "python": "3.11.7",
     "platform": "Linux",
     "packages": {"jax": "0.10.2", "optax": None},
+    "untested": [
+        {"name": "jax", "installed": "0.13", "tested": ["0.10", "0.12"], "is": "newer"}
+    ],
     "devices": [{"platform": "cpu", "kind": "cpu", "count": 2}],
     "cores": {"machine": 4, "usable": 2},
     "extras": [
@@ -87,6 +90,8 @@ def test_doctor_prints_every_topic(replace, capsys):
     for line in (
         "rlcli 0.1.0, Python 3.11.7, Linux",
         "  optax  missing",
+        "older or newer than tested",
+        "  jax  0.13  newer than 0.10, 0.12",
         "  2 cpu  cpu",
         "  usable  2 of 4",
         "  mp4  missing  videos: pip i",

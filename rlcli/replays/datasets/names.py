@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from rlcli.registry.paths import shipped_path
+
 # Options that name a data set. A file is relative to the recipe's file. Recipes of runs
 # add the SHA-256 of the content, as in `expert.npz#sha256=…`.
 DataFile = Annotated[str, "file"]
@@ -17,7 +19,4 @@ def shipped_folder() -> Path:
 
     Their data sets are in its `data`, trained policies in its `zoo`.
     """
-    package = Path(__file__).parents[2]
-    # Inside the package when installed, beside it in a checkout.
-    folders = (package / "recipes", package.parent / "recipes")
-    return next((folder for folder in folders if folder.is_dir()), folders[0])
+    return shipped_path("recipes")
