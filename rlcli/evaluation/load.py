@@ -18,11 +18,7 @@ from rlcli.runs.locate import locate_policy
 
 @resolves("run")
 def load(
-    run: str | Path,
-    *,
-    best: bool = False,
-    seed: int | None = None,
-    trust: bool = False,
+    run: str | Path, *, best: bool = False, seed: int | None = None, trust: bool = False
 ) -> TrainedPolicy:
     """Loads the policy of one seed of a run.
 

@@ -23,11 +23,7 @@ class BrailleCanvas:
     """
 
     def __init__(
-        self,
-        width: int,
-        height: int,
-        x: tuple[float, float],
-        y: tuple[float, float],
+        self, width: int, height: int, x: tuple[float, float], y: tuple[float, float]
     ) -> None:
         self.width, self.height = width, height
         self._x, self._y = x, y

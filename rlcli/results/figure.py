@@ -39,10 +39,7 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
 
 
 def save(
-    path: Path,
-    fill: Callable[[Any], None],
-    *,
-    size: tuple[float, float] = (8, 5),
+    path: Path, fill: Callable[[Any], None], *, size: tuple[float, float] = (8, 5)
 ) -> None:
     """Writes a figure that `fill` draws on; `size` is in inches."""
     styles = import_library("matplotlib.style", "plot")

@@ -99,10 +99,7 @@ def _copy(file: Path, copy: Path) -> dict[str, str]:
     data = file.read_bytes()
     copy.parent.mkdir(parents=True, exist_ok=True)
     replace_file(copy, data)
-    return {
-        "sha256": hashlib.sha256(data).hexdigest(),
-        "source": str(file.absolute()),
-    }
+    return {"sha256": hashlib.sha256(data).hexdigest(), "source": str(file.absolute())}
 
 
 def _read_record(run: Run) -> dict[str, Mapping[str, str]]:

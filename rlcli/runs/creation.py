@@ -70,8 +70,7 @@ def create_run(
             )
     except OSError as error:
         raise RlcliError(
-            f"`{error.filename}` cannot be created: {error.strerror}",
-            _OTHER_PLACE,
+            f"`{error.filename}` cannot be created: {error.strerror}", _OTHER_PLACE
         ) from error
     with _claim(created), _discard_incomplete(created):
         created.remove_temporaries()  # of a process that was killed here

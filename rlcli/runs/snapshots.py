@@ -115,9 +115,7 @@ def read_checkpoint(path: Path) -> CheckpointContent:
     )
 
 
-def stack_progress(
-    trees: Sequence[Mapping[str, np.ndarray]],
-) -> dict[str, np.ndarray]:
+def stack_progress(trees: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """The progress of runs that are trained together, in the order of their seeds."""
     return {
         path: leaf

@@ -46,11 +46,7 @@ def apply_for_check(recipes: Sequence[RecipeDocument]) -> None:
 
 
 def apply_for_recipe(
-    recipe: AnyRecipe,
-    *,
-    set: Sequence[str] = (),
-    runs: int = 1,
-    processes: int = 1,
+    recipe: AnyRecipe, *, set: Sequence[str] = (), runs: int = 1, processes: int = 1
 ) -> str:
     """Sets the threads for training a recipe; returns a warning if it is too late.
 

@@ -14,11 +14,7 @@ from typing import Any
 
 import cmaes
 import numpy as np
-from optuna.distributions import (
-    BaseDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
+from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState

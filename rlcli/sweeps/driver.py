@@ -13,14 +13,7 @@ from typing import Any, NamedTuple
 from rlcli.errors import RlcliError
 from rlcli.runs.run_folder import Run, is_run
 from rlcli.sweeps import grouping, layout, pbt
-from rlcli.sweeps.jobs import (
-    SIGNALLED,
-    Engine,
-    Job,
-    JobEnd,
-    JobQueue,
-    RunEnd,
-)
+from rlcli.sweeps.jobs import SIGNALLED, Engine, Job, JobEnd, JobQueue, RunEnd
 from rlcli.sweeps.layout import Settings, SweepFolder
 from rlcli.sweeps.objectives import (
     EvaluationReader,

@@ -65,9 +65,7 @@ def group_trials(
 
 
 def make_job(
-    sweep: SweepFolder,
-    settings: Settings,
-    trials: Sequence[tuple[int, Sequence[str]]],
+    sweep: SweepFolder, settings: Settings, trials: Sequence[tuple[int, Sequence[str]]]
 ) -> Job:
     """The job of trials that have the same program: their numbers and options.
 

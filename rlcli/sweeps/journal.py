@@ -60,10 +60,7 @@ class Journal:
             return
         lines = [json.dumps(each, separators=(",", ":")) for each in logs]
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        with (
-            name_file_in_errors(self.path, "written"),
-            self._open(flags, "ab") as file,
-        ):
+        with name_file_in_errors(self.path, "written"), self._open(flags, "ab") as file:
             file.write("".join(f"{line}\n" for line in lines).encode())
             file.flush()
             os.fsync(file.fileno())

@@ -268,12 +268,7 @@ def is_sweep(folder: Path) -> bool:
 
 
 def create_sweep(
-    folder: Path,
-    settings: Settings,
-    space: Space,
-    recipe: str,
-    *,
-    trust: bool = False,
+    folder: Path, settings: Settings, space: Space, recipe: str, *, trust: bool = False
 ) -> SweepFolder:
     """Creates the folder of a sweep; refuses one that exists.
 

@@ -337,11 +337,7 @@ def _engine_maker(
 
 
 def _settings(
-    given: Mapping[str, Any],
-    recipe: str | Path,
-    base: Recipe,
-    space: Space,
-    study: str,
+    given: Mapping[str, Any], recipe: str | Path, base: Recipe, space: Space, study: str
 ) -> Settings:
     """The settings of a new sweep, with defaults."""
     chosen: dict[str, Any] = {**DEFAULTS, "seed": base.train.seed, "set": ()}

@@ -83,10 +83,7 @@ def _film_summary(name: str, film: Path) -> Any:
     with Image.open(film) as image:
         width, height = image.size
     content = protocol.Summary.Image(
-        height=height,
-        width=width,
-        colorspace=3,
-        encoded_image_string=film.read_bytes(),
+        height=height, width=width, colorspace=3, encoded_image_string=film.read_bytes()
     )
     return protocol.Summary(value=[protocol.Summary.Value(tag=name, image=content)])
 

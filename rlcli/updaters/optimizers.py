@@ -90,10 +90,7 @@ def _from_optax(factory: Callable) -> Callable:
         return optax.chain(optax.clip_by_global_norm(clip_norm), transformation)
 
     clip = inspect.Parameter(
-        CLIP,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=_POSITIVE | None,
+        CLIP, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_POSITIVE | None
     )
     signature = inspect.Signature([*parameters, clip])
     optimizer.__signature__ = signature  # type: ignore[attr-defined] # PEP 362

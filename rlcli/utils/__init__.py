@@ -27,11 +27,7 @@ from rlcli.utils.arrays import (
 )
 from rlcli.utils.averages import ExponentialAverage, RollingAverage
 from rlcli.utils.control import make_dmc
-from rlcli.utils.elements import (
-    check_preprocessors,
-    default_preprocessor,
-    safe_sample,
-)
+from rlcli.utils.elements import check_preprocessors, default_preprocessor, safe_sample
 from rlcli.utils.environments import (
     generate_gif,
     get_env_attr,

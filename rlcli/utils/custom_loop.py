@@ -12,16 +12,7 @@ import numpy as np
 
 from rlcli.networks.functions import forward_pass
 from rlcli.networks.heads import action_values_head
-from rlcli.types import (
-    Agent,
-    Array,
-    ArrayTree,
-    Clock,
-    Key,
-    Network,
-    Params,
-    Transition,
-)
+from rlcli.types import Agent, Array, ArrayTree, Clock, Key, Network, Params, Transition
 from rlcli.updaters import Spaces
 from rlcli.xla import switches
 from rlcli.xla.indexing import select_index

@@ -58,8 +58,7 @@ def parse_group(coordinator: str | None, process: str | None) -> ProcessGroup:
     numbers = re.fullmatch(r"(\d+)/(\d+)", process)
     if numbers is None or int(numbers[1]) >= int(numbers[2]):
         raise RlcliError(
-            f"`--process {process}` is invalid: expected I/N with 0 ≤ I < N",
-            _HINT,
+            f"`--process {process}` is invalid: expected I/N with 0 ≤ I < N", _HINT
         )
     if not re.fullmatch(r"[^\s:]+:\d+", coordinator):
         raise RlcliError(

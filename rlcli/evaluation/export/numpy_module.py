@@ -120,10 +120,7 @@ def write_files(
     arrays = io.BytesIO()
     np.savez_compressed(arrays, allow_pickle=False, **code.arrays)
     source = _write_module(function, metadata, file, code)
-    return {
-        file: source.encode(),
-        file.with_suffix(ARRAYS_SUFFIX): arrays.getvalue(),
-    }
+    return {file: source.encode(), file.with_suffix(ARRAYS_SUFFIX): arrays.getvalue()}
 
 
 def _write_module(

@@ -122,9 +122,7 @@ def _evaluate(member: Member, options: EpisodeOptions) -> Iterator[SeedResult]:
         )
 
 
-def choose_extremes(
-    results: Sequence[SeedResult],
-) -> list[tuple[str, SeedResult, int]]:
+def choose_extremes(results: Sequence[SeedResult]) -> list[tuple[str, SeedResult, int]]:
     """The best and the worst episode that can be replayed; one if all are equal."""
     candidates = [
         (result.returns[index], result, place)

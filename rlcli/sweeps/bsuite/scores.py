@@ -89,10 +89,7 @@ def _score_regret(results: Results, episodes: int, *, baseline: float) -> float:
 def _score_cartpole(results: Results, episodes: int) -> float:
     found = _rows_until(results, episodes)
     regret = _regret(
-        found,
-        episodes,
-        1_000,
-        lambda row: 1_000 * row["episode"] - row["raw_return"],
+        found, episodes, 1_000, lambda row: 1_000 * row["episode"] - row["raw_return"]
     )
     return 0.5 * (regret + _solved_share(found, 500))
 
@@ -102,10 +99,7 @@ def _score_swingup(results: Results, episodes: int) -> float:
     for group in _groups(results, "cartpole_swingup", "height_threshold"):
         found = _rows_until(group, episodes)
         regret = _regret(
-            found,
-            episodes,
-            700,
-            lambda row: 700 * row["episode"] - row["total_return"],
+            found, episodes, 700, lambda row: 700 * row["episode"] - row["total_return"]
         )
         scores.append(0.5 * (regret + _solved_share(found, 100)))
     return float(np.mean(scores))
@@ -114,10 +108,7 @@ def _score_swingup(results: Results, episodes: int) -> float:
 def _score_mountain_car(results: Results, episodes: int) -> float:
     """Regret against 100 steps in each episode."""
     return _regret(
-        results,
-        episodes,
-        1_000,
-        lambda row: -100 * row["episode"] - row["raw_return"],
+        results, episodes, 1_000, lambda row: -100 * row["episode"] - row["raw_return"]
     )
 
 

@@ -25,11 +25,7 @@ from rlcli.runs.durations import deadline_of
 from rlcli.runs.files import name_file_in_errors, to_json
 from rlcli.runs.naming import name_or_time, number_folder
 from rlcli.runs.run_folder import Run, is_run
-from rlcli.sweeps.bsuite.experiments import (
-    EXPERIMENTS,
-    IdGroup,
-    select_ids,
-)
+from rlcli.sweeps.bsuite.experiments import EXPERIMENTS, IdGroup, select_ids
 from rlcli.sweeps.bsuite.layout import INFO, RUNS, SuiteFolder, list_groups
 from rlcli.sweeps.bsuite.results import score_sweep
 from rlcli.training.batch import BatchReport, PlanEnd, train_groups
@@ -222,10 +218,7 @@ def _plan_runs(folder: SuiteFolder, info: Mapping[str, Any]) -> list[Plan]:
 
 
 def _plan(
-    recipe: RecipeDocument,
-    group: IdGroup,
-    folder: SuiteFolder,
-    info: Mapping[str, Any],
+    recipe: RecipeDocument, group: IdGroup, folder: SuiteFolder, info: Mapping[str, Any]
 ) -> Plan:
     """The run of ids: the recipe with the environment and the budget of bsuite."""
     experiment, index = EXPERIMENTS[group.experiment], group.indices[0]

@@ -130,14 +130,7 @@ def rnd(
     moments = observation_moments(spaces.observation, observation_clip)
     init_predictor, step = learner(predictor.init, optimizer)
     parts = RNDParts(
-        predictor,
-        target,
-        moments,
-        step,
-        coefficient,
-        reward_clip,
-        epochs,
-        minibatches,
+        predictor, target, moments, step, coefficient, reward_clip, epochs, minibatches
     )
 
     def init(key: Key) -> RNDState:

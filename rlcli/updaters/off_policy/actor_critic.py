@@ -60,13 +60,7 @@ from rlcli.updaters.critics import (
     one_action_critic,
     regression_losses,
 )
-from rlcli.updaters.learner import (
-    Learner,
-    Losses,
-    Target,
-    Term,
-    alternating_learner,
-)
+from rlcli.updaters.learner import Learner, Losses, Target, Term, alternating_learner
 from rlcli.updaters.off_policy.actors import ActionChoices, Actor, evaluate_choices
 from rlcli.updaters.regularizers import penalties
 

@@ -120,10 +120,7 @@ def td3() -> None:
 
 
 def _build_actor(
-    spaces: Spaces,
-    networks: Callable[..., Network],
-    smoothing: float,
-    clip: float,
+    spaces: Spaces, networks: Callable[..., Network], smoothing: float, clip: float
 ) -> Actor:
     """A deterministic actor over a Box, or a categorical one over Discrete actions."""
     space = spaces.action

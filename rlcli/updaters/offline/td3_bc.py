@@ -13,15 +13,7 @@ from jaxtyping import Float
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss
 from rlcli.registry import register
-from rlcli.types import (
-    Array,
-    Count,
-    Network,
-    NonNegative,
-    Policy,
-    Transition,
-    Updater,
-)
+from rlcli.types import Array, Count, Network, NonNegative, Policy, Transition, Updater
 from rlcli.updaters import Spaces
 from rlcli.updaters.learner import Target
 from rlcli.updaters.off_policy.actor_critic import (

@@ -40,10 +40,7 @@ from rlcli.updaters.minibatch_epochs import (
     sequence_length,
     split_sequences,
 )
-from rlcli.updaters.policy_gradient.objective_context import (
-    Objective,
-    ObjectiveContext,
-)
+from rlcli.updaters.policy_gradient.objective_context import Objective, ObjectiveContext
 from rlcli.updaters.regularizers import (
     Regularizer,
     entropy_bonus,

@@ -45,8 +45,5 @@ def ppo(context: ObjectiveContext, *, clip_ratio: Positive = 0.2) -> PolicyLoss:
     clipped_ratio = jnp.clip(ratio, 1 - clip_ratio, 1 + clip_ratio)
     return PolicyLoss(
         -jnp.minimum(ratio * advantage, clipped_ratio * advantage),
-        {
-            "kl": ratio - 1 - log_ratio,
-            "clip_fraction": jnp.abs(ratio - 1) > clip_ratio,
-        },
+        {"kl": ratio - 1 - log_ratio, "clip_fraction": jnp.abs(ratio - 1) > clip_ratio},
     )

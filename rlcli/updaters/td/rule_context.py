@@ -20,12 +20,7 @@ from rlcli.networks.predictions import (
     mix_particles,
 )
 from rlcli.types import Array, ArrayTree, Key, Policy, Transition
-from rlcli.updaters.critics import (
-    Backup,
-    Critic,
-    apply_single_steps,
-    initial_carry,
-)
+from rlcli.updaters.critics import Backup, Critic, apply_single_steps, initial_carry
 from rlcli.xla.indexing import select_index
 
 
