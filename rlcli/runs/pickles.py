@@ -26,9 +26,7 @@ import ml_dtypes
 import numpy as np
 
 MAX_DEPTH = 64  # nested containers; an array counts as two
-MAX_OPCODES = (
-    2**18
-)  # limited, because one byte of pickle can create 100 bytes of object
+MAX_OPCODES = 2**18  # because one byte of pickle can create 100 bytes of object
 PIECE_SIZE = 2**18  # bytes: the amount of data in memory twice at any time
 _MAX_AXES = 64  # NumPy's own
 
@@ -67,12 +65,13 @@ class _Bytes(NamedTuple):
     view: memoryview
 
 
-def encode(data: Any) -> Iterator[bytes]:
+def encode(data: Any, most: int = MAX_OPCODES) -> Iterator[bytes]:
     """The pickle of plain data, in pieces of less than twice `PIECE_SIZE`.
 
-    Raises a `TypeError` or `ValueError` with the tree path of data that are not plain.
+    It has at most `most` opcodes. Raises a `TypeError` or `ValueError` with the tree
+    path of data that are not plain.
     """
-    return join_pieces(_parts(data))
+    return _join_pieces(_parts(data, most))
 
 
 def encoded_size(data: Any) -> int:
@@ -80,13 +79,13 @@ def encoded_size(data: Any) -> int:
     return sum(len(part) for part in _parts(data))
 
 
-def _parts(data: Any) -> Iterator[bytes | memoryview]:
-    parts = limit_count(_encode_value(data, "", 0), MAX_OPCODES)
+def _parts(data: Any, most: int = MAX_OPCODES) -> Iterator[bytes | memoryview]:
+    parts = _limit_count(_encode_value(data, "", 0), most)
     start = pickle.PROTO + bytes([4])
     return itertools.chain([start], parts, [pickle.STOP])
 
 
-def join_pieces(parts: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+def _join_pieces(parts: Iterable[bytes | memoryview]) -> Iterator[bytes]:
     """The same bytes, in pieces of less than twice `PIECE_SIZE`."""
     pending = bytearray()
     for part in parts:
@@ -98,19 +97,19 @@ def join_pieces(parts: Iterable[bytes | memoryview]) -> Iterator[bytes]:
     yield bytes(pending)
 
 
-def decode(content: io.BytesIO) -> Any:
+def decode(content: io.BytesIO, most: int = MAX_OPCODES) -> Any:
     """Decodes a pickle of `encode`; raises `MalformedError` for any other content.
 
     Arrays are read-only views of the content. First the opcodes and their sizes are
     checked. Then the unpickler runs, which allows no globals. Finally the result is
     encoded again, and has to give the same bytes.
     """
-    _check_opcodes(content)
+    _check_opcodes(content, most)
     content.seek(0)
     try:
         data = _restore_arrays(_Unpickler(content).load())
         content.seek(0)
-        for piece in encode(data):
+        for piece in encode(data, most):
             if content.read(len(piece)) != piece:
                 raise MalformedError("a pickle that is not in rlcli's form")
     except MalformedError:
@@ -142,7 +141,7 @@ class _Unpickler(pickle.Unpickler):
         raise pickle.UnpicklingError("it requests a persistent id")
 
 
-def _check_opcodes(content: io.BytesIO) -> None:
+def _check_opcodes(content: io.BytesIO, most: int) -> None:
     """Refuses other opcodes than those of `encode`, deep nesting, and too many objects.
 
     The depth is the number of open marks: without memo, `DUP`, `APPEND` and `SETITEM`,
@@ -154,8 +153,8 @@ def _check_opcodes(content: io.BytesIO) -> None:
         for count, (opcode, _, _) in enumerate(pickletools.genops(content)):
             if opcode.name not in _OPCODES:
                 raise MalformedError(f"a pickle with the opcode `{opcode.name}`")
-            if count > MAX_OPCODES + 1:  # plus the first and the last opcode
-                raise MalformedError(f"a pickle of more than {MAX_OPCODES} opcodes")
+            if count > most + 1:  # plus the first and the last opcode
+                raise MalformedError(f"a pickle of more than {most} opcodes")
             depth += opcode.name == "MARK"
             depth -= opcode.name in ("APPENDS", "SETITEMS")
             if depth > MAX_DEPTH:
@@ -189,7 +188,7 @@ def _decode_record(record: Mapping[str, Any]) -> np.ndarray:
 def decode_array(name: Any, shape: Any, data: Any) -> np.ndarray:
     """The array of that dtype and shape, as a read-only view of `data`.
 
-    Raises a `MalformedError` for values that `array_bytes` never returns.
+    Raises a `MalformedError` for values that `_array_bytes` never returns.
     """
     if type(name) is not str or name not in DTYPES:
         raise MalformedError("an array of a dtype that rlcli never writes")
@@ -206,7 +205,7 @@ def decode_array(name: Any, shape: Any, data: Any) -> np.ndarray:
     return view
 
 
-def limit_count(
+def _limit_count(
     parts: Iterable[bytes | memoryview], max_count: int
 ) -> Iterator[bytes | memoryview]:
     """Limits the number of parts, each at most one opcode, to what `decode` accepts."""
@@ -229,23 +228,26 @@ def _encode_value(value: Any, path: str, depth: int) -> Iterator[bytes | memoryv
 
 
 def _array_record(array: np.ndarray, path: str) -> dict[str, Any]:
-    name, view = array_bytes(array, path)
+    name, view = _array_bytes(array, path)
     return {"data": _Bytes(view), "dtype": name, "shape": list(array.shape)}
 
 
-def array_bytes(array: np.ndarray, path: str) -> tuple[str, memoryview]:
-    """The name of an array's dtype, and its bytes: little-endian, in C order.
-
-    Raises a `TypeError` with the tree path for other arrays than of numbers.
-    """
-    name = array.dtype.name
-    if name not in DTYPES:
-        raise TypeError(f"`{path or '/'}`: expected an array of numbers, got {name}")
+def _array_bytes(array: np.ndarray, path: str) -> tuple[str, memoryview]:
+    """The name of an array's dtype, and its bytes: little-endian, in C order."""
+    name = check_dtype(array, path)
     # NumPy treats any byte but 0 as true; here it has to be 1. Copies only if needed.
     if name == "bool" and array.view(np.uint8).max(initial=0) > 1:
         array = array.view(np.uint8) != 0
     contiguous = np.asarray(array, DTYPES[name], order="C").reshape(-1)
     return name, contiguous.view(np.uint8).data
+
+
+def check_dtype(array: np.ndarray, path: str) -> str:
+    """The name of an array's dtype; a `TypeError` for other arrays than of numbers."""
+    name = array.dtype.name
+    if name not in DTYPES:
+        raise TypeError(f"`{path or '/'}`: expected an array of numbers, got {name}")
+    return name
 
 
 def _write_integer(value: int, path: str, depth: int) -> Iterator[bytes]:

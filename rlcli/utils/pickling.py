@@ -1,8 +1,8 @@
 """Pickling: objects in files and bytes that are safe to load.
 
-The format is an lz4 frame that contains a pickle without globals (see
-`rlcli.utils.encoding`). Loading untrusted data runs no code, and does not allocate more
-memory than the data fill. Unlike a checkpoint, the format has no header.
+The format is an lz4 frame that contains a pickle without globals, as a checkpoint has,
+of the nodes of `rlcli.utils.object_graphs`, without a header. Loading untrusted data
+runs no code, and does not allocate more memory than the data fill.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import lz4.frame
 from rlcli.errors import RlcliError
 from rlcli.runs import pickles
 from rlcli.runs.files import replace_file
-from rlcli.utils.decoding import decode_object
-from rlcli.utils.encoding import encode_object
+from rlcli.utils.object_graphs import MAX_OPCODES, flatten_object, restore_object
 
 _MAGIC = b"\x04\x22\x4d\x18"  # first bytes of an lz4 frame
 
@@ -35,11 +34,12 @@ def dumps(obj: Any) -> bytes:
 
     Raises:
         TypeError: for other types; it names the path, such as `/agent/params/3`.
-        ValueError: for more than 64 nested containers, or about a million values: use
-            arrays for numbers.
+        ValueError: for more than 64 nested containers, or a quarter of a million
+            values: use arrays for numbers.
     """
     compressor = lz4.frame.LZ4FrameCompressor()
-    frame = [compressor.begin(), *map(compressor.compress, encode_object(obj))]
+    pieces = pickles.encode(flatten_object(obj), MAX_OPCODES)
+    frame = [compressor.begin(), *map(compressor.compress, pieces)]
     return b"".join([*frame, compressor.flush()])
 
 
@@ -68,7 +68,7 @@ def load(filepath: str | os.PathLike[str]) -> Any:
 
 def _load_frame(frame: memoryview, source: str | os.PathLike[str]) -> Any:
     try:
-        return decode_object(_decompress(frame))
+        return restore_object(pickles.decode(_decompress(frame), MAX_OPCODES))
     except pickles.MalformedError as error:
         raise RlcliError(
             f"`{source}` was not written by `dump` and is not opened: it holds {error}",
@@ -76,7 +76,7 @@ def _load_frame(frame: memoryview, source: str | os.PathLike[str]) -> Any:
         ) from error
 
 
-def _decompress(frame: memoryview) -> memoryview:
+def _decompress(frame: memoryview) -> io.BytesIO:
     """Decompresses a single frame piece by piece; ignores the size in its header."""
     if frame[: len(_MAGIC)] != _MAGIC:  # lz4 would skip "skippable" frames
         raise pickles.MalformedError("no lz4 frame")
@@ -92,4 +92,4 @@ def _decompress(frame: memoryview) -> memoryview:
         content.write(piece)
     if not decompressor.eof or decompressor.unused_data:
         raise pickles.MalformedError("an lz4 frame that does not end with the data")
-    return content.getbuffer()
+    return content
