@@ -9,6 +9,9 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+import yaml
+from hatchling.metadata.core import ProjectMetadata
+from hatchling.plugin.manager import PluginManager
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -18,9 +21,8 @@ from rlcli import COMMANDS, command_name
 from rlcli.training.tested_versions import read_pins
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
-    "project"
-]
+_SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT, TOOLS = _SETTINGS["project"], _SETTINGS["tool"]
 
 
 def pins():
@@ -119,8 +121,100 @@ def test_a_name_it_has_not_is_an_attribute_error():
         _ = rlcli.trian
 
 
-def test_the_version_is_that_of_the_project():
-    assert rlcli.__version__ == PROJECT["version"]
+ADDRESS = "https://host.invalid/someone/rlcli"
+
+
+def build_metadata():
+    """The metadata of the wheel, as hatchling writes it."""
+    return ProjectMetadata(str(ROOT), PluginManager()).core
+
+
+def links_of(text):
+    return re.findall(r"(!?)\[[^\]]*\]\(([^)\s]+)\)", text)
+
+
+def test_the_version_is_written_once():
+    """In `rlcli/__init__.py`; the citation and the changelog are compared with it."""
+    assert "version" not in PROJECT
+    assert ProjectMetadata(str(ROOT), PluginManager()).version == rlcli.__version__
+
+
+def test_links_of_the_long_description_lead_to_the_files_of_the_release(monkeypatch):
+    monkeypatch.setenv("RLCLI_REPOSITORY", f"{ADDRESS}/")
+    core = build_metadata()
+    assert core.readme_content_type == "text/markdown"
+    files = [
+        (mark, target)
+        for mark, target in links_of((ROOT / "README.md").read_text(encoding="utf-8"))
+        if not target.startswith("https://")
+    ]
+    pictures = [target for mark, target in files if mark]
+    assert len(pictures) == 3 and len(files) > 30
+    found = [link for link in links_of(core.readme) if link[1].startswith(ADDRESS)]
+    tag = f"v{rlcli.__version__}"
+    assert found == [
+        (mark, f"{ADDRESS}/{'raw' if mark else 'blob'}/{tag}/{target}")
+        for mark, target in files
+    ]
+    assert all((ROOT / target.partition("#")[0]).exists() for _, target in files)
+    assert core.urls["Source"] == ADDRESS
+    for name in ("Documentation", "Changelog"):
+        path = core.urls[name].removeprefix(f"{ADDRESS}/blob/{tag}/")
+        assert (ROOT / path).is_file()
+
+
+def test_without_an_address_the_long_description_has_no_relative_link(monkeypatch):
+    monkeypatch.delenv("RLCLI_REPOSITORY", raising=False)
+    core = build_metadata()
+    assert [url for _, url in links_of(core.readme) if "://" not in url] == []
+    assert "The tutorial takes ten minutes" in core.readme and core.urls == {}
+
+
+def test_an_installation_brings_no_nightly_and_no_rlax():
+    """The packages that the wheel requires, with all that these require."""
+    todo, found = [*build_metadata().dependencies], set()
+    while todo:
+        requirement = Requirement(todo.pop())
+        name = canonicalize_name(requirement.name)
+        extras = ["", *requirement.extras]
+        if name not in found and (
+            requirement.marker is None
+            or any(requirement.marker.evaluate({"extra": extra}) for extra in extras)
+        ):
+            found.add(name)
+            todo += metadata.distribution(name).requires or ()
+    assert {"jax", "dm-haiku", "optax", "ml-dtypes"} < found
+    assert not {"rlax", "distrax", "tensorflow-probability", "tfp-nightly"} & found
+    for name in found:
+        assert not Version(metadata.version(name)).is_prerelease, name
+
+
+def test_the_container_gets_every_file_that_the_build_reads():
+    """What the Dockerfile copies is there, sent to the builder, and enough."""
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    lines = re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE)
+    copied = {name for line in lines for name in line.split()}
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert {line[1:] for line in ignored if line.startswith("!")} == copied
+    assert all((ROOT / name).exists() for name in copied)
+    wheel = TOOLS["hatch"]["build"]["targets"]["wheel"]
+    read = {*wheel["packages"], *wheel["force-include"], *PROJECT["license-files"]}
+    assert {*read, "pyproject.toml", "hatch_build.py", "README.md"} <= copied
+
+
+def test_the_workflow_tests_every_python_and_publishes_without_a_password():
+    path = ROOT / ".github" / "workflows" / "package.yml"
+    jobs = yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]
+    matrix = jobs["test"]["strategy"]["matrix"]
+    classifiers = [each.split(" :: ") for each in PROJECT["classifiers"]]
+    pythons = [words[2] for words in classifiers if words[1:2] == ["Python"]]
+    assert matrix["python"] == [each for each in pythons if "." in each]
+    assert [name.partition("-")[0] for name in matrix["system"]] == ["ubuntu", "macos"]
+    publish = jobs["publish"]
+    assert publish["permissions"] == {"id-token": "write"}
+    assert publish["needs"] == "test" and jobs["test"]["needs"] == "build"
+    assert "refs/tags/v" in publish["if"]
+    assert "secrets." not in path.read_text(encoding="utf-8")
 
 
 def test_every_dependency_has_both_bounds_and_pins_within_them():

@@ -45,17 +45,22 @@ ENVIRONMENTS = (
     *("Acrobot-v1", "CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0"),
     *("Pendulum-v1", "MinAtar/"),
 )
+LONGER = "_10m"  # ends the name of a recipe with more steps
 
 
 def zoo_recipes() -> list[str]:
-    """The shipped recipes for the environments of the zoo."""
+    """The shipped recipes for the environments of the zoo.
+
+    Of a recipe and its longer version only the latter: its policy is better, and the
+    wheel stays small.
+    """
     names = []
     for name in recipe.shipped_recipes():
         environment = read_without_parts(name, ()).data["environment"]
         if isinstance(environment, dict):
             environment = environment["name"]
         names += [name] if environment.startswith(ENVIRONMENTS) else []
-    return names
+    return [name for name in names if f"{name}{LONGER}" not in names]
 
 
 def rlcli(*arguments: str) -> str:

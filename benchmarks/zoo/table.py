@@ -10,7 +10,8 @@ from benchmarks.learning.table import number
 HEAD = """# Zoo
 
 Trained policies that come with rlcli, one for each recipe for classic control and
-MinAtar. These commands and `rlcli.load` take their names, before any training:
+MinAtar; of a recipe and its longer version, such as `ppo_breakout_10m`, for the latter.
+These commands and `rlcli.load` take their names, before any training:
 
 ```sh
 rlcli eval zoo/ppo_cartpole

@@ -26,7 +26,7 @@ from rlcli.training.tested_versions import untested_packages
 from rlcli.xla import compilation_cache, threads
 
 _OLDEST_PYTHON = (3, 11)
-_REINSTALL = "install rlcli again: `pip install .` in a clone of its repository"
+_REINSTALL = "install it again: `pip install --force-reinstall rlcli`, in a clone `.`"
 
 
 def doctor() -> dict[str, Any]:

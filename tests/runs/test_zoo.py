@@ -41,6 +41,11 @@ def test_the_page_says_what_was_measured():
     assert table.page(zoo_recipes(), RESULTS) == PAGE
 
 
+def test_of_a_recipe_and_its_longer_version_only_the_latter_has_a_policy():
+    assert "ppo_breakout_10m" in zoo_recipes() and "ppo_breakout" not in zoo_recipes()
+    assert {*zoo.shipped_policies()} <= {*zoo_recipes()}
+
+
 def test_all_files_together_fit_into_5_mb():
     assert sum(f.stat().st_size for f in zoo.shipped_policies().values()) <= 5_000_000
 
