@@ -64,7 +64,7 @@ def print_parts(recipe: str, start: float) -> None:
     thread_layout.apply_for_recipe(recipe)
     import jax
 
-    import rlcli.training.experiment  # everything that training imports
+    import rlcli.training.experiment.experiment  # everything that training imports
 
     durations: dict[str, float] = collections.defaultdict(float)
     durations["import"] = time.time() - start

@@ -46,7 +46,7 @@ def start_training(data: Mapping[str, Any]) -> Advance:
     """rlcli, as in `rlcli train`: with its log and evaluations, without its files."""
     from rlcli.assembly import build
     from rlcli.recipe import load_recipe
-    from rlcli.training.experiment import Experiment
+    from rlcli.training.experiment.experiment import Experiment
 
     recipe = load_recipe(data, ["train.steps=100_000_000", "train.checkpoint=null"])
     experiment = Experiment(recipe, build(recipe))

@@ -36,7 +36,7 @@ def main(seeds: int) -> None:
     from benchmarks import plain_dqn
     from rlcli.assembly import build
     from rlcli.recipe import load_recipe
-    from rlcli.training.experiment import Experiment
+    from rlcli.training.experiment.experiment import Experiment
     from rlcli.xla.numeric_limits import INT32_MAX
 
     no_end = f"train.steps={INT32_MAX}", f"train.checkpoint.every={INT32_MAX}"

@@ -45,12 +45,12 @@ if TYPE_CHECKING:  # a test compares these rows with the tables below
     from rlcli.training import chunks
     from rlcli.training import resume as resume
     from rlcli.training import train as train
-    from rlcli.training.batch import train_all
-    from rlcli.training.check import check as check
-    from rlcli.training.doctor import doctor as doctor
-    from rlcli.training.reproduce import reproduce as reproduce
-    from rlcli.training.resume_all import resume_all
-    from rlcli.training.verify_resume import verify_resume as verify_resume
+    from rlcli.training.checks.check import check as check
+    from rlcli.training.checks.doctor import doctor as doctor
+    from rlcli.training.checks.reproduce import reproduce as reproduce
+    from rlcli.training.checks.verify_resume import verify_resume as verify_resume
+    from rlcli.training.several.resume_all import resume_all
+    from rlcli.training.several.train_all import train_all
     from rlcli.utils.custom_loop import act, clock, q_function, transition
     from rlcli.utils.simulation import make, rollout
 
@@ -83,14 +83,14 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "Share": {
             "export": "rlcli.evaluation.export.export",
             "collect": "rlcli.evaluation.collect",
-            "reproduce": "rlcli.training.reproduce",
+            "reproduce": "rlcli.training.checks.reproduce",
         },
         "Set up": {
             "new": "rlcli.recipe.new",
-            "check": "rlcli.training.check",
-            "verify_resume": "rlcli.training.verify_resume",
+            "check": "rlcli.training.checks.check",
+            "verify_resume": "rlcli.training.checks.verify_resume",
             "schema": "rlcli.recipe.schema",
-            "doctor": "rlcli.training.doctor",
+            "doctor": "rlcli.training.checks.doctor",
         },
     }
 )
@@ -133,10 +133,10 @@ _MODULES = MappingProxyType(
         "load": "rlcli.evaluation.load",
         "make": "rlcli.utils.simulation",
         "q_function": "rlcli.utils.custom_loop",
-        "resume_all": "rlcli.training.resume_all",
+        "resume_all": "rlcli.training.several.resume_all",
         "rollout": "rlcli.utils.simulation",
         "show_sweep": "rlcli.sweeps.summary",
-        "train_all": "rlcli.training.batch",
+        "train_all": "rlcli.training.several.train_all",
         "transition": "rlcli.utils.custom_loop",
     }
 )

@@ -32,6 +32,7 @@ FLOORS = (  # from the bottom up; a package may import from the floors below its
 FLOOR = {package: floor for floor, names in enumerate(FLOORS) for package in names}
 MOST_MODULES = 4  # public modules at the top of rlcli, beside the packages
 MOST_PACKAGES = 23
+MOST_FLOORS = {"rlcli.training": 7}  # modules in the longest chain of imports inside
 
 
 def _name(path):
@@ -103,6 +104,25 @@ def test_no_module_imports_itself_over_others():
         for module in free:
             del left[module]
     assert sorted(left) == []
+
+
+@pytest.mark.parametrize(("package", "most"), MOST_FLOORS.items())
+def test_a_chain_of_imports_inside_a_package_is_short(package, most):
+    inside = {
+        module: {other for other in others if other.startswith(f"{package}.")}
+        for module, others in _graph().items()
+        if module.startswith(f"{package}.")
+    }
+    chains: dict[str, list[str]] = {}
+
+    def chain(module):
+        if module not in chains:
+            below = max(map(chain, inside[module]), key=len, default=[])
+            chains[module] = [module, *below]
+        return chains[module]
+
+    longest = max(map(chain, inside), key=len)
+    assert len(longest) <= most, " imports ".join(longest)
 
 
 def test_the_top_of_the_package_is_short():

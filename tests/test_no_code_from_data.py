@@ -43,7 +43,7 @@ ALLOWED = {
     # Libraries that rlcli names itself.
     "rlcli.evaluation.films": {"importlib.import_module"},
     "rlcli.registry.libraries": {"importlib.import_module"},
-    "rlcli.training.doctor": {"importlib.import_module"},
+    "rlcli.training.checks.doctor": {"importlib.import_module"},
     # Modules of a package of PettingZoo, by the name of an environment.
     "rlcli.environments.adapters.pettingzoo": {"importlib.import_module"},
     # Import paths of recipes: only of files that the user names, or with `--trust`.

@@ -18,7 +18,7 @@ from rlcli import loop, recipe, registry
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.recipe.schema import FILE as SCHEMA_FILE
-from rlcli.training.program import Program
+from rlcli.training.experiment.program import Program
 from rlcli.xla import backend
 
 RECIPES = sorted(recipe.shipped_recipes().items())

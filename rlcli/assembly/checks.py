@@ -17,7 +17,7 @@ a replay with several consecutive `rows`. A replay whose factory has a parameter
 `goal_reward`. A replay that stores each frame once requires observations that are that
 stack of frames (`frame_stack`, of replays and of environments). Wrappers that change
 what `goal_reward` or `frame_stack` describes remove it. Declarations may be wrong, and
-a library's stack is not declared, so `training.first_steps` compares what such a replay
+a library's stack is not declared, so `training.experiment` compares what such a replay
 rebuilds with a few steps of the environment, before the run begins. `gradient_steps` is
 the number of optimizer steps in an update, whose counters have 32 bits. `Tracer.gamma`
 is the discount factor for all other parts that need one: the normalization of rewards,

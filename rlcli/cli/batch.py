@@ -16,7 +16,7 @@ from rlcli.quoting import join_shell
 if TYPE_CHECKING:
     from rlcli.recipe import RecipeDocument
     from rlcli.runs.variants import Variants
-    from rlcli.training.batch import BatchReport, Plan, PlanEnd
+    from rlcli.training.several.process_runs import BatchReport, Plan, PlanEnd
 
 
 def train_and_report(
@@ -39,7 +39,9 @@ def resume_and_report(folder: str | Path, *, quiet: bool, **keywords: Any) -> in
 
 def _report(ended: Sequence[PlanEnd], quiet: bool) -> int:
     """Prints how runs have ended, and their folders; returns the exit code."""
-    from rlcli.training.batch import exit_code  # here, to keep `--help` fast
+    from rlcli.training.several.process_runs import (
+        exit_code,  # here, to keep `--help` fast
+    )
 
     for each in ended:
         if each.code != errors.OK and each.message:

@@ -13,8 +13,8 @@ from rlcli.cli import batch, completion, options, output, training_outcome
 from rlcli.cli.options import argument, option
 
 if TYPE_CHECKING:
-    from rlcli.training.batch import PlanEnd
-    from rlcli.training.plans import Plan
+    from rlcli.training.several.plans import Plan
+    from rlcli.training.several.process_runs import PlanEnd
 
 
 def command(
@@ -67,7 +67,7 @@ def command(
     folder. The exit code is that of `rlcli train` for several runs.
     """
     from rlcli.sweeps.bsuite.results import tables  # here, to keep `--help` fast
-    from rlcli.training.batch import exit_code
+    from rlcli.training.several.process_runs import exit_code
 
     last: list[PlanEnd] = []
     with batch.show_runs(quiet) as show:

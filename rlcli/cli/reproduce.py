@@ -30,7 +30,7 @@ def command(
     versions; at the end, whether metrics and state are identical. The exit code is 1 if
     they are not.
     """
-    from rlcli.training import signals  # here, to keep `--help` fast
+    from rlcli.training.stopping import signals  # here, to keep `--help` fast
 
     limit = options.parse_deadline(max_time)
     run_path = options.choose_run(run, quiet=quiet)

@@ -15,7 +15,7 @@ def complete(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> 
 
     The command then reports what there is; the exit code is that of the status.
     """
-    from rlcli.training import signals  # here, to keep `--help` fast
+    from rlcli.training.stopping import signals  # here, to keep `--help` fast
 
     try:
         with signals.own_process(output.data_descriptor()):

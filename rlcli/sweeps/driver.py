@@ -25,8 +25,8 @@ from rlcli.sweeps.pbt import PBT
 from rlcli.sweeps.ranking import describe_entry, find_winner, rank
 from rlcli.sweeps.space import Space
 from rlcli.sweeps.study import Study, Trial
-from rlcli.training.signals import SignalReceiver
-from rlcli.training.stops import STATUS_OF_SIGNALS
+from rlcli.training.stopping.signals import SignalReceiver
+from rlcli.training.stopping.stops import STATUS_OF_SIGNALS
 
 # Periods of the engine between two reads of evaluations, and between two reports.
 _READ = 10

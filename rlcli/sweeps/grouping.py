@@ -50,7 +50,7 @@ def group_trials(
     """
     if len(sets) <= 1:
         return [[index] for index in range(len(sets))]
-    from rlcli.training.together import group_recipes
+    from rlcli.training.experiment.together import group_recipes
 
     loaded, alone = [], []
     for index, each in enumerate(sets):

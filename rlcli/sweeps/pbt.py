@@ -1,7 +1,7 @@
 """PBT: population-based training as a sampler of a sweep.
 
 The trials are the members of a population, which one program trains
-(`rlcli.training.population`). The settings of the population and the record of its
+(`training.experiment.population`). The settings of the population and the record of its
 rounds are beside the folders of the trials.
 """
 
@@ -69,7 +69,7 @@ def check_population(
         )
     for option in space.options:
         _find_option(sweep, settings, space, option)
-    from rlcli.training.together import group_recipes
+    from rlcli.training.experiment.together import group_recipes
 
     recipes = [
         _load(sweep, settings, space, space.draw(settings.seed, trial))

@@ -25,8 +25,8 @@ from rlcli.sweeps.layout import Settings, SweepFolder
 from rlcli.sweeps.local_engine import LocalEngine
 from rlcli.sweeps.opening import open_sweep
 from rlcli.sweeps.study import fixed_values
-from rlcli.training.signals import SignalReceiver
-from rlcli.training.stops import STATUS_OF_SIGNALS
+from rlcli.training.stopping.signals import SignalReceiver
+from rlcli.training.stopping.stops import STATUS_OF_SIGNALS
 
 _GRACE = 120  # seconds before the limit of time at which SLURM sends TERM
 

@@ -40,7 +40,7 @@ from rlcli.sweeps.space import Space, load_space
 from rlcli.sweeps.storage_engine import StorageEngine
 from rlcli.sweeps.study import Study, open_database, require_optuna
 from rlcli.sweeps.validation import check_space
-from rlcli.training.stops import STATUS_OF_SIGNALS, Stop
+from rlcli.training.stopping.stops import STATUS_OF_SIGNALS, Stop
 from rlcli.xla.threads import usable_cores
 
 DEFAULTS: Mapping[str, Any] = {

@@ -1,6 +1,6 @@
 """Training: trains runs, and resumes them.
 
-Belongs here: train, resume, check, the experiment, signals.
+Belongs here: train, resume, the session and the run loop; parts of them in folders.
 May import: evaluation, monitor, and everything below them.
 """
 

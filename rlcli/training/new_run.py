@@ -30,11 +30,11 @@ from rlcli.runs.files import explain_file_errors
 from rlcli.runs.naming import check_name, check_tags
 from rlcli.runs.run_folder import Run
 from rlcli.training.budgets import short_recipe, smoke_recipe
+from rlcli.training.checks.run_differences import describe_origin
 from rlcli.training.process_group import local_place, local_recipe
-from rlcli.training.run_differences import describe_origin
 from rlcli.training.run_loop import Chunk, close_at_exit, run_chunks
-from rlcli.training.run_writer import ActiveRun
 from rlcli.training.session import open_session
+from rlcli.training.writing.run_writer import ActiveRun
 from rlcli.xla import processes, threads
 from rlcli.xla.processes import ALONE, ProcessGroup
 
@@ -208,7 +208,7 @@ def train_chunks(request: TrainRequest) -> Generator[Chunk, None, Path]:
     keywords = {"max_time": request.max_time, "quiet": request.quiet}
     with open_session(title, **keywords) as session:
         session.begin_tracing(_set_threads(request), group)
-        from rlcli.training.together import build_experiments
+        from rlcli.training.experiment.together import build_experiments
 
         recipes = [_load(request, new) for new in request.runs]
         changes = [

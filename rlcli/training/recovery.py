@@ -20,7 +20,7 @@ from rlcli.runs.run_folder import Run
 from rlcli.runs.snapshots import CheckpointContent, read_checkpoint
 
 if TYPE_CHECKING:
-    from rlcli.training.experiment import Experiment
+    from rlcli.training.experiment.experiment import Experiment
 
 # Options that a resume may change: the length of the run, what it writes, its devices,
 # and what a failed environment does.

@@ -20,11 +20,10 @@ from rlcli.runs.run_folder import Run
 from rlcli.runs.trained_together import find_trained_together
 from rlcli.runs.variants import find_variants
 from rlcli.training.process_group import check_agreement, local_recipe, local_run
-from rlcli.training.run_end import STOP_REACHED, final_status
-from rlcli.training.run_loop import Chunk, run_chunks
-from rlcli.training.run_writer import ActiveRun
+from rlcli.training.run_loop import STOP_REACHED, Chunk, final_status, run_chunks
 from rlcli.training.session import Session, open_session
-from rlcli.training.track_marks import Marks
+from rlcli.training.writing.run_writer import ActiveRun
+from rlcli.training.writing.track_marks import Marks
 from rlcli.xla import processes, threads
 from rlcli.xla.processes import ALONE, ProcessGroup
 
@@ -169,7 +168,7 @@ def _restore(
     from rlcli.assembly import out_of_memory
     from rlcli.runs import snapshots
     from rlcli.training import recovery
-    from rlcli.training.together import build_experiments
+    from rlcli.training.experiment.together import build_experiments
 
     for run, saved, (recipe, _) in zip(runs, checkpoints, recipes, strict=True):
         seeds = recovery.recorded_seeds(run, saved, recipe)

@@ -10,6 +10,7 @@ import contextlib
 import copy
 import dataclasses
 import functools
+import time
 import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from operator import itemgetter
@@ -18,24 +19,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlcli import errors
 from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
 from rlcli.monitor.lines import group_by_point, merge_evaluation, merge_rows
 from rlcli.runs import run_folder
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.run_folder import Run
-from rlcli.training.pace import Pace
-from rlcli.training.run_end import abandon, agreed_status, stop_of
-from rlcli.training.run_writer import ActiveRun, RunWriter, save_all, write_run
+from rlcli.training.experiment.pace import Pace
 from rlcli.training.session import Session
-from rlcli.training.signals import Signals
-from rlcli.training.watchdog import Watchdog
+from rlcli.training.stopping.run_end import abandon, stop_of
+from rlcli.training.stopping.signals import Signals
+from rlcli.training.stopping.watchdog import Watchdog
+from rlcli.training.writing.run_writer import ActiveRun, RunWriter, save_all, write_run
 from rlcli.xla import processes
 
 if TYPE_CHECKING:
-    from rlcli.training.experiment import ChunkReport, Experiment
-    from rlcli.training.population import Population
-    from rlcli.training.profile import Profiler
+    from rlcli.training.experiment.experiment import ChunkReport, Experiment
+    from rlcli.training.experiment.population import Population
+    from rlcli.training.experiment.profile import Profiler
+
+STOP_REACHED = "every seed has reached the return of `train.stop`"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,17 +114,46 @@ def _explain_errors(experiment: Experiment) -> Iterator[None]:
         yield
 
 
+def agreed_status(
+    members: Sequence[ActiveRun], signals: Signals, deadline: float | None
+) -> tuple[str, str]:
+    """The final status of all processes: a signal to any of them stops all."""
+    own, reason = final_status(members, signals, deadline)
+    status = processes.agree(own, ["", *errors.EXIT_CODES])
+    step = members[0].experiment.step
+    return status, reason if own == status else f"at step {step:,}"
+
+
+def final_status(
+    members: Sequence[ActiveRun], signals: Signals, deadline: float | None
+) -> tuple[str, str]:
+    """The status with which runs end now, and the reason; "" if they continue."""
+    experiments = [member.experiment for member in members]
+    first = experiments[0]
+    if all(each.failure for each in experiments):
+        return "failed", first.failure
+    if all(each.has_reached_stop for each in experiments if not each.failure):
+        return "stopped", STOP_REACHED
+    if first.is_finished:
+        return "finished", ""
+    if signals.status:
+        return signals.status, f"at step {first.step:,}"
+    if deadline is not None and time.monotonic() >= deadline:
+        return "out_of_time", f"at step {first.step:,}"
+    return "", ""
+
+
 def _find_population(members: Sequence[ActiveRun]) -> Population | None:
     """The population of runs whose program has begun; None if they are none."""
     if not any(member.run.read_info().get("population") for member in members):
         return None
-    from rlcli.training.population import Population  # here: imports JAX
+    from rlcli.training.experiment.population import Population  # here: imports JAX
 
     return Population(members)
 
 
 def _profiler(member: ActiveRun) -> Profiler:
-    from rlcli.training.profile import Profiler  # here: imports JAX
+    from rlcli.training.experiment.profile import Profiler  # here: imports JAX
 
     return Profiler(member.experiment, member.run.folder)
 
@@ -218,7 +251,9 @@ def _save_if_due(
 def _advance(
     members: Sequence[ActiveRun], profiler: Profiler | None, max_iterations: int
 ) -> list[ChunkReport]:
-    from rlcli.training.experiment import advance_together  # here: imports JAX
+    from rlcli.training.experiment.experiment import (
+        advance_together,  # here: imports JAX
+    )
 
     if profiler is not None:
         return [profiler.advance(max_iterations)]

@@ -8,16 +8,27 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from rlcli.monitor import Monitor
 from rlcli.runs.durations import Deadline, deadline_of
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.run_folder import Run
-from rlcli.training.run_end import catch_signals
-from rlcli.training.signals import Signals
+from rlcli.training.stopping.run_end import catch_signals
+from rlcli.training.stopping.signals import Signals
 from rlcli.xla import processes
 from rlcli.xla.processes import ProcessGroup
+
+TRACING, COMPILING, RUNNING = "tracing", "compiling", "running"
+# What begins when JAX reports the end of a step.
+_NEXT: Mapping[str, str] = MappingProxyType(
+    {
+        "/jax/core/compile/jaxpr_trace_duration": TRACING,  # an inner function
+        "/jax/core/compile/jaxpr_to_mlir_module_duration": COMPILING,
+        "/jax/core/compile/backend_compile_duration": RUNNING,
+    }
+)
 
 CTRL_C = "Ctrl-C stops"  # before the run begins, there is nothing to save
 
@@ -40,8 +51,6 @@ class Session:
         """
         self.warning = warning
         processes.join(group)
-        from rlcli.training.compile_phases import TRACING, report_compilation
-
         self.monitor.set_phase(TRACING)
         self._stack.enter_context(report_compilation(self.monitor.set_phase))
 
@@ -66,3 +75,20 @@ def open_session(
     ):
         monitor.set_phase("loading JAX")
         yield Session(monitor, deadline, _stack=stack)
+
+
+@contextlib.contextmanager
+def report_compilation(report: Callable[[str], None]) -> Iterator[None]:
+    """Context in which `report` is called with each phase of JAX's compilation."""
+    import jax.monitoring
+
+    def listen(event: str, duration_secs: float, **_: object) -> None:
+        del duration_secs
+        if event in _NEXT:
+            report(_NEXT[event])
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)

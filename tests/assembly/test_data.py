@@ -17,7 +17,7 @@ from rlcli.loop.agents import _add_dataset
 from rlcli.recipe import load_recipe, resolve
 from rlcli.replays.datasets.names import HASH, shipped_folder
 from rlcli.replays.uniform import uniform
-from rlcli.training.program import Program
+from rlcli.training.experiment.program import Program
 from rlcli.types import Transition
 
 PROBE = {

@@ -9,7 +9,7 @@ from rlcli.assembly import build
 from rlcli.loop.log import MAX_LOG_POINTS
 from rlcli.recipe import load_recipe
 from rlcli.tracers.n_step import n_step
-from rlcli.training.program import Program
+from rlcli.training.experiment.program import Program
 
 DQN = {
     "environment": "CartPole-v1",

@@ -6,7 +6,7 @@ from wording import mentions
 
 from rlcli.policies.discrete import epsilon_greedy
 from rlcli.tracers.n_step import n_step
-from rlcli.training.program import Program
+from rlcli.training.experiment.program import Program
 from rlcli.types import Clock, Tracer
 from rlcli.updaters.td.q_learning import q_learning
 from tests.assembly.building import CARTPOLE, build_error, built, setup_of

@@ -11,7 +11,7 @@ from rlcli import recipe
 from rlcli.assembly import build_environment
 from rlcli.errors import RlcliError
 from rlcli.replays.uniform import uniform
-from rlcli.training.program import Program
+from rlcli.training.experiment.program import Program
 from rlcli.types import Clock, Count, Transition
 from tests.assembly.building import CARTPOLE, build_error, built, setup_of
 

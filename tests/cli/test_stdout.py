@@ -66,7 +66,7 @@ ABANDONED = """
 import sys, rlcli.cli, rlcli.training
 from rlcli.registry.paths import enter
 from rlcli.runs.creation import create_run
-from rlcli.training import run_end
+from rlcli.training.stopping import run_end
 
 def train(recipe, *, run, **keywords):
     new = create_run("mine", run=enter(run))

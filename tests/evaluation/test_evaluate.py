@@ -19,7 +19,7 @@ from rlcli.runs import snapshots
 from rlcli.runs.creation import create_run
 from rlcli.runs.run_folder import Run
 from rlcli.runs.statistics import iqm
-from rlcli.training.experiment import BestPolicies, Experiment
+from rlcli.training.experiment.experiment import BestPolicies, Experiment
 
 DATA = {
     "environment": {"name": "CartPole-v1", "num_envs": 2},

@@ -16,7 +16,7 @@ from rlcli.preprocessing.frame_stack import frame_stacker, stack_frames
 from rlcli.preprocessing.functions import diff_transform, frame_stack, one_hot
 from rlcli.recipe import load_recipe, resolve
 from rlcli.runs.checkpoint import flatten_tree
-from rlcli.training.program import Program
+from rlcli.training.experiment.program import Program
 from rlcli.types import Environment, TimeStep, Transition
 
 ROW = spaces.Box(-1.0, 200.0, (2,), np.float32)

@@ -13,7 +13,7 @@ from rlcli.cli import main
 from rlcli.errors import RlcliError
 from rlcli.evaluation.evaluate import replace_environment
 from rlcli.recipe import documents, grammar
-from rlcli.training.program import Program
+from rlcli.training.experiment.program import Program
 
 LONGEST = 400  # characters of a message
 DIGITS = "9" * 400

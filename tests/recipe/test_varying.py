@@ -6,7 +6,7 @@ import pytest
 
 from rlcli.recipe import documents
 from rlcli.recipe.varying import recipe_combinations
-from rlcli.training.plans import combine
+from rlcli.training.several.plans import combine
 
 
 @pytest.mark.parametrize(

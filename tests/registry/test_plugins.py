@@ -195,7 +195,7 @@ def test_an_object_that_cannot_be_a_factory_is_refused_and_not_called(each, word
     ],
 )
 def test_a_factory_that_returns_no_part_is_an_error_that_names_it(each, words):
-    from rlcli.training.program import Program
+    from rlcli.training.experiment.program import Program
 
     with pytest.raises(RlcliError) as error:
         parsed = recipe.load_recipe("dqn_cartpole", [each])

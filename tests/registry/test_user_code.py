@@ -186,7 +186,7 @@ def test_an_exception_of_a_factory_names_the_line_of_the_user(tmp_path, monkeypa
 )
 def test_an_exception_while_tracing_names_the_part_and_the_line(tmp_path, step):
     from rlcli.assembly import build
-    from rlcli.training.program import Program
+    from rlcli.training.experiment.program import Program
 
     path = lab(tmp_path / "lab", 5)
     with (path.parent / "mine.py").open("a") as file:

@@ -19,8 +19,9 @@ from rlcli.loop.progress import Setup
 from rlcli.recipe import Recipe, resolve
 from rlcli.runs import checkpoint
 from rlcli.runs.run_folder import Run, is_run
-from rlcli.training import experiment, new_run
-from rlcli.training.program import Program
+from rlcli.training import new_run
+from rlcli.training.experiment import experiment
+from rlcli.training.experiment.program import Program
 
 DATA = {
     "environment": "FrozenLakeNonSlippery-v0",

@@ -28,7 +28,7 @@ from rlcli.sweeps.bsuite import radar
 from rlcli.sweeps.jobs import Job
 from rlcli.sweeps.opening import open_sweep
 from rlcli.sweeps.pbt import read_lineages
-from rlcli.training.processes import ProcessEnd
+from rlcli.training.several.processes import ProcessEnd
 
 if TYPE_CHECKING:
     from fuzz_targets import Place

@@ -20,7 +20,7 @@ from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe, resolve
 from rlcli.runs.run_folder import TIME, Run
 from rlcli.training.budgets import smoke_recipe
-from rlcli.training.experiment import Experiment
+from rlcli.training.experiment.experiment import Experiment
 
 CLOCKS = {"dt", "steps_per_second", "updates_per_second", "time"}
 DATA = {

@@ -4,7 +4,7 @@ import pytest
 
 from rlcli import recipe
 from rlcli.assembly import build
-from rlcli.training.experiment import Experiment
+from rlcli.training.experiment.experiment import Experiment
 
 HALVED = {"from": 1.0, "to": 0.0}
 SEEN = 1 - 39 / 80  # by the 40th update, whose unroll began at step 39 of 80

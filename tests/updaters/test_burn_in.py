@@ -14,7 +14,7 @@ from rlcli.assembly import build
 from rlcli.networks import memory
 from rlcli.networks.torsos import linear
 from rlcli.policies.sampled import sampled
-from rlcli.training.program import Program
+from rlcli.training.experiment.program import Program
 from rlcli.types import Clock, Transition
 from rlcli.updaters import Spaces
 from rlcli.updaters.burn_in import refresh_carry

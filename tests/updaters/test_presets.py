@@ -7,7 +7,7 @@ import rlcli
 from rlcli import recipe, registry
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
-from rlcli.training.program import Program
+from rlcli.training.experiment.program import Program
 
 PRESETS = [
     name

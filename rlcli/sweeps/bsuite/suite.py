@@ -28,9 +28,9 @@ from rlcli.runs.run_folder import Run, is_run
 from rlcli.sweeps.bsuite.experiments import EXPERIMENTS, IdGroup, select_ids
 from rlcli.sweeps.bsuite.layout import INFO, RUNS, SuiteFolder, list_groups
 from rlcli.sweeps.bsuite.results import score_sweep
-from rlcli.training.batch import BatchReport, PlanEnd, train_groups
-from rlcli.training.plans import Plan, arguments_of
-from rlcli.training.stops import stopping_with
+from rlcli.training.several.plans import Plan, arguments_of
+from rlcli.training.several.process_runs import BatchReport, PlanEnd, train_groups
+from rlcli.training.stopping.stops import stopping_with
 
 GROUP = "bsuite"  # the folder of these sweeps, below the folder of runs
 _ROWS = 1_000  # of metrics in a run

@@ -15,7 +15,7 @@ from rlcli.environments.adapters.host_errors import ExternalEnvironment
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.registry import plugins, user_code
-from rlcli.training.first_steps import check_first_steps
+from rlcli.training.experiment.first_steps import check_first_steps
 
 EXTERNAL = ExternalEnvironment("environment `reach`", "gymnasium")
 CLASS = """

@@ -12,7 +12,7 @@ from rlcli.cli import main
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.runs.run_folder import is_run
-from rlcli.training import batch
+from rlcli.training.several import process_runs
 
 
 def write_sweep(folder):
@@ -136,7 +136,7 @@ def test_errors_come_before_any_work(tmp_path, planned, monkeypatch):
 def test_the_exit_code_is_that_of_several_runs(tmp_path, monkeypatch, capsys):
     def fail(groups, command, *, report, **keywords):
         plans = [plan for group in groups for plan in group]
-        ended = [batch.PlanEnd(plan, 1, "no memory") for plan in plans]
+        ended = [process_runs.PlanEnd(plan, 1, "no memory") for plan in plans]
         report(plans, ended)
         return ended
 
@@ -206,8 +206,8 @@ def test_a_recipe_is_trained_and_scored(tmp_path):
 @pytest.mark.slow
 def test_a_run_that_fails_is_named_and_the_others_are_scored(tmp_path, monkeypatch):
     def fail(groups, command, **keywords):
-        ended = batch.train_groups(groups[:1], command, **keywords)
-        return [*ended, batch.PlanEnd(groups[1][0], 1, "no memory")]
+        ended = process_runs.train_groups(groups[:1], command, **keywords)
+        return [*ended, process_runs.PlanEnd(groups[1][0], 1, "no memory")]
 
     monkeypatch.setattr("rlcli.sweeps.bsuite.suite.train_groups", fail)
     words = ["catch/0", "discounting_chain/0"]

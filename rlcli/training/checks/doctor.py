@@ -1,0 +1,209 @@
+"""Doctor: checks the installation and the machine."""
+
+from __future__ import annotations
+
+import glob
+import importlib
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import rlcli.monitor
+from rlcli import registry
+from rlcli.errors import RlcliError, check_platform
+from rlcli.registry import libraries
+from rlcli.registry.plugins import reason, source
+from rlcli.runs import provenance
+from rlcli.runs.files import check_writable
+from rlcli.training.checks.tested_versions import untested_packages
+from rlcli.xla import compilation_cache, threads
+
+_OLDEST_PYTHON = (3, 11)
+_REINSTALL = "install it again: `pip install --force-reinstall rlcli`, in a clone `.`"
+
+
+def doctor() -> dict[str, Any]:
+    """Checks the installation: versions, devices, extras, plug-ins, terminal, folders.
+
+    Returns `{"ok", "problems": [{"message", "hint", "required"}], "rlcli", "python",
+    "platform", "packages", "untested": [{"name", "installed", "tested", "is"}],
+    "devices", "cores", "extras": [{"name", "purpose", "installed", "install"}],
+    "plug_ins": [{"kind", "name", "source", "error"}], "terminal", "folders":
+    [{"purpose", "path", "error"}]}`. `ok` is false if something is broken that every
+    run requires. `untested` are packages that are `older` or `newer` than tested.
+    """
+    problems = _Problems()
+    problems.test(check_platform, required=True)
+    problems.test(_check_python, required=True)
+    packages = _check_packages(problems)
+    report = {
+        "rlcli": provenance.versions()["rlcli"],
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": packages,
+        "untested": untested_packages([*packages, *_packages_of_extras()]),
+        "devices": _check_devices(problems),
+        "cores": {"machine": os.cpu_count(), "usable": threads.usable_cores()},
+        "extras": _list_extras(),
+        "plug_ins": _check_plug_ins(problems),
+        "terminal": _describe_terminal(),
+        "folders": _check_folders(problems),
+    }
+    return {"ok": problems.is_ok, "problems": problems.found, **report}
+
+
+class _Problems:
+    """The problems found so far."""
+
+    def __init__(self) -> None:
+        self.found: list[dict[str, Any]] = []
+
+    @property
+    def is_ok(self) -> bool:
+        return not any(problem["required"] for problem in self.found)
+
+    def add(self, message: str, hint: str, *, required: bool = False) -> None:
+        self.found.append({"message": message, "hint": hint, "required": required})
+
+    def test(self, check: Callable[[], Any], *, required: bool = False) -> str:
+        """Runs a check; returns the message of the error that it raises, or ""."""
+        try:
+            check()
+        except RlcliError as error:
+            message, hint = error.message, error.hint
+        except Exception as error:  # noqa: BLE001 - without JAX, nothing can be loaded
+            message, hint = reason(error), _REINSTALL
+        else:
+            return ""
+        self.add(message, hint, required=required)
+        return message
+
+
+def _check_python() -> None:
+    if sys.version_info < _OLDEST_PYTHON:
+        oldest = ".".join(map(str, _OLDEST_PYTHON))
+        raise RlcliError(
+            f"rlcli needs Python {oldest} or newer, not {platform.python_version()}",
+            "create a virtual environment with a newer Python",
+        )
+
+
+def _check_packages(problems: _Problems) -> dict[str, str | None]:
+    """The versions of the required packages; None for a missing one."""
+    try:
+        entries = importlib.metadata.requires("rlcli") or []
+    except importlib.metadata.PackageNotFoundError:  # run from its source
+        entries = [name for name in provenance.DISTRIBUTIONS if name != "rlcli"]
+    names = [
+        re.split(r"[^\w.-]", entry)[0] for entry in entries if "extra ==" not in entry
+    ]
+    versions: dict[str, str | None] = {}
+    for name in names:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = None
+            problems.add(f"package `{name}` is missing", _REINSTALL, required=True)
+    return versions
+
+
+def _check_devices(problems: _Problems) -> list[dict[str, Any]]:
+    """The devices of JAX, after a computation on the first."""
+    try:
+        jax = importlib.import_module("jax")
+        devices = jax.local_devices()
+        if int(jax.numpy.arange(4).sum()) != 6:
+            problems.add("JAX computes wrong results", _REINSTALL, required=True)
+    except Exception as error:  # noqa: BLE001 - a broken installation may raise anything
+        problems.add(f"JAX does not work: {reason(error)}", _REINSTALL, required=True)
+        return []
+    kinds = Counter((device.platform, device.device_kind) for device in devices)
+    if glob.glob("/dev/nvidia[0-9]*") and devices[0].platform == "cpu":
+        problems.add(
+            "this machine has an NVIDIA GPU, but JAX uses the CPU",
+            libraries.install_command("cuda13"),
+        )
+    return [
+        {"platform": name, "kind": kind, "count": count}
+        for (name, kind), count in kinds.items()
+    ]
+
+
+def _list_extras() -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "purpose": extra.purpose,
+            "installed": not libraries.missing_modules(name),
+            "install": libraries.install_command(name),
+        }
+        for name, extra in libraries.EXTRAS.items()
+    ]
+
+
+def _packages_of_extras() -> list[str]:
+    """The installed packages that have the modules of extras, each once."""
+    owners = importlib.metadata.packages_distributions()
+    modules = [
+        module for extra in libraries.EXTRAS.values() for module in extra.modules
+    ]
+    return [*dict.fromkeys(name for each in modules for name in owners.get(each, ()))]
+
+
+def _check_plug_ins(problems: _Problems) -> list[dict[str, str]]:
+    """The parts of installed plug-ins, with the error of each that is broken."""
+    return [
+        {
+            "kind": kind,
+            "name": name,
+            "source": source(entry),
+            "error": problems.test(lambda kind=kind, name=name: _load(kind, name)),
+        }
+        for kind in registry.KINDS
+        for name, entry in registry.entry_points(kind).items()
+    ]
+
+
+def _load(kind: str, name: str) -> None:
+    """Loads a plug-in; that of an adapter needs an id."""
+    registry.find(kind, f"{name}ID" if name.endswith("/") else name)
+
+
+def _describe_terminal() -> dict[str, Any]:
+    size = shutil.get_terminal_size()
+    return {
+        "stdout": sys.stdout is not None and sys.stdout.isatty(),
+        "stderr": sys.stderr is not None and sys.stderr.isatty(),
+        "term": os.environ.get("TERM", ""),
+        "columns": size.columns,
+        "lines": size.lines,
+        "panel": rlcli.monitor.can_show_panel(),
+    }
+
+
+def _check_folders(problems: _Problems) -> list[dict[str, str]]:
+    """The folders that a run writes to."""
+    folders = {
+        "runs": (Path("runs").absolute(), "choose another folder with `--runs`"),
+        "compiled programs": (
+            compilation_cache.cache_folder(),
+            "set `JAX_COMPILATION_CACHE_DIR`: without it every run compiles again",
+        ),
+    }
+    return [
+        {
+            "purpose": purpose,
+            "path": str(path),
+            "error": problems.test(
+                lambda path=path, hint=hint: check_writable(path, hint)
+            ),
+        }
+        for purpose, (path, hint) in folders.items()
+    ]

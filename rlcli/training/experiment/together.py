@@ -1,0 +1,75 @@
+"""Together: builds runs that differ in numbers only, as one program.
+
+The learning rate, γ, ε and other numbers are arguments of the compiled program, so
+recipes that differ only in these are trained as if they were seeds of one run. Each has
+a run folder of its own, and is resumed with the others. Imports JAX only when it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rlcli.errors import RlcliError
+from rlcli.recipe import Recipe
+
+if TYPE_CHECKING:
+    from rlcli.training.experiment.experiment import Experiment
+
+
+def build_experiments(
+    recipes: Sequence[Recipe], seeds: Sequence[int]
+) -> list[Experiment]:
+    """Builds experiments of recipes that differ in numbers only, with equal `seeds`.
+
+    Several experiments share one program; refuses recipes that cannot share one.
+    """
+    from rlcli.assembly import build, build_together, out_of_memory
+    from rlcli.training.experiment.experiment import Experiment
+    from rlcli.training.experiment.program import Program
+
+    first = recipes[0]
+    out_of_memory.check_recipe(first, len(recipes) * len(seeds))
+    if len(recipes) == 1:
+        return [Experiment(first, build(first, seeds))]
+    if any(recipe.train.stop is not None for recipe in recipes):
+        raise RlcliError(
+            "runs that are trained together cannot have `train.stop`: each would end "
+            "at another step",
+            "train them one by one",
+        )
+    if len(group_recipes(recipes)) > 1:
+        raise RlcliError(
+            "these runs cannot be trained together: their recipes differ in more than "
+            "numbers",
+            "restore the recipes of the runs, or train new ones",
+        )
+    common, setups = build_together(recipes, seeds)
+    program = Program(first, common)
+    return [
+        Experiment(recipe, setup, program, index * len(seeds))
+        for index, (recipe, setup) in enumerate(zip(recipes, setups, strict=True))
+    ]
+
+
+def group_recipes(recipes: Sequence[Recipe]) -> list[list[int]]:
+    """Groups recipes that can be trained together; returns the indices of each group.
+
+    The recipes of a group differ in numbers only. A recipe is alone in its group if its
+    environment runs on the host, where each run steps it in a process of its own, or if
+    it has `train.stop`, with which runs end at different steps.
+    """
+    from rlcli import registry
+    from rlcli.assembly.numbers import without_numbers
+
+    groups: list[tuple[Recipe | None, list[int]]] = []
+    for index, recipe in enumerate(recipes):
+        environment = registry.find("environment", recipe.environment.name)
+        is_alone = environment.facts.get("adapter") or recipe.train.stop is not None
+        key = None if is_alone else without_numbers(recipe)
+        fitting = [each for other, each in groups if key is not None and other == key]
+        if fitting:
+            fitting[0].append(index)
+        else:
+            groups.append((key, [index]))
+    return [indices for _, indices in groups]

@@ -1,0 +1,120 @@
+"""Processes: `rlcli` in several processes at once, with a core for each.
+
+Imports no JAX: the processes do.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import IO, NamedTuple
+
+from rlcli.registry.paths import directory
+from rlcli.registry.user_code import module_command
+from rlcli.training.stopping.signals import PARENT
+from rlcli.xla.threads import usable_cores
+
+
+class ProcessEnd(NamedTuple):
+    """The outcome of a process."""
+
+    key: str
+    code: int  # the exit code of `rlcli`; 128 + n after signal n
+    message: str  # what it has printed to stderr
+
+
+class _Process(NamedTuple):
+    popen: subprocess.Popen[bytes]
+    stderr: IO[bytes]
+    core: int | None
+
+
+class ProcessPool:
+    """Processes of `rlcli`, each known by a key.
+
+    Where the system allows it, each of as many processes as cores has a core of its
+    own. The processes are not in the process group of the terminal: signals reach them
+    through `send_signal` only.
+    """
+
+    def __init__(self, jobs: int, environment: Mapping[str, str] | None = None) -> None:
+        """`environment` are their variables, by default those of this process."""
+        self._environment = os.environ if environment is None else environment
+        self._jobs = jobs
+        self._free_cores = _cores(jobs)
+        self._running: dict[str, _Process] = {}
+
+    @property
+    def running(self) -> list[str]:
+        """The keys of the processes that have not ended."""
+        return [*self._running]
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another process may start."""
+        return len(self._running) < self._jobs
+
+    def start(
+        self,
+        key: str,
+        arguments: Sequence[str],
+        *,
+        stops_with_parent: bool = False,
+        on: Sequence[int] = (),
+    ) -> None:
+        """Starts `rlcli` with these arguments.
+
+        `on`: cores for the process, instead of one that the pool chooses.
+
+        `stops_with_parent`: the process saves a checkpoint and stops when this one is
+        killed, where the system allows that.
+        """
+        stderr = tempfile.TemporaryFile()  # noqa: SIM115 - `collect` closes it
+        core = self._free_cores.pop() if self._free_cores else None
+        environment = {PARENT: str(os.getpid())} if stops_with_parent else {}
+        process = subprocess.Popen(
+            [*module_command("rlcli"), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            env={**self._environment, **environment},
+            cwd=directory() or None,
+            process_group=0,  # signals of the terminal come from here only
+        )
+        cores = on or ([core] if core is not None else [])
+        if cores:  # before it counts them
+            os.sched_setaffinity(process.pid, cores)
+        self._running[key] = _Process(process, stderr, core)
+
+    def collect(self) -> list[ProcessEnd]:
+        """The processes that have ended since the last call."""
+        ended = []
+        for key, each in [*self._running.items()]:
+            code = each.popen.poll()
+            if code is None:
+                continue
+            del self._running[key]
+            if each.core is not None:
+                self._free_cores.append(each.core)
+            with each.stderr as file:
+                file.seek(0)
+                message = file.read().decode(errors="replace").strip()
+            code = 128 - code if code < 0 else code  # killed by a signal
+            ended.append(ProcessEnd(key, code, message))
+        return ended
+
+    def send_signal(self, number: int, key: str | None = None) -> None:
+        """Sends a signal to the process of a key, or to all."""
+        for each in [key] if key is not None else self.running:
+            if each in self._running:
+                self._running[each].popen.send_signal(number)
+
+
+def _cores(jobs: int) -> list[int]:
+    """The cores of the processes; [] where there are not as many as processes."""
+    if not hasattr(os, "sched_getaffinity"):
+        return []
+    cores = sorted(os.sched_getaffinity(0))
+    return cores[:jobs] if 1 < jobs <= min(len(cores), usable_cores()) else []

@@ -1,0 +1,299 @@
+"""Several runs: combinations of options, and processes of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import rlcli
+from rlcli.errors import RlcliError
+from rlcli.runs.metrics import read_metrics
+from rlcli.training.several import process_runs
+from rlcli.training.several.plans import (
+    Plan,
+    arguments_of,
+    combine,
+    divide_group,
+    plan_runs,
+)
+from rlcli.training.several.process_runs import PlanEnd, describe_end, exit_code
+from rlcli.training.several.processes import ProcessEnd
+
+LAKE = """
+environment: FrozenLakeNonSlippery-v0
+network: table
+updater: {name: q_learning, loss: mse}
+optimizer: {name: sgd, learning_rate: 0.5}
+train: {steps: 2_000}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _files(folder):
+    (folder / "lake.yaml").write_text(LAKE)
+
+
+@pytest.fixture
+def start_process():
+    """Starts a process that ignores SIGINT at first; it does not outlive the test."""
+    processes = []
+
+    def start(command: list[str]) -> subprocess.Popen[str]:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a job in a script
+        try:
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+        finally:
+            signal.signal(signal.SIGINT, before)
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("vary", "zipped", "expected"),
+    [
+        ([], [], [()]),
+        (["a.b=1,2"], [], [("a.b=1",), ("a.b=2",)]),
+        (["a=1,2", "b=x"], [], [("a=1", "b=x"), ("a=2", "b=x")]),
+        (["a=[1,2],{x: 1, y: 2}"], [], [("a=[1,2]",), ("a={x: 1, y: 2}",)]),
+        (["a='1,2',\"3,4\""], [], [("a='1,2'",), ('a="3,4"',)]),
+        ([], ["a=1,2", "b=3,4"], [("a=1", "b=3"), ("a=2", "b=4")]),
+        (["c=5"], ["a=1,2", "b=3,4"], [("c=5", "a=1", "b=3"), ("c=5", "a=2", "b=4")]),
+    ],
+)
+def test_the_combinations_are_a_grid_of_lists_and_of_zipped_lists(
+    vary, zipped, expected
+):
+    assert [*combine(vary, zipped)] == expected
+
+
+@pytest.mark.parametrize(
+    ("vary", "zipped", "message"),
+    [
+        (["a"], [], "expected options to vary as KEY=VALUE,VALUE, got `a`"),
+        (["=1,2"], [], "expected options to vary"),
+        (["a=1,,2"], [], "expected options to vary"),
+        (["a=1,1"], [], "`a=1` is listed twice"),
+        (["a=1"], ["a=2"], "`a` is varied twice"),
+        ([], ["a=1,2", "b=3"], "same number of values for each option: `a` 2, `b` 1"),
+    ],
+)
+def test_wrong_variations_are_refused(vary, zipped, message):
+    with pytest.raises(RlcliError, match=message):
+        [*combine(vary, zipped)]
+
+
+def test_every_run_has_a_folder_of_its_own(folder):
+    vary = ["optimizer.learning_rate=0.1,0.5", "updater.name=dqn"]
+    plans = plan_runs(["lake.yaml"], vary=vary, name="rates")
+    assert [str(plan.folder) for plan in plans] == [
+        "runs/lake/rates/learning_rate=0.1,updater=dqn",
+        "runs/lake/rates/learning_rate=0.5,updater=dqn",
+    ]
+    (folder / "runs/lake/rates").mkdir(parents=True)
+    (plan,) = plan_runs(["lake.yaml"], name="rates")
+    assert str(plan.folder) == "runs/lake/rates-2"
+    plans = plan_runs(["lake.yaml", "lake.yaml"], run="here")
+    assert [str(plan.folder) for plan in plans] == ["here/lake", "here/lake-2"]
+
+
+@pytest.mark.parametrize("option", ["seed", "seeds"])
+def test_an_option_that_every_run_would_take_instead_is_refused(option, folder):
+    with pytest.raises(
+        RlcliError, match=f"`train.{option}` is varied, and `--{option}`"
+    ):
+        rlcli.train_all(["lake.yaml"], vary=[f"train.{option}=1,2"], **{option: 7})
+    (folder / "lake.yaml").write_text(f"{LAKE}vary: {{train.{option}: [1, 2]}}\n")
+    with pytest.raises(RlcliError, match=f"`train.{option}` is varied"):
+        rlcli.train_all(["lake.yaml"], **{option: 7})
+    assert not (folder / "runs").exists()
+
+
+def test_processes_get_the_time_that_is_left(monkeypatch, folder):
+    """Two runs of a minute each, one after the other, with a limit of 90 seconds."""
+    clock = [1_000.0]
+    commands = []
+
+    class Pool:
+        has_room = property(lambda self: not self.running)
+
+        def __init__(self):
+            self.running = []
+
+        def start(self, key, arguments):
+            commands.append(arguments)
+            self.running.append(key)
+
+        def collect(self):
+            clock[0] += 60
+            ended = [ProcessEnd(key, 0, "") for key in self.running]
+            self.running.clear()
+            return ended
+
+        def send_signal(self, number, key=None):
+            pass
+
+    monkeypatch.setattr(process_runs.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(process_runs.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(process_runs, "ProcessPool", lambda jobs, variables: Pool())
+    vary = ["updater.name=q_learning,sarsa,expected_sarsa"]
+    ended = rlcli.train_all(["lake.yaml"], vary=vary, max_time=90, name="n", jobs=1)
+    assert [words[:3] for words in commands] == [
+        ["train", "--max-time", "90s"],
+        ["train", "--max-time", "30s"],
+    ]
+    assert all(words[words.index("--name") + 1] == "n" for words in commands)
+    assert [(each.code, each.message) for each in ended][-1] == (
+        75,
+        "no time was left to start it",
+    )
+    assert exit_code(ended) == 75
+
+
+def test_recipes_of_the_same_name_have_folders_of_their_own(folder):
+    for place in ("one", "two"):
+        (folder / place).mkdir()
+        (folder / place / "lake.yaml").write_text(LAKE)
+    recipes = ["one/lake.yaml", "two/lake.yaml"]
+    for run, expected in ((None, "runs/lake/n"), ("here", "here/lake")):
+        plans = plan_runs(recipes, vary=["tracer.gamma=0.8,0.9"], run=run, name="n")
+        places = [str(plan.folder.parent) for plan in plans]
+        assert places == [expected] * 2 + [f"{expected}-2"] * 2
+
+
+def test_a_process_trains_the_runs_that_its_options_can_name(folder):
+    """Those that vary the same options, in folders without a number."""
+    (folder / "lake.yaml").write_text(
+        f"""{LAKE}
+vary:
+  - {{tracer.gamma: 0.8, optimizer.learning_rate: 0.1}}
+  - {{tracer.gamma: 0.9, optimizer.learning_rate: 0.2}}
+  - {{optimizer.learning_rate: 0.3, tracer.gamma: 0.7}}
+"""
+    )
+    plans = plan_runs(["lake.yaml"], run="here")
+    groups = divide_group(plans)
+    assert groups == [plans[:2], plans[2:]]
+    arguments = arguments_of(groups[0])
+    assert arguments == [
+        *("--run", "here", "--set", "vary=null"),
+        *("--vary-zip", "tracer.gamma=0.8,0.9"),
+        *("--vary-zip", "optimizer.learning_rate=0.1,0.2"),
+    ]
+    own = plan_runs(["lake.yaml"], set=["vary=null"], vary_zip=arguments[5::2], run="a")
+    assert [plan.folder.name for plan in own] == [
+        plan.folder.name for plan in plans[:2]
+    ]
+    with pytest.raises(RlcliError, match="varied twice"):
+        plan_runs(["lake.yaml"], vary=["optimizer.learning_rate=0.5"])
+    values = ",".join(f"0.1{30 * '0'}{n}" for n in range(2))  # shortened in names
+    plans = plan_runs(
+        ["lake.yaml"], vary=[f"tracer.gamma={values}"], set=["vary=null"], run="here"
+    )
+    assert divide_group(plans) == [plans[:1], plans[1:]]
+
+
+@pytest.mark.parametrize(
+    ("recipes", "options", "message"),
+    [
+        (["lake.yaml", "laek.yaml"], {}, "laek"),
+        (["lake.yaml"], {"vary": ["trian.steps=1,2"]}, "no section `trian`"),
+        (["lake.yaml"], {"name": "a/b"}, "cannot be the name of a run"),
+        (["lake.yaml"] * 2, {"run": "lake.yaml"}, "cannot be created: Not a directory"),
+    ],
+)
+def test_what_is_wrong_is_found_before_any_run_begins(
+    recipes, options, message, folder
+):
+    with pytest.raises(RlcliError, match=message):
+        rlcli.train_all(recipes, **options)
+    assert not (folder / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [([0, 0], 0), ([0, 3], 3), ([3, 75, 1], 1), ([2, 0], 1), ([1, 130], 130), ([], 0)],
+)
+def test_the_exit_code_says_that_a_run_failed(codes, expected, tmp_path):
+    plan = Plan(None, tmp_path, tmp_path)
+    assert exit_code([PlanEnd(plan, code, "") for code in codes]) == expected
+
+
+def test_a_run_of_several_in_a_process_ends_with_its_own_reason(folder):
+    stderr = "`a`: all seeds are frozen\n`b`: all seeds are frozen"
+    for status, code, message in (
+        ("finished", 0, stderr),
+        ("failed", 1, "all seeds are frozen"),
+        ("interrupted", 130, stderr),
+    ):
+        info = {"status": status, "reason": "all seeds are frozen"}
+        (folder / "run.json").write_text(json.dumps(info))
+        plan = Plan(None, folder, folder)
+        assert describe_end(plan, 1, stderr) == PlanEnd(plan, code, message)
+
+
+@pytest.mark.slow
+def test_a_failure_does_not_stop_the_others_and_a_run_equals_one_trained_alone(folder):
+    vary = ["optimizer.learning_rate=0.1,-1,0.5"]
+    ended = rlcli.train_all(
+        ["lake.yaml"], vary=vary, seeds=2, tag=["x"], name="rates", max_time=299.5
+    )
+    group = folder / "runs/lake/rates"
+    codes = {each.plan.document.sets[0]: each.code for each in ended}
+    assert codes == {
+        "optimizer.learning_rate=0.1": 0,
+        "optimizer.learning_rate=-1": 1,
+        "optimizer.learning_rate=0.5": 0,
+    }
+    assert "expected float" in "".join(each.message for each in ended)
+    assert {path.name for path in group.iterdir()} == {
+        "learning_rate=0.1",
+        "learning_rate=0.5",
+        "variants.json",
+    }
+    info = json.loads((group / "learning_rate=0.1/run.json").read_text())
+    assert (info["tags"], info["name"]) == (["x"], "rates")
+    alone = rlcli.train(
+        "lake.yaml", set=["optimizer.learning_rate=0.1"], seeds=2, run="alone"
+    )
+    ours, theirs = (
+        (run / "policy.pkl.lz4").read_bytes()
+        for run in (alone, group / "learning_rate=0.1")
+    )
+    assert ours == theirs
+
+
+@pytest.mark.slow
+def test_a_signal_stops_all_runs_with_a_checkpoint_and_starts_no_other(
+    start_process, folder
+):
+    command = [sys.executable, "-m", "rlcli", "train", "lake.yaml", "--name", "long"]
+    command += ["--vary", "train.seed=1,2,3", "--jobs", "2"]
+    command += ["--set", "train.steps=500_000_000", "--set", "train.evaluate=null"]
+    process = start_process(command)
+    runs = [folder / f"runs/lake/long/seed={seed}" for seed in (1, 2)]
+    deadline = time.monotonic() + 120
+    # Until then programs compile, and a signal may end them without a checkpoint.
+    while not all(map(read_metrics, runs)):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.1)
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out.splitlines() == [str(run.relative_to(folder)) for run in runs]
+    for run in runs:
+        assert json.loads((run / "run.json").read_text())["status"] == "interrupted"
+        assert [*(run / "checkpoints").iterdir()]
+    assert "rlcli resume runs/lake/long\n" in err
+    assert not runs[0].with_name("seed=3").exists()
