@@ -21,10 +21,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from rlcli import registry, spaces
+from rlcli.environments.observation_image import with_render
 from rlcli.environments.vector import VectorState, vector
 from rlcli.errors import RlcliError
 from rlcli.recipe.annotations import MismatchError, convert, is_schedulable
-from rlcli.types import ArrayTree, TimeStep
+from rlcli.types import ArrayTree, RenderState, TimeStep, missing_render
 
 BATCH, STEPS, TIME_LIMIT = 6, 30, 12
 GOLDEN = Path(__file__).with_name("golden.npz")
@@ -435,13 +436,18 @@ def test_all_listed_exceptions_exist():
 @PLAYED
 def test_it_renders_without_a_display(name, monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
-    states = two_states(name)
-    render = build_for_rendering(name).render
+    core = build_for_rendering(name)
+    states, render = two_states(name), core.render
+    if render is missing_render:  # videos show its observations
+        core = with_render(core)
+        states, render = [core.reset(jax.random.key(n))[0] for n in (0, 1)], core.render
     frames = [render(state) for state in states]
     for frame in frames:
         assert frame.dtype == np.uint8
         assert frame.ndim == 3
         assert frame.shape[-1] == 3
+        if isinstance(states[0], RenderState):
+            continue
         colours = frame @ np.array([1, 256, 256**2])
         assert len(np.unique(colours)) > 5
     assert frames[0].shape == frames[1].shape  # as videos require

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli.environments import drawing
 from rlcli.environments.native.bsuite import Seed
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
@@ -109,7 +108,6 @@ def deep_sea(
         step=step,
         observation=gymnasium.spaces.Box(0.0, 1.0, (size, size), np.float32),
         action=gymnasium.spaces.Discrete(2),
-        render=lambda state: _draw(size, *(int(value) for value in state)),
         draw=draw,
     )
 
@@ -117,24 +115,3 @@ def deep_sea(
 def _mapping(size: int, seed: int) -> np.ndarray:
     """The action that moves right in each cell: 0 or 1, in row-major order."""
     return np.random.RandomState(seed).binomial(1, 0.5, size**2)
-
-
-def _draw(size: int, row: int, column: int, is_bad: int) -> np.ndarray:
-    """Draws the sea, darker with depth, the diver and the treasure: about 400 px."""
-    cell = max(8, 400 // size)
-    canvas = drawing.Canvas(size * cell, size * cell, "#dbe9f2")
-    shallow, deep = np.array([0x9C, 0xC4, 0xDD]), np.array([0x17, 0x35, 0x57])
-    for y, x in np.ndindex(size, size):
-        if x > y:  # unreachable
-            continue
-        shade = shallow + (deep - shallow) * y // max(1, size - 1)
-        fill = "#" + "".join(f"{channel:02x}" for channel in shade)
-        canvas.box((x * cell + 1, y * cell + 1), cell - 2, cell - 2, fill)
-    left, top = (size - 0.8) * cell, (size - 0.6) * cell
-    canvas.box((left, top), 0.6 * cell, 0.4 * cell, "#e3b341", radius=cell / 10)
-    canvas.box((left, top + 0.12 * cell), 0.6 * cell, 0.06 * cell, drawing.WOOD)
-    centre = ((column + 0.5) * cell, (min(row, size - 1) + 0.5) * cell)
-    radius = max(5.0, 0.32 * cell)
-    canvas.circle(centre, radius, drawing.PAPER)
-    canvas.circle(centre, 0.8 * radius, drawing.RED if is_bad else drawing.GREEN)
-    return canvas.pixels()

@@ -9,8 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from annotated_types import Ge
 
-from rlcli.environments import drawing
-from rlcli.environments.native.bsuite import chains
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
 from rlcli.types import Array, Environment, Key, TimeStep
@@ -70,33 +68,5 @@ def discounting_chain(*, mapping_seed: Annotated[int, Ge(0)] = 0) -> Environment
         step=step,
         observation=gymnasium.spaces.Box(low, high, dtype=np.float32),
         action=gymnasium.spaces.Discrete(len(DELAYS)),
-        render=lambda state: _draw(bonus, int(state.time), int(state.chain)),
         draw=lambda key: (),
     )
-
-
-def _draw(bonus: int, time: int, chain: int) -> np.ndarray:
-    """Draws the five chains with their rewards, `[300, 640, 3]` uint8."""
-    canvas = drawing.Canvas(chains.WIDTH, 300)
-    left, span = 60, chains.WIDTH - 100
-
-    def across(time: int) -> float:
-        return left + span * time / LENGTH
-
-    for number, delay in enumerate(DELAYS):
-        y = 40 + number * 54
-        is_selected = number == chain
-        canvas.text(
-            (28, y), str(number), 16, drawing.INK if is_selected else drawing.GREY
-        )
-        canvas.line((across(0), y), (across(LENGTH), y), 4, drawing.MIST)
-        if is_selected:
-            canvas.line((across(0), y), (across(time), y), 6, drawing.BLUE)
-        fill = "#e3b341" if time < delay or not is_selected else drawing.GREEN
-        canvas.circle((across(delay), y), 9, fill)
-        canvas.text(
-            (across(delay), y - 19), "1.1" if number == bonus else "1", 12, drawing.INK
-        )
-        if is_selected or chain < 0:
-            canvas.circle((across(time), y), 6, drawing.INK)
-    return canvas.pixels()

@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli.environments import drawing
-from rlcli.environments.native.bsuite import chains
+from rlcli.environments.native.bsuite.coins import flip_coins
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
 from rlcli.types import Array, Count, Environment, Key, TimeStep
@@ -49,7 +48,7 @@ def memory_chain(*, memory_length: Count = 5, num_bits: Count = 1) -> Environmen
 
     def reset(key: Key) -> tuple[MemoryChainState, Array]:
         context_key, query_key = jax.random.split(key)
-        context = chains.flip_coins(context_key, num_bits)
+        context = flip_coins(context_key, num_bits)
         query = (jax.random.uniform(query_key) * num_bits).astype(jnp.int32)
         time = jnp.int32(0)
         state = MemoryChainState(time, context, query)
@@ -78,34 +77,5 @@ def memory_chain(*, memory_length: Count = 5, num_bits: Count = 1) -> Environmen
         step=step,
         observation=gymnasium.spaces.Box(low, high, dtype=np.float32),
         action=gymnasium.spaces.Discrete(2),
-        render=lambda state: _draw(
-            memory_length, int(state.time), np.asarray(state.context), int(state.query)
-        ),
         draw=lambda key: (),
     )
-
-
-def _draw(length: int, time: int, context: np.ndarray, query: int) -> np.ndarray:
-    """Draws the corridor and the bits, in full colour while they are observed."""
-    canvas = drawing.Canvas(chains.WIDTH, 220)
-    width = min(60.0, (chains.WIDTH - 2 * chains.MARGIN) / len(context))
-    left = (chains.WIDTH - width * len(context)) / 2
-    shows_bits, asks = time <= 1, time >= length
-    for number, bit in enumerate(context):
-        on, off = (drawing.GREEN, drawing.RED) if shows_bits else ("#cfe0d3", "#ecd0ce")
-        x = left + number * width
-        if asks and number == query:
-            canvas.box((x, 24), width, width, drawing.INK, radius=6)
-        side = 0.8 * width
-        canvas.box(
-            (x + 0.1 * width, 24 + 0.1 * width),
-            side,
-            side,
-            on if bit else off,
-            radius=5,
-        )
-        if width >= 24:
-            position = (x + width / 2, 24 + width / 2)
-            canvas.text(position, str(int(bit)), width / 3, drawing.INK)
-    chains.draw_corridor(canvas, 140, length, time)
-    return canvas.pixels()

@@ -7,16 +7,14 @@ import gzip
 import math
 import zlib
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 from annotated_types import Gt, Le
-from PIL import Image
 
-from rlcli.environments import drawing
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.errors import RlcliError
 from rlcli.registry import register
@@ -29,13 +27,6 @@ _HINT = (
     f"put MNIST's training set, `{IMAGES}` and `{LABELS}`, as they are or with `.gz`, "
     "into a folder, and set `path: FOLDER`"
 )
-
-
-class MNISTBanditState(NamedTuple):
-    """The index of the image, and the last action."""
-
-    image: Array  # int32: its index in the training set
-    guess: Array  # int32: the selected digit; −1 before the first action
 
 
 @register("environment", "bsuite/MNISTBandit")
@@ -68,32 +59,24 @@ def mnist_bandit(
     size = pixels.shape[1:]
     images, targets = jnp.asarray(pixels[:count]), jnp.asarray(labels[:count])
 
-    def reset(key: Key) -> tuple[MNISTBanditState, Array]:
+    def reset(key: Key) -> tuple[Array, Array]:
         image = jax.random.randint(key, (), 0, count)
         obs = jnp.take(images, image, axis=0, mode="clip").astype(jnp.float32) / 255
-        return MNISTBanditState(image, jnp.int32(-1)), obs
+        return image, obs
 
-    def step(
-        state: MNISTBanditState, action: Array, noise: tuple[()]
-    ) -> tuple[MNISTBanditState, TimeStep]:
+    def step(image: Array, action: Array, noise: tuple[()]) -> tuple[Array, TimeStep]:
         del noise  # only the image is random
-        state = state._replace(guess=jnp.asarray(action, jnp.int32))
-        is_correct = state.guess == jnp.take(targets, state.image, mode="clip")
+        is_correct = action == jnp.take(targets, image, mode="clip")
         reward = jnp.where(is_correct, 1.0, -1.0)
         info = {"regret": 1.0 - reward}
         blank = jnp.zeros(size, jnp.float32)
-        return state, make_timestep(blank, reward, jnp.bool_(True), info)
-
-    def render(state: MNISTBanditState) -> np.ndarray:
-        image = int(state.image)
-        return _draw(pixels[image], int(labels[image]), int(state.guess))
+        return image, make_timestep(blank, reward, jnp.bool_(True), info)
 
     return Environment(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Box(0.0, 1.0, size, np.float32),
         action=gymnasium.spaces.Discrete(DIGITS),
-        render=render,
         draw=lambda key: (),
     )
 
@@ -132,18 +115,3 @@ def _read_idx(folder: Path, name: str, rank: int) -> np.ndarray:
     if content[:4] != bytes([0, 0, 8, rank]) or data.size != math.prod(sizes):
         raise RlcliError(f"`{files[0]}` is not a byte array in the IDX format", _HINT)
     return data.reshape(sizes)
-
-
-def _draw(image: np.ndarray, label: int, guess: int) -> np.ndarray:
-    """Draws the digit and the selected one, green if correct: `[280, 440, 3]` uint8."""
-    canvas = drawing.Canvas(440, 280)
-    text = "?" if guess < 0 else str(guess)
-    fill = (
-        drawing.GREY if guess < 0 else drawing.GREEN if guess == label else drawing.RED
-    )
-    canvas.text((360, 120), text, 110, fill)
-    canvas.text((360, 210), f"it is {label}", 18, drawing.INK)
-    frame = canvas.pixels().copy()
-    ink = Image.fromarray(255 - image).resize((280, 280), Image.Resampling.NEAREST)
-    frame[:, :280] = np.asarray(ink)[..., None]
-    return frame

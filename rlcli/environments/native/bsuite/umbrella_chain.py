@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from annotated_types import Ge
 
-from rlcli.environments import drawing
-from rlcli.environments.native.bsuite import chains
+from rlcli.environments.native.bsuite.coins import flip_coins
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
 from rlcli.types import Array, Count, Environment, Key, TimeStep
@@ -48,7 +47,7 @@ def umbrella_chain(
         return jnp.concatenate([head, distractors.astype(jnp.float32)])[None]
 
     def reset(key: Key) -> tuple[UmbrellaChainState, Array]:
-        coins = chains.flip_coins(key, 2 + n_distractor)
+        coins = flip_coins(key, 2 + n_distractor)
         state = UmbrellaChainState(jnp.int32(0), coins[0], coins[1])
         return state, observe(state, coins[2:])
 
@@ -69,33 +68,5 @@ def umbrella_chain(
         step=step,
         observation=gymnasium.spaces.Box(0.0, 1.0, shape, np.float32),
         action=gymnasium.spaces.Discrete(2),
-        render=lambda state: _draw(chain_length, *(int(value) for value in state)),
-        draw=lambda key: chains.flip_coins(key, 1 + n_distractor),
+        draw=lambda key: flip_coins(key, 1 + n_distractor),
     )
-
-
-def _draw(length: int, time: int, is_needed: int, had: int) -> np.ndarray:
-    """Draws the corridor, the weather at its end, and whether the umbrella is taken."""
-    canvas = drawing.Canvas(chains.WIDTH, 240)
-    chains.draw_corridor(canvas, 160, length, time)
-    _draw_umbrella(canvas, (90, 60), drawing.BLUE if had else drawing.MIST)
-    canvas.text((90, 118), "taken" if had else "left", 15)
-    x = chains.WIDTH - 90
-    if is_needed:
-        for side in (-18, 0, 18):
-            canvas.line((x + side, 72), (x + side - 7, 92), 3, drawing.BLUE)
-    else:
-        canvas.circle((x + 16, 40), 20, "#e3b341")
-    for side, radius in ((-22, 15), (0, 22), (22, 15)):
-        canvas.circle((x + side, 55), radius, drawing.GREY)
-    canvas.text((x, 118), "needed" if is_needed else "not needed", 15)
-    return canvas.pixels()
-
-
-def _draw_umbrella(canvas: drawing.Canvas, centre: drawing.Point, fill: str) -> None:
-    x, y = centre
-    turn = np.linspace(np.pi, 2 * np.pi, 25)
-    dome = [(x + 42 * float(np.cos(a)), y + 36 * float(np.sin(a))) for a in turn]
-    canvas.polygon(dome, fill)
-    canvas.line((x, y - 40), (x, y + 34), 3, drawing.INK)
-    canvas.line((x, y + 34), (x + 9, y + 34), 3, drawing.INK)

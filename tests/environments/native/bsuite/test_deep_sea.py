@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from bsuite.environments import deep_sea as original
@@ -102,13 +101,3 @@ def test_the_optimal_return_is_one_minus_the_cost_without_a_bad_episode(pair_cla
     assert bool(timestep.last)
     assert total == pytest.approx(reference._optimal_return)
     assert bad == 0
-
-
-def test_the_diver_is_drawn_in_its_cell_and_red_once_the_treasure_is_lost():
-    def drawn(row, column, bad):
-        state = DeepSeaState(jnp.int32(row), jnp.int32(column), jnp.bool_(bad))
-        return deep_sea().render(state)
-
-    assert drawn(3, 2, False)[140, 100].tolist() == [0x4D, 0x8F, 0x5C]
-    assert drawn(3, 2, True)[140, 100].tolist() == [0xC2, 0x41, 0x3A]
-    assert drawn(10, 2, True)[380, 100].tolist() == [0xC2, 0x41, 0x3A]

@@ -1,6 +1,5 @@
 """DiscountingChain, compared with bsuite."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from bsuite.environments import discounting_chain as original
@@ -49,15 +48,3 @@ def test_initial_states_match_bsuite(pair_class):
     reference = original.DiscountingChain(0)
     np.testing.assert_array_equal(obs, [reference.reset().observation] * 3)
     assert state.chain.tolist() == [-1] * 3
-
-
-def test_the_selected_chain_is_drawn_up_to_the_current_time():
-    def blue(time, chain):
-        state = DiscountingChainState(jnp.int32(time), jnp.int32(chain))
-        frame = discounting_chain().render(state).astype(int)
-        return np.nonzero(np.abs(frame - [59, 111, 182]).sum(-1) < 30)
-
-    assert len(blue(0, -1)[0]) == 0
-    early, late, other = blue(20, 1), blue(90, 1), blue(90, 4)
-    assert len(early[0]) < len(late[0])
-    assert late[0].mean() < other[0].mean()

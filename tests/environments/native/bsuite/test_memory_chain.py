@@ -1,7 +1,6 @@
 """MemoryChain, compared with bsuite."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from bsuite.environments import memory_chain as original
@@ -75,14 +74,3 @@ def test_a_policy_with_memory_returns_one():
             total, last = total + float(timestep.reward), bool(timestep.last)
         assert total == 1
         assert int(state.time) == 11
-
-
-def test_bits_are_drawn_in_full_colour_while_they_are_observed():
-    def green(time):
-        bits = jnp.array([True, False, True])
-        state = MemoryChainState(jnp.int32(time), bits, jnp.int32(2))
-        frame = memory_chain(num_bits=3).render(state).astype(int)
-        return np.sum(np.abs(frame - [0x4D, 0x8F, 0x5C]).sum(-1) < 10)
-
-    assert green(0) == green(1) > 1000
-    assert green(2) == green(5) == 0

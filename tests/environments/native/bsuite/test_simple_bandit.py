@@ -1,13 +1,11 @@
 """SimpleBandit, compared with bsuite."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from bsuite.environments import bandit as original
 
 from rlcli.environments.native.bsuite.simple_bandit import (
-    SimpleBanditState,
     simple_bandit,
 )
 
@@ -19,10 +17,8 @@ def test_every_arm_pays_as_in_bsuite(pair_class, fits, bandit):
     reference = original.SimpleBandit(**{"mapping_seed": 0, **bandit})
     core = simple_bandit(**bandit)
     fits(core, reference)
-    pulled = []  # the state of rlcli; the reference has none
-    pair = pair_class(core, lambda env: SimpleBanditState(np.int32(pulled[-1])))
+    pair = pair_class(core, lambda env: ())
     for arm in range(int(core.action.n)):
-        pulled.append(arm)
         np.testing.assert_array_equal(
             core.reset(jax.random.key(arm))[1], reference.reset()[3]
         )
@@ -41,16 +37,3 @@ def test_the_order_of_the_arms_does_not_depend_on_the_key(pair_class):
     by_arm = np.asarray(timestep.reward)[: 11 * 181].reshape(181, 11)
     assert np.all(by_arm == by_arm[0])
     assert len(np.unique(by_arm[0])) == 11
-
-
-def test_the_pulled_arm_is_drawn_blue():
-    def blue(arm):
-        frame = simple_bandit().render(SimpleBanditState(jnp.int32(arm))).astype(int)
-        return np.nonzero(np.abs(frame - [59, 111, 182]).sum(-1) < 30)[1]
-
-    assert len(blue(-1)) == 0
-    worst, best = (
-        int(pick(original.SimpleBandit(0)._rewards)) for pick in (np.argmin, np.argmax)
-    )
-    assert 0 < len(blue(worst)) < len(blue(best))
-    assert abs(blue(best).mean() - (20 + 600 * (best + 0.5) / 11)) < 2

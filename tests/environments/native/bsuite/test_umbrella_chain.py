@@ -1,6 +1,5 @@
 """UmbrellaChain, compared with bsuite."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from bsuite.environments import umbrella_chain as original
@@ -80,14 +79,3 @@ def test_initial_states_match_bsuite(pair_class):
         pieces = (state.needed[i], state.had[i], *obs[i, 0, 3:])
         coin_source.coins = [int(each) for each in pieces]
         np.testing.assert_array_equal(reference.reset().observation, obs[i])
-
-
-def test_the_umbrella_is_drawn_blue_if_taken():
-    def frame(had, needed):
-        flags = (jnp.bool_(each) for each in (needed, had))
-        return umbrella_chain().render(UmbrellaChainState(jnp.int32(3), *flags))
-
-    blue = [0x3B, 0x6F, 0xB6]
-    assert frame(True, False)[40, 100].tolist() == blue
-    assert frame(False, False)[40, 100].tolist() != blue
-    assert np.any(frame(True, False) != frame(True, True))
