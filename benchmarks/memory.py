@@ -51,6 +51,7 @@ def measure(recipe: str, sets: list[str]) -> dict[str, int]:
     from rlcli.assembly import build
     from rlcli.recipe import load_recipe
     from rlcli.training.experiment.experiment import Experiment
+    from rlcli.training.writing.checkpoints import save_checkpoint
     from rlcli.xla.temporaries import tree_bytes
 
     parsed = load_recipe(recipe, sets)
@@ -61,7 +62,7 @@ def measure(recipe: str, sets: list[str]) -> dict[str, int]:
     for _ in range(CHUNKS):
         experiment.advance(max(1, 1_000 // experiment.steps))
     with tempfile.TemporaryDirectory() as folder:
-        experiment.save(create_run("memory", run=Path(folder) / "run"))
+        save_checkpoint(experiment, create_run("memory", run=Path(folder) / "run"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {
         "estimate": memory_usage.total(experiment.program.memory),

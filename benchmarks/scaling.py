@@ -116,6 +116,7 @@ def measure(recipe: str, sets: Sequence[str], count: int) -> dict[str, float]:
     from rlcli.assembly import build
     from rlcli.recipe import load_recipe
     from rlcli.training.experiment.experiment import Experiment
+    from rlcli.training.writing.checkpoints import save_checkpoint
 
     parsed = load_recipe(recipe, [*sets, f"train.seeds={count}"])
     before = resident()
@@ -134,7 +135,7 @@ def measure(recipe: str, sets: Sequence[str], count: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         run = create_run("scaling", run=Path(folder) / "run")
         begin = time.perf_counter()
-        experiment.save(run)
+        save_checkpoint(experiment, run)
         saved = time.perf_counter() - begin
         size = sum(each.stat().st_size for each in run.checkpoints.iterdir())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

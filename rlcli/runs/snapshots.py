@@ -51,10 +51,10 @@ class Snapshot(NamedTuple):
     frozen: FrozenSeeds = _NO_SEED  # when the file was written
 
 
-class BestPolicies(NamedTuple):
-    """The best policies so far, by evaluation; one entry for each seed."""
+class Policies(NamedTuple):
+    """Policies in a run's memory; one entry for each seed."""
 
-    returns: np.ndarray  # −inf before the first
+    returns: np.ndarray  # of evaluations, −inf before the first; empty without them
     steps: np.ndarray
     episodes: np.ndarray
     acting: dict[str, np.ndarray]  # by tree path
@@ -232,7 +232,7 @@ def _as_float32(leaf: np.ndarray) -> np.ndarray:
     return leaf.astype(np.float32) if leaf.dtype == np.float16 else leaf
 
 
-def load_best(path: Path, shapes: ArrayTree, seeds: Sequence[int]) -> BestPolicies:
+def load_best(path: Path, shapes: ArrayTree, seeds: Sequence[int]) -> Policies:
     """Reads the best policies of a run that is resumed.
 
     Ignores the recipe in the file. `shapes` are those of the acting state, `[S, ...]`.
@@ -245,7 +245,7 @@ def load_best(path: Path, shapes: ArrayTree, seeds: Sequence[int]) -> BestPolici
         checkpoint.restore_tree(shapes, content["acting"], source=path)
     except RlcliError as error:
         raise RlcliError(error.message, hint) from error
-    return BestPolicies(
+    return Policies(
         returns=np.array(content["returns"], np.float64),
         steps=np.array(content["steps"]),
         episodes=np.array(content["episodes"]),

@@ -132,7 +132,7 @@ def final_status(
     first = experiments[0]
     if all(each.failure for each in experiments):
         return "failed", first.failure
-    if all(each.has_reached_stop for each in experiments if not each.failure):
+    if all(each.scores.has_reached_stop for each in experiments if not each.failure):
         return "stopped", STOP_REACHED
     if first.is_finished:
         return "finished", ""

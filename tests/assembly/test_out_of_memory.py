@@ -20,6 +20,7 @@ from rlcli.runs.creation import create_run
 from rlcli.runs.files import read_json
 from rlcli.training.experiment.experiment import Experiment
 from rlcli.training.experiment.program import Program
+from rlcli.training.writing.checkpoints import save_checkpoint
 from rlcli.xla import machine
 
 DATA = {
@@ -38,7 +39,7 @@ def policy(tmp_path_factory) -> Path:
     experiment = Experiment(parsed, build(parsed))
     experiment.program.begin()
     run = create_run("sea", run=tmp_path_factory.mktemp("runs") / "sea")
-    experiment.save(run)
+    save_checkpoint(experiment, run)
     assert run.policy.stat().st_size < 2_000
     return run.policy
 

@@ -18,8 +18,10 @@ from rlcli.loop import evaluator as evaluator_module
 from rlcli.runs import snapshots
 from rlcli.runs.creation import create_run
 from rlcli.runs.run_folder import Run
+from rlcli.runs.snapshots import Policies
 from rlcli.runs.statistics import iqm
-from rlcli.training.experiment.experiment import BestPolicies, Experiment
+from rlcli.training.experiment.experiment import Experiment
+from rlcli.training.writing.checkpoints import save_checkpoint
 
 DATA = {
     "environment": {"name": "CartPole-v1", "num_envs": 2},
@@ -43,7 +45,7 @@ def begin_run(folder: Path, data=DATA, advance: int = 0) -> Path:
     experiment.program.begin()
     if advance:
         experiment.advance(advance)
-    experiment.save(run)
+    save_checkpoint(experiment, run)
     return folder
 
 
@@ -156,8 +158,8 @@ def test_the_best_is_another_policy_than_the_latest(tmp_path):
     stubborn = {name: np.zeros_like(leaf) for name, leaf in acting.items()}
     stubborn["q/linear_1/b"][:] = [1.0, 0.0]
     numbers = np.array([7, 7])
-    experiment.best = BestPolicies(np.array([9.0, 9.0]), numbers, numbers, stubborn)
-    experiment.save(files)
+    experiment.scores.best = Policies(np.array([9.0, 9.0]), numbers, numbers, stubborn)
+    save_checkpoint(experiment, files)
     result = rlcli.eval(folder, best=True, episodes=10)
     assert result["checkpoint"] == str(folder / "best.pkl.lz4")
     for row in result["seeds"]:

@@ -19,6 +19,7 @@ from rlcli.runs.creation import create_run
 from rlcli.runs.frozen import FrozenSeed
 from rlcli.runs.run_folder import Run
 from rlcli.training.experiment.experiment import Experiment
+from rlcli.training.writing.checkpoints import save_checkpoint
 
 DATA = {
     "environment": {"name": "CartPole-v1", "num_envs": 2},
@@ -34,7 +35,7 @@ def begin_experiment(folder: Path, data=DATA) -> Experiment:
     parsed = recipe.load_recipe(data)
     experiment = Experiment(parsed, build(parsed)._replace(devices=1))
     experiment.program.begin()
-    experiment.save(create_run("mine", run=folder))
+    save_checkpoint(experiment, create_run("mine", run=folder))
     return experiment
 
 

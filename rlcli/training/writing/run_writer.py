@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,6 +30,29 @@ class ActiveRun(NamedTuple):
     experiment: Experiment
 
 
+class FilmMaker:
+    """Films the greedy policy of the first seed of a run."""
+
+    def __init__(self, experiment: Experiment, run: Run) -> None:
+        self._experiment = experiment
+        self._run = run
+        self._write: Callable[..., None] | None = None
+
+    def write(self) -> Path:
+        """Films an episode of the evaluation at this step; returns the file."""
+        from rlcli.evaluation.render import make_film_writer  # here: imports JAX
+
+        experiment, program = self._experiment, self._experiment.program
+        program.report_phase("rendering")
+        if self._write is None:
+            self._write = make_film_writer(experiment.recipe, experiment.setup)
+        self._run.make_films_folder()
+        film = self._run.film(experiment.step)
+        index, clock = program.evaluation_index, program.clock(experiment.seeds)
+        self._write(experiment.acting_state(), film, index, clock)
+        return film
+
+
 class RunWriter:
     """Writes chunks, checkpoints and the end of a run."""
 
@@ -37,6 +60,7 @@ class RunWriter:
         self._run, self._experiment = member
         self._rows = rows
         self._tracking = tracking
+        self._film_maker = FilmMaker(self._experiment, self._run)
         self._has_ended = bool(self._experiment.failure)
 
     def record(self, report: ChunkReport, monitor: Monitor) -> None:
@@ -58,7 +82,7 @@ class RunWriter:
         if not report.evaluation or not experiment.recipe.train.evaluate.render:
             return {}
         try:
-            film = experiment.write_film(self._run)
+            film = self._film_maker.write()
         except RlcliError as error:  # training does not depend on it
             self._tracking.warn(f"no film of the evaluation: {error.message}")
             return {}
@@ -72,7 +96,11 @@ class RunWriter:
     def save(self) -> None:
         """Writes a checkpoint, unless the run has ended."""
         if not self._has_ended:
-            self._experiment.save(self._run)
+            from rlcli.training.writing.checkpoints import (
+                save_checkpoint,  # imports JAX
+            )
+
+            save_checkpoint(self._experiment, self._run)
 
     def prune(self) -> None:
         """Removes old checkpoints, once all runs trained together have a newer one."""

@@ -17,7 +17,11 @@ from rlcli.loop.log import ROW_FIELDS
 from rlcli.loop.progress import RESET, Setup, stream_key
 from rlcli.runs import checkpoint, snapshots
 from rlcli.runs.run_folder import Run
+from rlcli.runs.snapshots import Policies
 from rlcli.training.experiment.experiment import Experiment
+from rlcli.training.experiment.scores import Scores
+from rlcli.training.writing.checkpoints import save_checkpoint
+from rlcli.training.writing.run_writer import FilmMaker
 from rlcli.types import Environment, TimeStep
 
 CLOCKS = {"dt", "steps_per_second", "updates_per_second", "time"}
@@ -219,7 +223,7 @@ def test_a_restored_experiment_continues_with_the_same_results(middle, tmp_path)
     other.folder.mkdir()
     first = experiment_of(**periods)
     before = run_reports(first, [1] * (middle // 3))
-    first.save(run)
+    save_checkpoint(first, run)
     second = experiment_of(**periods)
     saved = snapshots.read_checkpoint(run.latest_checkpoint())
     assert second.program.restore(saved) == ""
@@ -227,8 +231,8 @@ def test_a_restored_experiment_continues_with_the_same_results(middle, tmp_path)
     assert second.step == middle
     assert rows_of(before) + rows_of(run_reports(second)) == expected
     assert leaves_of(second) == leaves_of(whole)
-    whole.save(other)
-    second.save(run)
+    save_checkpoint(whole, other)
+    save_checkpoint(second, run)
     files = ["policy.pkl.lz4", "best.pkl.lz4", "checkpoints/000000099.pkl.lz4"]
     for name in files:
         assert (run.folder / name).read_bytes() == (other.folder / name).read_bytes()
@@ -274,7 +278,7 @@ def test_the_best_policy_of_each_seed_is_that_of_its_own_best_evaluation():
                 found[index] = (mean, experiment.step)
                 leaves = checkpoint.flatten_tree(experiment.acting_state())
                 acting[index] = {name: leaf[index] for name, leaf in leaves.items()}
-    best = experiment.best
+    best = experiment.scores.best
     assert list(zip(best.returns, best.steps, strict=True)) == [found[0], found[1]]
     for index, leaves in acting.items():
         for name, leaf in leaves.items():
@@ -282,14 +286,13 @@ def test_the_best_policy_of_each_seed_is_that_of_its_own_best_evaluation():
 
 
 def test_a_return_that_is_not_finite_is_not_the_best():
-    experiment = experiment_of(evaluate={"every": 10, "episodes": 2}, **NEVER)
-    experiment.program.begin()
-    count = len(experiment.setup.seeds)
+    scores, step = Scores(None), np.zeros(2, int)
     for value, best in ((np.nan, -np.inf), (5, 5), (np.inf, 5), (9, 9), (np.nan, 9)):
-        means = np.full(count, value, np.float32)
-        experiment._update_best(means, {"params": np.full((count, 2), value)})
-        assert [*experiment.best.returns] == [best] * count
-    assert (experiment.best.acting["params"] == 9).all()
+        acting = {"params": np.full((2, 2), value)}
+        means = np.full(2, value, np.float32)
+        scores.record(Policies(means, step, step, acting), np.array([True, True]))
+        assert [*scores.best.returns] == [best, best]
+    assert (scores.best.acting["params"] == 9).all()
 
 
 @pytest.mark.slow
@@ -302,7 +305,7 @@ def test_the_goal_is_reached_when_the_evaluation_of_every_seed_has_come_to_it(
     )
     experiment.program.begin()
     experiment.advance(1_000)
-    assert experiment.has_reached_stop is reached
+    assert experiment.scores.has_reached_stop is reached
 
 
 def fragile() -> Environment:
@@ -406,7 +409,7 @@ def test_when_no_seed_is_left_nothing_is_saved_over_the_last_good_checkpoint(tmp
     updater = {"name": "q_learning", "loss": "mse"}
     experiment = fragile_run(optimizer=absurd, updater=updater)
     run = Run(tmp_path)
-    experiment.save(run)  # at step 0
+    save_checkpoint(experiment, run)  # at step 0
     good = run.policy.read_bytes()
     while not experiment.failure:
         assert not experiment.is_finished
@@ -414,7 +417,7 @@ def test_when_no_seed_is_left_nothing_is_saved_over_the_last_good_checkpoint(tmp
     for seed in range(4):
         assert f"seed {seed}: " in experiment.failure
     assert "`q/" in experiment.failure or "the loss" in experiment.failure
-    experiment.save(run)
+    save_checkpoint(experiment, run)
     assert run.policy.read_bytes() == good
     assert [path.name for path in run.checkpoints.iterdir()] == ["000000000.pkl.lz4"]
 
@@ -450,5 +453,5 @@ def test_a_film_in_training_is_the_evaluation_of_the_first_seed(
     setup = setup._replace(devices=1, numbers={**setup.numbers, **rates})
     experiment = Experiment(parsed, setup)
     experiment.program.begin()
-    experiment.write_film(Run(tmp_path))
+    FilmMaker(experiment, Run(tmp_path)).write()
     assert len(shown) == experiment.program.evaluate().lengths[0, 0] + 1
