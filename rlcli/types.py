@@ -270,6 +270,9 @@ class Network(NamedTuple):
     learn: Callable[..., tuple[ArrayTree, Params]] | None = None
     # The stages of `apply`, for `networks.joint`; None if it has no shared torso.
     shared: SharedTorso | None = None
+    # () -> the tree paths of the parameters of its torso and memory, by group; {} for a
+    # user's forward pass, in which they cannot be told from those of a head.
+    torso: Callable[[], Mapping[str, frozenset[str]]] = dict
 
 
 class Policy(NamedTuple):

@@ -32,7 +32,7 @@ POLE = (
     *("dqn_noisy", "iqn", "reinforce", "a2c", "ppo", "pqn", "v_trace"),
 )
 POLE_FIVE = (
-    *("retrace", "cross_entropy", "awr"),
+    *("cross_entropy", "awr"),
     *("open_es", "cma_es", "simple_ga"),
 )
 OFF_POLICY = (
@@ -94,6 +94,7 @@ ROWS = (
         for name in LAKE_AGAIN
     ),
     Row("dqn_cartpole", 475.0, "", TWENTY_NEW, TUNED),
+    Row("retrace_cartpole", 475.0, "", TWENTY_NEW, TUNED),
     *(Row(f"{name}_cartpole", 475.0, seeds=NEW, tuned=TUNED) for name in POLE),
     Row("rainbow_cartpole", 475.0, "", range(3_000, 3_010), range(2_010)),
     *(Row(f"{name}_cartpole", 475.0, "", FIVE_NEW, TUNED) for name in POLE_FIVE),
@@ -110,7 +111,7 @@ ROWS = (
     Row("her_bit_flip", -7.0, "", FIVE_NEW, TUNED),
     Row("ppo_deep_sea", None, "", FIVE_NEW, TUNED),
     Row("rnd_deep_sea", 0.98, "", FIVE_NEW, TUNED),
-    Row("dqn_acrobot", -80.0, "−76.6", NEW, range(10)),
+    Row("dqn_acrobot", -80.0, "−76.6", TWENTY_NEW, range(10)),
     *(
         Row(f"{name}_pendulum", -170.0, "−152 … −157", FIVE_NEW, TUNED)
         for name in OFF_POLICY

@@ -113,6 +113,7 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
         data=read_data(recipe, environment, parts.replay),
         scheduled=lambda clock: scheduled_values(learning_parts, clock, recipe),
         data_parallel=train.data_parallel,
+        networks=parts.networks,
     )
     check_updates(recipe, setup, parts.updater)
     return setup
@@ -173,6 +174,7 @@ class _AgentParts(NamedTuple):
     updater: Updater  # without intrinsic reward and normalization
     wrap_updater: Callable[[Updater], Updater]  # adds them
     replay: Replay | None
+    networks: Mapping[str, Network]  # of the functions that the updater requests
 
 
 def _agent_parts_factory(
@@ -218,7 +220,7 @@ def _agent_parts_factory(
             recipe, env_spaces, networks, clock, tracer
         )
         replay = build_replay(clock, _row_window(tracer, updater))
-        return _AgentParts(tracer, updater, wrap_updater, replay)
+        return _AgentParts(tracer, updater, wrap_updater, replay, networks)
 
     updater = build_parts(START).updater
     unused = set(recipe.optimizer) - set(networks) - {DEFAULT, SHARED}
@@ -267,7 +269,7 @@ def _build_updater(
 
 def _combine_parts(recipe: Recipe, parts: _AgentParts, num_envs: int) -> Agent:
     """Combines the parts of an agent, with its number of updates."""
-    train, (tracer, updater, wrap_updater, replay) = recipe.train, parts
+    train, (tracer, updater, wrap_updater, replay, _) = recipe.train, parts
     wrapped = wrap_updater(updater)
     if replay is None:
         return agents.online_agent(wrapped, tracer)

@@ -111,6 +111,13 @@ SET = option(
     "Override an option of the recipe: `train.steps=1000`. Can be repeated.",
     complete=completion.complete_setting,
 )
+INIT = option(
+    None,
+    "--init RUN",
+    "Start from what a run, a checkpoint or a policy has learned: `init.from` of the "
+    "recipe.",
+    complete=completion.complete_run,
+)
 SEEDS = option(None, "--seeds N", "Train N consecutive seeds in one program.", min=1)
 JOBS = option(
     None,

@@ -96,6 +96,7 @@ def command(
         min=1,
     ),
     set: list[str] = options.SET,
+    init: Path | None = options.INIT,
     jobs: int | None = options.JOBS,
     engine: str = option(
         "local",
@@ -187,6 +188,8 @@ def command(
         limit = options.parse_max_time(max_time)
         status = train_trial(verb, trial, max_time=limit, trust=trust)
         raise typer.Exit(EXIT_CODES[status])
+    from rlcli.recipe import init_settings
+
     with sweep_screen.show_progress(quiet) as report:
         folder = training_outcome.complete(
             rlcli.sweep,
@@ -202,7 +205,7 @@ def command(
             confirm_seeds=confirm_seeds,
             together=together,
             ready=ready,
-            set=tuple(set),
+            set=(*set, *init_settings(init)),
             jobs=jobs,
             engine=engine,
             address=address,

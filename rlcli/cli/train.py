@@ -33,6 +33,7 @@ def command(
         "order, instead of a grid.",
         complete=completion.complete_vary_option,
     ),
+    init: Path | None = options.INIT,
     jobs: int | None = options.JOBS,
     seed: int | None = option(
         None, "--seed N", "The first seed.", min=0, max=options.MAX_SEED
@@ -62,6 +63,9 @@ def command(
     or `--vary`, train several runs. Runs that differ only in numbers share one compiled
     program.
     """
+    from rlcli.recipe import init_settings, locate_recipe, read_recipe  # as late
+
+    set = [*set, *init_settings(init)]
     keywords: dict[str, Any] = {
         "set": tuple(set),
         "seed": seed,
@@ -75,8 +79,6 @@ def command(
         "quiet": quiet,
         "trust": trust,
     }
-    from rlcli.recipe import locate_recipe, read_recipe  # here, to keep `--help` fast
-
     recipes = [read_recipe(locate_recipe(each)) for each in recipe]
     (first, *others) = recipes
     varies = first.with_settings(*set).combinations != [()]

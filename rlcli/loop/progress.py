@@ -6,7 +6,6 @@ contains no key.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -26,6 +25,7 @@ from rlcli.types import (
     Clock,
     Environment,
     Key,
+    Network,
     Transition,
 )
 from rlcli.xla.data_axis import draw_share, fold_in_device, sum_over_devices
@@ -67,6 +67,9 @@ class Setup(NamedTuple):
     # clock -> the values of options that follow a schedule, by their places in the
     # recipe, apart from those of the policy: they are metrics of the updates.
     scheduled: Callable[[Clock], Mapping[str, Float32[Array, ""]]] = lambda clock: {}
+    networks: Mapping[str, Network] = {}  # by function, for what their groups contain
+    # (agent state, seed) -> the agent state with which a seed begins, of the same shape
+    start: Callable[[ArrayTree, UInt32[Array, ""]], ArrayTree] = lambda state, _: state
     # Devices that share the environments of each seed. The seeds are divided among
     # `devices` such groups.
     data_parallel: int = 1
@@ -284,7 +287,9 @@ def initial_progress(
     noise = draw_share(agent.policy.draw, action_key, batch)
     # Not `stream_key`: its hashes take longer to compile where large arrays are drawn.
     init_key = jax.random.fold_in(jax.random.key(seed), INIT)
-    init_agent = functools.partial(agent.init, init_key)
+
+    def init_agent(unroll: Transition) -> ArrayTree:
+        return setup.start(agent.init(init_key, unroll), seed)
 
     def first_action(agent_state: ArrayTree) -> tuple[Pending, ArrayTree]:
         policy_state = agent.policy.initial(batch)

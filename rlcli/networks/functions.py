@@ -30,6 +30,7 @@ from rlcli.networks.heads import Head
 from rlcli.networks.inputs import Pair, flat_reader
 from rlcli.networks.torsos import Torso
 from rlcli.types import Array, ArrayTree, Key, Network, Params, SharedTorso
+from rlcli.xla.tree_paths import leaves_by_path
 
 SHARED = "shared"
 
@@ -52,6 +53,8 @@ def separate_network(
         return _ensemble(lambda obs: head.read(torso, features(prepare(obs))), copies)
 
     transformed_fn = transform(torso.features)
+    lower = hk.transform_with_state(lambda obs: torso.features(prepare(obs)))
+    paths = torso_paths(group, lambda key: lower.init(key, example_batch(space))[0])
 
     def init(key: Key) -> Params:
         params, statistics = transformed_fn.init(
@@ -65,7 +68,8 @@ def separate_network(
         return transformed_fn.apply(params[group], statistics, key, obs)[0]
 
     if torso.learn_features is None:
-        return _batched_network(init, outputs, space, copies)
+        network = _batched_network(init, outputs, space, copies)
+        return network._replace(torso=paths)
     learning_fn = transform(torso.learn_features)
 
     def learn(params: Params, key: Key | None, obs: ArrayTree) -> tuple:
@@ -73,7 +77,20 @@ def separate_network(
         outputs, statistics = learning_fn.apply(params[group], params[name], key, obs)
         return outputs, {name: statistics}
 
-    return _batched_network(init, outputs, space, copies, learn)
+    network = _batched_network(init, outputs, space, copies, learn)
+    return network._replace(torso=paths)
+
+
+def torso_paths(
+    group: str, init: Callable[[Key], Params]
+) -> Callable[[], dict[str, frozenset[str]]]:
+    """Returns a `Network.torso`: the leaves of `init(key) -> params`, in `group`."""
+
+    def paths() -> dict[str, frozenset[str]]:
+        params = jax.eval_shape(init, jax.random.key(0))
+        return {group: frozenset(leaves_by_path(params))}
+
+    return paths
 
 
 def statistics_group(group: str) -> str:
@@ -131,7 +148,11 @@ def shared_network(
         features = lower.apply(params[SHARED], None, obs)
         return upper.apply(params[group], {}, key, features, *action)[0]
 
+    def init_lower(key: Key) -> Params:
+        return lower.init(key, split(example_batch(space))[0])
+
     network = _batched_network(init, outputs, space, copies)
+    network = network._replace(torso=torso_paths(SHARED, init_lower))
     if action_readers or copies is not None:
         return network
 

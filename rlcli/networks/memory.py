@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float
 
 from rlcli.errors import RlcliError
-from rlcli.networks.functions import SHARED, example_batch, group_key
+from rlcli.networks.functions import SHARED, example_batch, group_key, torso_paths
 from rlcli.networks.heads import Head
 from rlcli.networks.inputs import Pair
 from rlcli.networks.torsos import Torso
@@ -190,7 +190,9 @@ def separate_recurrent_network(
     def outputs(params: Params, key: Key | None, *inputs: ArrayTree) -> ArrayTree:
         return transformed_fn.apply(params[group], key, *inputs)
 
-    return _recurrent_network(init, outputs, core)
+    lower = hk.transform(recurrent_features)
+    paths = torso_paths(group, lambda key: lower.init(key, *_example_step(space, core)))
+    return _recurrent_network(init, outputs, core)._replace(torso=paths)
 
 
 def shared_recurrent_network(
@@ -230,8 +232,11 @@ def shared_recurrent_network(
         return lower.apply(params[SHARED], key, *inputs)
 
     shared_features = _recurrent_network(init, shared_outputs, core).apply
+    paths = torso_paths(
+        SHARED, lambda key: lower.init(key, *_example_step(space, core))
+    )
     network = _recurrent_network(init, outputs, core)
-    return network._replace(shared=SharedTorso(shared_features, read))
+    return network._replace(shared=SharedTorso(shared_features, read), torso=paths)
 
 
 def _recurrent_features(

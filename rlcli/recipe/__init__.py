@@ -28,3 +28,4 @@ from rlcli.recipe.reading import read_recipe as read_recipe
 from rlcli.recipe.reading import read_without_parts as read_without_parts
 from rlcli.recipe.sections import NetworkSpec as NetworkSpec
 from rlcli.recipe.sections import Part as Part
+from rlcli.recipe.settings import init_settings as init_settings

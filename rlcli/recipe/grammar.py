@@ -12,6 +12,7 @@ import inspect
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict
 
 from annotated_types import Ge, Gt, Le, Lt
@@ -30,13 +31,14 @@ from rlcli.xla.numeric_limits import EXACT_MAX, INT32_MAX
 
 SECTIONS = (
     *("environment", "network", "policy", "tracer", "replay", "updater"),
-    *("intrinsic_reward", "normalize", "optimizer", "train", "extra", "vary"),
+    *("intrinsic_reward", "normalize", "optimizer", "init", "train", "extra", "vary"),
 )
 PositiveInt = Annotated[int, Ge(1)]
 # Steps of all environments together: metrics and checkpoints store them as floats.
 Steps = Annotated[int, Ge(1), Le(EXACT_MAX)]
 # The bound of a normalized value; a number of the program that schedules cannot change.
 ClipLimit = Annotated[float, Gt(0.0), "structural"]
+Seed = Annotated[int, Ge(0), Lt(2**31)]
 # Each seed has a row of metrics at every log point, and entries in the run's files.
 Seeds = Annotated[int, Ge(1), Le(1_000_000)]
 # Runs of at least so many steps are evaluated by default, of a pure environment and of
@@ -90,7 +92,7 @@ class Train:
     updates: Fraction  # per iteration, on average
     start: Annotated[int, Ge(0), Le(EXACT_MAX)]
     warmup: Literal["random", "policy"] = "policy"
-    seed: Annotated[int, Ge(0), Lt(2**31)] = 0
+    seed: Seed = 0
     seeds: Seeds = 1
     devices: PositiveInt | Literal["auto"] = "auto"
     data_parallel: PositiveInt = 1
@@ -117,6 +119,22 @@ class Normalize:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Init:
+    """The section `init`: the run, or file, whose parameters a new run starts from.
+
+    `parts` are parameter groups, or their torsos, as `policy/torso`; a mapping also
+    gives their names in the source. None: all groups of the run.
+    """
+
+    from_: Annotated[str, "file"]
+    seed: Seed | Literal["match"] = "match"
+    parts: list[str] | dict[str, str] | None = None
+    keep_head: bool = True
+    normalization: bool = True
+    optimizer: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Vector:
     """The options that every environment has, in addition to those of its factory."""
 
@@ -125,6 +143,12 @@ class Vector:
     timeout: Annotated[float, Gt(0.0), "structural"] | None = None
     each: dict[str, list[Any]]
     wrappers: list[Any]
+
+
+# The options of the sections without parts, and of all environments.
+FIELDS: Mapping[str, type] = MappingProxyType(
+    {"environment": Vector, "normalize": Normalize, "init": Init, "train": Train}
+)
 
 
 class PerStep(TypedDict):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from rlcli import registry
@@ -14,14 +13,7 @@ from rlcli.recipe import documents, grammar
 from rlcli.recipe.defaults import option_checker
 from rlcli.registry.common_names import find_hint
 
-# Sections, and kinds of parts, whose options may be written as sections by mistake.
-_SECTIONS: Mapping[str, Any] = MappingProxyType(
-    {
-        "train": grammar.Train,
-        "normalize": grammar.Normalize,
-        "environment": grammar.Vector,
-    }
-)
+# Kinds of parts whose options may be written as sections by mistake.
 _KINDS = ("tracer", "replay", "network", "optimizer", "policy")
 
 
@@ -50,7 +42,9 @@ def find_owner(key: str, value: Any, *, is_setting: bool) -> str:
 def _section_owner(key: str) -> str:
     """The section without parts that has an option of this name; "" if none has."""
     owners = (
-        name for name, fields in _SECTIONS.items() if key in registry.options(fields)
+        name
+        for name, fields in grammar.FIELDS.items()
+        if key in registry.options(fields)
     )
     return next(owners, "")
 

@@ -44,6 +44,7 @@ class Recipe:
     intrinsic_reward: Part | None  # added to the environment's
     optimizer: Mapping[str, Part]  # keys: groups, always with DEFAULT
     normalize: grammar.Normalize
+    init: grammar.Init | None  # what a new run starts from
     train: grammar.Train
     extra: Mapping[str, Any]  # data of the user, ignored by rlcli
     name: str = dataclasses.field(default="recipe", compare=False)
@@ -227,6 +228,7 @@ def resolve(recipe: Recipe) -> dict[str, Any]:
         **intrinsic_reward,
         "optimizer": optimizers[DEFAULT] if len(optimizers) == 1 else optimizers,
         "normalize": grammar.to_plain(recipe.normalize),
+        **({} if recipe.init is None else {"init": grammar.to_plain(recipe.init)}),
         "train": _train_to_plain(recipe),
         "extra": dict(recipe.extra),
     }
@@ -260,6 +262,7 @@ def _read_sections(sections: Sections, name: str) -> Recipe:
         intrinsic_reward=sections.intrinsic_reward(),
         optimizer=sections.optimizers(facts),
         normalize=sections.normalize(),
+        init=sections.init(),
         train=sections.train(
             unroll,
             vector.num_envs,

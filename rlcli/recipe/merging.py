@@ -55,11 +55,12 @@ def merge_recipe(
 
 def find_changes(base: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """The sections and options in which a resolved recipe differs from `base`."""
-    return {
-        key: _find_change(key, base[key], value)
+    changes = {
+        key: _find_change(key, base.get(key), value)
         for key, value in other.items()
-        if value != base[key]
+        if key not in base or value != base[key]
     }
+    return changes | {key: None for key in base if key not in other}
 
 
 def as_mapping(part: Any) -> Any:

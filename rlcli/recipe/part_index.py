@@ -39,13 +39,11 @@ def load_index() -> Mapping[str, Any]:
 
 def build_index() -> dict[str, Any]:
     """Builds the index from the registered parts. Imports JAX."""
-    sections = {
-        "environment": grammar.Vector,
-        "normalize": grammar.Normalize,
-        "train": grammar.Train,
-    }
     parts = {kind: dict(_index_kind(kind)) for kind in registry.KINDS}
-    return {**parts, SECTIONS: {key: _fields(item) for key, item in sections.items()}}
+    return {
+        **parts,
+        SECTIONS: {key: _fields(item) for key, item in grammar.FIELDS.items()},
+    }
 
 
 def format_index(index: Mapping[str, Any]) -> str:

@@ -98,6 +98,7 @@ class _Builder:
             "intrinsic_reward": _or_null(self.part("intrinsic_reward")),
             "normalize": _or_null(section_schema(grammar.Normalize)),
             "optimizer": _or_null(_single_or_many(self.part("optimizer"))),
+            "init": any_of([{"type": "string"}, self.init(), _NULL]),
             "train": _or_null(self.train()),
             "extra": {"type": ["object", "null"], "description": "your own data"},
             "vary": {
@@ -110,6 +111,10 @@ class _Builder:
                 ],
             },
         }
+
+    def init(self) -> Schema:
+        """The section `init`, which needs a source."""
+        return {**section_schema(grammar.Init), "required": ["from"]}
 
     def train(self) -> Schema:
         """The section `train`, whose trackers are parts."""

@@ -29,6 +29,7 @@ from rlcli.recipe.merging import (
     merge_part,
 )
 from rlcli.recipe.varying import recipe_combinations
+from rlcli.replays.datasets.names import POLICY_SUFFIX
 
 
 class Part(NamedTuple):
@@ -359,6 +360,19 @@ class Sections:
         reader = grammar.Reader("section `normalize`", place, self.fail)
         parameters = registry.options(grammar.Normalize)
         return grammar.Normalize(**reader.options(parameters, options))
+
+    def init(self) -> grammar.Init | None:
+        """The section `init`, with an absolute path; None if the recipe has none."""
+        place, value = ("init",), self.data.get("init")
+        if value is None:
+            return None
+        options = self.mapping(
+            place, {"from": value} if isinstance(value, str) else value
+        )
+        reader = grammar.Reader("section `init`", place, self.fail)
+        init = grammar.Init(**reader.options(registry.options(grammar.Init), options))
+        source = find_file(self.document, (*place, "from"), init.from_, POLICY_SUFFIX)
+        return dataclasses.replace(init, from_=source)
 
     def updates(self, reader: grammar.Reader, value: Any, steps: int) -> Fraction:
         """Updates per iteration; `{per_step: …}` is multiplied by its `steps`."""

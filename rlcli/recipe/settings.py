@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError, quote, shorten
@@ -17,7 +18,7 @@ def apply_settings(document: Document, sets: Sequence[str]) -> Document:
     """The document with values replaced; each of `sets` is `a.b.c=value`.
 
     Values are YAML. To set an option of a part written as its name only, `NAME` becomes
-    `{name: NAME}`.
+    `{name: NAME}`; of `init: PATH`, it becomes `{from: PATH}`.
     """
     data = documents.copy_plain(document.data)
     lines, origins = dict(document.lines), dict(document.origins)
@@ -43,6 +44,13 @@ def apply_settings(document: Document, sets: Sequence[str]) -> Document:
     return dataclasses.replace(document, data=data, lines=lines, origins=origins)
 
 
+def init_settings(source: str | Path | None) -> list[str]:
+    """The setting with which a new run starts from a source; none without one."""
+    return (
+        [] if source is None else [f"init.from={documents.format_inline(str(source))}"]
+    )
+
+
 def _set_value(data: Any, keys: list[str], value: Any, origin: str) -> Place:
     """Sets a value in nested data, and returns its place."""
     place = (_resolve_step(data, keys[0], "", origin),)
@@ -51,7 +59,8 @@ def _set_value(data: Any, keys: list[str], value: Any, origin: str) -> Place:
         parent_path = ".".join(keys[:depth])
         data = parent[place[-1]] if isinstance(parent, list) else parent.get(place[-1])
         if data is None or isinstance(data, str):
-            data = {} if data is None else {"name": data}
+            name = "from" if place == ("init",) else "name"
+            data = {} if data is None else {name: data}
         elif not isinstance(data, dict | list):
             message = (
                 f"{quote(parent_path)} is {shorten(repr(data))}, which has no options"

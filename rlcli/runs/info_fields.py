@@ -61,6 +61,7 @@ INFO_FIELDS: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
         "trackers": _is_list_of(str),
         "members": _is_members,
         "population": _is(bool),
+        "init": _is(dict),
         "code": _is(dict),
         "resumes": _is_list_of(dict),
     }

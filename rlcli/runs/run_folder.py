@@ -15,12 +15,12 @@ from typing import Any
 
 from rlcli.errors import RlcliError, as_typed, quote
 from rlcli.quoting import join_shell
+from rlcli.replays.datasets.names import POLICY_SUFFIX as SUFFIX
 from rlcli.runs import files, locks
 from rlcli.runs.files import merge_json, read_json
 from rlcli.runs.info_fields import INFO_FIELDS
 from rlcli.runs.provenance import command_line, program
 
-SUFFIX = ".pkl.lz4"
 TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)(?:-(\d+))?")
 _CHECKPOINT = re.compile(rf"(\d{{9,18}}){re.escape(SUFFIX)}")
 _FILM = r"\d{9,18}\.gif"
@@ -82,6 +82,11 @@ class Run:
         return self.folder / f"best{SUFFIX}"
 
     @property
+    def init(self) -> Path:
+        """The parameters that the run has started from, if its recipe has `init`."""
+        return self.folder / f"init{SUFFIX}"
+
+    @property
     def index(self) -> Path:
         """The name of the latest checkpoint, and the steps of the best policies."""
         return self.folder / "checkpoints.json"
@@ -135,7 +140,7 @@ class Run:
 
     def remove_temporaries(self) -> None:
         """Removes temporary files of killed processes; requires the lock."""
-        policies = (self.policy.name, self.best.name)
+        policies = (self.policy.name, self.best.name, self.init.name)
         texts = (self.recipe, self.resolved_recipe, self.info, self.index)
         texts += (self.trackers,)
         names = [re.escape(name) for name in policies]
@@ -276,6 +281,7 @@ class Run:
             self.recipe,
             self.resolved_recipe,
             self.info,
+            self.init,
             self.folder / locks.FILE_NAME,
         ):
             path.unlink(missing_ok=True)

@@ -30,7 +30,7 @@ from rlcli.runs.frozen import FrozenSeeds, dump_frozen_seeds, load_frozen_seeds
 from rlcli.types import ArrayTree
 from rlcli.xla import threads
 
-_CHECKPOINT, _POLICY = "checkpoint", "policy"
+_CHECKPOINT, _POLICY, _LEARNED = "checkpoint", "policy", "learned"
 _MAX_STEP = 2**53  # integers up to this are exact in a float64
 _MAX_SEED = 2**32  # seeds are less than this
 # Tree path of the state of a host environment, whose shapes depend on its episodes.
@@ -201,9 +201,7 @@ def load_snapshot(path: Path, *, trust: bool = False) -> Snapshot:
             steps=tuple(content["steps"]),
             episodes=tuple(content["episodes"]),
             returns=tuple(content["returns"]),
-            acting={
-                name: _as_float32(leaf) for name, leaf in content["acting"].items()
-            },
+            acting={name: as_float32(leaf) for name, leaf in content["acting"].items()},
             frozen=frozen,
         )
     setup = build(recipe, seeds)
@@ -227,7 +225,24 @@ def load_snapshot(path: Path, *, trust: bool = False) -> Snapshot:
     )
 
 
-def _as_float32(leaf: np.ndarray) -> np.ndarray:
+def write_learned(
+    path: Path,
+    recipe: str,
+    seeds: Sequence[int],
+    steps: Sequence[int],
+    learned: Mapping[str, np.ndarray],
+) -> None:
+    """Writes what a run has started from, by tree path, `[S, ...]`."""
+    content = {"kind": _LEARNED, "recipe": recipe, "seeds": [*seeds]}
+    checkpoint.write(path, {**content, "steps": [*steps], "learned": dict(learned)})
+
+
+def read_any(path: Path) -> dict[str, Any]:
+    """The checked content of a file that has learned parameters."""
+    return _read_content(path, _CHECKPOINT, _POLICY, _LEARNED)
+
+
+def as_float32(leaf: np.ndarray) -> np.ndarray:
     """The leaf, in float32 if it is stored in half precision, as in large policies."""
     return leaf.astype(np.float32) if leaf.dtype == np.float16 else leaf
 
@@ -298,6 +313,7 @@ def _read_content(path: Path, *kinds: str) -> dict[str, Any]:
         _POLICY: {
             *("kind", "recipe", "seeds", "steps", "episodes", "returns", "acting")
         },
+        _LEARNED: {"kind", "recipe", "seeds", "steps", "learned"},
     }
     data = checkpoint.read(path)
     kind = data.get("kind") if isinstance(data, dict) else None
@@ -320,7 +336,8 @@ def _frozen_record(frozen: FrozenSeeds) -> dict[str, Any]:
 def _is_well_formed(data: Mapping[str, Any]) -> bool:
     """Whether the entries have the expected types and lengths."""
     lists = [data[key] for key in ("seeds", "steps", "episodes") if key in data]
-    trees = [data[key] for key in ("progress", "metrics", "acting") if key in data]
+    names = ("progress", "metrics", "acting", "learned")
+    trees = [data[key] for key in names if key in data]
     returns = data.get("returns", [])
     return (
         isinstance(data["recipe"], str)

@@ -16,6 +16,7 @@ from rlcli.recipe import (
     Recipe,
     RecipeDocument,
     check_document,
+    init_settings,
     load_recipe,
     load_to_train,
     read_recipe,
@@ -84,6 +85,7 @@ def chunks(
     recipe: AnyRecipe,
     *,
     set: Sequence[str] = (),
+    init: str | Path | None = None,
     seed: int | None = None,
     seeds: int | None = None,
     runs: str | Path = "runs",
@@ -106,6 +108,7 @@ def chunks(
     Args:
         recipe: a file, the name of a built-in recipe, or the data of a recipe.
         set: options that replace the recipe's, such as `train.steps=10_000`.
+        init: a run, checkpoint or policy whose parameters the run starts from.
         seed: the first seed.
         seeds: the number of seeds: seed, seed + 1, …
         runs: creates the run as `<runs>/<recipe>/<time>`, followed by the options in
@@ -130,6 +133,7 @@ def chunks(
         recipe,
         ends_at_log_points=True,
         set=set,
+        init=init,
         seed=seed,
         seeds=seeds,
         runs=runs,
@@ -153,6 +157,7 @@ def _chunks(
     *,
     ends_at_log_points: bool,
     set: Sequence[str] = (),
+    init: str | Path | None = None,
     seed: int | None = None,
     seeds: int | None = None,
     runs: str | Path = "runs",
@@ -166,7 +171,7 @@ def _chunks(
     **keywords: Any,
 ) -> Generator[Chunk, None, Path]:
     """Implements `chunks`; `ends_at_log_points`: whether chunks end at log points."""
-    sets = [*set]
+    sets = [*set, *init_settings(init)]
     sets += [] if seed is None else [f"train.seed={seed}"]
     sets += [] if seeds is None else [f"train.seeds={seeds}"]
     group = processes.parse_group(coordinator, process)
@@ -218,7 +223,7 @@ def train_chunks(request: TrainRequest) -> Generator[Chunk, None, Path]:
         recipes = [_limit(request, recipe) for recipe in recipes]
         train = recipes[0].train
         seeds = range(train.seed, train.seed + train.seeds)
-        experiments = build_experiments(recipes, seeds)
+        experiments = build_experiments(recipes, seeds, is_new=True)
         experiments[0].program.check()
         runs = _create_runs(request.runs, recipes, changes)
         members = [*map(ActiveRun, runs, experiments)]
@@ -270,12 +275,13 @@ def _load(request: TrainRequest, new: NewRun) -> Recipe:
 def _limit(request: TrainRequest, recipe: Recipe) -> Recipe:
     """The recipe with the budget that was requested, and with its data."""
     from rlcli.assembly import record_data
+    from rlcli.training.experiment.initial_values import record_source
 
     if request.smoke:
         recipe = smoke_recipe(recipe)
     elif request.is_short:
         recipe = short_recipe(recipe, request.steps)
-    return record_data(recipe)
+    return record_source(record_data(recipe))
 
 
 def _create_runs(
@@ -307,6 +313,7 @@ def begin_runs(members: Sequence[ActiveRun], smoke: bool) -> None:
     """Records new runs and begins them; removes their folders if that fails."""
     from rlcli.assembly import out_of_memory
     from rlcli.runs.code import copy_code
+    from rlcli.training.experiment.initial_values import write_initial_values
 
     program = members[0].experiment.program
     facts = provenance.collect_provenance()
@@ -320,6 +327,9 @@ def begin_runs(members: Sequence[ActiveRun], smoke: bool) -> None:
                 smoke=smoke,
             )
             run.write_info(**copy_code(run, experiment.recipe))
+            if program.initial is not None:
+                write_initial_values(run.init, program.initial)
+                run.write_info(init=program.initial.record())
         with out_of_memory.explain_out_of_memory("this run", program.memory):
             program.begin()
     except RlcliError:

@@ -172,7 +172,9 @@ def _restore(
 
     for run, saved, (recipe, _) in zip(runs, checkpoints, recipes, strict=True):
         seeds = recovery.recorded_seeds(run, saved, recipe)
-    experiments = build_experiments([recipe for _, recipe in recipes], seeds)
+    experiments = build_experiments(
+        [recipe for _, recipe in recipes], seeds, is_new=False
+    )
     program = experiments[0].program
     members = [*map(ActiveRun, runs, experiments)]
     program.check()

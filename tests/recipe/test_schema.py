@@ -112,6 +112,9 @@ GOOD = [
     ("train.log", None),
     ("train.stop", None),
     ("normalize", {"reward": True}),
+    ("init", "zoo/ppo_cartpole"),
+    ("init", {"from": "a", "seed": 3, "parts": {"policy/torso": "q/torso"}}),
+    ("init", {"from": "a", "seed": "match", "parts": ["policy"], "keep_head": False}),
     ("extra", {"anything": [1, {"b": None}]}),
     ("optimizer", {"q": {"name": "sgd", "learning_rate": 0.1}}),
 ]
@@ -159,6 +162,9 @@ BAD = [
     ("train.seeds", 0),
     ("train.updates", {"per_steps": 1}),
     ("normalize", {"rewards": True}),
+    ("init", {}),
+    ("init", {"from": "a", "seed": -1}),
+    ("init", {"from": "a", "parts": "policy"}),
     ("plugins", ["a"]),
 ]
 

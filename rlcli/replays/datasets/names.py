@@ -12,6 +12,7 @@ from rlcli.registry.paths import shipped_path
 DataFile = Annotated[str, "file"]
 MinariId = Annotated[str, "minari"]
 HASH = "#sha256="
+POLICY_SUFFIX = ".pkl.lz4"  # of checkpoints and trained policies
 
 
 def shipped_folder() -> Path:

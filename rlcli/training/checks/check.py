@@ -40,20 +40,20 @@ def _check_recipe(parsed_recipe: Recipe) -> dict[str, Any]:
 
     import jax
 
-    from rlcli.assembly import build, memory_usage, out_of_memory
+    from rlcli.assembly import memory_usage
     from rlcli.loop.progress import AXES
-    from rlcli.training.experiment.experiment import Experiment
+    from rlcli.training.experiment.together import build_experiments
     from rlcli.xla.temporaries import tree_bytes
     from rlcli.xla.tree_paths import leaves_by_path
 
-    out_of_memory.check_recipe(parsed_recipe, parsed_recipe.train.seeds)
-    setup = build(parsed_recipe)
-    program = Experiment(parsed_recipe, setup).program
+    train = parsed_recipe.train
+    seeds = range(train.seed, train.seed + train.seeds)
+    (experiment,) = build_experiments([parsed_recipe], seeds, is_new=True)
+    setup, program = experiment.setup, experiment.program
     shapes = program.check()
     acting = jax.eval_shape(setup.agent.acting, shapes.agent)
-    seeds = len(setup.seeds)
     state_bytes = sum(
-        tree_bytes(field) // (1 if axis is None else seeds)
+        tree_bytes(field) // (1 if axis is None else train.seeds)
         for field, axis in zip(shapes, AXES, strict=True)
     )
     peak_memory = {
@@ -61,7 +61,8 @@ def _check_recipe(parsed_recipe: Recipe) -> dict[str, Any]:
     }
     return {
         "recipe": parsed_recipe.name,
-        "parameters": sum(math.prod(x.shape) for x in jax.tree.leaves(acting)) // seeds,
+        "parameters": sum(math.prod(x.shape) for x in jax.tree.leaves(acting))
+        // train.seeds,
         "memory": state_bytes,
         "peak_memory": {
             "total": memory_usage.total(program.memory),

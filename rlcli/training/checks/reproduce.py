@@ -98,6 +98,8 @@ def _recorded_recipe(run: Run) -> RecipeDocument:
             f"run `{run.folder}` has no recipe: `{run.resolved_recipe}` is missing",
             f"`{run.command('resume')}` restores it from a checkpoint",
         )
+    if data.get("init"):  # its source may be gone, or different
+        data = {**data, "init": {**data["init"], "from": str(run.init)}}
     name = run.read_info().get("recipe", run.folder.name)
     recipe = read_recipe(data, [NO_TRACKERS], is_stored=True)
     return dataclasses.replace(recipe, name=name)

@@ -35,6 +35,7 @@ from rlcli.recipe import Recipe
 from rlcli.runs import snapshots
 from rlcli.runs.snapshots import CheckpointContent
 from rlcli.training.experiment.first_steps import check_first_steps
+from rlcli.training.experiment.initial_values import InitialValues
 from rlcli.training.experiment.log_rows import policy_options_at
 from rlcli.types import Array, ArrayTree, Clock
 from rlcli.xla import processes
@@ -56,6 +57,7 @@ class Program:
         self.loop = make_loop(setup)
         self.iteration = 0
         self.memory: Sequence[memory_usage.Item] = ()  # set by `check`
+        self.initial: InitialValues | None = None  # with which a new run starts
         self.report_phase: Callable[[str], None] = lambda phase: None
         self._progress: Progress | None = None
         self._on_host: dict[str, ArrayTree] = {}  # copies of the current progress

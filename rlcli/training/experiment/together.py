@@ -18,20 +18,27 @@ if TYPE_CHECKING:
 
 
 def build_experiments(
-    recipes: Sequence[Recipe], seeds: Sequence[int]
+    recipes: Sequence[Recipe], seeds: Sequence[int], *, is_new: bool
 ) -> list[Experiment]:
     """Builds experiments of recipes that differ in numbers only, with equal `seeds`.
 
-    Several experiments share one program; refuses recipes that cannot share one.
+    Several experiments share one program; refuses recipes that cannot share one. New
+    ones start from the source of `init`, others from a checkpoint.
     """
     from rlcli.assembly import build, build_together, out_of_memory
     from rlcli.training.experiment.experiment import Experiment
+    from rlcli.training.experiment.initial_values import start_from_source
     from rlcli.training.experiment.program import Program
 
     first = recipes[0]
     out_of_memory.check_recipe(first, len(recipes) * len(seeds))
     if len(recipes) == 1:
-        return [Experiment(first, build(first, seeds))]
+        setup, initial = build(first, seeds), None
+        if is_new:
+            setup, initial = start_from_source(first, setup)
+        experiment = Experiment(first, setup)
+        experiment.program.initial = initial
+        return [experiment]
     if any(recipe.train.stop is not None for recipe in recipes):
         raise RlcliError(
             "runs that are trained together cannot have `train.stop`: each would end "
@@ -45,7 +52,11 @@ def build_experiments(
             "restore the recipes of the runs, or train new ones",
         )
     common, setups = build_together(recipes, seeds)
+    initial = None
+    if is_new:
+        common, initial = start_from_source(first, common)
     program = Program(first, common)
+    program.initial = initial
     return [
         Experiment(recipe, setup, program, index * len(seeds))
         for index, (recipe, setup) in enumerate(zip(recipes, setups, strict=True))

@@ -66,7 +66,7 @@ def begin(folder, **changes) -> tuple[list[ActiveRun], Population]:
     """A population in this process, at its beginning."""
     write_population(folder, **changes)
     recipes = [load_recipe("lake.yaml", settings_of(rate)) for rate in RATES]
-    experiments = build_experiments(recipes, [0, 1])
+    experiments = build_experiments(recipes, [0, 1], is_new=True)
     experiments[0].program.begin()
     runs = [Run(folder / name) for name in NAMES]
     members = [*map(ActiveRun, runs, experiments)]
@@ -149,7 +149,7 @@ def test_a_population_has_the_members_of_its_record(folder):
     write_population(folder / "p", members=NAMES[:4])
     recipes = [load_recipe("lake.yaml", settings_of(rate)) for rate in RATES]
     runs = [Run(folder / "p" / name) for name in NAMES]
-    members = [*map(ActiveRun, runs, build_experiments(recipes, [0, 1]))]
+    members = [*map(ActiveRun, runs, build_experiments(recipes, [0, 1], is_new=True))]
     with pytest.raises(RlcliError, match="is of another population"):
         Population(members)
     (folder / "p/population.json").unlink()

@@ -75,7 +75,7 @@ def test_recipes_that_differ_in_numbers_only_are_a_group():
 def test_recipes_with_other_differences_cannot_be_trained_together():
     recipes = [load_recipe("dqn.yaml"), load_recipe("dqn.yaml", ["network.layers=[9]"])]
     with pytest.raises(RlcliError, match="differ in more than numbers"):
-        build_experiments(recipes, [0])
+        build_experiments(recipes, [0], is_new=True)
 
 
 @pytest.mark.slow

@@ -1,0 +1,148 @@
+"""Sources: the file from which a new run starts (`init` in a recipe), as data.
+
+Its recipe is not loaded and no part of it is built, so nothing of it runs, whatever
+code it names. What its agent has learned is found by tree paths: `params/policy/…`,
+`optimizer/…` and `statistics/observation/…`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rlcli.errors import RlcliError
+from rlcli.recipe import documents
+from rlcli.replays.datasets.files import file_digest
+from rlcli.replays.datasets.names import HASH
+from rlcli.runs import snapshots
+from rlcli.runs.conditions import get_nested_value
+from rlcli.runs.locate import complete_path, locate_run
+from rlcli.runs.zoo import find_shipped_policy
+
+# The learner is below those that add normalization and intrinsic rewards. Evolution
+# strategies have none, but parameters for evaluation.
+_LEARNED = re.compile(
+    r"learner/(?:learner/)*"
+    r"((?:params|target|optimizer|best|statistics/(?:observation|returns))/.+)",
+    re.DOTALL,
+)
+Leaves = Mapping[str, Any]  # arrays or shapes, by tree path
+_DAMAGED = "copy the file again, or start from another checkpoint"
+
+
+class Source(NamedTuple):
+    """A checkpoint, a policy, or what another run has started from."""
+
+    file: Path
+    sha256: str
+    recipe: str  # resolved, as YAML
+    seeds: tuple[int, ...]
+    steps: tuple[int, ...]  # environment steps of each seed
+    learned: Leaves  # `[S, ...]`
+
+
+def read_source(text: str) -> Source:
+    """Reads what `init.from` names: a file, a policy of the zoo, or a run.
+
+    Of a run, it is the latest checkpoint. Refuses other content than `#sha256=…`.
+    """
+    name, _, expected = text.partition(HASH)
+    file = _find_file(name)
+    digest = file_digest(file)
+    if expected and digest != expected:
+        raise RlcliError(
+            f"`{file}` has changed: its SHA-256 is {digest}, but the recipe names "
+            f"{expected}",
+            f"restore the file, or remove `{HASH}…` from `init.from`",
+        )
+    content = snapshots.read_any(file)
+    recipe = documents.load_document(content["recipe"], source=str(file)).data
+    seeds, steps = tuple(content["seeds"]), tuple(content.get("steps", ()))
+    if "learned" in content:
+        learned = content["learned"]
+    elif "acting" in content:
+        learned = _learned_in_policy(content["acting"], recipe)
+    else:
+        steps = (_steps_so_far(content["progress"], recipe, file),) * len(seeds)
+        learned = learned_leaves(_below("agent/", content["progress"]))
+    for path, leaf in learned.items():
+        if leaf.shape[:1] != (len(seeds),):
+            message = f"`{file}` is damaged: `{path}` has no entry for each seed"
+            raise RlcliError(message, _DAMAGED)
+    return Source(file, digest, content["recipe"], seeds, steps, learned)
+
+
+def write_source(path: Path, source: Source, learned: Iterable[str]) -> None:
+    """Writes some of what a source has learned as a file, which is a source itself."""
+    leaves = {name: source.learned[name] for name in learned}
+    snapshots.write_learned(path, source.recipe, source.seeds, source.steps, leaves)
+
+
+def learned_path(path: str) -> str:
+    """Where the leaf of an agent's state is in `learned`; "" if it is not."""
+    found = _LEARNED.fullmatch(path)
+    return found[1] if found else ""
+
+
+def learned_leaves(leaves: Leaves) -> dict[str, Any]:
+    """What an agent has learned, from the leaves of its state by tree path."""
+    learned = {learned_path(path): leaf for path, leaf in leaves.items()}
+    best = {f"params/{path}": leaf for path, leaf in _below("best/", learned).items()}
+    others = ("best/", "target/")  # a target starts as a copy of its parameters
+    return best | {
+        path: leaf
+        for path, leaf in learned.items()
+        if path and not path.startswith(others)
+    }
+
+
+def _find_file(name: str) -> Path:
+    path = find_shipped_policy(complete_path(name))
+    if path.is_file():
+        return path
+    run = locate_run(path)
+    file = run.latest_checkpoint() or run.policy
+    if not file.is_file():
+        message = f"run `{run.folder}` has no checkpoint to start from"
+        raise RlcliError(message, "train it up to its first checkpoint")
+    return file
+
+
+def _learned_in_policy(acting: Leaves, recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """What a policy file contains, in single precision."""
+    leaves = {path: snapshots.as_float32(leaf) for path, leaf in acting.items()}
+    learned: dict[str, np.ndarray] = {}
+    if any(
+        get_nested_value(recipe, "normalize", key, default=False)
+        for key in ("observation", "reward")
+    ):
+        moments = _below("observation/", leaves).items()
+        learned = {f"statistics/observation/{path}": leaf for path, leaf in moments}
+        leaves = _below("policy/", leaves)
+    params = _below("best/", leaves) or leaves
+    return learned | {f"params/{path}": leaf for path, leaf in params.items()}
+
+
+def _below(prefix: str, leaves: Leaves) -> dict[str, Any]:
+    """The leaves below a prefix, by their paths from there."""
+    return {
+        path.removeprefix(prefix): leaf
+        for path, leaf in leaves.items()
+        if path.startswith(prefix)
+    }
+
+
+def _steps_so_far(progress: Leaves, recipe: Mapping[str, Any], file: Path) -> int:
+    """The environment steps of one seed before a checkpoint."""
+    places = ("train.unroll", "environment.num_envs", "train.data_parallel")
+    try:
+        sizes = [int(get_nested_value(recipe, *place.split("."))) for place in places]
+        return math.prod(sizes, start=int(progress["iteration"]))
+    except (KeyError, TypeError, ValueError) as error:
+        message = f"`{file}` is damaged: it does not say how long it was trained"
+        raise RlcliError(message, _DAMAGED) from error

@@ -1,0 +1,325 @@
+"""Initial values: starts a run from what another has learned (`init` in a recipe).
+
+Parameters are copied by the names of their groups, and with them the statistics of
+normalized observations. What does not fit is refused before the run is created: all of
+it, in one error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import UInt32
+
+from rlcli.errors import RlcliError, quote, suggest
+from rlcli.loop import make_loop
+from rlcli.loop.progress import Setup
+from rlcli.networks.functions import statistics_group
+from rlcli.recipe import Recipe
+from rlcli.recipe.grammar import Init
+from rlcli.replays.datasets.names import HASH
+from rlcli.runs.sources import (
+    Leaves,
+    Source,
+    learned_path,
+    read_source,
+    write_source,
+)
+from rlcli.types import Array, ArrayTree
+from rlcli.xla.tree_paths import leaves_by_path
+
+_TORSO = "torso"
+_OBSERVATION, _RETURNS = "statistics/observation/", "statistics/returns/"
+
+
+class InitialValues(NamedTuple):
+    """What the seeds of a run start with."""
+
+    source: Source
+    paths: dict[str, str]  # of the learned leaves of the run: their paths in the source
+
+    def record(self) -> dict[str, Any]:
+        """The field `init` of `run.json`."""
+        source = self.source
+        fields = {"file": str(source.file), "sha256": source.sha256}
+        return {**fields, "seeds": [*source.seeds], "steps": [*source.steps]}
+
+
+class _Misfit(NamedTuple):
+    """A leaf that differs between the run and the source."""
+
+    path: str
+    here: str
+    there: str
+    remedy: str  # the option with which the run does not take it; "" if there is none
+
+
+class _Choice(NamedTuple):
+    """Paths of leaves of the run, with those in the source; and what differs."""
+
+    paths: Mapping[str, str] = MappingProxyType({})
+    misfits: tuple[_Misfit, ...] = ()
+
+
+def record_source(recipe: Recipe) -> Recipe:
+    """The recipe with the file that its `init` names, and the SHA-256 of the file."""
+    if recipe.init is None:
+        return recipe
+    with _locate_errors(recipe):
+        source = read_source(recipe.init.from_)
+    name = f"{source.file.absolute()}{HASH}{source.sha256}"
+    init = dataclasses.replace(recipe.init, from_=name)
+    return dataclasses.replace(recipe, init=init)
+
+
+def start_from_source(
+    recipe: Recipe, setup: Setup
+) -> tuple[Setup, InitialValues | None]:
+    """The setup whose agents start with what the source of `init` has learned."""
+    init = recipe.init
+    if init is None:
+        return setup, None
+    with _locate_errors(recipe):
+        source = read_source(init.from_)
+        rows = _source_rows(init, source, setup.seeds)
+        state = leaves_by_path(make_loop(setup).shapes().agent)
+        here = {learned_path(path): leaf for path, leaf in state.items()}
+        choices = [
+            _choose_parameters(init, here, source.learned, _torso_paths(setup)),
+            _choose_statistics(init, here, source.learned),
+            _choose_optimizer(init, here, source.learned),
+        ]
+        misfits = [misfit for choice in choices for misfit in choice.misfits]
+        if misfits:
+            raise _misfit_error(source, misfits, choices[0])
+        paths = {key: path for choice in choices for key, path in choice.paths.items()}
+        given = {key: np.asarray(source.learned[paths[key]])[rows] for key in paths}
+        _check_values(source, given)
+    values: dict[str, np.ndarray] = {}
+    for path in state:
+        # A target begins as a copy of its parameters, as at the start of any run.
+        learned = learned_path(path).replace("target/", "params/", 1)
+        if learned in given:
+            values[path] = given[learned]
+    start = _replace_leaves(values, setup.seeds)
+    return setup._replace(start=start), InitialValues(source, paths)
+
+
+def write_initial_values(path: Any, values: InitialValues) -> None:
+    """Writes the file from which the run could be started again."""
+    write_source(path, values.source, values.paths.values())
+
+
+@contextlib.contextmanager
+def _locate_errors(recipe: Recipe) -> Iterator[None]:
+    """Adds the file and line of `init` to errors."""
+    try:
+        yield
+    except RlcliError as error:
+        raise recipe.locate_error(("init",), error) from error
+
+
+def _replace_leaves(values: Leaves, seeds: Sequence[int]) -> Callable:
+    """Returns a `Setup.start`, from values `[S, ...]` by tree path."""
+    known = np.array(seeds, np.uint32)
+
+    def start(state: ArrayTree, seed: UInt32[Array, ""]) -> ArrayTree:
+        row = jnp.argmax(known == seed)
+        leaves = [
+            jnp.asarray(values[path])[row] if path in values else leaf
+            for path, leaf in leaves_by_path(state).items()
+        ]
+        return jax.tree.unflatten(jax.tree.structure(state), leaves)
+
+    return start
+
+
+def _source_rows(init: Init, source: Source, seeds: Sequence[int]) -> list[int]:
+    """The index in the source of the seed from which each seed starts."""
+    wanted = [*seeds] if init.seed == "match" else [init.seed] * len(seeds)
+    for seed in wanted:
+        if seed not in source.seeds:
+            has = ", ".join(map(str, source.seeds))
+            raise RlcliError(
+                f"`{source.file}` has no seed {seed}, only {has}",
+                f"`init.seed={source.seeds[0]}` starts every seed from that one",
+            )
+    return [source.seeds.index(seed) for seed in wanted]
+
+
+def _check_values(source: Source, given: Leaves) -> None:
+    """Refuses to start from nothing, or from numbers that are not finite."""
+    if not given:
+        raise RlcliError(
+            "`init` takes nothing: none of the groups has a torso of its own",
+            "set `keep_head: true`, or name groups in `parts`",
+        )
+    for path, leaf in given.items():
+        if np.issubdtype(leaf.dtype, np.floating) and not np.isfinite(leaf).all():
+            raise RlcliError(
+                f"`{source.file}` has numbers in `{path}` that are not finite",
+                "start from an earlier checkpoint",
+            )
+
+
+def _torso_paths(setup: Setup) -> set[str]:
+    """The paths of the parameters of torsos and memories."""
+    return {
+        f"params/{group}/{path}"
+        for network in setup.networks.values()
+        for group, paths in network.torso().items()
+        for path in paths
+    }
+
+
+def _choose_parameters(
+    init: Init, here: Leaves, there: Leaves, torso: set[str]
+) -> _Choice:
+    """The parameters of the groups that `init` names."""
+    paths: dict[str, str] = {}
+    misfits: list[_Misfit] = []
+    for part, source_part in _requested_parts(init, here).items():
+        (group, piece), (source_group, source_piece) = (
+            _split_part(name) for name in (part, source_part)
+        )
+        own = _paths_of(group, here)
+        is_torso = _TORSO in (piece, source_piece)
+        if is_torso or not init.keep_head:
+            own = [path for path in own if path in torso or _is_statistic(path)]
+        if is_torso and not own:
+            message = f"`init.parts`: group {quote(group)} has no torso of its own"
+            raise RlcliError(
+                message, "where functions share one, its group is `shared`"
+            )
+        renamed = {
+            path: path.replace(f"params/{group}", f"params/{source_group}", 1)
+            for path in own
+        }
+        for path, source_path in renamed.items():
+            remedy = "" if path in torso else "init.keep_head=false"
+            misfits += _compare(path, here, source_path, there, remedy)
+        if not is_torso and init.keep_head:
+            surplus = {*_paths_of(source_group, there)} - {*renamed.values()}
+            for path in sorted(surplus):
+                misfits += _compare(path, {}, path, there, "")
+        paths |= renamed
+    return _Choice(paths, tuple(misfits))
+
+
+def _requested_parts(init: Init, here: Leaves) -> dict[str, str]:
+    """The groups, or torsos of groups, to take, with their names in the source."""
+    names = {path.split("/")[1] for path in here if path.startswith("params/")}
+    groups = sorted(name for name in names if not _is_statistic(f"params/{name}/"))
+    if not groups:
+        message = "`init` cannot start this updater: it has no groups of parameters"
+        raise RlcliError(message, "remove `init`")
+    if init.parts is None:
+        return dict(zip(groups, groups, strict=True))
+    parts = init.parts if isinstance(init.parts, dict) else {n: n for n in init.parts}
+    for name in parts:
+        if _split_part(name)[0] not in groups:
+            message = f"`init.parts`: this run has no group {quote(name)}"
+            raise RlcliError(message, suggest(name, groups))
+    return parts
+
+
+def _split_part(name: str) -> tuple[str, str]:
+    """The group, and `torso` or "", of `GROUP/torso` or `GROUP`."""
+    group, slash, piece = name.partition("/")
+    if slash and piece != _TORSO:
+        message = f"`init.parts`: expected a group or its torso, got {quote(name)}"
+        raise RlcliError(message, f"for example `{group}/{_TORSO}`")
+    return group, piece
+
+
+def _paths_of(group: str, leaves: Leaves) -> list[str]:
+    """The paths of a group's parameters, and of their running statistics."""
+    prefixes = tuple(f"params/{name}/" for name in (group, statistics_group(group)))
+    return [path for path in leaves if path.startswith(prefixes)]
+
+
+def _is_statistic(path: str) -> bool:
+    """Whether a path is that of the running statistics of a torso."""
+    return path.split("/")[1].endswith(statistics_group(""))
+
+
+def _choose_statistics(init: Init, here: Leaves, there: Leaves) -> _Choice:
+    """The statistics of normalization.
+
+    Those of observations must be in both or in neither, because networks read what
+    they normalize. Those of returns only scale rewards.
+    """
+    if not init.normalization:
+        return _Choice()
+    both = here.keys() | there.keys()
+    paths = sorted(path for path in both if path.startswith(_OBSERVATION))
+    misfits: list[_Misfit] = []
+    for path in paths:
+        misfits += _compare(path, here, path, there, "init.normalization=false")
+    returns = [path for path in here if path.startswith(_RETURNS) and path in there]
+    return _Choice({path: path for path in (*paths, *returns)}, tuple(misfits))
+
+
+def _choose_optimizer(init: Init, here: Leaves, there: Leaves) -> _Choice:
+    """The state of the optimizer, which has to be the same one, of all groups."""
+    if not init.optimizer:
+        return _Choice()
+    if init.parts is not None or not init.keep_head:
+        message = "`init.optimizer` requires the parameters of all groups"
+        raise RlcliError(message, "remove `optimizer`, or `parts` and `keep_head`")
+    both = here.keys() | there.keys()
+    paths = sorted(path for path in both if path.startswith("optimizer/"))
+    misfits: list[_Misfit] = []
+    for path in paths:
+        misfits += _compare(path, here, path, there, "init.optimizer=false")
+    return _Choice({path: path for path in paths}, tuple(misfits))
+
+
+def _compare(
+    path: str, here: Leaves, source_path: str, there: Leaves, remedy: str
+) -> list[_Misfit]:
+    """The misfit of a leaf, if there is one."""
+    texts = _describe(here.get(path)), _describe(there.get(source_path))
+    return [] if texts[0] == texts[1] else [_Misfit(path, *texts, remedy)]
+
+
+def _describe(leaf: Any) -> str:
+    """The dtype and the shape of one seed's leaf: `float32[4, 64]`."""
+    return "nothing" if leaf is None else f"{leaf.dtype.name}{[*leaf.shape[1:]]}"
+
+
+def _misfit_error(
+    source: Source, misfits: Sequence[_Misfit], parameters: _Choice
+) -> RlcliError:
+    """The error that lists what differs, and the options that leave it out."""
+    remedies = [*dict.fromkeys(misfit.remedy for misfit in misfits)]
+    if "" in remedies:
+        wrong = {misfit.path.split("/")[1] for misfit in misfits}
+        fitting = _first_parts(parameters.paths) - wrong
+        remedies = [f"init.parts=[{', '.join(sorted(fitting))}]"] if fitting else []
+    options = " and ".join(f"`{remedy}`" for remedy in remedies)
+    hint = f"{options} would leave it out; " if options else ""
+    listing = "; ".join(
+        f"{misfit.path.partition('/')[2]}: {misfit.here} here, {misfit.there} there"
+        for misfit in misfits
+    )
+    groups = ", ".join(
+        f"`{name}`" for name in sorted(_first_parts(m.path for m in misfits))
+    )
+    return RlcliError(
+        f"`{source.file}` does not fit this run: {len(misfits)} arrays of {groups} "
+        "differ",
+        f"{hint}all of it: {listing}",
+    )
+
+
+def _first_parts(paths: Iterable[str]) -> set[str]:
+    """The names below the first one of each path: groups of parameters."""
+    return {path.split("/")[1] for path in paths}
