@@ -19,6 +19,7 @@ from rlcli.runs.creation import create_run
 from rlcli.runs.run_folder import Run
 from rlcli.training.experiment.initial_values import record_source
 from rlcli.training.experiment.together import build_experiments
+from rlcli.training.writing.checkpoints import save_checkpoint
 
 
 @contextlib.contextmanager
@@ -62,7 +63,7 @@ def save_source(folder: Path, data, change=lambda path, leaf: leaf, seeds=None) 
     """A run whose checkpoint has changed arrays: those of its start are not learned."""
     experiment, _ = begin(data, seeds=seeds)
     run = create_run("source", run=folder)
-    experiment.save(run)
+    save_checkpoint(experiment, run)
     for path in (run.latest_checkpoint(), run.policy):
         content = checkpoint.read(path)
         key = "progress" if content["kind"] == "checkpoint" else "acting"
