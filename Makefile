@@ -8,7 +8,7 @@ RECIPE := recipes/dqn_cartpole.yaml
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo tutorial test test-docs test-slow faults fuzz combinations mutants generate \
-	docs check audit format bench zoo datasets
+	docs check audit outdated format bench zoo datasets
 .DELETE_ON_ERROR:
 
 # Trains, evaluates and renders; the folder of the run is train's line on stdout.
@@ -83,6 +83,11 @@ audit: $(VENV)/installed
 	build/audit/bin/python -m pip install --quiet pip-audit pip-licenses
 	build/audit/bin/pip-licenses --python $(BIN)/python
 	build/audit/bin/pip-audit --strict --requirement constraints.txt --no-deps --disable-pip
+
+# Each bound of pyproject.toml beside the newest version, installed and tried, as a table.
+# OUTDATED="--python python3.14 core navix" selects; the newest JAX needs a new Python.
+outdated: $(VENV)/installed-dev
+	$(BIN)/python -m benchmarks.outdated $(OUTDATED)
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff format .
