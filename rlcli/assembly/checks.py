@@ -33,10 +33,13 @@ import jax
 import numpy as np
 
 from rlcli import spaces
+from rlcli.assembly.parts import format_names
 from rlcli.distributions import action_masks
 from rlcli.errors import quote, suggest
 from rlcli.loop.log import ROW_FIELDS
 from rlcli.loop.progress import Setup
+from rlcli.networks.freezing import TORSO, torso_paths
+from rlcli.networks.functions import statistics_group
 from rlcli.recipe import DEFAULT, SHARED, Recipe
 from rlcli.types import (
     Environment,
@@ -71,6 +74,38 @@ def check_names(recipe: Recipe, used_names: set[str], groups: set[str]) -> None:
                     f"{quote(name)}",
                     suggest(name, known_names),
                 )
+
+
+def check_frozen(
+    recipe: Recipe, networks: Mapping[str, Network], updater: Updater
+) -> None:
+    """Refuses to freeze what the updater does not have, or does not learn."""
+    if not recipe.freeze:
+        return
+    groups = parameter_groups(updater)
+    torsos = {path.partition("/")[0] for path in torso_paths(networks.values())}
+    for name in recipe.freeze:
+        group, slash, piece = name.partition("/")
+        if not groups:
+            message, hint = "does not learn by gradients", "remove `freeze`"
+        elif group not in groups:
+            message = f"has no parameters {quote(group)}"
+            hint = suggest(group, groups)
+        elif slash and (piece != TORSO or group not in torsos):
+            message = f"has no part {quote(name)} of its parameters"
+            parts = sorted({*groups, *(f"{each}/{TORSO}" for each in torsos)})
+            hint = f"its parts are {format_names(parts)}"
+        else:
+            continue
+        message = f"updater {quote(recipe.updater.name)} {message}"
+        raise recipe.error(("freeze", name), message, hint)
+
+
+def parameter_groups(updater: Updater) -> set[str]:
+    """The parameter groups of an updater whose state is a `Learner`."""
+    state = jax.eval_shape(updater.init, jax.eval_shape(lambda: jax.random.key(0)))
+    groups = set(getattr(state, "params", {}))
+    return groups - set(map(statistics_group, groups))  # which have no optimizer
 
 
 def check_statistics(

@@ -20,6 +20,7 @@ from rlcli.assembly.parts import (
 from rlcli.assembly.preprocessing import network_preprocessing
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.networks import functions, memory
+from rlcli.networks.freezing import Frozen, freeze_network
 from rlcli.networks.heads import Head
 from rlcli.networks.masking import mask_network
 from rlcli.networks.precision import compute_in
@@ -81,10 +82,19 @@ def build_network(
         if _is_forward_pass(torso_spec):  # the outputs are not rlcli's dueling sum
             head = head._replace(centre=None)
         masked = mask_network(function(name, head, space, copies), head, space)
+        masked = freeze_network(masked, frozen_at(recipe, clock))
         built_networks[name] = _refuse_large_parameters(recipe, name, masked)
         return built_networks[name]
     except RlcliError as error:
         raise recipe.locate_error(("network",), error) from error
+
+
+def frozen_at(recipe: Recipe, clock: Clock) -> Frozen:
+    """Which parts of the networks are frozen at the clock."""
+    return {
+        name: True if until is True else clock.steps < until
+        for name, until in recipe.freeze.items()
+    }
 
 
 def _network_factory(

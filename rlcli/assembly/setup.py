@@ -15,15 +15,17 @@ from rlcli import registry
 from rlcli.assembly import data_parallel, out_of_memory
 from rlcli.assembly.checks import (
     check_frame_stack,
+    check_frozen,
     check_goals,
     check_names,
     check_parts,
     check_statistics,
     check_updates,
+    parameter_groups,
 )
 from rlcli.assembly.data import read_data
 from rlcli.assembly.environments import build_simulator, environment_factory
-from rlcli.assembly.networks import build_network
+from rlcli.assembly.networks import build_network, frozen_at
 from rlcli.assembly.numbers import recipe_numbers, scheduled_values
 from rlcli.assembly.parts import build_part, format_names
 from rlcli.assembly.user_errors import explain_user_errors
@@ -32,7 +34,7 @@ from rlcli.environments.idle import idle
 from rlcli.errors import RlcliError
 from rlcli.loop import agents
 from rlcli.loop.progress import Setup
-from rlcli.networks.functions import statistics_group
+from rlcli.networks.freezing import torso_paths
 from rlcli.policies.sampled import random
 from rlcli.policies.warmup import warmup_policy
 from rlcli.preprocessing.normalization import normalizer
@@ -224,8 +226,9 @@ def _agent_parts_factory(
 
     updater = build_parts(START).updater
     unused = set(recipe.optimizer) - set(networks) - {DEFAULT, SHARED}
-    groups = _parameter_groups(updater) if unused else set()
+    groups = parameter_groups(updater) if unused else set()
     check_names(recipe, set(networks), groups)
+    check_frozen(recipe, networks, updater)
     check_statistics(recipe, networks, updater)
     return build_parts
 
@@ -251,7 +254,9 @@ def _build_updater(
         {
             group: build_part(part, clock, recipe, place=recipe.optimizer_place(group))
             for group, part in recipe.optimizer.items()
-        }
+        },
+        frozen_at(recipe, clock),
+        lambda: torso_paths(networks.values()),
     )
     offers = {
         "spaces": updater_spaces,
@@ -286,13 +291,6 @@ def _combine_parts(recipe: Recipe, parts: _AgentParts, num_envs: int) -> Agent:
 def _row_window(tracer: Tracer, updater: Updater) -> int:
     """The number of consecutive steps that the rows of one update require."""
     return updater.rows - 1 + (tracer.window or 1)
-
-
-def _parameter_groups(updater: Updater) -> set[str]:
-    """The parameter groups of an updater whose state is a `Learner`."""
-    state = jax.eval_shape(updater.init, jax.eval_shape(lambda: jax.random.key(0)))
-    groups = set(getattr(state, "params", {}))
-    return groups - set(map(statistics_group, groups))  # which have no optimizer
 
 
 def _build_normalizer(

@@ -31,7 +31,8 @@ from rlcli.xla.numeric_limits import EXACT_MAX, INT32_MAX
 
 SECTIONS = (
     *("environment", "network", "policy", "tracer", "replay", "updater"),
-    *("intrinsic_reward", "normalize", "optimizer", "init", "train", "extra", "vary"),
+    *("intrinsic_reward", "normalize", "optimizer"),
+    *("init", "freeze", "train", "extra", "vary"),
 )
 PositiveInt = Annotated[int, Ge(1)]
 # Steps of all environments together: metrics and checkpoints store them as floats.
@@ -145,6 +146,9 @@ class Vector:
     wrappers: list[Any]
 
 
+# The section `freeze`: parameter groups or their torsos, with the step up to which they
+# are frozen, or true: for the whole run.
+Freeze = list[str] | dict[str, Steps | Literal[True]]
 # The options of the sections without parts, and of all environments.
 FIELDS: Mapping[str, type] = MappingProxyType(
     {"environment": Vector, "normalize": Normalize, "init": Init, "train": Train}

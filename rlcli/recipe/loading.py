@@ -45,6 +45,7 @@ class Recipe:
     optimizer: Mapping[str, Part]  # keys: groups, always with DEFAULT
     normalize: grammar.Normalize
     init: grammar.Init | None  # what a new run starts from
+    freeze: Mapping[str, int | Literal[True]]  # the step up to which; True: for ever
     train: grammar.Train
     extra: Mapping[str, Any]  # data of the user, ignored by rlcli
     name: str = dataclasses.field(default="recipe", compare=False)
@@ -229,6 +230,7 @@ def resolve(recipe: Recipe) -> dict[str, Any]:
         "optimizer": optimizers[DEFAULT] if len(optimizers) == 1 else optimizers,
         "normalize": grammar.to_plain(recipe.normalize),
         **({} if recipe.init is None else {"init": grammar.to_plain(recipe.init)}),
+        **({"freeze": dict(recipe.freeze)} if recipe.freeze else {}),
         "train": _train_to_plain(recipe),
         "extra": dict(recipe.extra),
     }
@@ -263,6 +265,7 @@ def _read_sections(sections: Sections, name: str) -> Recipe:
         optimizer=sections.optimizers(facts),
         normalize=sections.normalize(),
         init=sections.init(),
+        freeze=sections.freeze(),
         train=sections.train(
             unroll,
             vector.num_envs,

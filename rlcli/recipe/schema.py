@@ -17,6 +17,7 @@ from rlcli.recipe import extending, grammar
 from rlcli.recipe.merging import SHARED
 from rlcli.recipe.option_schemas import (
     Schema,
+    annotation_schema,
     any_of,
     each_schema,
     options_schemas,
@@ -98,6 +99,7 @@ class _Builder:
             "intrinsic_reward": _or_null(self.part("intrinsic_reward")),
             "normalize": _or_null(section_schema(grammar.Normalize)),
             "optimizer": _or_null(_single_or_many(self.part("optimizer"))),
+            "freeze": _or_null(annotation_schema(grammar.Freeze)),
             "init": any_of([{"type": "string"}, self.init(), _NULL]),
             "train": _or_null(self.train()),
             "extra": {"type": ["object", "null"], "description": "your own data"},

@@ -374,6 +374,15 @@ class Sections:
         source = find_file(self.document, (*place, "from"), init.from_, POLICY_SUFFIX)
         return dataclasses.replace(init, from_=source)
 
+    def freeze(self) -> dict[str, Any]:
+        """The section `freeze`: the step up to which parts are frozen, or True."""
+        value = self.data.get("freeze")
+        if value is None:
+            return {}
+        reader = grammar.Reader("the recipe", (), self.fail)
+        parts = reader.value(grammar.Freeze, value, ("freeze",))
+        return parts if isinstance(parts, dict) else dict.fromkeys(parts, True)
+
     def updates(self, reader: grammar.Reader, value: Any, steps: int) -> Fraction:
         """Updates per iteration; `{per_step: …}` is multiplied by its `steps`."""
         place = ("train", "updates")

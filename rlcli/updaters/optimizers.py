@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import optax
 from annotated_types import Ge, Le, Lt
+from jaxtyping import Bool
 
+from rlcli.networks.freezing import Frozen, frozen_part
 from rlcli.registry import register
-from rlcli.types import ArrayTree, NonNegative, Positive, Probability
+from rlcli.types import Array, ArrayTree, NonNegative, Params, Positive, Probability
+from rlcli.xla.control_flow import tree_select
+from rlcli.xla.tree_paths import leaves_by_path
 
 Natural = Annotated[int, Ge(0)]
 
 CLIP = "clip_norm"
+_NOTHING: Frozen = MappingProxyType({})
 _FOR_VECTORS = (optax.sm3,)  # they need at least one axis, and one number in each
 _POSITIVE: Any = Positive  # `Any`: type checkers reject `Positive | None` as a value
 _DECAY: Any = Annotated[float, Ge(0.0), Lt(1.0)]
@@ -36,17 +42,55 @@ _RANGES: dict[str, Any] = {
 
 def partition_by_group(
     groups: Mapping[str, optax.GradientTransformation],
+    frozen: Frozen = _NOTHING,
+    torso: Callable[[], Collection[str]] = set,
 ) -> optax.GradientTransformation:
     """One optimizer per parameter group; `default` applies to groups not listed.
 
     The groups are the top-level names of the parameters: `q`, `policy`, `shared`, …
+    Parts that are `frozen` for the whole run have no optimizer. Those that learn later
+    have one of their own, which begins then; `torso` are the paths of torsos.
     """
-    if set(groups) == {"default"}:
+    if set(groups) == {"default"} and not frozen:
         return groups["default"]
-    return optax.partition(
-        {**groups},
-        lambda params: {name: name if name in groups else "default" for name in params},
-    )
+    transformations: dict[Hashable, optax.GradientTransformation] = {**groups}
+    for part, is_frozen in frozen.items():
+        own = groups.get(part.partition("/")[0], groups["default"])
+        is_always = isinstance(is_frozen, bool)
+        transformations[_label(part)] = (
+            optax.set_to_zero() if is_always else _pause(own, is_frozen)
+        )
+
+    def labels(params: Params) -> ArrayTree:
+        paths = torso() if frozen else ()
+        names = []
+        for path in leaves_by_path(params):
+            group, part = path.partition("/")[0], frozen_part(path, frozen, paths)
+            own = group if group in groups else "default"
+            names.append(_label(part) if part else own)
+        return jax.tree.unflatten(jax.tree.structure(params), names)
+
+    return optax.partition(transformations, labels)
+
+
+def _label(part: str) -> str:
+    """The label of a frozen part, which no group has."""
+    return f"frozen {part}"
+
+
+def _pause(
+    transformation: optax.GradientTransformation, is_paused: Bool[Array, ""]
+) -> optax.GradientTransformation:
+    """An optimizer that changes nothing while paused, not even its state."""
+
+    def update(
+        updates: ArrayTree, state: ArrayTree, params: ArrayTree = None
+    ) -> tuple[ArrayTree, ArrayTree]:
+        changed, new_state = transformation.update(updates, state, params)
+        zeros = jax.tree.map(jnp.zeros_like, changed)
+        return tree_select(is_paused, (zeros, state), (changed, new_state))
+
+    return optax.GradientTransformation(transformation.init, update)
 
 
 def _option_annotation(parameter: inspect.Parameter) -> Any | None:

@@ -115,6 +115,8 @@ GOOD = [
     ("init", "zoo/ppo_cartpole"),
     ("init", {"from": "a", "seed": 3, "parts": {"policy/torso": "q/torso"}}),
     ("init", {"from": "a", "seed": "match", "parts": ["policy"], "keep_head": False}),
+    ("freeze", ["policy/torso"]),
+    ("freeze", {"policy/torso": 2e4, "value": True}),
     ("extra", {"anything": [1, {"b": None}]}),
     ("optimizer", {"q": {"name": "sgd", "learning_rate": 0.1}}),
 ]
@@ -165,6 +167,8 @@ BAD = [
     ("init", {}),
     ("init", {"from": "a", "seed": -1}),
     ("init", {"from": "a", "parts": "policy"}),
+    ("freeze", {"policy": 0}),
+    ("freeze", {"policy": False}),
     ("plugins", ["a"]),
 ]
 

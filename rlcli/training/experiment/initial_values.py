@@ -21,6 +21,7 @@ from jaxtyping import UInt32
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.loop import make_loop
 from rlcli.loop.progress import Setup
+from rlcli.networks.freezing import TORSO, torso_paths
 from rlcli.networks.functions import statistics_group
 from rlcli.recipe import Recipe
 from rlcli.recipe.grammar import Init
@@ -35,7 +36,6 @@ from rlcli.runs.sources import (
 from rlcli.types import Array, ArrayTree
 from rlcli.xla.tree_paths import leaves_by_path
 
-_TORSO = "torso"
 _OBSERVATION, _RETURNS = "statistics/observation/", "statistics/returns/"
 
 
@@ -92,7 +92,9 @@ def start_from_source(
         state = leaves_by_path(make_loop(setup).shapes().agent)
         here = {learned_path(path): leaf for path, leaf in state.items()}
         choices = [
-            _choose_parameters(init, here, source.learned, _torso_paths(setup)),
+            _choose_parameters(
+                init, here, source.learned, torso_paths(setup.networks.values())
+            ),
             _choose_statistics(init, here, source.learned),
             _choose_optimizer(init, here, source.learned),
         ]
@@ -169,16 +171,6 @@ def _check_values(source: Source, given: Leaves) -> None:
             )
 
 
-def _torso_paths(setup: Setup) -> set[str]:
-    """The paths of the parameters of torsos and memories."""
-    return {
-        f"params/{group}/{path}"
-        for network in setup.networks.values()
-        for group, paths in network.torso().items()
-        for path in paths
-    }
-
-
 def _choose_parameters(
     init: Init, here: Leaves, there: Leaves, torso: set[str]
 ) -> _Choice:
@@ -190,9 +182,13 @@ def _choose_parameters(
             _split_part(name) for name in (part, source_part)
         )
         own = _paths_of(group, here)
-        is_torso = _TORSO in (piece, source_piece)
+        is_torso = TORSO in (piece, source_piece)
         if is_torso or not init.keep_head:
-            own = [path for path in own if path in torso or _is_statistic(path)]
+            own = [
+                path
+                for path in own
+                if path.partition("/")[2] in torso or _is_statistic(path)
+            ]
         if is_torso and not own:
             message = f"`init.parts`: group {quote(group)} has no torso of its own"
             raise RlcliError(
@@ -203,7 +199,7 @@ def _choose_parameters(
             for path in own
         }
         for path, source_path in renamed.items():
-            remedy = "" if path in torso else "init.keep_head=false"
+            remedy = "" if path.partition("/")[2] in torso else "init.keep_head=false"
             misfits += _compare(path, here, source_path, there, remedy)
         if not is_torso and init.keep_head:
             surplus = {*_paths_of(source_group, there)} - {*renamed.values()}
@@ -233,9 +229,9 @@ def _requested_parts(init: Init, here: Leaves) -> dict[str, str]:
 def _split_part(name: str) -> tuple[str, str]:
     """The group, and `torso` or "", of `GROUP/torso` or `GROUP`."""
     group, slash, piece = name.partition("/")
-    if slash and piece != _TORSO:
+    if slash and piece != TORSO:
         message = f"`init.parts`: expected a group or its torso, got {quote(name)}"
-        raise RlcliError(message, f"for example `{group}/{_TORSO}`")
+        raise RlcliError(message, f"for example `{group}/{TORSO}`")
     return group, piece
 
 
