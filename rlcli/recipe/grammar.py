@@ -88,7 +88,6 @@ class Train:
     """
 
     steps: Steps = 50_000
-    episodes: PositiveInt | None = None
     unroll: PositiveInt
     updates: Fraction  # per iteration, on average
     start: Annotated[int, Ge(0), Le(EXACT_MAX)]
@@ -322,11 +321,6 @@ def contradictions(
     train: Train, num_envs: int, has_replay: bool
 ) -> Iterator[tuple[Place, str, str]]:
     """Contradictory or unsupported options of `train`: (place, message, hint)."""
-    if train.episodes is not None:
-        message = (
-            f"`episodes: {train.episodes}` is not supported in this version of rlcli"
-        )
-        yield ("train", "episodes"), message, "set `steps`"
     if train.start >= train.steps:
         message = f"the agent would never learn: `start` is {train.start:,}"
         hint = "updates begin after `start` steps: lower `start` below `steps`"

@@ -107,7 +107,6 @@ TRAIN = grammar.Train(unroll=1, updates=Fraction(1), start=0)
 @pytest.mark.parametrize(
     ("changes", "key"),
     [
-        ({"episodes": 500}, "episodes"),
         ({"start": 50_000}, "start"),
         ({"unroll": 50_000}, "steps"),
         ({"updates": Fraction(2)}, "updates"),
