@@ -119,8 +119,10 @@ def check_fields_are_documented(run):
 
 def check_recipe(text):
     """Builds a recipe; missing required sections are filled in."""
-    data = {"environment": "CartPole-v1", "updater": "q_learning"}
-    parsed = load_recipe({**data, **documents.load_document(text).data})
+    data = documents.load_document(text).data
+    if "extends" not in data:
+        data = {"environment": "CartPole-v1", "updater": "q_learning", **data}
+    parsed = load_recipe(data)
     try:
         build(parsed)
     except RlcliError as error:
