@@ -208,8 +208,7 @@ def _agent_parts_factory(
             "num_envs": environment.num_envs,
             "time_limit": limit if isinstance(limit, int) else None,
         }
-        factory = registry.find("replay", recipe.replay.name).factory
-        if "goal_reward" in registry.positional_parameters(factory):
+        if registry.find("replay", recipe.replay.name).takes("goal_reward"):
             offers["goal_reward"] = check_goals(recipe, environment_at(clock))
         try:
             return build_part(recipe.replay, clock, recipe, offers)
@@ -244,11 +243,6 @@ def _build_updater(
 
     The networks that they request are added to `networks`, by name.
     """
-    updater_spaces = env_spaces._replace(
-        simulator=functools.partial(build_simulator, recipe, clock),
-        gamma=tracer.gamma,
-        span=tracer.window,
-    )
     make_network = functools.partial(build_network, recipe, clock, env_spaces, networks)
     optimizer = partition_by_group(
         {
@@ -259,11 +253,14 @@ def _build_updater(
         lambda: torso_paths(networks.values()),
     )
     offers = {
-        "spaces": updater_spaces,
+        "spaces": env_spaces,
         "networks": make_network,
         "policies": functools.partial(_build_policy, recipe, clock, env_spaces, tracer),
         "optimizer": optimizer,
+        "tracer": tracer,
     }
+    if registry.find("updater", recipe.updater.name).takes("simulator"):
+        offers["simulator"] = build_simulator(recipe, clock)
     updater = build_part(recipe.updater, clock, recipe, offers)
     normalize = _build_normalizer(recipe, env_spaces, tracer)
     if recipe.intrinsic_reward is None:

@@ -64,6 +64,10 @@ class RegisteredPart(NamedTuple):
     is_trusted: bool = True  # built in or installed; False for an import path
     preset_of: str = ""  # the part that this one is, with other defaults
 
+    def takes(self, offer: str) -> bool:
+        """Whether the factory has a positional parameter of this name."""
+        return offer in plugins.positional_parameters(self.factory)
+
 
 class _ClassAdapter(NamedTuple):
     """Makes parts of the classes of another library that import paths name."""

@@ -37,7 +37,10 @@ _OFFERS = MappingProxyType(
         "preprocess": (),
         "tracer": (),
         "replay": ("window", "unroll", "num_envs", "goal_reward", "time_limit"),
-        "updater": ("spaces", "networks", "policies", "optimizer"),
+        "updater": (
+            *("spaces", "networks", "policies", "optimizer"),
+            *("tracer", "simulator"),
+        ),
         "intrinsic_reward": ("spaces", "networks", "optimizer"),
         "optimizer": (),
         "tracker": (),

@@ -3,7 +3,7 @@
 Belongs here: algorithms, one file each, by family, and the modules that families share.
 May import: policies, preprocessing, networks, distributions, and the ground.
 
-The positional arguments of an updater factory are its parts:
+The positional arguments of an updater factory are its parts, by their names:
 
 - `spaces`: the observation and action spaces of the environment;
 - `networks(name, head, observation=None, action=None, copies=None) -> Network`: the
@@ -15,6 +15,10 @@ The positional arguments of an updater factory are its parts:
 - `policies(**offers) -> Policy`: the recipe's policy, which acts on one of the offers;
 - `optimizer`: an optax gradient transformation over all parameters.
 
+A factory that names them also gets `tracer`, the recipe's, and `simulator`: a single
+environment without batch and time limit, for planning. It is None if the environment
+does not run in the compiled program, or if the agent sees other observations.
+
 The registered facts are the recipe's defaults: `policy`, `tracer`, `network` and its
 `head`, or `heads` by function, `replay` if the updater needs one, and `unroll`, the
 steps of each environment between two updates.
@@ -22,8 +26,7 @@ steps of each environment between two updates.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gymnasium
 
@@ -31,21 +34,16 @@ from rlcli import distributions
 from rlcli.distributions import BoxFamily, Distribution
 from rlcli.errors import RlcliError
 from rlcli.spaces import describe
-from rlcli.types import Environment, External
+from rlcli.types import External
 
 
 class Spaces(NamedTuple):
-    """The canonical spaces of one environment, and how its steps become rows."""
+    """The canonical spaces of one environment."""
 
     observation: gymnasium.Space
     action: gymnasium.Space
     num_envs: int = 1  # number of parallel environments
     owner: str = "the environment"  # name of the environment, for messages
-    # A single environment without batch and time limit, for planning. None if it does
-    # not run in the compiled program, or if the agent sees other observations.
-    simulator: Callable[[], Environment | None] = lambda: None
-    gamma: Any = 1.0  # the tracer's discount factor for one step
-    span: int | None = 1  # steps per row of the tracer; None: whole episodes
     external: External | None = None  # the environment's own spaces, for messages
 
     def describe_action(self) -> str:

@@ -215,9 +215,9 @@ def greedy(values, space, gamma):
     return epsilon_greedy(values, space, epsilon=0.0)
 
 
-def witness(spaces, networks, policies, optimizer):
-    """An updater that receives the discount factor and the span of the tracer."""
-    SEEN["updater"] = spaces.gamma, spaces.span
+def witness(spaces, networks, policies, optimizer, tracer):
+    """An updater that receives the tracer."""
+    SEEN["updater"] = tracer.gamma, tracer.window
     return q_learning(spaces, networks, policies, optimizer)
 
 

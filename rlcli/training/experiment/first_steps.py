@@ -38,8 +38,7 @@ def check_first_steps(recipe: Recipe, setup: Setup) -> None:
     stack, part = setup.agent.frame_stack, recipe.replay
     if part is None:
         return
-    factory = registry.find("replay", part.name).factory
-    has_goals = "goal_reward" in registry.positional_parameters(factory)
+    has_goals = registry.find("replay", part.name).takes("goal_reward")
     if stack is None and not has_goals:
         return
     steps = _play(recipe, setup, 0 if stack is None else stack.frames)

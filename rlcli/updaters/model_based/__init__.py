@@ -7,7 +7,7 @@ A transition model predicts, for an action, a set of outcomes with probabilities
 states, sampled states, the most likely state, or the result of the environment's own
 step. One function computes action values from outcomes and a state critic, and offers
 them to policies like other action values. Updaters that plan with the environment's own
-step get it as `Spaces.simulator`: one environment, if its observations are the agent's;
+step name the part `simulator`: one environment, if its observations are the agent's;
 the wrapper `expose_state` adds the state to the observation.
 
 A search is a policy, and its results are extras of the step. The search's value of the

@@ -35,6 +35,7 @@ from rlcli.types import (
     Params,
     Policy,
     Report,
+    Tracer,
     Transition,
     Updater,
 )
@@ -71,6 +72,7 @@ def model_learning(
     networks: Callable[..., Network],
     policies: Callable[..., Policy],
     optimizer: optax.GradientTransformation,
+    tracer: Tracer,
     *,
     stochastic: bool = False,
     samples: Count = 16,
@@ -100,7 +102,7 @@ def model_learning(
     `samples`, which use the same noise for every action.
     """
     actions = require_discrete(spaces, "model_learning")
-    if spaces.span is None:
+    if tracer.window is None:
         raise RlcliError(
             "updater `model_learning` predicts a fixed number of steps ahead, but the "
             "tracer's rows are whole episodes",
@@ -110,7 +112,7 @@ def model_learning(
         networks,
         spaces.observation,
         actions,
-        gamma=spaces.gamma**spaces.span,
+        gamma=tracer.gamma**tracer.window,
         stochastic=stochastic,
         samples=samples,
     )
@@ -124,6 +126,8 @@ def model_known(
     networks: Callable[..., Network],
     policies: Callable[..., Policy],
     optimizer: optax.GradientTransformation,
+    tracer: Tracer,
+    simulator: Environment | None,
     *,
     samples: Count = 16,
     backup: BackupName = "best",
@@ -142,7 +146,7 @@ def model_known(
     from the network.
     """
     actions = require_discrete(spaces, "model_known")
-    model = known_model(_require_simulator(spaces), spaces.gamma, samples)
+    model = known_model(_require_state(spaces, simulator), tracer.gamma, samples)
     options = ModelLearningOptions(backup, target, loss, transform)
     return _lookahead_updater(model, options, actions, networks, policies, optimizer)
 
@@ -165,9 +169,8 @@ class ModelLearningParts(NamedTuple):
     transform: Transform
 
 
-def _require_simulator(spaces: Spaces) -> Environment:
-    """Returns a simulator of the environment if its state is observed."""
-    simulator, observation = spaces.simulator(), spaces.observation
+def _require_state(spaces: Spaces, simulator: Environment | None) -> Environment:
+    """Returns the simulator of the environment if its state is observed."""
     if simulator is None:
         raise RlcliError(
             f"updater `model_known` needs a simulator of {spaces.owner}, which is not "
@@ -175,10 +178,9 @@ def _require_simulator(spaces: Spaces) -> Environment:
             "use a compiled environment without `each`, `normalize` and frame "
             "stacking; or learn the model with `model_learning`",
         )
-    if (
-        not isinstance(observation, gymnasium.spaces.Dict)
-        or "state" not in observation.spaces
-    ):
+    observation = spaces.observation
+    has_members = isinstance(observation, gymnasium.spaces.Dict)
+    if not has_members or "state" not in observation.spaces:
         raise RlcliError(
             f"updater `model_known` needs the state of {spaces.owner}, which is not "
             "part of the observation",

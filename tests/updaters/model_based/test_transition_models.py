@@ -16,6 +16,7 @@ from rlcli.errors import RlcliError
 from rlcli.networks.functions import Pair, separate_network
 from rlcli.networks.torsos import linear, table
 from rlcli.policies.discrete import boltzmann, epsilon_greedy
+from rlcli.tracers.n_step import n_step
 from rlcli.training.experiment.program import Program
 from rlcli.types import Clock, Transition
 from rlcli.updaters import Spaces
@@ -40,8 +41,8 @@ def make_updater(
 
     factory = registry.find("updater", "model_learning").factory
     optimizer = optimizer or optax.sgd(1.0)
-    spaces = Spaces(shown, MOVES, gamma=GAMMA, span=span)
-    ours = factory(spaces, networks, policy, optimizer, **options)
+    spaces, tracer = Spaces(shown, MOVES), n_step(n=span, gamma=GAMMA)
+    ours = factory(spaces, networks, policy, optimizer, tracer, **options)
     return ours._replace(update=jax.jit(ours.update), estimate=jax.jit(ours.estimate))
 
 
