@@ -273,6 +273,8 @@ class Network(NamedTuple):
     # () -> the tree paths of the parameters of its torso and memory, by group; {} for a
     # user's forward pass, in which they cannot be told from those of a head.
     torso: Callable[[], Mapping[str, frozenset[str]]] = dict
+    # Of its inputs, after preprocessing: a `networks.inputs.Pair` for two.
+    space: gymnasium.Space | None = None
 
 
 class Policy(NamedTuple):

@@ -26,7 +26,11 @@ from rlcli.networks.masking import mask_network
 from rlcli.networks.precision import compute_in
 from rlcli.networks.torsos import Torso
 from rlcli.preprocessing import Preprocess
-from rlcli.preprocessing.network_inputs import prepare_forward_pass, prepare_torso
+from rlcli.preprocessing.network_inputs import (
+    prepare_forward_pass,
+    prepare_torso,
+    preprocess_space,
+)
 from rlcli.recipe import DEFAULT, SHARED, NetworkSpec, Part, Recipe
 from rlcli.types import Clock, Key, Network, Params
 from rlcli.updaters import Spaces
@@ -83,6 +87,7 @@ def build_network(
             head = head._replace(centre=None)
         masked = mask_network(function(name, head, space, copies), head, space)
         masked = freeze_network(masked, frozen_at(recipe, clock))
+        masked = masked._replace(space=preprocess_space(steps, space))
         built_networks[name] = _refuse_large_parameters(recipe, name, masked)
         return built_networks[name]
     except RlcliError as error:

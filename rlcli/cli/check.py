@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import typer
 
 import rlcli
 from rlcli.cli import completion, output
-from rlcli.cli.options import SET, argument
+from rlcli.cli.options import JSON, SET, argument
 from rlcli.errors import OK, RlcliError
 
 
@@ -17,10 +20,12 @@ def command(
         complete=completion.complete_recipe,
     ),
     set: list[str] = SET,
+    json: bool = JSON,
 ) -> None:
     """Check recipes without training them.
 
-    Prints each recipe's number of parameters, memory in bytes and array shapes.
+    Prints what each function reads, its parameters and their shapes, and the memory
+    that a run needs.
     """
     from rlcli.recipe import documents  # here, to keep `--help` fast
 
@@ -33,5 +38,17 @@ def command(
             code = error.code
             continue
         for report in reports:
-            output.print_data(documents.dump_yaml(report).rstrip("\n"))
+            if json:
+                output.print_json(report)
+            else:
+                text = documents.dump_yaml(_with_units(report))
+                output.print_data(text.rstrip("\n"))
     raise typer.Exit(code)
+
+
+def _with_units(report: Mapping[str, Any]) -> dict[str, Any]:
+    """The report with sizes of memory as people read them."""
+    from rlcli.xla.machine import format_size
+
+    peak = {name: format_size(size) for name, size in report["peak_memory"].items()}
+    return {**report, "memory": format_size(report["memory"]), "peak_memory": peak}

@@ -34,6 +34,13 @@ def prepare_forward_pass(
     return lambda obs: forward(preprocess(obs))
 
 
+def preprocess_space(
+    steps: Sequence[Preprocess], space: gymnasium.Space
+) -> gymnasium.Space:
+    """The space of preprocessed observations, or of pairs with them."""
+    return _batch_preprocessing(steps, space)[0]
+
+
 def _batch_preprocessing(
     steps: Sequence[Preprocess], space: gymnasium.Space
 ) -> tuple[gymnasium.Space, ObservationFunction]:

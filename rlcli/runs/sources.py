@@ -66,7 +66,7 @@ def read_source(text: str) -> Source:
     if "learned" in content:
         learned = content["learned"]
     elif "acting" in content:
-        learned = _learned_in_policy(content["acting"], recipe)
+        learned = learned_in_policy(content["acting"], recipe)
     else:
         steps = (_steps_so_far(content["progress"], recipe, file),) * len(seeds)
         learned = learned_leaves(_below("agent/", content["progress"]))
@@ -113,7 +113,7 @@ def _find_file(name: str) -> Path:
     return file
 
 
-def _learned_in_policy(acting: Leaves, recipe: Mapping[str, Any]) -> dict[str, Any]:
+def learned_in_policy(acting: Leaves, recipe: Mapping[str, Any]) -> dict[str, Any]:
     """What a policy file contains, in single precision."""
     leaves = {path: snapshots.as_float32(leaf) for path, leaf in acting.items()}
     learned: dict[str, np.ndarray] = {}

@@ -139,11 +139,13 @@ def test_check_goes_on_after_an_unsound_recipe_and_exits_1(put, capsys):
         assert set == ("a=1",)
         if recipes == ["bad"]:
             raise RlcliError("bad.yaml:1: no updater", "add one")
-        return [{"recipe": recipes[0], "parameters": 17_410}]
+        sizes = {"memory": 2_097_152, "peak_memory": {"total": 3_145_728}}
+        return [{"recipe": recipes[0], "parameters": 17_410, **sizes}]
 
     put("check", check)
     assert main(["check", "bad", "good", "--set", "a=1"]) == 1
     out, err = capsys.readouterr()
-    assert out == "recipe: good\nparameters: 17410\n"
+    start = "recipe: good\nparameters: 17410\nmemory: 2.0 MiB\n"
+    assert out == f"{start}peak_memory: {{total: 3.0 MiB}}\n"
     assert err == "error: bad.yaml:1: no updater\n\nhint: add one\n"
     assert main(["check", "good", "--set", "a=1"]) == 0

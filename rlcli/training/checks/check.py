@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlcli.recipe import Recipe, check_document, load_recipe
+from rlcli.recipe import Recipe, check_document, load_recipe, resolve
 from rlcli.registry.paths import resolves
 from rlcli.runs import thread_layout
+from rlcli.types import Network
 
 
 @resolves(recipes="recipes")
@@ -20,10 +22,15 @@ def check(
 ) -> builtins.list[dict[str, Any]]:
     """Checks a recipe or several: builds and traces them with shapes only.
 
-    Returns `[{"recipe", "parameters", "memory", "peak_memory", "iterations", "updates",
-    "shapes"}]`, for one seed: `memory` of the state in bytes, `shapes` of parameters by
-    tree path. `peak_memory` is a lower bound for the whole run with all its seeds: in
-    `total` and for each component.
+    Returns for each recipe, for one seed:
+
+    - `recipe`, `iterations` and `updates`;
+    - `parameters`: their number in `training`, and in `acting` alone;
+    - `functions`: by group of parameters, their number, whether it `acts`, and the
+      `inputs` that its function reads, after preprocessing;
+    - `memory`: bytes of the state, and `peak_memory`, a lower bound on those of the
+      whole run with all its seeds: in `total` and for each component;
+    - `shapes` of the parameters by tree path.
 
     `set` replaces options of each recipe, such as `train.steps=10_000`. Refuses recipes
     that need more memory than this machine has.
@@ -36,12 +43,11 @@ def check(
 
 
 def _check_recipe(parsed_recipe: Recipe) -> dict[str, Any]:
-    import math
-
     import jax
 
     from rlcli.assembly import memory_usage
     from rlcli.loop.progress import AXES
+    from rlcli.runs.sources import learned_in_policy, learned_leaves
     from rlcli.training.experiment.together import build_experiments
     from rlcli.xla.temporaries import tree_bytes
     from rlcli.xla.tree_paths import leaves_by_path
@@ -52,26 +58,81 @@ def _check_recipe(parsed_recipe: Recipe) -> dict[str, Any]:
     setup, program = experiment.setup, experiment.program
     shapes = program.check()
     acting = jax.eval_shape(setup.agent.acting, shapes.agent)
-    state_bytes = sum(
-        tree_bytes(field) // (1 if axis is None else train.seeds)
-        for field, axis in zip(shapes, AXES, strict=True)
+    acting_groups = _parameters_by_group(
+        learned_in_policy(leaves_by_path(acting), resolve(parsed_recipe))
     )
-    peak_memory = {
-        item.name.replace(" ", "_"): item.size for item in program.memory if item.size
-    }
+    groups = _parameters_by_group(learned_leaves(leaves_by_path(shapes.agent)))
+    iterations = train.steps // setup.steps
     return {
         "recipe": parsed_recipe.name,
-        "parameters": sum(math.prod(x.shape) for x in jax.tree.leaves(acting))
-        // train.seeds,
-        "memory": state_bytes,
+        "iterations": iterations,
+        "updates": setup.agent.count_updates(iterations),
+        "parameters": {
+            "training": _count(groups.values()),
+            "acting": _count(acting_groups.values()),
+        },
+        "functions": {
+            group: {
+                "parameters": _count([leaves]),
+                "acts": group in acting_groups,
+                "inputs": _describe_inputs(setup.networks.get(group)),
+            }
+            for group, leaves in groups.items()
+        },
+        "memory": sum(
+            tree_bytes(field) // (1 if axis is None else train.seeds)
+            for field, axis in zip(shapes, AXES, strict=True)
+        ),
         "peak_memory": {
             "total": memory_usage.total(program.memory),
-            **peak_memory,
+            **{
+                item.name.replace(" ", "_"): item.size
+                for item in program.memory
+                if item.size
+            },
         },
-        "iterations": parsed_recipe.train.steps // setup.steps,
-        "updates": setup.agent.count_updates(parsed_recipe.train.steps // setup.steps),
         "shapes": {
-            path: f"{leaf.dtype}{[*leaf.shape[1:]]}"
-            for path, leaf in leaves_by_path(acting).items()
+            f"{group}/{path}": _describe(leaf, 1)
+            for group, leaves in groups.items()
+            for path, leaf in leaves.items()
         },
     }
+
+
+def _parameters_by_group(learned: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The leaves of each group of parameters, by their paths below it."""
+    groups: dict[str, dict[str, Any]] = {}
+    for path, leaf in learned.items():
+        kind, _, rest = path.partition("/")
+        group, _, name = rest.partition("/")
+        if kind == "params":
+            groups.setdefault(group, {})[name] = leaf
+    return groups
+
+
+def _count(groups: Iterable[Mapping[str, Any]]) -> int:
+    """The number of parameters of one seed."""
+    leaves = (leaf for group in groups for leaf in group.values())
+    return sum(math.prod(leaf.shape[1:]) for leaf in leaves)
+
+
+def _describe_inputs(network: Network | None) -> dict[str, str] | None:
+    """The inputs of a function, by name: dtype and shape of one observation's."""
+    from rlcli import spaces
+    from rlcli.networks.inputs import Pair
+    from rlcli.xla.tree_paths import leaves_by_path
+
+    if network is None or network.space is None:
+        return None
+    space = network.space
+    members = space.spaces if isinstance(space, Pair) else (space,)
+    return {
+        "/".join(filter(None, (name, path))): _describe(leaf)
+        for name, member in zip(("observation", "action"), members, strict=False)
+        for path, leaf in leaves_by_path(spaces.zeros(member)).items()
+    }
+
+
+def _describe(leaf: Any, axes: int = 0) -> str:
+    """The dtype and the shape of a leaf, without leading `axes`."""
+    return f"{leaf.dtype}{[*leaf.shape[axes:]]}"

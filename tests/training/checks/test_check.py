@@ -14,7 +14,7 @@ def test_a_single_recipe_needs_no_list(tmp_path):
     file.write_text(yaml.safe_dump(SMALL))
     expected = rlcli.check([file])
     assert len(expected) == 1
-    assert expected[0]["parameters"] == 16 * 4
+    assert expected[0]["parameters"] == {"training": 16 * 4, "acting": 16 * 4}
     for recipe in (file, str(file)):
         assert rlcli.check(recipe) == expected
     (from_mapping,) = rlcli.check(SMALL)
@@ -24,3 +24,39 @@ def test_a_single_recipe_needs_no_list(tmp_path):
 def test_the_error_of_a_single_name_is_about_the_whole_name():
     with pytest.raises(RlcliError, match="no_such_recipe"):
         rlcli.check("no_such_recipe")
+
+
+def test_functions_are_shown_with_what_they_read_and_whether_they_act():
+    sac = {
+        "environment": "Pendulum-v1",
+        "network": {"policy": {"layers": [6]}, "critic": {"layers": [5]}},
+        "replay": {"name": "uniform", "capacity": 100},
+        "updater": "sac",
+    }
+    (report,) = rlcli.check(sac)
+    policy, critics = 3 * 6 + 6 + 6 * 2 + 2, 2 * (4 * 5 + 5 + 5 + 1)
+    total = policy + critics + 1
+    assert report["parameters"] == {"training": total, "acting": policy}
+    observation, action = {"observation": "float32[3]"}, {"action": "float32[1]"}
+    assert report["functions"] == {
+        "policy": {"parameters": policy, "acts": True, "inputs": observation},
+        "critic": {
+            "parameters": critics,
+            "acts": False,
+            "inputs": observation | action,
+        },
+        "temperature": {"parameters": 1, "acts": False, "inputs": None},
+    }
+    assert report["shapes"]["critic/linear/w"] == "float32[2, 4, 5]"
+
+
+def test_inputs_are_those_after_preprocessing():
+    preprocess = [{"name": "entries", "of": [0, 2]}]
+    data = {
+        "environment": "CartPole-v1",
+        "network": {"name": "mlp", "preprocess": preprocess},
+        "updater": "dqn",
+        "replay": {"name": "uniform", "capacity": 100},
+    }
+    (report,) = rlcli.check(data)
+    assert report["functions"]["q"]["inputs"] == {"observation": "float32[2]"}
