@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from rlcli.errors import RlcliError
+from rlcli.errors import RlcliError, quote
 from rlcli.runs.files import (
     exists,
     name_file_in_errors,
@@ -30,6 +30,10 @@ _REMEDY = "remove the line to continue"
 FIRST_FIELDS = ("T", "seed", "ep", "G", "t", "avg_G", "avg_r")
 # Fields that depend on the machine: they differ between two equal runs.
 CLOCK_FIELDS = ("dt", "steps_per_second", "updates_per_second", "time")
+_INTEGERS = ("T", "seed", "ep", "updates", "restarts")
+_NUMBERS = ("G", "t", "avg_G", "avg_r", *CLOCK_FIELDS)
+_Number = int | float | None
+_Scalar = _Number | str
 
 
 class Metrics:
@@ -238,12 +242,32 @@ def _parse_row(path: Path, number: int | None, line: str) -> dict[str, Any]:
         row = parse_json(line)
     except (ValueError, RecursionError):  # not JSON, or too deeply nested
         row = None
-    if not isinstance(row, dict) or not isinstance(row.get("T"), int):
+    if not isinstance(row, dict) or (fault := _find_fault(row)) is not None:
+        about = f", but has a wrong {quote(fault)}" if isinstance(row, dict) else ""
         raise RlcliError(
             f"`{path}`{f', line {number}' if number else ''}: not a row of metrics",
-            f"each line is a JSON object with `T`; {_REMEDY}",
+            f"each line is a JSON object of numbers, with `T` and `seed`{about}; "
+            f"{_REMEDY}",
         )
     return row
+
+
+def _find_fault(row: Mapping[str, Any]) -> str | None:
+    """A field that `Metrics` never writes so, because the file is from elsewhere."""
+    for name in ("T", "seed"):
+        if name not in row:
+            return name
+    for name, value in row.items():
+        if name in _INTEGERS:
+            is_sound = type(value) is int
+        elif name == "evaluation":
+            is_sound = isinstance(value, dict) and "mean" in value
+            is_sound = is_sound and all(isinstance(x, _Number) for x in value.values())
+        else:
+            is_sound = isinstance(value, _Number if name in _NUMBERS else _Scalar)
+        if not is_sound:
+            return name
+    return None
 
 
 def _order_fields(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -217,3 +217,36 @@ def test_the_last_rows_are_found_beyond_a_block(with_evaluation, tmp_path, monke
     logged, evaluation = read_last_rows(tmp_path, 9, with_evaluation=with_evaluation)
     assert [each["T"] for each in logged] == [11]
     assert len(evaluation) == 9
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"T": True},
+        {"T": 1.0},
+        {"seed": [0]},
+        {"seed": None},
+        {"ep": "1"},
+        {"avg_G": "a"},
+        {"avg_G": {}},
+        {"time": []},
+        {"loss": [1.0]},
+        {"loss": {"a": 1}},
+        {"evaluation": 3},
+        {"evaluation": {}},
+        {"evaluation": {"mean": "a"}},
+        {"evaluation": {"mean": 1.0, "std": [0]}},
+    ],
+    ids=str,
+)
+def test_a_row_that_rlcli_never_writes_is_one_error_for_every_reader(tmp_path, change):
+    line = json.dumps(row(10, avg_G=1.0, avg_r=0.5) | change)
+    (tmp_path / "metrics.jsonl").write_text(f"{json.dumps(row(5))}\n{line}\n")
+    for read in (
+        read_metrics,
+        lambda folder: MetricsReader(folder).read(),
+        lambda folder: read_last_rows(folder, 1, with_evaluation=True),
+    ):
+        with pytest.raises(RlcliError, match="not a row of metrics") as error:
+            read(tmp_path)
+        assert f"`{next(iter(change))}`" in error.value.hint
