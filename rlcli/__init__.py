@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # a test compares these rows with the tables below
     from rlcli.runs.diff import diff as diff
     from rlcli.runs.listing import runs as runs
     from rlcli.sweeps.bsuite.suite import bsuite as bsuite
-    from rlcli.sweeps.export import export_sweep
+    from rlcli.sweeps.export_sweep import export_sweep
     from rlcli.sweeps.summary import show_sweep
     from rlcli.sweeps.sweep import sweep as sweep
     from rlcli.training import chunks
@@ -128,7 +128,7 @@ _MODULES = MappingProxyType(
         "act": "rlcli.utils.custom_loop",
         "chunks": "rlcli.training",
         "clock": "rlcli.utils.custom_loop",
-        "export_sweep": "rlcli.sweeps.export",
+        "export_sweep": "rlcli.sweeps.export_sweep",
         "from_pytree": "rlcli.networks.pytree",
         "load": "rlcli.evaluation.load",
         "make": "rlcli.utils.simulation",

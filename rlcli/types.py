@@ -368,7 +368,7 @@ class Replay(NamedTuple):
     # The option, as messages name it, that has an effect only on recurrent networks;
     # "" if there is none.
     requires_recurrence: str = ""
-    # A data set (`rlcli.replays.datasets.dataset.Dataset`), whose steps have no extras.
+    # A `rlcli.replays.datasets.recipe_dataset.Dataset`, whose steps have no extras.
     # They are added before the first unroll, unless the replay is offline.
     dataset: Any = None
     # Whether it ignores the unrolls of the loop: `sample` gets the steps `[N, ...]` of

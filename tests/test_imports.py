@@ -32,6 +32,7 @@ FLOORS = (  # from the bottom up; a package may import from the floors below its
 FLOOR = {package: floor for floor, names in enumerate(FLOORS) for package in names}
 MOST_MODULES = 4  # public modules at the top of rlcli, beside the packages
 MOST_PACKAGES = 23
+MAY_REPEAT = {"__init__", "contract"}  # a contract: the record of a kind of parts
 MOST_FLOORS = {"rlcli.training": 7}  # modules in the longest chain of imports inside
 
 
@@ -123,6 +124,17 @@ def test_a_chain_of_imports_inside_a_package_is_short(package, most):
 
     longest = max(map(chain, inside), key=len)
     assert len(longest) <= most, " imports ".join(longest)
+
+
+def test_a_file_name_stands_once():
+    """But a command is named as its function, and a suite names its environments."""
+    places = defaultdict(list)
+    for path in MODULES.values():
+        folder = path.relative_to(PACKAGE).parent.as_posix()
+        if folder != "cli" and not folder.startswith("environments/native/"):
+            places[path.stem].append(folder)
+    repeated = {name: each for name, each in places.items() if len(each) > 1}
+    assert sorted(repeated.keys() - MAY_REPEAT) == []
 
 
 def test_the_top_of_the_package_is_short():

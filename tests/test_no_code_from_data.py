@@ -34,7 +34,7 @@ ALLOWED = {
     # An unpickler without globals, for content that was checked opcode by opcode.
     "rlcli.runs.pickles": {"pickle.Unpickler", "pickle.UnpicklingError"},
     # The headers of arrays, whose dtypes have no objects.
-    "rlcli.replays.datasets.files": {"numpy.lib.format.read_array_header"},
+    "rlcli.replays.datasets.dataset_files": {"numpy.lib.format.read_array_header"},
     # Modules of rlcli, by the name of an attribute, a command, a kind or a format.
     "rlcli": {"importlib.import_module"},
     "rlcli.cli": {"importlib.import_module"},

@@ -10,12 +10,12 @@ are the parts at the start, which are checked once.
 """
 
 from rlcli.assembly.data import record_data as record_data
-from rlcli.assembly.environments import build_core as build_core
-from rlcli.assembly.environments import build_environment as build_environment
-from rlcli.assembly.environments import check_environment as check_environment
-from rlcli.assembly.environments import environment_factory as environment_factory
+from rlcli.assembly.make_environment import build_core as build_core
+from rlcli.assembly.make_environment import build_environment as build_environment
+from rlcli.assembly.make_environment import check_environment as check_environment
+from rlcli.assembly.make_environment import environment_factory as environment_factory
 from rlcli.assembly.preprocessing import (
     environment_preprocessing as environment_preprocessing,
 )
 from rlcli.assembly.setup import build as build
-from rlcli.assembly.together import build_together as build_together
+from rlcli.assembly.setup import build_together as build_together

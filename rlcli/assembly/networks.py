@@ -11,7 +11,7 @@ import gymnasium
 import jax
 
 from rlcli import registry, schedules
-from rlcli.assembly.parts import (
+from rlcli.assembly.build_part import (
     build_part,
     failure_message,
     format_names,

@@ -6,7 +6,7 @@ of an updater share the stored frames. The network applies the rest.
 
 from __future__ import annotations
 
-from rlcli.assembly.parts import build_part
+from rlcli.assembly.build_part import build_part
 from rlcli.preprocessing import Preprocess
 from rlcli.recipe import NetworkSpec, Recipe
 from rlcli.types import START

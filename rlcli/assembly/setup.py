@@ -12,8 +12,13 @@ import jax
 import jax.numpy as jnp
 
 from rlcli import registry
-from rlcli.assembly import data_parallel, out_of_memory
-from rlcli.assembly.checks import (
+from rlcli.assembly import out_of_memory, shares
+from rlcli.assembly.build_part import build_part, format_names
+from rlcli.assembly.data import read_data
+from rlcli.assembly.make_environment import build_simulator, environment_factory
+from rlcli.assembly.networks import build_network, frozen_at
+from rlcli.assembly.numbers import numbers_of_each, recipe_numbers, scheduled_values
+from rlcli.assembly.requirements import (
     check_frame_stack,
     check_frozen,
     check_goals,
@@ -23,11 +28,6 @@ from rlcli.assembly.checks import (
     check_updates,
     parameter_groups,
 )
-from rlcli.assembly.data import read_data
-from rlcli.assembly.environments import build_simulator, environment_factory
-from rlcli.assembly.networks import build_network, frozen_at
-from rlcli.assembly.numbers import recipe_numbers, scheduled_values
-from rlcli.assembly.parts import build_part, format_names
 from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.distributions import action_masks
 from rlcli.environments.idle import idle
@@ -83,7 +83,7 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
     train = recipe.train
     if seeds is None:
         seeds = range(train.seed, train.seed + train.seeds)
-    share = data_parallel.share_of_device(recipe)
+    share = shares.share_of_device(recipe)
     with out_of_memory.limit_building(recipe):
         environment_at = environment_factory(share, len(seeds), rendering)
         environment = environment_at(START)
@@ -96,7 +96,7 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
     check_parts(share, num_envs, parts.tracer, parts.updater, parts.replay)
     check_frame_stack(recipe, environment, parts.replay)
     updater = parts.wrap_updater(parts.updater)
-    data_parallel.check_data_parallel(recipe, updater, parts.replay)
+    shares.check_data_parallel(recipe, updater, parts.replay)
 
     def build_at(clock: Clock) -> tuple[Environment, Agent]:
         return environment_at(clock), _combine_parts(recipe, parts_at(clock), num_envs)
@@ -213,7 +213,7 @@ def _agent_parts_factory(
         try:
             return build_part(recipe.replay, clock, recipe, offers)
         except RlcliError as error:
-            raise data_parallel.explain_share(recipe, error) from error
+            raise shares.explain_share(recipe, error) from error
 
     def build_parts(clock: Clock) -> _AgentParts:
         tracer = build_part(recipe.tracer, clock, recipe)
@@ -355,3 +355,17 @@ def _missing_offers(policy: str, offers: Mapping[str, Any]) -> list[str]:
         for name, default in required.items()
         if name not in offers and default is inspect.Parameter.empty
     ]
+
+
+def build_together(
+    recipes: Sequence[Recipe], seeds: Sequence[int]
+) -> tuple[Setup, list[Setup]]:
+    """Builds recipes that differ in numbers only, with the same seeds for each.
+
+    Returns the setup of their common program, whose seeds are those of the first
+    recipe, then those of the second, and so on; and the setup of each recipe.
+    """
+    all_seeds = (*seeds,) * len(recipes)
+    setups = [build(recipe, all_seeds) for recipe in recipes]
+    common = setups[0]._replace(numbers=numbers_of_each(recipes, len(seeds)))
+    return common, [setup._replace(seeds=tuple(seeds)) for setup in setups]

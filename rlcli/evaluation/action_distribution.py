@@ -8,7 +8,7 @@ import jax
 
 from rlcli.distributions import Distribution
 from rlcli.errors import RlcliError
-from rlcli.evaluation.elements import read_elements
+from rlcli.evaluation.policy_spaces import read_elements
 from rlcli.spaces.canonical import Canonical
 from rlcli.types import Array, ArrayTree, Key
 

@@ -21,8 +21,8 @@ from rlcli.loop.evaluator import Evaluator
 from rlcli.policies.sampled import random as random_policy
 from rlcli.recipe import Recipe, resolve
 from rlcli.registry.paths import resolves
-from rlcli.replays.datasets.arrays import DatasetArrays
-from rlcli.replays.datasets.files import dump_dataset
+from rlcli.replays.datasets.dataset_arrays import DatasetArrays
+from rlcli.replays.datasets.dataset_files import dump_dataset
 from rlcli.runs import provenance, snapshots
 from rlcli.runs.files import write_output
 from rlcli.runs.statistics import episode_summary

@@ -1,13 +1,13 @@
 """Trained policy: acts with the policy of one seed of a run, one step at a time.
 
 `rlcli.load` wraps the `Policy` of an agent for users. It maps elements of the
-environment's own spaces to the batches of the contract and back (`evaluation.elements`,
-with the functions of `spaces.canonical`). The frame stack is part of the environment in
-training, so a trained policy has its own (`preprocessing.frame_stack.frame_stacker`,
-the same functions), in its state. The optional functions of a `Policy` (`value`,
-`action_values`, `parameters` of `family`) are for inspection: an updater sets those
-that follow from `acting`. The random numbers of `act` and of `make_env` are those of an
-evaluation (`loop.episode_records`).
+environment's own spaces to the batches of the contract and back
+(`evaluation.policy_spaces`, with the functions of `spaces.canonical`). The frame stack
+is part of the environment in training, so a trained policy has its own
+(`preprocessing.frame_stack.frame_stacker`, the same functions), in its state. The
+optional functions of a `Policy` (`value`, `action_values`, `parameters` of `family`)
+are for inspection: an updater sets those that follow from `acting`. The random numbers
+of `act` and of `make_env` are those of an evaluation (`loop.episode_records`).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from rlcli.assembly import environment_preprocessing
 from rlcli.environments.vector import select_per_environment
 from rlcli.errors import RlcliError
 from rlcli.evaluation.action_distribution import ActionDistribution, environment_family
-from rlcli.evaluation.elements import (
+from rlcli.evaluation.episodes_env import make_episodes_env
+from rlcli.evaluation.policy_spaces import (
     PolicySpaces,
     has_jax_arrays,
     read_elements,
     write_action,
     zeros,
 )
-from rlcli.evaluation.episodes_env import make_episodes_env
 from rlcli.loop.episode_records import check_evaluation_index, evaluation_keys
 from rlcli.loop.progress import Setup
 from rlcli.preprocessing.frame_stack import frame_stacker

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from rlcli.loop.compiled import compiled_loop
 from rlcli.loop.contract import Loop
-from rlcli.loop.host import host_loop, timestep_shapes
+from rlcli.loop.host_loop import host_loop, timestep_shapes
 from rlcli.loop.progress import Setup
 from rlcli.loop.seeds import vmap_seeds
 

@@ -13,14 +13,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rlcli.monitor.drawing import (
-    BoundedSeries,
-    format_cells,
-    format_frozen_reason,
-    format_time,
-    mean,
-    sparkline,
-)
 from rlcli.monitor.lines import (
     LEGEND,
     NOT_METRICS,
@@ -31,6 +23,14 @@ from rlcli.monitor.lines import (
     name_of,
 )
 from rlcli.monitor.seeds_table import SeedRows, row_count, seeds_table
+from rlcli.monitor.text_drawing import (
+    BoundedSeries,
+    format_cells,
+    format_frozen_reason,
+    format_time,
+    mean,
+    sparkline,
+)
 from rlcli.quoting import printable
 from rlcli.runs.formatting import format_number
 

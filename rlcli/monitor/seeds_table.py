@@ -11,8 +11,13 @@ from typing import NamedTuple
 from rich.table import Table
 from rich.text import Text
 
-from rlcli.monitor.drawing import BoundedSeries, format_frozen_reason, mean, sparkline
 from rlcli.monitor.lines import Row, finite_values, format_number, row_kind
+from rlcli.monitor.text_drawing import (
+    BoundedSeries,
+    format_frozen_reason,
+    mean,
+    sparkline,
+)
 
 MAX_SEED_ROWS = 8  # more seeds than these share three lines: mean, min, max
 _TRAINING = ("ep", "t", "G", "avg_G")

@@ -6,9 +6,9 @@ checkpoints, seeds, acting parameters and exports need no special case. `Network
 normalizes by them and changes nothing. Only a loss calls `Network.learn`, which
 normalizes by the batch and returns updated groups; `Losses.statistics` passes them to
 the gradient step, which stores them if it is taken. They are no group of any optimizer.
-An updater whose losses do so declares `learns_statistics`; `assembly.checks` refuses
-batch normalization for all others. Statistics of a batch are means over all devices
-(`xla.data_axis`).
+An updater whose losses do so declares `learns_statistics`; `assembly.requirements`
+refuses batch normalization for all others. Statistics of a batch are means over all
+devices (`xla.data_axis`).
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from jaxtyping import Float, Int, UInt32
 
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.replays.datasets.dataset import Dataset
 from rlcli.replays.datasets.names import DataFile, MinariId
+from rlcli.replays.datasets.recipe_dataset import Dataset
 from rlcli.types import Array, ArrayTree, Count, Key, Replay, Transition
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from rlcli.registry import register
-from rlcli.replays.datasets.dataset import Dataset
 from rlcli.replays.datasets.names import DataFile
+from rlcli.replays.datasets.recipe_dataset import Dataset
 from rlcli.replays.frames import FrameOptions, frame_ring, required_stack
 from rlcli.replays.priorities import (
     leaf_count,

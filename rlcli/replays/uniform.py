@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, Int32, UInt32
 
 from rlcli.registry import register
-from rlcli.replays.datasets.dataset import Dataset
 from rlcli.replays.datasets.names import DataFile
+from rlcli.replays.datasets.recipe_dataset import Dataset
 from rlcli.replays.rings import check_capacity, redivide_ring, step_ring
 from rlcli.replays.windows import Windows
 from rlcli.types import Array, ArrayTree, Divided, Key, Replay, Transition

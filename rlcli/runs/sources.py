@@ -17,7 +17,7 @@ import numpy as np
 
 from rlcli.errors import RlcliError
 from rlcli.recipe import documents
-from rlcli.replays.datasets.files import file_digest
+from rlcli.replays.datasets.dataset_files import file_digest
 from rlcli.replays.datasets.names import HASH
 from rlcli.runs import snapshots
 from rlcli.runs.conditions import get_nested_value

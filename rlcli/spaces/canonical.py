@@ -14,9 +14,9 @@ provide them.
 One pair of functions for each space converts elements, single or in batches, in NumPy
 and in JAX. Factories of environments, wrappers and other libraries keep their own
 units. The border of the environment converts them, and clips actions to the bounds of a
-Box: `environments.canonical` around a compiled core, `adapters.host_vector` in a vector
-on the host. So policies, updaters, replays and networks know no units, and the same
-task in other units is the same run. People see and provide elements of the
+Box: `environments.canonical_border` around a compiled core, `adapters.host_vector` in a
+vector on the host. So policies, updaters, replays and networks know no units, and the
+same task in other units is the same run. People see and provide elements of the
 environment's own spaces (`Environment.own`): in data sets, trained policies, exports,
 films and reports.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlcli.sweeps.jobs import Job
-from rlcli.training.several.processes import ProcessEnd, ProcessPool
+from rlcli.training.several.process_pool import ProcessEnd, ProcessPool
 
 
 class LocalEngine:

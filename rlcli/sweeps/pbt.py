@@ -12,7 +12,7 @@ from typing import Any
 
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import Recipe
-from rlcli.runs.population import (
+from rlcli.runs.population_rounds import (
     PopulationSettings,
     SearchedOption,
     Stage,

@@ -24,7 +24,7 @@ from rlcli.runs.files import open_regular
 from rlcli.sweeps import stored_runs
 from rlcli.sweeps.jobs import Job
 from rlcli.sweeps.run_storage import RunStorage
-from rlcli.training.several.processes import ProcessEnd, ProcessPool
+from rlcli.training.several.process_pool import ProcessEnd, ProcessPool
 
 EXTRA = "ray"
 RETRIES = 10  # of a task whose worker or node has failed

@@ -20,7 +20,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from rlcli.errors import RlcliError
-from rlcli.runs import population
+from rlcli.runs import population_rounds
 from rlcli.runs.files import exists, open_regular, replace_file, to_json
 from rlcli.runs.run_folder import SUFFIX, Run
 from rlcli.sweeps.jobs import ENDED, Job
@@ -50,7 +50,7 @@ def _by_rank(paths: Iterable[Path]) -> list[list[Path]]:
 def shared_files(job: Job) -> list[Path]:
     """The paths of files that belong to all runs of a job: those of a population."""
     parents = {folder.parent for folder in job.folders}
-    names = population.FILE_NAME, population.ROUNDS
+    names = population_rounds.FILE_NAME, population_rounds.ROUNDS
     return [parent / name for parent in parents for name in names]
 
 

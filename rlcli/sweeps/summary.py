@@ -13,7 +13,7 @@ from rlcli.errors import RlcliError
 from rlcli.registry.paths import enter_url
 from rlcli.runs import locks
 from rlcli.runs.formatting import format_number
-from rlcli.runs.population import Stage
+from rlcli.runs.population_rounds import Stage
 from rlcli.sweeps.layout import REMEDY_OF_RESULT, SweepFolder
 from rlcli.sweeps.objectives import Objective, parse_objective
 from rlcli.sweeps.opening import open_sweep

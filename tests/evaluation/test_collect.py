@@ -8,7 +8,7 @@ from policy_files import write_policy
 import rlcli
 from rlcli.errors import RlcliError
 from rlcli.evaluation.collect import _find_episodes, _to_arrays
-from rlcli.replays.datasets.files import load_dataset
+from rlcli.replays.datasets.dataset_files import load_dataset
 from rlcli.types import External, Transition
 from rlcli.xla.machine import format_size
 

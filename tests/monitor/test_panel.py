@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rlcli.monitor import drawing, panel
-from rlcli.monitor.drawing import BoundedSeries, sparkline
+from rlcli.monitor import panel, text_drawing
 from rlcli.monitor.panel import RunPanel
+from rlcli.monitor.text_drawing import BoundedSeries, sparkline
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
@@ -282,7 +282,7 @@ def test_a_long_curve_keeps_its_shape_in_little_memory():
     curve = BoundedSeries()
     for point in range(100_000):
         curve.add(float(point))
-    assert len(curve.points) <= drawing.POINTS
+    assert len(curve.points) <= text_drawing.POINTS
     assert sparkline(curve.points, 8) == "▁▂▃▄▅▆▇█"
     gaps = {after - before for before, after in pairwise(curve.points)}
     assert gaps == {256.0}

@@ -13,7 +13,7 @@ from rlcli.environments.adapters.host import to_host_environment
 from rlcli.environments.vector import vector
 from rlcli.errors import RlcliError
 from rlcli.preprocessing.frame_stack import frame_stacker, stack_frames
-from rlcli.preprocessing.functions import diff_transform, frame_stack, one_hot
+from rlcli.preprocessing.preprocess import diff_transform, frame_stack, one_hot
 from rlcli.recipe import load_recipe, resolve
 from rlcli.runs.checkpoint import flatten_tree
 from rlcli.training.experiment.program import Program

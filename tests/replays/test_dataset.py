@@ -6,7 +6,7 @@ from data_sets import random_data
 from gymnasium import spaces
 
 from rlcli.replays.dataset import dataset
-from rlcli.replays.datasets.arrays import to_transitions
+from rlcli.replays.datasets.dataset_arrays import to_transitions
 from rlcli.types import External
 
 BOX = spaces.Box(-10, 10, (4,), np.float32)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rlcli.replays.datasets.arrays import DatasetArrays
-from rlcli.replays.datasets.files import dump_dataset
+from rlcli.replays.datasets.dataset_arrays import DatasetArrays
+from rlcli.replays.datasets.dataset_files import dump_dataset
 
 
 def random_data(

@@ -27,9 +27,9 @@ import numpy as np
 
 import rlcli
 from rlcli.cli import main
-from rlcli.replays.datasets.arrays import DatasetArrays
-from rlcli.replays.datasets.dataset import Dataset
-from rlcli.replays.datasets.files import dump_dataset, load_dataset
+from rlcli.replays.datasets.dataset_arrays import DatasetArrays
+from rlcli.replays.datasets.dataset_files import dump_dataset, load_dataset
+from rlcli.replays.datasets.recipe_dataset import Dataset
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.locate import locate_policy
 from rlcli.runs.run_folder import Run

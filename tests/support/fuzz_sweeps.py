@@ -21,14 +21,14 @@ from sweeps import FakeEngine, skip_disk, use_fake_engines
 
 import rlcli
 from rlcli.errors import RlcliError
-from rlcli.runs import population
+from rlcli.runs import population_rounds
 from rlcli.sweeps import grouping
 from rlcli.sweeps import sweep as sweep_module
 from rlcli.sweeps.bsuite import radar
 from rlcli.sweeps.jobs import Job
 from rlcli.sweeps.opening import open_sweep
 from rlcli.sweeps.pbt import read_lineages
-from rlcli.training.several.processes import ProcessEnd
+from rlcli.training.several.process_pool import ProcessEnd
 
 if TYPE_CHECKING:
     from fuzz_targets import Place
@@ -151,16 +151,18 @@ def _make_population(sweep: Template, folder: Path) -> Template:
     (made / "sweep.yaml").write_text(text.replace("ready: null", "ready: 1"))
     (made / "space.yaml").write_text(f"{KEY}: {{log_uniform: [0.01, 1.0]}}\n")
     names = [f"{number:04d}" for number in range(3)]
-    option = population.SearchedOption(KEY, (KEY,), 0.01, 1.0, True)
-    settings = population.PopulationSettings(
+    option = population_rounds.SearchedOption(KEY, (KEY,), 0.01, 1.0, True)
+    settings = population_rounds.PopulationSettings(
         seed=0, ready=1, members=tuple(names), options=(option,)
     )
-    population.write_settings(made / "trials", settings)
+    population_rounds.write_settings(made / "trials", settings)
     entries = {
-        name: population.RoundEntry(1.0, None if index else names[1], {KEY: 0.1})
+        name: population_rounds.RoundEntry(1.0, None if index else names[1], {KEY: 0.1})
         for index, name in enumerate(names)
     }
-    population.write_rounds(made / "trials", [population.Round(1, 500, entries)])
+    population_rounds.write_rounds(
+        made / "trials", [population_rounds.Round(1, 500, entries)]
+    )
     return Template(made, folder / "sweep")
 
 
@@ -232,17 +234,17 @@ def populations(draw: random.Random, place: Place) -> Callable[[], object]:
     folder = template.copy()
     names = draw.choice(
         (
-            [f"trials/{population.FILE_NAME}"],
-            [f"trials/{population.ROUNDS}"],
-            [f"trials/{population.FILE_NAME}", "sweep.yaml"],
-            [f"trials/{population.ROUNDS}", "space.yaml"],
+            [f"trials/{population_rounds.FILE_NAME}"],
+            [f"trials/{population_rounds.ROUNDS}"],
+            [f"trials/{population_rounds.FILE_NAME}", "sweep.yaml"],
+            [f"trials/{population_rounds.ROUNDS}", "space.yaml"],
         )
     )
     for name in names:
         spoil_file(draw, folder / name)
     action = draw.randrange(3)
     if action == 0:
-        return lambda: population.read_settings(folder / "trials")
+        return lambda: population_rounds.read_settings(folder / "trials")
     if action == 1:
         return lambda: read_lineages(*open_sweep(folder))
     return _read_sweep(draw, place, folder, resumes=False)

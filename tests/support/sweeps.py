@@ -17,7 +17,7 @@ from rlcli.sweeps.jobs import Job
 from rlcli.sweeps.layout import Settings, SweepFolder, create_sweep
 from rlcli.sweeps.space import Space, load_space
 from rlcli.sweeps.study import Study
-from rlcli.training.several.processes import ProcessEnd
+from rlcli.training.several.process_pool import ProcessEnd
 
 RUNGS = (100, 200, 300)  # steps of the evaluations of a run
 Options = Mapping[str, Any]

@@ -16,7 +16,13 @@ import rlcli
 from rlcli.cli import main
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
-from rlcli.runs.population import Round, RoundEntry, Stage, read_settings, write_rounds
+from rlcli.runs.population_rounds import (
+    Round,
+    RoundEntry,
+    Stage,
+    read_settings,
+    write_rounds,
+)
 from rlcli.sweeps.pbt import schedule_settings
 
 pytest.importorskip("optuna")

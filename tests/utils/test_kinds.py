@@ -9,6 +9,7 @@ import pytest
 import rlcli
 from rlcli import registry, utils
 from rlcli.policies import DistributionOffer, ValuesOffer
+from rlcli.tracers.n_step import n_step
 from rlcli.types import Network
 from rlcli.updaters import Spaces
 
@@ -36,7 +37,9 @@ def of_updater(updater, name):
 
     spaces = Spaces(gymnasium.spaces.Box(-1, 1, (4,)), ACTIONS)
     factory = registry.find("updater", updater).factory
-    factory(spaces, networks, lambda **offers: RANDOM, optax.sgd(0.1))
+    offers = {"spaces": spaces, "networks": networks, "optimizer": optax.sgd(0.1)}
+    offers |= {"policies": lambda **offers: RANDOM, "tracer": n_step()}
+    registry.call_factory(factory, offers, {})
     return asked[name]
 
 

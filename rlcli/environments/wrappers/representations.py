@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
-from rlcli.preprocessing import Preprocess, compose, functions
+from rlcli.preprocessing import Preprocess, compose, preprocess
 from rlcli.preprocessing.frame_stack import stack_frames
 from rlcli.registry import register
 from rlcli.types import ArrayTree, Count, Environment, Key, RenderState, TimeStep
@@ -23,7 +23,7 @@ from rlcli.types import ArrayTree, Count, Environment, Key, RenderState, TimeSte
 @register("wrapper")
 def one_hot(core: Environment) -> Environment:
     """One-hot encodes discrete observations; other observations stay unchanged."""
-    return _apply_preprocess(core, functions.one_hot())
+    return _apply_preprocess(core, preprocess.one_hot())
 
 
 @register("wrapper")
@@ -32,7 +32,7 @@ def flatten(core: Environment) -> Environment:
 
     Networks flatten by themselves; use this for later wrappers and for other libraries.
     """
-    return _apply_preprocess(core, functions.flatten())
+    return _apply_preprocess(core, preprocess.flatten())
 
 
 @register("wrapper")
@@ -41,7 +41,7 @@ def entries(core: Environment, *, of: list[Annotated[int, Ge(0)]]) -> Environmen
 
     With `of: [0, 2]`, CartPole shows positions without velocities.
     """
-    return _apply_preprocess(core, functions.entries(of=of))
+    return _apply_preprocess(core, preprocess.entries(of=of))
 
 
 @register("wrapper")
@@ -51,7 +51,7 @@ def frame_stack(core: Environment, *, frames: Count = 4, axis: int = -1) -> Envi
     The newest observation comes last. At the start of an episode the first observation
     is repeated (Mnih et al., 2015, https://doi.org/10.1038/nature14236).
     """
-    step = functions.frame_stack(frames=frames, axis=axis)
+    step = preprocess.frame_stack(frames=frames, axis=axis)
     return stack_frames(core, [step] if frames > 1 else [])
 
 

@@ -7,19 +7,19 @@ May import: other modules of networks, distributions, and the ground.
 from __future__ import annotations
 
 from rlcli.networks.heads.head import Head
+from rlcli.networks.heads.model_heads import (
+    DynamicsOutput,
+    PredictionOutput,
+    dynamics_head,
+    hidden_state_head,
+    prediction_head,
+)
 from rlcli.networks.heads.plain import (
     action_head,
     action_values_head,
     distribution_head,
     feature_head,
     state_value_head,
-)
-from rlcli.networks.heads.planning import (
-    DynamicsOutput,
-    PredictionOutput,
-    dynamics_head,
-    hidden_state_head,
-    prediction_head,
 )
 from rlcli.networks.heads.returns import Actions, Role, return_head
 

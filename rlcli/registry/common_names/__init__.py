@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 
 from rlcli.errors import suggest
-from rlcli.registry.common_names.environments import suggest_environment
+from rlcli.registry.common_names.environment_names import suggest_environment
 from rlcli.registry.common_names.tables import HINTS as HINTS
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from rlcli.errors import RlcliError
 from rlcli.registry.libraries import import_library
-from rlcli.replays.datasets.arrays import DatasetArrays, Members, check_arrays
+from rlcli.replays.datasets.dataset_arrays import DatasetArrays, Members, check_arrays
 from rlcli.xla.tree_paths import leaves_by_path
 
 

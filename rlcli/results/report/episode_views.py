@@ -12,7 +12,8 @@ from rlcli.results.canvas import widen_range
 from rlcli.results.groups import Group
 from rlcli.results.report import charts
 from rlcli.results.report.charts import Chart, ChartTable, Line
-from rlcli.results.report.episodes import (
+from rlcli.results.report.frame_sheet import FrameSheet
+from rlcli.results.report.replayed_episodes import (
     EpisodeOptions,
     EpisodeRecording,
     SeedResult,
@@ -20,7 +21,6 @@ from rlcli.results.report.episodes import (
     evaluate_group,
     replay_episode,
 )
-from rlcli.results.report.frame_sheet import FrameSheet
 from rlcli.runs.formatting import format_number
 from rlcli.runs.statistics import summary
 

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 from rlcli.quoting import printable, quote_html
 from rlcli.registry.libraries import import_library
 from rlcli.results.groups import Group
-from rlcli.results.report import provenance
+from rlcli.results.report import origins
 from rlcli.results.report.charts import COLORS, Chart
 from rlcli.results.report.learning import Learning
-from rlcli.results.report.provenance import Difference, RecipeTable, RunFacts
+from rlcli.results.report.origins import Difference, RecipeTable, RunFacts
 from rlcli.runs.files import to_json, write_output
 from rlcli.runs.run_folder import timestamp
 
@@ -59,10 +59,10 @@ def make_content(
         notes=[*dict.fromkeys(notes)],
         learning=learning,
         episodes=episodes,
-        recipes=provenance.describe_recipes(groups),
-        recipe_differences=provenance.find_option_differences(groups),
-        machine_differences=provenance.find_machine_differences(members),
-        runs=provenance.describe_runs(groups),
+        recipes=origins.describe_recipes(groups),
+        recipe_differences=origins.find_option_differences(groups),
+        machine_differences=origins.find_machine_differences(members),
+        runs=origins.describe_runs(groups),
     )
 
 

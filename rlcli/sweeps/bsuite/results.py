@@ -11,9 +11,9 @@ from rlcli.results.comparison_tables import Table, markdown_lines
 from rlcli.runs.files import replace_file, write_json
 from rlcli.runs.formatting import format_number
 from rlcli.sweeps.bsuite import radar
-from rlcli.sweeps.bsuite.episodes import read_results, write_csv
-from rlcli.sweeps.bsuite.layout import RESULTS, RUNS, SuiteFolder, list_groups
+from rlcli.sweeps.bsuite.episode_points import read_results, write_csv
 from rlcli.sweeps.bsuite.scores import score_experiments, score_tags
+from rlcli.sweeps.bsuite.suite_files import RESULTS, RUNS, SuiteFolder, list_groups
 
 
 def score_sweep(

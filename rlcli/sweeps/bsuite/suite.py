@@ -26,8 +26,8 @@ from rlcli.runs.files import name_file_in_errors, to_json
 from rlcli.runs.naming import name_or_time, number_folder
 from rlcli.runs.run_folder import Run, is_run
 from rlcli.sweeps.bsuite.experiments import EXPERIMENTS, IdGroup, select_ids
-from rlcli.sweeps.bsuite.layout import INFO, RUNS, SuiteFolder, list_groups
 from rlcli.sweeps.bsuite.results import score_sweep
+from rlcli.sweeps.bsuite.suite_files import INFO, RUNS, SuiteFolder, list_groups
 from rlcli.training.several.plans import Plan, arguments_of
 from rlcli.training.several.process_runs import BatchReport, PlanEnd, train_groups
 from rlcli.training.stopping.stops import stopping_with

@@ -17,10 +17,10 @@ from rlcli.runs import checkpoint, snapshots
 from rlcli.runs.frozen import FrozenSeeds
 from rlcli.runs.snapshots import CheckpointContent, Policies
 from rlcli.runs.statistics import episode_summary
+from rlcli.training.experiment.best_policies import Scores
 from rlcli.training.experiment.failures import Failures, describe_restarts
 from rlcli.training.experiment.log_rows import LogRows, is_due, next_due, reach
 from rlcli.training.experiment.program import ALL_SEEDS, Program
-from rlcli.training.experiment.scores import Scores
 from rlcli.training.writing.track_records import RETURNS
 from rlcli.training.writing.tracking import build_trackers
 from rlcli.types import ArrayTree

@@ -4,8 +4,8 @@ The rounds of a population are between two chunks, after an evaluation. Random n
 depend on the seed of the population and on the round, so a run that is resumed makes
 the same rounds.
 
-`runs.population` writes the record of a round before the checkpoint of its step, so
-that a resume finds the numbers, which checkpoints do not contain.
+`runs.population_rounds` writes the record of a round before the checkpoint of its step,
+so that a resume finds the numbers, which checkpoints do not contain.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.errors import RlcliError
-from rlcli.loop.population import (
+from rlcli.loop.exploit_explore import (
     Ranges,
     draw_noise,
     exploit,
@@ -26,7 +26,7 @@ from rlcli.loop.population import (
     select_parents,
 )
 from rlcli.loop.progress import Progress, numbers_array
-from rlcli.runs.population import (
+from rlcli.runs.population_rounds import (
     FILE_NAME,
     Round,
     RoundEntry,

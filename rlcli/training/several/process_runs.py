@@ -14,7 +14,7 @@ from rlcli import errors
 from rlcli.runs.durations import deadline_of, max_time_arguments
 from rlcli.runs.files import read_json
 from rlcli.training.several.plans import Plan
-from rlcli.training.several.processes import ProcessPool
+from rlcli.training.several.process_pool import ProcessPool
 from rlcli.training.stopping.signals import SignalReceiver
 from rlcli.training.stopping.stops import STATUS_OF_SIGNALS, Stop
 from rlcli.xla.threads import usable_cores

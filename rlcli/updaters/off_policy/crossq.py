@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from rlcli.networks.predictions import Particles, Prediction
 from rlcli.types import ArrayTree, Params
-from rlcli.updaters.off_policy.actor_critic import (
+from rlcli.updaters.off_policy.off_policy_actor_critic import (
     CriticInputs,
     OffPolicyOptions,
     OffPolicyParts,

@@ -13,16 +13,16 @@ from rlcli.registry import register
 from rlcli.types import Count, Network, NonNegative, Policy, Updater
 from rlcli.updaters import Spaces, default_distribution
 from rlcli.updaters.learner import Target
-from rlcli.updaters.off_policy.actor_critic import (
-    ZERO_TEMPERATURE,
-    OffPolicyOptions,
-    first_critic,
-    off_policy_actor_critic,
-)
 from rlcli.updaters.off_policy.actors import (
     Actor,
     categorical_actor,
     deterministic_actor,
+)
+from rlcli.updaters.off_policy.off_policy_actor_critic import (
+    ZERO_TEMPERATURE,
+    OffPolicyOptions,
+    first_critic,
+    off_policy_actor_critic,
 )
 from rlcli.updaters.presets import preset
 from rlcli.updaters.regularizers import Regularizer, fill_defaults

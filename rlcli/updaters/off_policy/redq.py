@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import mix_critics
 from rlcli.types import Count
-from rlcli.updaters.off_policy.actor_critic import OffPolicyOptions
+from rlcli.updaters.off_policy.off_policy_actor_critic import OffPolicyOptions
 from rlcli.updaters.off_policy.soft_pg import soft_actor_critic
 
 

@@ -20,12 +20,12 @@ from rlcli.spaces import bounds
 from rlcli.types import Array, Count, Positive, Structural, Updater
 from rlcli.updaters.decorator import Parts, updater_decorator
 from rlcli.updaters.learner import Target
-from rlcli.updaters.off_policy.actor_critic import (
+from rlcli.updaters.off_policy.actors import distribution_actor
+from rlcli.updaters.off_policy.off_policy_actor_critic import (
     OffPolicyOptions,
     Temperature,
     off_policy_actor_critic,
 )
-from rlcli.updaters.off_policy.actors import distribution_actor
 from rlcli.updaters.presets import preset
 from rlcli.updaters.regularizers import Regularizer, fill_defaults
 

@@ -8,7 +8,7 @@ from annotated_types import Ge
 
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Particles, mix_critics, truncate_particles
-from rlcli.updaters.off_policy.actor_critic import OffPolicyOptions
+from rlcli.updaters.off_policy.off_policy_actor_critic import OffPolicyOptions
 from rlcli.updaters.off_policy.soft_pg import soft_actor_critic
 
 

@@ -25,13 +25,13 @@ from rlcli.types import (
 from rlcli.updaters import Spaces
 from rlcli.updaters.advantage_weights import exponential_weight
 from rlcli.updaters.learner import Target
-from rlcli.updaters.off_policy.actor_critic import (
+from rlcli.updaters.off_policy.actors import ActionChoices, distribution_actor
+from rlcli.updaters.off_policy.off_policy_actor_critic import (
     ZERO_TEMPERATURE,
     OffPolicyOptions,
     OffPolicyParts,
     off_policy_actor_critic,
 )
-from rlcli.updaters.off_policy.actors import ActionChoices, distribution_actor
 from rlcli.updaters.td.q_learning import POLYAK_TARGET
 
 

@@ -33,12 +33,12 @@ from rlcli.types import (
 from rlcli.updaters import Spaces, default_distribution
 from rlcli.updaters.decorator import Parts
 from rlcli.updaters.learner import Target
-from rlcli.updaters.off_policy.actor_critic import (
+from rlcli.updaters.off_policy.actors import distribution_actor
+from rlcli.updaters.off_policy.off_policy_actor_critic import (
     OffPolicyOptions,
     OffPolicyParts,
     off_policy_actor_critic,
 )
-from rlcli.updaters.off_policy.actors import distribution_actor
 from rlcli.updaters.off_policy.soft_pg import build_temperature
 from rlcli.updaters.td.q_learning import POLYAK_TARGET, double_q_learning
 from rlcli.updaters.td.rule_result import apply_rule

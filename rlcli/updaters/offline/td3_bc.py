@@ -16,13 +16,13 @@ from rlcli.registry import register
 from rlcli.types import Array, Count, Network, NonNegative, Policy, Transition, Updater
 from rlcli.updaters import Spaces
 from rlcli.updaters.learner import Target
-from rlcli.updaters.off_policy.actor_critic import (
+from rlcli.updaters.off_policy.actors import ActionChoices, deterministic_actor
+from rlcli.updaters.off_policy.off_policy_actor_critic import (
     ZERO_TEMPERATURE,
     OffPolicyOptions,
     first_critic,
     off_policy_actor_critic,
 )
-from rlcli.updaters.off_policy.actors import ActionChoices, deterministic_actor
 from rlcli.updaters.offline.behaviour_cloning import squared_error
 from rlcli.updaters.td.q_learning import POLYAK_TARGET
 from rlcli.xla.data_axis import mean_over_devices

@@ -13,7 +13,7 @@ from rlcli.updaters.policy_gradient.objective_context import (
     ObjectiveContext,
     PolicyLoss,
 )
-from rlcli.updaters.policy_gradient.objectives import objective
+from rlcli.updaters.policy_gradient.objective_updater import objective
 from rlcli.updaters.presets import preset
 
 _MAX_WEIGHT = 20.0  # limit of the exponential filter (Peng et al., 2019)

@@ -9,7 +9,7 @@ from rlcli.updaters.policy_gradient.objective_context import (
     ObjectiveContext,
     PolicyLoss,
 )
-from rlcli.updaters.policy_gradient.objectives import objective
+from rlcli.updaters.policy_gradient.objective_updater import objective
 
 
 @objective(

@@ -6,7 +6,7 @@ from rlcli.updaters.policy_gradient.objective_context import (
     ObjectiveContext,
     PolicyLoss,
 )
-from rlcli.updaters.policy_gradient.objectives import objective
+from rlcli.updaters.policy_gradient.objective_updater import objective
 from rlcli.updaters.presets import preset
 
 _ADVANTAGES = {

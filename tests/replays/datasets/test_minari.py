@@ -9,7 +9,7 @@ import pytest
 from wording import mentions
 
 from rlcli.errors import RlcliError
-from rlcli.replays.datasets.dataset import Dataset
+from rlcli.replays.datasets.recipe_dataset import Dataset
 
 
 @pytest.fixture

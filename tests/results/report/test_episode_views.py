@@ -12,7 +12,7 @@ from rlcli.environments.rgb_image import to_rgb
 from rlcli.errors import RlcliError
 from rlcli.results.groups import Group
 from rlcli.results.report import episode_views, frame_sheet
-from rlcli.results.report.episodes import (
+from rlcli.results.report.replayed_episodes import (
     EpisodeOptions,
     EpisodeRecording,
     SeedResult,

@@ -20,7 +20,7 @@ from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.loop import make_loop
 from rlcli.recipe import documents, load_recipe
-from rlcli.replays.datasets import files as dataset_files
+from rlcli.replays.datasets import dataset_files as dataset_files
 from rlcli.results.series import read_series
 from rlcli.runs import checkpoint, snapshots
 from rlcli.runs.metrics import read_metrics

@@ -12,7 +12,7 @@ from wording import refused
 
 import rlcli
 from rlcli.errors import RlcliError
-from rlcli.sweeps.bsuite.layout import SuiteFolder, place_ids
+from rlcli.sweeps.bsuite.suite_files import SuiteFolder, place_ids
 
 
 @pytest.fixture

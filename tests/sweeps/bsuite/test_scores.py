@@ -8,7 +8,7 @@ from bsuite.experiments import summary_analysis
 from bsuite.logging import csv_load, logging_utils
 
 from rlcli.sweeps.bsuite import radar
-from rlcli.sweeps.bsuite.episodes import logged_episodes, write_csv
+from rlcli.sweeps.bsuite.episode_points import logged_episodes, write_csv
 from rlcli.sweeps.bsuite.experiments import EXPERIMENTS
 from rlcli.sweeps.bsuite.scores import score_experiments, score_tags
 

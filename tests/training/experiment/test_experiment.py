@@ -18,8 +18,8 @@ from rlcli.loop.progress import RESET, Setup, stream_key
 from rlcli.runs import checkpoint, snapshots
 from rlcli.runs.run_folder import Run
 from rlcli.runs.snapshots import Policies
+from rlcli.training.experiment.best_policies import Scores
 from rlcli.training.experiment.experiment import Experiment
-from rlcli.training.experiment.scores import Scores
 from rlcli.training.writing.checkpoints import save_checkpoint
 from rlcli.training.writing.run_writer import FilmMaker
 from rlcli.types import Environment, TimeStep

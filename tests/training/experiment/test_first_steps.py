@@ -9,8 +9,8 @@ from rlcli.errors import RlcliError
 from rlcli.loop import make_loop
 from rlcli.recipe import load_recipe
 from rlcli.registry import user_code
-from rlcli.replays.datasets.arrays import DatasetArrays
-from rlcli.replays.datasets.files import dump_dataset
+from rlcli.replays.datasets.dataset_arrays import DatasetArrays
+from rlcli.replays.datasets.dataset_files import dump_dataset
 from rlcli.training.experiment.first_steps import check_first_steps
 
 CODE = '''

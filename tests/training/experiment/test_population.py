@@ -12,7 +12,7 @@ from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe, read_recipe
 from rlcli.runs import checkpoint
 from rlcli.runs.frozen import FrozenSeed
-from rlcli.runs.population import (
+from rlcli.runs.population_rounds import (
     PopulationSettings,
     SearchedOption,
     find_lineage,

@@ -16,10 +16,10 @@ from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.evaluation.render import _select_evaluator
 from rlcli.recipe import load_recipe
-from rlcli.replays.datasets.arrays import to_transitions
-from rlcli.replays.datasets.files import load_dataset
+from rlcli.replays.datasets.dataset_arrays import to_transitions
+from rlcli.replays.datasets.dataset_files import load_dataset
 from rlcli.results.report.episode_views import view_episode
-from rlcli.results.report.episodes import SeedResult, _Recorder
+from rlcli.results.report.replayed_episodes import SeedResult, _Recorder
 from rlcli.types import External
 
 SMALL = {"name": "mlp", "layers": [8]}

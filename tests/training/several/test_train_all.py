@@ -20,8 +20,8 @@ from rlcli.training.several.plans import (
     divide_group,
     plan_runs,
 )
+from rlcli.training.several.process_pool import ProcessEnd
 from rlcli.training.several.process_runs import PlanEnd, describe_end, exit_code
-from rlcli.training.several.processes import ProcessEnd
 
 LAKE = """
 environment: FrozenLakeNonSlippery-v0

@@ -12,12 +12,12 @@ from rlcli import distributions
 from rlcli.networks.predictions import IDENTITY, Scalar
 from rlcli.types import Network, Transition
 from rlcli.updaters.critics import Critic
-from rlcli.updaters.off_policy.actor_critic import (
+from rlcli.updaters.off_policy.actors import ActionChoices, Actor
+from rlcli.updaters.off_policy.off_policy_actor_critic import (
     ZERO_TEMPERATURE,
     OffPolicyOptions,
     OffPolicyParts,
 )
-from rlcli.updaters.off_policy.actors import ActionChoices, Actor
 from rlcli.updaters.offline.awac import awac_loss
 from rlcli.updaters.offline.behaviour_cloning import squared_error
 from rlcli.updaters.offline.cql import continuous_penalty, discrete_penalty

@@ -8,7 +8,7 @@ from gymnasium import spaces
 from rlcli import registry, utils
 from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
-from rlcli.preprocessing import functions
+from rlcli.preprocessing import preprocess
 from rlcli.preprocessing.network_inputs import compose
 
 BOX = spaces.Box(-2.0, 3.0, (2, 3), np.float32)
@@ -35,7 +35,7 @@ def build_function(steps, space):
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
 def test_flatten_matches_gymnasium(space):
-    new_space, function = build_function([functions.flatten()], space)
+    new_space, function = build_function([preprocess.flatten()], space)
     for obs in sample_space(space):
         actual = np.asarray(function(obs))
         np.testing.assert_allclose(actual, spaces.flatten(space, obs), rtol=1e-6)
@@ -43,7 +43,7 @@ def test_flatten_matches_gymnasium(space):
 
 
 def test_discrete_members_are_one_hot_at_any_depth():
-    new_space, function = build_function([functions.one_hot()], TREE)
+    new_space, function = build_function([preprocess.one_hot()], TREE)
     for obs in sample_space(TREE):
         actual = jax.device_get(function(obs))
         expected = spaces.flatten(TREE["a"], obs["a"])
@@ -57,48 +57,48 @@ def test_discrete_members_are_one_hot_at_any_depth():
 
 def test_scale_maps_bounds_to_zero_and_one():
     uneven = spaces.Box(np.float32([-1, 0]), np.float32([3, 10]))
-    new_space, function = build_function([functions.scale()], uneven)
+    new_space, function = build_function([preprocess.scale()], uneven)
     np.testing.assert_allclose(function(np.float32([0, 4])), [0.25, 0.4])
     assert (new_space.low.min(), new_space.high.max()) == (0, 1)
     with pytest.raises(RlcliError, match=r"cannot apply `scale` to Box\(2,\)"):
-        compose([functions.scale()], spaces.Box(-np.inf, np.inf, (2,)))
+        compose([preprocess.scale()], spaces.Box(-np.inf, np.inf, (2,)))
 
 
 def test_channels_come_last():
     image = spaces.Box(0, 255, (4, 6, 5), np.uint8)
-    new_space, function = build_function([functions.channels_last()], image)
+    new_space, function = build_function([preprocess.channels_last()], image)
     for obs in sample_space(image):
         np.testing.assert_array_equal(function(obs), np.moveaxis(obs, 0, -1))
     assert (new_space.shape, new_space.dtype) == ((6, 5, 4), np.uint8)
 
 
 def test_member_selects_one_entry_of_a_dict():
-    new_space, function = build_function([functions.member(of="b")], TREE)
+    new_space, function = build_function([preprocess.member(of="b")], TREE)
     obs = sample_space(TREE, 1)[0]
     assert new_space == TREE["b"]
     jax.tree.map(np.testing.assert_array_equal, function(obs), obs["b"])
     with pytest.raises(RlcliError, match="a Dict with a member `c`"):
-        compose([functions.member(of="c")], TREE)
+        compose([preprocess.member(of="c")], TREE)
 
 
 def test_entries_are_selected_along_the_last_axis():
     low, high = np.float32([[-1, -2, -3, -4], [-5, -6, -7, -8]]), np.ones((2, 4), "f4")
     space = spaces.Box(low, high)
-    new_space, function = build_function([functions.entries(of=[2, 0])], space)
+    new_space, function = build_function([preprocess.entries(of=[2, 0])], space)
     assert new_space == spaces.Box(low[:, [2, 0]], high[:, [2, 0]])
     for obs in sample_space(space, 3):
         np.testing.assert_array_equal(function(obs), obs[:, [2, 0]])
     with pytest.raises(RlcliError, match="a Box with over 4 entries"):
-        compose([functions.entries(of=[4])], space)
+        compose([preprocess.entries(of=[4])], space)
     with pytest.raises(RlcliError, match="a Box with over 0 entries"):
-        compose([functions.entries(of=[0])], spaces.Discrete(3))
+        compose([preprocess.entries(of=[0])], spaces.Discrete(3))
     with pytest.raises(RlcliError, match="selects nothing"):
-        functions.entries(of=[])
+        preprocess.entries(of=[])
 
 
 def test_differences_are_those_of_the_toolbox():
     """The toolbox has frames on the last axis, a stack has them in a row."""
-    step = functions.diff_transform(frames=4)
+    step = preprocess.diff_transform(frames=4)
     frames = np.random.default_rng(0).normal(size=(4, 3)).astype("f4")
     stack = spaces.Box(-np.inf, np.inf, (12,), np.float32)
     _, function = build_function([step], stack)
@@ -110,7 +110,7 @@ def test_differences_are_those_of_the_toolbox():
 
 def test_functions_are_composed_and_the_mask_is_removed():
     shown = spaces.Dict({"view": TREE, action_masks.MASK: spaces.MultiBinary(3)})
-    steps = [functions.flatten(), functions.frame_stack(frames=2)]
+    steps = [preprocess.flatten(), preprocess.frame_stack(frames=2)]
     new_space, function = compose(steps, shown)
     obs = sample_space(shown, 1)[0]
     assert new_space.shape == spaces.flatten_space(TREE).shape

@@ -8,8 +8,12 @@ from typing import NamedTuple
 
 from rlcli.errors import RlcliError
 from rlcli.replays.datasets import minari_data
-from rlcli.replays.datasets.arrays import DatasetArrays, array_names, to_transitions
-from rlcli.replays.datasets.files import file_digest, load_dataset
+from rlcli.replays.datasets.dataset_arrays import (
+    DatasetArrays,
+    array_names,
+    to_transitions,
+)
+from rlcli.replays.datasets.dataset_files import file_digest, load_dataset
 from rlcli.replays.datasets.names import HASH, shipped_folder
 from rlcli.types import External, Transition
 

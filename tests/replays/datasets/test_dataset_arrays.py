@@ -8,7 +8,7 @@ from gymnasium import spaces
 from wording import mentions
 
 from rlcli.errors import RlcliError
-from rlcli.replays.datasets.arrays import check_arrays, to_transitions
+from rlcli.replays.datasets.dataset_arrays import check_arrays, to_transitions
 from rlcli.types import External
 
 BOX = spaces.Box(-10, 10, (4,), np.float32)

@@ -5,7 +5,7 @@ import json
 import pytest
 from bsuite.utils.wrappers import _logarithmic_logging
 
-from rlcli.sweeps.bsuite.episodes import logged_episodes, read_results
+from rlcli.sweeps.bsuite.episode_points import logged_episodes, read_results
 
 
 def test_results_have_the_episodes_at_which_bsuite_logs():

@@ -3,7 +3,7 @@
 import pytest
 
 from rlcli.assembly import build
-from rlcli.assembly.data_parallel import check_data_parallel, check_devices
+from rlcli.assembly.shares import check_data_parallel, check_devices
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.types import Updater

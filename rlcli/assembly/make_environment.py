@@ -9,11 +9,11 @@ import jax.numpy as jnp
 
 from rlcli import registry, schedules
 from rlcli.assembly import out_of_memory
-from rlcli.assembly.checks import check_outputs
-from rlcli.assembly.parts import build_part
+from rlcli.assembly.build_part import build_part
 from rlcli.assembly.preprocessing import environment_preprocessing
+from rlcli.assembly.requirements import check_outputs
 from rlcli.assembly.user_errors import explain_user_errors
-from rlcli.environments.canonical import canonical_environment
+from rlcli.environments.canonical_border import canonical_environment
 from rlcli.environments.observation_image import with_render
 from rlcli.environments.vector import values_at, vector
 from rlcli.preprocessing.frame_stack import stack_frames

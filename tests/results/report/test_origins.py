@@ -5,7 +5,7 @@ import json
 from folders import RESOLVED, write_run
 
 from rlcli.results.groups import find_members, group_members
-from rlcli.results.report import provenance
+from rlcli.results.report import origins
 
 WRITTEN = """\
 environment: CartPole-v1
@@ -22,7 +22,7 @@ def groups_of(folder):
 def test_options_are_marked_as_set_changed_or_default(tmp_path):
     run = write_run(tmp_path / "a")
     (run / "recipe.yaml").write_text(WRITTEN)
-    (recipe,) = provenance.describe_recipes(groups_of(run))
+    (recipe,) = origins.describe_recipes(groups_of(run))
     found = {
         f"{name}.{option.key}": (option.value, option.origin, option.before)
         for name, options in recipe.sections.items()
@@ -41,7 +41,7 @@ def test_options_of_parts_with_other_names_are_no_differences(tmp_path):
     other = other.replace("epsilon: {name: linear, from: 1.0, to: 0.1}", "heat: 1")
     write_run(tmp_path / "a")
     write_run(tmp_path / "b", resolved=other.replace("[64, 64]", "[8]"))
-    found = provenance.find_option_differences(groups_of(tmp_path))
+    found = origins.find_option_differences(groups_of(tmp_path))
     assert found == [
         ("network.layers", ["[64, 64]", "[8]"]),
         ("policy.name", ["epsilon_greedy", "boltzmann"]),
@@ -51,7 +51,7 @@ def test_options_of_parts_with_other_names_are_no_differences(tmp_path):
 def test_options_that_only_one_has_are_differences_of_the_same_part(tmp_path):
     write_run(tmp_path / "a")
     write_run(tmp_path / "b", resolved=RESOLVED.replace("[64, 64]", "[64, 64]\n  x: 1"))
-    found = provenance.find_option_differences(groups_of(tmp_path))
+    found = origins.find_option_differences(groups_of(tmp_path))
     assert found == [("network.x", ["–", "1"])]
 
 
@@ -64,7 +64,7 @@ def test_the_facts_of_a_run_are_those_of_its_files(tmp_path):
         versions={"jax": "1"},
         frozen={"1": "NaN"},
     )
-    (run,) = provenance.describe_runs(groups_of(tmp_path))
+    (run,) = origins.describe_runs(groups_of(tmp_path))
     facts = dict(run.facts)
     assert facts["Git"] == "commit abc, with uncommitted changes"
     assert facts["Devices and threads"] == "threads one, devices 2"
@@ -79,7 +79,7 @@ def test_the_facts_of_a_run_are_those_of_its_files(tmp_path):
 def test_a_damaged_run_is_described_as_broken(tmp_path):
     run = write_run(tmp_path / "a")
     (run / "run.json").write_text(json.dumps({"seeds": "x"}))
-    (found,) = provenance.describe_runs(groups_of(run))
+    (found,) = origins.describe_runs(groups_of(run))
     assert found.status == "broken"
 
 
@@ -88,7 +88,7 @@ def test_machines_differ_by_field(tmp_path):
         git = {"commit": name, "diff": ""}
         write_run(tmp_path / name, git=git, versions={"jax": "1", "numpy": name})
     members = find_members(tmp_path, [])
-    assert provenance.find_machine_differences(members) == [
+    assert origins.find_machine_differences(members) == [
         ("versions.numpy", ["a", "b"]),
         ("git", ["commit a", "commit b"]),
     ]

@@ -12,9 +12,9 @@ import pytest
 from data_sets import random_data, write_data
 
 from rlcli.errors import RlcliError
-from rlcli.replays.datasets import files
-from rlcli.replays.datasets.arrays import array_names
-from rlcli.replays.datasets.files import dump_dataset, load_dataset
+from rlcli.replays.datasets import dataset_files
+from rlcli.replays.datasets.dataset_arrays import array_names
+from rlcli.replays.datasets.dataset_files import dump_dataset, load_dataset
 from rlcli.xla.machine import Available
 
 
@@ -162,7 +162,7 @@ def test_an_array_of_another_size_than_its_header_says_is_refused(tmp_path, extr
 
 def test_a_file_that_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
     available = Available(1_000, "physical memory")
-    monkeypatch.setattr(files, "available_memory", lambda: available)
+    monkeypatch.setattr(dataset_files, "available_memory", lambda: available)
     assert "of memory, but only 1000 B are available" in refusal(rewritten(tmp_path))
 
 
@@ -177,7 +177,7 @@ def test_a_pipe_is_no_data_set(tmp_path):
     os.mkfifo(path)
     assert "there is no data set" in refusal(path)
     with pytest.raises(RlcliError, match="there is no data set"):
-        files.file_digest(path)
+        dataset_files.file_digest(path)
 
 
 def test_damage_anywhere_is_one_error_or_harmless(tmp_path):

@@ -1,7 +1,7 @@
-"""Checks: refuses incompatible parts, and runs that could never learn.
+"""Requirements: refuses incompatible parts, and runs that could never learn.
 
-Requirements are fields of the records, and `assembly.checks` compares them once, when a
-setup is built. It knows no option of any part. A replay may require a priority
+Requirements are fields of the records, and this module compares them once,
+when a setup is built. It knows no option of any part. A replay may require a priority
 (`required_priority`) that the updater has to report (`priority`). An updater may
 require consecutive rows (`rows`), rows of single steps (`requires_single_steps`), or
 rows without off-policy correction (`requires_on_policy`, compared with
@@ -33,7 +33,7 @@ import jax
 import numpy as np
 
 from rlcli import spaces
-from rlcli.assembly.parts import format_names
+from rlcli.assembly.build_part import format_names
 from rlcli.distributions import action_masks
 from rlcli.errors import quote, suggest
 from rlcli.loop.log import ROW_FIELDS

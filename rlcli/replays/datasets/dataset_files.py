@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rlcli.errors import RlcliError
-from rlcli.replays.datasets.arrays import (
+from rlcli.replays.datasets.dataset_arrays import (
     FLAT,
     TREES,
     DatasetArrays,

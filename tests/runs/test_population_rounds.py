@@ -3,7 +3,7 @@
 import pytest
 
 from rlcli.errors import RlcliError
-from rlcli.runs.population import (
+from rlcli.runs.population_rounds import (
     PopulationSettings,
     Round,
     RoundEntry,

@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 import rlcli
 from rlcli.assembly import build
-from rlcli.environments.canonical import canonical_environment
+from rlcli.environments.canonical_border import canonical_environment
 from rlcli.recipe import load_recipe
 from rlcli.types import Environment, TimeStep
 
@@ -65,7 +65,7 @@ def test_recipes_meet_environments_in_canonical_units(is_simulator):
     state, _ = core.reset(key)
     action, torque = jnp.float32([0.625]), jnp.float32([1.25])
     if is_simulator:
-        from rlcli.assembly.environments import build_simulator
+        from rlcli.assembly.make_environment import build_simulator
         from rlcli.types import START
 
         env = build_simulator(load_recipe(data), START)
