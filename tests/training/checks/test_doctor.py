@@ -2,6 +2,9 @@
 
 import importlib
 import importlib.metadata
+import json
+import os
+import subprocess
 import sys
 
 import pytest
@@ -117,3 +120,16 @@ def test_an_old_python_is_an_error(version, monkeypatch):
     monkeypatch.setattr(doctor.sys, "version_info", version)
     with pytest.raises(RlcliError, match=r"needs Python 3\.11 or newer"):
         doctor._check_python()
+
+
+@pytest.mark.slow
+def test_a_flag_that_xla_does_not_know_is_a_problem_and_ends_nothing():
+    """XLA ends a process with an unknown flag, so another process is asked."""
+    environment = {**os.environ, "XLA_FLAGS": "--xla_no_such_flag=1"}
+    command = [sys.executable, "-m", "rlcli", "doctor", "--json"]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert result.returncode == 1
+    report = json.loads(result.stdout)
+    assert report["devices"] == []
+    (problem,) = [each for each in report["problems"] if each["required"]]
+    assert "--xla_no_such_flag=1" in problem["message"]
