@@ -24,6 +24,7 @@ from rlcli.environments.adapters.jax_core import pure_core
 from rlcli.errors import RlcliError, suggest
 from rlcli.registry import plugins
 from rlcli.registry.libraries import import_library
+from rlcli.registry.offline import contact_no_host
 from rlcli.types import Array, ArrayTree, Environment, Key
 
 _FLAG: Any = bool  # a dtype that the type stubs of Box lack
@@ -46,7 +47,7 @@ def check_id(backend: str, id: str, known_ids: Iterable[str]) -> None:
 def make_concrete(name: str, make: Callable[[], Any], hint: str) -> Any:
     """Calls the library with concrete arrays, also while rlcli is traced."""
     with (
-        _library_errors(f"environment `{name}` cannot be made", hint),
+        _library_errors(f"environment `{name}`", "made", hint),
         contextlib.redirect_stdout(sys.stderr),
         jax.ensure_compile_time_eval(),
     ):
@@ -86,18 +87,20 @@ def library_core(
 
 def _tracing_errors(name: str, participle: str) -> AbstractContextManager[None]:
     hint = "the library may not support this version of JAX"
-    return _library_errors(f"environment `{name}` cannot be {participle}", hint)
+    return _library_errors(f"environment `{name}`", participle, hint)
 
 
 @contextlib.contextmanager
-def _library_errors(message: str, hint: str) -> Iterator[None]:
-    """Turns errors of the library into one line each."""
+def _library_errors(what: str, participle: str, hint: str) -> Iterator[None]:
+    """Turns errors of the library into one line each, and lets it contact no host."""
     try:
-        yield
-    except MemoryError:  # `limit_building` explains it
+        with contact_no_host(what):
+            yield
+    except (MemoryError, RlcliError):  # `limit_building` explains the first
         raise
     except (Exception, SystemExit) as error:  # foreign code may raise anything
-        raise RlcliError(f"{message}: {plugins.reason(error)}", hint) from error
+        message = f"{what} cannot be {participle}: {plugins.reason(error)}"
+        raise RlcliError(message, hint) from error
 
 
 def encode_options(options: dict[str, Any] | None) -> str:
