@@ -13,6 +13,7 @@ from typing import Any
 import lz4.frame
 import numpy as np
 import pytest
+from tiers import quick_first
 from wording import mentions
 
 import rlcli
@@ -22,12 +23,13 @@ from rlcli.loop import make_loop
 from rlcli.recipe import documents, load_recipe
 from rlcli.replays.datasets import dataset_files as dataset_files
 from rlcli.results.series import read_series
-from rlcli.runs import checkpoint, snapshots
+from rlcli.runs import checkpoint, provenance, snapshots
 from rlcli.runs.metrics import read_metrics
 from rlcli.sweeps import layout
 
 KEPT = Path(__file__).parent
 NEWEST = KEPT / "0.1.0"
+JAX = (NEWEST, KEPT / "0.1.0-jax-0.12")  # the same runs, by an old and a new JAX
 RUNS = {
     f"{path.parent.parent.name}/{path.parent.name}": path.parent
     for path in sorted(KEPT.glob("*/*/run.json"))
@@ -184,6 +186,46 @@ def test_a_run_is_resumed_and_evaluated(name, tmp_path):
     assert read_metrics(run)[-1]["T"] == steps + period
     assert checkpoint_of(run).name == f"{steps + period:09d}.pkl.lz4"
     assert rlcli.eval(run, episodes=2)["seeds"][0]["frozen"] is None
+
+
+def assert_equal_up_to_rounding(left, right):
+    """Counters, keys, actions and other whole numbers are equal, floats nearly."""
+    assert left.keys() == right.keys()
+    for key, array in left.items():
+        assert array.dtype == right[key].dtype
+        if np.issubdtype(array.dtype, np.floating):
+            np.testing.assert_allclose(array, right[key], 1e-4, 1e-6, err_msg=key)
+        else:
+            np.testing.assert_array_equal(array, right[key], key)
+
+
+@pytest.mark.parametrize("name", ["lake", "cartpole"])
+def test_two_versions_of_jax_have_written_the_same_up_to_rounding(name):
+    old, new = (checkpoint.read(checkpoint_of(folder / name)) for folder in JAX)
+    assert old["circumstances"]["versions"]["jax"] == "0.10.2"
+    assert new["circumstances"]["versions"]["jax"] == "0.12.0.1"
+    assert_equal_up_to_rounding(old["progress"], new["progress"])
+
+
+@pytest.mark.parametrize("name", quick_first(["lake", "cartpole"]))
+def test_a_run_of_another_jax_continues_as_one_of_this_and_says_so(name, tmp_path):
+    ends = []
+    for index, folder in enumerate(JAX):
+        run = tmp_path / str(index)
+        shutil.copytree(folder / name, run)
+        written = checkpoint.read(checkpoint_of(run))["circumstances"]["versions"]
+        rows = read_metrics(run)
+        steps = rows[-1]["T"] + rows[0]["T"]
+        rlcli.resume(run, set=[f"train.steps={steps}"], quiet=True)
+        (resumed,) = json.loads((run / "run.json").read_text())["resumes"]
+        today = provenance.versions()
+        assert {
+            package: [version, today[package]]
+            for package, version in written.items()
+            if package in today and version != today[package]
+        } == resumed["versions"]
+        ends.append(checkpoint.read(checkpoint_of(run))["progress"])
+    assert_equal_up_to_rounding(*ends)
 
 
 def test_every_version_of_every_format_has_a_file():
