@@ -36,7 +36,7 @@ a row's first step. An extra named `next_…` belongs to `next_obs`: tracers mov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -45,6 +45,7 @@ from typing import (
     NamedTuple,
     Protocol,
     TypeAlias,
+    TypeVar,
     runtime_checkable,
 )
 
@@ -137,66 +138,140 @@ class FrameStack(NamedTuple):
     padding: str  # before the first frame: `repeat` repeats it, `zero` is zeros
 
 
-class Environment(NamedTuple):
-    """A batch of B environments with auto-reset.
+class Core(NamedTuple):
+    """One environment: without batch axis, time limit and auto-reset.
 
-    A *core* is the same record for a single environment (`num_envs` is 0), without
-    batch axis, time limit and auto-reset (`obs` is `next_obs`). It may have
-    `render(state)`.
-
-    An environment that JAX cannot trace has `pure=False`. It runs on the host, for all
-    seeds simultaneously: every array has a leading axis for the seeds (see
-    `environments.adapters.host`).
+    `environments.vector` adds these. The `obs` of a time step is its `next_obs`.
     """
 
     reset: Callable[[Key], tuple[ArrayTree, ArrayTree]]  # key -> state, obs
-    step: Callable[..., tuple[ArrayTree, TimeStep]]  # (state, action, noise, cut=False)
-    # cut: bool, broadcast to `[B]`: where the caller truncates the episode after this
-    # step. A new episode begins there, as where `last`. `last` is only true where the
-    # environment itself ends the episode. Cores have no `cut`.
-    observation: gymnasium.Space  # of a single environment
+    step: Callable[..., tuple[ArrayTree, TimeStep]]  # (state, action, noise)
+    observation: gymnasium.Space
     action: gymnasium.Space
-    # (state, index) -> image [H, W, 3] uint8, on the host. Without it, a core built
-    # with `rendering` draws its observations.
+    # state -> image [H, W, 3] uint8, on the host. Without it, a core built with
+    # `rendering` draws its observations.
     render: Callable[..., Any] = missing_render
-    num_envs: int = 0
-    pure: bool = True
     draw: Callable[[Key], ArrayTree] = key_as_noise
-    # Host environments only. `save` returns the arrays of a checkpoint. `restore` also
-    # returns a sentence that names what could not be restored, "" if nothing is lost.
-    save: Callable[[ArrayTree], ArrayTree] = lambda state: state
-    restore: Callable[[ArrayTree], tuple[ArrayTree, str]] = lambda saved: (saved, "")
-    close: Callable[[ArrayTree], None] = lambda state: None
-    # (state, index) -> image of the final state of the episode that the last step
-    # ended, before the reset; None where it is not stored. Only environments built with
-    # `rendering` store it, so training does not pay for it.
-    render_final: Callable[..., Any] = lambda state, index=0: None
-    # `observation` and `action` are the canonical forms of these, see
-    # `rlcli.spaces.canonical`. None: they are its own, and no agent may meet it. Use
-    # `own`, which is never None.
-    external: External | None = None
-    # Host environments only: makes the same environment, whose copies are restarted
-    # when they fail.
-    make_restarting: Callable[[], Environment] | None = None
-    # state -> the `environments.adapters.restarting.Restarts` so far; None if a failure
-    # ends the run.
-    restarts: Callable[[ArrayTree], Any] = lambda state: None
-    # Goal environments only, whose observations are dicts with `achieved_goal` and
-    # `desired_goal`: (achieved, desired) -> reward, discount of a step whose `next_obs`
-    # has the first and whose episode has the second. Both are functions of these alone,
-    # so that the replay `hindsight` may replace the desired goal.
+    # (achieved, desired) -> reward, discount of a step whose `next_obs` has the first
+    # and whose episode has the second, if observations are dicts with `achieved_goal`
+    # and `desired_goal`. Both are functions of these alone, so that the replay
+    # `hindsight` may replace the desired goal.
     goal_reward: Callable[..., tuple[Array, Array]] | None = None
     # The stack that every observation is, apart from an action mask. None: there is
     # none, or it is not known, because a library stacks frames on the host.
     frame_stack: FrameStack | None = None
-    # Cores only: whether a reset costs more than a step, so that on a CPU a vector
-    # resets no other environments than those whose episode has ended.
+    # `observation` and `action` are the canonical forms of these, see
+    # `rlcli.spaces.canonical`. None: they are its own, and no agent may meet it.
+    external: External | None = None
+    # Whether a reset costs more than a step, so that on a CPU a vector resets no other
+    # environments than those whose episode has ended.
     costly_reset: bool = False
+
+
+class Host(NamedTuple):
+    """What an environment on the host has in addition: resources outside of JAX."""
+
+    save: Callable[[ArrayTree], ArrayTree]  # state -> arrays of a checkpoint
+    # arrays -> state, and a sentence that names what could not be restored, "" if
+    # nothing is lost
+    restore: Callable[[ArrayTree], tuple[ArrayTree, str]]
+    close: Callable[[ArrayTree], None]
+    # Makes the same environment, whose copies are restarted when they fail.
+    make_restarting: Callable[[], Environment] | None = None
+    # state -> the `environments.adapters.restarting.Restarts` so far; None if a failure
+    # ends the run.
+    restarts: Callable[[ArrayTree], Any] = lambda state: None
+
+
+class Environment(NamedTuple):
+    """A batch of B environments with auto-reset: a vector of cores, or on the host.
+
+    One that JAX cannot trace has a `host`, and is not `pure`: it runs on the host, for
+    all seeds simultaneously, and every array has a leading axis for the seeds (see
+    `environments.adapters.host`). Fields that a `Core` has, too, mean the same.
+    """
+
+    reset: Callable[[Key], tuple[ArrayTree, ArrayTree]]
+    step: Callable[..., tuple[ArrayTree, TimeStep]]  # (state, action, noise, cut=False)
+    # cut: bool, broadcast to `[B]`: where the caller truncates the episode after this
+    # step. A new episode begins there, as where `last`. `last` is only true where the
+    # environment itself ends the episode.
+    observation: gymnasium.Space  # of a single environment
+    action: gymnasium.Space
+    num_envs: int
+    render: Callable[..., Any] = missing_render  # (state, index) -> image
+    # (state, index) -> image of the final state of the episode that the last step
+    # ended, before the reset; None where it is not stored. Only environments built with
+    # `rendering` store it, so training does not pay for it.
+    render_final: Callable[..., Any] = lambda state, index=0: None
+    draw: Callable[[Key], ArrayTree] = key_as_noise
+    goal_reward: Callable[..., tuple[Array, Array]] | None = None
+    frame_stack: FrameStack | None = None
+    external: External | None = None
+    host: Host | None = None
+
+    @property
+    def pure(self) -> bool:
+        """Whether JAX can trace it."""
+        return self.host is None
 
     @property
     def own(self) -> External:
         """The environment as its author defined it."""
         return self.external or External(self.observation, self.action)
+
+
+_E = TypeVar("_E", Core, Environment)
+# What `wrap` leaves as it is, because no environment is without: its task.
+_TASK = {"reset", "step", "observation", "action", "num_envs", "draw", "host"}
+_OPTIONAL = frozenset({*Core._fields, *Environment._fields} - _TASK)
+_OF_STATE = {"render", "render_final"}  # functions whose first argument is the state
+
+
+def wrap(
+    inner: _E,
+    *,
+    keeps: Collection[str] = (),
+    inner_state: Callable[[ArrayTree], ArrayTree] | None = None,
+    **changes: Any,
+) -> _E:
+    """A wrapper of environments: `inner` with `changes`, and only what it `keeps`.
+
+        return wrap(core, keeps=["render"], step=step)
+
+    `reset`, `step`, `draw`, the spaces and the number are those of `inner`, unless they
+    change. Every other field describes `inner` or draws it: the result has it only if
+    `keeps` names it or `changes` has it. A wrapper that keeps `goal_reward` thus states
+    that its rewards are still those.
+
+    Args:
+        inner: a core, or a vector of environments.
+        keeps: optional fields of cores or environments that are as true of the result
+            as of `inner`.
+        inner_state: the state of `inner` in a state of the result, if that is another:
+            `render` receives it. With it, an environment on the host needs a new
+            `host`.
+        changes: fields of the result, by name.
+
+    Raises:
+        ValueError: for a name in `keeps` that is no optional field.
+    """
+    if unknown := sorted({*keeps} - _OPTIONAL):
+        raise ValueError(f"expected names of {sorted(_OPTIONAL)}, got {unknown}")
+    if inner_state and getattr(inner, "host", None) and "host" not in changes:
+        raise ValueError("expected a `host` of environments with another state")
+    optional = _OPTIONAL.intersection(inner._fields)
+    fields: dict[str, Any] = {name: inner._field_defaults[name] for name in optional}
+    for name in optional.intersection(keeps):
+        fields[name] = value = getattr(inner, name)
+        if inner_state and name in _OF_STATE and value is not missing_render:
+            fields[name] = _of_inner(value, inner_state)
+    return inner._replace(**(fields | changes))
+
+
+def _of_inner(function: Callable, inner_state: Callable) -> Callable:
+    """A function of the state of an inner environment, as one of the outer state."""
+    return lambda state, *index: function(inner_state(state), *index)
 
 
 class RenderState(NamedTuple):

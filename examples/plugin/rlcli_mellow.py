@@ -11,13 +11,13 @@ from gymnasium.spaces import Discrete
 
 from rlcli.networks.torsos import Torso
 from rlcli.registry import register
-from rlcli.types import Count, Environment, Positive, TimeStep
+from rlcli.types import Core, Count, Positive, TimeStep
 from rlcli.updaters.policy_gradient import ObjectiveContext, PolicyLoss, objective
 from rlcli.updaters.td import Backup, RuleContext, rule
 
 
 @register("environment", "Ring-v0", time_limit=30)
-def ring(*, length: Count = 9) -> Environment:
+def ring(*, length: Count = 9) -> Core:
     """A ring of cells with reward 1 in the cell opposite the start."""
 
     def step(cell, action, noise):
@@ -29,7 +29,7 @@ def ring(*, length: Count = 9) -> Environment:
         return np.uint8(255 * (np.arange(length) == cell))[None, :, None].repeat(3, -1)
 
     reset = lambda key: (jnp.int32(0), jnp.int32(0))  # noqa: E731 - state, observation
-    return Environment(reset, step, Discrete(length), Discrete(2), render)
+    return Core(reset, step, Discrete(length), Discrete(2), render)
 
 
 @register("network")

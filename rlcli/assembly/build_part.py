@@ -18,13 +18,13 @@ from rlcli.quoting import join_shell
 from rlcli.recipe import Part, Recipe
 from rlcli.recipe.documents import Place
 from rlcli.registry import plugins
-from rlcli.types import Clock, Environment, Policy, Replay, Tracer, Updater
+from rlcli.types import Clock, Core, Environment, Policy, Replay, Tracer, Updater
 from rlcli.updaters.intrinsic_rewards import IntrinsicReward
 
 _RECORDS: Mapping[str, Any] = MappingProxyType(  # the return type of factories, by kind
     {
-        "environment": Environment,
-        "wrapper": Environment,
+        "environment": Core,
+        "wrapper": Core,
         "network": Torso,
         "memory": RecurrentCore,
         "preprocess": Preprocess,
@@ -52,7 +52,8 @@ def build_part(
     It gets the `offers` that its positional parameters name. `values` replace those of
     options.
     """
-    factory = registry.find(part.kind, part.name).factory
+    registered = registry.find(part.kind, part.name)
+    factory = registered.factory
     place = place or (part.kind,)
     options = options_at(part, place, clock, recipe)
     label = f"{part.kind} {quote(part.name)}"
@@ -72,7 +73,9 @@ def build_part(
         if is_own(factory):
             raise
         raise recipe.error(place, failure_message(label, error, factory)) from error
-    _check_record(recipe, place, part.kind, label, record)
+    is_adapter = registered.facts.get("adapter")
+    expected = Environment if is_adapter else _RECORDS[part.kind]
+    _check_record(recipe, place, expected, label, record)
     return record
 
 
@@ -93,10 +96,9 @@ def format_names(names: Sequence[str] | Mapping[str, Any]) -> str:
 
 
 def _check_record(
-    recipe: Recipe, place: Place, kind: str, label: str, record: Any
+    recipe: Recipe, place: Place, expected: Any, label: str, record: Any
 ) -> None:
     """Refuses the result of a factory that lacks fields of its kind's record."""
-    expected = _RECORDS[kind]
     if isinstance(record, expected):
         return
     missing = [name for name in expected._fields if not hasattr(record, name)]

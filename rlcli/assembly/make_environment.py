@@ -18,7 +18,7 @@ from rlcli.environments.observation_image import with_render
 from rlcli.environments.vector import values_at, vector
 from rlcli.preprocessing.frame_stack import stack_frames
 from rlcli.recipe import Part, Recipe
-from rlcli.types import START, Clock, Environment
+from rlcli.types import START, Clock, Core, Environment
 
 
 def build_environment(
@@ -91,18 +91,19 @@ def _restart_on_error(recipe: Recipe, environment: Environment) -> Environment:
     """The environment, restarted where it fails if `train.on_error` says so."""
     if recipe.train.on_error == "stop":
         return environment
-    if environment.make_restarting is None:
+    host = environment.host
+    if host is None or host.make_restarting is None:
         raise recipe.error(
             ("train", "on_error"),
             f"environment `{recipe.environment.name}` cannot be restarted",
             "use `on_error: stop`, or build the environment with `host_environment`",
         )
-    return environment.make_restarting()
+    return host.make_restarting()
 
 
 def build_core(
     recipe: Recipe, clock: Clock, values: Mapping[str, Any], rendering: bool = False
-) -> Environment:
+) -> Core:
     """One environment with its wrappers, in its own units.
 
     `values` are its options in `each`.
@@ -118,13 +119,13 @@ def build_core(
 
 def build_canonical_core(
     recipe: Recipe, clock: Clock, values: Mapping[str, Any], rendering: bool = False
-) -> Environment:
+) -> Core:
     """The same in canonical spaces, as an agent meets it."""
     core = build_core(recipe, clock, values, rendering)
     return canonical_environment(core, f"environment `{recipe.environment.name}`")
 
 
-def build_simulator(recipe: Recipe, clock: Clock) -> Environment | None:
+def build_simulator(recipe: Recipe, clock: Clock) -> Core | None:
     """Builds one environment as a simulator for planning.
 
     None unless it is pure and the agent sees its observations and rewards unchanged.

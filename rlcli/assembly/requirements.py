@@ -42,6 +42,7 @@ from rlcli.networks.freezing import TORSO, torso_paths
 from rlcli.networks.functions import statistics_group
 from rlcli.recipe import DEFAULT, SHARED, Recipe
 from rlcli.types import (
+    Core,
     Environment,
     FrameStack,
     Network,
@@ -426,7 +427,7 @@ def check_updates(recipe: Recipe, setup: Setup, updater: Updater) -> None:
         )
 
 
-def check_outputs(recipe: Recipe, core: Environment) -> None:
+def check_outputs(recipe: Recipe, core: Core) -> None:
     """Refuses an environment whose outputs do not match its declared spaces.
 
     Only traces shapes. Without this check, a mismatch would raise an error of JAX in

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from rlcli.spaces.canonical import canonical_observation, canonical_spaces
-from rlcli.types import Array, ArrayTree, Environment, External, Key, TimeStep
+from rlcli.types import (
+    Array,
+    ArrayTree,
+    Core,
+    Environment,
+    External,
+    Key,
+    TimeStep,
+    wrap,
+)
+
+_E = TypeVar("_E", Core, Environment)
 
 
-def canonical_environment(core: Environment, owner: str) -> Environment:
+def canonical_environment(core: _E, owner: str) -> _E:
     """The environment that an agent meets: its spaces are canonical.
 
     `core` may be a vector, too. Observations and actions are converted at each step;
@@ -38,7 +50,9 @@ def canonical_environment(core: Environment, owner: str) -> Environment:
             obs=read(timestep.obs), next_obs=read(timestep.next_obs)
         )
 
-    return core._replace(
+    return wrap(
+        core,
+        keeps=["render", "render_final", "frame_stack", "costly_reset"],
         reset=reset,
         step=step,
         observation=observation.space,
@@ -53,7 +67,7 @@ def _as_array(leaf: ArrayTree) -> Array:
 
 
 def _canonical_goal_reward(
-    core: Environment,
+    core: Core | Environment,
 ) -> Callable[..., tuple[Array, Array]] | None:
     """The reward of goals in canonical observations."""
     goal_reward, space = core.goal_reward, core.observation

@@ -20,11 +20,12 @@ from rlcli.environments.drawing import BLUE, INK, MIST, PAPER, RED, Canvas
 from rlcli.spaces import bounds
 from rlcli.types import (
     ArrayTree,
-    Environment,
+    Core,
     Key,
     RenderState,
     TimeStep,
     missing_render,
+    wrap,
 )
 
 WIDTH = 320  # pixels of every image
@@ -71,7 +72,7 @@ def observation_image(space: gymnasium.Space, obs: Any) -> np.ndarray:
     return _draw_bars(values.ravel(), *shares.reshape((2, -1)))
 
 
-def with_render(core: Environment) -> Environment:
+def with_render(core: Core) -> Core:
     """The core with a `render`; if it has none, one that draws its observation."""
     if core.render is not missing_render:
         return core
@@ -89,7 +90,8 @@ def with_render(core: Environment) -> Environment:
     def render(state: RenderState) -> np.ndarray:
         return observation_image(core.observation, jax.device_get(state.details))
 
-    return core._replace(reset=reset, step=step, render=render)
+    keeps = ["goal_reward", "frame_stack", "external", "costly_reset"]
+    return wrap(core, keeps=keeps, reset=reset, step=step, render=render)
 
 
 def _draw_image(space: gymnasium.Space, values: np.ndarray) -> np.ndarray:

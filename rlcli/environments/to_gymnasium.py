@@ -17,7 +17,7 @@ from gymnasium.vector.utils import batch_space
 
 from rlcli.environments.observation_image import with_render
 from rlcli.environments.rgb_image import to_rgb
-from rlcli.types import ArrayTree, Environment
+from rlcli.types import ArrayTree, Core, Environment
 
 _FPS = 50
 _STEP_AFTER_END = (  # the warning of Gymnasium itself
@@ -28,7 +28,7 @@ _STEP_AFTER_END = (  # the warning of Gymnasium itself
 
 
 def to_gymnasium(
-    env: Environment, *, time_limit: int | None = None, render_mode: str | None = None
+    env: Core, *, time_limit: int | None = None, render_mode: str | None = None
 ) -> gymnasium.Env:
     """Converts a core of `rlcli.make(name)` into a `gymnasium.Env`.
 
@@ -42,8 +42,8 @@ def to_gymnasium(
     values outside the bounds of a Box are clipped. A step before `reset` raises
     `ResetNeeded`; a step after termination warns.
     """
-    if env.num_envs or not env.pure:
-        raise ValueError("expected a pure core, as `rlcli.make(name)` returns it")
+    if not isinstance(env, Core):
+        raise ValueError("expected a core, as `rlcli.make(name)` returns it")
     if render_mode not in (None, "rgb_array"):
         raise ValueError(f"expected `rgb_array` or None, got {render_mode!r}")
     return CoreEnv(env, time_limit, render_mode)
@@ -56,7 +56,7 @@ def to_gymnasium_vector(env: Environment) -> VectorEnv:
     `infos["final_obs"]` is an array of objects, as in Gymnasium's vectors: the last
     observation of each environment that `_final_obs` marks, and None elsewhere.
     """
-    if not env.num_envs or not env.pure:
+    if not isinstance(env, Environment) or not env.pure:
         raise ValueError(
             "expected a vector, as `rlcli.make(name, num_envs=8)` returns it"
         )
@@ -67,7 +67,7 @@ class CoreEnv(gymnasium.Env):
     """A core as a Gymnasium environment; `step` of the core takes a key."""
 
     def __init__(
-        self, env: Environment, time_limit: int | None, render_mode: str | None
+        self, env: Core, time_limit: int | None, render_mode: str | None
     ) -> None:
         """The arguments are those of `to_gymnasium`."""
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": _FPS}

@@ -13,7 +13,16 @@ import jax
 import jax.numpy as jnp
 
 from rlcli.environments.rgb_image import to_rgb
-from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep, key_as_noise
+from rlcli.types import (
+    Array,
+    ArrayTree,
+    Core,
+    Environment,
+    Key,
+    TimeStep,
+    key_as_noise,
+    wrap,
+)
 from rlcli.xla import backend
 from rlcli.xla.data_axis import share_indices
 from rlcli.xla.random_bits import unroll_key
@@ -38,7 +47,7 @@ class VectorNoise(NamedTuple):
 
 
 def vector(
-    core_of: Callable[[Mapping[str, Array]], Environment],
+    core_of: Callable[[Mapping[str, Array]], Core],
     num_envs: int,
     *,
     time_limit: int | None = None,
@@ -180,7 +189,8 @@ def keyed_environment(env: Environment) -> Environment:
     ) -> tuple[ArrayTree, TimeStep]:
         return env.step(state, action, env.draw(key))
 
-    return env._replace(step=step, draw=key_as_noise)
+    keeps = ["render", "render_final", "goal_reward", "frame_stack", "external"]
+    return wrap(env, keeps=keeps, step=step, draw=key_as_noise)
 
 
 def select_per_environment(

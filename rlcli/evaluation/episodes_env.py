@@ -21,7 +21,7 @@ from rlcli.evaluation.make_evaluator import resize
 from rlcli.loop.episode_records import evaluation_keys, evaluation_reset_seed
 from rlcli.loop.evaluator import MAX_EPISODE_STEPS
 from rlcli.recipe import Recipe
-from rlcli.types import Array, ArrayTree, Clock, Environment, TimeStep
+from rlcli.types import Array, ArrayTree, Clock, Core, TimeStep, wrap
 from rlcli.xla.random_bits import unroll_key
 
 
@@ -90,7 +90,7 @@ class _NativeEpisodes(CoreEnv):
     """An environment of rlcli with the random numbers of an evaluation."""
 
     def __init__(self, recipe: Recipe, clock: Clock, run_seed: int) -> None:
-        def core_at(index: int | Array) -> Environment:
+        def core_at(index: int | Array) -> Core:
             values = values_at(recipe.each, index)
             return build_core(recipe, clock, values, rendering=True)
 
@@ -109,7 +109,7 @@ class _NativeEpisodes(CoreEnv):
         limit = recipe.time_limit
         assert limit != "default"  # only adapters have a default limit
         limit = MAX_EPISODE_STEPS if limit is None else min(limit, MAX_EPISODE_STEPS)
-        core = core_at(0)._replace(reset=reset, step=step)
+        core = wrap(core_at(0), keeps=["render"], reset=reset, step=step)
         super().__init__(core, limit, "rgb_array")
         # Lets libraries recreate the environment.
         self.spec = EnvSpec(

@@ -354,7 +354,8 @@ def _first_seed(tree: ArrayTree) -> ArrayTree:
 
 def _close(environment: Environment, state: ArrayTree) -> None:
     """Closes an environment, and says which of its episodes ended by a failure."""
-    restarts = environment.restarts(state)
+    assert environment.host is not None
+    restarts = environment.host.restarts(state)
     for message in restarts.messages if restarts else ():
         print(f"warning: an episode ended: {printable(message)}", file=sys.stderr)
-    environment.close(state)
+    environment.host.close(state)

@@ -69,6 +69,8 @@ class _Program(NamedTuple):
 def host_loop(setup: Setup) -> Loop:
     """Runs one dispatch per environment step, with `environment.step` on the host."""
     environment = setup.environment
+    host = environment.host
+    assert host is not None
     seeds, numbers = seed_array(setup), numbers_array(setup)
 
     @jax.jit
@@ -110,11 +112,11 @@ def host_loop(setup: Setup) -> Loop:
         )
 
     def save(progress: Progress) -> ArrayTree:
-        arrays = environment.save(progress.environment)
+        arrays = host.save(progress.environment)
         return progress._replace(environment=arrays, numbers=(), data=())
 
     def restore(arrays: ArrayTree) -> tuple[Progress, str]:
-        state, warning = environment.restore(arrays.environment)
+        state, warning = host.restore(arrays.environment)
         # Not the array `numbers` itself, since `advance` donates its argument.
         arrays_on_host = arrays._replace(environment=(), numbers=np.asarray(numbers))
         device = jax.device_put(arrays_on_host)
@@ -122,7 +124,7 @@ def host_loop(setup: Setup) -> Loop:
         return device._replace(environment=state, data=data), warning
 
     def close(progress: Progress) -> None:
-        environment.close(progress.environment)
+        host.close(progress.environment)
 
     return Loop(
         begin=begin,

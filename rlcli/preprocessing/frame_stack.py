@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import gymnasium
 import jax
@@ -16,7 +16,18 @@ from rlcli import spaces
 from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.preprocessing import ObservationFunction, Preprocess, map_members
-from rlcli.types import ArrayTree, Environment, External, FrameStack, TimeStep
+from rlcli.types import (
+    ArrayTree,
+    Core,
+    Environment,
+    External,
+    FrameStack,
+    Host,
+    TimeStep,
+    wrap,
+)
+
+_E = TypeVar("_E", Core, Environment)
 
 _SAVED_PREFIX = "stack"  # prefix of the stacks' names in a host environment's `save`
 
@@ -53,7 +64,7 @@ class _Stage(NamedTuple):
     space: gymnasium.Space  # of the stack
 
 
-def stack_frames(environment: Environment, steps: Sequence[Preprocess]) -> Environment:
+def stack_frames(environment: _E, steps: Sequence[Preprocess]) -> _E:
     """Wraps a core or a vector, pure or on the host, to stack frames for `steps`.
 
     The new observation is the stack of the last stage, without the functions that
@@ -62,9 +73,10 @@ def stack_frames(environment: Environment, steps: Sequence[Preprocess]) -> Envir
     """
     if not steps:
         return environment
-    numpy = jnp if environment.pure else np
+    host = environment.host if isinstance(environment, Environment) else None
+    numpy = np if host else jnp
     # Leading axes of observations: none (a core), environments, or seeds as well.
-    leading = (1 if environment.num_envs else 0) if environment.pure else 2
+    leading = 2 if host else int(isinstance(environment, Environment))
     _, mask = action_masks.split_mask(environment.observation)
     stacker = frame_stacker(environment.observation, steps, leading, numpy)
 
@@ -91,21 +103,17 @@ def stack_frames(environment: Environment, steps: Sequence[Preprocess]) -> Envir
             next_obs=stacker.observation(next_stacks, timestep.next_obs),
         )
 
-    return environment._replace(
+    return wrap(
+        environment,
+        # No `goal_reward`: it takes single goals, and these are stacked.
+        keeps=["render", "render_final", "costly_reset"],
+        inner_state=lambda state: state.environment,
         reset=reset,
         step=step,
         observation=action_masks.add_mask(stacker.spaces[-1], mask),
-        render=lambda state, *index: environment.render(state.environment, *index),
-        render_final=lambda state, *index: environment.render_final(
-            state.environment, *index
-        ),
-        close=lambda state: environment.close(state.environment),
-        make_restarting=None,  # of the environment without the stacks
-        restarts=lambda state: environment.restarts(state.environment),
-        goal_reward=None,  # it takes single goals, and these are stacked
         frame_stack=FrameStack(steps[-1].frames, steps[-1].axis, "repeat"),
         external=_stack_external(environment.external, steps),
-        **({} if environment.pure else _save_and_restore(environment, stacker)),
+        **({"host": _stack_host(host, stacker)} if host else {}),
     )
 
 
@@ -122,10 +130,8 @@ def _stack_external(
     )
 
 
-def _save_and_restore(
-    environment: Environment, stacker: FrameStacker
-) -> dict[str, Any]:
-    """Returns `save` and `restore` of a host environment, including the stacks."""
+def _stack_host(host: Host, stacker: FrameStacker) -> Host:
+    """The functions of a host environment, including the stacks."""
     tree = jax.tree.structure(
         jax.eval_shape(lambda: [*map(spaces.zeros, stacker.spaces)])
     )
@@ -133,16 +139,21 @@ def _save_and_restore(
     def save(state: FrameStackState) -> dict[str, Any]:
         leaves = jax.tree.leaves(state.stacks)
         stacks = {f"{_SAVED_PREFIX}{index}": leaf for index, leaf in enumerate(leaves)}
-        return {**environment.save(state.environment), **stacks}
+        return {**host.save(state.environment), **stacks}
 
     def restore(arrays: Mapping[str, Any]) -> tuple[FrameStackState, str]:
         names = [f"{_SAVED_PREFIX}{index}" for index in range(tree.num_leaves)]
         rest = {name: array for name, array in arrays.items() if name not in names}
-        state, warning = environment.restore(rest)
+        state, warning = host.restore(rest)
         leaves = [np.array(arrays[name]) for name in names]
         return FrameStackState(state, tuple(jax.tree.unflatten(tree, leaves))), warning
 
-    return {"save": save, "restore": restore}
+    return Host(
+        save,
+        restore,
+        close=lambda state: host.close(state.environment),
+        restarts=lambda state: host.restarts(state.environment),
+    )
 
 
 def frame_stacker(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from rlcli.spaces.canonical import canonical_spaces
 from rlcli.types import (
     Array,
     ArrayTree,
+    Core,
     Environment,
     External,
     Key,
@@ -29,11 +30,21 @@ from rlcli.types import (
     TimeStep,
     Transition,
     key_as_noise,
+    wrap,
 )
 from rlcli.xla import switches
 from rlcli.xla.random_bits import unroll_key
 
+_E = TypeVar("_E", Core, Environment)
 _REGISTERED_LIMIT = "default"  # the registered time limit of the environment
+
+
+@overload
+def make(name: str, *, num_envs: None = None, **parameters: Any) -> Core: ...
+
+
+@overload
+def make(name: str, *, num_envs: int, **parameters: Any) -> Environment: ...
 
 
 def make(
@@ -46,7 +57,7 @@ def make(
     statistics: bool = False,
     rendering: bool = False,
     **parameters: Any,
-) -> Environment:
+) -> Core | Environment:
     """Builds a native environment of rlcli, whose `step` takes a key.
 
         env = rlcli.make("Pendulum-v1", g=9.8)
@@ -88,7 +99,7 @@ def make(
     options = _check_options(part, parameters)
     wrapper_parts = [_read_wrapper(wrapper) for wrapper in _check_list(wrappers)]
 
-    def core_of(values: Mapping[str, Array]) -> Environment:
+    def core_of(values: Mapping[str, Array]) -> Core:
         offers = {"rendering": rendering}
         core = registry.call_factory(part.factory, offers, {**options, **values})
         core = with_render(core) if rendering else core
@@ -186,14 +197,15 @@ def _read_wrapper(wrapper: Any) -> tuple[registry.RegisteredPart, dict[str, Any]
     return part, _check_options(part, {k: v for k, v in options.items() if k != "name"})
 
 
-def _keyed_core(core: Environment) -> Environment:
+def _keyed_core(core: Core) -> Core:
     def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
         return core.reset(unroll_key(key))
 
     def step(state: ArrayTree, action: Array, key: Key) -> tuple[ArrayTree, TimeStep]:
         return core.step(state, action, core.draw(unroll_key(key)))
 
-    return core._replace(reset=reset, step=step, draw=key_as_noise)
+    keeps = ["render", "goal_reward", "frame_stack", "costly_reset"]
+    return wrap(core, keeps=keeps, reset=reset, step=step, draw=key_as_noise)
 
 
 class EpisodeStatisticsState(NamedTuple):
@@ -204,14 +216,14 @@ class EpisodeStatisticsState(NamedTuple):
     length: Array  # int32: steps so far
 
 
-def _record_statistics(env: Environment, statistics: bool) -> Environment:
+def _record_statistics(env: _E, statistics: bool) -> _E:
     """Adds the return and the length of episodes to `info`, if `statistics`."""
     if not statistics:
         return env
 
     def reset(key: Key) -> tuple[EpisodeStatisticsState, ArrayTree]:
         state, obs = env.reset(key)
-        shape = (env.num_envs,) if env.num_envs else ()
+        shape = _batch_shape(env)
         return EpisodeStatisticsState(
             state, jnp.zeros(shape), jnp.zeros(shape, jnp.int32)
         ), obs
@@ -229,12 +241,17 @@ def _record_statistics(env: Environment, statistics: bool) -> Environment:
         )
         return next_state, timestep._replace(info={**timestep.info, **episode_info})
 
-    return env._replace(
+    return wrap(
+        env,
+        keeps=["render", "render_final", "goal_reward", "frame_stack", "costly_reset"],
+        inner_state=lambda state: state.environment,
         reset=reset,
         step=step,
-        render=lambda state, *index: env.render(state.environment, *index),
-        render_final=lambda state, *index: env.render_final(state.environment, *index),
     )
+
+
+def _batch_shape(env: Core | Environment) -> tuple[int, ...]:
+    return (env.num_envs,) if isinstance(env, Environment) else ()
 
 
 class Rollout(NamedTuple):
@@ -245,7 +262,7 @@ class Rollout(NamedTuple):
 
 
 def rollout(
-    env: Environment,
+    env: Core | Environment,
     policy: Policy | Callable[[ArrayTree, Array, Key], Array],
     acting: ArrayTree,
     key: Key,
@@ -266,7 +283,7 @@ def rollout(
     """
     reset_key, loop_key = jax.random.split(key)
     state, obs = env.reset(reset_key)
-    batch = (env.num_envs,) if env.num_envs else ()
+    batch = _batch_shape(env)
     select_action, policy_state = _action_function(policy, env)
     first = jnp.ones(batch, bool)
     is_first_episode = jnp.ones(batch, bool)
@@ -287,7 +304,7 @@ def rollout(
             extras={},
         )
         episode_reward = jnp.where(is_first_episode, timestep.reward, 0.0)
-        next_first = timestep.last if env.num_envs else jnp.zeros(batch, bool)
+        next_first = timestep.last if batch else jnp.zeros(batch, bool)
         carry = (
             state,
             timestep.obs,
@@ -302,7 +319,9 @@ def rollout(
     return Rollout(rows, jnp.sum(rewards, axis=0))
 
 
-def _action_function(policy: Any, env: Environment) -> tuple[Callable, ArrayTree]:
+def _action_function(
+    policy: Any, env: Core | Environment
+) -> tuple[Callable, ArrayTree]:
     """Returns a function that selects actions, and the initial policy state.
 
     `(acting, obs, policy_state, first, key) -> action, policy_state`
@@ -312,19 +331,20 @@ def _action_function(policy: Any, env: Environment) -> tuple[Callable, ArrayTree
             policy(acting, obs, key),
             policy_state,
         ), ()
-    batch = env.num_envs or 1
+    is_core = isinstance(env, Core)
+    batch = 1 if is_core else env.num_envs
     observation, action_space = canonical_spaces(External(env.observation, env.action))
 
     def select_action(
         acting: ArrayTree, obs: Array, policy_state: ArrayTree, first: Array, key: Key
     ) -> tuple[Array, ArrayTree]:
         obs = observation.to_canonical(obs)
-        if not env.num_envs:  # the observation of a core as a batch of 1
+        if is_core:  # the observation of a core as a batch of 1
             obs, first = jax.tree.map(lambda leaf: leaf[None], (obs, first))
         noise = policy.draw(key, batch)
         decision, policy_state = policy.explore(acting, obs, policy_state, first, noise)
         action = action_space.to_external(decision.action)
-        if not env.num_envs:
+        if is_core:
             action = jax.tree.map(lambda leaf: leaf[0], action)
         return action, policy_state
 

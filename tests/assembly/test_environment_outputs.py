@@ -9,7 +9,7 @@ import rlcli
 from rlcli.assembly import check_environment
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
-from rlcli.types import Environment, TimeStep
+from rlcli.types import Core, TimeStep
 
 BOX = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
 VALID = TimeStep(
@@ -33,12 +33,12 @@ TIMESTEPS = {
 }
 
 
-def core(*, kind: str = "valid") -> Environment:
+def core(*, kind: str = "valid") -> Core:
     """An environment; `kind` selects what is wrong with its outputs, if anything."""
     first = jnp.zeros(1 if kind == "short" else 2)
     after = jnp.float32(0) if kind == "forgets" else jnp.int32(0)
     timestep = TIMESTEPS.get(kind, VALID)
-    return Environment(
+    return Core(
         lambda key: (jnp.int32(0), first),
         lambda state, action, noise: (after, timestep),
         BOX,

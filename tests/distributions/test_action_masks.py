@@ -24,7 +24,7 @@ from rlcli.policies.discrete import epsilon_greedy
 from rlcli.policies.sampled import random
 from rlcli.preprocessing.network_inputs import prepare_torso
 from rlcli.recipe import load_recipe
-from rlcli.types import Environment, Network, TimeStep
+from rlcli.types import Core, Network, TimeStep
 
 ACTIONS, WORST = 4, -100.0
 CHOICE = spaces.Discrete(ACTIONS, start=1)
@@ -33,7 +33,7 @@ SEEN = spaces.Dict({action_masks.MASK: spaces.MultiBinary(ACTIONS), "place": PLA
 STEPS = 3
 
 
-def guarded_env(*, forbidden: float = WORST) -> Environment:
+def guarded_env(*, forbidden: float = WORST) -> Core:
     """Pays the number of the action, but for those that are forbidden just now.
 
     So the best return of an episode is the sum of the largest that were allowed.
@@ -57,7 +57,7 @@ def guarded_env(*, forbidden: float = WORST) -> Environment:
         answer = TimeStep(obs, obs, reward, 1.0 - over, over, {})
         return (obs[action_masks.MASK], time + 1), answer
 
-    return Environment(reset, step, SEEN, CHOICE, lambda state: None)
+    return Core(reset, step, SEEN, CHOICE, lambda state: None)
 
 
 @pytest.fixture(scope="module", autouse=True)

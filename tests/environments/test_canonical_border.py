@@ -10,7 +10,7 @@ import rlcli
 from rlcli.assembly import build
 from rlcli.environments.canonical_border import canonical_environment
 from rlcli.recipe import load_recipe
-from rlcli.types import Environment, TimeStep
+from rlcli.types import Core, TimeStep
 
 PLACES = spaces.Discrete(4, start=2)
 
@@ -33,7 +33,7 @@ def goal_core():
         return state + 1, timestep
 
     names = ("observation", "achieved_goal", "desired_goal")
-    return Environment(
+    return Core(
         reset=lambda key: (jnp.int32(2), observe(jnp.int32(2))),
         step=step,
         observation=spaces.Dict(dict.fromkeys(names, PLACES)),

@@ -13,7 +13,7 @@ from tiers import quick_first
 from rlcli.environments.native.classic_control.cartpole import cartpole
 from rlcli.environments.native.toy_text.frozen_lake import frozen_lake
 from rlcli.environments.vector import keyed_environment, vector
-from rlcli.types import Environment, TimeStep, key_as_noise
+from rlcli.types import Core, TimeStep, key_as_noise
 
 
 class Counted(NamedTuple):
@@ -22,7 +22,7 @@ class Counted(NamedTuple):
     key: jax.Array  # a typed key among the leaves
 
 
-def counter(*, length=1000, pay=1.0) -> Environment:
+def counter(*, length=1000, pay=1.0) -> Core:
     """Counts from a random start; ends after `length` steps; every step draws noise."""
 
     def observe(state):
@@ -45,7 +45,7 @@ def counter(*, length=1000, pay=1.0) -> Environment:
             info={"twice": 2.0 * state.count},
         )
 
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Dict(),

@@ -11,13 +11,13 @@ from rlcli import recipe
 from rlcli.assembly import build
 from rlcli.loop import make_loop
 from rlcli.tracers.lambda_return import lambda_return
-from rlcli.types import Environment, TimeStep, Tracer
+from rlcli.types import Core, TimeStep, Tracer
 
 BOX = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
 seen: list[np.ndarray] = []  # v_t and q_tm1 of each update, `[2, T, B]`
 
 
-def _constant(action: gymnasium.Space, is_random: bool = False) -> Environment:
+def _constant(action: gymnasium.Space, is_random: bool = False) -> Core:
     """The observation is always 1/2; the reward is 1, or random."""
 
     def step(state, action, noise):
@@ -26,24 +26,24 @@ def _constant(action: gymnasium.Space, is_random: bool = False) -> Environment:
         end = jnp.bool_(False)
         return state, TimeStep(obs, obs, reward, jnp.float32(1), end, {})
 
-    return Environment(
+    return Core(
         lambda key: (jnp.zeros(1), jnp.full(1, 0.5)),
         *(step, BOX, action),
         draw=jax.random.normal,
     )
 
 
-def choices() -> Environment:
+def choices() -> Core:
     """With Discrete actions."""
     return _constant(gymnasium.spaces.Discrete(2))
 
 
-def gamble() -> Environment:
+def gamble() -> Core:
     """With a single action and random rewards."""
     return _constant(gymnasium.spaces.Discrete(1), is_random=True)
 
 
-def forces() -> Environment:
+def forces() -> Core:
     """With continuous actions."""
     return _constant(BOX)
 

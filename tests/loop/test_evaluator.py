@@ -19,7 +19,7 @@ from rlcli.loop import evaluator as evaluator_module
 from rlcli.loop.evaluator import Evaluator
 from rlcli.loop.progress import EVALUATION
 from rlcli.runs.metrics import read_metrics
-from rlcli.types import Clock, Environment, TimeStep
+from rlcli.types import Clock, Core, TimeStep
 
 LIMITED = {"name": "probe-truncation", "num_envs": 3}  # 1 for each of its 5 steps
 NETWORK = {"name": "mlp", "layers": [8]}
@@ -234,9 +234,10 @@ def test_a_host_environment_is_closed_even_if_the_iterator_is_not_exhausted():
         {"name": "gymnasium/CartPole-v1"}, seeds=(0,), episodes_per_env=1
     )
     closed = []
-    close = evaluator._host_env.close
+    host = evaluator._host_env.host
+    assert host is not None
     evaluator._host_env = evaluator._host_env._replace(
-        close=lambda state: closed.append(close(state))
+        host=host._replace(close=lambda state: closed.append(host.close(state)))
     )
     steps = evaluator._steps(evaluator.acting, 0, Clock.zero())
     next(steps)
@@ -244,7 +245,7 @@ def test_a_host_environment_is_closed_even_if_the_iterator_is_not_exhausted():
     assert len(closed) == 1
 
 
-def _number_environment(*, number: float = 0.0) -> Environment:
+def _number_environment(*, number: float = 0.0) -> Core:
     """Episodes of one step whose reward is the number."""
 
     def step(state, action, noise):
@@ -252,9 +253,7 @@ def _number_environment(*, number: float = 0.0) -> Environment:
         return state, TimeStep(obs, obs, reward, jnp.float32(0), jnp.bool_(True), {})
 
     box = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
-    return Environment(
-        lambda key: ((), jnp.zeros(1)), step, box, gymnasium.spaces.Discrete(2)
-    )
+    return Core(lambda key: ((), jnp.zeros(1)), step, box, gymnasium.spaces.Discrete(2))
 
 
 def falling(per: str) -> dict:

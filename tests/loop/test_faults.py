@@ -16,7 +16,7 @@ from rlcli.loop.faults import (
     update_faults,
 )
 from rlcli.spaces import zeros
-from rlcli.types import Environment, TimeStep
+from rlcli.types import Environment, Host, TimeStep
 
 HIGH = np.array([1.0, np.inf], np.float32)
 BOX = spaces.Box(-HIGH, HIGH, (2,), np.float32)
@@ -27,7 +27,8 @@ def environment(
     num_envs: int, space: gymnasium.Space = SPACE, *, pure: bool = False
 ) -> Environment:
     nothing = spaces.Discrete(2)
-    return Environment(None, None, space, nothing, None, num_envs, pure)
+    host = None if pure else Host(None, None, None)
+    return Environment(None, None, space, nothing, num_envs, host=host)
 
 
 def reference(events, steps: int, num_envs: int):

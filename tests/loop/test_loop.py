@@ -17,14 +17,14 @@ from rlcli.assembly import build
 from rlcli.environments.adapters.host import to_host_environment
 from rlcli.loop.progress import RESET, STEP, Setup, stream_key
 from rlcli.runs import checkpoint
-from rlcli.types import Environment, TimeStep
+from rlcli.types import Core, TimeStep
 from rlcli.xla import tree_paths
 
 SEED = 5
 UNBATCHED = ("iteration", "position")  # fields of Progress without an axis for seeds
 
 
-def _swing(space: gymnasium.Space, push) -> Environment:
+def _swing(space: gymnasium.Space, push) -> Core:
     """An environment with many products, sensitive to differences in rounding."""
 
     def seen(state):
@@ -45,18 +45,16 @@ def _swing(space: gymnasium.Space, push) -> Environment:
         return state, TimeStep(obs, obs, -0.37 * cost, discount, end, {})
 
     box = gymnasium.spaces.Box(-10.0, 10.0, (3,), np.float32)
-    return Environment(
-        reset, step, box, space, lambda state: None, draw=jax.random.normal
-    )
+    return Core(reset, step, box, space, lambda state: None, draw=jax.random.normal)
 
 
-def swing() -> Environment:
+def swing() -> Core:
     """The environment with discrete actions."""
     push = lambda action: 1.3 * (action.astype(jnp.float32) - 0.7)  # noqa: E731
     return _swing(gymnasium.spaces.Discrete(3), push)
 
 
-def swing_freely() -> Environment:
+def swing_freely() -> Core:
     """The environment with continuous actions."""
     space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
     return _swing(space, lambda action: 2.0 * jnp.clip(action[0], -1.0, 1.0))

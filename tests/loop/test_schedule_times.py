@@ -17,8 +17,8 @@ from rlcli.loop import make_loop
 from rlcli.loop.progress import Setup
 from rlcli.runs.checkpoint import flatten_tree
 from rlcli.types import (
+    Core,
     Decision,
-    Environment,
     Estimates,
     Policy,
     Report,
@@ -32,7 +32,7 @@ MOST = 64  # updates, and steps of an unroll, that are recorded
 FALLING = {"from": 1.0, "to": 0.0}
 
 
-def number_environment(*, number: float = 0.0) -> Environment:
+def number_environment(*, number: float = 0.0) -> Core:
     """The reward is the number; there are no episodes but for a time limit."""
 
     def step(state, action, noise):
@@ -40,7 +40,7 @@ def number_environment(*, number: float = 0.0) -> Environment:
         end = jnp.bool_(False)
         return state, TimeStep(obs, obs, jnp.float32(number), jnp.float32(1), end, {})
 
-    return Environment(lambda key: ((), jnp.zeros(1)), step, BOX, BOX)
+    return Core(lambda key: ((), jnp.zeros(1)), step, BOX, BOX)
 
 
 def number_policy(observation, *, number: float = 0.0) -> Policy:

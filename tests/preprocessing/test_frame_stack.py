@@ -17,7 +17,7 @@ from rlcli.preprocessing.preprocess import diff_transform, frame_stack, one_hot
 from rlcli.recipe import load_recipe, resolve
 from rlcli.runs.checkpoint import flatten_tree
 from rlcli.training.experiment.program import Program
-from rlcli.types import Environment, TimeStep, Transition
+from rlcli.types import Core, TimeStep, Transition
 
 ROW = spaces.Box(-1.0, 200.0, (2,), np.float32)
 CHOICE = spaces.Discrete(90, start=10)
@@ -56,7 +56,7 @@ def make_counter(space, masked=False):
 
     whole = {"view": space, action_masks.MASK: spaces.MultiBinary(2)}
     observation = spaces.Dict(whole) if masked else space
-    core = Environment(reset, step, observation, spaces.Discrete(2), lambda state: None)
+    core = Core(reset, step, observation, spaces.Discrete(2), lambda state: None)
     return vector(lambda _: core._replace(draw=lambda key: ()), 3)
 
 
@@ -172,14 +172,14 @@ def test_a_host_environment_is_restored_with_its_stacks():
     actions = np.random.default_rng(0).integers(0, 4, (12, 1, 2))
     for action in actions[:5]:
         state, _ = env.step(state, action)
-    restored, warning = env.restore(flatten_tree(env.save(state)))
+    restored, warning = env.host.restore(flatten_tree(env.host.save(state)))
     assert warning == ""
     for action in actions[5:]:
         state, timestep = env.step(state, action)
         restored, other = env.step(restored, action)
         jax.tree.map(np.testing.assert_array_equal, timestep, other)
-    env.close(state)
-    env.close(restored)
+    env.host.close(state)
+    env.host.close(restored)
 
 
 def test_a_missing_axis_is_refused():

@@ -19,7 +19,7 @@ ENVIRONMENT = """
 import jax.numpy as jnp
 from gymnasium.spaces import Discrete
 from helper import CELLS
-from rlcli.types import Environment, TimeStep
+from rlcli.types import Core, TimeStep
 
 def corridor(*, length: int = CELLS):
     def reset(key):
@@ -31,7 +31,7 @@ def corridor(*, length: int = CELLS):
         reward = last.astype(jnp.float32)
         return cell, TimeStep(cell, cell, reward, 1 - reward, last, {})
 
-    return Environment(reset, step, Discrete(length), Discrete(2))
+    return Core(reset, step, Discrete(length), Discrete(2))
 """
 RECIPE = "environment: mine:corridor\nupdater: q_learning\nnetwork: table\n"
 

@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium import spaces
 
 import rlcli.spaces
-from rlcli.types import Environment, TimeStep
+from rlcli.types import Core, TimeStep
 
 _INF = np.inf
 
@@ -197,7 +197,7 @@ def _draw(space: spaces.Space, rng: np.random.Generator) -> Any:
     return np.asarray(np.clip(element, space.low, space.high), space.dtype)
 
 
-def pure(*, observation: str = "box", action: str = "discrete") -> Environment:
+def pure(*, observation: str = "box", action: str = "discrete") -> Core:
     """A core in JAX with spaces from the tables."""
     action_space = ACTIONS[action]
     observation_space = _with_mask(OBSERVATIONS[observation], observation, action_space)
@@ -230,4 +230,4 @@ def pure(*, observation: str = "box", action: str = "discrete") -> Environment:
         discount = 1 - terminated.astype(jnp.float32)
         return state, TimeStep(obs, obs, reward, discount, last, info={})
 
-    return Environment(reset, step, observation_space, action_space)
+    return Core(reset, step, observation_space, action_space)

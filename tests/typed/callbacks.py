@@ -5,8 +5,8 @@ import jax
 import jax.numpy as jnp
 
 from rlcli.types import (
+    Core,
     Decision,
-    Environment,
     Estimates,
     Network,
     Policy,
@@ -17,7 +17,7 @@ from rlcli.types import (
 )
 
 
-def walk() -> Environment:
+def walk() -> Core:
     def reset(key: jax.Array) -> tuple[jax.Array, jax.Array]:
         position = jax.random.uniform(key)
         return position, position
@@ -37,7 +37,7 @@ def walk() -> Environment:
         return -jnp.abs(achieved - goal), jnp.ones(())
 
     space = gymnasium.spaces.Box(-10.0, 10.0, ())
-    return Environment(
+    return Core(
         reset,
         step,
         space,

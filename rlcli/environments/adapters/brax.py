@@ -11,7 +11,7 @@ import numpy as np
 
 from rlcli.environments.adapters import jax_libraries
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Environment, Key
+from rlcli.types import Array, ArrayTree, Core, Key
 
 Backend = Literal["generalized", "spring", "positional", "mjx"]
 
@@ -19,7 +19,7 @@ Backend = Literal["generalized", "spring", "positional", "mjx"]
 @register("environment", "brax/", time_limit=1_000)
 def brax_adapter(
     id: str, *, backend: Backend | None = None, options: dict[str, Any] | None = None
-) -> Environment:
+) -> Core:
     """Robots of Brax (Freeman et al., 2021), compiled with the agent.
 
     `backend` is the physics: null is that of the environment, for most `generalized`.

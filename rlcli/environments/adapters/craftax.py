@@ -12,7 +12,7 @@ import numpy as np
 
 from rlcli.environments.adapters import jax_libraries
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Environment, Key
+from rlcli.types import Array, ArrayTree, Core, Key
 
 IDS = [
     f"Craftax-{kind}-v1"
@@ -21,7 +21,7 @@ IDS = [
 
 
 @register("environment", "craftax/")
-def craftax_adapter(id: str, *, options: dict[str, Any] | None = None) -> Environment:
+def craftax_adapter(id: str, *, options: dict[str, Any] | None = None) -> Core:
     """Craftax and Craftax-Classic (Matthews et al., 2024), compiled with the agent.
 
     `options` are fields of `EnvParams` and `StaticEnvParams`. The environment's own

@@ -16,7 +16,7 @@ from rlcli.environments.adapters import jax_libraries
 from rlcli.environments.adapters.jax_core import pure_core
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Environment, Key
+from rlcli.types import Array, ArrayTree, Core, Key
 
 EXTRA = "gymnax"
 # By the dtype kind of a default: the kinds that values may have, and their name.
@@ -28,7 +28,7 @@ _ACCEPTED_KINDS = {
 
 
 @register("environment", "gymnax/")
-def gymnax_adapter(id: str, *, options: dict[str, Any] | None = None) -> Environment:
+def gymnax_adapter(id: str, *, options: dict[str, Any] | None = None) -> Core:
     """Environments of gymnax (https://github.com/RobertTLange/gymnax), compiled.
 
     `options` are fields of the parameters and keyword arguments of the class. The

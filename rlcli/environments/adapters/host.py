@@ -1,16 +1,16 @@
 """Host environments: environments that JAX cannot trace, in one vector for all seeds.
 
-The contract of an `Environment` whose `pure` is false. Every array has the leading
-axes `[S, B]`: S seeds, B environments of each. All are NumPy arrays, except actions,
-which are JAX arrays.
+The contract of an `Environment` with a `Host`. Every array has the leading axes
+`[S, B]`: S seeds, B environments of each. All are NumPy arrays, except actions, which
+are JAX arrays.
 
     reset(seeds[S] uint32) -> state, obs              starts episode 0 everywhere
     step(state, action, noise=(), cut=False) -> state, TimeStep
                                                       see `TimeStep`; info {}; `cut` is
                                                       broadcast to `[S, B]`
-    save(state) -> arrays                             for a checkpoint
-    restore(arrays) -> state, warning                 "" if it is exact
-    close(state)                                      releases all resources
+    host.save(state) -> arrays                        for a checkpoint
+    host.restore(arrays) -> state, warning            "" if it is exact
+    host.close(state)                                 releases all resources
     render(state, index) -> [H, W, 3] uint8           index: environment + B × seed
     render_final(state, index)                        the final state before a reset
 
@@ -43,7 +43,7 @@ from rlcli.environments.adapters.host_vector import HostVectorState, episode_see
 from rlcli.environments.adapters.pools import HostVector, SyncVector
 from rlcli.environments.adapters.restarting import RestartingVector
 from rlcli.spaces.canonical import canonical_spaces
-from rlcli.types import ArrayTree, Environment, External, Key, TimeStep
+from rlcli.types import ArrayTree, Environment, External, Host, Key, TimeStep, wrap
 
 __all__ = [
     "ExternalEnvironment",
@@ -157,20 +157,21 @@ def host_environment(
         render=HostVectorState.render,
         render_final=HostVectorState.render_final,
         num_envs=num_envs,
-        pure=False,
         draw=draw_nothing,
-        save=HostVectorState.save,
-        restore=restore,
-        close=HostVectorState.close,
         external=own,
-        make_restarting=functools.partial(
-            host_environment,
-            *(external, spaces, make, num_envs, seeds, make_one, part_size),
-            goal_reward=goal_reward,
-            is_restarting=True,
-        ),
         goal_reward=goal_reward,
-        restarts=HostVectorState.take_restarts,
+        host=Host(
+            HostVectorState.save,
+            restore,
+            HostVectorState.close,
+            functools.partial(
+                host_environment,
+                *(external, spaces, make, num_envs, seeds, make_one, part_size),
+                goal_reward=goal_reward,
+                is_restarting=True,
+            ),
+            HostVectorState.take_restarts,
+        ),
     )
     return environment
 
@@ -221,13 +222,16 @@ def to_host_environment(
 
         return render
 
-    return env._replace(
+    return wrap(
+        env,
+        keeps=["goal_reward", "frame_stack", "external"],
         reset=reset,
         step=step,
         render=on_host(env.render),
         render_final=on_host(env.render_final),
-        pure=False,
-        save=jax.device_get,
-        restore=lambda arrays: (jax.device_put(arrays), ""),
-        close=lambda state: None,
+        host=Host(
+            save=jax.device_get,
+            restore=lambda arrays: (jax.device_put(arrays), ""),
+            close=lambda state: None,
+        ),
     )

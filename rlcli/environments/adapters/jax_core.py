@@ -6,7 +6,7 @@ parameter is the rest of the name, the id. There are two kinds.
 An adapter of a library whose steps JAX can trace returns a core, with `pure_core`:
 
     @register("environment", "brax/")
-    def brax(id: str, *, options: dict[str, Any] | None = None) -> Environment
+    def brax(id: str, *, options: dict[str, Any] | None = None) -> Core
 
 An adapter of any other library returns a vector on the host: with
 `host.sync_host_environment` from `gymnasium.Env`s, or with `host.host_environment` from
@@ -31,7 +31,7 @@ import numpy as np
 
 from rlcli import spaces
 from rlcli.environments.observation_image import observation_image
-from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep
+from rlcli.types import Array, ArrayTree, Core, Key, TimeStep
 
 
 class AdapterState(NamedTuple):
@@ -48,7 +48,7 @@ def pure_core(
     action: gymnasium.Space,
     *,
     costly_reset: bool = False,
-) -> Environment:
+) -> Core:
     """Builds a core from traceable functions without batch axis and auto-reset.
 
         reset(key) -> state, obs
@@ -56,7 +56,7 @@ def pure_core(
 
     `obs` is the next observation, also at the end of an episode. It is cast to the
     dtypes of its space, and rendered as an image. If the library truncates an episode,
-    `last` is true and `discount` stays 1. `costly_reset` is that of `Environment`.
+    `last` is true and `discount` stays 1. `costly_reset` is that of `Core`.
     """
 
     def make_state(state: ArrayTree, obs: ArrayTree) -> AdapterState:
@@ -88,7 +88,7 @@ def pure_core(
     def render(state: AdapterState) -> np.ndarray:
         return observation_image(observation, jax.device_get(state.obs))
 
-    return Environment(
+    return Core(
         core_reset, core_step, observation, action, render, costly_reset=costly_reset
     )
 

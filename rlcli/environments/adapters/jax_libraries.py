@@ -25,7 +25,7 @@ from rlcli.errors import RlcliError, suggest
 from rlcli.registry import plugins
 from rlcli.registry.libraries import import_library
 from rlcli.registry.offline import contact_no_host
-from rlcli.types import Array, ArrayTree, Environment, Key
+from rlcli.types import Array, ArrayTree, Core, Key
 
 _FLAG: Any = bool  # a dtype that the type stubs of Box lack
 
@@ -66,7 +66,7 @@ def library_core(
     step: Callable[[Any, Array, Key], tuple],
     observation: gymnasium.Space,
     action: gymnasium.Space,
-) -> Environment:
+) -> Core:
     """As `pure_core`, for a library whose resets cost more than a step.
 
     Errors while the library is traced name the environment.

@@ -13,13 +13,13 @@ from gymnasium import spaces
 from rlcli.distributions.action_masks import MASK
 from rlcli.environments.adapters import jax_libraries
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Environment, Key
+from rlcli.types import Array, ArrayTree, Core, Key
 
 
 @register("environment", "jumanji/")
 def jumanji_adapter(
     id: str, *, action_mask: bool = True, options: dict[str, Any] | None = None
-) -> Environment:
+) -> Core:
     """Games and combinatorial problems of Jumanji (Bonnet et al., 2023), compiled.
 
     Observations are Dicts. With `action_mask` they contain the legal actions, if there

@@ -11,7 +11,7 @@ import jax
 
 from rlcli.environments.adapters import jax_libraries
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Environment, Key
+from rlcli.types import Array, ArrayTree, Core, Key
 
 
 @register("environment", "navix/")
@@ -21,7 +21,7 @@ def navix_adapter(
     view: Literal["symbolic", "categorical", "rgb"] = "symbolic",
     first_person: bool = False,
     options: dict[str, Any] | None = None,
-) -> Environment:
+) -> Core:
     """Grid worlds of Navix (Pignatelli et al., 2024), compiled with the agent.
 
     `view` and `first_person` choose the observation, `options` are other arguments of

@@ -12,13 +12,13 @@ from rlcli.environments.adapters import jax_libraries
 from rlcli.environments.adapters.jax_core import pure_core
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Environment, Key
+from rlcli.types import Array, ArrayTree, Core, Key
 
 EXTRA = "pgx"
 
 
 @register("environment", "pgx/")
-def pgx_adapter(id: str, *, action_mask: bool = True) -> Environment:
+def pgx_adapter(id: str, *, action_mask: bool = True) -> Core:
     """Single-player games of Pgx (Koyama et al., 2023), compiled with the agent.
 
     The observation is a Dict: `observation`, that of Pgx, and `action_mask`, the legal

@@ -15,7 +15,7 @@ import numpy as np
 from rlcli.environments.adapters import jax_libraries
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Environment, Key
+from rlcli.types import Array, ArrayTree, Core, Key
 
 
 class _EpisodeState(NamedTuple):
@@ -42,7 +42,7 @@ def playground_adapter(
     impl: Literal["jax", "warp"] = "jax",
     domain_randomization: bool = False,
     options: dict[str, Any] | None = None,
-) -> Environment:
+) -> Core:
     """Robots of MuJoCo Playground (Zakka et al., 2025), compiled with the agent.
 
     `impl` is the physics: MJX in JAX, or MuJoCo Warp, which needs an NVIDIA GPU.

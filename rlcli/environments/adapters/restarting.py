@@ -7,7 +7,7 @@ observation before, with reward 0. The next episode begins in a new environment.
 With `train.on_error: restart` the vector of a host environment is a `RestartingVector`,
 so the loop knows nothing of failures. Environments that are stepped sequentially fail
 and restart alone (the agents of a game together); the environments of other vectors
-restart together. `Environment.restarts` returns counts with the step of each restart,
+restart together. `Host.restarts` returns counts with the step of each restart,
 so that the rows of metrics do not depend on the ends of chunks.
 """
 
@@ -34,7 +34,7 @@ MAX_FAILURES = 3  # in a row, without a step between them; then the run ends
 
 
 class Restarts(NamedTuple):
-    """The restarts of a host environment, as `Environment.restarts` returns them."""
+    """The restarts of a host environment, as `Host.restarts` returns them."""
 
     counts: HostArray  # int64 `[S]`, of each seed since the start of the run
     steps: int  # of each environment since the start or the resume of this process

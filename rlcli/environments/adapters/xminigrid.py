@@ -11,11 +11,11 @@ import jax
 
 from rlcli.environments.adapters import jax_libraries
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Environment, Key
+from rlcli.types import Array, ArrayTree, Core, Key
 
 
 @register("environment", "xminigrid/")
-def xminigrid_adapter(id: str, *, options: dict[str, Any] | None = None) -> Environment:
+def xminigrid_adapter(id: str, *, options: dict[str, Any] | None = None) -> Core:
     """Grids of XLand-MiniGrid (Nikulin et al., 2024), compiled with the agent.
 
     Observations are the tiles and colours that the agent sees, as integers

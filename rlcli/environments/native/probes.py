@@ -17,7 +17,7 @@ from annotated_types import Ge
 
 from rlcli.environments import drawing
 from rlcli.registry import register
-from rlcli.types import Array, Environment, Key, TimeStep
+from rlcli.types import Array, Core, Key, TimeStep
 
 
 class ProbeState(NamedTuple):
@@ -29,7 +29,7 @@ class ProbeState(NamedTuple):
 
 
 @register("environment", "probe-constant-reward")
-def constant_reward() -> Environment:
+def constant_reward() -> Core:
     """Constant reward, one step: does the value function learn at all?
 
     Observation 0, reward 1: v(0) = q(0, 0) = q(0, 1) = 1.
@@ -38,7 +38,7 @@ def constant_reward() -> Environment:
 
 
 @register("environment", "probe-reward-depends-on-observation")
-def reward_depends_on_observation() -> Environment:
+def reward_depends_on_observation() -> Core:
     """Reward equal to the observation, one step: does the network use its input?
 
     The observation is −1 or 1 with probability 1/2 each, and so is the reward: v(±1) =
@@ -48,7 +48,7 @@ def reward_depends_on_observation() -> Environment:
 
 
 @register("environment", "probe-two-steps")
-def two_steps() -> Environment:
+def two_steps() -> Core:
     """Reward after two steps: do values bootstrap, and is γ applied correctly?
 
     Observation 0, then 1; reward 0, then 1: v(0) = γ, v(1) = 1.
@@ -61,7 +61,7 @@ def two_steps() -> Environment:
 
 
 @register("environment", "probe-reward-depends-on-action")
-def reward_depends_on_action() -> Environment:
+def reward_depends_on_action() -> Core:
     """Reward set by the action, one step: are actions distinguished and improved?
 
     Observation 0; reward −1 for action 0, 1 for action 1: q(0, 0) = −1, q(0, 1) = 1.
@@ -74,7 +74,7 @@ def reward_depends_on_action() -> Environment:
 
 
 @register("environment", "probe-truncation", time_limit=5)
-def truncation() -> Environment:
+def truncation() -> Core:
     """Time limit without termination: are truncation and termination distinguished?
 
     Observation 0, reward 1: v(0) = 1 / (1 − γ). An agent that treats truncation as
@@ -86,7 +86,7 @@ def truncation() -> Environment:
 
 
 @register("environment", "probe-needs-memory")
-def needs_memory(*, delay: Annotated[int, Ge(0)] = 1) -> Environment:
+def needs_memory(*, delay: Annotated[int, Ge(0)] = 1) -> Core:
     """Asks for the first observation at the end: does the recurrent state carry it?
 
     The first observation is −1 or 1 with probability 1/2 each, followed by 0 for
@@ -106,7 +106,7 @@ def needs_memory(*, delay: Annotated[int, Ge(0)] = 1) -> Environment:
 
 
 @register("environment", "probe-continuous-action")
-def continuous_action() -> Environment:
+def continuous_action() -> Core:
     """Reward quadratic in the action, one step: are continuous actions improved?
 
     Observation 0, action a in [−1, 1], reward −(a − 0.5)², which is also q(0, a). The
@@ -125,7 +125,7 @@ def _probe(
     *,
     steps: int | None = 1,
     action: gymnasium.Space | None = None,
-) -> Environment:
+) -> Core:
     """Builds a probe from its observation `observe(cue, time)` and its reward.
 
     The cue is −1 or 1 with probability 1/2 each. The probe terminates after `steps`
@@ -155,7 +155,7 @@ def _probe(
             info={},
         )
 
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32),

@@ -3,8 +3,8 @@
 Belongs here: factories that take an environment and return one; the part `wrapper`.
 May import: preprocessing, and the ground.
 
-A factory takes and returns an `Environment` without batch, time limit or automatic
-reset (a core). Its own state and noise are stored next to those of the core.
+A factory takes and returns a `Core`, by `rlcli.types.wrap`. Its own state and noise are
+stored next to those of the core.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
-from rlcli.types import ArrayTree, Environment
+from rlcli.types import ArrayTree, Core
 
 
 class WrapperState(NamedTuple):
@@ -23,7 +23,7 @@ class WrapperState(NamedTuple):
     memory: Any
 
 
-def refuse_mask(core: Environment, name: str) -> None:
+def refuse_mask(core: Core, name: str) -> None:
     """Raises an error if the core has an action mask, for wrappers that alter actions.
 
     Such a wrapper may play an action that the mask forbids, and the agent would be

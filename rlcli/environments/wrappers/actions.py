@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -12,15 +14,13 @@ from rlcli.environments.wrappers import WrapperState, refuse_mask
 from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.spaces import describe, zeros
-from rlcli.types import Array, ArrayTree, Count, Environment, Key, Probability, TimeStep
+from rlcli.types import Array, ArrayTree, Core, Count, Key, Probability, TimeStep, wrap
 
 _MAX_ACTIONS = 10_000  # a larger discrete action space is impractical
 
 
 @register("wrapper")
-def sticky_actions(
-    core: Environment, *, probability: Probability = 0.25
-) -> Environment:
+def sticky_actions(core: Core, *, probability: Probability = 0.25) -> Core:
     """Sticky actions: repeats the last action with probability `probability`.
 
     The first action of an episode is never replaced (Machado et al., 2018,
@@ -51,13 +51,18 @@ def sticky_actions(
         core_state, timestep = core.step(state.core, action, core_noise)
         return WrapperState(core_state, (action, jnp.bool_(True))), timestep
 
-    return core._replace(
-        reset=reset, draw=draw, step=step, render=lambda state: core.render(state.core)
+    return wrap(
+        core,
+        keeps=["render", "goal_reward", "frame_stack", "costly_reset"],
+        inner_state=lambda state: state.core,
+        reset=reset,
+        draw=draw,
+        step=step,
     )
 
 
 @register("wrapper")
-def action_repeat(core: Environment, *, times: Count = 4) -> Environment:
+def action_repeat(core: Core, *, times: Count = 4) -> Core:
     """Action repeat: plays each action `times` times and sums rewards, up to an end.
 
     Logged values are summed, too.
@@ -93,11 +98,11 @@ def action_repeat(core: Environment, *, times: Count = 4) -> Environment:
         return jax.lax.fori_loop(1, times, repeat_step, first_result)
 
     # Rewards are summed, and frames are skipped.
-    return core._replace(draw=draw, step=step, goal_reward=None, frame_stack=None)
+    return wrap(core, keeps=["render", "costly_reset"], draw=draw, step=step)
 
 
 @register("wrapper")
-def discrete_actions(core: Environment, *, bins: Count = 11) -> Environment:
+def discrete_actions(core: Core, *, bins: Count = 11) -> Core:
     """Discretizes a Box of actions: a grid of `bins` points in each dimension.
 
     The points are evenly spaced between the bounds, inclusive; a single bin is the
@@ -125,11 +130,11 @@ def discrete_actions(core: Environment, *, bins: Count = 11) -> Environment:
     ) -> tuple[ArrayTree, TimeStep]:
         return core.step(state, decode_action(action), noise)
 
-    return core._replace(step=step, action=spaces.Discrete(bins**size))
+    return _wrap_action(core, step, spaces.Discrete(bins**size))
 
 
 @register("wrapper")
-def real_actions(core: Environment) -> Environment:
+def real_actions(core: Core) -> Core:
     """Maps unbounded actions to a bounded Box: a = low + (high − low) σ(x)."""
     low, high = _check_bounds(core.action, "real_actions")
     shape = core.action.shape or ()
@@ -141,9 +146,12 @@ def real_actions(core: Environment) -> Environment:
         bounded_action = low + (high - low) * jax.nn.sigmoid(action)
         return core.step(state, bounded_action, noise)
 
-    return core._replace(
-        step=step, action=spaces.Box(-np.inf, np.inf, shape, np.float32)
-    )
+    return _wrap_action(core, step, spaces.Box(-np.inf, np.inf, shape, np.float32))
+
+
+def _wrap_action(core: Core, step: Callable, action: gymnasium.Space) -> Core:
+    keeps = ["render", "goal_reward", "frame_stack", "costly_reset"]
+    return wrap(core, keeps=keeps, step=step, action=action)
 
 
 def _check_bounds(space: gymnasium.Space, name: str) -> tuple[np.ndarray, np.ndarray]:

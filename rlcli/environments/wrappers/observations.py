@@ -15,11 +15,11 @@ from rlcli.preprocessing import ObservationFunction, map_members
 from rlcli.registry import register
 from rlcli.spaces import describe, flat_size, flatten, zeros
 from rlcli.spaces.canonical import canonical_action
-from rlcli.types import Array, ArrayTree, Environment, Key, NonNegative, TimeStep
+from rlcli.types import Array, ArrayTree, Core, Key, NonNegative, TimeStep, wrap
 
 
 @register("wrapper")
-def observation_noise(core: Environment, *, scale: NonNegative) -> Environment:
+def observation_noise(core: Core, *, scale: NonNegative) -> Core:
     """Adds normal noise with standard deviation `scale` to every observed number.
 
     The observation space becomes unbounded. An action mask stays unchanged.
@@ -55,13 +55,13 @@ def observation_noise(core: Environment, *, scale: NonNegative) -> Environment:
         return state, timestep._replace(obs=noisy_obs, next_obs=noisy_obs)
 
     observation_space = action_masks.add_mask(unbounded, mask)
-    return core._replace(
+    return wrap(
+        core,
+        keeps=["render", "costly_reset"],  # the observed goal is not the achieved one
         reset=reset,
         draw=draw,
         step=step,
         observation=observation_space,
-        goal_reward=None,  # the observed goal is not the achieved one
-        frame_stack=None,
     )
 
 
@@ -80,7 +80,7 @@ def _remove_bounds(
 
 
 @register("wrapper")
-def previous(core: Environment) -> Environment:
+def previous(core: Core) -> Core:
     """Adds the previous action and reward to the observation.
 
     The observation becomes a vector: the flat observation and the flat last action
@@ -117,10 +117,10 @@ def previous(core: Environment) -> Environment:
 
     vector = spaces.Box(-np.inf, np.inf, (size,), np.float32)
     observation_space = action_masks.add_mask(vector, mask)
-    return core._replace(
+    return wrap(
+        core,
+        keeps=["render", "costly_reset"],
         reset=reset,
         step=step,
         observation=observation_space,
-        goal_reward=None,
-        frame_stack=None,
     )

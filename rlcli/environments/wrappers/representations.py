@@ -17,17 +17,17 @@ from rlcli.errors import RlcliError
 from rlcli.preprocessing import Preprocess, compose, preprocess
 from rlcli.preprocessing.frame_stack import stack_frames
 from rlcli.registry import register
-from rlcli.types import ArrayTree, Count, Environment, Key, RenderState, TimeStep
+from rlcli.types import ArrayTree, Core, Count, Key, RenderState, TimeStep, wrap
 
 
 @register("wrapper")
-def one_hot(core: Environment) -> Environment:
+def one_hot(core: Core) -> Core:
     """One-hot encodes discrete observations; other observations stay unchanged."""
     return _apply_preprocess(core, preprocess.one_hot())
 
 
 @register("wrapper")
-def flatten(core: Environment) -> Environment:
+def flatten(core: Core) -> Core:
     """Flattens any observation into one float32 vector, with discrete values one-hot.
 
     Networks flatten by themselves; use this for later wrappers and for other libraries.
@@ -36,7 +36,7 @@ def flatten(core: Environment) -> Environment:
 
 
 @register("wrapper")
-def entries(core: Environment, *, of: list[Annotated[int, Ge(0)]]) -> Environment:
+def entries(core: Core, *, of: list[Annotated[int, Ge(0)]]) -> Core:
     """Selects entries of observations by their indices along the last axis.
 
     With `of: [0, 2]`, CartPole shows positions without velocities.
@@ -45,7 +45,7 @@ def entries(core: Environment, *, of: list[Annotated[int, Ge(0)]]) -> Environmen
 
 
 @register("wrapper")
-def frame_stack(core: Environment, *, frames: Count = 4, axis: int = -1) -> Environment:
+def frame_stack(core: Core, *, frames: Count = 4, axis: int = -1) -> Core:
     """Frame stacking: concatenates the last `frames` observations along `axis`.
 
     The newest observation comes last. At the start of an episode the first observation
@@ -56,7 +56,7 @@ def frame_stack(core: Environment, *, frames: Count = 4, axis: int = -1) -> Envi
 
 
 @register("wrapper")
-def expose_state(core: Environment) -> Environment:
+def expose_state(core: Core) -> Core:
     """Adds the environment state to the observation, for planning with `core.step`.
 
     A Dict: `observation`, and `state`, a tuple of the state's arrays in the order of
@@ -93,7 +93,7 @@ def _without_details(state: ArrayTree) -> ArrayTree:
     )
 
 
-def _apply_preprocess(core: Environment, step: Preprocess) -> Environment:
+def _apply_preprocess(core: Core, step: Preprocess) -> Core:
     """Applies a function of `preprocess` to the observations of the core."""
     stacked_core = stack_frames(core, [step] if step.frames > 1 else [])
     space, function = compose([step], stacked_core.observation)
@@ -101,14 +101,13 @@ def _apply_preprocess(core: Environment, step: Preprocess) -> Environment:
 
 
 def _map_observation(
-    core: Environment,
+    core: Core,
     observe: Callable[[ArrayTree, ArrayTree], ArrayTree],
     space: gymnasium.Space,
-) -> Environment:
+) -> Core:
     """Replaces the core's observation by `observe(state, obs)`, an element of `space`.
 
-    An action mask is not part of `obs`; it is passed through. What describes the
-    core's own observations is removed.
+    An action mask is not part of `obs`; it is passed through.
     """
 
     def observe_with_mask(state: ArrayTree, obs: ArrayTree) -> ArrayTree:
@@ -128,12 +127,12 @@ def _map_observation(
         return state, timestep._replace(obs=obs, next_obs=obs)
 
     _, mask = action_masks.split_mask(core.observation)
-    return core._replace(
+    return wrap(
+        core,
+        keeps=["render", "costly_reset"],
         reset=reset,
         step=step,
         observation=action_masks.add_mask(space, mask),
-        goal_reward=None,
-        frame_stack=None,
     )
 
 

@@ -9,19 +9,19 @@ import jax.numpy as jnp
 
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Environment, Key, NonNegative, TimeStep
+from rlcli.types import Array, ArrayTree, Core, Key, NonNegative, TimeStep, wrap
+
+_KEPT = ("render", "frame_stack", "costly_reset")  # nothing about rewards
 
 
 @register("wrapper")
-def scale_reward(core: Environment, *, factor: float) -> Environment:
+def scale_reward(core: Core, *, factor: float) -> Core:
     """Multiplies every reward by `factor`; reported returns are scaled, too."""
     return _map_reward(core, lambda reward: reward * factor)
 
 
 @register("wrapper")
-def clip_reward(
-    core: Environment, *, low: float = -1.0, high: float = 1.0
-) -> Environment:
+def clip_reward(core: Core, *, low: float = -1.0, high: float = 1.0) -> Core:
     """Clips every reward to [`low`, `high`] (Mnih et al., 2015)."""
     if isinstance(low, float) and isinstance(high, float) and low > high:
         raise RlcliError(
@@ -31,7 +31,7 @@ def clip_reward(
 
 
 @register("wrapper")
-def reward_noise(core: Environment, *, scale: NonNegative) -> Environment:
+def reward_noise(core: Core, *, scale: NonNegative) -> Core:
     """Adds normal noise with standard deviation `scale` (bsuite's `noise` variants)."""
 
     def draw(key: Key) -> tuple[ArrayTree, Array]:
@@ -45,11 +45,11 @@ def reward_noise(core: Environment, *, scale: NonNegative) -> Environment:
         state, timestep = core.step(state, action, core_noise)
         return state, timestep._replace(reward=timestep.reward + scale * normal)
 
-    return core._replace(draw=draw, step=step, goal_reward=None)
+    return wrap(core, keeps=_KEPT, draw=draw, step=step)
 
 
 @register("wrapper")
-def log_return(core: Environment) -> Environment:
+def log_return(core: Core) -> Core:
     """Logs the rewards as `return`: metrics have `total_return`, over all episodes."""
 
     def step(
@@ -59,10 +59,10 @@ def log_return(core: Environment) -> Environment:
         info = {**timestep.info, "return": timestep.reward}
         return state, timestep._replace(info=info)
 
-    return core._replace(step=step)
+    return wrap(core, keeps=[*_KEPT, "goal_reward"], step=step)
 
 
-def _map_reward(core: Environment, transform: Callable[[Array], Array]) -> Environment:
+def _map_reward(core: Core, transform: Callable[[Array], Array]) -> Core:
     def step(
         state: ArrayTree, action: ArrayTree, noise: ArrayTree
     ) -> tuple[ArrayTree, TimeStep]:
@@ -75,6 +75,9 @@ def _map_reward(core: Environment, transform: Callable[[Array], Array]) -> Envir
         reward, discount = core.goal_reward(achieved, desired)
         return transform(reward), discount
 
-    return core._replace(
-        step=step, goal_reward=None if core.goal_reward is None else goal_reward
+    return wrap(
+        core,
+        keeps=_KEPT,
+        step=step,
+        goal_reward=None if core.goal_reward is None else goal_reward,
     )

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 from rlcli.environments.wrappers import WrapperState
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep
+from rlcli.types import Array, ArrayTree, Core, Key, TimeStep, wrap
 
 
 @register("wrapper")
-def terminal_on_life_loss(core: Environment, *, lives: str = "lives") -> Environment:
+def terminal_on_life_loss(core: Core, *, lives: str = "lives") -> Core:
     """Terminates the episode when a life is lost (Mnih et al., 2015).
 
     The environment must log the number of remaining lives. Put this wrapper before
@@ -37,11 +37,13 @@ def terminal_on_life_loss(core: Environment, *, lives: str = "lives") -> Environ
             discount=discount, last=last
         )
 
-    return core._replace(
+    return wrap(
+        core,
+        # No `goal_reward`: the discount depends on the lives, too.
+        keeps=["render", "frame_stack", "costly_reset"],
+        inner_state=lambda state: state.core,
         reset=reset,
         step=step,
-        render=lambda state: core.render(state.core),
-        goal_reward=None,  # the discount depends on the lives, too
     )
 
 

@@ -141,7 +141,8 @@ class Experiment:
         """
         summary = take_seeds(self.seeds, summary)
         messages = self.failures.update(summary, self.iteration, self.acting_state)
-        restarts = self.setup.environment.restarts(self.program.progress.environment)
+        host = self.setup.environment.host
+        restarts = host and host.restarts(self.program.progress.environment)
         if restarts is not None:
             messages += describe_restarts(restarts)
         rows = self.log_rows.rows(points, summary, times, self.frozen, restarts)

@@ -27,8 +27,8 @@ from rlcli.types import (
     Array,
     ArrayTree,
     Clock,
+    Core,
     Count,
-    Environment,
     Estimates,
     Key,
     Network,
@@ -127,7 +127,7 @@ def model_known(
     policies: Callable[..., Policy],
     optimizer: optax.GradientTransformation,
     tracer: Tracer,
-    simulator: Environment | None,
+    simulator: Core | None,
     *,
     samples: Count = 16,
     backup: BackupName = "best",
@@ -169,7 +169,7 @@ class ModelLearningParts(NamedTuple):
     transform: Transform
 
 
-def _require_state(spaces: Spaces, simulator: Environment | None) -> Environment:
+def _require_state(spaces: Spaces, simulator: Core | None) -> Core:
     """Returns the simulator of the environment if its state is observed."""
     if simulator is None:
         raise RlcliError(

@@ -31,7 +31,7 @@ from rlcli.networks.predictions import (
 )
 from rlcli.policies import DistributionOffer
 from rlcli.spaces import describe
-from rlcli.types import Array, ArrayTree, Environment, Key, Network, Params, Transition
+from rlcli.types import Array, ArrayTree, Core, Key, Network, Params, Transition
 from rlcli.updaters.critics import Critic, repeat_for_actions
 
 # Without a bound, the density of a deterministic outcome grows without limit.
@@ -137,7 +137,7 @@ def learned_model(
 
 
 def known_model(
-    environment: Environment, gamma: Array | float, samples: int
+    environment: Core, gamma: Array | float, samples: int
 ) -> TransitionModel:
     """The environment's own step function as a model, without parameters.
 

@@ -155,7 +155,7 @@ def test_observations_of_breakout_match_gymnasiums_wrappers():
         if terminated:
             break
         obs = timestep.obs
-    ours.close(state)
+    ours.host.close(state)
 
 
 def test_ales_vector_returns_the_observations_of_the_wrappers():
@@ -176,7 +176,7 @@ def test_ales_vector_returns_the_observations_of_the_wrappers():
         state, _ = env.reset(np.array([3], np.uint32))
         drawn = np.random.default_rng(0).integers(0, 4, (600, 1, 1))
         plays.append([env.step(state, action)[1] for action in drawn])
-        env.close(state)
+        env.host.close(state)
     ended = [time for time, each in enumerate(plays[0]) if each.last]
     assert len(ended) > 2 and any(each.discount == 0 for each in plays[0])
     since = 0
@@ -199,4 +199,4 @@ def test_without_a_time_limit_a_game_goes_on_beyond_its_own(way):
     waiting = np.zeros((1, 1), int)
     for _ in range(108_000 // 4 + 1):
         assert not env.step(state, waiting)[1].last
-    env.close(state)
+    env.host.close(state)

@@ -292,7 +292,7 @@ def test_the_same_seeds_give_the_same_play_and_seeds_differ(environment, play):
     state, first = environment.reset(SEEDS)
     restored = continue_play(environment, state, first, STEPS)
     jax.tree.map(np.testing.assert_array_equal, restored[1:], play[1:])
-    environment.close(restored.state)
+    environment.host.close(restored.state)
     ones = [leaf[:, row] for row in (0, 1) for leaf in jax.tree.leaves(play.timesteps)]
     half = len(ones) // 2
     pairs = zip(ones[:half], ones[half:], strict=True)
@@ -314,7 +314,7 @@ def test_cut_begins_new_episodes_and_changes_no_others(case, environment, rows):
             args = (is_cut,) if time == 0 else ()
             state, timestep = environment.step(state, action, noise, *args)
             timesteps.append(timestep)
-        environment.close(state)
+        environment.host.close(state)
         played.append(timesteps)
     jax.tree.map(
         np.testing.assert_array_equal,
@@ -335,8 +335,8 @@ def test_cut_begins_new_episodes_and_changes_no_others(case, environment, rows):
 def test_a_saved_environment_is_restored_exactly_or_with_a_warning(
     case, environment, play
 ):
-    saved = jax.tree.map(np.array, environment.save(play.state))
-    restored, warning = environment.restore(saved)
+    saved = jax.tree.map(np.array, environment.host.save(play.state))
+    restored, warning = environment.host.restore(saved)
     assert bool(warning) != case.exact
     expected = continue_play(environment, play.state, play.first, 12, seed=1)
     actual = continue_play(environment, restored, play.first, 12, seed=1)
@@ -347,7 +347,7 @@ def test_a_saved_environment_is_restored_exactly_or_with_a_warning(
     else:
         assert actual.timesteps.last[0].all()
         assert np.all(actual.timesteps.discount[0] == 1)
-    environment.close(actual.state)
+    environment.host.close(actual.state)
 
 
 def test_it_renders_and_no_image_is_blank(environment):
@@ -357,7 +357,7 @@ def test_it_renders_and_no_image_is_blank(environment):
     for frame in frames:
         assert (frame.dtype, frame.ndim, frame.shape[-1]) == (np.uint8, 3, 3)
         assert np.any(frame != frame[0, 0])  # it has several colours
-    environment.close(state)
+    environment.host.close(state)
 
 
 def adapt(name):

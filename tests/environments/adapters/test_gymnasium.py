@@ -140,7 +140,7 @@ def test_returned_arrays_are_never_written_again() -> None:
         seen += [timestep.obs, timestep.next_obs]
         copies += [timestep.obs.copy(), timestep.next_obs.copy()]
         action[:] = 0  # nor is the action that was taken in
-    state, warning = env.restore(env.save(state))
+    state, warning = env.host.restore(env.host.save(state))
     assert warning == ""
     for a, b in zip(seen, copies, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -152,15 +152,15 @@ def test_a_restored_environment_continues_exactly(id: str) -> None:
     actions = actions_for(id, 100, 2, 2)
     env = adapter(id, 2, 2, limit)
     state, _, _ = play(env, actions[:47])
-    saved = env.save(state)
+    saved = env.host.save(state)
     saved_copy = {name: array.copy() for name, array in saved.items()}
     expected = []
     for action in actions[47:]:
         state, timestep = env.step(state, action)
         expected.append(timestep)
-    restored, warning = adapter(id, 2, 2, limit).restore(saved)
+    restored, warning = adapter(id, 2, 2, limit).host.restore(saved)
     assert warning == ""
-    for name, array in env.save(restored).items():
+    for name, array in env.host.save(restored).items():
         np.testing.assert_array_equal(array, saved_copy[name], name)
     for action, timestep in zip(actions[47:], expected, strict=True):
         restored, ours = env.step(restored, action)
@@ -448,14 +448,14 @@ def test_a_class_named_by_an_import_path_is_an_environment_with_its_options(walk
     assert (
         env.render(state, 0).shape[2] == 3
     )  # the observation: the class draws nothing
-    env.close(state)
+    env.host.close(state)
 
 
 def test_every_environment_has_its_own_copy_of_its_options(walks):
     data = {"environment": {"name": "walks:Collects", "goals": []}, "updater": "ppo"}
     loaded = recipe.load_recipe(data, ["environment.num_envs=3"])
     env = build_environment(loaded, 1)
-    env.close(env.reset(SEEDS[:1])[0])
+    env.host.close(env.reset(SEEDS[:1])[0])
     made = sys.modules["walks"].Collects.made
     assert len(made) >= 3 and all(goals == [0] for goals in made)
     assert loaded.environment.options["goals"] == []
@@ -469,7 +469,7 @@ def test_a_recipe_names_a_class_and_its_time_limit(walks):
     state, _ = env.reset(SEEDS[:1])
     ends = [bool(env.step(state, np.array([[0]]))[1].last[0, 0]) for _ in range(6)]
     assert ends == [False, False, True] * 2
-    env.close(state)
+    env.host.close(state)
 
 
 NAMED = {"id": 7, "name": "a", "num_envs": 5, "seed": 6, "timeout": 8, "each": 9}

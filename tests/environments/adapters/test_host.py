@@ -130,7 +130,7 @@ def test_an_environment_may_change_its_action_in_place(space) -> None:
     size = sum(leaf.size for leaf in jax.tree.leaves(zeros(space)))
     sums = np.broadcast_to(native, size).sum() * np.arange(1, 4)
     np.testing.assert_array_equal([step.obs[1, 1, 0] for step in steps], sums)
-    restored, warning = env.restore(env.save(state))
+    restored, warning = env.host.restore(env.host.save(state))
     assert warning == ""
     following = env.step(restored, action)[1].obs
     np.testing.assert_array_equal(following, np.full((2, 2, 1), sums[0] * 4))
@@ -151,11 +151,11 @@ def test_a_host_environment_is_not_pure_and_draws_no_noise() -> None:
 def test_saved_arrays_restore_the_environment(steps: int) -> None:
     env = make_host_env(Walk)
     state, obs = play_env(env, steps)
-    saved = env.save(state)
+    saved = env.host.save(state)
     assert saved["actions"].shape[:3] == (2, 2, saved["length"].max())
     np.testing.assert_array_equal(saved["obs"], obs)
     np.testing.assert_array_equal(saved["seeds"], SEEDS)
-    restored, warning = env.restore(saved)
+    restored, warning = env.host.restore(saved)
     assert warning == ""
     for action in np.arange(60) % 3:
         state, a = env.step(state, np.full((2, 2), action))
@@ -177,10 +177,10 @@ def test_cut_begins_new_episodes_alone_and_they_are_restored() -> None:
     np.testing.assert_array_equal(timestep.obs[cut], [first])
     for _ in range(3):
         state, timestep = env.step(state, action)
-    saved = env.save(state)
+    saved = env.host.save(state)
     np.testing.assert_array_equal(saved["episode"], cut)
     np.testing.assert_array_equal(saved["length"], np.where(cut, 3, 8))
-    restored, warning = env.restore(saved)
+    restored, warning = env.host.restore(saved)
     assert warning == ""
     for _ in range(3):
         state, a = env.step(state, action, (), cut)
@@ -218,7 +218,7 @@ def test_observations_without_numbers_are_saved_and_restored(space) -> None:
     )
     for _ in range(3):
         state, timestep = env.step(state, action)
-    restored, warning = env.restore(env.save(state))
+    restored, warning = env.host.restore(env.host.save(state))
     assert warning == ""
     after = env.step(restored, action)[1].obs
     jax.tree.map(np.testing.assert_array_equal, after, timestep.obs)
@@ -229,19 +229,21 @@ def test_environments_that_cannot_be_restored_are_named_and_truncated() -> None:
     state, obs = play_env(env, 10)
     hides = np.array([each.hides for each in state.vector.envs]).reshape(2, 4)
     assert hides.any() and not hides.all()
-    restored, warning = env.restore(env.save(state))
+    restored, warning = env.host.restore(env.host.save(state))
     assert f"{hides.sum()} of 8 episodes end here" in warning
     row, column = np.argwhere(hides)[0]
     assert f"(number {column} of seed {SEEDS[row]}, episode 0)" in warning
-    saved = env.save(restored)  # saving before the next step changes nothing of that
-    restored, second_warning = env.restore(saved)
+    saved = env.host.save(
+        restored
+    )  # saving before the next step changes nothing of that
+    restored, second_warning = env.host.restore(saved)
     assert second_warning == warning
     restored, timestep = env.step(restored, np.ones((2, 4), np.int32))
     np.testing.assert_array_equal(timestep.last, hides)
     np.testing.assert_array_equal(timestep.next_obs[hides], obs[hides])
     assert (timestep.discount == 1).all()
     np.testing.assert_array_equal(timestep.reward, np.where(hides, 0, 1))
-    np.testing.assert_array_equal(env.save(restored)["episode"], hides)
+    np.testing.assert_array_equal(env.host.save(restored)["episode"], hides)
     restored, timestep = env.step(restored, np.ones((2, 4), np.int32))
     assert not timestep.last.any()
 
@@ -249,10 +251,10 @@ def test_environments_that_cannot_be_restored_are_named_and_truncated() -> None:
 def test_an_episode_that_ends_during_the_replay_is_lost() -> None:
     env = make_host_env(Walk)
     state, _ = play_env(env, 5)
-    saved = env.save(state)
+    saved = env.host.save(state)
     saved["actions"] = np.full((2, 2, 12), 2)  # ends at the 11th
     saved["length"] = np.full((2, 2), 12)
-    restored, warning = env.restore(saved)
+    restored, warning = env.host.restore(saved)
     assert "4 of 4 episodes end here" in warning and "and 1 more" in warning
     assert env.step(restored, np.zeros((2, 2), int))[1].last.all()
 
@@ -499,7 +501,8 @@ def test_shapes_are_checked_where_they_enter() -> None:
     with pytest.raises(ValueError, match=r"expected actions \(2, 2\)"):
         env.step(state, np.zeros((2, 3), int))
     with pytest.raises(ValueError, match="expected 2 seeds of 2 environments"):
-        env.restore(make_host_env(Walk, 3).save(make_host_env(Walk, 3).reset(SEEDS)[0]))
+        larger = make_host_env(Walk, 3)
+        env.host.restore(larger.host.save(larger.reset(SEEDS)[0]))
 
 
 def test_closing_closes_every_copy() -> None:
@@ -512,7 +515,7 @@ def test_closing_closes_every_copy() -> None:
     env = make_host_env(Closes)
     assert len(closed) == 1  # the example that the spaces are taken from
     state, _ = env.reset(SEEDS)
-    env.close(state)
+    env.host.close(state)
     assert len(set(map(id, closed))) == 5
 
 
@@ -526,7 +529,7 @@ def test_an_error_in_close_is_a_warning_and_the_others_are_closed(capsys) -> Non
 
     env = make_host_env(Refuses)
     state, _ = env.reset(SEEDS)
-    env.close(state)
+    env.host.close(state)
     assert len(set(map(id, closed))) == 5
     warning = "warning: environment `Refuses` failed in `close`: RuntimeError: already"
     (line,) = capsys.readouterr().err.splitlines()  # one for all of them
@@ -554,15 +557,16 @@ def drift(num_envs: int) -> Environment:
         return np.full((1, 1, 3), state[index])
 
     space = spaces.Box(-np.inf, np.inf, ())
-    return Environment(reset, step, space, space, render, num_envs, draw=draw)
+    return Environment(reset, step, space, space, num_envs, render, draw=draw)
 
 
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_to_host_environment_matches_the_pure_environment(seeds: int) -> None:
     env = drift(4)
-    host = to_host_environment(env, seeds)
+    hosted = to_host_environment(env, seeds)
+    host = hosted.host
     numbers = np.arange(seeds, dtype=np.uint32)
-    state, obs = host.reset(numbers)
+    state, obs = hosted.reset(numbers)
     pure = [env.reset(jax.random.key(each)) for each in numbers]
     np.testing.assert_array_equal(obs, [each[1] for each in pure])
     states = [each[0] for each in pure]
@@ -571,7 +575,7 @@ def test_to_host_environment_matches_the_pure_environment(seeds: int) -> None:
     for time_ in range(20):
         keys = jax.random.split(jax.random.key(time_), seeds)
         noise, action = jax.vmap(env.draw)(keys), np.full((seeds, 4), 0.1, np.float32)
-        state, timestep = host.step(state, action, noise, cuts[time_])
+        state, timestep = hosted.step(state, action, noise, cuts[time_])
         if time_ == 10:
             state, warning = host.restore(host.save(state))
             assert warning == ""
@@ -581,6 +585,6 @@ def test_to_host_environment_matches_the_pure_environment(seeds: int) -> None:
             ours = jax.tree.map(lambda x, row=row: x[row], timestep)
             jax.tree.map(np.testing.assert_array_equal, ours, expected)
     assert all(isinstance(each, np.ndarray) for each in jax.tree.leaves(timestep))
-    assert host.render(state, 4 * seeds - 1)[0, 0, 0] == states[-1][-1]
+    assert hosted.render(state, 4 * seeds - 1)[0, 0, 0] == states[-1][-1]
     host.close(state)
-    assert not host.pure and host.num_envs == 4
+    assert not hosted.pure and hosted.num_envs == 4

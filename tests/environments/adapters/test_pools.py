@@ -124,7 +124,7 @@ def test_async_and_sync_vectors_return_the_same_timesteps():
     )
     jax.tree.map(np.testing.assert_array_equal, actual, expected)
     assert actual[1].last.sum() > 10
-    make_async_vector(Walk).close(state)
+    make_async_vector(Walk).host.close(state)
 
 
 @pytest.mark.parametrize("name", sorted(odd_environments.ACTIONS))
@@ -158,7 +158,7 @@ def test_an_error_in_a_process_names_the_environment():
     label = r"`Broken` \(number 0 of seed 8, episode 0, step 1\) failed in `step`"
     with pytest.raises(RlcliError, match=f"{label}: ZeroDivision"):
         env.step(state, np.array([[0, 1], [2, 1]]))
-    env.close(state)
+    env.host.close(state)
 
 
 def test_processes_that_take_too_long_are_interrupted_and_stopped():
@@ -167,7 +167,7 @@ def test_processes_that_take_too_long_are_interrupted_and_stopped():
     began = time.perf_counter()
     with pytest.raises(RlcliError, match=r"`step` took longer than 0\.5 s"):
         env.step(state, np.array([[0, 2], [0, 1]]))
-    env.close(state)
+    env.host.close(state)
     assert time.perf_counter() - began < 15
 
 
@@ -210,7 +210,7 @@ class Refuses(Walk):
 def test_processes_whose_environments_cannot_be_closed_end(capfd):
     env = make_async_vector(Refuses)
     state, *_ = play(env, 3)
-    env.close(state)
+    env.host.close(state)
     assert all(process.exitcode == 0 for process in state.vector.env.processes)
     assert "Traceback" not in capfd.readouterr().err
 
@@ -267,7 +267,7 @@ def test_a_reward_may_be_any_number_or_an_array_of_one(form, vectorization):
             _, timestep = env.step(state, np.zeros((1, 2), int))
             assert timestep.reward.dtype == np.float32
             np.testing.assert_array_equal(timestep.reward, [[1, 1]])
-        env.close(state)
+        env.host.close(state)
     finally:
         del gymnasium.registry["Rewards-v0"]
 
@@ -275,9 +275,9 @@ def test_a_reward_may_be_any_number_or_an_array_of_one(form, vectorization):
 def test_actions_of_a_vector_that_is_not_replayable_are_not_saved():
     env = make_native_vector(AutoresetMode.SAME_STEP)
     state, *_ = play(env)
-    saved = env.save(state)
+    saved = env.host.save(state)
     assert saved["actions"].shape == (2, 2, 0) and saved["length"].any()
-    restored, warning = env.restore(saved)
+    restored, warning = env.host.restore(saved)
     assert "4 of 4 episodes end here" in warning
     assert env.step(restored, np.zeros((2, 2), int))[1].last.all()
 

@@ -64,8 +64,8 @@ def pickled_module():
 def make_env(kind=Fragile, num_envs=2):
     external = ExternalEnvironment("environment `Fragile`", "gymnasium", 0.3)
     env = sync_host_environment(external, kind, num_envs, 2)
-    assert env.make_restarting is not None
-    return env.make_restarting()
+    assert env.host.make_restarting is not None
+    return env.host.make_restarting()
 
 
 def actions(place=None, action=0):
@@ -96,13 +96,13 @@ def test_a_failed_environment_is_truncated_and_the_others_go_on(action, reason):
     assert (timestep.discount == 1).all()
     np.testing.assert_array_equal(timestep.next_obs[failed], before.obs[failed])
     np.testing.assert_array_equal(timestep.obs[..., 1], np.where(failed, 0, 2))
-    restarts = env.restarts(state)
+    restarts = env.host.restarts(state)
     assert restarts.counts.tolist() == [0, 1]
     (message,) = restarts.messages
     label = "environment `Fragile` (number 0 of seed 6, episode 0, step 2)"
     assert message.startswith(label) and reason in message
     assert message.endswith("; it is restarted")
-    np.testing.assert_array_equal(env.save(state)["episode"], failed)
+    np.testing.assert_array_equal(env.host.save(state)["episode"], failed)
     state, timestep = env.step(state, actions())
     assert not timestep.last.any()
     np.testing.assert_array_equal(timestep.obs[..., 1], np.where(failed, 1, 3))
@@ -136,11 +136,11 @@ def test_a_run_with_restarts_is_saved_and_restored_with_their_number():
     state, _ = env.reset(SEEDS)
     for place in ((0, 0), (0, 1), (1, 1)):
         state, _ = env.step(state, actions(place, RAISE))
-    saved = env.save(state)
+    saved = env.host.save(state)
     assert saved["restarts"].tolist() == [2, 1]
-    restored, warning = env.restore(saved)
+    restored, warning = env.host.restore(saved)
     assert warning == ""
-    assert env.restarts(restored).counts.tolist() == [2, 1]
+    assert env.host.restarts(restored).counts.tolist() == [2, 1]
     state, ours = env.step(state, actions())
     restored, theirs = env.step(restored, actions())
     np.testing.assert_array_equal(ours.obs, theirs.obs)
@@ -160,7 +160,7 @@ def test_a_reset_that_fails_is_repeated_a_few_times():
     Stuck.failures = MAX_FAILURES
     state, obs = env.reset(SEEDS)
     assert (obs[..., 1] == 0).all()
-    assert env.restarts(state).counts.tolist() == [MAX_FAILURES, 0]
+    assert env.host.restarts(state).counts.tolist() == [MAX_FAILURES, 0]
     Stuck.failures = MAX_FAILURES + 1
     with pytest.raises(
         RlcliError, match=r"number 0 of seed 5, episode 0.*at the start"
@@ -192,7 +192,7 @@ def test_a_process_that_dies_is_named_with_its_exit_code():
         RlcliError, match=f"{label}: its process ended with exit code 9"
     ):
         env.step(state, actions((0, 1), DIE))
-    env.close(state)
+    env.host.close(state)
 
 
 def test_a_pool_of_processes_is_made_again_as_a_whole():
@@ -202,12 +202,12 @@ def test_a_pool_of_processes_is_made_again_as_a_whole():
     state, timestep = env.step(state, actions((0, 1), DIE))
     assert timestep.last.all() and (timestep.discount == 1).all()
     np.testing.assert_array_equal(timestep.next_obs[..., 1], 1)
-    (message,) = env.restarts(state).messages
+    (message,) = env.host.restarts(state).messages
     assert message.endswith("; 4 environments are restarted")
     state, timestep = env.step(state, actions())
     np.testing.assert_array_equal(timestep.obs[..., 1], 1)
     assert not timestep.last.any()
-    env.close(state)
+    env.host.close(state)
 
 
 def test_counts_of_earlier_steps_leave_out_later_restarts():

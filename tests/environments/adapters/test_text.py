@@ -112,7 +112,7 @@ def run(name, **options):
     env = build_environment(load_recipe(data), 1)
     state, obs = env.reset(np.array([1], np.uint32))
     timestep = env.step(state, np.zeros((1, 2), np.int32))[1]
-    env.close(state)
+    env.host.close(state)
     return env, obs, timestep
 
 

@@ -12,10 +12,10 @@ from rlcli import registry
 from rlcli.distributions import action_masks
 from rlcli.environments.vector import vector
 from rlcli.errors import RlcliError
-from rlcli.types import Environment, TimeStep
+from rlcli.types import Core, TimeStep
 
 
-def scripted_environment(space: gymnasium.Space, observations: list) -> Environment:
+def scripted_environment(space: gymnasium.Space, observations: list) -> Core:
     """Returns the given observations in order, from a random start."""
     stacked = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *observations)
 
@@ -33,10 +33,10 @@ def scripted_environment(space: gymnasium.Space, observations: list) -> Environm
         return state, TimeStep(obs, obs, jnp.float32(1), jnp.float32(1), off, {})
 
     pick = spaces.Discrete(2)
-    return Environment(reset, step, space, pick, lambda s: s, draw=lambda key: ())
+    return Core(reset, step, space, pick, lambda s: s, draw=lambda key: ())
 
 
-def wrap(core: Environment, name: str, **options) -> Environment:
+def wrap(core: Core, name: str, **options) -> Core:
     return registry.find("wrapper", name).factory(core, **options)
 
 
@@ -45,7 +45,7 @@ def sample_space(space: gymnasium.Space, count: int = 20) -> list:
     return [space.sample() for _ in range(count)]
 
 
-def play_env(env: Environment, steps: int = 4, seed: int = 0):
+def play_env(env: Core, steps: int = 4, seed: int = 0):
     state, first = env.reset(jax.random.key(seed))
     trajectory = [first]
     for _ in range(steps):

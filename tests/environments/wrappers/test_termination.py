@@ -8,10 +8,10 @@ import pytest
 
 from rlcli import registry
 from rlcli.errors import RlcliError
-from rlcli.types import Environment, TimeStep
+from rlcli.types import Core, TimeStep
 
 
-def environment_with_lives(lives=(3, 3, 2, 2, 2, 1, 0)) -> Environment:
+def environment_with_lives(lives=(3, 3, 2, 2, 2, 1, 0)) -> Core:
     """An environment with the given lives after each step; it terminates at 0."""
     remaining = jnp.asarray(lives)
 
@@ -21,7 +21,7 @@ def environment_with_lives(lives=(3, 3, 2, 2, 2, 1, 0)) -> Environment:
         discount = 1.0 - over.astype(jnp.float32)
         return state + 1, TimeStep(obs, obs, 1.0, discount, over, {"lives": current})
 
-    return Environment(
+    return Core(
         reset=lambda key: (jnp.int32(0), jnp.float32(0)),
         step=step,
         observation=gymnasium.spaces.Box(0, 1, ()),

@@ -12,10 +12,10 @@ from rlcli import recipe, registry
 from rlcli.assembly import build
 from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
-from rlcli.types import Environment, TimeStep
+from rlcli.types import Core, TimeStep
 
 
-def counter(length: int = 1_000) -> Environment:
+def counter(length: int = 1_000) -> Core:
     """Observes its last action; the reward is the number of the step."""
 
     def reset(key):
@@ -32,14 +32,14 @@ def counter(length: int = 1_000) -> Environment:
 
     box = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
     space = gymnasium.spaces.Discrete(1_000)
-    return Environment(reset, step, box, space, lambda s: s, draw=lambda key: ())
+    return Core(reset, step, box, space, lambda s: s, draw=lambda key: ())
 
 
-def wrap(core: Environment, name: str, **options) -> Environment:
+def wrap(core: Core, name: str, **options) -> Core:
     return registry.find("wrapper", name).factory(core, **options)
 
 
-def play_env(env: Environment, actions, seed: int = 0) -> tuple[np.ndarray, TimeStep]:
+def play_env(env: Core, actions, seed: int = 0) -> tuple[np.ndarray, TimeStep]:
     """The first observation, and the time steps of the actions."""
     keys = jax.random.split(jax.random.key(seed), len(actions) + 1)
     state, first = jax.jit(env.reset)(keys[0])

@@ -22,7 +22,7 @@ from rlcli.training.experiment.best_policies import Scores
 from rlcli.training.experiment.experiment import Experiment
 from rlcli.training.writing.checkpoints import save_checkpoint
 from rlcli.training.writing.run_writer import FilmMaker
-from rlcli.types import Environment, TimeStep
+from rlcli.types import Core, TimeStep
 
 CLOCKS = {"dt", "steps_per_second", "updates_per_second", "time"}
 DATA = {
@@ -308,7 +308,7 @@ def test_the_goal_is_reached_when_the_evaluation_of_every_seed_has_come_to_it(
     assert experiment.scores.has_reached_stop is reached
 
 
-def fragile() -> Environment:
+def fragile() -> Core:
     """Half of the seeds are paid what is no number from the 30th step on."""
 
     def reset(key):
@@ -323,7 +323,7 @@ def fragile() -> Environment:
 
     box = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
     space = gymnasium.spaces.Discrete(2)
-    return Environment(reset, step, box, space, lambda state: None, draw=lambda key: ())
+    return Core(reset, step, box, space, lambda state: None, draw=lambda key: ())
 
 
 FRAGILE = {

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
-from rlcli.types import Environment, FrameStack, TimeStep
+from rlcli.types import Core, FrameStack, TimeStep
 
 
 class Stacked(gymnasium.Env):
@@ -59,7 +59,7 @@ class Stacked(gymnasium.Env):
         return self.observe(), 1.0, self.time % 7 == 0, False, {}
 
 
-def pure(*, padding: str = "repeat") -> Environment:
+def pure(*, padding: str = "repeat") -> Core:
     """Declares that its stack repeats the first frame."""
     begin = 1.0 if padding == "repeat" else 0.0
 
@@ -74,10 +74,10 @@ def pure(*, padding: str = "repeat") -> Environment:
 
     space = spaces.Box(0, 9, (3,), np.float32)
     stack = FrameStack(3, -1, "repeat")
-    return Environment(reset, step, space, spaces.Discrete(2), frame_stack=stack)
+    return Core(reset, step, space, spaces.Discrete(2), frame_stack=stack)
 
 
-def goals(*, wrong: str = "") -> Environment:
+def goals(*, wrong: str = "") -> Core:
     """A walk on a line to a goal, which is 3."""
 
     def goal_reward(achieved, desired):
@@ -105,7 +105,7 @@ def goals(*, wrong: str = "") -> Environment:
 
     box = spaces.Box(0, 99, (1,), np.float32)
     space = spaces.Dict(observation=box, achieved_goal=box, desired_goal=box)
-    return Environment(reset, step, space, spaces.Discrete(2), goal_reward=goal_reward)
+    return Core(reset, step, space, spaces.Discrete(2), goal_reward=goal_reward)
 '''
 LEARN = {
     "updater": "q_learning",

@@ -20,7 +20,7 @@ from rlcli.loop.progress import RESET, stream_key
 from rlcli.runs import checkpoint
 from rlcli.runs.frozen import FrozenSeed
 from rlcli.runs.snapshots import load_snapshot
-from rlcli.types import Environment, TimeStep
+from rlcli.types import Core, TimeStep
 
 SEEDS, FIRST, AT = 3, 20, 31  # one seed of three is paid what is no number at step 31
 
@@ -36,7 +36,7 @@ OTHERS = [FIRST, FIRST + 2]
 LUCK = luck_of(BAD)
 
 
-def core(spoils: str = "reward") -> Environment:
+def core(spoils: str = "reward") -> Core:
     """Pays its luck at every step; one seed is shown, or paid, a NaN at step 31."""
 
     def reset(key):
@@ -51,7 +51,7 @@ def core(spoils: str = "reward") -> Environment:
         going = jnp.bool_(False)
         return (luck, time), TimeStep(obs, obs, paid, jnp.float32(1), going, {})
 
-    return Environment(
+    return Core(
         reset,
         step,
         gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32),
@@ -61,7 +61,7 @@ def core(spoils: str = "reward") -> Environment:
     )
 
 
-def blind() -> Environment:
+def blind() -> Core:
     """The one that is shown a NaN."""
     return core("observation")
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from rlcli.environments import drawing
 from rlcli.environments.native.timesteps import make_timestep
-from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep
+from rlcli.types import Array, ArrayTree, Core, Key, TimeStep
 
 
 class BanditState(NamedTuple):
@@ -31,7 +31,7 @@ class BanditRules(NamedTuple):
     drift: Callable[[Array, ArrayTree], Array] = lambda means, noise: means
 
 
-def bandit(rules: BanditRules, arms: int, length: int) -> Environment:
+def bandit(rules: BanditRules, arms: int, length: int) -> Core:
     """Builds a bandit that terminates after `length` pulls.
 
     The observation is the fraction of pulls used, float32 `[1]`. It logs `regret`: the
@@ -58,7 +58,7 @@ def bandit(rules: BanditRules, arms: int, length: int) -> Environment:
         )
         return BanditState(rules.drift(state.means, noise), pulls), timestep
 
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32),

@@ -10,7 +10,7 @@ from annotated_types import Ge, Le
 
 from rlcli.environments.native.bandits.arms import BanditRules, bandit
 from rlcli.registry import register
-from rlcli.types import Array, Count, Environment, Key, Probability
+from rlcli.types import Array, Core, Count, Key, Probability
 
 Chance = Annotated[float, "structural", Ge(0.0), Le(1.0)]
 
@@ -23,7 +23,7 @@ def bernoulli_bandit(
     low: Probability = 0.0,
     high: Probability = 1.0,
     probabilities: tuple[Chance, ...] | None = None,
-) -> Environment:
+) -> Core:
     """Bernoulli bandit: each arm pays 1 with its own probability, else 0.
 
     Every episode draws new arms. The task needs memory: use the wrapper `previous` to

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from rlcli.environments.native.bandits.arms import BanditRules, bandit
 from rlcli.registry import register
-from rlcli.types import Array, Count, Environment, Key, NonNegative
+from rlcli.types import Array, Core, Count, Key, NonNegative
 
 
 @register("environment", "GaussianBandit-v0")
@@ -17,7 +17,7 @@ def gaussian_bandit(
     spread: NonNegative = 1.0,
     noise: NonNegative = 0.1,
     length: Count = 100,
-) -> Environment:
+) -> Core:
     """Two-armed Gaussian bandit: arm 0 pays 0, arm 1 an unknown mean plus noise.
 
         μ ~ N(mean, spread²), drawn per episode     reward of arm 1 ~ N(μ, noise²)

@@ -6,7 +6,7 @@ import jax
 
 from rlcli.environments.native.bandits.arms import BanditRules, bandit
 from rlcli.registry import register
-from rlcli.types import Array, Count, Environment, Key, NonNegative
+from rlcli.types import Array, Core, Count, Key, NonNegative
 
 
 @register("environment", "KArmedBandit-v0")
@@ -18,7 +18,7 @@ def k_armed_bandit(
     spread: NonNegative = 1.0,
     noise: NonNegative = 1.0,
     drift: NonNegative = 0.0,
-) -> Environment:
+) -> Core:
     """k-armed bandit: each arm pays its own mean plus noise; new means per episode.
 
         q*(a) ~ N(mean, spread²)    reward ~ N(q*(a), noise²)    q*′ ~ N(q*, drift²)

@@ -19,7 +19,7 @@ from rlcli.environments.native.classic_control.cartpole import (
 )
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
-from rlcli.types import Array, Environment, Key, NonNegative, Positive, TimeStep
+from rlcli.types import Array, Core, Key, NonNegative, Positive, TimeStep
 
 
 class CartpoleState(NamedTuple):
@@ -59,7 +59,7 @@ def cartpole(
     masspole: Positive = 0.1,
     length: Positive = 0.5,
     force_magnitude: float = 10.0,
-) -> Environment:
+) -> Core:
     """Balances a pole on a cart: reward 1 per step until it falls or time is up.
 
     The equations of motion are those of CartPole-v1. The episode terminates, with
@@ -107,7 +107,7 @@ def cartpole_swingup(
     masspole: Positive = 0.1,
     length: Positive = 0.5,
     force_magnitude: float = 10.0,
-) -> Environment:
+) -> Core:
     """Swings up a pole on a cart: reward 1 per step while it is upright, minus effort.
 
     The pole counts as upright when cos θ > height_threshold, |θ̇| < theta_dot_threshold
@@ -160,7 +160,7 @@ def _cartpole_task(
     evaluate_step: Callable[[Array, Array, Array], StepOutcome],
     info: Callable[[StepOutcome], dict[str, Array]],
     extra_features: Callable[[Array], list[Array]] = lambda physics: [],
-) -> Environment:
+) -> Core:
     """Builds a task on the cart-pole dynamics.
 
     Args:
@@ -210,7 +210,7 @@ def _cartpole_task(
         return draw_cartpole(x, theta, float(cart.length), float(limits.x_threshold))
 
     size = jax.eval_shape(reset, jax.random.key(0))[1].shape
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Box(-np.inf, np.inf, size, np.float32),

@@ -13,7 +13,7 @@ from annotated_types import Ge
 from rlcli.environments import drawing
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
-from rlcli.types import Array, Count, Environment, Key, TimeStep
+from rlcli.types import Array, Core, Count, Key, TimeStep
 
 
 class CatchState(NamedTuple):
@@ -25,7 +25,7 @@ class CatchState(NamedTuple):
 
 
 @register("environment", "bsuite/Catch")
-def catch(*, rows: Annotated[int, Ge(2)] = 10, columns: Count = 5) -> Environment:
+def catch(*, rows: Annotated[int, Ge(2)] = 10, columns: Count = 5) -> Core:
     """Catches a falling ball with a paddle: reward 1 if caught, −1 if missed.
 
     The ball starts in a random column and falls one row per step; the paddle starts in
@@ -59,7 +59,7 @@ def catch(*, rows: Annotated[int, Ge(2)] = 10, columns: Count = 5) -> Environmen
         reward = jnp.where(down, worth, 0.0)
         return state, make_timestep(observe(state), reward, down, info)
 
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Box(0.0, 1.0, (rows, columns), np.float32),

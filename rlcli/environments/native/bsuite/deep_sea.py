@@ -12,7 +12,7 @@ import numpy as np
 from rlcli.environments.native.bsuite import Seed
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Count, Environment, Key, TimeStep
+from rlcli.types import Array, ArrayTree, Core, Count, Key, TimeStep
 
 
 class DeepSeaState(NamedTuple):
@@ -38,7 +38,7 @@ def deep_sea(
     unscaled_move_cost: float = 0.01,
     randomize_actions: bool = True,
     mapping_seed: Seed = 42,
-) -> Environment:
+) -> Core:
     """Dives through a square grid: reward 1 for moving right in the lower right cell.
 
     The diver sinks one row per step and moves one column to the left or right; moving
@@ -103,7 +103,7 @@ def deep_sea(
         }
         return state, make_timestep(observe(state), reward, terminated, info)
 
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Box(0.0, 1.0, (size, size), np.float32),

@@ -11,7 +11,7 @@ from annotated_types import Ge
 
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
-from rlcli.types import Array, Environment, Key, TimeStep
+from rlcli.types import Array, Core, Key, TimeStep
 
 LENGTH = 100
 DELAYS = (1, 3, 10, 30, 100)  # the rewarded step of each chain
@@ -26,7 +26,7 @@ class DiscountingChainState(NamedTuple):
 
 
 @register("environment", "bsuite/DiscountingChain")
-def discounting_chain(*, mapping_seed: Annotated[int, Ge(0)] = 0) -> Environment:
+def discounting_chain(*, mapping_seed: Annotated[int, Ge(0)] = 0) -> Core:
     """Selects one of five chains: reward 1 at step 1, 3, 10, 30 or 100; one pays 1.1.
 
     The first action selects the chain; later actions have no effect. The episode
@@ -63,7 +63,7 @@ def discounting_chain(*, mapping_seed: Annotated[int, Ge(0)] = 0) -> Environment
 
     low = np.array([[-1.0, 0.0]], np.float32)
     high = np.array([[len(DELAYS) - 1, 1.0]], np.float32)
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Box(low, high, dtype=np.float32),

@@ -12,7 +12,7 @@ import numpy as np
 from rlcli.environments.native.bsuite.coins import flip_coins
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
-from rlcli.types import Array, Count, Environment, Key, TimeStep
+from rlcli.types import Array, Core, Count, Key, TimeStep
 
 
 class MemoryChainState(NamedTuple):
@@ -24,7 +24,7 @@ class MemoryChainState(NamedTuple):
 
 
 @register("environment", "bsuite/MemoryChain")
-def memory_chain(*, memory_length: Count = 5, num_bits: Count = 1) -> Environment:
+def memory_chain(*, memory_length: Count = 5, num_bits: Count = 1) -> Core:
     """Asks for a bit of the first observation: reward 1 if the last action equals it.
 
     A wrong bit yields −1; all other rewards are 0. The first two observations show the
@@ -72,7 +72,7 @@ def memory_chain(*, memory_length: Count = 5, num_bits: Count = 1) -> Environmen
 
     low = np.array([[0.0, 0.0, *[-1.0] * num_bits]], np.float32)
     high = np.array([[1.0, num_bits - 1, *[1.0] * num_bits]], np.float32)
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Box(low, high, dtype=np.float32),

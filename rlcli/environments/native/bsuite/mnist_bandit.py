@@ -18,7 +18,7 @@ from annotated_types import Gt, Le
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.types import Array, Environment, Key, Structural, TimeStep
+from rlcli.types import Array, Core, Key, Structural, TimeStep
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 DIGITS = 10
@@ -32,7 +32,7 @@ _HINT = (
 @register("environment", "bsuite/MNISTBandit")
 def mnist_bandit(
     *, path: str = "", fraction: Annotated[Structural, Gt(0.0), Le(1.0)] = 1.0
-) -> Environment:
+) -> Core:
     """Classifies a handwritten digit: reward 1 for the correct label, −1 for any other.
 
     The episode terminates after one step. Observation: float32 `[28, 28]`: the darkness
@@ -72,7 +72,7 @@ def mnist_bandit(
         blank = jnp.zeros(size, jnp.float32)
         return image, make_timestep(blank, reward, jnp.bool_(True), info)
 
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Box(0.0, 1.0, size, np.float32),

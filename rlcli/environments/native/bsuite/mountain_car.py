@@ -12,7 +12,7 @@ import numpy as np
 from rlcli.environments.native.classic_control import mountain_car as classic
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
-from rlcli.types import Array, Count, Environment, Key, NonNegative, TimeStep
+from rlcli.types import Array, Core, Count, Key, NonNegative, TimeStep, wrap
 
 
 class TimedMountainCarState(NamedTuple):
@@ -29,7 +29,7 @@ def mountain_car(
     force: NonNegative = 0.001,
     gravity: float = 0.0025,
     goal_position: float = 0.5,
-) -> Environment:
+) -> Core:
     """Drives an underpowered car out of a valley: reward −1 per step until the goal.
 
     The car moves as in MountainCar-v0. The episode terminates when x ≥ goal_position,
@@ -66,9 +66,11 @@ def mountain_car(
 
     low = np.array([[-1.2, -0.07, 0.0]], np.float32)
     high = np.array([[0.6, 0.07, 1.0]], np.float32)
-    return core._replace(
+    return wrap(
+        core,
+        keeps=["render"],
+        inner_state=lambda state: state.car,
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Box(low, high, dtype=np.float32),
-        render=lambda state: core.render(state.car),
     )

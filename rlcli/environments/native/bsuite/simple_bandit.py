@@ -9,11 +9,11 @@ import numpy as np
 from rlcli.environments.native.bsuite import Seed
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
-from rlcli.types import Array, Count, Environment, Key, TimeStep
+from rlcli.types import Array, Core, Count, Key, TimeStep
 
 
 @register("environment", "bsuite/SimpleBandit")
-def simple_bandit(*, num_actions: Count = 11, mapping_seed: Seed = 0) -> Environment:
+def simple_bandit(*, num_actions: Count = 11, mapping_seed: Seed = 0) -> Core:
     """Bandit with fixed rewards: each arm always pays the same amount, from 0 to 1.
 
     The rewards are evenly spaced, in an order that is fixed by `mapping_seed`. The
@@ -44,7 +44,7 @@ def simple_bandit(*, num_actions: Count = 11, mapping_seed: Seed = 0) -> Environ
         info = {"regret": 1.0 - reward}
         return state, make_timestep(jnp.asarray(obs), reward, jnp.bool_(True), info)
 
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Box(1.0, 1.0, (1, 1), np.float32),

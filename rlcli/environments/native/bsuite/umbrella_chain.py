@@ -12,7 +12,7 @@ from annotated_types import Ge
 from rlcli.environments.native.bsuite.coins import flip_coins
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
-from rlcli.types import Array, Count, Environment, Key, TimeStep
+from rlcli.types import Array, Core, Count, Key, TimeStep
 
 
 class UmbrellaChainState(NamedTuple):
@@ -26,7 +26,7 @@ class UmbrellaChainState(NamedTuple):
 @register("environment", "bsuite/UmbrellaChain")
 def umbrella_chain(
     *, chain_length: Count = 10, n_distractor: Annotated[int, Ge(0)] = 0
-) -> Environment:
+) -> Core:
     """Takes an umbrella or leaves it: last reward 1 if that was right, else −1.
 
     Action 1 in the first step takes the umbrella, 0 leaves it; later actions have no
@@ -63,7 +63,7 @@ def umbrella_chain(
         return state, make_timestep(observe(state, noise[1:]), reward, terminated, info)
 
     shape = (1, 3 + n_distractor)
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Box(0.0, 1.0, shape, np.float32),

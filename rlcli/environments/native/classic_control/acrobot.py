@@ -18,7 +18,7 @@ from rlcli.registry import register
 from rlcli.types import (
     Array,
     ArrayTree,
-    Environment,
+    Core,
     Key,
     NonNegative,
     Positive,
@@ -60,7 +60,7 @@ def acrobot(
     dt: Positive = 0.2,
     max_speed_1: Annotated[Structural, Gt(0.0)] = 4 * math.pi,
     max_speed_2: Annotated[Structural, Gt(0.0)] = 9 * math.pi,
-) -> Environment:
+) -> Core:
     """Swings the tip of two links above a bar: reward −1 per step until it gets there.
 
         d₁ = m₁c₁² + m₂(l² + c₂² + 2lc₂ cos θ₂) + 2I      d₂ = m₂(c₂² + lc₂ cos θ₂) + I
@@ -131,7 +131,7 @@ def acrobot(
             obs, jnp.where(reached, 0.0, -1.0), reached
         )
 
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Box(-high, high, dtype=np.float32),

@@ -15,7 +15,7 @@ from annotated_types import Gt
 from rlcli.environments import drawing
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
-from rlcli.types import Array, Environment, Key, Positive, Structural, TimeStep
+from rlcli.types import Array, Core, Key, Positive, Structural, TimeStep
 
 
 class CartPoleState(NamedTuple):
@@ -47,7 +47,7 @@ def cartpole(
     x_threshold: Annotated[Structural, Gt(0.0)] = 2.4,
     step_reward: float = 1.0,
     failure_reward: float = 1.0,
-) -> Environment:
+) -> Core:
     """Balances a pole on a cart: reward 1 per step until the pole falls.
 
         ẍ = f − (mₚ l / m) θ̈ cos θ              f = (±F + mₚ l θ̇² sin θ) / m
@@ -92,7 +92,7 @@ def cartpole(
         x, _, theta, _ = (float(value) for value in state.physics)
         return draw_cartpole(x, theta, float(length), x_threshold)
 
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Box(-high, high, dtype=np.float32),

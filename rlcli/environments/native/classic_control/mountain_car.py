@@ -19,7 +19,7 @@ from rlcli.environments import drawing
 from rlcli.environments.native.classic_control.angles import sine_and_cosine
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
-from rlcli.types import Array, Environment, Key, NonNegative, Structural, TimeStep
+from rlcli.types import Array, Core, Key, NonNegative, Structural, TimeStep
 
 
 class MountainCarState(NamedTuple):
@@ -48,7 +48,7 @@ def mountain_car(
     max_speed: Structural = 0.07,
     goal_position: float = 0.5,
     goal_velocity: float = 0.0,
-) -> Environment:
+) -> Core:
     """Drives an underpowered car out of a valley: reward −1 per step until the goal.
 
         v′ = clip(v + (a − 1) force − gravity cos 3x, ±max_speed)
@@ -82,7 +82,7 @@ def mountain_car_continuous(
     max_speed: Structural = 0.07,
     goal_position: float = 0.45,
     goal_velocity: float = 0.0,
-) -> Environment:
+) -> Core:
     """Drives an underpowered car out of a valley: reward 100 at the goal, minus effort.
 
         v′ = clip(v + power clip(a, ±1) − gravity cos 3x, ±max_speed)
@@ -114,7 +114,7 @@ def _mountain_car_core(
     push: Callable[[Array], Array],
     reward: Callable[[Array, Array], Array],
     actions: gymnasium.Space,
-) -> Environment:
+) -> Core:
     """Builds a car with the force `push(action)` and `reward(action, at_goal)`."""
     low = np.array([valley.left, -valley.max_speed], np.float32)
     high = np.array([valley.right, valley.max_speed], np.float32)
@@ -140,7 +140,7 @@ def _mountain_car_core(
             physics, reward(action, at_goal), at_goal
         )
 
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Box(low, high, dtype=np.float32),

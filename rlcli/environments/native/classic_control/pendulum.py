@@ -15,7 +15,7 @@ from rlcli.environments import drawing
 from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrap_angle
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
-from rlcli.types import Array, Environment, Key, Positive, Structural, TimeStep
+from rlcli.types import Array, Core, Key, Positive, Structural, TimeStep
 
 
 class PendulumState(NamedTuple):
@@ -34,7 +34,7 @@ def pendulum(
     dt: Positive = 0.05,
     max_speed: Annotated[Structural, Gt(0.0)] = 8.0,
     max_torque: Annotated[Structural, Gt(0.0)] = 2.0,
-) -> Environment:
+) -> Core:
     """Swings a rod up and keeps it upright: costs grow with angle, speed and torque.
 
         θ̈ = 3g / (2l) sin θ + 3u / (m l²)      u: the action, clipped to ±max_torque
@@ -82,7 +82,7 @@ def pendulum(
     def render(state: PendulumState) -> np.ndarray:
         return _draw(float(state.angle), float(length))
 
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Box(-high, high, dtype=np.float32),

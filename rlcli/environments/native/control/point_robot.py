@@ -19,7 +19,7 @@ from rlcli.registry import register
 from rlcli.types import (
     Array,
     ArrayTree,
-    Environment,
+    Core,
     Key,
     Positive,
     Structural,
@@ -47,7 +47,7 @@ def point_robot(
     starts_anywhere: bool = False,
     starts_again: bool = False,
     goals: bool = False,
-) -> Environment:
+) -> Core:
     """Moves a point to a hidden goal: reward 1 for every step that ends near it.
 
         position′ = position + clip(action, ±max_force)
@@ -130,7 +130,7 @@ def point_robot(
 
     names = ("observation", "achieved_goal", "desired_goal")
     goal_space = gymnasium.spaces.Dict(dict.fromkeys(names, box(2)))
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=goal_space if goals else box(4 if shows_goal else 2),

@@ -14,7 +14,7 @@ from rlcli.environments import drawing
 from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrap_angle
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
-from rlcli.types import Array, Count, Environment, Key, Positive, TimeStep
+from rlcli.types import Array, Core, Count, Key, Positive, TimeStep
 
 
 class ReacherState(NamedTuple):
@@ -28,7 +28,7 @@ class ReacherState(NamedTuple):
 @register("environment", "Reacher-v0", time_limit=100)
 def reacher(
     *, joints: Count = 2, torque_scale: Positive = 1.0, dt: Positive = 0.05
-) -> Environment:
+) -> Core:
     """Moves the tip of an arm to a target: the reward decreases with their distance.
 
         ω′ = ω + torque_scale · action · dt     θ′ = θ + ω′ dt
@@ -82,7 +82,7 @@ def reacher(
     def render(state: ReacherState) -> np.ndarray:
         return _draw(np.asarray(state.angles), np.asarray(state.target))
 
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Box(-high, high, dtype=np.float32),

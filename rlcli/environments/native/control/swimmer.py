@@ -19,7 +19,7 @@ from rlcli.registry import register
 from rlcli.types import (
     Array,
     ArrayTree,
-    Environment,
+    Core,
     Key,
     NonNegative,
     Positive,
@@ -62,7 +62,7 @@ def swimmer(
     max_torque: Annotated[Structural, Gt(0.0)] = 5.0,
     bend: NonNegative = 0.1,
     dt: Positive = 0.05,
-) -> Environment:
+) -> Core:
     """Swims along the x axis by bending its joints: the reward is the velocity along x.
 
         on segment i with middle Gᵢ and normal nᵢ = (−sin θᵢ, cos θᵢ) act
@@ -126,7 +126,7 @@ def swimmer(
         pose = np.asarray(state.centre), np.asarray(state.angles)
         return _draw(*pose, body._replace(length=float(length)))
 
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Box(-high, high, dtype=np.float32),

@@ -14,7 +14,7 @@ from rlcli import spaces
 from rlcli.environments import drawing
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
-from rlcli.types import Array, Environment, Key, Probability, TimeStep
+from rlcli.types import Array, Core, Key, Probability, TimeStep
 
 EDGE = 3  # empty rows above and below the board
 LINES = ((0, 1), (1, 0), (1, 1), (1, -1))  # rows and columns between adjacent stones
@@ -47,7 +47,7 @@ def connect_four(
     columns: Annotated[int, Ge(4), Le(20)] = 7,
     opponent_skill: Probability = 1.0,
     begins: Literal["either", "agent", "opponent"] = "either",
-) -> Environment:
+) -> Core:
     """Plays Connect Four: reward 1 for four in a row, −1 if the opponent has them.
 
     A stone falls onto the stones below it. Lines are horizontal, vertical or diagonal;
@@ -122,7 +122,7 @@ def connect_four(
         )
         return state, make_timestep(observe(state), reward, terminated)
 
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Dict(

@@ -15,7 +15,7 @@ from rlcli.environments import drawing
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.types import Array, Count, Environment, Key, Probability, TimeStep
+from rlcli.types import Array, Core, Count, Key, Probability, TimeStep
 
 UP, DOWN = 1, 2
 
@@ -42,7 +42,7 @@ def pong(
     max_speed: Count = 3,
     opponent_skill: Probability = 1.0,
     visual: bool = True,
-) -> Environment:
+) -> Core:
     """Plays for one point: reward 1 if the ball passes the opponent, −1 if the agent.
 
     Both terminate the episode. A paddle moves up to one row per step, the ball one
@@ -115,7 +115,7 @@ def pong(
         return state, make_timestep(observe(state), reward, won | lost)
 
     field = spaces.boolean_box(height, width, 3)
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=field

@@ -14,7 +14,7 @@ from rlcli import spaces
 from rlcli.environments import drawing
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep
+from rlcli.types import Array, ArrayTree, Core, Key, TimeStep
 
 CELL = 40  # pixels
 
@@ -27,7 +27,7 @@ class BitFlipState(NamedTuple):
 
 
 @register("environment", "BitFlip-v0", time_limit=15)
-def bit_flip(*, bits: Annotated[int, Ge(1)] = 15) -> Environment:
+def bit_flip(*, bits: Annotated[int, Ge(1)] = 15) -> Core:
     """Flips bits until they equal the goal: reward −1 for every step before.
 
     The bits and the goal are random in each episode. The step that reaches the goal has
@@ -70,7 +70,7 @@ def bit_flip(*, bits: Annotated[int, Ge(1)] = 15) -> Environment:
 
     member = spaces.boolean_box(bits)
     names = ("observation", "achieved_goal", "desired_goal")
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Dict(dict.fromkeys(names, member)),

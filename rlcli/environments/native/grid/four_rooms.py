@@ -14,7 +14,7 @@ from rlcli.environments.native.grid import maps
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.environments.native.toy_text import tables
 from rlcli.registry import register
-from rlcli.types import Array, Environment, Key, Probability, TimeStep
+from rlcli.types import Array, Core, Key, Probability, TimeStep
 
 ROWS = (
     *("#############", "#     #     #", "#     #     #", "#           #"),
@@ -40,7 +40,7 @@ def four_rooms(
     start: tuple[int, int] | None = (4, 1),
     goal: tuple[int, int] | None = (8, 9),
     visual: bool = False,
-) -> Environment:
+) -> Core:
     """Walks from room to room: reward 1 for reaching the goal, which terminates.
 
     Observation: int32 `[4]`: the row and column of the agent, and those of the goal.
@@ -93,7 +93,7 @@ def four_rooms(
         return maps.draw_map(FREE, int(state.cell), flags=[int(state.goal)])
 
     places = gymnasium.spaces.Box(0, SIZE - 1, (4,), np.int32)
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=spaces.boolean_box(SIZE, SIZE, 3) if visual else places,

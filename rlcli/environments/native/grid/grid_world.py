@@ -9,7 +9,7 @@ from rlcli.environments.native.grid import maps
 from rlcli.environments.native.toy_text import tables
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.types import Environment, Probability
+from rlcli.types import Core, Probability
 
 TEXTBOOK = ("...G", ".#.T", "S...")  # Russell and Norvig's world of 4 x 3
 STEP, GOAL, TRAP = 1, 2, 3  # indices of rewards; index 0 is a reward of 0
@@ -23,7 +23,7 @@ def grid_world(
     step_reward: float = -0.04,
     goal_reward: float = 1.0,
     trap_reward: float = -1.0,
-) -> Environment:
+) -> Core:
     """Walks over a map to a goal and avoids traps; goals and traps terminate.
 
     Observation: int32, the index of the cell in row-major order, walls included.

@@ -16,7 +16,7 @@ from rlcli.environments.native.grid import maps
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.types import Array, Environment, Key, TimeStep
+from rlcli.types import Array, Core, Key, TimeStep
 
 
 class MetaMazeState(NamedTuple):
@@ -33,7 +33,7 @@ def meta_maze(
     view: Annotated[int, Ge(3)] = 3,
     goal_reward: float = 10.0,
     wall_reward: float = 0.0,
-) -> Environment:
+) -> Core:
     """Finds a hidden reward repeatedly: reaching it moves the agent to a random cell.
 
     Every other cell of every other row is a wall. An episode begins in the middle. The
@@ -86,7 +86,7 @@ def meta_maze(
     def render(state: MetaMazeState) -> np.ndarray:
         return _draw(free, int(state.cell), int(state.goal), edge)
 
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=spaces.boolean_box(view, view),

@@ -10,7 +10,7 @@ import numpy as np
 
 from rlcli.environments import drawing
 from rlcli.environments.native.minatar import game
-from rlcli.types import Array, Environment, Key, Probability
+from rlcli.types import Array, Core, Key, Probability
 
 LANES = 8  # rows 1 to 8, with at most one object in each
 ROW = np.arange(1, 1 + LANES)
@@ -55,7 +55,7 @@ def asterix(
     sticky_action_prob: Probability = 0.1,
     difficulty_ramping: bool = True,
     minimal_actions: bool = False,
-) -> Environment:
+) -> Core:
     """Plays Asterix: reward 1 for each piece of gold.
 
     Enemies and gold (one in three) enter free lanes from either side and cross the

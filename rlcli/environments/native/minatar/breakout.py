@@ -10,7 +10,7 @@ import numpy as np
 
 from rlcli.environments import drawing
 from rlcli.environments.native.minatar import game
-from rlcli.types import Array, Environment, Key, Probability
+from rlcli.types import Array, Core, Key, Probability
 
 TOP, ROWS = 1, 3  # the rows of bricks
 BRICKS = 2 ** (ROWS * game.SIZE) - 1  # a bit for each brick
@@ -43,7 +43,7 @@ def breakout(
     sticky_action_prob: Probability = 0.1,
     difficulty_ramping: bool = True,
     minimal_actions: bool = False,
-) -> Environment:
+) -> Core:
     """Plays Breakout: reward 1 for each brick that the ball breaks.
 
     The ball moves diagonally and bounces off the walls, the ceiling, the bricks and the

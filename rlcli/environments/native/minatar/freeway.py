@@ -10,7 +10,7 @@ import numpy as np
 
 from rlcli.environments import drawing
 from rlcli.environments.native.minatar import game
-from rlcli.types import Array, Environment, Key, Probability
+from rlcli.types import Array, Core, Key, Probability
 
 LANES = 8  # rows 1 to 8, with a car in each
 ROW = np.arange(1, 1 + LANES)
@@ -54,7 +54,7 @@ def freeway(
     sticky_action_prob: Probability = 0.1,
     difficulty_ramping: bool = True,
     minimal_actions: bool = False,
-) -> Environment:
+) -> Core:
     """Plays Freeway: reward 1 each time the chicken crosses the road.
 
     The chicken then starts again from the bottom, and all cars change speed and

@@ -16,7 +16,7 @@ from rlcli import spaces
 from rlcli.environments import drawing
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Environment, Key, Probability, TimeStep
+from rlcli.types import Array, ArrayTree, Core, Key, Probability, TimeStep
 from rlcli.xla.fusion_barrier import materialize
 
 SIZE = 10  # cells per side of the board
@@ -78,9 +78,9 @@ def register_game(name: str) -> Callable[[Callable], Callable]:
     `-v0` has all six actions; `-v1` has `minimal_actions: true` by default.
     """
 
-    def decorate(factory: Callable[..., Environment]) -> Callable[..., Environment]:
+    def decorate(factory: Callable[..., Core]) -> Callable[..., Core]:
         @functools.wraps(factory)
-        def minimal(**options: Any) -> Environment:
+        def minimal(**options: Any) -> Core:
             return factory(**{"minimal_actions": True, **options})
 
         register("environment", f"MinAtar/{name}-v0")(factory)
@@ -104,7 +104,7 @@ def game_environment(
     sticky_action_prob: Probability,
     difficulty_ramping: bool,
     minimal_actions: bool,
-) -> Environment:
+) -> Core:
     """Builds the environment of a game.
 
     Args:
@@ -153,7 +153,7 @@ def game_environment(
             rules.channels, np.asarray(observe(unpack_state(max_values, words).game))
         )
 
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=spaces.boolean_box(SIZE, SIZE, len(rules.channels)),

@@ -11,7 +11,7 @@ import numpy as np
 
 from rlcli.environments import drawing
 from rlcli.environments.native.minatar import game
-from rlcli.types import Array, Environment, Key, Probability
+from rlcli.types import Array, Core, Key, Probability
 
 LANES = 8  # rows 1 to 8, with divers and enemies
 ROW = np.arange(1, 1 + LANES)
@@ -104,7 +104,7 @@ def seaquest(
     sticky_action_prob: Probability = 0.1,
     difficulty_ramping: bool = True,
     minimal_actions: bool = False,
-) -> Environment:
+) -> Core:
     """Plays Seaquest: reward 1 per enemy, up to 10 for surfacing with six divers.
 
     Surfacing with six divers pays the remaining oxygen, in tenths of the tank.

@@ -10,7 +10,7 @@ import numpy as np
 
 from rlcli.environments import drawing
 from rlcli.environments.native.minatar import game
-from rlcli.types import Array, Environment, Key, Probability
+from rlcli.types import Array, Core, Key, Probability
 
 COLUMN = np.arange(game.SIZE)
 ROW = np.arange(game.SIZE)
@@ -50,7 +50,7 @@ def space_invaders(
     sticky_action_prob: Probability = 0.1,
     difficulty_ramping: bool = True,
     minimal_actions: bool = False,
-) -> Environment:
+) -> Core:
     """Plays SpaceInvaders: reward 1 for each alien shot down.
 
     The aliens move from side to side, and down at either side; fewer aliens move

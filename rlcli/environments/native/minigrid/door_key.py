@@ -14,7 +14,7 @@ from rlcli.environments.native.minigrid.game import (
     reaches_goal,
 )
 from rlcli.environments.native.minigrid.levels import register_levels
-from rlcli.types import Array, Environment, Positive
+from rlcli.types import Array, Core, Positive
 
 
 @register_levels(
@@ -27,7 +27,7 @@ def door_key(
     max_steps: Positive,
     agent_view_size: ViewSize = 7,
     see_through_walls: bool = False,
-) -> Environment:
+) -> Core:
     """Opens a door with a key: reward 1 − 0.9 t / max_steps for reaching the goal.
 
     A wall divides the room. The door in it is locked, the key is on the left with the

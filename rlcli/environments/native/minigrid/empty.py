@@ -13,7 +13,7 @@ from rlcli.environments.native.minigrid.game import (
     reaches_goal,
 )
 from rlcli.environments.native.minigrid.levels import register_levels
-from rlcli.types import Array, Environment, Positive
+from rlcli.types import Array, Core, Positive
 
 
 @register_levels(
@@ -34,7 +34,7 @@ def empty(
     max_steps: Positive,
     agent_view_size: ViewSize = 7,
     see_through_walls: bool = True,
-) -> Environment:
+) -> Core:
     """Walks through an empty room: reward 1 − 0.9 t / max_steps for reaching the goal.
 
     The goal is the lower right corner. The agent starts in the upper left corner and

@@ -16,7 +16,7 @@ from rlcli.environments.native.minigrid import cells, view
 from rlcli.environments.native.minigrid.images import draw_grid
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.errors import RlcliError
-from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep
+from rlcli.types import Array, ArrayTree, Core, Key, TimeStep
 from rlcli.xla.fusion_barrier import materialize
 
 LEFT, RIGHT, FORWARD, PICK_UP, DROP, TOGGLE, DONE = range(7)
@@ -62,7 +62,7 @@ def level_environment(
     max_steps: float,
     agent_view_size: ViewSize,
     see_through_walls: bool,
-) -> Environment:
+) -> Core:
     """Builds the environment of a level."""
     if agent_view_size % 2 == 0:
         raise RlcliError(
@@ -127,7 +127,7 @@ def level_environment(
     }
     if level.mission_colour is not None:
         members["mission"] = gymnasium.spaces.Discrete(cells.COLOURS, dtype=np.int32)
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Dict(members),

@@ -19,7 +19,7 @@ from rlcli.environments.native.minigrid.game import (
     level_environment,
 )
 from rlcli.environments.native.minigrid.levels import register_levels
-from rlcli.types import Array, Environment, Positive
+from rlcli.types import Array, Core, Positive
 from rlcli.xla.fusion_barrier import materialize
 
 COLUMNS = 3  # rooms side by side: the corridor is the middle column
@@ -40,7 +40,7 @@ def key_corridor(
     max_steps: Positive,
     agent_view_size: ViewSize = 7,
     see_through_walls: bool = False,
-) -> Environment:
+) -> Core:
     """Finds a hidden key: reward 1 − 0.9 t / max_steps for picking up the ball.
 
     Rooms lie on both sides of a corridor. The ball is in a room on the right, behind a

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rlcli.registry import register
-from rlcli.types import Environment
+from rlcli.types import Core
 
 
 def register_levels(
@@ -22,7 +22,7 @@ def register_levels(
             default of the option `max_steps`.
     """
 
-    def decorate(factory: Callable[..., Environment]) -> Callable[..., Environment]:
+    def decorate(factory: Callable[..., Core]) -> Callable[..., Core]:
         for name, fixed in levels.items():
             limit = max_steps(**fixed)
             level = _level_factory(factory, fixed, limit)
@@ -33,12 +33,12 @@ def register_levels(
 
 
 def _level_factory(
-    factory: Callable[..., Environment], fixed: Mapping[str, Any], limit: int
-) -> Callable[..., Environment]:
+    factory: Callable[..., Core], fixed: Mapping[str, Any], limit: int
+) -> Callable[..., Core]:
     """The factory of one level, with the options of the factory."""
 
     @functools.wraps(factory)
-    def level(**options: Any) -> Environment:
+    def level(**options: Any) -> Core:
         return factory(**fixed, **{"max_steps": limit, **options})
 
     signature = inspect.signature(factory, eval_str=True)

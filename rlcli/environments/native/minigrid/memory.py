@@ -16,7 +16,7 @@ from rlcli.environments.native.minigrid.game import (
     level_environment,
 )
 from rlcli.environments.native.minigrid.levels import register_levels
-from rlcli.types import Array, Environment, Positive
+from rlcli.types import Array, Core, Positive
 
 
 class Ends(NamedTuple):
@@ -47,7 +47,7 @@ def memory(
     max_steps: Positive,
     agent_view_size: ViewSize = 7,
     see_through_walls: bool = False,
-) -> Environment:
+) -> Core:
     """Remembers an object: reward 1 − 0.9 t / max_steps for walking to an equal one.
 
     A key or a ball lies in the room at the left end of a hallway, and both lie at the

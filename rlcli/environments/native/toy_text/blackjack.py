@@ -14,7 +14,7 @@ import numpy as np
 from rlcli.environments import drawing
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Environment, Key, RenderState, TimeStep
+from rlcli.types import Array, ArrayTree, Core, Key, RenderState, TimeStep, wrap
 
 DECK = np.array([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10])  # an ace is 1
 BUST, NATURAL = 0, 6  # the dealer's final hands; 1 … 5 are 17 … 21
@@ -41,7 +41,7 @@ class Cards(NamedTuple):
 @register("environment", "Blackjack-v1")
 def blackjack(
     rendering: bool = False, *, natural: bool = False, sab: bool = True
-) -> Environment:
+) -> Core:
     """Plays one hand of blackjack: reward 1 for winning, −1 for losing, 0 for a draw.
 
     Cards are drawn with replacement from ranks 1 (ace) … 9 and 10 (four times as
@@ -105,7 +105,7 @@ def blackjack(
 
     sizes = (32, 11, 2)
     spaces = (gymnasium.spaces.Discrete(size, dtype=np.int32) for size in sizes)
-    core = Environment(
+    core = Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Tuple(tuple(spaces)),
@@ -116,7 +116,7 @@ def blackjack(
     return _with_cards(core, observe) if rendering else core
 
 
-def _with_cards(core: Environment, observe: Callable) -> Environment:
+def _with_cards(core: Core, observe: Callable) -> Core:
     """Adds the cards to the state of the environment, for rendering."""
 
     def reset(key: Key) -> tuple[RenderState, ArrayTree]:
@@ -143,7 +143,7 @@ def _with_cards(core: Environment, observe: Callable) -> Environment:
         cards = player[player > 0].tolist()
         return _draw(best, dealer, usable, cards, int(hand), float(luck))
 
-    return core._replace(reset=reset, step=step, render=render)
+    return wrap(core, reset=reset, step=step, render=render)
 
 
 def _deal(key: Key) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 from rlcli.environments import drawing
 from rlcli.environments.native.toy_text import tables
 from rlcli.registry import register
-from rlcli.types import Environment
+from rlcli.types import Core
 
 ROWS, COLUMNS = 4, 12
 START, GOAL = 36, 47  # the lower corners; the cliff is between them
@@ -19,7 +19,7 @@ CELL = 50  # pixels
 
 @register("environment", "CliffWalking-v0")
 @register("environment", "CliffWalking-v1")
-def cliff_walking(*, slippery: bool = False) -> Environment:
+def cliff_walking(*, slippery: bool = False) -> Core:
     """Walks along a cliff: reward −1 per step, −100 for a fall back to the start.
 
     Observation: int32, the index of the cell on the 4 x 12 grid, in row-major order;
@@ -45,7 +45,7 @@ def cliff_walking(*, slippery: bool = False) -> Environment:
 
 
 @register("environment", "CliffWalkingSlippery-v1")
-def cliff_walking_slippery() -> Environment:
+def cliff_walking_slippery() -> Core:
     """Walks along a slippery cliff: CliffWalking-v1 with `slippery: true`.
 
     Observation: int32, the index of the cell. Actions: 0 up, 1 right, 2 down, 3 left; a

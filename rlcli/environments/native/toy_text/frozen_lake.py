@@ -10,7 +10,7 @@ from rlcli.environments import drawing
 from rlcli.environments.native.toy_text import tables
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.types import Environment, Probability
+from rlcli.types import Core, Probability
 
 SMALL = ("SFFF", "FHFH", "FFFH", "HFFG")  # Gymnasium's 4x4
 LARGE = (
@@ -30,7 +30,7 @@ def frozen_lake(
     goal_reward: float = 1.0,
     hole_reward: float = 0.0,
     ice_reward: float = 0.0,
-) -> Environment:
+) -> Core:
     """Walks on a frozen lake: reward 1 for reaching the goal, else 0.
 
     Observation: int32, the index of the cell in row-major order. Actions: 0 left, 1
@@ -68,7 +68,7 @@ def frozen_lake_8x8(
     goal_reward: float = 1.0,
     hole_reward: float = 0.0,
     ice_reward: float = 0.0,
-) -> Environment:
+) -> Core:
     """Walks on the larger lake: FrozenLake-v1 on the map `8x8`, twice the time limit.
 
     Observation: int32, the index of the cell in row-major order. Actions: 0 left, 1
@@ -95,7 +95,7 @@ def frozen_lake_8x8(
 @register("environment", "FrozenLakeNonSlippery-v0", time_limit=20)
 def frozen_lake_non_slippery(
     *, lake: tuple[str, ...] = SMALL, slippery: bool = False
-) -> Environment:
+) -> Core:
     """Walks on a frozen lake without slipping: reward 1 for reaching the goal, else 0.
 
     FrozenLake-v1 with `slippery: false` and a fifth of the time limit. Observation:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.environments.native.timesteps import make_timestep
-from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep
+from rlcli.types import Array, ArrayTree, Core, Key, TimeStep
 
 
 class World(NamedTuple):
@@ -82,7 +82,7 @@ def tabular_environment(
     render: Callable[[int], Any],
     *,
     success_probability: Array | float | None,
-) -> Environment:
+) -> Core:
     """Builds an environment whose state is a cell, which is also the observation.
 
     Args:
@@ -111,7 +111,7 @@ def tabular_environment(
         cell, reward, ends = read(state.cell, action, outcome)
         return CellState(cell), make_timestep(cell, reward, ends)
 
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Discrete(cells, dtype=np.int32),

@@ -14,7 +14,7 @@ from rlcli.environments import drawing
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.environments.native.toy_text import tables
 from rlcli.registry import register
-from rlcli.types import Array, Environment, Key, Probability, TimeStep
+from rlcli.types import Array, Core, Key, Probability, TimeStep
 
 SIZE = 5
 STANDS = (0, 4, 20, 23)  # the cells of red, green, yellow and blue
@@ -45,7 +45,7 @@ def taxi(
     rainy_probability: Probability = 0.8,
     fickle_passenger: bool = False,
     fickle_probability: Probability = 0.3,
-) -> Environment:
+) -> Core:
     """Drives a passenger: reward 20 for delivery, −10 for an illegal action, else −1.
 
     Observation: int32, ((row · 5 + column) · 5 + passenger) · 4 + destination. The
@@ -99,7 +99,7 @@ def taxi(
             fickle = fickle & ~changes
         return TaxiState(number, fickle), make_timestep(number, reward, ends)
 
-    return Environment(
+    return Core(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Discrete(SIZE**2 * 20, dtype=np.int32),
