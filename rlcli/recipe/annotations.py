@@ -28,6 +28,8 @@ from rlcli.recipe.number_annotations import (
     number_converter,
 )
 
+LONGEST_LIST = 1_000  # of an option, such as the layers of a network
+
 
 class MismatchError(ValueError):
     """A value does not match its annotation; `place` is the path within the value."""
@@ -231,7 +233,17 @@ def _with_validators(annotation: Any) -> Any:
         return annotation
     else:
         inner = origin[tuple(e if e is ... else _with_validators(e) for e in arguments)]
+        if origin is list and arguments != (Any,):
+            metadata = (*metadata, pydantic.AfterValidator(_refuse_long_list))
     return Annotated[(inner, *metadata)] if metadata else inner
+
+
+def _refuse_long_list(values: list[Any]) -> list[Any]:
+    """Refuses a list of which each entry would be compiled separately, for hours."""
+    if len(values) > LONGEST_LIST:
+        message = f"a list of {len(values):,} entries: at most {LONGEST_LIST:,}"
+        raise expectation_error(message=message)
+    return values
 
 
 def unwrap(annotation: Any) -> tuple[Any, tuple]:

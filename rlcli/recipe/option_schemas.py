@@ -16,6 +16,7 @@ from rlcli import registry, schedules
 from rlcli.errors import RlcliError
 from rlcli.recipe import documents, grammar
 from rlcli.recipe.annotations import (
+    LONGEST_LIST,
     describe_annotation,
     is_schedulable,
     typed_dict_fields,
@@ -153,7 +154,9 @@ def annotation_schema(annotation: Any) -> Schema:
         has_period = "every" in section["properties"]  # `null` disables it
         return any_of([section, {"type": "null"}]) if has_period else section
     if origin in (list, tuple, Sequence):
-        return {"type": "array", "items": annotation_schema(arguments[0])}
+        array = {"type": "array", "items": annotation_schema(arguments[0])}
+        is_bounded = origin is list and arguments != (Any,)
+        return array | ({"maxItems": LONGEST_LIST} if is_bounded else {})
     if origin in (dict, Mapping):
         return {
             "type": "object",

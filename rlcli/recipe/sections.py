@@ -31,6 +31,8 @@ from rlcli.recipe.merging import (
 from rlcli.recipe.varying import recipe_combinations
 from rlcli.replays.datasets.names import POLICY_SUFFIX
 
+_MOST_PARTS = 100  # in a list
+
 
 class Part(NamedTuple):
     """A part of a recipe: kind, name and all options, by their names in Python."""
@@ -209,9 +211,16 @@ class Sections:
         if wrappers and facts.get("adapter"):
             message = f"environment {quote(environment.name)} runs on the host"
             self.fail(place, f"{message}: it takes no `wrappers`", "remove `wrappers`")
+        return self.parts("wrapper", wrappers, place)
+
+    def parts(self, kind: str, values: Sequence[Any], place: Place) -> tuple[Part, ...]:
+        """A list of parts; each would be traced separately, so there are not many."""
+        if len(values) > _MOST_PARTS:
+            message = f"{quote(place[-1])} has {len(values):,} parts"
+            self.fail(place, message, f"use at most {_MOST_PARTS}")
         return tuple(
-            self.part("wrapper", value, (*place, index))
-            for index, value in enumerate(wrappers)
+            self.part(kind, value, (*place, index))
+            for index, value in enumerate(values)
         )
 
     def each(
@@ -276,10 +285,7 @@ class Sections:
         if not isinstance(value, list):
             message = f"`preprocess`: expected a list, got {quote_value(value)}"
             self.fail(place, message, "for example `preprocess: [one_hot]`")
-        return tuple(
-            self.part("preprocess", spec, (*place, index))
-            for index, spec in enumerate(value)
-        )
+        return self.parts("preprocess", value, place)
 
     def head(
         self, value: Any, place: Place, default: Mapping[str, Any]
@@ -338,17 +344,11 @@ class Sections:
             )
             options["evaluate"] = {"every": period, **evaluate}
         train = grammar.Train(**reader.options(parameters, options))
-        train = dataclasses.replace(train, trackers=self.trackers(train.trackers))
+        trackers = self.parts("tracker", train.trackers, ("train", "trackers"))
+        train = dataclasses.replace(train, trackers=trackers)
         for place, message, hint in grammar.contradictions(train, num_envs, has_replay):
             self.fail(place, message, hint)
         return train
-
-    def trackers(self, values: Sequence[Any]) -> tuple[Part, ...]:
-        """The trackers of `train.trackers`."""
-        return tuple(
-            self.part("tracker", value, ("train", "trackers", index))
-            for index, value in enumerate(values)
-        )
 
     def _train_reader(self) -> grammar.Reader:
         return grammar.Reader("section `train`", ("train",), self.fail)

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from wording import mentions
 
 from rlcli import recipe, registry
 from rlcli.assembly import build
@@ -252,3 +253,26 @@ def test_every_mutation_that_is_read_is_also_built_or_refused_in_one_line():
             refusal(*each, builds=True)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"network": {"layers": [1] * 5_000}}, ["`layers`", "5,000", "1,000"]),
+        (
+            {"updater": {"name": "ppo", "regularizers": [{"name": "entropy", "weight": 0.1}] * 2_000}},
+            ["`regularizers`", "2,000", "1,000"],
+        ),
+        ({"network": {"preprocess": ["flatten"] * 200}}, ["`preprocess`", "200"]),
+        (
+            {"environment": {"name": "CartPole-v1", "wrappers": ["previous"] * 200}},
+            ["`wrappers`", "200", "100"],
+        ),
+        ({"train": {"trackers": ["tensorboard"] * 200}}, ["`trackers`", "200"]),
+    ],
+)
+def test_a_list_that_would_be_compiled_for_hours_is_refused_at_once(change, words):
+    data = {"environment": "CartPole-v1", "updater": "ppo"} | change
+    with pytest.raises(RlcliError) as error:
+        recipe.load_recipe(data, is_stored=True)
+    assert mentions(error.value.message + error.value.hint, *words)
