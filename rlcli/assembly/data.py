@@ -6,14 +6,18 @@ import dataclasses
 import functools
 from collections.abc import Callable
 
+import jax
+import numpy as np
+
 from rlcli import registry
 from rlcli.assembly.build_part import build_part
 from rlcli.assembly.user_errors import explain_user_errors
+from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.recipe import Recipe
 from rlcli.recipe.annotations import names_data
 from rlcli.replays.datasets.names import HASH
-from rlcli.types import START, ArrayTree, Environment, Replay
+from rlcli.types import START, ArrayTree, Environment, Replay, Transition
 
 
 def read_data(
@@ -31,6 +35,7 @@ def read_data(
         except RlcliError as error:
             raise recipe.locate_error(("replay",), error) from error
         _check_size(recipe, environment, replay, len(steps.reward))
+        _check_frames(recipe, environment, replay, steps)
         return steps
 
     return read
@@ -56,6 +61,40 @@ def _check_size(
         f"{replay.capacity:,}",
         f"raise `replay.capacity` to at least {steps:,}",
     )
+
+
+def _check_frames(
+    recipe: Recipe, environment: Environment, replay: Replay, steps: Transition
+) -> None:
+    """Refuses steps whose stacks a replay of single frames would not rebuild.
+
+    Each environment gets consecutive steps, which may begin within an episode: the
+    frames before them are then missing.
+    """
+    if (stack := replay.frame_stack) is None:
+        return
+    size = recipe.train.unroll * environment.num_envs
+    share = len(steps.reward) // size * recipe.train.unroll
+    rows = np.arange(share * environment.num_envs)
+    begins = np.asarray(steps.first)[rows] | (rows % share == 0)
+    start = np.maximum.accumulate(np.where(begins, rows, 0))  # of the episode
+    axis = stack.axis if stack.axis < 0 else stack.axis + 1
+    for leaf in jax.tree.leaves(action_masks.remove_mask(steps.obs)):
+        *older, newest = np.split(np.asarray(leaf)[rows], stack.frames, axis)
+        for back, frame in enumerate(reversed(older), 1):
+            rebuilt = newest[np.maximum(rows - back, start)]
+            if stack.padding == "zero":
+                rebuilt[rows - back < start] = 0
+            differs = (frame != rebuilt).reshape(len(rows), -1).any(axis=1)
+            if differs.any():
+                raise recipe.error(
+                    ("replay",),
+                    f"step {np.argmax(differs):,} of {replay.dataset.name} is not the "
+                    f"stack of frames that the replay would rebuild: the frame {back} "
+                    f"before its newest one is not that of the step {back} before",
+                    "store whole observations (`replay: uniform`), or use "
+                    "`num_envs: 1` and data with this stack",
+                )
 
 
 def record_data(recipe: Recipe) -> Recipe:

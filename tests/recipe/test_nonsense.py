@@ -260,7 +260,12 @@ def test_every_mutation_that_is_read_is_also_built_or_refused_in_one_line():
     [
         ({"network": {"layers": [1] * 5_000}}, ["`layers`", "5,000", "1,000"]),
         (
-            {"updater": {"name": "ppo", "regularizers": [{"name": "entropy", "weight": 0.1}] * 2_000}},
+            {
+                "updater": {
+                    "name": "ppo",
+                    "regularizers": [{"name": "entropy", "weight": 0.1}] * 2_000,
+                }
+            },
             ["`regularizers`", "2,000", "1,000"],
         ),
         ({"network": {"preprocess": ["flatten"] * 200}}, ["`preprocess`", "200"]),
