@@ -19,7 +19,7 @@ from benchmarks import pairs
 from benchmarks.loop import RECIPE
 from rlcli.runs import thread_layout
 from rlcli.xla import threads
-from rlcli.xla.pinning import pin_threads
+from rlcli.xla.threads import pin_threads
 
 STEPS, ROUNDS = 3_000, 11
 

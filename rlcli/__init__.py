@@ -10,11 +10,8 @@ the functions of the package, the tests of the documentation and `.ci/run` read 
 table. The functions are imported on first use, because importing JAX is slow.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rlcli.errors import RlcliError, check_platform
@@ -56,51 +53,43 @@ if TYPE_CHECKING:  # a test compares these rows with the tables below
 
 __version__ = "0.1.0"
 # Group in `rlcli --help` -> name -> module of its function.
-COMMAND_GROUPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "Run": {
-            "train": "rlcli.training",
-            "resume": "rlcli.training",
-            "eval": "rlcli.evaluation.evaluate",
-            "render": "rlcli.evaluation.render",
-        },
-        "Look": {
-            "list": "rlcli.recipe.catalog",
-            "show": "rlcli.runs.description",
-            "runs": "rlcli.runs.listing",
-            "watch": "rlcli.monitor.watch",
-        },
-        "Compare": {
-            "diff": "rlcli.runs.diff",
-            "plot": "rlcli.results.plot",
-            "compare": "rlcli.results.compare",
-            "report": "rlcli.results.report.report",
-            "bsuite": "rlcli.sweeps.bsuite.suite",
-        },
-        "Tune": {
-            "sweep": "rlcli.sweeps.sweep",
-        },
-        "Share": {
-            "export": "rlcli.evaluation.export.export",
-            "collect": "rlcli.evaluation.collect",
-            "reproduce": "rlcli.training.checks.reproduce",
-        },
-        "Set up": {
-            "new": "rlcli.recipe.new",
-            "check": "rlcli.training.checks.check",
-            "verify_resume": "rlcli.training.checks.verify_resume",
-            "schema": "rlcli.recipe.schema",
-            "doctor": "rlcli.training.checks.doctor",
-        },
-    }
-)
-COMMANDS: Mapping[str, str] = MappingProxyType(
-    {
-        name: module
-        for group in COMMAND_GROUPS.values()
-        for name, module in group.items()
-    }
-)
+COMMAND_GROUPS: Mapping[str, Mapping[str, str]] = {
+    "Run": {
+        "train": "rlcli.training",
+        "resume": "rlcli.training",
+        "eval": "rlcli.evaluation.evaluate",
+        "render": "rlcli.evaluation.render",
+    },
+    "Look": {
+        "list": "rlcli.recipe.catalog",
+        "show": "rlcli.runs.description",
+        "runs": "rlcli.runs.listing",
+        "watch": "rlcli.monitor.watch",
+    },
+    "Compare": {
+        "diff": "rlcli.runs.diff",
+        "plot": "rlcli.results.plot",
+        "compare": "rlcli.results.compare",
+        "report": "rlcli.results.report.report",
+        "bsuite": "rlcli.sweeps.bsuite.suite",
+    },
+    "Tune": {"sweep": "rlcli.sweeps.sweep"},
+    "Share": {
+        "export": "rlcli.evaluation.export.export",
+        "collect": "rlcli.evaluation.collect",
+        "reproduce": "rlcli.training.checks.reproduce",
+    },
+    "Set up": {
+        "new": "rlcli.recipe.new",
+        "check": "rlcli.training.checks.check",
+        "verify_resume": "rlcli.training.checks.verify_resume",
+        "schema": "rlcli.recipe.schema",
+        "doctor": "rlcli.training.checks.doctor",
+    },
+}
+COMMANDS: Mapping[str, str] = {
+    name: module for group in COMMAND_GROUPS.values() for name, module in group.items()
+}
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - partly from the table
     "RlcliError",
     "TrainMonitor",
@@ -121,25 +110,23 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - partly from the tab
     *COMMANDS,
 ]
 
-_MODULES = MappingProxyType(
-    {
-        **COMMANDS,
-        "TrainMonitor": "rlcli.monitor.train_monitor",
-        "act": "rlcli.utils.custom_loop",
-        "chunks": "rlcli.training",
-        "clock": "rlcli.utils.custom_loop",
-        "export_sweep": "rlcli.sweeps.export_sweep",
-        "from_pytree": "rlcli.networks.pytree",
-        "load": "rlcli.evaluation.load",
-        "make": "rlcli.utils.simulation",
-        "q_function": "rlcli.utils.custom_loop",
-        "resume_all": "rlcli.training.several.resume_all",
-        "rollout": "rlcli.utils.simulation",
-        "show_sweep": "rlcli.sweeps.summary",
-        "train_all": "rlcli.training.several.train_all",
-        "transition": "rlcli.utils.custom_loop",
-    }
-)
+_MODULES = {
+    **COMMANDS,
+    "TrainMonitor": "rlcli.monitor.train_monitor",
+    "act": "rlcli.utils.custom_loop",
+    "chunks": "rlcli.training",
+    "clock": "rlcli.utils.custom_loop",
+    "export_sweep": "rlcli.sweeps.export_sweep",
+    "from_pytree": "rlcli.networks.pytree",
+    "load": "rlcli.evaluation.load",
+    "make": "rlcli.utils.simulation",
+    "q_function": "rlcli.utils.custom_loop",
+    "resume_all": "rlcli.training.several.resume_all",
+    "rollout": "rlcli.utils.simulation",
+    "show_sweep": "rlcli.sweeps.summary",
+    "train_all": "rlcli.training.several.train_all",
+    "transition": "rlcli.utils.custom_loop",
+}
 _SUBMODULES = ("environments", "spaces", "utils")  # `rlcli.spaces.sample(…)`
 
 

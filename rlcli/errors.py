@@ -1,13 +1,10 @@
 """Errors: `RlcliError`, exit codes and hints. Imports only quoting."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 
 from rlcli.quoting import printable
 
@@ -20,17 +17,15 @@ HUNG_UP = 129  # SIGHUP, after a checkpoint
 INTERRUPTED = 130  # Ctrl-C, after a checkpoint
 TERMINATED = 143  # SIGTERM, after a checkpoint
 
-EXIT_CODES: Mapping[str, int] = MappingProxyType(  # by the status in `run.json`
-    {
-        "finished": OK,
-        "stopped": OK,  # reached the return in `train.stop`
-        "failed": USER_ERROR,
-        "out_of_time": OUT_OF_TIME,
-        "hung_up": HUNG_UP,
-        "interrupted": INTERRUPTED,
-        "terminated": TERMINATED,
-    }
-)
+EXIT_CODES: Mapping[str, int] = {  # by the status in `run.json`
+    "finished": OK,
+    "stopped": OK,  # reached the return in `train.stop`
+    "failed": USER_ERROR,
+    "out_of_time": OUT_OF_TIME,
+    "hung_up": HUNG_UP,
+    "interrupted": INTERRUPTED,
+    "terminated": TERMINATED,
+}
 _MAX_LISTED = 100  # names in a hint
 _LONGEST = 60  # characters of a value in a message
 _LONGEST_QUOTE = 200  # characters in backticks, such as a path

@@ -24,7 +24,6 @@ import itertools
 import math
 import typing
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, Literal
 
 from rlcli.errors import RlcliError, quote, suggest
@@ -33,20 +32,21 @@ from rlcli.xla.numeric_limits import is_float32
 if typing.TYPE_CHECKING:
     from rlcli.types import Array, Clock
 
-KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(  # the options of each schedule
-    {
-        "linear": ("from", "to", "over"),
-        "cosine": ("from", "to", "over"),
-        "exponential": ("from", "rate"),
-        "inverse": ("from", "rate"),
-        "steps": ("steps",),
-    }
-)
+KEYS: Mapping[str, tuple[str, ...]] = {  # the options of each schedule
+    "linear": ("from", "to", "over"),
+    "cosine": ("from", "to", "over"),
+    "exponential": ("from", "rate"),
+    "inverse": ("from", "rate"),
+    "steps": ("steps",),
+}
 
 
-FIELDS: Mapping[str, str] = MappingProxyType(  # option -> field of a `Schedule`
-    {"from": "start", "to": "end", "over": "over", "rate": "rate"}
-)
+FIELDS: Mapping[str, str] = {  # option -> field of a `Schedule`
+    "from": "start",
+    "to": "end",
+    "over": "over",
+    "rate": "rate",
+}
 
 
 @dataclasses.dataclass(frozen=True)

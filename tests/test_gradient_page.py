@@ -65,7 +65,6 @@ def test_the_page_names_every_file_of_the_algorithm(calls):
     assert {file for file in unnamed if not file.endswith("__init__.py")} <= {
         "updaters/burn_in.py",  # for recurrent networks
         "updaters/optimizers.py",  # optax's, by name
-        "updaters/policy_gradient/objective_context.py",  # the record an objective gets
     }
 
 

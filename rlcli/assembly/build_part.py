@@ -1,7 +1,5 @@
 """Parts: builds a part of a recipe with the options of a given time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -21,21 +19,19 @@ from rlcli.registry import plugins
 from rlcli.types import Clock, Core, Environment, Policy, Replay, Tracer, Updater
 from rlcli.updaters.intrinsic_rewards import IntrinsicReward
 
-_RECORDS: Mapping[str, Any] = MappingProxyType(  # the return type of factories, by kind
-    {
-        "environment": Core,
-        "wrapper": Core,
-        "network": Torso,
-        "memory": RecurrentCore,
-        "preprocess": Preprocess,
-        "policy": Policy,
-        "tracer": Tracer,
-        "replay": Replay,
-        "updater": Updater,
-        "intrinsic_reward": IntrinsicReward,
-        "optimizer": optax.GradientTransformation,
-    }
-)
+_RECORDS: Mapping[str, Any] = {  # the return type of factories, by kind
+    "environment": Core,
+    "wrapper": Core,
+    "network": Torso,
+    "memory": RecurrentCore,
+    "preprocess": Preprocess,
+    "policy": Policy,
+    "tracer": Tracer,
+    "replay": Replay,
+    "updater": Updater,
+    "intrinsic_reward": IntrinsicReward,
+    "optimizer": optax.GradientTransformation,
+}
 
 
 def build_part(

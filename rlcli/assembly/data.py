@@ -1,7 +1,5 @@
 """Data: reads the data set that a recipe's replay names, and records its content."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Environments: builds the environment of a recipe, with wrappers and frame stack."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

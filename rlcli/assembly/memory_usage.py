@@ -4,8 +4,6 @@ Sizes are computed from shapes. They are lower bounds: for example the arrays th
 environment's library allocates itself are not included.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Networks: builds the functions of an updater from the recipe's networks."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Mapping
@@ -11,12 +9,7 @@ import gymnasium
 import jax
 
 from rlcli import registry, schedules
-from rlcli.assembly.build_part import (
-    build_part,
-    failure_message,
-    format_names,
-    is_own,
-)
+from rlcli.assembly.build_part import build_part, failure_message, format_names, is_own
 from rlcli.assembly.preprocessing import network_preprocessing
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.networks import functions, memory
@@ -237,10 +230,7 @@ def _refuse_large_parameters(recipe: Recipe, name: str, network: Network) -> Net
 
 
 def _build_head(
-    recipe: Recipe,
-    name: str,
-    factory: Callable[..., Head],
-    options: Mapping[str, Any],
+    recipe: Recipe, name: str, factory: Callable[..., Head], options: Mapping[str, Any]
 ) -> Head:
     known_options = registry.options(factory)
     if "name" in options and "name" not in known_options:

@@ -10,8 +10,6 @@ built with its elements. These remain constants:
 - options of parts from outside rlcli, which may expect Python numbers
 """
 
-from __future__ import annotations
-
 import dataclasses
 import types
 import typing

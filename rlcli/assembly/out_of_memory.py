@@ -3,8 +3,6 @@
 Both raise one error, which names what needs the memory and which options change it.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Sequence
 

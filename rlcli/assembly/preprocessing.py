@@ -4,8 +4,6 @@ The environment applies the functions up to the last frame stack, so that all fu
 of an updater share the stored frames. The network applies the rest.
 """
 
-from __future__ import annotations
-
 from rlcli.assembly.build_part import build_part
 from rlcli.preprocessing import Preprocess
 from rlcli.recipe import NetworkSpec, Recipe

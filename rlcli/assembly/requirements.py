@@ -24,8 +24,6 @@ is the discount factor for all other parts that need one: the normalization of r
 planning policies, learned models.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Setup: builds the agent of a recipe, and combines it with the environment."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -123,7 +121,6 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
 
 def _constant(environment: Environment, clock: Clock) -> Environment:
     """Returns the environment for any clock: it does not depend on schedules."""
-    del clock
     return environment
 
 

@@ -4,8 +4,6 @@ With `train.data_parallel: N` every device builds the same parts, with 1 / N of 
 environments, of the replay and of its batches.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

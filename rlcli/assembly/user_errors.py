@@ -1,7 +1,5 @@
 """User errors: exceptions of user code, in one line with their file and line."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Iterator

@@ -8,8 +8,6 @@ May import: rlcli, and modules without JAX; anything else inside a command.
 Commands import JAX only when they run, after `thread_layout` has set its threads.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

@@ -1,7 +1,5 @@
 """`rlcli check`: checks recipes without running them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

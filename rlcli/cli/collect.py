@@ -1,7 +1,5 @@
 """`rlcli collect`: writes the steps of a trained policy as a data set."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import rlcli

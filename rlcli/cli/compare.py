@@ -1,7 +1,5 @@
 """`rlcli compare`: compares groups of runs, with intervals over seeds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import rlcli

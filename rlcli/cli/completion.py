@@ -7,8 +7,6 @@ A shell adds a space to a single candidate, so a folder or a key never stands al
 what follows it is offered at once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import itertools

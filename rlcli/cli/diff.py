@@ -1,7 +1,5 @@
 """`rlcli diff`: compares two runs or recipes."""
 
-from __future__ import annotations
-
 import rlcli
 from rlcli.cli import completion, options, output
 from rlcli.cli.options import JSON, argument

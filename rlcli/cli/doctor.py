@@ -1,7 +1,5 @@
 """`rlcli doctor`: checks the installation and the machine."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`rlcli eval`: evaluates a trained policy over whole episodes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`rlcli export`: writes a trained policy as a file that runs without rlcli."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import rlcli

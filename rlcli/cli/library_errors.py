@@ -1,22 +1,17 @@
 """Library errors: environment variables that JAX or matplotlib cannot use."""
 
-from __future__ import annotations
-
 import os
 import re
 import traceback
 from collections.abc import Iterator, Sequence
-from types import MappingProxyType
 
 from rlcli.errors import RlcliError, quote
 
 # By library: its modules that read variables, and the names of these.
-_READERS = MappingProxyType(
-    {
-        "JAX": (r"jax\._src\.(?:xla_bridge|config)", r"JAX_\w+"),
-        "matplotlib": (r"matplotlib(?:\.rcsetup)?", r"MPL\w+"),
-    }
-)
+_READERS = {
+    "JAX": (r"jax\._src\.(?:xla_bridge|config)", r"JAX_\w+"),
+    "matplotlib": (r"matplotlib(?:\.rcsetup)?", r"MPL\w+"),
+}
 _LONGEST = 200  # characters of the library's message
 
 

@@ -1,7 +1,5 @@
 """`rlcli list`: lists parts and recipes."""
 
-from __future__ import annotations
-
 import rlcli
 from rlcli.cli import completion, output
 from rlcli.cli.options import JSON, argument

@@ -1,7 +1,5 @@
 """`rlcli new`: copies a built-in recipe, ready to edit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import rlcli

@@ -1,7 +1,5 @@
 """Options shared by several commands, as defaults of parameters for Typer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

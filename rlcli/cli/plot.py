@@ -1,7 +1,5 @@
 """`rlcli plot`: draws learning curves of runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import rlcli

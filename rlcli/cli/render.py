@@ -1,7 +1,5 @@
 """`rlcli render`: renders episodes as a video."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import rlcli

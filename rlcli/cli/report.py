@@ -1,7 +1,5 @@
 """`rlcli report`: writes a page about runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import rlcli

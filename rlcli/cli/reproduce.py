@@ -1,7 +1,5 @@
 """`rlcli reproduce`: trains a run again, and compares the results bit by bit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`rlcli resume`: continues a run exactly where it stopped."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import typer

@@ -1,7 +1,5 @@
 """`rlcli runs`: lists runs."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Mapping, Sequence

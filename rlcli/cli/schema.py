@@ -1,7 +1,5 @@
 """`rlcli schema`: the JSON Schema of recipes, for editors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import rlcli

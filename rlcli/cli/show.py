@@ -1,7 +1,5 @@
 """`rlcli show`: prints a recipe with every default, a part's options, or a run."""
 
-from __future__ import annotations
-
 import rlcli
 from rlcli.cli import completion, options, output
 from rlcli.cli.options import JSON, SET, argument, option

@@ -1,7 +1,5 @@
 """`rlcli sweep`: tunes hyperparameters, and shows and exports sweeps."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import typer

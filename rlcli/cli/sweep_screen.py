@@ -6,7 +6,6 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from rlcli.sweeps.driver import SweepProgress
     from rlcli.sweeps.study import Trial
 
-_NO_ADDRESSES: Mapping[str, str | None] = MappingProxyType({})
+_NO_ADDRESSES: Mapping[str, str | None] = {}
 _TOP = 10  # trials in a table
 _BAR = 20  # characters of the bar of an importance
 _NEVER = "never"  # the steps to a return that was not reached
@@ -73,7 +72,7 @@ def _has_ended(trial: Trial) -> bool:
 
 
 def _best(progress: SweepProgress) -> Trial | None:
-    from rlcli.sweeps.ranking import rank
+    from rlcli.sweeps.study import rank
 
     return next(iter(rank(progress.trials, progress.objective)), None)
 

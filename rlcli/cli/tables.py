@@ -1,7 +1,5 @@
 """Tables: records and comparisons of runs for people, in terminals of any width."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """`rlcli train`: trains the agent of a recipe."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

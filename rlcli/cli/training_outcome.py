@@ -1,7 +1,5 @@
 """Training outcome: the messages after training, and the exit code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

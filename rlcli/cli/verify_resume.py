@@ -1,7 +1,5 @@
 """`rlcli verify-resume`: tests that a stopped and resumed run is identical."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import typer

@@ -1,7 +1,5 @@
 """`rlcli watch`: shows the panel of a run that another process trains."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import rlcli

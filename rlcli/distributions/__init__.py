@@ -9,8 +9,6 @@ does not depend on parameters, and `sample(parameters, noise)` maps it to an ele
 the space. `size` is the number of parameters, the size of the network output.
 """
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 import gymnasium
@@ -18,12 +16,7 @@ import numpy as np
 from gymnasium import spaces as kinds
 
 from rlcli import spaces
-from rlcli.distributions.choices import (
-    atoms,
-    categorical,
-    multi_binary,
-    multi_discrete,
-)
+from rlcli.distributions.choices import atoms, categorical, multi_binary, multi_discrete
 from rlcli.distributions.composites import composite
 from rlcli.distributions.constant_entries import (
     has_constant_entries,

@@ -15,8 +15,6 @@ or the mask where there are none. Observation wrappers keep the mask beside thei
 output.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

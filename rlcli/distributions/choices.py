@@ -1,7 +1,5 @@
 """Categorical distributions: over one or several discrete values, bits and atoms."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

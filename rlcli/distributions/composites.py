@@ -1,7 +1,5 @@
 """Composite distributions: products over the members of a Tuple or a Dict."""
 
-from __future__ import annotations
-
 import functools
 import operator
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Boxes with constant entries, whose lower and upper bounds are equal."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import gymnasium
@@ -28,8 +26,7 @@ def has_constant_entries(space: gymnasium.spaces.Box) -> bool:
 
 
 def with_constant_entries(
-    space: gymnasium.spaces.Box,
-    make: Callable[[gymnasium.spaces.Box], Distribution],
+    space: gymnasium.spaces.Box, make: Callable[[gymnasium.spaces.Box], Distribution]
 ) -> Distribution:
     """A distribution over the other entries of a Box, made for a Box of these alone.
 

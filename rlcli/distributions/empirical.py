@@ -1,7 +1,5 @@
 """The empirical quantile distribution, defined by equally likely values."""
 
-from __future__ import annotations
-
 from typing import NamedTuple, TypeAlias
 
 import jax

@@ -1,7 +1,5 @@
 """Distribution: the common interface of all families of distributions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 

@@ -1,7 +1,5 @@
 """Discretized Box: each entry is divided into bins of equal width."""
 
-from __future__ import annotations
-
 import gymnasium
 import jax
 import jax.numpy as jnp

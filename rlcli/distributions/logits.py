@@ -4,8 +4,6 @@ A logit of −∞ excludes its outcome: it contributes neither to expectations n
 gradients.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, Num

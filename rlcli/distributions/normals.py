@@ -1,7 +1,5 @@
 """Normal distributions: independent for each entry of an array."""
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 import jax

@@ -1,7 +1,5 @@
 """Squashed normal distribution: a normal, transformed into the bounds of a Box."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -130,9 +128,7 @@ def _clip_log_scale(parameters: Parameters) -> Parameters:
     return normals.join_parameters(mean, jnp.clip(log_scale, *LOG_SCALE_BOUNDS))
 
 
-def _quadrature_points(
-    parameters: Parameters,
-) -> Float[Array, "*batch points entries"]:
+def _quadrature_points(parameters: Parameters) -> Float[Array, "*batch points entries"]:
     """Returns the quadrature points of u."""
     mean, log_scale = (
         parameter[..., None, :]

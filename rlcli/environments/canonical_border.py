@@ -1,7 +1,5 @@
 """The border between an agent and an environment: canonical spaces around a core."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """Idle environments: the spaces of another, to learn from a data set without it."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 
@@ -22,13 +20,11 @@ def idle(environment: Environment) -> Environment:
     )
 
     def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
-        del key
         return (), obs
 
     def step(
         state: ArrayTree, action: ArrayTree, noise: ArrayTree, cut: Array | bool = False
     ) -> tuple[ArrayTree, TimeStep]:
-        del action, noise, cut
         zeros = jnp.zeros(batch)
         return state, TimeStep(obs, obs, zeros, zeros + 1, jnp.zeros(batch, bool), {})
 

@@ -6,8 +6,6 @@ builds its environments without it, so compiled training programs do not contain
 state exposed in an observation excludes the details.
 """
 
-from __future__ import annotations
-
 import colorsys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """RGB image: converts whatever `render` of an environment returns."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """To Gymnasium: rlcli environments behind Gymnasium's interface."""
 
-from __future__ import annotations
-
 import operator
 import reprlib
 from collections.abc import Mapping, Sequence
@@ -122,7 +120,6 @@ class CoreEnv(gymnasium.Env):
 
     def draw_reset_key(self, seed: int | None) -> Any:
         """The key of an episode; `seed` is that of `reset`, which has been applied."""
-        del seed
         return _next_key(self.np_random)
 
     def draw_step_key(self) -> Any:

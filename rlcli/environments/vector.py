@@ -4,8 +4,6 @@ A core implements only its task. The vector adds the batch axis, the time limit 
 auto-reset, and draws all random numbers of a step, once per batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

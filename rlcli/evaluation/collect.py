@@ -1,7 +1,5 @@
 """Collect: writes the steps of a trained policy as a data set."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Collection: checks the request of `rlcli collect`, before JAX is imported."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple

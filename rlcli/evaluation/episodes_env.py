@@ -1,7 +1,5 @@
 """Episodes environment: the episodes of `rlcli eval` as a Gymnasium environment."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import gymnasium

@@ -1,7 +1,5 @@
 """Evaluate: the returns of trained policies over whole episodes and all seeds."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ Frames are `[H, W, 3]` uint8, arrive one by one, and are stored compressed. The 
 a film is that of its largest frame; smaller ones are centred.
 """
 
-from __future__ import annotations
-
 import importlib
 import io
 import itertools

@@ -1,7 +1,5 @@
 """Load: a trained policy from a run, to act with it in Python."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

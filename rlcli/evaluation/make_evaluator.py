@@ -1,7 +1,5 @@
 """Builds an `Evaluator` of whole episodes from a recipe."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 

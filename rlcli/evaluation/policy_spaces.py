@@ -5,8 +5,6 @@ arrays. Users have elements of the environment's own spaces, alone or with leadi
 axes, as NumPy or JAX arrays or Python numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Render: writes episodes as a GIF, an mp4 or a film strip, without a display."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Targets: the input and the output file of `rlcli render`. Imports no JAX."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from rlcli.evaluation import films

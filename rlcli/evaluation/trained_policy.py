@@ -10,12 +10,10 @@ are for inspection: an updater sets those that follow from `acting`. The random 
 of `act` and of `make_env` are those of an evaluation (`loop.episode_records`).
 """
 
-from __future__ import annotations
-
+import dataclasses
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -26,9 +24,9 @@ from jax.core import Tracer
 from jaxtyping import Bool, Int32
 
 from rlcli.assembly import environment_preprocessing
+from rlcli.distributions import Distribution
 from rlcli.environments.vector import select_per_environment
 from rlcli.errors import RlcliError
-from rlcli.evaluation.action_distribution import ActionDistribution, environment_family
 from rlcli.evaluation.episodes_env import make_episodes_env
 from rlcli.evaluation.policy_spaces import (
     PolicySpaces,
@@ -41,24 +39,76 @@ from rlcli.loop.episode_records import check_evaluation_index, evaluation_keys
 from rlcli.loop.progress import Setup
 from rlcli.preprocessing.frame_stack import frame_stacker
 from rlcli.recipe import Recipe, resolve
-from rlcli.spaces.canonical import canonical_spaces
+from rlcli.spaces.canonical import Canonical, canonical_spaces
 from rlcli.types import Array, ArrayTree, Clock, External, Key
 
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class ActionDistribution:
+    """A batch of distributions over actions; a pytree, as `jit` and `vmap` require."""
+
+    parameters: Array  # `[*batch, size]`
+    family: Distribution = dataclasses.field(metadata={"static": True})
+
+    def sample(self, key: Key) -> ArrayTree:
+        """Samples one action from each distribution, `[*batch, ...]`."""
+        batch = self.parameters.shape[:-1]
+        flat = self.parameters.reshape((-1, self.parameters.shape[-1]))
+        sample = self.family.sample(flat, self.family.draw(key, flat.shape[0]))
+        return jax.tree.map(lambda leaf: leaf.reshape(batch + leaf.shape[1:]), sample)
+
+    def mode(self) -> ArrayTree:
+        """The most likely action, `[*batch, ...]`."""
+        return self.family.mode(self.parameters)
+
+    def log_prob(self, action: ArrayTree) -> Array:
+        """The log-probability or log-density of actions, `[*batch]`."""
+        return self.family.log_prob(self.parameters, action)
+
+    def entropy(self) -> Array:
+        """The entropy in nats, `[*batch]`."""
+        return self.family.entropy(self.parameters)
+
+    @property
+    def probabilities(self) -> Array:
+        """The probability of each action, `[*batch, actions]`, if they are Discrete."""
+        if self.family.name != "categorical":
+            raise RlcliError(
+                f"a `{self.family.name}` distribution has no table of probabilities",
+                "use `log_prob`, `sample`, `mode` or `entropy`",
+            )
+        return jax.nn.softmax(self.parameters)
+
+
+def environment_family(family: Distribution, canonical: Canonical) -> Distribution:
+    """The family over the actions of the environment, without clipping."""
+
+    def log_prob(parameters: Array, action: ArrayTree) -> Array:
+        density = family.log_prob(parameters, read_elements(canonical, action)[0])
+        return density - canonical.log_volume
+
+    return family._replace(
+        sample=lambda *inputs: canonical.scale_to_external(family.sample(*inputs)),
+        mode=lambda parameters: canonical.scale_to_external(family.mode(parameters)),
+        log_prob=log_prob,
+        entropy=lambda parameters: family.entropy(parameters) + canonical.log_volume,
+    )
+
+
 # The optional functions of a policy: what they compute, and a hint if there is none.
-_INSPECTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "value": (
-            "value function",
-            "a policy file contains only what acting needs, not the critics of "
-            "off-policy actor-critics; some algorithms learn no value function",
-        ),
-        "action_values": (
-            "action values",
-            "only algorithms that act on action values have them; try `value`",
-        ),
-        "parameters": ("distribution over actions", "`explore` samples its actions"),
-    }
-)
+_INSPECTIONS: Mapping[str, tuple[str, str]] = {
+    "value": (
+        "value function",
+        "a policy file contains only what acting needs, not the critics of "
+        "off-policy actor-critics; some algorithms learn no value function",
+    ),
+    "action_values": (
+        "action values",
+        "only algorithms that act on action values have them; try `value`",
+    ),
+    "parameters": ("distribution over actions", "`explore` samples its actions"),
+}
 
 
 class PolicyState(NamedTuple):

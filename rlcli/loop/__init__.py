@@ -11,8 +11,6 @@ environment `advance` is one dispatch per environment step. Both compute the sam
 numbers, up to the rounding of the compiler.
 """
 
-from __future__ import annotations
-
 from rlcli.loop.compiled import compiled_loop
 from rlcli.loop.contract import Loop
 from rlcli.loop.host_loop import host_loop, timestep_shapes

@@ -1,7 +1,5 @@
 """Advance: one step of training on the device, for the compiled and the host loop."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Agents: policy, tracer and updater combined, with or without a replay."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -53,12 +51,7 @@ class OnlineAgentState(NamedTuple):
 
 
 def replay_agent(
-    updater: Updater,
-    tracer: Tracer,
-    replay: Replay,
-    *,
-    updates: Fraction,
-    start: int,
+    updater: Updater, tracer: Tracer, replay: Replay, *, updates: Fraction, start: int
 ) -> Agent:
     """An agent that learns from samples of a replay.
 

@@ -1,7 +1,5 @@
 """The compiled loop for pure environments, in chunks of many iterations."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -184,8 +184,7 @@ def compiled_episodes(
     return CompiledEpisodes(
         jax.jit(shard_seeds(begin, devices, (0, 0), 0)),
         jax.jit(
-            shard_seeds(advance, devices, (0, 0, 0, 0, None, None), 0),
-            donate_argnums=2,
+            shard_seeds(advance, devices, (0, 0, 0, 0, None, None), 0), donate_argnums=2
         ),
         share * devices,
         devices,

@@ -1,7 +1,5 @@
 """The interface of a training loop."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

@@ -14,8 +14,6 @@ holds the arrays and runs the same chunks (`xla.processes` agrees on lengths, si
 and checkpoints), and the first one writes the run.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ The first `episodes_per_env` episodes of each environment count. Counting the fi
 episodes to finish over all environments would favour short ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Episode statistics: returns, lengths and logged values of the episodes of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

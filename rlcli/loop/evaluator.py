@@ -4,8 +4,6 @@ Episodes of a pure environment are one compiled program, which records their ste
 videos. Others are stepped from the host, and so are those of `Evaluator.transitions`.
 """
 
-from __future__ import annotations
-
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -30,15 +28,7 @@ from rlcli.loop.episode_records import (
 from rlcli.loop.seeds import drop_padding
 from rlcli.quoting import printable
 from rlcli.spaces.canonical import canonical_action
-from rlcli.types import (
-    START,
-    Array,
-    ArrayTree,
-    Clock,
-    Environment,
-    Policy,
-    Transition,
-)
+from rlcli.types import START, Array, ArrayTree, Clock, Environment, Policy, Transition
 from rlcli.xla.temporaries import temporary_bytes
 
 _MAX_ENVIRONMENTS = 128  # parallel environments of an evaluation …

@@ -5,8 +5,6 @@ bounds of its space. The loop records the first fault of every environment, so t
 error can name the environment that made training fail.
 """
 
-from __future__ import annotations
-
 import functools
 import operator
 from typing import Any, NamedTuple

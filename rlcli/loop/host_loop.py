@@ -3,8 +3,6 @@
 Small arrays are passed to and from the program packed (see `rlcli.xla.packing`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -44,8 +42,8 @@ from rlcli.types import Array, ArrayTree, Environment, TimeStep
 from rlcli.xla import threads
 from rlcli.xla.control_flow import zeros_of_shapes
 from rlcli.xla.packing import SMALL_SIZE, InPlacePacking, PackedTree, Packing
-from rlcli.xla.pinning import pin_threads
 from rlcli.xla.temporaries import temporary_bytes, tree_bytes
+from rlcli.xla.threads import pin_threads
 
 _CARRY_AXES = (AXES, 0)  # the axes of the seeds in progress and metrics
 

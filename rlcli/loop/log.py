@@ -8,8 +8,6 @@ Updates run in a loop whose count is the number of updates due: none before
 computed only in the last iteration with an update before each log point.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@
 They have a prefix, because the modules of networks are scopes, too.
 """
 
-from __future__ import annotations
-
 PREFIX = "rlcli:"
 
 ENVIRONMENT = PREFIX + "environment"

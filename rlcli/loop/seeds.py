@@ -1,7 +1,5 @@
 """Seeds: the same program for one seed or several, on one device or several."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

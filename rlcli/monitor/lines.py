@@ -1,7 +1,5 @@
 """Lines: formats metrics and evaluations as lines of text."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import operator

@@ -1,7 +1,5 @@
 """Notebook: the live panel in the output of a cell of a Jupyter notebook."""
 
-from __future__ import annotations
-
 import io
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """Panel: the live display of a run in a terminal."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import NamedTuple

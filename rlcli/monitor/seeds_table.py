@@ -3,8 +3,6 @@
 Several runs that are trained together are shown in the same way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 

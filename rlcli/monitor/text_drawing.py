@@ -1,7 +1,5 @@
 """Drawing: curves and cells of the panel, as text."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Train monitor: a Gymnasium wrapper that logs episodes, for custom training loops."""
 
-from __future__ import annotations
-
 import math
 import sys
 import time

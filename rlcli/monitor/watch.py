@@ -1,7 +1,5 @@
 """Watch: the panel of a run that another process trains; behind `rlcli watch`."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

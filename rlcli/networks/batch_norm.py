@@ -1,7 +1,5 @@
 """Batch normalization: a layer with running statistics, which learning updates."""
 
-from __future__ import annotations
-
 import haiku as hk
 import jax
 import jax.numpy as jnp

@@ -1,7 +1,5 @@
 """Fractions: the quantile fractions τ of quantile networks."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -5,8 +5,6 @@ running statistics stay as they are. `updaters.optimizers.partition_by_group` gi
 no update, so no weight decay moves them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 

@@ -11,8 +11,6 @@ refuses batch normalization for all others. Statistics of a batch are means over
 devices (`xla.data_axis`).
 """
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections.abc import Callable
@@ -163,7 +161,6 @@ def shared_network(
         carry: ArrayTree,
         first: Bool[Array, "..."] | None,
     ) -> tuple[Float[Array, "T B F"], ArrayTree]:
-        del key, first
         leading, rows = _flatten_rows(space, obs)
         features = lower.apply(params[SHARED], None, rows)
         return features.reshape((*leading, -1)), carry
@@ -300,7 +297,6 @@ def _batched_network(
         carry: ArrayTree,
         first: Bool[Array, "..."] | None,
     ) -> tuple[ArrayTree, Params]:
-        del carry, first
         assert learn is not None
         leading, rows = _flatten_rows(space, obs)
         outputs_flat, statistics = learn(params, key, rows)

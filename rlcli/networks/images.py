@@ -4,8 +4,6 @@ If an observation has several members, the convolutions read each image. Other m
 are flattened and concatenated with the features of the images.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Inputs: from observations of a space, in batches `[N, ...]`, to inputs of a torso."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import gymnasium

@@ -1,7 +1,5 @@
 """Joint application: several functions of the same observations."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from jaxtyping import Bool

@@ -1,7 +1,5 @@
 """Masking: networks whose outputs mask illegal actions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import gymnasium

@@ -1,7 +1,5 @@
 """Memories: recurrent cores (GRU, LSTM) between torso and head."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -224,7 +222,6 @@ def shared_recurrent_network(
     def read(
         params: Params, key: Key | None, features: Float[Array, "T B F"], obs: ArrayTree
     ) -> ArrayTree:
-        del obs
         outputs_flat = upper.apply(params[group], key, merge_time(features))
         return _split_time(outputs_flat, features.shape[:2])
 

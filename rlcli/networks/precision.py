@@ -1,7 +1,5 @@
 """Precision: the products of a network in bfloat16, with parameters in float32."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -43,7 +41,6 @@ def compute_in(precision: Precision, function: Callable[..., Any]) -> Callable:
 def _create_in_float32(
     create: Callable, shape: Any, dtype: Any, init: Callable, context: Any
 ) -> jax.Array:
-    del context
     # Haiku gives a parameter the dtype of the module's inputs.
     is_rounded = dtype == jnp.bfloat16
     return create(shape, jnp.float32 if is_rounded else dtype, init)

@@ -6,8 +6,6 @@ the caller. Targets bootstrap from a set of `Particles`, which every prediction 
 so every update rule works with every head.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -177,7 +175,6 @@ class Categorical(NamedTuple):
         The projection splits each particle between its two nearest atoms, which keeps
         its mean. Particles outside the support go to its ends. `loss` is not used.
         """
-        del loss
         transformed = _transform_particles(transform, target)
         labels = project_probabilities(
             transformed.value, transformed.probability, self.atoms
@@ -191,7 +188,6 @@ class Categorical(NamedTuple):
         transform: Transform = IDENTITY,
     ) -> Float[Array, "..."]:
         """D(Φ(h(Y)) ‖ p): the cross-entropy minus the entropy of the target."""
-        del loss
         transformed = _transform_particles(transform, target)
         labels = project_probabilities(
             transformed.value, transformed.probability, self.atoms

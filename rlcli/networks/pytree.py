@@ -1,7 +1,5 @@
 """Networks of other libraries: a pytree of parameters and a function of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

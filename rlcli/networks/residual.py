@@ -1,7 +1,5 @@
 """Residual networks: torsos for images and for vectors."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import haiku as hk

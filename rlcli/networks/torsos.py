@@ -1,7 +1,5 @@
 """Torsos: from observations to features. `images` has the torsos for images."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -63,7 +61,6 @@ def table(*, initial: Structural = 0.0) -> Torso:
     """
 
     def outputs(size: int, scale: float) -> hk.Linear:
-        del scale
         return hk.Linear(size, False, hk.initializers.Constant(initial))
 
     return Torso(lambda inputs: inputs, outputs)

@@ -9,8 +9,6 @@ offers: `values` (one per action), `distribution` (a family and its parameters),
 `observation`, the observation space, and `gamma`, the tracer's discount factor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

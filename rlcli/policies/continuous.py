@@ -1,7 +1,5 @@
 """Policies that add exploration noise to the action of a network, in a Box."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
@@ -78,7 +76,6 @@ def gaussian_noise(
     """
 
     def step(process, noise, first, features):
-        del first, features
         return process, scale * noise
 
     noise = _NoiseProcess(_normal_noise(space), lambda batch: (), step, scale)
@@ -111,7 +108,6 @@ def ornstein_uhlenbeck(
     spread = deviation * jnp.sqrt(1 - decay**2)
 
     def step(process, noise, first, features):
-        del features
         process = decay * jnp.where(first[:, None], 0.0, process) + spread * noise
         return process, process
 
@@ -223,7 +219,6 @@ def _noisy_policy(
         return Decision(action, {"log_prob": log_prob(mean, action)}), (carry, process)
 
     def exploit(acting, obs, state, first, sample_noise):
-        del sample_noise
         carry, process = state
         mean, carry = outputs(acting, obs, carry, first)
         action = to_action(mean.reshape((first.shape[0], len(low))))
@@ -242,7 +237,6 @@ def _feature_function(
     """Returns `(acting, obs, first) -> features`."""
 
     def observe_features(acting, obs, first):
-        del acting
         leaves = [
             leaf.reshape((len(first), math.prod(leaf.shape[1:]))).astype(jnp.float32)
             for leaf in jax.tree.leaves(obs)

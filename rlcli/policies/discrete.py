@@ -1,7 +1,5 @@
 """Policies over discrete actions."""
 
-from __future__ import annotations
-
 import gymnasium
 import jax
 import jax.numpy as jnp

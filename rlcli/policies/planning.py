@@ -1,7 +1,5 @@
 """Planning policies: search with a model before they select an action."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

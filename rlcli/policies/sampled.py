@@ -1,7 +1,5 @@
 """Policies that sample their action."""
 
-from __future__ import annotations
-
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -30,7 +28,6 @@ def sampled(distribution: DistributionOffer) -> Policy:
         return decide(parameters, family.sample(parameters, noise))
 
     def exploit(parameters: Float[Array, "B size"], noise: ArrayTree) -> Decision:
-        del noise
         return decide(parameters, family.mode(parameters))
 
     return policy_from_outputs(
@@ -58,13 +55,11 @@ def random(
         return sample(jax.random.split(key, batch))
 
     def log_prob(outputs: ArrayTree, action: ArrayTree) -> Float[Array, "..."]:
-        del outputs
         return jnp.full(_leading_shape(space, action), density)
 
     density = uniform_log_density(space)
 
     def act(acting, obs, state, first, noise):
-        del acting, obs, first
         return Decision(noise, {"log_prob": log_prob((), noise)}), state
 
     return Policy(lambda batch: ((), ()), draw, act, act, log_prob)
@@ -89,7 +84,6 @@ def _random_allowed_policy(space: gymnasium.Space) -> Policy:
         return select_index(jax.nn.log_softmax(logits), action - start)
 
     def act(acting, obs, state, first, noise):
-        del acting, first
         is_legal = action_masks.allowed_actions(obs)
         action = start + jnp.argmax(jnp.where(is_legal, noise, -1.0), axis=-1)
         logits = action_masks.uniform_logits(obs)

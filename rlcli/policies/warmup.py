@@ -1,7 +1,5 @@
 """Warm-up: another policy acts during the first steps of a run."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Bool

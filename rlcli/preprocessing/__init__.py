@@ -14,8 +14,6 @@ stack inside the network would be correct for on-policy updaters only. Stateless
 functions are computed where a torso reads its input (`Torso.input_reader`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Frame stacking: environments whose observations are stacks of recent frames."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar

@@ -4,8 +4,6 @@ What is divided by a deviation is clipped, because a deviation may be almost 0: 
 a constant entry, or of rewards before the first one that is not 0.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from typing import NamedTuple

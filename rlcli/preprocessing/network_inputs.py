@@ -1,7 +1,5 @@
 """Network inputs: networks preprocess observations before their first layer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import gymnasium

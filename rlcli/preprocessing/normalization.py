@@ -16,8 +16,6 @@ environment's unit. The moments of `preprocessing.moments` are those of all runn
 statistics.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The preprocessing functions: parts for `preprocess:` in a recipe."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import gymnasium

@@ -75,7 +75,6 @@ def _adapter(annotation: Any) -> pydantic.TypeAdapter:
 @functools.lru_cache(maxsize=1_000)
 def _hashable_adapter(annotation: Any, text: str) -> pydantic.TypeAdapter:
     """As `_adapter`; `text` distinguishes unions that differ in their order."""
-    del text
     return pydantic.TypeAdapter(_with_validators(annotation))
 
 

@@ -1,7 +1,5 @@
 """Catalog: the parts that recipes can name, and their options."""
 
-from __future__ import annotations
-
 import builtins
 import contextlib
 import inspect
@@ -11,13 +9,7 @@ from typing import Any
 
 from rlcli import registry
 from rlcli.errors import RlcliError
-from rlcli.recipe import (
-    dump_recipe,
-    load_bases,
-    load_recipe,
-    resolve,
-    shipped_recipes,
-)
+from rlcli.recipe import dump_recipe, load_bases, load_recipe, resolve, shipped_recipes
 from rlcli.recipe.annotations import describe_annotation, describe_fields
 from rlcli.recipe.documents import format_inline
 from rlcli.recipe.merging import find_changes

@@ -1,11 +1,8 @@
 """Defaults: the parts that a mapping without a name changes, and their options."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Callable, Collection, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from rlcli import registry
@@ -14,9 +11,12 @@ from rlcli.recipe.merging import INNER, as_mapping
 
 NETWORK_KEYS = (*INNER["network"], "preprocess")  # of every network
 # The parts of sections that neither the recipe nor the updater sets.
-_PARTS: Mapping[str, str] = MappingProxyType(
-    {"network": "mlp", "policy": "random", "tracer": "n_step", "optimizer": "adam"}
-)
+_PARTS: Mapping[str, str] = {
+    "network": "mlp",
+    "policy": "random",
+    "tracer": "n_step",
+    "optimizer": "adam",
+}
 _MAX_CANDIDATES = 12  # names in a hint
 
 

@@ -5,8 +5,6 @@ of each value. Parsing never calls or imports anything, and expansion is bounded
 checkpoints of other users contain recipes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math
@@ -155,8 +153,7 @@ def _read_text(path: Path) -> str:
     try:
         if path.is_dir():
             raise RlcliError(
-                f"{quote(path)} is a folder, not a file",
-                "pass a file of the folder",
+                f"{quote(path)} is a folder, not a file", "pass a file of the folder"
             )
         if not path.exists():
             raise RlcliError(f"there is no file {quote(path)}")

@@ -3,8 +3,6 @@
 A base is only read as YAML. Each value keeps the file and line where it was written.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """File options: options of parts that name files, such as data sets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from rlcli.recipe.documents import Document, Place

@@ -1,7 +1,5 @@
 """Finding: the files of recipes, and hints for names that are no recipe."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterable

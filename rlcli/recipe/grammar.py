@@ -5,26 +5,18 @@ options, and their annotations convert and validate values. Sections without a f
 are dataclasses here, which are read in the same way.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict
 
 from annotated_types import Ge, Gt, Le, Lt
 
 from rlcli import registry, schedules
 from rlcli.errors import quote, shorten, suggest
-from rlcli.recipe.annotations import (
-    MismatchError,
-    convert,
-    is_schedulable,
-    quote_value,
-)
+from rlcli.recipe.annotations import MismatchError, convert, is_schedulable, quote_value
 from rlcli.recipe.documents import Place
 from rlcli.registry.common_names import suggest_name
 from rlcli.xla.numeric_limits import EXACT_MAX, INT32_MAX
@@ -149,9 +141,12 @@ class Vector:
 # are frozen, or true: for the whole run.
 Freeze = list[str] | dict[str, Steps | Literal[True]]
 # The options of the sections without parts, and of all environments.
-FIELDS: Mapping[str, type] = MappingProxyType(
-    {"environment": Vector, "normalize": Normalize, "init": Init, "train": Train}
-)
+FIELDS: Mapping[str, type] = {
+    "environment": Vector,
+    "normalize": Normalize,
+    "init": Init,
+    "train": Train,
+}
 
 
 class PerStep(TypedDict):
@@ -335,10 +330,7 @@ def contradictions(
             hint,
         )
     yield from _overflows(train, num_envs)
-    replaying = {
-        "updates": train.updates != 1,
-        "start": 0 < train.start < train.steps,
-    }
+    replaying = {"updates": train.updates != 1, "start": 0 < train.start < train.steps}
     for key, is_set in replaying.items():
         if is_set and not has_replay:
             message = f"`{key}` requires a replay"

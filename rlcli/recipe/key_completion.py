@@ -20,13 +20,7 @@ from rlcli.recipe.defaults import NETWORK_KEYS, default_head, default_part
 from rlcli.recipe.documents import Document
 from rlcli.recipe.extending import Extender
 from rlcli.recipe.finding import shipped_recipes
-from rlcli.recipe.merging import (
-    DEFAULT,
-    SHARED,
-    as_mapping,
-    is_by_function,
-    merge_part,
-)
+from rlcli.recipe.merging import DEFAULT, SHARED, as_mapping, is_by_function, merge_part
 from rlcli.recipe.part_index import SECTIONS, Field, format_values, load_index
 from rlcli.recipe.settings import apply_settings
 

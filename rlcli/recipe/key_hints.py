@@ -1,7 +1,5 @@
 """Key hints: the right section for a key that a recipe writes as a section."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

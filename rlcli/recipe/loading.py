@@ -4,8 +4,6 @@ A `Recipe` holds every option of a run, validated and with all defaults filled i
 `rlcli.assembly.build` builds it. Errors name the file and the line.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence

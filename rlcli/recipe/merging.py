@@ -4,10 +4,7 @@ The value of an option is replaced, never merged: a schedule is one value. Parts
 a part and sections within a section are merged like those around them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, TypeGuard
 
 from rlcli.registry import KINDS
@@ -15,13 +12,13 @@ from rlcli.registry import KINDS
 DEFAULT = "default"  # the network or optimizer of functions without their own
 SHARED = "shared"  # the torso shared by all functions
 BY_FUNCTION = ("network", "optimizer")  # sections that may have a part per function
-INNER: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {  # the parts within a part, and the sections within a section
-        "network": ("head", "memory"),
-        "train": ("log", "evaluate", "checkpoint", "stop"),
-    }
-)
-_EMPTY = MappingProxyType({"wrappers": [], "preprocess": [], "each": {}})  # else null
+INNER: Mapping[
+    str, tuple[str, ...]
+] = {  # the parts within a part, and the sections within a section
+    "network": ("head", "memory"),
+    "train": ("log", "evaluate", "checkpoint", "stop"),
+}
+_EMPTY = {"wrappers": [], "preprocess": [], "each": {}}  # else null
 # (kind, part) -> whether a key is an option of the part, or of another of its kind
 OptionCheck = Callable[[str, Any], Callable[[str], bool]]
 

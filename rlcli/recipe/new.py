@@ -1,7 +1,5 @@
 """New: copies a built-in recipe to a file that the user edits."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

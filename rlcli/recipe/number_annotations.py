@@ -5,8 +5,6 @@ well, and stay in its range when rounded to float32. An integer must fit in an i
 unless its annotation has an upper bound of its own.
 """
 
-from __future__ import annotations
-
 import math
 import numbers
 import operator

@@ -1,7 +1,5 @@
 """Option schemas: JSON Schemas of the options of a factory, from its annotations."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import types

@@ -5,8 +5,6 @@ So `part_index.json` lists them; `make generate` writes it again after parts hav
 changed, and a test compares the two.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import json

@@ -4,8 +4,6 @@ Generated from the grammar and from the signatures of all registered parts, with
 of installed plug-ins.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -130,10 +128,7 @@ class _Builder:
         common = {
             "head": head,
             "memory": _or_null(self.part("memory")),
-            "preprocess": {
-                "type": ["array", "null"],
-                "items": self.part("preprocess"),
-            },
+            "preprocess": {"type": ["array", "null"], "items": self.part("preprocess")},
         }
         network = self.part("network", common)
         shared = {

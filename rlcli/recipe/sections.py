@@ -1,7 +1,5 @@
 """Sections: reads each section of a recipe into parts and options."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
@@ -21,13 +19,7 @@ from rlcli.recipe.defaults import (
 )
 from rlcli.recipe.documents import Document, Place
 from rlcli.recipe.file_options import find_file
-from rlcli.recipe.merging import (
-    DEFAULT,
-    SHARED,
-    as_mapping,
-    is_by_function,
-    merge_part,
-)
+from rlcli.recipe.merging import DEFAULT, SHARED, as_mapping, is_by_function, merge_part
 from rlcli.recipe.varying import recipe_combinations
 from rlcli.replays.datasets.names import POLICY_SUFFIX
 

@@ -1,7 +1,5 @@
 """Settings: values that replace those of a recipe, as in `--set train.steps=1_000`."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path

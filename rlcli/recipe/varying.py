@@ -4,8 +4,6 @@ A mapping of options to lists of values is a grid. A list of mappings are the
 combinations themselves.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Mapping, Sequence

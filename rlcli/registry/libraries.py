@@ -1,12 +1,10 @@
 """Libraries that are optional or slow to import, imported only where they are used."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import importlib.util
 from collections.abc import Mapping
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import NamedTuple
 
 from rlcli.errors import RlcliError
@@ -19,45 +17,41 @@ class Extra(NamedTuple):
     purpose: str
 
 
-EXTRAS: Mapping[str, Extra] = MappingProxyType(  # in the order of pyproject.toml
-    {
-        "gymnasium": Extra(("pygame",), "rendering of Gymnasium's environments"),
-        "plot": Extra(("matplotlib",), "figures of learning curves"),
-        "report": Extra(("vl_convert", "jinja2"), "pages with charts about runs"),
-        "mp4": Extra(("av",), "videos as mp4"),
-        "atari": Extra(("ale_py", "cv2"), "environments `gymnasium/ALE/…`"),
-        "mujoco": Extra(("mujoco",), "Gymnasium's MuJoCo environments"),
-        "robotics": Extra(
-            ("gymnasium_robotics", "mujoco"), "goals of Gymnasium-Robotics"
-        ),
-        "minigrid": Extra(("minigrid",), "environments `gymnasium/minigrid:…`"),
-        "box2d": Extra(("Box2D",), "Gymnasium's Box2D environments"),
-        "envpool": Extra(("envpool",), "environments `envpool/…`"),
-        "gymnax": Extra(("gymnax", "six"), "environments `gymnax/…`"),
-        "pgx": Extra(("pgx",), "environments `pgx/…`"),
-        "pettingzoo": Extra(("pettingzoo", "mpe2"), "environments `pettingzoo/…`"),
-        "playground": Extra(("mujoco_playground",), "environments `playground/…`"),
-        "brax": Extra(("brax",), "environments `brax/…`"),
-        "craftax": Extra(("craftax",), "environments `craftax/…`"),
-        "jumanji": Extra(("jumanji",), "environments `jumanji/…`"),
-        "navix": Extra(("navix",), "environments `navix/…`"),
-        "xminigrid": Extra(("xminigrid",), "environments `xminigrid/…`"),
-        "evolution": Extra(("evosax",), "updaters `open_es`, `cma_es`, `simple_ga`"),
-        "muzero": Extra(("mctx",), "updater `muzero`"),
-        "minari": Extra(("minari", "h5py"), "replay `dataset` with `minari`"),
-        "tensorboard": Extra(("tensorboardX",), "tracker `tensorboard`"),
-        "wandb": Extra(("wandb",), "tracker `wandb`"),
-        "mlflow": Extra(("mlflow", "sqlalchemy", "alembic"), "tracker `mlflow`"),
-        "sweep": Extra(("optuna", "cmaes"), "`rlcli sweep`"),
-        "ray": Extra(("ray",), "`rlcli sweep --engine ray`"),
-        "storage": Extra(("fsspec",), "`rlcli sweep --run-storage`"),
-        "onnx": Extra(("onnx",), "`rlcli export --format onnx`"),
-        "stablehlo": Extra(("flatbuffers",), "`rlcli export --format stablehlo`"),
-        "cuda12": Extra(("jax_cuda12_plugin",), "NVIDIA GPUs, with CUDA 12"),
-        "cuda13": Extra(("jax_cuda13_plugin",), "NVIDIA GPUs, with CUDA 13"),
-        "tpu": Extra(("libtpu",), "Google TPUs"),
-    }
-)
+EXTRAS: Mapping[str, Extra] = {  # in the order of pyproject.toml
+    "gymnasium": Extra(("pygame",), "rendering of Gymnasium's environments"),
+    "plot": Extra(("matplotlib",), "figures of learning curves"),
+    "report": Extra(("vl_convert", "jinja2"), "pages with charts about runs"),
+    "mp4": Extra(("av",), "videos as mp4"),
+    "atari": Extra(("ale_py", "cv2"), "environments `gymnasium/ALE/…`"),
+    "mujoco": Extra(("mujoco",), "Gymnasium's MuJoCo environments"),
+    "robotics": Extra(("gymnasium_robotics", "mujoco"), "goals of Gymnasium-Robotics"),
+    "minigrid": Extra(("minigrid",), "environments `gymnasium/minigrid:…`"),
+    "box2d": Extra(("Box2D",), "Gymnasium's Box2D environments"),
+    "envpool": Extra(("envpool",), "environments `envpool/…`"),
+    "gymnax": Extra(("gymnax", "six"), "environments `gymnax/…`"),
+    "pgx": Extra(("pgx",), "environments `pgx/…`"),
+    "pettingzoo": Extra(("pettingzoo", "mpe2"), "environments `pettingzoo/…`"),
+    "playground": Extra(("mujoco_playground",), "environments `playground/…`"),
+    "brax": Extra(("brax",), "environments `brax/…`"),
+    "craftax": Extra(("craftax",), "environments `craftax/…`"),
+    "jumanji": Extra(("jumanji",), "environments `jumanji/…`"),
+    "navix": Extra(("navix",), "environments `navix/…`"),
+    "xminigrid": Extra(("xminigrid",), "environments `xminigrid/…`"),
+    "evolution": Extra(("evosax",), "updaters `open_es`, `cma_es`, `simple_ga`"),
+    "muzero": Extra(("mctx",), "updater `muzero`"),
+    "minari": Extra(("minari", "h5py"), "replay `dataset` with `minari`"),
+    "tensorboard": Extra(("tensorboardX",), "tracker `tensorboard`"),
+    "wandb": Extra(("wandb",), "tracker `wandb`"),
+    "mlflow": Extra(("mlflow", "sqlalchemy", "alembic"), "tracker `mlflow`"),
+    "sweep": Extra(("optuna", "cmaes"), "`rlcli sweep`"),
+    "ray": Extra(("ray",), "`rlcli sweep --engine ray`"),
+    "storage": Extra(("fsspec",), "`rlcli sweep --run-storage`"),
+    "onnx": Extra(("onnx",), "`rlcli export --format onnx`"),
+    "stablehlo": Extra(("flatbuffers",), "`rlcli export --format stablehlo`"),
+    "cuda12": Extra(("jax_cuda12_plugin",), "NVIDIA GPUs, with CUDA 12"),
+    "cuda13": Extra(("jax_cuda13_plugin",), "NVIDIA GPUs, with CUDA 13"),
+    "tpu": Extra(("libtpu",), "Google TPUs"),
+}
 
 
 def install_command(library: str) -> str:

@@ -4,8 +4,6 @@ Some libraries download data when they make an environment. A recipe may come fr
 elsewhere, and says so nowhere.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import ipaddress

@@ -12,8 +12,6 @@ Third parties use entry points, by kind and contract version:
     my_updater = "my_package:my_updater"
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import importlib.metadata
@@ -28,23 +26,21 @@ from rlcli.registry import plugins
 from rlcli.registry.common_names import suggest_name
 
 CONTRACT = "v1"
-KINDS: Mapping[str, str] = MappingProxyType(  # kind -> plural, usually its package
-    {
-        "environment": "environments",
-        "wrapper": "wrappers",
-        "network": "networks",
-        "head": "heads",
-        "memory": "memories",
-        "preprocess": "preprocessing",
-        "policy": "policies",
-        "tracer": "tracers",
-        "replay": "replays",
-        "updater": "updaters",
-        "intrinsic_reward": "intrinsic_rewards",
-        "optimizer": "optimizers",
-        "tracker": "trackers",
-    }
-)
+KINDS: Mapping[str, str] = {  # kind -> plural, usually its package
+    "environment": "environments",
+    "wrapper": "wrappers",
+    "network": "networks",
+    "head": "heads",
+    "memory": "memories",
+    "preprocess": "preprocessing",
+    "policy": "policies",
+    "tracer": "tracers",
+    "replay": "replays",
+    "updater": "updaters",
+    "intrinsic_reward": "intrinsic_rewards",
+    "optimizer": "optimizers",
+    "tracker": "trackers",
+}
 _KIND_PACKAGES = {  # kinds whose package is not their plural
     "head": "networks.heads",
     "intrinsic_reward": "updaters.intrinsic_rewards",

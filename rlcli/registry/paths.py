@@ -5,8 +5,6 @@ paths that enter a public function are made absolute once, before any code of ot
 runs (`resolves`). `errors.as_typed` shows them as they were typed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect

@@ -5,8 +5,6 @@ plug-in that raises when it is imported, or that cannot be a factory of its kind
 `RlcliError`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.metadata
@@ -17,7 +15,6 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from rlcli.errors import RlcliError, quote, shorten
@@ -28,24 +25,22 @@ TRACEBACK = "set `RLCLI_TRACEBACK=1` to see the traceback"  # of an exception in
 # The parts that `assembly` offers to the factories of a kind: a factory gets those that
 # its positional parameters name. A policy gets what its updater offers as well, and the
 # positional parameter of a network is the observation of a forward pass.
-_OFFERS = MappingProxyType(
-    {
-        "environment": ("rendering",),
-        "wrapper": ("core",),
-        "head": ("actions", "role"),
-        "memory": (),
-        "preprocess": (),
-        "tracer": (),
-        "replay": ("window", "unroll", "num_envs", "goal_reward", "time_limit"),
-        "updater": (
-            *("spaces", "networks", "policies", "optimizer"),
-            *("tracer", "simulator"),
-        ),
-        "intrinsic_reward": ("spaces", "networks", "optimizer"),
-        "optimizer": (),
-        "tracker": (),
-    }
-)
+_OFFERS = {
+    "environment": ("rendering",),
+    "wrapper": ("core",),
+    "head": ("actions", "role"),
+    "memory": (),
+    "preprocess": (),
+    "tracer": (),
+    "replay": ("window", "unroll", "num_envs", "goal_reward", "time_limit"),
+    "updater": (
+        *("spaces", "networks", "policies", "optimizer"),
+        *("tracer", "simulator"),
+    ),
+    "intrinsic_reward": ("spaces", "networks", "optimizer"),
+    "optimizer": (),
+    "tracker": (),
+}
 
 
 def load_plugin(entry: importlib.metadata.EntryPoint, kind: str, name: str) -> Any:
@@ -99,8 +94,7 @@ def import_factory(kind: str, name: str) -> Callable:
         return functools.reduce(getattr, attribute.split("."), imported_module)
     except AttributeError as error:
         raise RlcliError(
-            f"{label}: {shorten(str(error), 160)}",
-            "check the name after the colon",
+            f"{label}: {shorten(str(error), 160)}", "check the name after the colon"
         ) from error
 
 

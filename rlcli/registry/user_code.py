@@ -4,8 +4,6 @@ They are found beside the recipe, then as Python finds modules, then in the curr
 folder. Imports no rlcli module.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import functools

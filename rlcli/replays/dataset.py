@@ -11,8 +11,6 @@ is not, and an iteration, which counts as always, is only its updates. The steps
 data set have no extras. Its SHA-256 is part of the name in the resolved recipe.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, UInt32
@@ -57,7 +55,6 @@ def dataset(
     def sample(
         data: Transition, count: Int[Array, ""], noise: UInt32[Array, "N"]
     ) -> tuple[Transition, Float[Array, "T N"], ArrayTree]:
-        del count
         steps = data.reward.shape[0]
         start = (noise % jnp.uint32(steps)).astype(jnp.int32)
         # A window may continue at the first step: the last step ends an episode.

@@ -1,7 +1,5 @@
 """Replay of whole episodes, each sampled once."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
@@ -125,7 +123,6 @@ def episodes(
     def reweigh(
         state: EpisodeReplayState, index: Int32[Array, ""], priority: Array
     ) -> EpisodeReplayState:
-        del priority
         return state._replace(served=index)
 
     return Replay(

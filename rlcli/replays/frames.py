@@ -1,7 +1,5 @@
 """Replay of stacked frames that stores each frame once."""
 
-from __future__ import annotations
-
 import functools
 from typing import Literal, NamedTuple, TypedDict
 
@@ -15,15 +13,7 @@ from rlcli.registry import register
 from rlcli.replays.rings import Ring, check_capacity, ring_rows, step_ring
 from rlcli.replays.uniform import uniform_replay
 from rlcli.replays.windows import Windows
-from rlcli.types import (
-    Array,
-    ArrayTree,
-    Count,
-    Divided,
-    FrameStack,
-    Replay,
-    Transition,
-)
+from rlcli.types import Array, ArrayTree, Count, Divided, FrameStack, Replay, Transition
 
 Padding = Literal["repeat", "zero"]
 
@@ -75,7 +65,6 @@ def required_stack(
     stack: int = 4, axis: int = -1, padding: Padding = "repeat", ends: int | None = None
 ) -> FrameStack:
     """The stack that observations must be, for these options of `frame_ring`."""
-    del ends
     return FrameStack(stack, axis, padding)
 
 

@@ -1,7 +1,5 @@
 """Hindsight experience replay (HER)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """Priorities: sampling probabilities of windows, and importance weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -57,7 +55,6 @@ def proportional_masses(leaves: int, alpha: float, epsilon: float) -> PriorityMa
         added: Int[Array, "added"],
         count: Int[Array, ""],
     ) -> ProportionalState:
-        del count
         tree = _renew_leaves(
             state.tree, removed, added, state.largest**alpha, leaves - 1
         )

@@ -1,7 +1,5 @@
 """Prioritized experience replay."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from rlcli.registry import register

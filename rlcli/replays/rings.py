@@ -1,7 +1,5 @@
 """Ring buffers of raw steps; new steps overwrite the oldest."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -98,10 +96,7 @@ def step_ring(capacity: int, unroll: int, num_envs: int) -> Ring:
         return ring._replace(packed=jax.tree.map(write, ring.packed, new))
 
     def take(
-        ring: RingState,
-        start: Int[Array, "N"],
-        environment: Int[Array, "N"],
-        span: int,
+        ring: RingState, start: Int[Array, "N"], environment: Int[Array, "N"], span: int
     ) -> tuple[ArrayTree, Bool[Array, "N"]]:
         times = start + jnp.arange(span, dtype=jnp.int32)[:, None]
         index = times % (slots * unroll) * num_envs + environment

@@ -1,7 +1,5 @@
 """Replay of sequences, for recurrent networks."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple, TypedDict
 
 import jax

@@ -3,8 +3,6 @@
 `rlcli.utils.SumTree` is the counterpart on the host.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Float32, Int, Int32

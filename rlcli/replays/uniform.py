@@ -1,7 +1,5 @@
 """Uniform experience replay."""
 
-from __future__ import annotations
-
 import functools
 
 import jax
@@ -46,11 +44,7 @@ def uniform(
 
 
 def uniform_replay(
-    windows: Windows,
-    num_envs: int,
-    capacity: int,
-    batch_size: int,
-    replacement: bool,
+    windows: Windows, num_envs: int, capacity: int, batch_size: int, replacement: bool
 ) -> Replay:
     """A replay that samples the windows of a ring uniformly."""
     ring = windows.ring

@@ -4,8 +4,6 @@ A window is `span` consecutive steps of one environment; one begins every `strid
 steps. It is available from its last step until its first step is overwritten.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax.numpy as jnp

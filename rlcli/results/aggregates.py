@@ -10,8 +10,6 @@ counts, `[resamples, seeds]` for each environment, and all resamples are one pro
 matrices. The estimate itself is that of the counts 1.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

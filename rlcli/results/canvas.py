@@ -5,8 +5,6 @@ the curves. Here a cell belongs to one curve, so it can be coloured or replaced 
 letter, and the picture is readable in a pipe.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Chart: learning curves as text for terminals and pipes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from string import ascii_letters, digits

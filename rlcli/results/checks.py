@@ -1,7 +1,5 @@
 """Checks: validates the options of `plot` and `compare`, before reading any run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

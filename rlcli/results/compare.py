@@ -1,7 +1,5 @@
 """Compare: statistics of groups of runs; the function behind `rlcli compare`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Comparison: results of seeds, and their statistics by environment and group."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -13,11 +11,28 @@ import numpy as np
 from rlcli.errors import RlcliError, quote
 from rlcli.results import aggregates, protocol
 from rlcli.results.aggregates import Estimate, Scores
-from rlcli.results.curves import DEFAULT_METRICS, CurveReader, Seed
+from rlcli.results.curves import DEFAULT_METRICS, EVALUATION, CurveReader, Seed
 from rlcli.results.groups import Group, Member, group_members
-from rlcli.results.reference_scores import REFERENCES, Reference
-from rlcli.results.series import EVALUATION
 from rlcli.runs.statistics import RESAMPLES
+
+
+class Reference(NamedTuple):
+    """The returns that are normalized to 0 and 1."""
+
+    random: float
+    solved: float
+
+
+REFERENCES: Mapping[str, Reference] = {
+    "Acrobot-v1": Reference(-498.5, -100.0),
+    "CartPole-v1": Reference(22.2, 475.0),
+    "FrozenLake-v1": Reference(0.015, 0.7),
+    "FrozenLakeNonSlippery-v0": Reference(0.014, 1.0),
+    "MountainCar-v0": Reference(-200.0, -110.0),
+    "MountainCarContinuous-v0": Reference(-33.3, 90.0),
+    "Taxi-v4": Reference(-776.0, 8.0),
+}
+
 
 ALL = ""  # in `ComparisonSettings.scales`: for environments that are not named
 PROFILE = np.linspace(0, 1.5, 61)  # scores at which profiles are computed

@@ -1,7 +1,5 @@
 """Comparison figure: estimates with intervals, and performance profiles."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,13 +1,12 @@
 """Comparison tables: a comparison in the terminal, in Markdown or in HTML."""
 
-from __future__ import annotations
-
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any, NamedTuple
 
 from rlcli.quoting import quote_html, quote_markdown
-from rlcli.results.letters import name_letters
 from rlcli.runs.files import to_json, write_output
 from rlcli.runs.formatting import NOTHING, format_number
 
@@ -231,3 +230,9 @@ def _format_estimate(estimate: Mapping[str, Any]) -> str:
         return f"{value} [n/a: 1 seed]"
     low, high = map(format_number, estimate["ci95"])
     return f"{value} [{low}, {high}]"
+
+
+def name_letters() -> Iterator[str]:
+    """A, B, …, Z, AA, AB, …"""
+    for length in itertools.count(1):
+        yield from map("".join, itertools.product(ascii_uppercase, repeat=length))

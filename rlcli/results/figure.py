@@ -1,7 +1,5 @@
 """Figure: PNG, SVG or PDF files drawn by matplotlib; learning curves."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ The seeds of all runs of a group are its sample. A run that repeats a seed of an
 run with the same recipe is no further evidence, so it counts once.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

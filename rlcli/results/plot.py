@@ -1,7 +1,5 @@
 """Plot: learning curves of runs; the function behind `rlcli plot`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

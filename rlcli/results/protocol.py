@@ -1,7 +1,5 @@
 """Protocol: the conditions under which results of runs can be compared."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

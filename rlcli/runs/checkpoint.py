@@ -19,8 +19,6 @@ A file does not depend on clock, path or machine: equal data give equal bytes. A
 arrays is stored flat, by tree path; its structure comes from code (`restore_tree`).
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import io

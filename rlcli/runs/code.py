@@ -3,8 +3,6 @@
 A run is evaluated, rendered and resumed with the code that it was trained with.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

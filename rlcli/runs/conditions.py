@@ -1,7 +1,5 @@
 """Conditions: selects the records of runs by `KEY=VALUE`."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Creation: creates the folders of runs, each for one process only."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

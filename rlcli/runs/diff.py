@@ -1,7 +1,5 @@
 """Diff: what differs between two runs or recipes; behind `rlcli diff`."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Differences: the options in which two resolved recipes, or any mappings, differ."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Durations: limits of time such as `90s`, `10m` and `3h50m`."""
 
-from __future__ import annotations
-
 import math
 import re
 import time

@@ -9,8 +9,6 @@ elsewhere at the public functions (`explain_file_errors`). `tests/faults` lets e
 call fail once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import itertools

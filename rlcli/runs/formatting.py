@@ -1,7 +1,5 @@
 """Formatting: numbers, durations, returns and changed options as text for people."""
 
-from __future__ import annotations
-
 import calendar
 import math
 import time

@@ -5,8 +5,6 @@ further gradient steps. Policy files and checkpoints contain the record, so that
 of frozen seeds are always marked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

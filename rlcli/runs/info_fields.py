@@ -1,10 +1,8 @@
 """Info fields: the fields of `run.json` that rlcli reads, and their types."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType, NoneType
+from types import NoneType
 from typing import Any
 
 
@@ -41,28 +39,26 @@ def _is(*kinds: type) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, kinds)
 
 
-INFO_FIELDS: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
-    {
-        "recipe": _is_folder_name,
-        "name": _is(str, NoneType),
-        "tags": _is_list_of(str),
-        "changes": _is_changes,
-        "frozen": _is(dict, NoneType),
-        "status": _is(str),
-        "reason": _is(str),
-        "seeds": _is_list_of(int),
-        "layout": _is(dict),
-        "command": _is(str, NoneType),
-        "smoke": _is(bool, NoneType),
-        "total_steps": _is(int),
-        "created": _is(str),
-        "ended": _is(str, NoneType),
-        "imports": _is_list_of(str),
-        "trackers": _is_list_of(str),
-        "members": _is_members,
-        "population": _is(bool),
-        "init": _is(dict),
-        "code": _is(dict),
-        "resumes": _is_list_of(dict),
-    }
-)
+INFO_FIELDS: Mapping[str, Callable[[Any], bool]] = {
+    "recipe": _is_folder_name,
+    "name": _is(str, NoneType),
+    "tags": _is_list_of(str),
+    "changes": _is_changes,
+    "frozen": _is(dict, NoneType),
+    "status": _is(str),
+    "reason": _is(str),
+    "seeds": _is_list_of(int),
+    "layout": _is(dict),
+    "command": _is(str, NoneType),
+    "smoke": _is(bool, NoneType),
+    "total_steps": _is(int),
+    "created": _is(str),
+    "ended": _is(str, NoneType),
+    "imports": _is_list_of(str),
+    "trackers": _is_list_of(str),
+    "members": _is_members,
+    "population": _is(bool),
+    "init": _is(dict),
+    "code": _is(dict),
+    "resumes": _is_list_of(dict),
+}

@@ -1,7 +1,5 @@
 """Listing: finds the runs below a folder; the function behind `rlcli runs`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Locate: finds the run, or the policy file, that a user names by a path."""
 
-from __future__ import annotations
-
 import difflib
 import time
 from pathlib import Path

@@ -3,8 +3,6 @@
 The operating system releases a lock when its process ends for any reason.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -3,8 +3,6 @@
 Everything here is safe in file names and in shells without quotes.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

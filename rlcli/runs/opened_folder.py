@@ -12,8 +12,6 @@ What it may do is decided once, when a command opens it:
   user names, see `check_address`.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

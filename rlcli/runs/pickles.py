@@ -10,8 +10,6 @@ equal data give equal bytes. Every value has exactly one encoding, and reading a
 no other.
 """
 
-from __future__ import annotations
-
 import io
 import itertools
 import math
@@ -19,7 +17,6 @@ import pickle
 import pickletools
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
 import ml_dtypes
@@ -34,17 +31,14 @@ _EIGHT_BITS = [
     *["float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn"],
     *["float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"],
 ]
-DTYPES: Mapping[str, np.dtype] = MappingProxyType(
-    {
-        name: np.dtype(name).newbyteorder("<")
-        for name in [
-            *["bool", "int8", "int16", "int32", "int64"],
-            *["uint8", "uint16", "uint32", "uint64"],
-            *["float16", "float32", "float64", "complex64", "complex128"],
-        ]
-    }
-    | {name: np.dtype(getattr(ml_dtypes, name)) for name in ["bfloat16", *_EIGHT_BITS]}
-)
+DTYPES: Mapping[str, np.dtype] = {
+    name: np.dtype(name).newbyteorder("<")
+    for name in [
+        *["bool", "int8", "int16", "int32", "int64"],
+        *["uint8", "uint16", "uint32", "uint64"],
+        *["float16", "float32", "float64", "complex64", "complex128"],
+    ]
+} | {name: np.dtype(getattr(ml_dtypes, name)) for name in ["bfloat16", *_EIGHT_BITS]}
 _ARRAY = {"data", "dtype", "shape"}
 _OPCODES = frozenset(
     [
@@ -251,7 +245,6 @@ def check_dtype(array: np.ndarray, path: str) -> str:
 
 
 def _write_integer(value: int, path: str, depth: int) -> Iterator[bytes]:
-    del depth
     if not -(2**63) <= value < 2**64:
         raise ValueError(f"`{path or '/'}`: expected an int of 64 bits, got {value}")
     bits = (~value if value < 0 else value).bit_length() + 1  # and the sign
@@ -260,13 +253,11 @@ def _write_integer(value: int, path: str, depth: int) -> Iterator[bytes]:
 
 
 def _write_text(value: str, path: str, depth: int) -> Iterator[bytes]:
-    del path, depth
     text = value.encode("utf-8", "surrogatepass")
     yield pickle.BINUNICODE8 + struct.pack("<Q", len(text)) + text
 
 
 def _write_bytes(value: _Bytes, path: str, depth: int) -> Iterator[bytes | memoryview]:
-    del path, depth
     yield pickle.BINBYTES8 + struct.pack("<Q", len(value.view))
     yield value.view
 

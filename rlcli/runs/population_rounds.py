@@ -6,8 +6,6 @@ numbers of all members afterwards. It is written before a checkpoint of that ste
 later one, so a run that is resumed finds the numbers of its checkpoint.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path

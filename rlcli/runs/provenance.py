@@ -1,7 +1,5 @@
 """Provenance: records versions, hardware and git state. Imports no JAX."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.metadata
@@ -12,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from rlcli.quoting import join_shell, quote_shell
@@ -23,7 +20,7 @@ DISTRIBUTIONS = (  # whose versions may change the results of a run
     *("rlcli", "jax", "jaxlib", "dm-haiku", "optax", "gymnasium", "numpy"),
 )
 DIFF_LIMIT = 100_000  # characters of `git diff` that are recorded
-_NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
+_NO_SETTINGS: Mapping[str, str] = {}
 
 
 def collect_provenance() -> dict[str, Any]:

@@ -4,8 +4,6 @@ Reads small files and the end of the metrics only, so that a thousand runs can b
 in less than a second. Imports no JAX.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

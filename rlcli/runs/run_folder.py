@@ -3,8 +3,6 @@
 `rlcli.runs.creation` creates it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import shutil

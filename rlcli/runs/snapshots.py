@@ -6,13 +6,10 @@ can be evaluated and rendered. They do not depend on clock, path or machine: equ
 progress gives equal bytes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -36,7 +33,7 @@ _MAX_SEED = 2**32  # seeds are less than this
 # Tree path of the state of a host environment, whose shapes depend on its episodes.
 _HOST_PREFIX = "environment"
 _FROZEN = "frozen"  # only in files of runs with frozen seeds
-_NO_SEED: FrozenSeeds = MappingProxyType({})
+_NO_SEED: FrozenSeeds = {}
 
 
 class Snapshot(NamedTuple):

@@ -5,8 +5,6 @@ code it names. What its agent has learned is found by tree paths: `params/policy
 `optimizer/…` and `statistics/observation/…`.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping

@@ -5,8 +5,6 @@ interquartile mean (IQM), which is robust to single outliers, and its bootstrap
 interval. NumPy only.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any

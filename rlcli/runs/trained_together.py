@@ -1,7 +1,5 @@
 """Trained together: the runs that share a program, by the field `members`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rlcli.errors import RlcliError, quote

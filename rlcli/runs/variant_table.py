@@ -1,7 +1,5 @@
 """Variant table: values of varied options × returns of seeds, as text."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 `variants.json` in that folder lists the runs and the values of their options.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Zoo: the trained policies that come with rlcli, `zoo/<recipe>`. Imports no JAX."""
 
-from __future__ import annotations
-
 import difflib
 from pathlib import Path
 

@@ -8,8 +8,6 @@ Belongs here: functions of spaces; `canonical`, the spaces of agents.
 May import: types, errors and xla.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

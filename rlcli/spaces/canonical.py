@@ -21,8 +21,6 @@ environment's own spaces (`Environment.own`): in data sets, trained policies, ex
 films and reports.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

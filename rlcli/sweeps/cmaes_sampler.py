@@ -6,8 +6,6 @@ generation of each trial, a number, and computes the same state again (Hansen, 2
 https://arxiv.org/abs/1604.00772.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -42,7 +40,6 @@ class RefittedCmaEs(BaseSampler):
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
         """The numbers that every trial has; none before the first result."""
-        del trial
         if not _complete(study):
             return {}
         return {option.key: _distribution(option) for option in self._options}

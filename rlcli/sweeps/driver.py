@@ -22,9 +22,8 @@ from rlcli.sweeps.objectives import (
     summarize,
 )
 from rlcli.sweeps.pbt import PBT
-from rlcli.sweeps.ranking import describe_entry, find_winner, rank
 from rlcli.sweeps.space import Space
-from rlcli.sweeps.study import Study, Trial
+from rlcli.sweeps.study import Study, Trial, describe_entry, find_winner, rank
 from rlcli.training.stopping.signals import SignalReceiver
 from rlcli.training.stopping.stops import STATUS_OF_SIGNALS
 

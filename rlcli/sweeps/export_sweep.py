@@ -1,7 +1,5 @@
 """Export: the recipe of the winner of a sweep; behind `rlcli sweep export`."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ A process gets the runs that it trains in a file, `jobs/0007.json`, which is nam
 the first of them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path

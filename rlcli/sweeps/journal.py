@@ -5,14 +5,11 @@ change, so Optuna's other tools read it. This backend opens only a regular file,
 no link, and checks every line. It needs no lock: one process at a time drives a sweep.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from rlcli.errors import RlcliError, quote
@@ -151,33 +148,33 @@ def _each(is_sound: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 _TRIAL = {"trial_id": _is_int}
-_FIELDS: Mapping[int | None, Mapping[str, Callable[[Any], bool]]] = MappingProxyType(
-    {  # by the numbers of Optuna's `JournalOperation`
-        0: {"study_name": _is_text, "directions": _each(_is_int)},
-        1: {"study_id": _is_int},
-        2: {"study_id": _is_int, "user_attr": _is_pair},
-        3: {"study_id": _is_int, "system_attr": _is_pair},
-        4: {
-            "study_id": _is_int,
-            "datetime_start": _or_none(_is_text),
-            "state": _or_none(_is_int),
-            "value": _or_none(_is_number),
-            "values": _each(_is_number),
-            "distributions": _each(_is_text),
-            "params": _each(_is_number),
-            "user_attrs": _each(lambda value: True),
-            "system_attrs": _each(lambda value: True),
-            "intermediate_values": _each(_is_number),
-        },
-        5: {
-            **_TRIAL,
-            "param_name": _is_text,
-            "param_value_internal": _is_number,
-            "distribution": _is_text,
-        },
-        6: {**_TRIAL, "state": _is_int, "values": _each(_is_number)},
-        7: {**_TRIAL, "step": _is_int, "intermediate_value": _is_number},
-        8: {**_TRIAL, "user_attr": _is_pair},
-        9: {**_TRIAL, "system_attr": _is_pair},
-    }
-)
+_FIELDS: Mapping[
+    int | None, Mapping[str, Callable[[Any], bool]]
+] = {  # by the numbers of Optuna's `JournalOperation`
+    0: {"study_name": _is_text, "directions": _each(_is_int)},
+    1: {"study_id": _is_int},
+    2: {"study_id": _is_int, "user_attr": _is_pair},
+    3: {"study_id": _is_int, "system_attr": _is_pair},
+    4: {
+        "study_id": _is_int,
+        "datetime_start": _or_none(_is_text),
+        "state": _or_none(_is_int),
+        "value": _or_none(_is_number),
+        "values": _each(_is_number),
+        "distributions": _each(_is_text),
+        "params": _each(_is_number),
+        "user_attrs": _each(lambda value: True),
+        "system_attrs": _each(lambda value: True),
+        "intermediate_values": _each(_is_number),
+    },
+    5: {
+        **_TRIAL,
+        "param_name": _is_text,
+        "param_value_internal": _is_number,
+        "distribution": _is_text,
+    },
+    6: {**_TRIAL, "state": _is_int, "values": _each(_is_number)},
+    7: {**_TRIAL, "step": _is_int, "intermediate_value": _is_number},
+    8: {**_TRIAL, "user_attr": _is_pair},
+    9: {**_TRIAL, "system_attr": _is_pair},
+}

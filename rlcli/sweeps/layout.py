@@ -12,15 +12,12 @@ runs/sweeps/<recipe>/<time>/
   result.json     the winner
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from rlcli.errors import EXIT_CODES, RlcliError, quote
@@ -249,17 +246,13 @@ def _are_numbers(values: Any) -> bool:
 
 
 REMEDY_OF_RESULT = "remove it: `--resume` writes it again"
-_RESULT_FIELDS: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
-    {
-        "status": lambda value: value in ["running", "killed", *EXIT_CODES],
-        "winner": lambda value: (
-            value is None or (_is_entry(value) and _is_number(value["value"]))
-        ),
-        "confirmed": lambda value: (
-            isinstance(value, list) and all(map(_is_entry, value))
-        ),
-    }
-)
+_RESULT_FIELDS: Mapping[str, Callable[[Any], bool]] = {
+    "status": lambda value: value in ["running", "killed", *EXIT_CODES],
+    "winner": lambda value: (
+        value is None or (_is_entry(value) and _is_number(value["value"]))
+    ),
+    "confirmed": lambda value: isinstance(value, list) and all(map(_is_entry, value)),
+}
 
 
 def is_sweep(folder: Path) -> bool:

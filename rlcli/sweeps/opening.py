@@ -1,7 +1,5 @@
 """Opening: a sweep that exists enters a command here, see `OpenedFolder`."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path

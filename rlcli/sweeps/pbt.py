@@ -5,8 +5,6 @@ The trials are the members of a population, which one program trains
 rounds are beside the folders of the trials.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

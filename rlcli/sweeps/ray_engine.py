@@ -5,8 +5,6 @@ and begins a task again whose worker or node has failed: the task then finds the
 folder, on a file system that all nodes share or in a storage, and resumes it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -4,8 +4,6 @@ It is for nodes without a common file system. An object has the name that its fi
 in the sweep's folder, so a run in the store is an ordinary run folder.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -5,8 +5,6 @@ depend on their numbers only, so no process has to decide between trials. `--res
 then reads the runs, confirms the best ones and names the winner.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import signal
@@ -20,9 +18,8 @@ from rlcli.runs.durations import max_time_arguments, parse_duration
 from rlcli.runs.files import check_output, write_output
 from rlcli.sweeps import layout
 from rlcli.sweeps.grouping import make_job
-from rlcli.sweeps.jobs import SIGNALLED, JobQueue
+from rlcli.sweeps.jobs import SIGNALLED, JobQueue, LocalEngine
 from rlcli.sweeps.layout import Settings, SweepFolder
-from rlcli.sweeps.local_engine import LocalEngine
 from rlcli.sweeps.opening import open_sweep
 from rlcli.sweeps.study import fixed_values
 from rlcli.training.stopping.signals import SignalReceiver

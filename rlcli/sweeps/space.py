@@ -9,8 +9,6 @@
 Imports neither JAX nor Optuna.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ sweep's folder: their evaluations while they train, and everything when a task h
 ended. So the driver finds the same files as with a shared file system.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Sequence

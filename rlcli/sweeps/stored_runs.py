@@ -6,8 +6,6 @@ checkpoint requires, the checkpoints, what names them, and the end of the run. R
 `metrics.jsonl` beyond the checkpoint are no harm: a resume removes them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -4,14 +4,12 @@ Optuna is imported when a study is opened. Its storage is the only record of tri
 a sweep continues from it, whichever process was killed and when.
 """
 
-from __future__ import annotations
-
 import contextlib
+import math
 import urllib.parse
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +19,7 @@ from rlcli.registry.libraries import import_library, require_extra
 from rlcli.runs.files import to_json
 from rlcli.sweeps.journal import REMEDY, Journal
 from rlcli.sweeps.layout import Settings, SweepFolder
-from rlcli.sweeps.objectives import parse_objective
+from rlcli.sweeps.objectives import Objective, parse_objective
 from rlcli.sweeps.pbt import PBT
 from rlcli.sweeps.space import CHOICE, Option, Space, Values
 
@@ -43,16 +41,14 @@ def _is_list_of_numbers(value: Any) -> bool:
     return isinstance(value, list) and all(type(v) in (int, float) for v in value)
 
 
-_NOTES: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
-    {
-        "seeds": _is_list_of_numbers,
-        "ci95": lambda value: (
-            value is None or (_is_list_of_numbers(value) and len(value) == 2)
-        ),
-        "reason": lambda value: isinstance(value, str),
-        "pruned_at": lambda value: type(value) is int,
-    }
-)
+_NOTES: Mapping[str, Callable[[Any], bool]] = {
+    "seeds": _is_list_of_numbers,
+    "ci95": lambda value: (
+        value is None or (_is_list_of_numbers(value) and len(value) == 2)
+    ),
+    "reason": lambda value: isinstance(value, str),
+    "pruned_at": lambda value: type(value) is int,
+}
 
 
 class Trial(NamedTuple):
@@ -362,3 +358,39 @@ def _describe(error: BaseException) -> str:
     """An error of Optuna in a line."""
     text = next(iter(str(error).strip().splitlines()), "")
     return f"{type(error).__name__}: {shorten(text, 200)}" if text else repr(error)
+
+
+def rank(trials: Sequence[Trial], objective: Objective) -> list[Trial]:
+    """The complete trials with a finite value, best first."""
+    sign = -1 if objective.is_maximized else 1
+    complete = [
+        (sign * trial.value, trial.number, trial)
+        for trial in trials
+        if trial.state == "complete"
+        and trial.value is not None
+        and math.isfinite(trial.value)
+    ]
+    return [trial for *_, trial in sorted(complete, key=lambda each: each[:2])]
+
+
+def describe_entry(trial: Trial, folder: Path) -> dict[str, Any]:
+    """A trial in the result of a sweep."""
+    return {
+        "trial": trial.number,
+        "options": trial.values,
+        "run": str(Path(folder.parent.name) / folder.name),  # within the sweep's folder
+        "trial_value": trial.value,
+        "value": trial.value,
+        "ci95": trial.notes.get("ci95"),
+        "seeds": trial.notes.get("seeds"),
+    }
+
+
+def find_winner(
+    confirmed: list[dict[str, Any]], objective: Objective
+) -> dict[str, Any]:
+    """What `result.json` says: the confirmed trials, best first, and the winner."""
+    sign = -1 if objective.is_maximized else 1
+    ranked = sorted(confirmed, key=lambda each: (sign * each["value"], each["trial"]))
+    winner = next((each for each in ranked if math.isfinite(each["value"])), None)
+    return {"winner": winner, "confirmed": ranked}

@@ -1,7 +1,5 @@
 """Summary: the results of a sweep, as plain data; behind `rlcli sweep show`."""
 
-from __future__ import annotations
-
 import itertools
 import statistics
 from collections import Counter
@@ -18,9 +16,8 @@ from rlcli.sweeps.layout import REMEDY_OF_RESULT, SweepFolder
 from rlcli.sweeps.objectives import Objective, parse_objective
 from rlcli.sweeps.opening import open_sweep
 from rlcli.sweeps.pbt import PBT, read_lineages
-from rlcli.sweeps.ranking import rank
 from rlcli.sweeps.space import CHOICE, Option
-from rlcli.sweeps.study import Study, Trial
+from rlcli.sweeps.study import Study, Trial, rank
 
 _SLICES = 4  # parts of the range of a number
 _MOST_VALUES = 8  # whole numbers that have a slice each

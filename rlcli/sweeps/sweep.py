@@ -28,9 +28,8 @@ from rlcli.runs.durations import parse_duration
 from rlcli.runs.files import replace_file
 from rlcli.sweeps import grouping, layout, pbt
 from rlcli.sweeps.driver import Driver, Report
-from rlcli.sweeps.jobs import Engine
+from rlcli.sweeps.jobs import Engine, LocalEngine
 from rlcli.sweeps.layout import Settings, SweepFolder
-from rlcli.sweeps.local_engine import LocalEngine
 from rlcli.sweeps.objectives import AUC
 from rlcli.sweeps.opening import OpenedSweep, check_options, open_sweep
 from rlcli.sweeps.pbt import PBT

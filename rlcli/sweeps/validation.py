@@ -1,7 +1,5 @@
 """Validation: compares a space with the recipe before a sweep begins."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rlcli.errors import RlcliError, quote

@@ -1,7 +1,5 @@
 """The λ-return and generalized advantage estimation (GAE)."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float

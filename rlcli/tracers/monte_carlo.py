@@ -1,7 +1,5 @@
 """The Monte Carlo return of an episode."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Shaped

@@ -1,7 +1,5 @@
 """The n-step return."""
 
-from __future__ import annotations
-
 import functools
 
 import jax
@@ -57,10 +55,7 @@ def n_step(*, n: Count = 1, gamma: Probability = 0.99) -> Tracer:
             next_obs=final.pop("next_obs"),
             first=shift(steps.first, 0),
             last=last,
-            extras={
-                **jax.tree.map(lambda leaf: leaf[:rows], steps.extras),
-                **final,
-            },
+            extras={**jax.tree.map(lambda leaf: leaf[:rows], steps.extras), **final},
         )
 
     return Tracer(n, trace, gamma)

@@ -1,7 +1,5 @@
 """Off-policy returns: V-trace and Retrace(λ)."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float

@@ -1,7 +1,5 @@
 """Contract: three functions that send the results of a run to an experiment tracker."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,13 +1,10 @@
 """MLflow."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
 import re
 from collections.abc import Iterator, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rlcli import registry
@@ -23,7 +20,7 @@ _BATCH = 1_000  # metrics in a request, at most
 _PARAMETERS = 100  # parameters in a request, at most
 _LONGEST = 6_000  # characters of a parameter
 _REFUSED = re.compile(r"[^\w\-. :/]")  # in the name of a metric
-_STATUSES = MappingProxyType({"finished": "FINISHED", "failed": "FAILED"})
+_STATUSES = {"finished": "FINISHED", "failed": "FAILED"}
 
 
 class _Session(NamedTuple):

@@ -1,7 +1,5 @@
 """TensorBoard: event files in the folder of the run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -89,6 +87,5 @@ def _film_summary(name: str, film: Path) -> Any:
 
 
 def _finish(writers: _Writers, status: str) -> None:
-    del status
     for writer in writers.all():
         writer.close()

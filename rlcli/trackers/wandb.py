@@ -1,7 +1,5 @@
 """Weights & Biases (W&B)."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Budgets: recipes that every part of a run sees, but that train for seconds only."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

@@ -3,8 +3,6 @@
 They import JAX only when they run, after the thread layout is set.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path

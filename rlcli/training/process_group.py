@@ -1,7 +1,5 @@
 """Process group: the processes of a run, of which only the first writes its files."""
 
-from __future__ import annotations
-
 import atexit
 import dataclasses
 import shutil

@@ -4,12 +4,9 @@ Train, resume, reproduce and `verify-resume`, of one run or of several that shar
 program, open it alike; `run_loop` trains in it. Imports JAX when tracing begins.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 
 from rlcli.monitor import Monitor
 from rlcli.runs.durations import Deadline, deadline_of
@@ -22,13 +19,11 @@ from rlcli.xla.processes import ProcessGroup
 
 TRACING, COMPILING, RUNNING = "tracing", "compiling", "running"
 # What begins when JAX reports the end of a step.
-_NEXT: Mapping[str, str] = MappingProxyType(
-    {
-        "/jax/core/compile/jaxpr_trace_duration": TRACING,  # an inner function
-        "/jax/core/compile/jaxpr_to_mlir_module_duration": COMPILING,
-        "/jax/core/compile/backend_compile_duration": RUNNING,
-    }
-)
+_NEXT: Mapping[str, str] = {
+    "/jax/core/compile/jaxpr_trace_duration": TRACING,  # an inner function
+    "/jax/core/compile/jaxpr_to_mlir_module_duration": COMPILING,
+    "/jax/core/compile/backend_compile_duration": RUNNING,
+}
 
 CTRL_C = "Ctrl-C stops"  # before the run begins, there is nothing to save
 
@@ -83,7 +78,6 @@ def report_compilation(report: Callable[[str], None]) -> Iterator[None]:
     import jax.monitoring
 
     def listen(event: str, duration_secs: float, **_: object) -> None:
-        del duration_secs
         if event in _NEXT:
             report(_NEXT[event])
 

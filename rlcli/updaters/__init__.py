@@ -24,8 +24,6 @@ The registered facts are the recipe's defaults: `policy`, `tracer`, `network` an
 steps of each environment between two updates.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import gymnasium

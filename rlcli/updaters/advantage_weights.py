@@ -1,7 +1,5 @@
 """Advantage weights: how much policies imitate actions, by their advantage."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 from jaxtyping import Float
 

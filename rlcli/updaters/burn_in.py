@@ -1,7 +1,5 @@
 """Burn-in: leading steps of a sequence that only refresh the recurrent carry."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ A critic is an ensemble of C functions that learn the same target. Its output is
 `Prediction` of `rlcli.networks.predictions`, with arrays `[C, T, B, …, K]`.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -85,7 +83,6 @@ def state_critic(
         return jax.tree.map(lambda leaf: leaf[..., None, :], prediction)
 
     def predict_action(role, params, key, obs, action, first, carry=()):
-        del action
         return apply(role, params, key, obs, first, carry)
 
     return Critic(network.init, predict_action, predict_all_actions, learn, metric="v")

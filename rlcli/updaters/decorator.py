@@ -1,7 +1,5 @@
 """The mechanism of decorators such as `rule`: a function becomes an updater."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import typing

@@ -16,8 +16,6 @@ model's outcomes, get a key of their own in each update (`Updater.estimate`). Wi
 key a model samples with a fixed seed: only policies that do not explore do.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import operator

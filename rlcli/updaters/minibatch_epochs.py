@@ -1,7 +1,5 @@
 """Minibatch epochs: several epochs over an unroll, in minibatches of sequences."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import jax
@@ -12,7 +10,7 @@ from rlcli.errors import RlcliError
 from rlcli.types import Array, ArrayTree, Count, Key
 from rlcli.updaters.learner import masked_mean
 from rlcli.xla.data_axis import max_over_devices
-from rlcli.xla.permutation import permutation
+from rlcli.xla.random_bits import permutation
 
 _ROUNDING = 2.0**-21  # four steps of float32, relative to the number
 

@@ -1,10 +1,7 @@
 """Optimizers: every optax optimizer by name, and one per parameter group."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Collection, Hashable, Mapping
-from types import MappingProxyType
 from typing import Annotated, Any
 
 import jax
@@ -22,7 +19,7 @@ from rlcli.xla.tree_paths import leaves_by_path
 Natural = Annotated[int, Ge(0)]
 
 CLIP = "clip_norm"
-_NOTHING: Frozen = MappingProxyType({})
+_NOTHING: Frozen = {}
 _FOR_VECTORS = (optax.sm3,)  # they need at least one axis, and one number in each
 _POSITIVE: Any = Positive  # `Any`: type checkers reject `Positive | None` as a value
 _DECAY: Any = Annotated[float, Ge(0.0), Lt(1.0)]

@@ -1,7 +1,5 @@
 """Presets: an updater registered under another name, with other defaults."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any

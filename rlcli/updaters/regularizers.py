@@ -20,10 +20,7 @@ With policy parameters θ, weight w, and means over the rows:
   and λ = 0. The entropy at s itself is excluded: add `entropy` with the same weight.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Literal, NotRequired, Required, TypedDict
 
 import jax
@@ -46,13 +43,11 @@ Regularizer = TypedDict(  # functional syntax, because `lambda` is a Python keyw
         "lambda": NotRequired[Probability],
     },
 )
-_DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "entropy": {},
-        "kl": {"to": "prior"},
-        "n_step_entropy": {"gamma": 0.99, "lambda": 0.95},
-    }
-)
+_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "entropy": {},
+    "kl": {"to": "prior"},
+    "n_step_entropy": {"gamma": 0.99, "lambda": 0.95},
+}
 
 
 def fill_defaults(regularizers: Sequence[Regularizer]) -> list[Mapping[str, Any]]:

@@ -1,7 +1,5 @@
 """Value policy: the recipe's policy on action values, with noise only in `explore`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import gymnasium

@@ -7,8 +7,6 @@ Names, keywords and semantics are those of coax; `docs/utils.md` lists all funct
 Importing this package imports JAX.
 """
 
-from __future__ import annotations
-
 from rlcli.networks.fractions import (
     quantile_cos_embedding,
     quantiles,

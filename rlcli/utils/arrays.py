@@ -1,7 +1,5 @@
 """Arrays: small functions of a NumPy or JAX array."""
 
-from __future__ import annotations
-
 import math
 import numbers
 from collections.abc import Callable, Collection

@@ -1,7 +1,5 @@
 """Averages: running means of a stream of numbers."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 

@@ -1,7 +1,5 @@
 """DeepMind Control: its suite of tasks as Gymnasium environments."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Custom loop: helper functions for user-written training loops."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Elements of Gymnasium spaces: sampling, and preprocessing for networks."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Environments: attributes, episodes and transitions of Gymnasium environments."""
 
-from __future__ import annotations
-
 import copy
 import io
 import itertools

@@ -1,7 +1,5 @@
 """Exploration: action noise, and schedules."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

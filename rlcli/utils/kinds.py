@@ -11,8 +11,6 @@ recipe. A shared torso has the group `shared` (see `rlcli.types.Network`).
     reward         the reward: a reward function
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -8,8 +8,6 @@ which is a str, or a list with the kind of an object and its entries. `runs.pick
 encodes the list, so an object is a pickle without globals.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

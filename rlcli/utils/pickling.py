@@ -5,8 +5,6 @@ of the nodes of `rlcli.utils.object_graphs`, without a header. Loading untrusted
 runs no code, and does not allocate more memory than the data fill.
 """
 
-from __future__ import annotations
-
 import io
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Printing: readable objects and log messages."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Reloading: reloads modules in a running Python process."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Callable, Iterator

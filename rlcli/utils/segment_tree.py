@@ -5,8 +5,6 @@ tree on the device. All functions are batched: the number of NumPy calls does no
 on the number of indices.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from typing import Any

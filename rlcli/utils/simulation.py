@@ -1,7 +1,5 @@
 """Simulation: environments in Python, without a recipe or training."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn, TypeVar, overload

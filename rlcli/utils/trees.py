@@ -1,7 +1,5 @@
 """Trees: functions of pytrees of arrays."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Wrapping: functions that transform functions."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import sys

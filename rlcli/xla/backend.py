@@ -6,8 +6,6 @@ threads and vector widths of a CPU before JAX is imported.) Also here: accelerat
 multiply as precisely as a CPU.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

@@ -5,8 +5,6 @@ fraction of that time. Set `JAX_COMPILATION_CACHE_DIR` to use another folder, or
 `JAX_ENABLE_COMPILATION_CACHE=false` to disable the cache.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import platform

@@ -3,8 +3,6 @@
 `run_if` is a `cond`, `update_if` a loop of 0 or 1 iterations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import jax

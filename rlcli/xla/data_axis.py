@@ -9,8 +9,6 @@ All devices have to call them equally often: a condition around a call must have
 same value on every device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import jax

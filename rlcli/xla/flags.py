@@ -5,8 +5,6 @@ versions of jaxlib. jaxlib has no function that lists them, but its library cont
 name of each as a C string.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import json

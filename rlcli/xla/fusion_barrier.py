@@ -5,8 +5,6 @@ once per consumer, and once per element that the consumer writes. That is usuall
 faster; these functions prevent it where it is not. Imports only types from rlcli.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -47,7 +45,6 @@ def fusion_barrier(function: Callable[..., ArrayTree], min_size: int = 0) -> Cal
 
     @barrier.def_vmap
     def _(size: int, batched: list[bool], *arrays: Array) -> tuple[ArrayTree, Any]:
-        del size
         axes = [0 if is_batched else None for is_batched in batched]
         outputs = fusion_barrier(jax.vmap(function, axes), min_size)(*arrays)
         return outputs, jax.tree.map(lambda _: True, outputs)

@@ -1,7 +1,5 @@
 """Indexing: one entry of each row by its index, and the largest entries."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 

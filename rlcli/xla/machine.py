@@ -3,8 +3,6 @@
 Imports no other module of rlcli.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import resource

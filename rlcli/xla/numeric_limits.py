@@ -4,8 +4,6 @@ Compiled programs compute in float32 and count in int32. A number that Python re
 exactly may be infinite, zero or negative there.
 """
 
-from __future__ import annotations
-
 import struct
 
 INT32_MAX = 2**31 - 1

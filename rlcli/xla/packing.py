@@ -6,8 +6,6 @@ each array needs a kernel to write it and another to read it: about 70 ns each, 
 24 µs of a small step.
 """
 
-from __future__ import annotations
-
 import collections
 import functools
 from collections.abc import Callable, Mapping, Sequence

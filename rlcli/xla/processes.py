@@ -5,8 +5,6 @@ same decisions: between two chunks they agree on those that depend on time or si
 The first process writes the run. Imports JAX only in functions.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence

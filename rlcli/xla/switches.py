@@ -6,12 +6,9 @@ evaluated. The command line ignores variables that say otherwise; a Python proce
 belongs to the user, so there `require_defaults` raises.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 from rlcli.errors import RlcliError, quote
@@ -29,28 +26,26 @@ _PROMOTION = "rlcli's programs rely on the promotion of dtypes and ranks"
 _RANDOM = "the random numbers of a run are those of JAX's default"
 _TRANSFERS = "rlcli copies between the host and devices"
 _FINITE = "rlcli itself reports what is not finite, and checks it between two chunks"
-SWITCHES: Mapping[str, Switch] = MappingProxyType(
-    {
-        "jax_enable_x64": Switch(("false",), _BITS),
-        "jax_numpy_dtype_promotion": Switch(("standard",), _PROMOTION),
-        "jax_numpy_rank_promotion": Switch(("allow",), _PROMOTION),
-        "jax_default_prng_impl": Switch(("threefry2x32",), _RANDOM),
-        "jax_threefry_partitionable": Switch(("true",), _RANDOM),
-        "jax_random_seed_offset": Switch(("0",), _RANDOM),
-        "jax_high_dynamic_range_gumbel": Switch(("false",), _RANDOM),
-        "jax_debug_nans": Switch(("false",), _FINITE),
-        "jax_debug_infs": Switch(("false",), _FINITE),
-        **dict.fromkeys(
-            (
-                "jax_transfer_guard",
-                "jax_transfer_guard_host_to_device",
-                "jax_transfer_guard_device_to_device",
-                "jax_transfer_guard_device_to_host",
-            ),
-            Switch(("none", "allow", "log", "log_explicit"), _TRANSFERS),
+SWITCHES: Mapping[str, Switch] = {
+    "jax_enable_x64": Switch(("false",), _BITS),
+    "jax_numpy_dtype_promotion": Switch(("standard",), _PROMOTION),
+    "jax_numpy_rank_promotion": Switch(("allow",), _PROMOTION),
+    "jax_default_prng_impl": Switch(("threefry2x32",), _RANDOM),
+    "jax_threefry_partitionable": Switch(("true",), _RANDOM),
+    "jax_random_seed_offset": Switch(("0",), _RANDOM),
+    "jax_high_dynamic_range_gumbel": Switch(("false",), _RANDOM),
+    "jax_debug_nans": Switch(("false",), _FINITE),
+    "jax_debug_infs": Switch(("false",), _FINITE),
+    **dict.fromkeys(
+        (
+            "jax_transfer_guard",
+            "jax_transfer_guard_host_to_device",
+            "jax_transfer_guard_device_to_device",
+            "jax_transfer_guard_device_to_host",
         ),
-    }
-)
+        Switch(("none", "allow", "log", "log_explicit"), _TRANSFERS),
+    ),
+}
 _BOOLS = {
     **dict.fromkeys(("y", "yes", "t", "true", "on", "1"), "true"),
     **dict.fromkeys(("n", "no", "f", "false", "off", "0"), "false"),

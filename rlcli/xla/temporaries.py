@@ -7,8 +7,6 @@ elementwise result reuses the memory of an operand that no later operation reads
 In-place updates and loops reuse the memory of the operand that they update.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Tree paths: a name for each leaf of a pytree."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

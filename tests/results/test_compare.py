@@ -13,8 +13,8 @@ import rlcli
 from rlcli.errors import RlcliError
 from rlcli.results import comparison, comparison_tables
 from rlcli.results.aggregates import estimate, iqm
-from rlcli.results.letters import name_letters
-from rlcli.results.reference_scores import REFERENCES
+from rlcli.results.comparison import REFERENCES
+from rlcli.results.comparison_tables import name_letters
 from rlcli.runs.statistics import iqm as iqm_of_seeds
 
 ACROBOT = RESOLVED.replace("CartPole-v1", "Acrobot-v1")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from folders import metric_rows
 
-from rlcli.results import series
-from rlcli.results.series import read_series
+from rlcli.results import curves
+from rlcli.results.curves import read_series
 
 EVALUATION = {"mean": 9.5, "std": 1.0, "min": 8.0, "max": 11.0, "length": 3.0}
 
@@ -86,8 +86,8 @@ def test_a_partial_last_line_is_ignored_and_damaged_lines_are_counted(tmp_path):
 
 
 def test_a_line_without_end_is_one_damaged_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(series, "_BLOCK", 64)
-    monkeypatch.setattr(series, "_LONGEST", 256)
+    monkeypatch.setattr(curves, "_BLOCK", 64)
+    monkeypatch.setattr(curves, "_LONGEST", 256)
     row = {"T": 5, "seed": 0, "G": 1.0}
     found = read_series(write(tmp_path, row, "x" * 5000 + "\n", {**row, "T": 6}), ["G"])
     assert values(found, "G") == {0: {5: 1.0, 6: 1.0}}
@@ -121,4 +121,4 @@ def test_metrics_are_read_in_little_more_than_the_memory_of_a_block(tmp_path):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(found.by_metric["avg_G"][0].steps) == count
-    assert peak < 20_000_000 + 5 * series._BLOCK
+    assert peak < 20_000_000 + 5 * curves._BLOCK

@@ -18,8 +18,8 @@ from benchmarks.zoo.__main__ import write_policy as keep_policy
 from rlcli.errors import RlcliError
 from rlcli.evaluation import targets
 from rlcli.runs import checkpoint, snapshots, zoo
+from rlcli.runs.description import read_policy_record
 from rlcli.runs.locate import locate_policy
-from rlcli.runs.policy_records import read_policy_record
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "zoo.md").read_text(encoding="utf-8")

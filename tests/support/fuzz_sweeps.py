@@ -24,7 +24,7 @@ from rlcli.errors import RlcliError
 from rlcli.runs import population_rounds
 from rlcli.sweeps import grouping
 from rlcli.sweeps import sweep as sweep_module
-from rlcli.sweeps.bsuite import radar
+from rlcli.sweeps.bsuite import results
 from rlcli.sweeps.jobs import Job
 from rlcli.sweeps.opening import open_sweep
 from rlcli.sweeps.pbt import read_lineages
@@ -275,7 +275,7 @@ def _stop(*_: object, **__: object) -> NoReturn:
 def suites(draw: random.Random, place: Place) -> Callable[[], object]:
     """The folder of a sweep of bsuite with changed files, or links; scored again."""
     template = place.sweep("bsuite")
-    more = ("results", "scores.json", "scores.md", "radar.png", "results/catch.csv")
+    more = ("results", "scores.json", "scores.md", "results.png", "results/catch.csv")
     if draw.random() < 0.6:
         folder = template.spoil(draw)
     else:
@@ -285,7 +285,7 @@ def suites(draw: random.Random, place: Place) -> Callable[[], object]:
     def case() -> None:
         with place.unchanged_secret(), pytest.MonkeyPatch.context() as patch:
             if not draws:  # takes most of a second
-                patch.setattr(radar, "draw_radar", lambda *_: None)
+                patch.setattr(results, "draw_radar", lambda *_: None)
             rlcli.bsuite(folder)
 
     return case

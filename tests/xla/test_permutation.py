@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from rlcli.xla.permutation import permutation
+from rlcli.xla.random_bits import permutation
 
 KEY = jax.random.key(3)
 

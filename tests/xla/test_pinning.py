@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from rlcli.xla.pinning import pin_threads
+from rlcli.xla.threads import pin_threads
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "sched_getaffinity"), reason="only Linux says where threads may run"

@@ -5,8 +5,6 @@ This module configures Gymnasium's wrappers (`AtariPreprocessing`,
 https://ale.farama.org
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

@@ -1,7 +1,5 @@
 """Brax: the adapter behind `brax/…`, compiled with the agent."""
 
-from __future__ import annotations
-
 import functools
 import json
 from typing import Any, Literal

@@ -4,8 +4,6 @@ All functions take NumPy batches `[N, ...]`, with tuples and dicts for a Tuple a
 Dict. `rlcli.spaces.canonical` converts the numbers.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Craftax: the adapter behind `craftax/…`, compiled with the agent."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

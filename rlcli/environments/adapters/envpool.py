@@ -1,7 +1,5 @@
 """EnvPool: the adapter behind `envpool/…`, a C++ thread pool of environments."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -11,10 +9,7 @@ import numpy as np
 
 from rlcli.environments.adapters.conversion import HostArray, canonical_converter
 from rlcli.environments.adapters.host import host_environment
-from rlcli.environments.adapters.host_errors import (
-    ExternalEnvironment,
-    close_or_warn,
-)
+from rlcli.environments.adapters.host_errors import ExternalEnvironment, close_or_warn
 from rlcli.environments.adapters.limits import with_timeout
 from rlcli.environments.adapters.pools import NO_TIME_LIMIT, HostTimeStep, host_timestep
 from rlcli.errors import RlcliError, quote, suggest

@@ -5,8 +5,6 @@ and terminations from goals: `compute_reward(achieved, desired, info)` and, if e
 can terminate, `compute_terminated`. The compiled update calls them on the host.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 

@@ -6,8 +6,6 @@ The id is that of Gymnasium: `CartPole-v1`, `CartPole` (the newest version),
 An import path may name a class of a `gymnasium.Env`, which needs no registration.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import difflib
@@ -34,10 +32,7 @@ from rlcli.environments.adapters.goals import (
     import_goal_reward,
 )
 from rlcli.environments.adapters.host import host_environment, sync_host_environment
-from rlcli.environments.adapters.host_errors import (
-    ExternalEnvironment,
-    close_or_warn,
-)
+from rlcli.environments.adapters.host_errors import ExternalEnvironment, close_or_warn
 from rlcli.environments.adapters.pools import NO_TIME_LIMIT, AsyncVector, NativeVector
 from rlcli.environments.adapters.text import TextMode, fix_shapes
 from rlcli.errors import RlcliError

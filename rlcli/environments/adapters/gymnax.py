@@ -1,7 +1,5 @@
 """Gymnax: the adapter behind `gymnax/…`, compiled with the agent."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json
@@ -20,11 +18,7 @@ from rlcli.types import Array, ArrayTree, Core, Key
 
 EXTRA = "gymnax"
 # By the dtype kind of a default: the kinds that values may have, and their name.
-_ACCEPTED_KINDS = {
-    "b": ("b", "bool"),
-    "i": ("iu", "int"),
-    "f": ("iuf", "float"),
-}
+_ACCEPTED_KINDS = {"b": ("b", "bool"), "i": ("iu", "int"), "f": ("iuf", "float")}
 
 
 @register("environment", "gymnax/")

@@ -23,8 +23,6 @@ A host environment resumes exactly without pickling: *every* episode is seeded f
 current episode. `restore` replays the actions and compares the observations.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -35,10 +33,7 @@ import numpy as np
 
 from rlcli.environments.adapters.conversion import HostArray
 from rlcli.environments.adapters.goals import GoalReward, host_goal_reward
-from rlcli.environments.adapters.host_errors import (
-    ExternalEnvironment,
-    close_or_warn,
-)
+from rlcli.environments.adapters.host_errors import ExternalEnvironment, close_or_warn
 from rlcli.environments.adapters.host_vector import HostVectorState, episode_seed
 from rlcli.environments.adapters.pools import HostVector, SyncVector
 from rlcli.environments.adapters.restarting import RestartingVector
@@ -56,7 +51,6 @@ __all__ = [
 
 def draw_nothing(key: Key) -> tuple[()]:
     """The `draw` of a host environment, which has its own random numbers."""
-    del key
     return ()
 
 
@@ -137,7 +131,6 @@ def host_environment(
         noise: ArrayTree = (),
         cut: HostArray | bool = False,
     ) -> tuple[HostVectorState, TimeStep]:
-        del noise
         return state, state.step(action, cut)
 
     def restore(arrays: Mapping[str, HostArray]) -> tuple[HostVectorState, str]:

@@ -1,7 +1,5 @@
 """Errors of host environments: what a user reads if one fails."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Iterable

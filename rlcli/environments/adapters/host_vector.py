@@ -4,8 +4,6 @@ Every episode is seeded from (seed, environment, episode). These and the actions
 episode restore it: the actions are replayed and the observations compared.
 """
 
-from __future__ import annotations
-
 import collections
 import operator
 from collections.abc import Mapping, Sequence
@@ -14,11 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from rlcli.environments.adapters.conversion import (
-    HostArray,
-    action_flattener,
-    map_tree,
-)
+from rlcli.environments.adapters.conversion import HostArray, action_flattener, map_tree
 from rlcli.environments.adapters.host_errors import (
     EnvironmentFailedError,
     ExternalEnvironment,

@@ -19,8 +19,6 @@ Both import their library when called, with `libraries.import_library`, and use
 Gymnasium's spaces.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

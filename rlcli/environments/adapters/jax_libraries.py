@@ -4,8 +4,6 @@ Parts are rebuilt in each trace, so adapters cache what they make. They pass opt
 JSON, because a cache needs keys that can be hashed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

@@ -1,7 +1,5 @@
 """Jumanji: the adapter behind `jumanji/…`, compiled with the agent."""
 
-from __future__ import annotations
-
 import functools
 import json
 from typing import Any
@@ -36,7 +34,6 @@ def jumanji_adapter(
         return state, jax_libraries.read_fields(observation, timestep.observation)
 
     def step(state: Any, choice: Array, key: Key) -> tuple:
-        del key
         if isinstance(action, spaces.Discrete) and spec.shape:
             choice = jnp.stack(jnp.unravel_index(choice, tuple(spec.num_values)))
         state, timestep = env.step(state, jnp.asarray(choice, spec.dtype))

@@ -1,7 +1,5 @@
 """Time limits for calls of external code on the host."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

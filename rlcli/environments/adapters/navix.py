@@ -1,7 +1,5 @@
 """Navix: the adapter behind `navix/…`, compiled with the agent."""
 
-from __future__ import annotations
-
 import functools
 import json
 from typing import Any, Literal
@@ -36,7 +34,6 @@ def navix_adapter(
         return timestep, timestep.observation
 
     def step(timestep: Any, action: Array, key: Key) -> tuple:
-        del key
         timestep = env._step(timestep, action)  # `step` resets by itself
         ends = timestep.is_termination(), timestep.is_truncation()
         return timestep, timestep.observation, timestep.reward, *ends

@@ -4,8 +4,6 @@ Every agent of a copy is an environment of the batch, so one policy with shared 
 acts for all of them, and learns from the steps of all.
 """
 
-from __future__ import annotations
-
 import importlib
 import operator
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Pgx: the adapter behind `pgx/…`, for single-player games."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """MuJoCo Playground: the adapter behind `playground/…`, compiled with the agent."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable

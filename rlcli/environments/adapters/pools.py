@@ -6,8 +6,6 @@ Dict. Actions are native, observations canonical (`conversion.canonical_converte
 arrays that are never written to again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

@@ -11,8 +11,6 @@ restart together. `Host.restarts` returns counts with the step of each restart,
 so that the rows of metrics do not depend on the ends of chunks.
 """
 
-from __future__ import annotations
-
 import contextlib
 import operator
 from collections.abc import Callable, Sequence
@@ -22,10 +20,7 @@ import jax
 import numpy as np
 
 from rlcli.environments.adapters.conversion import HostArray, map_tree
-from rlcli.environments.adapters.host_errors import (
-    EnvironmentFailedError,
-    close_all,
-)
+from rlcli.environments.adapters.host_errors import EnvironmentFailedError, close_all
 from rlcli.environments.adapters.limits import with_timeout
 from rlcli.environments.adapters.pools import HostTimeStep, HostVector
 from rlcli.types import ArrayTree

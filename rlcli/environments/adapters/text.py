@@ -3,8 +3,6 @@
 MiniGrid and BabyAI describe the task of an episode in words.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 import sys

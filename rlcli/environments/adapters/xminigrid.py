@@ -1,7 +1,5 @@
 """XLand-MiniGrid: the adapter behind `xminigrid/…`, compiled with the agent."""
 
-from __future__ import annotations
-
 import functools
 import json
 from typing import Any
@@ -32,7 +30,6 @@ def xminigrid_adapter(id: str, *, options: dict[str, Any] | None = None) -> Core
         return timestep, timestep.observation
 
     def step(timestep: Any, action: Array, key: Key) -> tuple:
-        del key
         timestep = env.step(parameters, timestep, action)
         terminated = timestep.last() & (timestep.discount == 0)
         return (

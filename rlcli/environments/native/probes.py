@@ -4,8 +4,6 @@ An agent that learns a wrong value on a probe has a bug, and the probe locates i
 the tracer's discount. Observations are float32 `[1]`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated, NamedTuple
 

@@ -1,15 +1,12 @@
 """Time steps: the `TimeStep` that a native environment returns."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from types import MappingProxyType
 
 import jax.numpy as jnp
 
 from rlcli.types import Array, ArrayTree, TimeStep
 
-NO_INFO: Mapping[str, Array] = MappingProxyType({})
+NO_INFO: Mapping[str, Array] = {}
 
 
 def make_timestep(

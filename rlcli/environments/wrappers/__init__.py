@@ -7,8 +7,6 @@ A factory takes and returns a `Core`, by `rlcli.types.wrap`. Its own state and n
 stored next to those of the core.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from rlcli.distributions import action_masks

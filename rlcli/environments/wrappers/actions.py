@@ -1,7 +1,5 @@
 """Action wrappers: repeat, discretize or transform actions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import gymnasium

@@ -1,7 +1,5 @@
 """Observation wrappers: add noise, or the previous action and reward."""
 
-from __future__ import annotations
-
 import gymnasium
 import jax
 import jax.numpy as jnp

@@ -1,7 +1,5 @@
 """Observation wrappers: one-hot, flat, selected, stacked or extended observations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Reward wrappers: scale, clip, add noise, or log."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import jax

@@ -1,7 +1,5 @@
 """Termination wrappers: change when an episode ends."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 
 from rlcli.environments.wrappers import WrapperState

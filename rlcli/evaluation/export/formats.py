@@ -1,12 +1,9 @@
 """Formats: the formats of `rlcli export`, and checks of a request. Imports no JAX."""
 
-from __future__ import annotations
-
 import keyword
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError, quote
@@ -26,15 +23,13 @@ class Format(NamedTuple):
 
 
 ARRAYS_SUFFIX = ".npz"  # of the file beside a NumPy module
-FORMATS: Mapping[str, Format] = MappingProxyType(
-    {
-        "stablehlo": Format(
-            ".stablehlo.zip", "rlcli.evaluation.export.stablehlo", "stablehlo"
-        ),
-        "onnx": Format(".onnx", "rlcli.evaluation.export.onnx_model", "onnx"),
-        "numpy": Format(".py", "rlcli.evaluation.export.numpy_module", ""),
-    }
-)
+FORMATS: Mapping[str, Format] = {
+    "stablehlo": Format(
+        ".stablehlo.zip", "rlcli.evaluation.export.stablehlo", "stablehlo"
+    ),
+    "onnx": Format(".onnx", "rlcli.evaluation.export.onnx_model", "onnx"),
+    "numpy": Format(".py", "rlcli.evaluation.export.numpy_module", ""),
+}
 
 
 def check_export(

@@ -4,8 +4,6 @@ Calls are inlined, constants are computed, and what no output needs is left out.
 first axis of inputs may have any size: `BATCH` in shapes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,11 +1,8 @@
 """NumPy code: a graph as the source of a Python function, and its arrays."""
 
-from __future__ import annotations
-
 import keyword
 import re
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,20 +23,17 @@ from rlcli.evaluation.export.operators import (
 )
 
 FORMAT = "numpy"
-_REDUCTIONS = MappingProxyType(
-    {
-        "reduce_and": "np.all({0}, axis={axes})",
-        "reduce_max": "np.max({0}, axis={axes})",
-        "reduce_min": "np.min({0}, axis={axes})",
-        "reduce_or": "np.any({0}, axis={axes})",
-        "reduce_prod": "np.prod({0}, axis={axes}, dtype={0}.dtype)",
-        "reduce_sum": "np.sum({0}, axis={axes}, dtype={0}.dtype)",
-    }
-)
+_REDUCTIONS = {
+    "reduce_and": "np.all({0}, axis={axes})",
+    "reduce_max": "np.max({0}, axis={axes})",
+    "reduce_min": "np.min({0}, axis={axes})",
+    "reduce_or": "np.any({0}, axis={axes})",
+    "reduce_prod": "np.prod({0}, axis={axes}, dtype={0}.dtype)",
+    "reduce_sum": "np.sum({0}, axis={axes}, dtype={0}.dtype)",
+}
 # Functions that a program contains only if it calls them.
-_HELPERS = MappingProxyType(
-    {
-        "_convolve": '''
+_HELPERS = {
+    "_convolve": '''
 def _convolve(x, kernel, strides, padding, dilation):
     """x [N, *spatial, C], kernel [*window, C, O] -> [N, *spatial, O]."""
     n = len(strides)
@@ -51,23 +45,22 @@ def _convolve(x, kernel, strides, padding, dilation):
     axes = [n + 1, *range(n + 2, 2 * n + 2)]
     return np.tensordot(x, kernel, (axes, [n, *range(n)]))
 ''',
-        "_divide": '''
+    "_divide": '''
 def _divide(x, y):
     """Division of integers, rounded towards zero."""
     return np.where((x < 0) == (y < 0), x // y, -(-x // y)).astype(x.dtype)
 ''',
-        "_erf": """
+    "_erf": """
 def _erf(x):
     return np.vectorize(math.erf, otypes=[x.dtype])(x)
 """,
-        "_max_pool": """
+    "_max_pool": """
 def _max_pool(x, window, strides, padding):
     x = np.pad(x, padding, constant_values=-np.inf)
     x = sliding_window_view(x, window)[tuple(slice(None, None, s) for s in strides)]
     return np.max(x, axis=tuple(range(len(window), 2 * len(window))))
 """,
-    }
-)
+}
 
 
 class NumpyCode(NamedTuple):
@@ -181,10 +174,6 @@ def _broadcast(operation: Operation, inputs: Sequence[str]) -> str:
     return f"np.broadcast_to({source}, {_shape(operation.outputs[0].shape)})"
 
 
-def _reshape(operation: Operation, inputs: Sequence[str]) -> str:
-    return f"{inputs[0]}.reshape({_shape(operation.outputs[0].shape)})"
-
-
 def _convert(operation: Operation, inputs: Sequence[str]) -> str:
     dtype = operation.outputs[0].dtype
     return f"{inputs[0]}.astype(np.{'bool_' if dtype == np.bool_ else dtype})"
@@ -198,33 +187,16 @@ def _slice(operation: Operation, inputs: Sequence[str]) -> str:
     return f"{inputs[0]}[{', '.join(words)}]"
 
 
-def _transpose(operation: Operation, inputs: Sequence[str]) -> str:
-    axes = _tuple(map(int, operation.params["permutation"]))
-    return f"np.transpose({inputs[0]}, {axes})"
-
-
-def _concatenate(operation: Operation, inputs: Sequence[str]) -> str:
-    return f"np.concatenate([{', '.join(inputs)}], {operation.params['dimension']})"
-
-
 def _select(operation: Operation, inputs: Sequence[str]) -> str:
     if len(inputs) != 3 or operation.inputs[0].dtype != np.bool_:
         raise unsupported_error(FORMAT, "a selection among more than two arrays")
     return f"np.where({inputs[0]}, {inputs[2]}, {inputs[1]})"
 
 
-def _power(operation: Operation, inputs: Sequence[str]) -> str:
-    return f"{inputs[0]} ** {operation.params['y']}"
-
-
 def _round(operation: Operation, inputs: Sequence[str]) -> str:
     if int(operation.params["rounding_method"]) == 1:  # to even
         return f"np.round({inputs[0]})"
     return f"np.sign({inputs[0]}) * np.floor(np.abs({inputs[0]}) + 0.5)"
-
-
-def _reverse(operation: Operation, inputs: Sequence[str]) -> str:
-    return f"np.flip({inputs[0]}, {_tuple(operation.params['dimensions'])})"
 
 
 def _pad(operation: Operation, inputs: Sequence[str]) -> str:
@@ -281,27 +253,29 @@ def _take(operation: Operation, inputs: Sequence[str]) -> str:
     )
 
 
-_WRITERS: Mapping[str, _Write] = MappingProxyType(
-    {
-        **dict.fromkeys(ELEMENTWISE, _elementwise),
-        **dict.fromkeys(_REDUCTIONS, _reduce),
-        "argmax": _argument,
-        "argmin": _argument,
-        "broadcast_in_dim": _broadcast,
-        "concatenate": _concatenate,
-        "conv_general_dilated": _convolve,
-        "convert_element_type": _convert,
-        "cumsum": _cumulate,
-        "dot_general": _product,
-        "gather": _take,
-        "integer_pow": _power,
-        "pad": _pad,
-        "reduce_window_max": _pool,
-        "reshape": _reshape,
-        "rev": _reverse,
-        "round": _round,
-        "select_n": _select,
-        "slice": _slice,
-        "transpose": _transpose,
-    }
-)
+_WRITERS: Mapping[str, _Write] = {
+    **dict.fromkeys(ELEMENTWISE, _elementwise),
+    **dict.fromkeys(_REDUCTIONS, _reduce),
+    "argmax": _argument,
+    "argmin": _argument,
+    "broadcast_in_dim": _broadcast,
+    "concatenate": lambda op, x: (
+        f"np.concatenate([{', '.join(x)}], {op.params['dimension']})"
+    ),
+    "conv_general_dilated": _convolve,
+    "convert_element_type": _convert,
+    "cumsum": _cumulate,
+    "dot_general": _product,
+    "gather": _take,
+    "integer_pow": lambda op, x: f"{x[0]} ** {op.params['y']}",
+    "pad": _pad,
+    "reduce_window_max": _pool,
+    "reshape": lambda op, x: f"{x[0]}.reshape({_shape(op.outputs[0].shape)})",
+    "rev": lambda op, x: f"np.flip({x[0]}, {_tuple(op.params['dimensions'])})",
+    "round": _round,
+    "select_n": _select,
+    "slice": _slice,
+    "transpose": lambda op, x: (
+        f"np.transpose({x[0]}, {_tuple(map(int, op.params['permutation']))})"
+    ),
+}

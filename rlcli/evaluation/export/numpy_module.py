@@ -1,7 +1,5 @@
 """NumPy module: a policy as a Python file, with its arrays in an `.npz` beside it."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Mapping, Sequence

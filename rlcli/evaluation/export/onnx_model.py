@@ -1,18 +1,14 @@
 """ONNX: a graph as an ONNX model, with the policy's metadata."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from rlcli.evaluation.export.graph import Graph, Operation, read_shape
-from rlcli.evaluation.export.onnx_builder import ModelBuilder
+from rlcli.evaluation.export.graph import BATCH, Graph, Operation, Value, read_shape
 from rlcli.evaluation.export.operators import (
     ELEMENTWISE,
     check_operations,
@@ -28,6 +24,82 @@ from rlcli.evaluation.export.operators import (
 )
 from rlcli.evaluation.export.policy_function import PolicyFunction
 from rlcli.registry.libraries import import_library
+
+_BATCH_NAME = "batch"
+
+
+class ModelBuilder:
+    """Collects the nodes and constants of a model."""
+
+    def __init__(self, onnx: Any, graph: Graph) -> None:
+        self.nodes: list[Any] = []
+        self.initializers: list[Any] = []
+        self._onnx = onnx
+        self._graph = graph
+        self._constants: dict[Any, str] = {}
+        self._batch_size = ""
+
+    def read(self, value: Value) -> str:
+        """The name of a value; adds it if it is a constant."""
+        if value.name in self._graph.constants:
+            return self.constant(self._graph.constants[value.name], value.name)
+        return value.name
+
+    def node(self, kind: str, inputs: Sequence[str], name: str = "", **options) -> str:
+        """Adds a node and returns the name of its output."""
+        name = name or f"n{len(self.nodes)}"
+        make = self._onnx.helper.make_node
+        self.nodes.append(make(kind, list(inputs), [name], **options))
+        return name
+
+    def constant(self, array: Any, name: str = "", dtype: Any = None) -> str:
+        """The name of a constant, stored once."""
+        array = np.asarray(array, dtype)
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self._constants:
+            self._constants[key] = name or f"c{len(self._constants)}"
+            tensor = self._onnx.numpy_helper.from_array(array, self._constants[key])
+            self.initializers.append(tensor)
+        return self._constants[key]
+
+    def like(self, number: float, value: Value) -> str:
+        """A number in the dtype of a value."""
+        return self.constant(number, dtype=value.dtype)
+
+    def sizes(self, shape: Sequence[int]) -> str:
+        """A shape as a tensor, with the size of the batch."""
+        parts, known = [], []
+        for size in shape:
+            if size != BATCH:
+                known.append(size)
+                continue
+            parts += [self.constant(known, dtype=np.int64)] if known else []
+            parts, known = [*parts, self._batch()], []
+        parts += [self.constant(known, dtype=np.int64)] if known or not parts else []
+        return self.node("Concat", parts, axis=0) if len(parts) > 1 else parts[0]
+
+    def reshape(self, source: str, shape: Sequence[int]) -> str:
+        """A `Reshape`, where −1 is the size that remains."""
+        return self.node("Reshape", [source, self.constant(shape, dtype=np.int64)])
+
+    def cast(self, source: str, dtype: Any) -> str:
+        """A `Cast` to a dtype of NumPy."""
+        kind = self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        return self.node("Cast", [source], to=kind)
+
+    def describe(self, name: str, value: Value) -> Any:
+        """An input or output of the model."""
+        shape = [_BATCH_NAME if size == BATCH else size for size in value.shape]
+        kind = self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype))
+        return self._onnx.helper.make_tensor_value_info(name, kind, shape)
+
+    def _batch(self) -> str:
+        """The size of the batch, `[1]`."""
+        if not self._batch_size:
+            observation = next(iter(self._graph.inputs))
+            self._batch_size = self.node("Shape", [observation], start=0, end=1)
+        return self._batch_size
+
 
 FORMAT = "onnx"
 OPSET = 18
@@ -85,33 +157,6 @@ def _elementwise(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     return b.node(ELEMENTWISE[op.primitive].onnx, inputs)
 
 
-def _remainder(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    return b.node("Mod", inputs, fmod=1)
-
-
-def _not_equal(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    return b.node("Not", [b.node("Equal", inputs)])
-
-
-def _is_finite(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    kinds = [b.node(kind, inputs) for kind in ("IsNaN", "IsInf")]
-    return b.node("Not", [b.node("Or", kinds)])
-
-
-def _clamp(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    low, value, high = inputs
-    return b.node("Min", [b.node("Max", [value, low]), high])
-
-
-def _exp2(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    scale = b.like(math.log(2), op.inputs[0])
-    return b.node("Exp", [b.node("Mul", [inputs[0], scale])])
-
-
-def _rsqrt(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    return b.node("Reciprocal", [b.node("Sqrt", inputs)])
-
-
 def _log1p(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     """X log(u) / (u − 1) with u = 1 + x, exact where u is rounded (Kahan)."""
     one, x = b.like(1, op.inputs[0]), inputs[0]
@@ -135,10 +180,6 @@ def _expm1(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     return b.node("Where", [is_near, near, far])
 
 
-def _power(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    return b.node("Pow", [inputs[0], b.like(op.params["y"], op.inputs[0])])
-
-
 def _round(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     if int(op.params["rounding_method"]) == 1:  # to even
         return b.node("Round", inputs)
@@ -146,15 +187,18 @@ def _round(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     return b.node("Mul", [b.node("Sign", inputs), b.node("Floor", [half])])
 
 
+_REDUCTIONS: Mapping[str, str] = {
+    "reduce_and": "ReduceMin",
+    "reduce_max": "ReduceMax",
+    "reduce_min": "ReduceMin",
+    "reduce_or": "ReduceMax",
+    "reduce_prod": "ReduceProd",
+    "reduce_sum": "ReduceSum",
+}
+
+
 def _reduce(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    kind = {
-        "reduce_and": "ReduceMin",
-        "reduce_max": "ReduceMax",
-        "reduce_min": "ReduceMin",
-        "reduce_or": "ReduceMax",
-        "reduce_prod": "ReduceProd",
-        "reduce_sum": "ReduceSum",
-    }[op.primitive]
+    kind = _REDUCTIONS[op.primitive]
     axes = b.constant([int(axis) for axis in op.params["axes"]], dtype=np.int64)
     if op.outputs[0].dtype != np.bool_:
         return b.node(kind, [inputs[0], axes], keepdims=0)
@@ -179,14 +223,6 @@ def _broadcast(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     return b.node("Expand", [source, b.sizes(op.outputs[0].shape)])
 
 
-def _reshape(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    return b.reshape(inputs[0], op.outputs[0].shape)
-
-
-def _convert(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    return b.cast(inputs[0], op.outputs[0].dtype)
-
-
 def _slice(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     starts, ends, steps = zip(*read_slice(op), strict=True)
     limits = [_END if end is None else end for end in ends]
@@ -195,14 +231,6 @@ def _slice(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
         b.constant([*each], dtype=np.int64) for each in (starts, limits, axes, steps)
     ]
     return b.node("Slice", [inputs[0], *words])
-
-
-def _transpose(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    return b.node("Transpose", inputs, perm=[*map(int, op.params["permutation"])])
-
-
-def _concatenate(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    return b.node("Concat", inputs, axis=int(op.params["dimension"]))
 
 
 def _select(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
@@ -298,40 +326,43 @@ def _take(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     return b.node("Transpose", [taken], perm=[*order])
 
 
-_WRITERS: Mapping[str, _Write] = MappingProxyType(
-    {
-        **{name: _elementwise for name, each in ELEMENTWISE.items() if each.onnx},
-        "argmax": _argument,
-        "argmin": _argument,
-        "broadcast_in_dim": _broadcast,
-        "clamp": _clamp,
-        "concatenate": _concatenate,
-        "conv_general_dilated": _convolve,
-        "convert_element_type": _convert,
-        "cumsum": _cumulate,
-        "dot_general": _product,
-        "exp2": _exp2,
-        "expm1": _expm1,
-        "gather": _take,
-        "integer_pow": _power,
-        "is_finite": _is_finite,
-        "log1p": _log1p,
-        "ne": _not_equal,
-        "pad": _pad,
-        "reduce_and": _reduce,
-        "reduce_max": _reduce,
-        "reduce_min": _reduce,
-        "reduce_or": _reduce,
-        "reduce_prod": _reduce,
-        "reduce_sum": _reduce,
-        "reduce_window_max": _pool,
-        "rem": _remainder,
-        "reshape": _reshape,
-        "rev": _reverse,
-        "round": _round,
-        "rsqrt": _rsqrt,
-        "select_n": _select,
-        "slice": _slice,
-        "transpose": _transpose,
-    }
-)
+_WRITERS: Mapping[str, _Write] = {
+    **{name: _elementwise for name, each in ELEMENTWISE.items() if each.onnx},
+    **dict.fromkeys(_REDUCTIONS, _reduce),
+    "argmax": _argument,
+    "argmin": _argument,
+    "broadcast_in_dim": _broadcast,
+    "clamp": lambda b, op, x: b.node("Min", [b.node("Max", [x[1], x[0]]), x[2]]),
+    "concatenate": lambda b, op, x: b.node(
+        "Concat", x, axis=int(op.params["dimension"])
+    ),
+    "conv_general_dilated": _convolve,
+    "convert_element_type": lambda b, op, x: b.cast(x[0], op.outputs[0].dtype),
+    "cumsum": _cumulate,
+    "dot_general": _product,
+    "exp2": lambda b, op, x: b.node(
+        "Exp", [b.node("Mul", [x[0], b.like(math.log(2), op.inputs[0])])]
+    ),
+    "expm1": _expm1,
+    "gather": _take,
+    "integer_pow": lambda b, op, x: b.node(
+        "Pow", [x[0], b.like(op.params["y"], op.inputs[0])]
+    ),
+    "is_finite": lambda b, op, x: b.node(
+        "Not", [b.node("Or", [b.node("IsNaN", x), b.node("IsInf", x)])]
+    ),
+    "log1p": _log1p,
+    "ne": lambda b, op, x: b.node("Not", [b.node("Equal", x)]),
+    "pad": _pad,
+    "reduce_window_max": _pool,
+    "rem": lambda b, op, x: b.node("Mod", x, fmod=1),
+    "reshape": lambda b, op, x: b.reshape(x[0], op.outputs[0].shape),
+    "rev": _reverse,
+    "round": _round,
+    "rsqrt": lambda b, op, x: b.node("Reciprocal", [b.node("Sqrt", x)]),
+    "select_n": _select,
+    "slice": _slice,
+    "transpose": lambda b, op, x: b.node(
+        "Transpose", x, perm=[*map(int, op.params["permutation"])]
+    ),
+}

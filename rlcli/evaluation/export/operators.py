@@ -1,10 +1,7 @@
 """Operators: JAX primitives in NumPy and ONNX, for both writers."""
 
-from __future__ import annotations
-
 import string
 from collections.abc import Collection, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
@@ -18,58 +15,56 @@ class Elementwise(NamedTuple):
     onnx: str  # "": composed of several nodes, or not available
 
 
-ELEMENTWISE: Mapping[str, Elementwise] = MappingProxyType(
-    {
-        "abs": Elementwise("np.abs({0})", "Abs"),
-        "acos": Elementwise("np.arccos({0})", "Acos"),
-        "acosh": Elementwise("np.arccosh({0})", "Acosh"),
-        "add": Elementwise("{0} + {1}", "Add"),
-        "and": Elementwise("{0} & {1}", "And"),
-        "asin": Elementwise("np.arcsin({0})", "Asin"),
-        "asinh": Elementwise("np.arcsinh({0})", "Asinh"),
-        "atan": Elementwise("np.arctan({0})", "Atan"),
-        "atan2": Elementwise("np.arctan2({0}, {1})", ""),
-        "atanh": Elementwise("np.arctanh({0})", "Atanh"),
-        "cbrt": Elementwise("np.cbrt({0})", ""),
-        "ceil": Elementwise("np.ceil({0})", "Ceil"),
-        "clamp": Elementwise("np.minimum(np.maximum({1}, {0}), {2})", ""),
-        "cos": Elementwise("np.cos({0})", "Cos"),
-        "cosh": Elementwise("np.cosh({0})", "Cosh"),
-        "div": Elementwise("{0} / {1}", "Div"),
-        "eq": Elementwise("{0} == {1}", "Equal"),
-        "erf": Elementwise("_erf({0})", "Erf"),
-        "exp": Elementwise("np.exp({0})", "Exp"),
-        "exp2": Elementwise("np.exp2({0})", ""),
-        "expm1": Elementwise("np.expm1({0})", ""),
-        "floor": Elementwise("np.floor({0})", "Floor"),
-        "ge": Elementwise("{0} >= {1}", "GreaterOrEqual"),
-        "gt": Elementwise("{0} > {1}", "Greater"),
-        "is_finite": Elementwise("np.isfinite({0})", ""),
-        "le": Elementwise("{0} <= {1}", "LessOrEqual"),
-        "log": Elementwise("np.log({0})", "Log"),
-        "log1p": Elementwise("np.log1p({0})", ""),
-        "logistic": Elementwise("0.5 * np.tanh(0.5 * {0}) + 0.5", "Sigmoid"),
-        "lt": Elementwise("{0} < {1}", "Less"),
-        "max": Elementwise("np.maximum({0}, {1})", "Max"),
-        "min": Elementwise("np.minimum({0}, {1})", "Min"),
-        "mul": Elementwise("{0} * {1}", "Mul"),
-        "ne": Elementwise("{0} != {1}", ""),
-        "neg": Elementwise("-{0}", "Neg"),
-        "not": Elementwise("~{0}", "Not"),
-        "or": Elementwise("{0} | {1}", "Or"),
-        "pow": Elementwise("np.power({0}, {1})", "Pow"),
-        "rem": Elementwise("np.fmod({0}, {1})", ""),
-        "rsqrt": Elementwise("1 / np.sqrt({0})", ""),
-        "sign": Elementwise("np.sign({0})", "Sign"),
-        "sin": Elementwise("np.sin({0})", "Sin"),
-        "sinh": Elementwise("np.sinh({0})", "Sinh"),
-        "sqrt": Elementwise("np.sqrt({0})", "Sqrt"),
-        "sub": Elementwise("{0} - {1}", "Sub"),
-        "tan": Elementwise("np.tan({0})", "Tan"),
-        "tanh": Elementwise("np.tanh({0})", "Tanh"),
-        "xor": Elementwise("{0} ^ {1}", "Xor"),
-    }
-)
+ELEMENTWISE: Mapping[str, Elementwise] = {
+    "abs": Elementwise("np.abs({0})", "Abs"),
+    "acos": Elementwise("np.arccos({0})", "Acos"),
+    "acosh": Elementwise("np.arccosh({0})", "Acosh"),
+    "add": Elementwise("{0} + {1}", "Add"),
+    "and": Elementwise("{0} & {1}", "And"),
+    "asin": Elementwise("np.arcsin({0})", "Asin"),
+    "asinh": Elementwise("np.arcsinh({0})", "Asinh"),
+    "atan": Elementwise("np.arctan({0})", "Atan"),
+    "atan2": Elementwise("np.arctan2({0}, {1})", ""),
+    "atanh": Elementwise("np.arctanh({0})", "Atanh"),
+    "cbrt": Elementwise("np.cbrt({0})", ""),
+    "ceil": Elementwise("np.ceil({0})", "Ceil"),
+    "clamp": Elementwise("np.minimum(np.maximum({1}, {0}), {2})", ""),
+    "cos": Elementwise("np.cos({0})", "Cos"),
+    "cosh": Elementwise("np.cosh({0})", "Cosh"),
+    "div": Elementwise("{0} / {1}", "Div"),
+    "eq": Elementwise("{0} == {1}", "Equal"),
+    "erf": Elementwise("_erf({0})", "Erf"),
+    "exp": Elementwise("np.exp({0})", "Exp"),
+    "exp2": Elementwise("np.exp2({0})", ""),
+    "expm1": Elementwise("np.expm1({0})", ""),
+    "floor": Elementwise("np.floor({0})", "Floor"),
+    "ge": Elementwise("{0} >= {1}", "GreaterOrEqual"),
+    "gt": Elementwise("{0} > {1}", "Greater"),
+    "is_finite": Elementwise("np.isfinite({0})", ""),
+    "le": Elementwise("{0} <= {1}", "LessOrEqual"),
+    "log": Elementwise("np.log({0})", "Log"),
+    "log1p": Elementwise("np.log1p({0})", ""),
+    "logistic": Elementwise("0.5 * np.tanh(0.5 * {0}) + 0.5", "Sigmoid"),
+    "lt": Elementwise("{0} < {1}", "Less"),
+    "max": Elementwise("np.maximum({0}, {1})", "Max"),
+    "min": Elementwise("np.minimum({0}, {1})", "Min"),
+    "mul": Elementwise("{0} * {1}", "Mul"),
+    "ne": Elementwise("{0} != {1}", ""),
+    "neg": Elementwise("-{0}", "Neg"),
+    "not": Elementwise("~{0}", "Not"),
+    "or": Elementwise("{0} | {1}", "Or"),
+    "pow": Elementwise("np.power({0}, {1})", "Pow"),
+    "rem": Elementwise("np.fmod({0}, {1})", ""),
+    "rsqrt": Elementwise("1 / np.sqrt({0})", ""),
+    "sign": Elementwise("np.sign({0})", "Sign"),
+    "sin": Elementwise("np.sin({0})", "Sin"),
+    "sinh": Elementwise("np.sinh({0})", "Sinh"),
+    "sqrt": Elementwise("np.sqrt({0})", "Sqrt"),
+    "sub": Elementwise("{0} - {1}", "Sub"),
+    "tan": Elementwise("np.tan({0})", "Tan"),
+    "tanh": Elementwise("np.tanh({0})", "Tanh"),
+    "xor": Elementwise("{0} ^ {1}", "Xor"),
+}
 _DTYPES = frozenset({"bool", "float32", "int8", "int16", "int32", "uint8", "uint32"})
 
 

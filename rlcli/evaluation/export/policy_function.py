@@ -1,7 +1,5 @@
 """Policy function: the greedy policy of a run as a function of named arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 

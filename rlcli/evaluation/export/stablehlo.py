@@ -1,7 +1,5 @@
 """StableHLO: a policy as a program for `jax.export.deserialize`, in a zip file."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

@@ -4,8 +4,6 @@ Belongs here: Haiku functions of a torso and its features, `[N, features] -> [N,
 May import: other modules of networks, distributions, and the ground.
 """
 
-from __future__ import annotations
-
 from rlcli.networks.heads.head import Head
 from rlcli.networks.heads.model_heads import (
     DynamicsOutput,

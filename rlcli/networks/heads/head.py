@@ -1,7 +1,5 @@
 """The type of a head."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

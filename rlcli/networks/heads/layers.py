@@ -1,7 +1,5 @@
 """Output layers of heads: linear, dueling and noisy."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Heads of a learned model (MuZero): representation, dynamics and prediction."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp

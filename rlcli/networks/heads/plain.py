@@ -1,7 +1,5 @@
 """Heads whose outputs are one array."""
 
-from __future__ import annotations
-
 import haiku as hk
 import jax.numpy as jnp
 from jaxtyping import Float

@@ -4,8 +4,6 @@ Each returns a prediction of `rlcli.networks.predictions`, `[N, K]`, or
 `[N, actions, K]` with one prediction per action. They are the parts of kind `head`.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 import haiku as hk
@@ -41,7 +39,6 @@ def scalar_head(
     actions: Actions, role: Role, *, dueling: bool = False, noisy: bool = False
 ) -> Head:
     """The mean. A user-defined forward pass returns `[N, actions]`, or `[N]`."""
-    del role
 
     def read(torso: Torso, features: Float[Array, "N F"]) -> Scalar:
         return Scalar(
@@ -68,7 +65,6 @@ def categorical_head(
     `low` and `high` are transformed values. A user-defined forward pass returns the
     logits, `[N, actions, atoms]`.
     """
-    del role
     if not low < high:
         raise RlcliError(
             f"a categorical head has atoms from `low` {low:g} to `high` {high:g}",
@@ -103,7 +99,6 @@ def quantile_head(
     (Dabney et al., 2018a, https://arxiv.org/abs/1710.10044). A user-defined forward
     pass returns the quantiles, `[N, actions, quantiles]`.
     """
-    del role
 
     def from_values(values: Float[Array, "*batch K"]) -> Quantiles:
         midpoints = fractions.quantiles(1, quantiles)[0]

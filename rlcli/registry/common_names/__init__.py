@@ -8,8 +8,6 @@ without case, spaces and punctuation: `TD3+BC` is `td3_bc`. Each recipe's YAML i
 is valid, and each command works: tests run them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

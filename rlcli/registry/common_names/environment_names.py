@@ -1,7 +1,5 @@
 """Names of environments in other libraries, and their names in rlcli."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

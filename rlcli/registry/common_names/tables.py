@@ -4,10 +4,7 @@ Only names that many people type, from papers and from Stable-Baselines3, RLlib,
 and Gymnasium.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from types import MappingProxyType
 
 _EPSILON = (
     "`policy: {name: epsilon_greedy, epsilon: {from: 1.0, to: 0.05, over: 10_000}}`"
@@ -207,18 +204,16 @@ _OPTIONS = {
     "save_freq": "`train: {checkpoint: {every: 10_000}}`",
     "render_mode": "`rlcli render` renders any environment, recipe or run",
 }
-HINTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "updater": _UPDATERS,
-        "policy": _POLICIES,
-        "network": _NETWORKS,
-        "tracer": _TRACERS,
-        "replay": _REPLAYS,
-        "wrapper": _WRAPPERS,
-        "command": _COMMANDS,
-        "kind": _KINDS,
-        "head": _HEADS,
-        "section": _SECTIONS,
-        "option": _OPTIONS,
-    }
-)
+HINTS: Mapping[str, Mapping[str, str]] = {
+    "updater": _UPDATERS,
+    "policy": _POLICIES,
+    "network": _NETWORKS,
+    "tracer": _TRACERS,
+    "replay": _REPLAYS,
+    "wrapper": _WRAPPERS,
+    "command": _COMMANDS,
+    "kind": _KINDS,
+    "head": _HEADS,
+    "section": _SECTIONS,
+    "option": _OPTIONS,
+}

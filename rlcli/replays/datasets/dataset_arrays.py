@@ -1,7 +1,5 @@
 """Arrays: the steps of a data set, their checks, and their conversion to rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn

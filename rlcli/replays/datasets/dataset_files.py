@@ -1,7 +1,5 @@
 """Files: data sets as `.npz`, without pickles. docs/formats.md specifies the arrays."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Minari's data sets, by their ids."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Names: how recipes name data sets, and where shipped files are. Imports no JAX."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

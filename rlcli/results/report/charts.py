@@ -5,8 +5,6 @@ fifth of the space of rows. `expand` turns them into the rows that Vega-Lite rea
 `page.js` does the same.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

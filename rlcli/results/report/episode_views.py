@@ -1,7 +1,5 @@
 """Episode views: charts and films of the episodes of trained policies."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ The page can pause it and move it to a step, unlike an animated image, and needs
 video player.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Callable, Sequence

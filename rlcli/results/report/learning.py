@@ -3,18 +3,21 @@
 Runs are shown by environment, because returns of different ones cannot be compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rlcli.results import comparison, comparison_tables, protocol
 from rlcli.results.comparison_tables import Table
-from rlcli.results.curves import DEFAULT_METRICS, CurveReader, make_curve
+from rlcli.results.curves import (
+    DEFAULT_METRICS,
+    EVALUATION,
+    CurveReader,
+    make_curve,
+    read_series,
+)
 from rlcli.results.groups import Group, Member
 from rlcli.results.report import charts
 from rlcli.results.report.charts import Chart, Line
-from rlcli.results.series import EVALUATION, read_series
 from rlcli.runs.formatting import format_duration, format_number
 from rlcli.runs.metrics import CLOCK_FIELDS, FIRST_FIELDS, read_last_rows
 

@@ -1,7 +1,5 @@
 """Provenance: the recipes of runs, their differences, and their origin."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

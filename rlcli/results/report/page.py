@@ -4,8 +4,6 @@ The content security policy of the page allows its own two scripts, by their has
 nothing from a network: even a mistake in escaping could not run code from a run.
 """
 
-from __future__ import annotations
-
 import base64
 import functools
 import hashlib

@@ -3,8 +3,6 @@
 The only module of the package that imports JAX.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Report: a page with the results of runs; the function behind `rlcli report`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

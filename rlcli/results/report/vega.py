@@ -1,7 +1,5 @@
 """Vega: the pieces of Vega-Lite specifications that the charts share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

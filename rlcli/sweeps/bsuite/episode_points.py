@@ -5,8 +5,6 @@ episodes, which is exact where episodes have the same length and rows are logged
 their ends. The files have the format of bsuite, whose `csv_load` reads them.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math

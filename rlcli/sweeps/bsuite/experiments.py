@@ -5,8 +5,6 @@ in each `bsuite/experiments/*/sweep.py` (Osband et al., 2019,
 https://arxiv.org/abs/1908.03568). Several ids with equal settings are several seeds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -5,8 +5,6 @@ The functions are those of each `bsuite/experiments/*/analysis.py` and of
 compares them on the same results.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """bsuite: trains a recipe on bsuite's ids; the function behind `rlcli bsuite`."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Mapping, Sequence

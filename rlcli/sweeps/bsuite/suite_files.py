@@ -7,13 +7,10 @@ runs/bsuite/<recipe>/<time>/
   scores.json, scores.md, radar.png
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from rlcli.errors import RlcliError, quote
@@ -92,15 +89,13 @@ def _is_list_of_words(value: Any) -> bool:
     return isinstance(value, list) and all(map(_is_word, value))
 
 
-_FIELDS: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
-    {
-        "recipe": _is_word,
-        "source": _is_word,
-        "set": _is_list_of_words,
-        "seed": lambda value: type(value) is int and 0 <= value < 2**31,
-        "mnist": lambda value: value is None or _is_word(value),
-        "smoke": lambda value: isinstance(value, bool),
-        "chosen": _is_list_of_words,
-        "notes": _is_list_of_words,
-    }
-)
+_FIELDS: Mapping[str, Callable[[Any], bool]] = {
+    "recipe": _is_word,
+    "source": _is_word,
+    "set": _is_list_of_words,
+    "seed": lambda value: type(value) is int and 0 <= value < 2**31,
+    "mnist": lambda value: value is None or _is_word(value),
+    "smoke": lambda value: isinstance(value, bool),
+    "chosen": _is_list_of_words,
+    "notes": _is_list_of_words,
+}

@@ -1,7 +1,5 @@
 """Check: checks recipes by building and tracing them."""
 
-from __future__ import annotations
-
 import builtins
 import math
 from collections.abc import Iterable, Mapping, Sequence

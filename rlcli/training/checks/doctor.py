@@ -1,7 +1,5 @@
 """Doctor: checks the installation and the machine."""
 
-from __future__ import annotations
-
 import glob
 import importlib
 import importlib.metadata

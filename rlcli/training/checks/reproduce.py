@@ -1,7 +1,5 @@
 """Reproduce: trains a run again from what it recorded, and compares the two."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

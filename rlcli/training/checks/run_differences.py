@@ -1,7 +1,5 @@
 """Run differences: where the metrics and states of two runs differ."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

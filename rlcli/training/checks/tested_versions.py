@@ -4,8 +4,6 @@
 package with pins for several versions of Python is tested with each of them.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import re
 from collections.abc import Iterable

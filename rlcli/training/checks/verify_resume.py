@@ -4,8 +4,6 @@ Each run is trained up to a stop in a process of its own, which has no state in 
 that could hide what a checkpoint lacks.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

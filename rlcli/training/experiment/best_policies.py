@@ -1,7 +1,5 @@
 """Scores: the best policies of a run, and whether it has reached `train.stop`."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rlcli.runs.snapshots import Policies

@@ -1,7 +1,5 @@
 """Experiment: one run in training: its share of the program, and its results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ one that replaces goals that rewards follow from them. A few steps at random sho
 whether they are, before any memory is filled with others.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import time

@@ -5,8 +5,6 @@ normalized observations. What does not fit is refused before the run is created:
 it, in one error.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,13 +24,7 @@ from rlcli.networks.functions import statistics_group
 from rlcli.recipe import Recipe
 from rlcli.recipe.grammar import Init
 from rlcli.replays.datasets.names import HASH
-from rlcli.runs.sources import (
-    Leaves,
-    Source,
-    learned_path,
-    read_source,
-    write_source,
-)
+from rlcli.runs.sources import Leaves, Source, learned_path, read_source, write_source
 from rlcli.types import Array, ArrayTree
 from rlcli.xla.tree_paths import leaves_by_path
 

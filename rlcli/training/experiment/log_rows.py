@@ -5,8 +5,6 @@ of its multiples. A run has whole iterations only: the evaluation of a multiple 
 past its last iteration, but not past `train.steps`, is due at the end (`reach`).
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Mapping, Sequence

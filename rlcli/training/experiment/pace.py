@@ -1,7 +1,5 @@
 """Pace: sizes chunks so that the run reacts to signals quickly."""
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Callable
 

@@ -8,8 +8,6 @@ the same rounds.
 so that a resume finds the numbers, which checkpoints do not contain.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ Runs that differ in numbers only, such as the learning rate, have the same progr
 trains the seeds of all of them simultaneously, as if they were the seeds of one run.
 """
 
-from __future__ import annotations
-
 import functools
 import threading
 import time
@@ -203,9 +201,7 @@ class Program:
             episodes = self.recipe.train.evaluate.episodes
             self._evaluator = make_evaluator(self.recipe, self.setup, episodes)
         return self._evaluator.evaluate(
-            self.acting_state(ALL_SEEDS),
-            self.evaluation_index,
-            self.clock(ALL_SEEDS),
+            self.acting_state(ALL_SEEDS), self.evaluation_index, self.clock(ALL_SEEDS)
         )
 
     def clock(self, seeds: slice) -> Clock:

@@ -4,8 +4,6 @@ Imports JAX only where options that are numbers vary: runs that differ in nothin
 are trained together.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence

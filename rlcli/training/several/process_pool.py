@@ -3,8 +3,6 @@
 Imports no JAX: the processes do.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile

@@ -1,7 +1,5 @@
 """Process runs: trains groups of planned runs, each group in a process of its own."""
 
-from __future__ import annotations
-
 import math
 import os
 import signal

@@ -1,7 +1,5 @@
 """Resume all: the function behind `rlcli resume` of a folder of variants."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -97,9 +95,7 @@ def resume_all(
     )
 
 
-def _programs(
-    variants: Variants,
-) -> list[tuple[list[Plan], RlcliError | None]]:
+def _programs(variants: Variants) -> list[tuple[list[Plan], RlcliError | None]]:
     """The runs, divided into those that are trained together; or why they cannot be."""
     programs: list[tuple[list[Plan], RlcliError | None]] = []
     done: list[Path] = []

@@ -4,8 +4,6 @@ Runs that differ in numbers only are one program (`experiment.together`). If the
 are other differences, there is a process for each program, as many at once as cores.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence

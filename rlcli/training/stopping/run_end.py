@@ -1,7 +1,5 @@
 """Run end: how signals end runs, and their process if it does not react."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Sequence

@@ -114,7 +114,6 @@ class SignalReceiver:
 
 def _dispatch(number: int, frame: FrameType | None) -> None:
     """Passes a signal to all receivers; to the handler of before if there are none."""
-    del frame
     if not _receivers:
         _pass_on(number)
     for receiver in [*_receivers]:

@@ -6,8 +6,6 @@ raises what the signal means in Python, `KeyboardInterrupt` or `SystemExit`. In 
 notebook the interrupt button ends the function only, which then returns.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os
@@ -16,19 +14,16 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from rlcli.errors import EXIT_CODES, RlcliError
 from rlcli.monitor.notebook import is_notebook
 
-STATUS_OF_SIGNALS: Mapping[int, str] = MappingProxyType(  # of what a signal stops
-    {
-        signal.SIGINT: "interrupted",
-        signal.SIGTERM: "terminated",
-        signal.SIGHUP: "hung_up",
-    }
-)
+STATUS_OF_SIGNALS: Mapping[int, str] = {  # of what a signal stops
+    signal.SIGINT: "interrupted",
+    signal.SIGTERM: "terminated",
+    signal.SIGHUP: "hung_up",
+}
 _RESEND = 0.5  # seconds, in which a generator that is being closed has ended
 
 

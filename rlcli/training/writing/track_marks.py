@@ -1,7 +1,5 @@
 """Track marks: the file `trackers.json`, which records how far each tracker is."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import threading

@@ -1,13 +1,10 @@
 """Track records: what trackers get, from the rows of `metrics.jsonl`."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,25 +17,23 @@ Row = Mapping[str, Any]
 
 MAX_SEEDS = 20  # of a run whose seeds are also logged one by one
 RETURNS = "evaluation/returns"  # the histogram of the returns of an evaluation
-_NAMES = MappingProxyType(
-    {
-        "ep": "train/episodes",
-        "G": "train/return",
-        "t": "train/length",
-        "avg_G": "train/average_return",
-        "avg_r": "train/average_reward",
-        "mean": "evaluation/return",
-        "std": "evaluation/return_std",
-        "min": "evaluation/return_min",
-        "max": "evaluation/return_max",
-        "length": "evaluation/length",
-        "steps_per_second": "speed/steps_per_second",
-        "updates_per_second": "speed/updates_per_second",
-    }
-)
+_NAMES = {
+    "ep": "train/episodes",
+    "G": "train/return",
+    "t": "train/length",
+    "avg_G": "train/average_return",
+    "avg_r": "train/average_reward",
+    "mean": "evaluation/return",
+    "std": "evaluation/return_std",
+    "min": "evaluation/return_min",
+    "max": "evaluation/return_max",
+    "length": "evaluation/length",
+    "steps_per_second": "speed/steps_per_second",
+    "updates_per_second": "speed/updates_per_second",
+}
 _SPREAD = ("train/average_return", "evaluation/return")  # also with their std
 _OMITTED = frozenset(("T", "seed", "evaluation", "episodes", "frozen", *CLOCK_FIELDS))
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_NOTHING: Mapping[str, Any] = {}
 
 
 class Results(NamedTuple):

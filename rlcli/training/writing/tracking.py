@@ -9,8 +9,6 @@ adds, reads its rows there, and `trackers.json` records what each tracker has.
 `training.writing.track_records` names the scalars and takes means over seeds.
 """
 
-from __future__ import annotations
-
 import copy
 import os
 import threading

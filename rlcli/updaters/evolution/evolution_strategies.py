@@ -4,8 +4,6 @@ The strategies are those of evosax. This module computes their fitness from whol
 unrolls and makes the members act.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
@@ -127,11 +125,9 @@ def cma_es(
     per parameter, so networks should have at most hundreds of parameters. The optimizer
     is not used. (Needs the extra `evolution`.)
     """
-    del optimizer
     _require_population("cma_es", spaces)
 
     def strategy(algorithms: Any, example: Array, unravel: Callable) -> Strategy:
-        del unravel
         algorithm = algorithms.CMA_ES(spaces.num_envs, example)
         settings = algorithm.default_params.replace(std_init=jnp.float32(deviation))
         # The eigenvectors of C come from LAPACK, which can deadlock in a batch of seeds
@@ -164,7 +160,6 @@ def simple_ga(
     the last evaluated generation. The optimizer is not used. (Needs the extra
     `evolution`.)
     """
-    del optimizer
     _require_population("simple_ga", spaces)
     if elite >= spaces.num_envs:
         raise RlcliError(
@@ -173,7 +168,6 @@ def simple_ga(
         )
 
     def strategy(algorithms: Any, example: Array, unravel: Callable) -> Strategy:
-        del unravel
         algorithm = algorithms.SimpleGA(spaces.num_envs, example)
         settings = algorithm.default_params.replace(
             crossover_rate=jnp.float32(crossover)
@@ -387,7 +381,6 @@ def _strong_types(state: ArrayTree) -> ArrayTree:
 
 def _zero_estimates(state: EvolutionState, steps: Transition, key: Key) -> Estimates:
     """Zeros: an evolution strategy has no value estimates."""
-    del state, key
     zero = jnp.zeros(steps.reward.shape)
     return Estimates(zero, zero, zero, zero)
 

@@ -1,7 +1,5 @@
 """The contract of intrinsic rewards, and the wrapper that adds one to an updater."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 

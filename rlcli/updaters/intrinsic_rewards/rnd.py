@@ -1,7 +1,5 @@
 """Random network distillation (RND)."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import NamedTuple

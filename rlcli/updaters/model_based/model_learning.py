@@ -1,7 +1,5 @@
 """Model-based value learning: state values and one-step lookahead."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 

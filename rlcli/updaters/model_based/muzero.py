@@ -1,7 +1,5 @@
 """MuZero: planning with a learned latent model."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import NamedTuple

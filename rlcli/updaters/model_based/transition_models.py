@@ -4,8 +4,6 @@ A model predicts the outcomes of (observation, action). Action values follow fro
 values of the next states, so policies for action values can act on state values.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -154,7 +152,6 @@ def known_model(
     def outcomes(
         params: Params, key: Key | None, obs: ArrayTree, action: Array, first: Array
     ) -> Outcomes:
-        del params, first
         noise = jax.vmap(environment.draw)(jax.random.split(_default_key(key), number))
 
         def step_once(leaves: tuple[Array, ...], action: Array):
@@ -286,13 +283,11 @@ def _outcome_function(
     """Returns `(parameters[..., size], key) -> next_obs[..., K, ...], probability`."""
 
     def mode(parameters: Array, key: Key | None) -> tuple[Array, Array]:
-        del key
         lead = parameters.shape[:-1]
         next_obs = jnp.expand_dims(family.mode(parameters), len(lead))
         return next_obs, jnp.ones((*lead, 1))
 
     def enumerate_outcomes(parameters: Array, key: Key | None) -> tuple[Array, Array]:
-        del key
         assert isinstance(space, gymnasium.spaces.Discrete)
         states = int(space.start) + jnp.arange(int(space.n))
         probabilities = jax.nn.softmax(parameters)

@@ -5,8 +5,6 @@ actions these are all actions. Otherwise it is one sampled action of probability
 through which gradients pass.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -97,7 +95,6 @@ def categorical_actor(networks: Callable[..., Network], family: Distribution) ->
         return to_choice(*learn_outputs(logits, params, None, obs, (), first))
 
     def choose_target(params, obs, first, key):
-        del key
         return to_choice(logits.apply(params, None, obs, (), first)[0], {})
 
     offers = {

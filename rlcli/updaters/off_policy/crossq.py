@@ -1,7 +1,5 @@
 """CrossQ: soft actor-critic with batch normalization and without target parameters."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

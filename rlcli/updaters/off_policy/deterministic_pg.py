@@ -1,7 +1,5 @@
 """The deterministic policy gradient (DPG), DDPG and TD3."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import gymnasium

@@ -1,7 +1,5 @@
 """Randomized ensembled double Q-learning (REDQ), and DroQ."""
 
-from __future__ import annotations
-
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import mix_critics
 from rlcli.types import Count

@@ -1,7 +1,5 @@
 """The soft policy gradient and soft actor-critic (SAC)."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType

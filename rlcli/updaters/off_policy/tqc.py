@@ -1,7 +1,5 @@
 """Truncated quantile critics (TQC)."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from annotated_types import Ge

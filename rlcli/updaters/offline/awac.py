@@ -1,7 +1,5 @@
 """Advantage-weighted actor-critic (AWAC)."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Behaviour cloning: imitates the actions of a data set."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

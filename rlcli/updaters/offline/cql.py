@@ -1,7 +1,5 @@
 """Conservative Q-learning (CQL): low values for actions that a data set lacks."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Literal
@@ -41,7 +39,7 @@ from rlcli.updaters.off_policy.off_policy_actor_critic import (
 )
 from rlcli.updaters.off_policy.soft_pg import build_temperature
 from rlcli.updaters.td.q_learning import POLYAK_TARGET, double_q_learning
-from rlcli.updaters.td.rule_result import apply_rule
+from rlcli.updaters.td.rule_context import apply_rule
 from rlcli.updaters.td.temporal_difference import TDOptions, action_value_updater
 from rlcli.xla.indexing import select_index
 

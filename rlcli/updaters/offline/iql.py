@@ -1,7 +1,5 @@
 """Implicit Q-learning (IQL): values of the best actions that a data set contains."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Annotated

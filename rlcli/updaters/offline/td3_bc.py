@@ -1,7 +1,5 @@
 """TD3+BC: TD3 with a policy that stays close to the actions of a data set."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import gymnasium

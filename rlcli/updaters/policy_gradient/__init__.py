@@ -4,7 +4,7 @@ Belongs here: objectives, such as PPO's and V-trace's, and their shared core.
 May import: the shared modules of updaters, and what updaters may import.
 
 An on-policy algorithm is an objective: a function of a context
-(`updaters/policy_gradient/objective_context.py`) that returns the policy loss of each
+(`updaters/policy_gradient/actor_critic.py`) that returns the policy loss of each
 row. `objective` (`updaters/policy_gradient/objective_updater.py`) turns it into the
 updater of its name: `actor_critic` adds networks, value loss, regularizers, minibatch
 epochs and recurrence. The options of these are declared once, in `ActorCriticOptions`;
@@ -13,8 +13,8 @@ an updater has those that its decorator names. These decorators share their mech
 function's own options and the shared ones.
 """
 
-from rlcli.updaters.policy_gradient.objective_context import (
+from rlcli.updaters.policy_gradient.actor_critic import (
     ObjectiveContext as ObjectiveContext,
 )
-from rlcli.updaters.policy_gradient.objective_context import PolicyLoss as PolicyLoss
+from rlcli.updaters.policy_gradient.actor_critic import PolicyLoss as PolicyLoss
 from rlcli.updaters.policy_gradient.objective_updater import objective as objective

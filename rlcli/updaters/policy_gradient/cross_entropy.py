@@ -1,7 +1,5 @@
 """Advantage-filtered cross-entropy: self-imitation, CRR, AWR and behavior cloning."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 
@@ -9,10 +7,7 @@ import jax.numpy as jnp
 
 from rlcli.types import Array, Positive
 from rlcli.updaters.advantage_weights import exponential_weight
-from rlcli.updaters.policy_gradient.objective_context import (
-    ObjectiveContext,
-    PolicyLoss,
-)
+from rlcli.updaters.policy_gradient.actor_critic import ObjectiveContext, PolicyLoss
 from rlcli.updaters.policy_gradient.objective_updater import objective
 from rlcli.updaters.presets import preset
 

@@ -1,7 +1,5 @@
 """The decorator of policy-gradient updaters: an objective becomes an updater."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -16,12 +14,13 @@ from rlcli.updaters.decorator import (
     require_type,
     updater_decorator,
 )
-from rlcli.updaters.policy_gradient.actor_critic import ActorCriticOptions, actor_critic
-from rlcli.updaters.policy_gradient.objective_context import (
+from rlcli.updaters.policy_gradient.actor_critic import (
     UPDATER_METRICS,
+    ActorCriticOptions,
     Objective,
     ObjectiveContext,
     PolicyLoss,
+    actor_critic,
 )
 
 # The options of every objective.

@@ -1,14 +1,9 @@
 """Proximal policy optimization (PPO)."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 
 from rlcli.types import Positive
-from rlcli.updaters.policy_gradient.objective_context import (
-    ObjectiveContext,
-    PolicyLoss,
-)
+from rlcli.updaters.policy_gradient.actor_critic import ObjectiveContext, PolicyLoss
 from rlcli.updaters.policy_gradient.objective_updater import objective
 
 

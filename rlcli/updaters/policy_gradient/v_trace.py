@@ -1,14 +1,9 @@
 """V-trace actor-critic (IMPALA): off-policy corrected policy gradients."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 
 from rlcli.types import Count
-from rlcli.updaters.policy_gradient.objective_context import (
-    ObjectiveContext,
-    PolicyLoss,
-)
+from rlcli.updaters.policy_gradient.actor_critic import ObjectiveContext, PolicyLoss
 from rlcli.updaters.policy_gradient.objective_updater import objective
 from rlcli.updaters.presets import preset
 

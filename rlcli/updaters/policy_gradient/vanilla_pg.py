@@ -1,11 +1,6 @@
 """The policy gradient, REINFORCE and advantage actor-critic (A2C)."""
 
-from __future__ import annotations
-
-from rlcli.updaters.policy_gradient.objective_context import (
-    ObjectiveContext,
-    PolicyLoss,
-)
+from rlcli.updaters.policy_gradient.actor_critic import ObjectiveContext, PolicyLoss
 from rlcli.updaters.policy_gradient.objective_updater import objective
 from rlcli.updaters.presets import preset
 

@@ -6,9 +6,9 @@ May import: the shared modules of updaters, and what updaters may import.
 A head returns a prediction: a record of arrays that defines the returns it represents,
 as particles, and its distance from given particles. A rule defines the particles that a
 row bootstraps from. Rules and heads are independent; `updaters/critics.py` combines
-them. Rules are functions of a context (`updaters/td/rule_context.py`), and `rule` turns
-each into the updater of its name (`updaters/td/temporal_difference.py`), which checks
-its results (`updaters/td/rule_result.py`). Heads are parts, so rules and heads may both
+them. Rules are functions of a context (`updaters/td/rule_context.py`, which also checks
+their results), and `rule` turns each into the updater of its name
+(`updaters/td/temporal_difference.py`). Heads are parts, so rules and heads may both
 come from plug-ins.
 """
 

@@ -1,7 +1,5 @@
 """Deep Q-learning (DQN) and its distributional variants: presets of TD rules."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rlcli.updaters.presets import preset

@@ -1,7 +1,5 @@
 """Parallelised Q-networks (PQN): Q-learning from unrolls, without replay or target."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Q-learning, double Q-learning and clipped double Q-learning."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float

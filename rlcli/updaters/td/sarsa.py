@@ -1,7 +1,5 @@
 """SARSA, expected SARSA and TD(0): the values of the policy that acts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import jax
@@ -81,7 +79,6 @@ def simple_td(
         params: Params, obs: ArrayTree, first: Bool[Array, "T B"], carry: ArrayTree
     ) -> ArrayTree:
         """The legal actions: all that a policy without a network needs."""
-        del params, first, carry
         if get_mask(obs) is None:
             return ()
         return uniform_logits(obs)

@@ -1,7 +1,5 @@
 """Soft Q-learning and Munchausen Q-learning: values with an entropy bonus."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

@@ -4,8 +4,6 @@ A rule selects the value a row bootstraps from. The head determines how that val
 learned, as a number or as a distribution. `rlcli.updaters.critics` combines the two.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
@@ -64,12 +62,12 @@ from rlcli.updaters.learner import Learner, Losses, Target, learner
 from rlcli.updaters.td.rule_context import (
     Rule,
     TDParts,
+    apply_rule,
     expected_backup,
     first_action,
     make_context,
     target_log_prob,
 )
-from rlcli.updaters.td.rule_result import apply_rule
 from rlcli.updaters.value_policy import value_policy
 
 Priority = Literal["td_error", "loss", "gradient_norm"]

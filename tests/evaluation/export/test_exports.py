@@ -19,13 +19,13 @@ from wording import mentions
 import rlcli
 from rlcli.errors import RlcliError
 from rlcli.evaluation.export import numpy_module
+from rlcli.evaluation.export.export import describe_policy
 from rlcli.evaluation.export.graph import BATCH, Graph, Value
 from rlcli.evaluation.export.policy_function import (
     PolicyFunction,
     Port,
     make_policy_function,
 )
-from rlcli.evaluation.export.signature import describe_policy
 
 ROWS = 200
 SMALL = {"name": "mlp", "layers": [4]}

@@ -22,7 +22,7 @@ from rlcli.errors import RlcliError
 from rlcli.loop import make_loop
 from rlcli.recipe import documents, load_recipe
 from rlcli.replays.datasets import dataset_files as dataset_files
-from rlcli.results.series import read_series
+from rlcli.results.curves import read_series
 from rlcli.runs import checkpoint, provenance, snapshots
 from rlcli.runs.metrics import read_metrics
 from rlcli.sweeps import layout

@@ -7,7 +7,7 @@ import pytest
 from bsuite.experiments import summary_analysis
 from bsuite.logging import csv_load, logging_utils
 
-from rlcli.sweeps.bsuite import radar
+from rlcli.sweeps.bsuite import results
 from rlcli.sweeps.bsuite.episode_points import logged_episodes, write_csv
 from rlcli.sweeps.bsuite.experiments import EXPERIMENTS
 from rlcli.sweeps.bsuite.scores import score_experiments, score_tags
@@ -129,7 +129,7 @@ def test_the_radar_has_the_shape_of_that_of_bsuite(old_pandas):
     tags = score_tags(score_experiments(make_results(0)))
     shapes = []
     for fill in (
-        lambda axes: radar._fill(axes, tags, "agent"),
+        lambda axes: results._fill(axes, tags, "agent"),
         lambda axes: summary_analysis._radar(
             pd.DataFrame(tags)[["tag", "score"]],
             axes,

@@ -17,7 +17,7 @@ from rlcli.policies.sampled import sampled
 from rlcli.types import Clock, Positive, Transition
 from rlcli.updaters import Spaces
 from rlcli.updaters.policy_gradient import ObjectiveContext, PolicyLoss, objective
-from rlcli.updaters.policy_gradient.objective_context import UPDATER_METRICS
+from rlcli.updaters.policy_gradient.actor_critic import UPDATER_METRICS
 from rlcli.updaters.policy_gradient.vanilla_pg import a2c
 
 pytestmark = pytest.mark.usefixtures("own_parts")

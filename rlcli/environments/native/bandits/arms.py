@@ -1,7 +1,5 @@
 """Bandit core: episodes of a fixed number of pulls, regret, and a chart of the arms."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """BernoulliBandit: arms with rewards 0 and 1."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import jax

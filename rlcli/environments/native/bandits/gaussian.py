@@ -1,7 +1,5 @@
 """GaussianBandit: one arm with reward 0, and one with an uncertain mean."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

@@ -1,7 +1,5 @@
 """KArmedBandit: the 10-armed testbed of Sutton and Barto."""
 
-from __future__ import annotations
-
 import jax
 
 from rlcli.environments.native.bandits.arms import BanditRules, bandit

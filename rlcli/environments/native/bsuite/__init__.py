@@ -8,8 +8,6 @@ https://arxiv.org/abs/1908.03568). Its variants with noisy and scaled rewards ar
 wrappers `reward_noise` and `scale_reward`, which leave the logged counters unchanged.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from annotated_types import Ge, Le

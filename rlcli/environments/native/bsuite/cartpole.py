@@ -1,7 +1,5 @@
 """Cartpole: the two cart-pole tasks of bsuite, balancing and swing-up."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple

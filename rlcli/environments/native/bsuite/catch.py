@@ -1,7 +1,5 @@
 """Catch: move a paddle below a falling ball."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import gymnasium

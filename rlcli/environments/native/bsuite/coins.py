@@ -1,7 +1,5 @@
 """Coins: random bits of the chain tasks."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

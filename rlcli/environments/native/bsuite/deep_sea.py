@@ -1,7 +1,5 @@
 """DeepSea: find a treasure that only a long sequence of correct actions reaches."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import gymnasium

@@ -1,7 +1,5 @@
 """DiscountingChain: the first action selects how long to wait for the reward."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import gymnasium
@@ -54,7 +52,6 @@ def discounting_chain(*, mapping_seed: Annotated[int, Ge(0)] = 0) -> Core:
     def step(
         state: DiscountingChainState, action: Array, noise: tuple[()]
     ) -> tuple[DiscountingChainState, TimeStep]:
-        del noise
         chain = jnp.where(state.time == 0, action, state.chain).astype(jnp.int32)
         state = DiscountingChainState(state.time + 1, chain)
         worth = jnp.where(chain == bonus, 1.0 + BONUS, 1.0)

@@ -1,7 +1,5 @@
 """MemoryChain: report a bit of the first observation at the end of the episode."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import gymnasium

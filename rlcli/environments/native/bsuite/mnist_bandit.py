@@ -1,7 +1,5 @@
 """MNISTBandit: classify a handwritten digit."""
 
-from __future__ import annotations
-
 import functools
 import gzip
 import math

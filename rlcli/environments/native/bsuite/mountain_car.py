@@ -1,7 +1,5 @@
 """MountainCar of bsuite: the time is observed, and the time limit terminates."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """SimpleBandit: eleven arms with fixed rewards."""
 
-from __future__ import annotations
-
 import gymnasium
 import jax.numpy as jnp
 import numpy as np
@@ -39,7 +37,6 @@ def simple_bandit(*, num_actions: Count = 11, mapping_seed: Seed = 0) -> Core:
     def step(
         state: tuple[()], action: Array, noise: tuple[()]
     ) -> tuple[tuple[()], TimeStep]:
-        del noise
         reward = jnp.take(rewards, action, mode="clip")
         info = {"regret": 1.0 - reward}
         return state, make_timestep(jnp.asarray(obs), reward, jnp.bool_(True), info)

@@ -1,7 +1,5 @@
 """UmbrellaChain: the first action determines the last reward."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import gymnasium

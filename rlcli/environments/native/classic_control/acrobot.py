@@ -1,7 +1,5 @@
 """Acrobot: two links with a motor at their joint; raise the tip above a bar."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Literal, NamedTuple
 

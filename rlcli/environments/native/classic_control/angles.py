@@ -1,7 +1,5 @@
 """Angles: wrapping, and fast sines and cosines."""
 
-from __future__ import annotations
-
 import math
 
 import jax.numpy as jnp

@@ -1,7 +1,5 @@
 """CartPole: balance a pole on a cart by pushing the cart left or right."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Annotated, NamedTuple

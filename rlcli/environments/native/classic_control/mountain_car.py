@@ -3,8 +3,6 @@
 With discrete actions (Moore, 1990), and with continuous actions.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

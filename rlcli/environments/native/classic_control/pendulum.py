@@ -1,7 +1,5 @@
 """Pendulum: swing a rod up with a torque too weak to lift it, and keep it upright."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, NamedTuple
 

@@ -1,7 +1,5 @@
 """PointRobot: a point that searches for a hidden goal on a half circle."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Annotated, NamedTuple
@@ -16,15 +14,7 @@ from rlcli.environments import drawing
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.types import (
-    Array,
-    ArrayTree,
-    Core,
-    Key,
-    Positive,
-    Structural,
-    TimeStep,
-)
+from rlcli.types import Array, ArrayTree, Core, Key, Positive, Structural, TimeStep
 
 METRE = 220  # pixels
 

@@ -1,7 +1,5 @@
 """Reacher: an arm with any number of joints moves its tip to a target."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Swimmer: a chain of segments that swims through a viscous liquid by bending."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple

@@ -1,7 +1,5 @@
 """ConnectFour: four stones in a row, against an opponent that looks one move ahead."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, NamedTuple
 
 import gymnasium

@@ -1,7 +1,5 @@
 """Pong: play a ball past an opponent whose paddle follows it."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import gymnasium

@@ -1,7 +1,5 @@
 """BitFlip: flip bits, one at a time, until they equal the goal."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import gymnasium

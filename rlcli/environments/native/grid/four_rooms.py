@@ -1,7 +1,5 @@
 """FourRooms: four rooms connected by doors, with a goal in one of them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import gymnasium

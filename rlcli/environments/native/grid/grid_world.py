@@ -1,7 +1,5 @@
 """GridWorld: a custom map with walls, goals, traps and slippery floors."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rlcli.environments import drawing

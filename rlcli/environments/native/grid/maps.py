@@ -1,7 +1,5 @@
 """Grid maps: parsing, moves between cells, and drawing."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 import jax.numpy as jnp

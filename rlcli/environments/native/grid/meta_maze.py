@@ -1,7 +1,5 @@
 """MetaMaze: find a hidden reward in a maze, and return to it repeatedly."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import gymnasium

@@ -1,7 +1,5 @@
 """Asterix: collect gold and avoid enemies."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax

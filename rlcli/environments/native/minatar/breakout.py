@@ -1,7 +1,5 @@
 """Breakout: keep a ball in play with a paddle, and break three rows of bricks."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax

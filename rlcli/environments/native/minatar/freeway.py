@@ -1,7 +1,5 @@
 """Freeway: cross eight lanes of cars repeatedly."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax

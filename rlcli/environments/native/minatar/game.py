@@ -1,7 +1,5 @@
 """MinAtar engine: sticky actions, the board, and states packed into words."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable

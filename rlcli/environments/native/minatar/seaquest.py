@@ -1,7 +1,5 @@
 """Seaquest: rescue divers and shoot enemies before the oxygen runs out."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """SpaceInvaders: shoot down waves of aliens before they land."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax

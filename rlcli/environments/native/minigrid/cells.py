@@ -1,7 +1,5 @@
 """Cells: an object, its colour and its state, packed into one byte."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

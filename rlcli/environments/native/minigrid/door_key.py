@@ -1,7 +1,5 @@
 """DoorKey: pick up a key, open a door, and walk to the goal behind it."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

@@ -1,7 +1,5 @@
 """Empty: walk through an empty room to the goal in the opposite corner."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 
 from rlcli.environments.native.minigrid import cells

@@ -1,7 +1,5 @@
 """Images of grids, seen from above."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rlcli.environments import drawing

@@ -1,7 +1,5 @@
 """KeyCorridor: find a key behind doors, and pick up a ball behind a locked door."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import NamedTuple
@@ -64,7 +62,6 @@ def key_corridor(
     def judge(
         state: MiniGridState, action: Array, entered: Array
     ) -> tuple[Array, Array]:
-        del entered
         # The ball is the only one.
         has_ball = cells.kind_of(state.carrying) == cells.BALL
         success = (action == PICK_UP) & has_ball

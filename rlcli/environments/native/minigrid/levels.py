@@ -1,7 +1,5 @@
 """Registration of levels: one factory for the levels of a family."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Memory: remember an object, and walk to the equal one at the end of a hallway."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -102,7 +100,6 @@ def memory(
     def judge(
         state: MiniGridState, action: Array, entered: Array
     ) -> tuple[Array, Array]:
-        del action, entered
         x, y = state.position
         success = (x == state.task.x) & (y == state.task.success_y)
         return success, success | (x == state.task.x) & (y == state.task.failure_y)

@@ -1,7 +1,5 @@
 """The agent's view: the square in front of it, without what walls and doors hide."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Blackjack: get closer to 21 than the dealer without exceeding it."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

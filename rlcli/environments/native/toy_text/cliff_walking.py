@@ -1,7 +1,5 @@
 """CliffWalking: the shortest path runs along a cliff; the safe path is longer."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

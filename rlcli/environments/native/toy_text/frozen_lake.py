@@ -1,7 +1,5 @@
 """FrozenLake: walk over the ice from the start to the goal, and avoid the holes."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -4,8 +4,6 @@ A single read from one integer table gives the next state of an action, its rewa
 whether the episode terminates.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

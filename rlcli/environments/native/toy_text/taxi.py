@@ -1,7 +1,5 @@
 """Taxi: pick up a passenger at one of four stands, and drive to another stand."""
 
-from __future__ import annotations
-
 import functools
 from typing import NamedTuple
 
