@@ -147,6 +147,10 @@ _SECTIONS = {
     "wrappers": "`environment: {name: CartPole-v1, wrappers: [previous]}`",
     "preprocess": "`network: {preprocess: [one_hot]}`",
     "head": "`network: {head: {dueling: true}}`",
+    "pretrained warm_start finetune load_from restore_checkpoint_path": (
+        "`init: runs/base` starts from what another run has learned"
+    ),
+    "frozen freeze_layers": "`freeze: [policy/torso]`",
     "name notes tags": "`extra: {}` holds data of your own",
     "plugins imports": (
         "a part of your own is named where it is used, by its import path, as in "
@@ -202,6 +206,9 @@ _OPTIONS = {
     "log_interval": "`train: {log: {every: 1_000}}`",
     "eval_freq": "`train: {evaluate: {every: 10_000}}`",
     "save_freq": "`train: {checkpoint: {every: 10_000}}`",
+    "pretrained warm_start load_path": (
+        "`init: runs/base` starts from what another run has learned"
+    ),
     "render_mode": "`rlcli render` renders any environment, recipe or run",
 }
 HINTS: Mapping[str, Mapping[str, str]] = {
