@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # a test compares these rows with the tables below
     from rlcli.runs.description import show as show
     from rlcli.runs.diff import diff as diff
     from rlcli.runs.listing import runs as runs
+    from rlcli.runs.trusting import trust as trust
     from rlcli.sweeps.bsuite.suite import bsuite as bsuite
     from rlcli.sweeps.export_sweep import export_sweep
     from rlcli.sweeps.summary import show_sweep
@@ -85,6 +86,7 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, str]] = {
         "verify_resume": "rlcli.training.checks.verify_resume",
         "schema": "rlcli.recipe.schema",
         "doctor": "rlcli.training.checks.doctor",
+        "trust": "rlcli.runs.trusting",
     },
 }
 COMMANDS: Mapping[str, str] = {

@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import sys
+import tempfile
 import zlib
 from pathlib import Path
 
@@ -16,6 +17,11 @@ from compilation import cache_programs, disable_optimization
 from rlcli import registry
 from rlcli.registry import user_code
 from rlcli.xla import threads
+
+# Keys and settings of rlcli's user: neither read nor changed by tests.
+_HOME = tempfile.TemporaryDirectory(prefix="rlcli-home-")
+for _name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+    os.environ[_name] = f"{_HOME.name}/{_name}"
 
 # What one test or an earlier run of the suite has compiled, all others read, also in
 # the processes that they start.

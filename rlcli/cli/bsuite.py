@@ -52,9 +52,9 @@ def command(
         "--resume",
         "Continue the sweep in this folder: train what has not finished.",
     ),
-    trust: bool = option(
-        False,
-        "--trust",
+    trust: bool | None = option(
+        None,
+        "--trust/--no-trust",
         "With `--resume`: allow the recipe of the sweep to import code "
         "outside rlcli, and its trackers to contact a host.",
     ),

@@ -35,7 +35,7 @@ def command(
     random: bool = option(False, "--random", "Act at random, instead of greedily."),
     seed: int = SEED,
     json: bool = JSON,
-    trust: bool = TRUST,
+    trust: bool | None = TRUST,
 ) -> None:
     """Write the steps of a trained policy as a data set.
 

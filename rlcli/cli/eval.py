@@ -29,7 +29,7 @@ def command(
         complete=completion.complete_environment,
     ),
     json: bool = JSON,
-    trust: bool = TRUST,
+    trust: bool | None = TRUST,
 ) -> None:
     """Evaluate each seed's policy over whole episodes.
 

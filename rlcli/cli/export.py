@@ -28,7 +28,7 @@ def command(
         None, "--seed N", "A seed of the run. Default: the first.", min=0, max=MAX_SEED
     ),
     json: bool = JSON,
-    trust: bool = TRUST,
+    trust: bool | None = TRUST,
 ) -> None:
     """Export a seed's greedy policy to a file that needs no rlcli.
 

@@ -133,7 +133,10 @@ MAX_TIME = option(
 )
 QUIET = option(False, "--quiet", "Print only warnings and errors to stderr.")
 TRUST = option(
-    False, "--trust", "Allow the checkpoint's recipe to import code outside rlcli."
+    None,
+    "--trust/--no-trust",
+    "Whether the run's recipe may import code outside rlcli. By default if your rlcli "
+    "has trained the run, or you trust its folder (`rlcli trust`).",
 )
 TRUST_RECIPE = option(
     True,

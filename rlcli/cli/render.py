@@ -31,7 +31,7 @@ def command(
     overlay: bool = option(
         False, "--overlay", "Write step, return and action below each frame."
     ),
-    trust: bool = TRUST,
+    trust: bool | None = TRUST,
 ) -> None:
     """Render episodes as a video; works without a display."""
     pixels = options.parse_size(size)

@@ -30,7 +30,7 @@ def command(
     seed: int = options.SEED,
     open_: bool = option(False, "--open", "Open the page in the browser."),
     quiet: bool = options.QUIET,
-    trust: bool = options.TRUST,
+    trust: bool | None = options.TRUST,
 ) -> None:
     """Write an HTML page about runs: charts, films, provenance.
 

@@ -19,7 +19,7 @@ def command(
     to: Path | None = option(None, "--to DIR", "Create the new run in exactly DIR."),
     max_time: str | None = MAX_TIME,
     quiet: bool = QUIET,
-    trust: bool = TRUST,
+    trust: bool | None = TRUST,
     json: bool = JSON,
 ) -> None:
     """Train a run again from its recipe, and compare bit by bit.

@@ -14,7 +14,7 @@ def command(
     jobs: int | None = options.JOBS,
     max_time: str | None = options.MAX_TIME,
     quiet: bool = options.QUIET,
-    trust: bool = options.TRUST,
+    trust: bool | None = options.TRUST,
     coordinator: str | None = options.COORDINATOR,
     process: str | None = options.PROCESS,
 ) -> None:

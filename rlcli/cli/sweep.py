@@ -137,9 +137,9 @@ def command(
         "--slurm FILE",
         "Write a SLURM job-array script with one task per trial, and train nothing.",
     ),
-    trust: bool = option(
-        False,
-        "--trust",
+    trust: bool | None = option(
+        None,
+        "--trust/--no-trust",
         "With `--resume` and `export`: allow the recipe of the sweep to "
         "import code outside rlcli, and its trackers to contact a host.",
     ),
@@ -234,7 +234,7 @@ def command(
     )
 
 
-def _train_group(file: str, recipe: str, *, trust: bool) -> int:
+def _train_group(file: str, recipe: str, *, trust: bool | None) -> int:
     from rlcli.sweeps import grouping  # here, to keep `--help` fast
 
     return training_outcome.complete(grouping.train_group, file, recipe, trust=trust)

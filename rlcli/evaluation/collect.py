@@ -45,7 +45,7 @@ def collect(
     explore: bool = False,
     random: bool = False,
     seed: int = 0,
-    trust: bool = False,
+    trust: bool | None = None,
 ) -> dict[str, Any]:
     """Writes episodes of a trained policy as a data set, for replay `dataset`.
 
@@ -61,7 +61,8 @@ def collect(
         explore: explores as in training instead of acting greedily.
         random: acts at random instead, uniformly over the legal actions.
         seed: random seed of the episodes.
-        trust: allows the file's recipe to import code from outside rlcli and plug-ins.
+        trust: whether the file's recipe may import code from outside rlcli and
+            plug-ins. By default that of your own runs may, see `rlcli.trust`.
 
     Returns:
         `{"file", "bytes", "sha256", "environment", "episodes", "steps", "policy",

@@ -34,7 +34,7 @@ def eval(
     seed: int = 0,
     explore: bool = False,
     environment: str | None = None,
-    trust: bool = False,
+    trust: bool | None = None,
 ) -> dict[str, Any]:
     """Evaluates the policy of each seed of a run over `episodes` whole episodes.
 
@@ -49,7 +49,8 @@ def eval(
         explore: explores as in training instead of acting greedily.
         environment: an environment to use instead of the run's: a name, or the
             `environment` section of a recipe: `{name: Pendulum-v1, length: 1.3}`.
-        trust: allows the file's recipe to import code from outside rlcli and plug-ins.
+        trust: whether the file's recipe may import code from outside rlcli and
+            plug-ins. By default that of your own runs may, see `rlcli.trust`.
 
     Returns:
         `{"run", "checkpoint", "environment", "episodes", "seeds": [{"seed", "mean",
@@ -98,7 +99,7 @@ def _evaluate(
     seed: int,
     explore: bool,
     environment: str | None,
-    trust: bool,
+    trust: bool | None,
 ) -> dict[str, Any]:
     """Evaluates one run or policy file, as `eval`."""
     run, file = locate_policy(path, best=best)

@@ -16,7 +16,11 @@ from rlcli.runs.locate import locate_policy
 
 @resolves("run")
 def load(
-    run: str | Path, *, best: bool = False, seed: int | None = None, trust: bool = False
+    run: str | Path,
+    *,
+    best: bool = False,
+    seed: int | None = None,
+    trust: bool | None = None,
 ) -> TrainedPolicy:
     """Loads the policy of one seed of a run.
 
@@ -34,11 +38,12 @@ def load(
         best: loads the policy of the seed's best evaluation instead of the latest.
         seed: a seed of the run, as metrics and `rlcli eval` name it; by default the
             first.
-        trust: allows the file's recipe to import code from outside rlcli and plug-ins.
+        trust: whether the file's recipe may import code from outside rlcli and
+            plug-ins. By default that of your own runs may, see `rlcli.trust`.
 
     Raises:
         RlcliError: if there is no such run, file or seed; if the file is damaged; or if
-            its recipe imports code and `trust` is not given.
+            its recipe imports code that is not trusted.
     """
     _, file = locate_policy(run, best=best)
     snapshot = snapshots.load_snapshot(file, trust=trust)

@@ -41,7 +41,7 @@ def render(
     fps: float | None = None,
     size: tuple[int, int] | None = None,
     overlay: bool = False,
-    trust: bool = False,
+    trust: bool | None = None,
 ) -> Path:
     """Writes episodes as a video and returns its path.
 
@@ -58,7 +58,8 @@ def render(
         size: (width, height) in pixels.
         overlay: writes step, return so far and action below each frame; below the last
             frame of an episode its length and its return.
-        trust: allows the file's recipe to import code from outside rlcli and plug-ins.
+        trust: whether the file's recipe may import code from outside rlcli and
+            plug-ins. By default that of your own runs may, see `rlcli.trust`.
     """
     targets.check_rendering(path, best=best, output=output)
     selection = _select_evaluator(path, best, episodes, trust)
@@ -89,7 +90,7 @@ def make_film_writer(
 
 
 def _select_evaluator(
-    path: str | Path, best: bool, episodes: int, trust: bool
+    path: str | Path, best: bool, episodes: int, trust: bool | None
 ) -> tuple[Recipe, Path, Evaluator, Any, Clock]:
     """The recipe, the default output file, the evaluator, acting state and time."""
     if (random := _random_recipe(path)) is not None:

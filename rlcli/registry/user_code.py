@@ -20,6 +20,7 @@ from types import ModuleType
 from rlcli.registry.paths import directory
 
 _folders: tuple[str, ...] = ()  # searched first: that of the recipe, or of a run's code
+_is_only = False  # whether modules are not searched in the current folder as well
 _added: tuple[str, ...] = ()  # entries of `sys.path` that this module has added
 
 
@@ -29,19 +30,27 @@ def search_first(*folders: Path) -> None:
     They enter `sys.path` when a recipe imports user code, not before: a module beside a
     recipe without import paths never replaces an installed one.
     """
-    global _folders
+    global _folders, _is_only
     _folders = tuple(str(folder.resolve()) for folder in folders)
+    _is_only = False
+
+
+def search_only(*folders: Path) -> None:
+    """The same for code that was checked: the current folder is not searched last."""
+    global _is_only
+    search_first(*folders)
+    _is_only = True
 
 
 @contextlib.contextmanager
 def keep_search() -> Iterator[None]:
     """Context that restores the folders of `search_first` at its end."""
-    global _folders
-    before = _folders
+    global _folders, _is_only
+    before = _folders, _is_only
     try:
         yield
     finally:
-        _folders = before
+        _folders, _is_only = before
 
 
 def extend_path() -> None:
@@ -65,7 +74,8 @@ def extend_path() -> None:
             between.append(os.path.normpath(f"{here}/{entry}"))
             paths.append(between[-1])
         paths.append(entry)
-    last = [here] if here and here not in (*first, *paths) else []
+    is_last = here and not _is_only and here not in (*first, *paths)
+    last = [here] if is_last else []
     sys.path[:] = [*first, *paths, *last]
     _added = (*first, *between, *last)
     importlib.invalidate_caches()

@@ -61,4 +61,5 @@ INFO_FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "init": _is(dict),
     "code": _is(dict),
     "resumes": _is_list_of(dict),
+    "signature": _is(str, NoneType),
 }

@@ -16,10 +16,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import Recipe, load_to_train
 from rlcli.runs.files import make_folder, name_file_in_errors, refuse_link
+from rlcli.runs.ownership import is_remembered
+from rlcli.runs.run_folder import trust_option
 
 _LONGEST = 200  # characters of an address in a message
 
@@ -29,11 +32,18 @@ class OpenedFolder:
     """A folder that may come from elsewhere, and whether its user trusts it.
 
     `folder` is the path that the user has named, which may be a link itself. `trust`:
-    the user has passed `--trust`, or this command has created the folder.
+    the user has passed `--trust`, or trusts the folder for all commands, or this
+    command has created it.
     """
 
     folder: Path
     trust: bool = False
+
+    @classmethod
+    def open(cls, folder: str | Path, trust: bool | None) -> Self:
+        """Opens a folder; `trust` None: only if the user trusts it for all commands."""
+        path = Path(folder)
+        return cls(path, is_remembered(path) if trust is None else trust)
 
     def find(self, *names: str) -> Path:
         """The path of a file or folder in it, which may be missing.
@@ -72,7 +82,7 @@ class OpenedFolder:
     @property
     def resume_options(self) -> list[str]:
         """The options of `rlcli resume` for runs of the folder."""
-        return ["--trust"] if self.trust else []
+        return trust_option(self.trust)
 
     def check_address(
         self, option: str, recorded: str | None, given: str | None

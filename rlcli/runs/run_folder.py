@@ -14,7 +14,7 @@ from typing import Any
 from rlcli.errors import RlcliError, as_typed, quote
 from rlcli.quoting import join_shell
 from rlcli.replays.datasets.names import POLICY_SUFFIX as SUFFIX
-from rlcli.runs import files, locks
+from rlcli.runs import files, locks, ownership
 from rlcli.runs.files import merge_json, read_json
 from rlcli.runs.info_fields import INFO_FIELDS
 from rlcli.runs.provenance import command_line, program
@@ -212,13 +212,26 @@ class Run:
 
         `trust` is what the user says, not the run: its files may come from elsewhere.
         """
-        words = ["--trust"] if trust else []
+        words = trust_option(trust)
         return ["resume", *options, *words, "--", str(self.folder)]
 
     def needs_trust(self, verb: str) -> bool:
-        """Whether a command runs code, or starts trackers, that the recipe names."""
+        """Whether a command runs code, or starts trackers, only with `--trust`.
+
+        Not for a run that the user's rlcli has signed, or in a folder that it trusts.
+        """
         info = self.read_info()
-        return bool(info.get("imports") or (verb == "resume" and info.get("trackers")))
+        starts_trackers = bool(verb == "resume" and info.get("trackers"))
+        if not info.get("imports") and not starts_trackers:
+            return False
+        try:
+            data = self.resolved_data() or {}
+        except RlcliError:
+            return True
+        claims = ownership.find_claims(self.folder, info, [data])
+        if claims and claims.is_here and (claims.has_trackers or not starts_trackers):
+            return False
+        return not ownership.is_remembered(self.folder)
 
     def write_info(self, **fields: Any) -> None:
         """Sets fields of `run.json`, and keeps the others."""
@@ -297,6 +310,11 @@ class Run:
 def is_run(folder: Path) -> bool:
     """Whether a folder has a `run.json`, or checkpoints to recreate it from."""
     return (folder / "run.json").is_file() or bool(Run(folder).list_checkpoints())
+
+
+def trust_option(trust: bool | None) -> list[str]:
+    """The option that tells another command whom to trust."""
+    return {True: ["--trust"], False: ["--no-trust"], None: []}[trust]
 
 
 def timestamp() -> str:

@@ -185,7 +185,7 @@ def save_policy(path: Path, snapshot: Snapshot) -> None:
     )
 
 
-def load_snapshot(path: Path, *, trust: bool = False) -> Snapshot:
+def load_snapshot(path: Path, *, trust: bool | None = None) -> Snapshot:
     """Reads the policy of a policy file or a checkpoint."""
     content = _read_content(path, _POLICY, _CHECKPOINT)
     recipe = snapshot_recipe(path, content, trust=trust)
@@ -266,18 +266,19 @@ def load_best(path: Path, shapes: ArrayTree, seeds: Sequence[int]) -> Policies:
 
 
 def snapshot_recipe(
-    path: Path, content: Mapping[str, Any] | None = None, *, trust: bool = False
+    path: Path, content: Mapping[str, Any] | None = None, *, trust: bool | None = None
 ) -> Recipe:
-    """The resolved recipe in a file; imports no code unless `trust`.
+    """The resolved recipe in a file; `trust` as in `code.admit_code`.
 
     Prints a warning if the code that it imports has changed since training.
     """
     content = content or _read_content(path, _POLICY, _CHECKPOINT)
-    if trust and (message := code.use_code_of(path)):
-        print(f"warning: {printable(message)}", file=sys.stderr)
     data = documents.load_document(content["recipe"], source=str(path)).data
+    admission = code.admit_code(path, [data], trust)
+    if admission.warning:
+        print(f"warning: {printable(admission.warning)}", file=sys.stderr)
     try:
-        recipe = load_recipe(data, trusted=trust, is_stored=True)
+        recipe = load_recipe(data, trusted=admission.code, is_stored=True)
     except RlcliError as error:
         message = f"`{path}`: in its recipe, {error.message}"
         raise RlcliError(message, error.hint) from error

@@ -21,7 +21,7 @@ def export_sweep(
     output: str | Path,
     *,
     trial: int | None = None,
-    trust: bool = False,
+    trust: bool | None = None,
 ) -> Path:
     """Writes the recipe of the winner, and returns its file.
 

@@ -94,7 +94,7 @@ def make_job(
     return Job(f"trials {first} to {last}", folders, arguments, sweep.trust)
 
 
-def train_group(file: str | Path, recipe: str, *, trust: bool = False) -> int:
+def train_group(file: str | Path, recipe: str, *, trust: bool | None = None) -> int:
     """Trains the trials of a file of `make_job`; the exit code of the first."""
     path = Path(file).absolute()
     content = read_json(path, _REMEDY)
@@ -102,7 +102,7 @@ def train_group(file: str | Path, recipe: str, *, trust: bool = False) -> int:
         raise RlcliError(f"there is no file `{file}`")
     if not _is_job(content):
         raise RlcliError(f"`{file}` is damaged: it lists no trials", _REMEDY)
-    sweep = SweepFolder(path.parents[1], trust)
+    sweep = SweepFolder.open(path.parents[1], trust)
     variants = [(each["set"], sweep.trial(each["trial"])) for each in content["trials"]]
     for _, folder in variants:
         if is_run(folder):  # of a process that was killed before it had created all
@@ -113,7 +113,7 @@ def train_group(file: str | Path, recipe: str, *, trust: bool = False) -> int:
         NewRun(read.with_settings(*sets), {"run": place, **fields})
         for sets, place in variants
     ]
-    train_together(runs, quiet=True, trust=trust)
+    train_together(runs, quiet=True, trust=sweep.trust)
     status = Run(variants[0][1]).read_info()["status"]
     return errors.EXIT_CODES[status]
 

@@ -32,12 +32,13 @@ class OpenedSweep(NamedTuple):
     space: Space
 
 
-def open_sweep(folder: str | Path, *, trust: bool = False) -> OpenedSweep:
+def open_sweep(folder: str | Path, *, trust: bool | None = None) -> OpenedSweep:
     """Opens a sweep that may come from elsewhere; refuses one that is damaged.
 
-    `trust`: whether its recipe may import code, and its trackers may contact a host.
+    `trust`: whether its recipe may import code, and its trackers may contact a host; by
+    default if the user trusts the folder.
     """
-    sweep = SweepFolder(Path(folder), trust)
+    sweep = SweepFolder.open(folder, trust)
     settings = sweep.read_settings()
     sweep.refuse_links(*FOLDERS)
     given = dataclasses.asdict(settings)

@@ -132,7 +132,7 @@ def train_trial(
     number: int,
     *,
     max_time: str | float | None = None,
-    trust: bool = False,
+    trust: bool | None = None,
 ) -> str:
     """Trains or resumes one trial of a sweep, and returns its run's status.
 

@@ -83,7 +83,7 @@ def sweep(
     run: str | Path | None = None,
     name: str | None = None,
     resume: bool = False,
-    trust: bool = False,
+    trust: bool | None = None,
     slurm: str | Path | None = None,
     report: Report = lambda progress: None,
 ) -> Path:

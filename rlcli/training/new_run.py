@@ -53,7 +53,9 @@ class TrainRequest:
     """
 
     runs: Sequence[NewRun]
-    trust: bool  # without a default: who forgets it must not trust
+    # Without a default: who forgets it must not trust. None only with `original`, see
+    # `code.admit_code`.
+    trust: bool | None
     max_time: str | float | None = None  # see `chunks`, as for most others
     smoke: bool = False
     quiet: bool = False
@@ -213,9 +215,10 @@ def train_chunks(request: TrainRequest) -> Generator[Chunk, None, Path]:
         session.begin_tracing(_set_threads(request), group)
         from rlcli.training.experiment.together import build_experiments
 
-        recipes = [_load(request, new) for new in request.runs]
+        trust, warning = _admit(request)
+        recipes = [_load(request, new, trust) for new in request.runs]
         changes = [
-            find_recipe_changes(recipe, new.recipe, trust=request.trust)
+            find_recipe_changes(recipe, new.recipe, trust=trust)
             for recipe, new in zip(recipes, request.runs, strict=True)
         ]
         recipes = [_limit(request, recipe) for recipe in recipes]
@@ -226,10 +229,10 @@ def train_chunks(request: TrainRequest) -> Generator[Chunk, None, Path]:
         runs = _create_runs(request.runs, recipes, changes)
         members = [*map(ActiveRun, runs, experiments)]
         session.hold(runs)
-        begin_runs(members, request.smoke)
+        messages = begin_runs(members, request.smoke, sign=trust)
         if request.ends_at_log_points:
             experiments[0].log_rows.max_points = 1
-        messages = describe_origin(request.original, runs[0], trust=request.trust)
+        messages += describe_origin(request.original, runs[0], warning)
         yield from run_chunks(session, members, messages, profile=request.profile)
     return runs[0].folder
 
@@ -260,13 +263,20 @@ def _set_threads(request: TrainRequest) -> str:
     return thread_layout.apply_for_recipe(recipe, runs=runs, processes=count)
 
 
-def _load(request: TrainRequest, new: NewRun) -> Recipe:
-    """The recipe as this process trains it, with its whole budget."""
-    if request.original is not None and request.trust:
-        from rlcli.runs import code  # here: imports JAX
+def _admit(request: TrainRequest) -> tuple[bool, str]:
+    """Whether the recipes may import code, and a warning about that of the original."""
+    if request.original is None:
+        return bool(request.trust), ""
+    from rlcli.runs import code  # here: imports JAX
 
-        code.use_code(request.original)
-    recipe = load_to_train(new.recipe, trust=request.trust)
+    recipes = [new.recipe.merge().data for new in request.runs]
+    admission = code.admit_code(request.original.folder, recipes, request.trust)
+    return admission.code, admission.warning
+
+
+def _load(request: TrainRequest, new: NewRun, trust: bool) -> Recipe:
+    """The recipe as this process trains it, with its whole budget."""
+    recipe = load_to_train(new.recipe, trust=trust)
     return local_recipe(request.group, recipe)
 
 
@@ -307,14 +317,18 @@ def _create_runs(
     return runs
 
 
-def begin_runs(members: Sequence[ActiveRun], smoke: bool) -> None:
-    """Records new runs and begins them; removes their folders if that fails."""
+def begin_runs(members: Sequence[ActiveRun], smoke: bool, *, sign: bool) -> list[str]:
+    """Records new runs and begins them; removes their folders if that fails.
+
+    `sign`: whether they are trusted later. Returns messages if they cannot be signed.
+    """
     from rlcli.assembly import out_of_memory
-    from rlcli.runs.code import copy_code
+    from rlcli.runs import code
     from rlcli.training.experiment.initial_values import write_initial_values
 
     program = members[0].experiment.program
     facts = provenance.collect_provenance()
+    messages: list[str] = []
     try:
         for run, experiment in members:
             run.sign_lock()
@@ -324,16 +338,25 @@ def begin_runs(members: Sequence[ActiveRun], smoke: bool) -> None:
                 seeds=list(experiment.setup.seeds),
                 smoke=smoke,
             )
-            run.write_info(**copy_code(run, experiment.recipe))
             if program.initial is not None:
                 write_initial_values(run.init, program.initial)
                 run.write_info(init=program.initial.record())
+            fields = code.copy_code(run, experiment.recipe)
+            run.write_info(**fields)
+            if not sign:
+                continue
+            try:
+                signature = code.sign_run(run, experiment.recipe, fields["code"])
+                run.write_info(**signature)
+            except RlcliError as error:  # training does not depend on it
+                messages = [f"the run will need `--trust`: {error.message}"]
         with out_of_memory.explain_out_of_memory("this run", program.memory):
             program.begin()
     except RlcliError:
         for run, _ in members:
             run.discard()
         raise
+    return messages
 
 
 def find_recipe_changes(

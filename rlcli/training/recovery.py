@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlcli.errors import RlcliError, quote, shorten
 from rlcli.recipe import Recipe, documents, load_recipe, resolve
-from rlcli.runs import provenance, run_folder
+from rlcli.runs import code, provenance, run_folder
 from rlcli.runs.differences import Differences, continue_differences, find_differences
 from rlcli.runs.files import replace_file, to_json, write_json
 from rlcli.runs.run_folder import Run
@@ -109,23 +109,38 @@ def newest_common(
     )
 
 
+class RecordedRecipe(NamedTuple):
+    """The recipe of a run that is resumed, and what it may do."""
+
+    before: Recipe
+    after: Recipe  # with the options that the resume changes
+    admission: code.Admission
+
+
 def recorded_recipe(
-    run: Run, saved: CheckpointContent | None, sets: Sequence[str], trust: bool
-) -> tuple[Recipe, Recipe]:
+    run: Run,
+    saved: CheckpointContent | None,
+    sets: Sequence[str],
+    trust: bool | None,
+) -> RecordedRecipe:
     """The recipe of the run, before and after applying `sets`.
 
     The folder and the checkpoint have to agree, except for `CHANGEABLE` options. If
-    `resolved.yaml` is missing, the recipe comes from the checkpoint. Without `trust`,
-    only `sets` can name trackers that reach beyond the folder.
+    `resolved.yaml` is missing, the recipe comes from the checkpoint. Unless they are
+    trusted, only `sets` can name trackers that reach beyond the folder.
     """
-    data = run.resolved_data()
+    data, saved_data = run.resolved_data(), None
     if saved is not None:
         source = str(saved.path)
         saved_data = documents.load_document(saved.recipe, source=source).data
+    loaded = [each for each in (data, saved_data) if each is not None]
+    admission = code.admit_code(run.folder, loaded, trust)
+    trusted = admission.code
+    if saved is not None and saved_data is not None:
         if data is not None and data != saved_data:
             _refuse_differences(
-                load_recipe(data, trusted=trust, is_stored=True),
-                load_recipe(saved_data, trusted=trust, is_stored=True),
+                load_recipe(data, trusted=trusted, is_stored=True),
+                load_recipe(saved_data, trusted=trusted, is_stored=True),
                 f"`{run.resolved_recipe}` and `{saved.path.name}` belong to different "
                 "runs",
                 f"remove `{run.resolved_recipe}`: `rlcli resume` restores it from the "
@@ -137,9 +152,9 @@ def recorded_recipe(
             f"run `{run.folder}` has no recipe: it ended before it wrote one",
             "there is nothing to resume: train a new run",
         )
-    before = load_recipe(data, trusted=trust, is_stored=True)
-    after = load_recipe(data, list(sets), trusted=trust, is_stored=True)
-    if not trust:
+    before = load_recipe(data, trusted=trusted, is_stored=True)
+    after = load_recipe(data, list(sets), trusted=trusted, is_stored=True)
+    if not admission.trackers:
         _refuse_remote_trackers(run, after, sets)
     names = ", ".join(f"`train.{name}`" for name in CHANGEABLE)
     _refuse_differences(
@@ -148,7 +163,14 @@ def recorded_recipe(
         "a run cannot be resumed with another recipe",
         f"only {names} can change; `rlcli train` starts a new run",
     )
-    return before, dataclasses.replace(after, name=_recipe_name(run))
+    after = dataclasses.replace(after, name=_recipe_name(run))
+    return RecordedRecipe(before, after, admission)
+
+
+def have_equal_code(runs: Sequence[Run]) -> bool:
+    """Whether runs that are trained together have recorded the same code."""
+    records = [run.read_info().get("code", {}) for run in runs]
+    return all(each == records[0] for each in records)
 
 
 def _refuse_remote_trackers(run: Run, recipe: Recipe, sets: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ from rlcli.recipe import Recipe
 from rlcli.registry.paths import resolves
 from rlcli.runs import thread_layout
 from rlcli.runs.locate import locate_run
+from rlcli.runs.ownership import is_remembered
 from rlcli.runs.run_folder import Run
 from rlcli.runs.trained_together import find_trained_together
 from rlcli.runs.variants import find_variants
@@ -29,6 +30,7 @@ from rlcli.xla.processes import ALONE, ProcessGroup
 
 if TYPE_CHECKING:
     from rlcli.runs.snapshots import CheckpointContent
+    from rlcli.training.recovery import RecordedRecipe
 
 
 @resolves("run")
@@ -38,7 +40,7 @@ def resume(
     set: Sequence[str] = (),
     max_time: str | float | None = None,
     quiet: bool = False,
-    trust: bool = False,
+    trust: bool | None = None,
     coordinator: str | None = None,
     process: str | None = None,
 ) -> Path:
@@ -53,7 +55,9 @@ def resume(
         set: options that replace the recipe's, such as `train.steps=10_000`.
         max_time: seconds, or a duration such as `3h50m`, from the call.
         quiet: prints only warnings and errors.
-        trust: allows code that the run's recipe names to be imported.
+        trust: whether code that the run's recipe names may be imported, and its
+            trackers may contact a host. By default your own runs may, see
+            `rlcli.trust`.
         coordinator: the address HOST:PORT of the first of several processes that train
             one agent together, or `auto`; see `rlcli.train`. Every process reads the
             run folder, and only the first one writes it.
@@ -83,7 +87,7 @@ def resume_chunks(
     set: Sequence[str] = (),
     max_time: str | float | None = None,
     quiet: bool = False,
-    trust: bool = False,
+    trust: bool | None = None,
     ends_at_log_points: bool = False,
     group: ProcessGroup = ALONE,
 ) -> Generator[Chunk, None, None]:
@@ -95,8 +99,9 @@ def resume_chunks(
     title = run.read_info().get("recipe", run.folder.name)
     with open_session(title, max_time=max_time, quiet=quiet) as session:
         runs = find_trained_together(run)
-        for each in () if trust else runs:
-            each.refuse_linked_checkpoints()
+        for each in runs:
+            if not (trust or (trust is None and is_remembered(each.folder))):
+                each.refuse_linked_checkpoints()
         session.hold(runs, is_resume=True)
         warning = thread_layout.apply_for_run(runs[0].folder, set, group.count)
         session.begin_tracing(warning, group)
@@ -107,25 +112,26 @@ def _resume_chunks(
     session: Session,
     runs: Sequence[Run],
     sets: Sequence[str],
-    trust: bool,
+    trust: bool | None,
     ends_at_log_points: bool,
     group: ProcessGroup,
 ) -> Iterator[Chunk]:
     """The chunks from the newest checkpoint on; none if the runs are finished."""
-    from rlcli.runs import code
     from rlcli.training import recovery
 
     if len(runs) > 1 and all(map(recovery.is_frozen, runs)):
         return
     checkpoints, messages = recovery.newest_common(runs)
-    messages += [code.use_code(runs[0])] if trust else []
-    recipes = [
+    if trust is None and not recovery.have_equal_code(runs):
+        trust = False  # all of them import the code of one
+    recorded = [
         recovery.recorded_recipe(run, saved, sets, trust)
         for run, saved in zip(runs, checkpoints, strict=True)
     ]
+    messages.append(recorded[-1].admission.warning)
     recipes = [
-        (local_recipe(group, before), local_recipe(group, after))
-        for before, after in recipes
+        (local_recipe(group, each.before), local_recipe(group, each.after))
+        for each in recorded
     ]
     members, inexact = _restore(runs, checkpoints, recipes)
     check_agreement(members[0].experiment.step)
@@ -146,8 +152,8 @@ def _resume_chunks(
     for run, experiment in members:
         if experiment.trackers:
             Marks(run.trackers)  # refuses a damaged file before any change
-    for member, saved, recipe in zip(members, checkpoints, recipes_before, strict=True):
-        _record_resume(member, saved, recipe, inexact)
+    for member, saved, each in zip(members, checkpoints, recorded, strict=True):
+        _record_resume(member, saved, each, inexact)
         if len(runs) > 1:  # also if `run.json` was missing
             names = [run.folder.absolute().name for run in runs]
             member.run.write_info(members=names)
@@ -200,13 +206,15 @@ def _restore(
 def _record_resume(
     member: ActiveRun,
     saved: CheckpointContent | None,
-    recipe_before: Recipe,
+    recorded: RecordedRecipe,
     inexact: str,
 ) -> None:
     """Records in the folder of a run that it is resumed, unless it has failed."""
+    from rlcli.runs import code
     from rlcli.training import recovery
 
     run, experiment = member
+    recipe_before = recorded.before
     run.sign_lock()
     run.remove_temporaries()
     if experiment.failure:
@@ -218,6 +226,8 @@ def _record_resume(
     if experiment.recipe.train.data_parallel != recipe_before.train.data_parallel:
         devices = experiment.program.setup.all_devices
         changes |= {"layout": threads.current_layout(devices)}
+    if recorded.admission.signed is not None:  # in this folder, with these trackers
+        changes |= code.sign_run(run, experiment.recipe, recorded.admission.signed)
     run.write_info(**changes)
 
 

@@ -149,11 +149,11 @@ def test_the_next_command_works_as_it_stands_with_code_beside_the_recipe(
     assert main(["train", "../my lab/r.yaml", "--runs", "my runs"]) == 0
     out, err = capsys.readouterr()
     command = shlex.split(err.splitlines()[-1].removeprefix("next: "))
-    assert command == ["rlcli", "eval", out.rstrip("\n"), "--trust"]
+    assert command == ["rlcli", "eval", out.rstrip("\n")]  # signed: without --trust
     (lab / "walls.py").write_text("WIDTH = 7\n")  # the run keeps its own
     assert main([*command[1:], "--episodes", "2"]) == 0
     out, err = capsys.readouterr()
     assert "walls.py` has changed since training" in err
     assert main(["render", *command[2:]]) == 0
     assert main(["resume", *command[2:], "--set", "train.steps=96", "--quiet"]) == 0
-    assert main(["eval", command[2]]) == 1  # without --trust
+    assert main(["eval", command[2], "--no-trust"]) == 1

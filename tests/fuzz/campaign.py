@@ -41,7 +41,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         # What rlcli keeps for the user is below the folder too.
-        os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
+        for kind in ("CACHE", "CONFIG", "DATA"):
+            os.environ[f"XDG_{kind}_HOME"] = str(folder / kind.lower())
         place, guard = Place(folder), Guard(folder)
         remaining = enumerate(cases(options.seed, options.cases))
         while block := [*itertools.islice(remaining, _BLOCK)]:

@@ -30,7 +30,8 @@ def place(tmp_path_factory):
 @pytest.fixture(scope="module")
 def guard(place):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(place.folder / "cache"))
+        for kind in ("CACHE", "CONFIG", "DATA"):
+            patch.setenv(f"XDG_{kind}_HOME", str(place.folder / kind.lower()))
         yield Guard(place.folder)
 
 

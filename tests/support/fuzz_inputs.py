@@ -76,6 +76,7 @@ COMMAND_INPUTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "plot": ("run folder", "folder of several runs"),
         "compare": ("run folder", "folder of several runs"),
         "report": _POLICY,
+        "trust": (),
         "sweep": ("recipe", "folder of a sweep", "database of `--storage`"),
         "bsuite": ("recipe", "of bsuite"),
         "new": ("recipe",),

@@ -238,7 +238,7 @@ def _resume_reading(folder: Path, draw: random.Random) -> Callable[[], object]:
 
     def read() -> None:
         saved, _ = recovery.newest_common([run])
-        before, _ = recovery.recorded_recipe(run, saved[0], [], False)
+        before, *_ = recovery.recorded_recipe(run, saved[0], [], False)
         recovery.recorded_seeds(run, saved[0], before)
 
     return read

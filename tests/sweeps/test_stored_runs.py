@@ -143,7 +143,7 @@ def check_opens(storage, job, folder):
         return
     (saved,), messages = recovery.newest_common([run])
     assert messages == []
-    recipe, _ = recovery.recorded_recipe(run, saved, (), False)
+    recipe, *_ = recovery.recorded_recipe(run, saved, (), False)
     assert recovery.recorded_seeds(run, saved, recipe) == [0, 1]
     step = 0 if saved is None else int(saved.path.name.partition(".")[0])
     steps = {row["T"] for row in read_metrics(run.folder)}

@@ -187,3 +187,64 @@ def test_a_sparse_file_of_metrics_needs_no_memory(folder):
     for read in (read_metrics, lambda path: MetricsReader(path).read()):
         with pytest.raises(RlcliError, match="line 1 has more than"):
             read(Path("run"))
+
+
+OWN = """
+from rlcli.environments.native.toy_text.frozen_lake import frozen_lake
+def lake(*, slip: float = 0.0):
+    return frozen_lake()
+"""
+
+
+@pytest.fixture
+def own_run(folder, fresh_imports):
+    """A run with code of the user, which the user's rlcli has trained."""
+    (folder / "lab").mkdir()
+    (folder / "lab/own_lake.py").write_text(OWN)
+    text = LAKE.replace("FrozenLakeNonSlippery-v0", "own_lake:lake")
+    (folder / "lab/own.yaml").write_text(text)
+    return rlcli.train("lab/own.yaml", run="runs/own", quiet=True)
+
+
+def use(run, steps, **keywords):
+    """Evaluates and continues a run."""
+    rlcli.eval(run, episodes=1, **keywords)
+    rlcli.resume(run, set=[f"train.steps={steps}"], quiet=True, **keywords)
+
+
+def test_ones_own_run_is_used_without_trust_also_after_it_was_moved(own_run, folder):
+    use(own_run, 288)
+    moved = own_run.rename(folder / "moved")
+    use(moved, 320)
+    (folder / "lab/own_lake.py").unlink()
+    use(moved, 352)  # signed anew by the resume, so that its copies are trusted here
+    assert rlcli.reproduce(moved, to="again", quiet=True)["identical"]
+
+
+def test_ones_own_run_is_not_trusted_once_it_is_changed(own_run, folder):
+    with pytest.raises(RlcliError, match="would import code"):
+        use(own_run, 288, trust=False)
+    (folder / "lab/own_lake.py").write_text(OWN + "open('marker', 'w')\n")
+    (own_run / "code/own_lake.py").write_text(OWN + "open('marker', 'w')\n")
+    for command in (rlcli.eval, rlcli.resume, rlcli.reproduce, rlcli.load):
+        with pytest.raises(RlcliError, match="would import code") as error:
+            command(own_run)
+        assert "--trust" in error.value.hint
+    assert not Path("marker").exists()
+
+
+def test_a_checkpoint_of_another_in_ones_own_run_is_not_trusted(own_run, evil):
+    from rlcli.runs import checkpoint
+
+    for path in (own_run / "checkpoints").iterdir():
+        saved = checkpoint.read(path)
+        recipe = saved["recipe"].replace("own_lake:lake", "evil:x")
+        checkpoint.write(path, saved | {"recipe": recipe})
+    with pytest.raises(RlcliError, match="would import code"):
+        rlcli.resume(own_run, set=["train.steps=288"], quiet=True)
+    assert not Path("marker").exists()
+
+
+def test_a_run_of_a_recipe_without_trust_is_not_signed():
+    run = rlcli.train("lake.yaml", trust=False, quiet=True)
+    assert "signature" not in json.loads((run / "run.json").read_text())

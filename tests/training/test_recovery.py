@@ -303,15 +303,15 @@ def test_a_stored_recipe_starts_no_tracker_that_contacts_a_host(contacting_run):
 def test_trackers_of_the_user_and_of_a_trusted_run_are_kept(contacting_run):
     own = "train.trackers=[{name: mlflow, uri: 'http://127.0.0.1:10'}]"
     for sets, trust in (([], True), ([own], False), (["train.trackers=[]"], False)):
-        _, recipe = recovery.recorded_recipe(contacting_run, None, sets, trust)
+        _, recipe, _ = recovery.recorded_recipe(contacting_run, None, sets, trust)
         assert len(recipe.train.trackers) == (sets != ["train.trackers=[]"])
 
 
 def test_a_tracker_that_writes_into_the_run_needs_no_trust(run):
     sets = ["train.trackers=[tensorboard]"]
-    _, recipe = recovery.recorded_recipe(Run(run), None, sets, False)
+    _, recipe, _ = recovery.recorded_recipe(Run(run), None, sets, False)
     (run / "resolved.yaml").write_text(recipe.resolved_text)
-    _, recipe = recovery.recorded_recipe(Run(run), None, [], False)
+    _, recipe, _ = recovery.recorded_recipe(Run(run), None, [], False)
     assert [part.name for part in recipe.train.trackers] == ["tensorboard"]
 
 

@@ -31,7 +31,7 @@ def export(
     output: str | Path | None = None,
     best: bool = False,
     seed: int | None = None,
-    trust: bool = False,
+    trust: bool | None = None,
 ) -> dict[str, Any]:
     """Writes the greedy policy of one seed of a run as a file that runs without rlcli.
 
@@ -46,7 +46,8 @@ def export(
             run's folder, or in the current one for a policy of the zoo.
         best: exports the policy of the seed's best evaluation instead of the latest.
         seed: a seed of the run; by default the first.
-        trust: allows the file's recipe to import code from outside rlcli and plug-ins.
+        trust: whether the file's recipe may import code from outside rlcli and
+            plug-ins. By default that of your own runs may, see `rlcli.trust`.
 
     Returns:
         `{"format", "files": […], "bytes"}` and the metadata in the file: `inputs`,

@@ -6,6 +6,7 @@ The only module of the package that imports JAX.
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -18,10 +19,10 @@ from rlcli.evaluation.evaluate import eval
 from rlcli.evaluation.load import load
 from rlcli.evaluation.make_evaluator import resize_for
 from rlcli.evaluation.trained_policy import TrainedPolicy
-from rlcli.recipe import load_recipe
 from rlcli.results.groups import Group, Member
 from rlcli.results.report.frame_sheet import FrameSheet, FrameSheetMaker
 from rlcli.runs.conditions import get_nested_value
+from rlcli.runs.snapshots import snapshot_recipe
 
 MAX_STEPS = 2_000  # of an episode that is replayed
 
@@ -32,7 +33,7 @@ class EpisodeOptions(NamedTuple):
     episodes: int
     seed: int
     best: bool
-    trust: bool
+    trust: bool | None
 
 
 class SeedResult(NamedTuple):
@@ -105,7 +106,7 @@ def _evaluate(member: Member, options: EpisodeOptions) -> Iterator[SeedResult]:
         seed=options.seed,
         trust=options.trust,
     )
-    recipe = load_recipe(member.recipe, trusted=options.trust, is_stored=True)
+    recipe = snapshot_recipe(Path(result["checkpoint"]), trust=options.trust)
     num_envs = resize_for(recipe, options.episodes).num_envs
     # Of each parallel environment its first episode.
     replayable = range(0, result["episodes"], result["episodes"] // num_envs)

@@ -11,6 +11,7 @@ from rlcli.results.checks import check_choice, check_threshold
 from rlcli.results.groups import RECIPE, Member, find_members, group_members
 from rlcli.results.plot import CENTERS
 from rlcli.runs.files import check_output
+from rlcli.runs.run_folder import Run
 
 FILE_NAME = "report.html"
 
@@ -27,7 +28,7 @@ def report(
     episodes: int = 50,
     best: bool = False,
     seed: int = 0,
-    trust: bool = False,
+    trust: bool | None = None,
     report_phase: Callable[[str], None] = lambda phase: None,
 ) -> Path:
     """Writes a page about runs, one HTML file without references, and returns its path.
@@ -48,7 +49,8 @@ def report(
             JAX is not imported.
         best: uses the policy of each seed's best evaluation instead of the latest.
         seed: random seed of the episodes.
-        trust: allows recipes of runs to import code from outside rlcli and plug-ins.
+        trust: whether recipes of runs may import code from outside rlcli and plug-ins.
+            By default those of your own runs may, see `rlcli.trust`.
         report_phase: called with a description of each phase as it begins.
     """
     check_choice("center", center, CENTERS)
@@ -60,7 +62,7 @@ def report(
     members = find_members(runs, notes)
     target = _choose_output(output, members)
     if episodes and not trust:
-        _refuse_imports(members)
+        _refuse_imports(members, trust)
     groups = group_members(members, group)
     from rlcli.results.report import learning, page  # here: import NumPy
 
@@ -86,10 +88,11 @@ def _choose_output(output: str | Path | None, members: Sequence[Member]) -> Path
     return target
 
 
-def _refuse_imports(members: Sequence[Member]) -> None:
-    """Refuses runs whose recipes import code: before any work begins."""
+def _refuse_imports(members: Sequence[Member], trust: bool | None) -> None:
+    """Refuses runs whose recipes import code that is not trusted: before any work."""
     for member in members:
-        if imports := member.info.get("imports"):
+        imports = member.info.get("imports")
+        if imports and (trust is False or Run(member.folder).needs_trust("eval")):
             raise RlcliError(
                 f"the recipe of run `{member.folder}` imports code: "
                 + ", ".join(f"`{each}`" for each in imports),

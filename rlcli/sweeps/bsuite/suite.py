@@ -50,7 +50,7 @@ def bsuite(
     max_time: str | float | None = None,
     smoke: bool = False,
     resume: bool = False,
-    trust: bool = False,
+    trust: bool | None = None,
     report: BatchReport = lambda *_: None,
 ) -> dict[str, Any]:
     """Trains a recipe on the experiments of bsuite, and scores it as bsuite does.
@@ -86,7 +86,7 @@ def bsuite(
     """
     max_time = deadline_of(max_time)
     figure.check_library()  # before any work
-    folder = SuiteFolder(enter(recipe), trust)
+    folder = SuiteFolder.open(enter(recipe), trust)
     if resume or folder.exists:
         given = {"ids": ids, "set": set, "seed": seed, "mnist": mnist, "runs": runs}
         given |= {"run": run, "name": name, "smoke": smoke or None}

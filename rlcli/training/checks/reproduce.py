@@ -29,7 +29,7 @@ def reproduce(
     to: str | Path | None = None,
     max_time: str | float | None = None,
     quiet: bool = False,
-    trust: bool = False,
+    trust: bool | None = None,
 ) -> dict[str, Any]:
     """Trains a run again from what it recorded, and compares the two.
 
@@ -50,7 +50,8 @@ def reproduce(
         to: creates the new run in exactly this folder.
         max_time: as for `rlcli.train`; then less is compared.
         quiet: prints only warnings and errors.
-        trust: allows the recipe to import code from outside rlcli.
+        trust: whether the recipe may import code from outside rlcli. By default that of
+            your own runs may, see `rlcli.trust`.
     """
     original = locate_run(run)
     if original.read_info().get("population"):

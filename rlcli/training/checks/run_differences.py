@@ -59,19 +59,20 @@ def differing_arrays(original: Run, new: Run, step: int) -> list[str] | None:
     ]
 
 
-def describe_origin(original: Run | None, new: Run, *, trust: bool) -> Sequence[str]:
-    """What differs now from when the run began that is reproduced, as messages."""
+def describe_origin(original: Run | None, new: Run, warning: str) -> Sequence[str]:
+    """What differs now from when the run began that is reproduced, as messages.
+
+    `warning` is one about its code.
+    """
     if original is None:
         return ()
-    from rlcli.runs import code  # here: imports JAX
-
     found = diff(original.folder, new.folder)["provenance"]
     resumes = len(original.read_info().get("resumes", []))
     return [
         f"different from the original: {format_differences(found)}"
         if found
         else "versions and machine are those of the original",
-        code.use_code(original) if trust else "",
+        warning,
         f"the original was resumed {resumes} times: options that a resume changed "
         "apply here from the beginning"
         if resumes

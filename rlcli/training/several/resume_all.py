@@ -7,7 +7,7 @@ from pathlib import Path
 from rlcli.errors import RlcliError, quote
 from rlcli.registry.paths import resolves
 from rlcli.runs.durations import deadline_of
-from rlcli.runs.run_folder import Run
+from rlcli.runs.run_folder import Run, trust_option
 from rlcli.runs.trained_together import find_trained_together
 from rlcli.runs.variants import Variants, find_variants
 from rlcli.training.resuming import resume
@@ -29,7 +29,7 @@ def resume_all(
     set: Sequence[str] = (),
     max_time: str | float | None = None,
     quiet: bool = False,
-    trust: bool = False,
+    trust: bool | None = None,
     report: BatchReport = lambda *_: None,
 ) -> list[PlanEnd]:
     """Continues all runs of varied options (`train_all`), and returns how each ended.
@@ -78,7 +78,7 @@ def resume_all(
         except RlcliError as error:
             return ended + _refused_ends(plans, error)
         return ends()
-    options = ["--quiet", *(["--trust"] if trust else [])]
+    options = ["--quiet", *trust_option(trust)]
     options += [word for text in set for word in ("--set", text)]
 
     def command(plans: Sequence[Plan]) -> list[str]:

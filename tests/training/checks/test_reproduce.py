@@ -57,7 +57,7 @@ def test_a_run_is_reproduced_to_the_bit(runs):
 def test_what_differs_from_then_is_said_before_it_begins(runs, tmp_path):
     original = Run(shutil.copytree(runs[0], tmp_path / "original"))
     original.write_info(python="3.1", platform="Amiga")
-    (message, *_) = describe_origin(original, Run(runs[1]), trust=False)
+    (message, *_) = describe_origin(original, Run(runs[1]), "")
     assert message.startswith("different from the original: python 3.1 → 3.")
     assert "platform Amiga → " in message
 

@@ -1,0 +1,32 @@
+"""`rlcli trust`: the folders whose runs need no `--trust`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+import rlcli
+from rlcli.cli import output
+from rlcli.cli.options import JSON, argument, option
+
+
+def command(
+    folder: Path | None = argument("[FOLDER]", "A folder of runs.", default=None),
+    forget: bool = option(False, "--forget", "Trust the folder no more."),
+    json: bool = JSON,
+) -> None:
+    """Trust the code of all runs in a folder, or list such folders.
+
+    What is in the folder, now or later, may import the code that it names, as with
+    `--trust`. Runs that your own rlcli has trained need no trust, until they are copied
+    or changed.
+    """
+    if forget and folder is None:
+        raise typer.BadParameter("requires a folder", param_hint="--forget")
+    folders = rlcli.trust(folder, forget=forget)
+    if json:
+        output.print_data(output.as_json({"folders": folders}))
+        return
+    for each in folders:
+        output.print_data(each)
