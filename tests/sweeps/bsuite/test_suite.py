@@ -168,7 +168,7 @@ def test_a_sweep_is_resumed_with_its_own_options(tmp_path, monkeypatch):
     rlcli.bsuite(tmp_path, resume=True, max_time="1h")
     # What the files say about `imports` does not matter: their author may be another.
     (resumed, begun), count = commands, before[2].index("--smoke")
-    assert resumed == ["resume", "--quiet", "--", str(run)]
+    assert resumed == ["resume", "--quiet", "--no-trust", "--", str(run)]
     assert begun == [*before[2][:count], "--no-trust", *before[2][count:]]
     commands.clear()
     rlcli.bsuite(tmp_path, resume=True, trust=True, max_time="1h")
