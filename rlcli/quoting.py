@@ -29,6 +29,19 @@ _MARKDOWN = re.compile(
 )
 
 
+_LATEX = {
+    **{character: f"\\{character}" for character in "#$%&_{}"},
+    "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "−": "$-$",
+    "…": r"\ldots{}",
+    "γ": r"$\gamma$",
+    "λ": r"$\lambda$",
+    "ε": r"$\varepsilon$",
+}
+
+
 def printable(text: str) -> str:
     r"""Text for a terminal: control and format characters become escapes.
 
@@ -101,6 +114,16 @@ def quote_markdown(text: str) -> str:
 def quote_html(text: str) -> str:
     """Text, or an attribute in quotes, of an HTML page."""
     return html.escape(printable(text))
+
+
+def quote_latex(text: str) -> str:
+    r"""Text within a line of LaTeX.
+
+    >>> print(quote_latex("dqn_cartpole: 95 %"))
+    dqn\_cartpole: 95 \%
+    """
+    line = " ".join(printable(text).split("\n"))
+    return "".join(_LATEX.get(character, character) for character in line)
 
 
 def quote_python(text: str) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import rlcli
 from rlcli.cli import output
-from rlcli.cli.options import GROUP, JSON, RUNS, THRESHOLD, option
+from rlcli.cli.options import FILTER, GROUP, JSON, RUNS, TAGGED, THRESHOLD, option
 
 
 def command(
@@ -23,6 +23,8 @@ def command(
     ),
     threshold: float | None = THRESHOLD,
     group: str = GROUP,
+    filter: list[str] = FILTER,
+    tag: list[str] = TAGGED,
     normalize: list[str] = option(
         [],
         "--normalize [ENV=]MIN,MAX",
@@ -37,8 +39,8 @@ def command(
     output_: Path | None = option(
         None,
         "--output FILE",
-        "Write tables to a `.md`, `.html` or `.json` file, or a figure to a "
-        "`.pdf`, `.svg` or `.png` file.",
+        "Write tables to a `.md`, `.tex`, `.csv`, `.html` or `.json` file, or a figure "
+        "to a `.pdf`, `.svg` or `.png` file.",
     ),
     json: bool = JSON,
 ) -> None:
@@ -54,6 +56,8 @@ def command(
         y=y,
         threshold=threshold,
         group=group,
+        filter=filter,
+        tag=tag,
         normalize=normalize,
         allow_differences=allow_differences,
         output=output_,

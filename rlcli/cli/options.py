@@ -180,6 +180,13 @@ GROUP = option(
     "Group runs by `recipe` (with all its options), by `name`, or by an "
     "option such as `updater.name`. `run`: one group per run.",
 )
+FILTER = option(
+    [],
+    "--filter KEY=VALUE",
+    "Only runs with this option or field: `updater.name=ppo`, `status!=finished`, "
+    "`recipe=dqn_*`. Can be repeated.",
+)
+TAGGED = option([], "--tag TAG", "Only runs with this tag. Can be repeated.")
 METRIC = option(
     None,
     "--y METRIC",

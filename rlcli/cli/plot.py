@@ -4,7 +4,17 @@ from pathlib import Path
 
 import rlcli
 from rlcli.cli import output
-from rlcli.cli.options import CENTER, GROUP, JSON, METRIC, RUNS, THRESHOLD, option
+from rlcli.cli.options import (
+    CENTER,
+    FILTER,
+    GROUP,
+    JSON,
+    METRIC,
+    RUNS,
+    TAGGED,
+    THRESHOLD,
+    option,
+)
 
 
 def command(
@@ -19,6 +29,8 @@ def command(
     threshold: float | None = THRESHOLD,
     center: str = CENTER,
     group: str = GROUP,
+    filter: list[str] = FILTER,
+    tag: list[str] = TAGGED,
     output_: Path | None = option(
         None,
         "--output FILE",
@@ -32,7 +44,15 @@ def command(
     for all runs in it.
     """
     result = rlcli.plot(
-        runs, x=x, y=y, threshold=threshold, center=center, group=group, output=output_
+        runs,
+        x=x,
+        y=y,
+        threshold=threshold,
+        center=center,
+        group=group,
+        filter=filter,
+        tag=tag,
+        output=output_,
     )
     output.print_notes(result["notes"])
     if json:

@@ -20,6 +20,8 @@ def command(
     threshold: float | None = options.THRESHOLD,
     center: str = options.CENTER,
     group: str = options.GROUP,
+    filter: list[str] = options.FILTER,
+    tag: list[str] = options.TAGGED,
     episodes: int = option(
         50,
         "--episodes N",
@@ -46,6 +48,8 @@ def command(
         threshold=threshold,
         center=center,
         group=group,
+        filter=filter,
+        tag=tag,
         episodes=episodes,
         best=best,
         seed=seed,

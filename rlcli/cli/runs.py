@@ -10,7 +10,7 @@ import typer
 
 import rlcli
 from rlcli.cli import output
-from rlcli.cli.options import JSON, argument, option
+from rlcli.cli.options import FILTER, JSON, TAGGED, argument, option
 from rlcli.errors import RlcliError
 
 PERIOD = 1.0  # seconds between two updates of `--watch`
@@ -20,15 +20,8 @@ def command(
     folder: Path = argument(
         "[DIR]", "A folder that contains runs.", default=Path("runs")
     ),
-    filter: list[str] = option(
-        [],
-        "--filter KEY=VALUE",
-        "Only runs with this option or field: `updater.name=ppo`, "
-        "`status!=finished`, `recipe=dqn_*`. Can be repeated.",
-    ),
-    tag: list[str] = option(
-        [], "--tag TAG", "Only runs with this tag. Can be repeated."
-    ),
+    filter: list[str] = FILTER,
+    tag: list[str] = TAGGED,
     sort: str = option(
         "created",
         "--sort FIELD",

@@ -11,7 +11,7 @@ from rlcli.results.groups import RECIPE, find_members
 from rlcli.runs.files import check_output
 
 RESULTS = ("last", "best", "auc")
-FORMATS = (".md", ".html", ".json", *figure.FORMATS)
+FORMATS = (".md", ".tex", ".csv", ".html", ".json", *figure.FORMATS)
 
 
 def compare(
@@ -21,6 +21,8 @@ def compare(
     y: str | None = None,
     threshold: float | None = None,
     group: str = RECIPE,
+    filter: Sequence[str] = (),
+    tag: Sequence[str] = (),
     normalize: Sequence[str] = (),
     allow_differences: bool = False,
     output: str | Path | None = None,
@@ -42,12 +44,15 @@ def compare(
         group: `recipe`, `run`, or an option or field by which runs are grouped. Over
             several environments it has to be one that their recipes share, such as
             `updater.name` or `name`.
+        filter: only runs with this `KEY=VALUE`, as for `rlcli.runs`.
+        tag: only runs with all these tags.
         normalize: `MIN,MAX`, or `ENVIRONMENT=MIN,MAX`: the returns that become 0 and 1
             in statistics over several environments. By default those of a random policy
             and of a solved environment, where rlcli knows them.
         allow_differences: compare runs that were not made in the same way.
-        output: a `.md`, `.html` or `.json` file with tables, or a `.pdf`, `.svg` or
-            `.png` file: a figure of the estimates, and of performance profiles.
+        output: a `.md`, `.tex`, `.csv`, `.html` or `.json` file with tables, or a
+            `.pdf`, `.svg` or `.png` file: a figure of the estimates, and of performance
+            profiles.
     """
     check_choice("result", result, RESULTS)
     check_threshold(threshold)
@@ -59,7 +64,7 @@ def compare(
             figure.check_figure(Path(output))
     scales = comparison.parse_scales(normalize)
     notes: list[str] = []
-    members = find_members(runs, notes)
+    members = find_members(runs, notes, filter, tag)
     data = comparison.compare_members(
         members,
         comparison.ComparisonSettings(

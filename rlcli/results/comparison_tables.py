@@ -1,12 +1,14 @@
 """Comparison tables: a comparison in the terminal, in Markdown or in HTML."""
 
+import csv
+import io
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, NamedTuple
 
-from rlcli.quoting import quote_html, quote_markdown
+from rlcli.quoting import quote_html, quote_latex, quote_markdown
 from rlcli.runs.files import to_json, write_output
 from rlcli.runs.formatting import NOTHING, format_number
 
@@ -30,11 +32,18 @@ class Table(NamedTuple):
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
+    best: Sequence[tuple[int, int]] = ()  # row and column of the best estimates
 
 
 def write_comparison(data: Mapping[str, Any], path: Path) -> None:
     """Writes the tables of a comparison in the format of the file's name."""
-    formats = {".md": as_markdown, ".html": as_html, ".json": _as_json}
+    formats = {
+        ".md": as_markdown,
+        ".tex": as_latex,
+        ".csv": as_csv,
+        ".html": as_html,
+        ".json": _as_json,
+    }
     write_output(path, formats[path.suffix.lower()](data).encode())
 
 
@@ -72,6 +81,13 @@ def tables(data: Mapping[str, Any]) -> Iterator[Table]:
                 ),
             ]
             for row in overall["groups"]
+        ],
+        [
+            *_find_best(
+                overall["groups"],
+                {"mean": max, "median": max, "iqm": max, "optimality_gap": min},
+                1,
+            )
         ],
     )
     yield Table(
@@ -152,6 +168,59 @@ def markdown_lines(table: Table) -> list[str]:
     return [f"**{quote_markdown(table.title)}**", "", *rows]
 
 
+def as_latex(data: Mapping[str, Any]) -> str:
+    """The tables in LaTeX, for the package `booktabs`; the best estimates are bold."""
+    lines = [rf"% {quote_latex(describe_comparison(data))}", r"% \usepackage{booktabs}"]
+    for table in tables(data):
+        header, *rows = (
+            [*map(quote_latex, row)] for row in (table.header, *table.rows)
+        )
+        for row, column in table.best:
+            rows[row][column] = rf"\textbf{{{rows[row][column]}}}"
+        lines += [
+            "",
+            rf"% {quote_latex(table.title)}",
+            rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
+            r"\toprule",
+            rf"{' & '.join(header)} \\",
+            r"\midrule",
+            *(rf"{' & '.join(row)} \\" for row in rows),
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def as_csv(data: Mapping[str, Any]) -> str:
+    """The estimates, a line for each group in each environment, and over all of them.
+
+    Each estimate has the limits of its interval beside it, empty for a single seed.
+    """
+    names = ("mean", "median", "iqm", "optimality_gap")
+    columns = [f"{name}{limit}" for name in names for limit in ("", "_low", "_high")]
+    file = io.StringIO()
+    writer = csv.DictWriter(
+        file, ["environment", "group", "seeds", *columns], lineterminator="\n"
+    )
+    writer.writeheader()
+    places = [(each["environment"], each["groups"]) for each in data["environments"]]
+    if data["overall"] is not None:
+        places.append(("all environments", data["overall"]["groups"]))
+    for environment, groups in places:
+        for group in groups:
+            row = {"environment": environment, "group": group["group"]}
+            row["seeds"] = group.get("seeds")
+            for name in set(names) & group.keys():
+                low, high = group[name]["ci95"] or (None, None)
+                row |= {
+                    name: group[name]["value"],
+                    f"{name}_low": low,
+                    f"{name}_high": high,
+                }
+            writer.writerow(row)
+    return file.getvalue()
+
+
 def as_html(data: Mapping[str, Any]) -> str:
     """The tables as a page without references to other files."""
     parts = [
@@ -177,6 +246,7 @@ def _html_row(tag: str, cells: Sequence[str]) -> str:
 
 
 def _environment_table(data: Mapping[str, Any]) -> Table:
+    names = ("mean", "median", "iqm")
     return Table(
         data["environment"],
         ["group", "seeds", "mean", "median", "IQM"],
@@ -184,11 +254,27 @@ def _environment_table(data: Mapping[str, Any]) -> Table:
             [
                 group["group"],
                 str(group["seeds"]),
-                *(_format_estimate(group[name]) for name in ("mean", "median", "iqm")),
+                *(_format_estimate(group[name]) for name in names),
             ]
             for group in data["groups"]
         ],
+        [*_find_best(data["groups"], dict.fromkeys(names, max), 2)],
     )
+
+
+def _find_best(
+    groups: Sequence[Mapping[str, Any]], better: Mapping[str, Callable], first: int
+) -> Iterator[tuple[int, int]]:
+    """The rows with the best estimate of each column, from column `first` on.
+
+    `better` are `max` or `min`, by the names of the estimates.
+    """
+    for column, (name, choose) in enumerate(better.items(), first):
+        values = [group[name]["value"] for group in groups]
+        known = [value for value in values if value is not None and value == value]
+        for row, value in enumerate(values):
+            if len(groups) > 1 and known and value == choose(known):
+                yield row, column
 
 
 def _threshold_table(data: Mapping[str, Any], threshold: float) -> Table:

@@ -14,7 +14,7 @@ from rlcli.errors import RlcliError, quote
 from rlcli.runs.conditions import MISSING, find_value, read_recipe
 from rlcli.runs.differences import find_differences
 from rlcli.runs.formatting import format_changes, format_value
-from rlcli.runs.listing import find_runs
+from rlcli.runs.listing import find_runs, select_runs
 from rlcli.runs.locate import complete_path, locate_run
 from rlcli.runs.run_folder import Run
 
@@ -63,9 +63,15 @@ class Group(NamedTuple):
 
 
 def find_members(
-    paths: str | Path | Sequence[str | Path], notes: list[str]
+    paths: str | Path | Sequence[str | Path],
+    notes: list[str],
+    filter: Sequence[str] = (),
+    tag: Sequence[str] = (),
 ) -> list[Member]:
     """The runs at or below paths, each once; a path without a run is an error.
+
+    Only those that satisfy the conditions `filter` and have the tags, as in
+    `rlcli.runs`.
 
     Smoke runs among others in a folder are left out, with a note. Runs with frozen
     seeds have a note: without failed seeds, results would look better than they are.
@@ -75,6 +81,15 @@ def find_members(
         raise RlcliError("no runs are given", "pass run folders, such as `runs/*/*`")
     found = [member for path in paths for member in _members_at(path, notes)]
     members = [*{member.folder.resolve(): member for member in found}.values()]
+    if filter or tag:
+        records = select_runs([member.folder for member in members], filter, tag)
+        kept = {record["run"] for record in records}
+        members = [member for member in members if str(member.folder) in kept]
+        if not members:
+            raise RlcliError(
+                "no run matches `--filter` and `--tag`",
+                "`rlcli runs --filter KEY=VALUE` lists the runs that match",
+            )
     for member in members:
         if frozen := member.info.get("frozen"):
             seeds = "seed" if len(frozen) == 1 else "seeds"

@@ -20,6 +20,8 @@ def plot(
     threshold: float | None = None,
     center: str = "mean",
     group: str = RECIPE,
+    filter: Sequence[str] = (),
+    tag: Sequence[str] = (),
     output: str | Path | None = None,
 ) -> dict[str, Any]:
     """Returns the learning curves of runs, and writes them to a file if `output`.
@@ -37,6 +39,8 @@ def plot(
         center: `mean` or `iqm` over seeds.
         group: `recipe`, `run`, or an option or field by which runs are grouped, such
             as `name` or `updater.name`.
+        filter: only runs with this `KEY=VALUE`, as for `rlcli.runs`.
+        tag: only runs with all these tags.
         output: a `.png`, `.svg` or `.pdf` file; requires the extra `plot`.
     """
     check_choice("x", x, AXES)
@@ -49,7 +53,7 @@ def plot(
     from rlcli.results.curves import DEFAULT_METRICS, X_FIELDS, CurveReader
 
     notes: list[str] = []
-    members = find_members(runs, notes)
+    members = find_members(runs, notes, filter, tag)
     groups = group_members(members, group)
     wanted = [*(DEFAULT_METRICS if y is None else [y]), *X_FIELDS[x]]
     reader = CurveReader(members, wanted, notes)

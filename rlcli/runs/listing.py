@@ -1,7 +1,7 @@
 """Listing: finds the runs below a folder; the function behind `rlcli runs`."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +39,19 @@ def runs(
         raise RlcliError(
             f"runs cannot be sorted by {quote(sort)}", suggest(sort, SORTS)
         )
+    return _sort(select_runs(find_runs(Path(folder)), filter, tag), sort)
+
+
+def select_runs(
+    folders: Iterable[Path], filter: Sequence[str], tag: Sequence[str]
+) -> list[Record]:
+    """The records of the runs that satisfy all conditions and have all tags."""
     conditions = [parse_condition(text) for text in filter]
-    records = [read_record(path) for path in find_runs(Path(folder))]
+    records = [read_record(path) for path in folders]
     records = [record for record in records if {*tag} <= {*record["tags"]}]
     for condition in conditions:
         records = select(records, condition)
-    return _sort(records, sort)
+    return records
 
 
 def find_runs(folder: Path) -> Iterator[Path]:

@@ -25,6 +25,7 @@ def calls(monkeypatch):
 def test_every_option_reaches_the_page(calls, capsys):
     options = ["--output", "page.html", "--y", "loss", "--threshold", "3"]
     options += ["--center", "iqm", "--group", "name", "--episodes", "0"]
+    options += ["--filter", "recipe=dqn", "--tag", "paper"]
     assert main(["report", "a", "b", *options, "--best", "--seed", "4", "--trust"]) == 0
     assert calls == [
         (
@@ -35,6 +36,8 @@ def test_every_option_reaches_the_page(calls, capsys):
                 "threshold": 3.0,
                 "center": "iqm",
                 "group": "name",
+                "filter": ["recipe=dqn"],
+                "tag": ["paper"],
                 "episodes": 0,
                 "best": True,
                 "seed": 4,

@@ -1,5 +1,6 @@
 """Compare: results, protocols and tables of hand-made runs."""
 
+import csv
 import itertools
 import json
 import re
@@ -261,6 +262,55 @@ def test_html_and_markdown_escape_names(tmp_path):
     data = rlcli.compare(tmp_path)
     assert "&lt;b&gt;|&lt;i&gt;" in comparison_tables.as_html(data)
     assert r"\<b>\|\<i>" in comparison_tables.as_markdown(data)
+
+
+def test_latex_has_rules_escapes_names_and_sets_the_best_in_bold(tmp_path):
+    write(tmp_path / "a", [1.0, 3.0], name="x", recipe="my_dqn&50%")
+    write(tmp_path / "b", [5.0, 9.0], name="y", recipe="ppo")
+    file = tmp_path / "table.tex"
+    rlcli.compare([tmp_path / "a", tmp_path / "b"], output=file)
+    text = file.read_text()
+    table = text.partition(r"\toprule")[2].partition(r"\bottomrule")[0]
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") >= 1
+    first, second = table.partition("\\midrule\n")[2].strip().splitlines()
+    assert first.startswith(r"my\_dqn\&50\% & 2 & 2 [")
+    assert first.count(r"\textbf") == 0
+    assert second.startswith(r"ppo & 2 & \textbf{7 [")
+    assert second.count(r"\textbf") == 3
+    assert all(line.endswith(r" \\") for line in (first, second))
+
+
+def test_csv_has_each_estimate_with_the_limits_of_its_interval(tmp_path):
+    write(tmp_path / "a", [1.0, 3.0], name="x", recipe='one, "two"')
+    write(tmp_path / "b", [5.0], name="y", recipe="ppo")
+    file = tmp_path / "table.csv"
+    data = rlcli.compare([tmp_path / "a", tmp_path / "b"], output=file)
+    with file.open(newline="") as lines:
+        rows = [*csv.DictReader(lines)]
+    assert [row["group"] for row in rows] == ['one, "two"', "ppo"]
+    low, high = data["environments"][0]["groups"][0]["mean"]["ci95"]
+    first, second = rows
+    assert [float(first[n]) for n in ("mean", "mean_low", "mean_high")] == [
+        2,
+        low,
+        high,
+    ]
+    assert (second["mean"], second["mean_low"], second["seeds"]) == ("5.0", "", "1")
+
+
+def test_only_runs_that_match_are_compared(tmp_path):
+    write(tmp_path / "a", [1.0], name="x", recipe="dqn")
+    write(tmp_path / "b", [5.0], name="y", recipe="ppo")
+
+    def groups(**options):
+        data = rlcli.compare(tmp_path, **options)
+        return [group["group"] for group in data["environments"][0]["groups"]]
+
+    assert len(groups()) == 2
+    assert groups(filter=["recipe=dqn"]) == ["dqn"]
+    assert groups(filter=["name!=x"]) == ["ppo"]
+    with pytest.raises(RlcliError, match="no run matches"):
+        groups(tag=["paper"])
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ def report(
     threshold: float | None = None,
     center: str = "mean",
     group: str = RECIPE,
+    filter: Sequence[str] = (),
+    tag: Sequence[str] = (),
     episodes: int = 50,
     best: bool = False,
     seed: int = 0,
@@ -45,6 +47,8 @@ def report(
         threshold: a value of y: when it is reached, and a line in the chart.
         center: `mean` or `iqm` over seeds.
         group: what the runs of a group have in common, as in `rlcli.plot`.
+        filter: only runs with this `KEY=VALUE`, as for `rlcli.runs`.
+        tag: only runs with all these tags.
         episodes: the number of episodes of each seed; with 0 no policy is loaded, and
             JAX is not imported.
         best: uses the policy of each seed's best evaluation instead of the latest.
@@ -59,7 +63,7 @@ def report(
         raise RlcliError(f"`episodes` cannot be {episodes}", "pass 0 or more")
     require_extra("report", "a report")
     notes: list[str] = []
-    members = find_members(runs, notes)
+    members = find_members(runs, notes, filter, tag)
     target = _choose_output(output, members)
     if episodes and not trust:
         _refuse_imports(members, trust)
