@@ -37,7 +37,7 @@ def main(name: str) -> None:
 
         def advance(steps: int) -> Any:
             nonlocal progress
-            progress, _ = run.advance(progress, steps // setup.steps)
+            progress, _ = run.advance(progress, steps // setup.steps_per_iteration)
             return progress.iteration
 
         return advance

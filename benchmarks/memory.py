@@ -60,7 +60,7 @@ def measure(recipe: str, sets: list[str]) -> dict[str, int]:
     shapes = experiment.program.check()
     experiment.program.begin()
     for _ in range(CHUNKS):
-        experiment.advance(max(1, 1_000 // experiment.steps))
+        experiment.advance(max(1, 1_000 // experiment.setup.steps_per_iteration))
     with tempfile.TemporaryDirectory() as folder:
         save_checkpoint(experiment, create_run("memory", run=Path(folder) / "run"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

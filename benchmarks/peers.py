@@ -55,7 +55,9 @@ def start_training(data: Mapping[str, Any]) -> Advance:
     def advance(steps: int) -> Any:
         end = experiment.step + steps
         while experiment.step < end:
-            experiment.advance((end - experiment.step) // experiment.steps)
+            experiment.advance(
+                (end - experiment.step) // experiment.setup.steps_per_iteration
+            )
         return experiment.program.progress.iteration
 
     return advance

@@ -140,7 +140,7 @@ def measure(recipe: str, sets: Sequence[str], count: int) -> dict[str, float]:
         size = sum(each.stat().st_size for each in run.checkpoints.iterdir())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {
-        "rate": done * experiment.steps * count / elapsed,
+        "rate": done * experiment.setup.steps_per_iteration * count / elapsed,
         "compile": compiled,
         "memory": peak - before,
         "checkpoint": size,

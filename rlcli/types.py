@@ -409,8 +409,8 @@ class Tracer(NamedTuple):
     # Whether it corrects the returns of actions that the current policy would not
     # select, so that their advantage is about 0.
     is_off_policy: bool = False
-    # Consecutive rows without which options of the tracer, such as λ, have no effect.
-    rows: int = 1
+    # Without so many consecutive samples, options such as λ have no effect.
+    sequence_length: int = 1
 
 
 class Replay(NamedTuple):
@@ -437,7 +437,7 @@ class Replay(NamedTuple):
     episodes: bool = False
     required_priority: str = ""  # of the updater, `Updater.priority`; "": any
     batch_size: int = 0  # windows or episodes in a sample; 0: not declared
-    rows: int = 1  # consecutive rows of a sample, if the updater requires fewer
+    sequence_length: int = 1  # consecutive samples, if the updater requires fewer
     # Whether it returns each step only once, soon after the policy has acted.
     is_on_policy: bool = False
     # The option, as messages name it, that has an effect only on recurrent networks;
@@ -507,7 +507,9 @@ class Updater(NamedTuple):
     # state -> the first failed update, or −1
     failed_at: Callable[[ArrayTree], Int32[Array, ""]]
     requires: tuple[str, ...] = ()  # the extras it reads
-    rows: int = 1  # consecutive rows it requires of a replay sample, at least
+    sequence_length: int = (
+        1  # consecutive samples that it requires of a replay, at least
+    )
     priority: str = "td_error"  # the meaning of `Report.priority`, by any name
     gradient_steps: int = 1  # optimizer steps in one update
     # Requirements on the rows. The value is the option that has the requirement, as

@@ -163,18 +163,18 @@ def _check_rows(
     """Refuses a tracer over several rows where it would see fewer at a time."""
     if replay is None:
         rows, source = recipe.train.unroll, "unrolls have"
-        hint = f"raise `train.unroll` to at least {tracer.rows}"
+        hint = f"raise `train.unroll` to at least {tracer.sequence_length}"
     else:
         assert recipe.replay is not None  # `replay` was built from it
-        rows = max(updater.rows, replay.rows)
+        rows = max(updater.sequence_length, replay.sequence_length)
         source = f"samples of replay `{recipe.replay.name}` have"
         hint = "use `replay: {name: sequences, length: 20}`"
-    if rows >= tracer.rows:
+    if rows >= tracer.sequence_length:
         return
     raise recipe.error(
         ("tracer",),
-        f"tracer `{recipe.tracer.name}` needs at least {tracer.rows} consecutive steps "
-        f"to differ from a one-step return, but {source} only {rows}",
+        f"tracer `{recipe.tracer.name}` needs at least {tracer.sequence_length} "
+        f"consecutive steps to differ from a one-step return, but {source} only {rows}",
         f"{hint}, or `tracer: n_step`",
     )
 
@@ -226,7 +226,10 @@ def _check_dataset(
 
 def _check_sequences(recipe: Recipe, updater: Updater, replay: Replay) -> None:
     """Refuses single rows for recurrent networks: no gradient would go back in time."""
-    if "carry" not in updater.requires or max(updater.rows, replay.rows) > 1:
+    if (
+        "carry" not in updater.requires
+        or max(updater.sequence_length, replay.sequence_length) > 1
+    ):
         return
     assert recipe.replay is not None  # `replay` was built from it
     raise recipe.error(
@@ -406,7 +409,7 @@ def check_updates(recipe: Recipe, setup: Setup, updater: Updater) -> None:
 
     The counters of optimizers are int32.
     """
-    updates = setup.agent.count_updates(recipe.train.steps // setup.steps)
+    updates = setup.agent.count_updates(recipe.train.steps // setup.steps_per_iteration)
     if updates == 0:
         raise recipe.error(
             ("train", "steps"),

@@ -284,7 +284,7 @@ def _combine_parts(recipe: Recipe, parts: _AgentParts, num_envs: int) -> Agent:
 
 def _row_window(tracer: Tracer, updater: Updater) -> int:
     """The number of consecutive steps that the rows of one update require."""
-    return updater.rows - 1 + (tracer.window or 1)
+    return updater.sequence_length - 1 + (tracer.window or 1)
 
 
 def _build_normalizer(

@@ -95,8 +95,8 @@ class Setup(NamedTuple):
         return AXES._replace(numbers=0) if self.has_own_numbers else AXES
 
     @property
-    def steps(self) -> int:
-        """Environment steps of one seed per iteration, over all its environments."""
+    def steps_per_iteration(self) -> int:
+        """Environment steps of one seed, over all its environments."""
         return self.unroll * self.environment.num_envs * self.data_parallel
 
 

@@ -3,7 +3,7 @@
 Belongs here: ring buffers, windows, priorities, data sets; the part `replay`.
 May import: the ground.
 
-An agent requests `tracer.window + updater.rows − 1` consecutive steps from a replay; no
+An agent requests `tracer.window + updater.sequence_length − 1` consecutive steps; no
 window crosses the write position of the ring. Online agents keep the last `window − 1`
 steps before the unroll; rows from before the first unroll have weight 0. A replay may
 return longer sequences; its `window` says how many steps it needs before it can return

@@ -135,6 +135,6 @@ def episodes(
         window=1,
         episodes=True,
         batch_size=size,
-        rows=length,
+        sequence_length=length,
         is_on_policy=True,
     )

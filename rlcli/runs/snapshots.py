@@ -210,7 +210,7 @@ def load_snapshot(path: Path, *, trust: bool | None = None) -> Snapshot:
         if not name.startswith(f"{_HOST_PREFIX}/")
     }
     progress = checkpoint.restore_tree(shapes, leaves, source=path)
-    steps = int(progress.iteration) * setup.steps
+    steps = int(progress.iteration) * setup.steps_per_iteration
     return Snapshot(
         recipe=recipe,
         seeds=seeds,

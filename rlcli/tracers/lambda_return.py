@@ -36,4 +36,4 @@ def lambda_return(*, gamma: Probability = 0.99, lambda_: Probability = 0.95) -> 
         _, returns = jax.lax.scan(scan_step, estimates.v_t[-1], inputs, reverse=True)
         return steps._replace(reward=returns, discount=jnp.zeros_like(returns))
 
-    return Tracer(1, trace, gamma, rows=2)
+    return Tracer(1, trace, gamma, sequence_length=2)

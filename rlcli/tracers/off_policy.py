@@ -58,7 +58,7 @@ def v_trace(
             extras={**steps.extras, "advantage": advantage},
         )
 
-    return Tracer(1, trace, gamma, ("log_prob",), is_off_policy=True, rows=2)
+    return Tracer(1, trace, gamma, ("log_prob",), is_off_policy=True, sequence_length=2)
 
 
 @register("tracer")
@@ -91,7 +91,7 @@ def retrace(*, gamma: Probability = 0.99, lambda_: Probability = 1.0) -> Tracer:
         value = q_tm1 + _accumulate(error, weight)
         return steps._replace(reward=value, discount=jnp.zeros_like(value))
 
-    return Tracer(1, trace, gamma, ("log_prob",), is_off_policy=True, rows=2)
+    return Tracer(1, trace, gamma, ("log_prob",), is_off_policy=True, sequence_length=2)
 
 
 def _accumulate(

@@ -23,7 +23,7 @@ def test_every_device_builds_the_parts_of_its_share():
     setup = setup_of(DQN, data_parallel=4, start=80)
     whole = setup_of(DQN, start=80)
     assert setup.environment.num_envs == 2
-    assert setup.steps == whole.steps
+    assert setup.steps_per_iteration == whole.steps_per_iteration
     iterations = range(200)
     assert [*map(setup.agent.count_updates, iterations)] == [
         *map(whole.agent.count_updates, iterations)

@@ -283,7 +283,7 @@ def plays_by_the_rules(kind):
     engine = loop.make_loop(setup)
     progress = engine.begin()
     taken = []
-    for _ in range(2_000 // setup.steps // 5):
+    for _ in range(2_000 // setup.steps_per_iteration // 5):
         progress, log = engine.advance(progress, 5)
         played = progress.unroll if setup.unroll > 1 else progress.pending
         played = jax.device_get(played)

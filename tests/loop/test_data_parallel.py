@@ -216,7 +216,7 @@ def test_importance_weights_compare_the_probabilities_on_all_devices():
 
 def test_devices_sample_different_windows_of_their_own_environments():
     setup = setup_of(WITH_REPLAY, DEVICES)
-    assert setup.environment.num_envs == 2 and setup.steps == 4
+    assert setup.environment.num_envs == 2 and setup.steps_per_iteration == 4
     assert setup.all_devices == DEVICES and setup.devices == 1
     keys = on_devices(
         lambda key: jax.random.key_data(data_axis.fold_in_device(key))[None],

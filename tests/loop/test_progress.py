@@ -137,7 +137,7 @@ def test_a_clock_counts_the_steps_of_all_environments_of_a_seed(setup, progress)
     assert int(step) == 10 * 4 + 2
     clock = clock_at(setup, later, step, np.bool_(True))
     assert (int(clock.iteration), float(clock.steps)) == (10, 42 * 3)
-    assert setup.steps == 4 * 3
+    assert setup.steps_per_iteration == 4 * 3
 
 
 def test_iteration_and_position_are_the_same_for_all_seeds():

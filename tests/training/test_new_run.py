@@ -410,7 +410,11 @@ def test_smoke_waits_for_the_first_update_of_long_sequences():
     sets = [replay, "environment.num_envs=4", "train.start=1_000"]
     recipe = smoke_recipe(load_recipe(DATA, sets))
     setup = build(recipe)
-    assert 0 < setup.agent.count_updates(recipe.train.steps // setup.steps) < 1_000
+    assert (
+        0
+        < setup.agent.count_updates(recipe.train.steps // setup.steps_per_iteration)
+        < 1_000
+    )
 
 
 def test_a_folder_that_holds_a_run_is_refused_for_another(finished_runs):

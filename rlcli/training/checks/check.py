@@ -60,7 +60,7 @@ def _check_recipe(parsed_recipe: Recipe) -> dict[str, Any]:
         learned_in_policy(leaves_by_path(acting), resolve(parsed_recipe))
     )
     groups = _parameters_by_group(learned_leaves(leaves_by_path(shapes.agent)))
-    iterations = train.steps // setup.steps
+    iterations = train.steps // setup.steps_per_iteration
     return {
         "recipe": parsed_recipe.name,
         "iterations": iterations,

@@ -54,8 +54,8 @@ class Experiment:
         self.recipe = recipe
         self.setup = setup
         self.program = program or Program(recipe, setup)
-        self.steps = setup.steps  # of one seed per iteration
-        self.iterations = recipe.train.steps // self.steps  # in the whole run
+        # In the whole run.
+        self.iterations = recipe.train.steps // setup.steps_per_iteration
         self.failures = Failures(recipe, setup)
         stop = recipe.train.stop
         self.scores = Scores(None if stop is None else stop.return_)
@@ -76,7 +76,7 @@ class Experiment:
     @property
     def total_steps(self) -> int:
         """Environment steps of one seed in the whole run."""
-        return self.iterations * self.steps
+        return self.iterations * self.setup.steps_per_iteration
 
     @property
     def updates(self) -> Callable[[int], int]:
@@ -144,15 +144,16 @@ class Experiment:
         if restarts is not None:
             messages += describe_restarts(restarts)
         rows = self.log_rows.rows(points, summary, times, self.frozen, restarts)
-        period = self.recipe.train.checkpoint.every
+        period, steps = (
+            self.recipe.train.checkpoint.every,
+            self.setup.steps_per_iteration,
+        )
         return ChunkReport(
             iterations=points[-1] - points[0],
             seconds=times[1] - times[0],
             rows=rows,
             messages=messages,
-            is_checkpoint_due=is_due(
-                points[0] * self.steps, points[-1] * self.steps, period
-            ),
+            is_checkpoint_due=is_due(points[0] * steps, points[-1] * steps, period),
         )
 
     @property
@@ -203,7 +204,8 @@ def advance_together(
     """
     active = [experiment for experiment in experiments if not experiment.failure]
     first, program = experiments[0], experiments[0].program
-    train, steps, before = first.recipe.train, first.steps, program.iteration
+    train, steps = first.recipe.train, first.setup.steps_per_iteration
+    before = program.iteration
     if before:  # the first chunk begins with tracing and compiling, its own phases
         program.report_phase("running")
     periods = (train.evaluate.every, train.checkpoint.every)

@@ -125,7 +125,7 @@ class Failures:
         iteration = bisect.bisect_right(
             iterations, update, key=self._setup.agent.count_updates
         )
-        step = iteration * self._setup.steps
+        step = iteration * self._setup.steps_per_iteration
         reason = f"{what} is not finite at update {update:,}, by step {step:,}"
         fault = first_not_finite(codes)
         # A fault after the failure is not its cause.
@@ -162,7 +162,7 @@ class Failures:
 
     def _place(self, fault: Fault) -> str:
         """The index of the environment, and the step."""
-        num_envs = self._setup.steps // self._setup.unroll
+        num_envs = self._setup.steps_per_iteration // self._setup.unroll
         step = f"step {fault.step * num_envs:,}" if fault.step else "its first reset"
         return f"environment {fault.environment}, {step}"
 

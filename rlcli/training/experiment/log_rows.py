@@ -63,7 +63,7 @@ class LogRows:
     def restore(self, iteration: int, metrics: Mapping[str, np.ndarray]) -> None:
         """Continues from a checkpoint."""
         self.metrics = dict(metrics)
-        steps = self._setup.steps
+        steps = self._setup.steps_per_iteration
         if self._period:
             multiple = iteration * steps // self._period * self._period
             self._last_point = iteration_at(multiple, steps)
@@ -78,7 +78,9 @@ class LogRows:
         while points[-1] < end and len(points) <= self.max_points:
             next_point = end
             if self._period:
-                next_point = next_due(points[-1], self._period, self._setup.steps)
+                next_point = next_due(
+                    points[-1], self._period, self._setup.steps_per_iteration
+                )
             points.append(min(next_point, end))
         return points[1:] or [end]
 
@@ -97,7 +99,7 @@ class LogRows:
         the chunk: its iterations are assumed to take equally long.
         """
         rows, updates = [], self._setup.agent.count_updates
-        steps = self._setup.steps
+        steps = self._setup.steps_per_iteration
         for index, (before, point) in enumerate(itertools.pairwise(points)):
             if updates(point) > updates(before):
                 metrics = summary["log"].metrics
@@ -124,7 +126,7 @@ class LogRows:
         timing = self._timing(point, point_time)
         self._last_point, self._speed_start = point, (point, point_time)
         statistics = summary["log"].statistics._asdict()
-        step = point * setup.steps
+        step = point * setup.steps_per_iteration
         rows = []
         for seed_index, seed in enumerate(setup.seeds):
             row: dict[str, Any] = {"T": step, "seed": seed}
@@ -145,7 +147,7 @@ class LogRows:
         iteration, start_time = self._speed_start
         seconds = max(point_time - start_time, 1e-9)
         updates, seeds = self._setup.agent.count_updates, len(self._setup.seeds)
-        steps = (point - iteration) * self._setup.steps
+        steps = (point - iteration) * self._setup.steps_per_iteration
         num_updates = updates(point) - updates(iteration)
         return {
             "dt": 1e3 * seconds / max(steps, 1),
@@ -182,7 +184,7 @@ def policy_options_at(
     ) -> dict[str, Array]:
         clock = Clock(
             iteration=iteration,
-            steps=iteration.astype(jnp.float32) * setup.steps,
+            steps=iteration.astype(jnp.float32) * setup.steps_per_iteration,
             episodes=episodes.astype(jnp.float32),
             updates=jnp.int32(0),
             compute_metrics=jnp.bool_(True),

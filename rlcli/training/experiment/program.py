@@ -67,7 +67,7 @@ class Program:
     @property
     def step(self) -> int:
         """Environment steps of one seed so far; exact."""
-        return self.iteration * self.setup.steps
+        return self.iteration * self.setup.steps_per_iteration
 
     @property
     def evaluation_index(self) -> int:

@@ -174,7 +174,8 @@ def muzero(
         failed_at=lambda state: state.failed,
         is_data_parallel=True,
         requires=("action_weights", "root_value"),
-        rows=steps + 2,  # the last target bootstraps from the next row's root value
+        sequence_length=steps
+        + 2,  # the last target bootstraps from the next row's root value
     )
 
 

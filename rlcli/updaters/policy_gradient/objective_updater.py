@@ -36,7 +36,7 @@ def objective(
     tracer: str | Mapping[str, Any] = _ADVANTAGE,
     unroll: int = 128,
     requires: tuple[str, ...] = (),
-    rows: str = "",
+    sequence_length: str = "",
     replays: Literal["any", "on_policy"] = "on_policy",
     **defaults: Any,
 ) -> Callable[[Objective], Callable[..., Updater]]:
@@ -48,8 +48,9 @@ def objective(
     values.
 
     `policy`, `tracer` and `unroll` are the defaults of recipes. `requires` lists the
-    extras that the objective reads; `kl_limit` adds `log_prob`. `rows` names the option
-    of the objective that is the number of consecutive rows in a sample of a replay.
+    extras that the objective reads; `kl_limit` adds `log_prob`. `sequence_length`
+    names the option of the objective that is the number of consecutive samples of a
+    replay.
     `replays: any` is for objectives that may learn from the actions of earlier
     policies.
     """
@@ -67,15 +68,17 @@ def objective(
             extras = (*requires, "log_prob")  # `approximate_kl` reads it
         updater = actor_critic(name, parts, apply, options, extras)
         updater = updater._replace(replays=replays)
-        if not rows:
+        if not sequence_length:
             return updater
-        if rows not in objective_function.keywords:
+        if sequence_length not in objective_function.keywords:
             raise RlcliError(
-                f"`rows` of `@objective` names `{rows}`, which is not an option of "
-                f"{label} itself",
-                suggest(rows, objective_function.keywords),
+                f"`sequence_length` of `@objective` names `{sequence_length}`, which "
+                f"is not an option of {label} itself",
+                suggest(sequence_length, objective_function.keywords),
             )
-        return updater._replace(rows=objective_function.keywords[rows])
+        return updater._replace(
+            sequence_length=objective_function.keywords[sequence_length]
+        )
 
     option_names = {*COMMON_OPTIONS, *defaults}
     names = [name for name in ActorCriticOptions._fields if name in option_names]

@@ -14,7 +14,7 @@ _DEFAULTS = {
 }
 
 
-@objective(**_DEFAULTS, requires=("log_prob",), rows="sequence")
+@objective(**_DEFAULTS, requires=("log_prob",), sequence_length="sequence")
 def v_trace(context: ObjectiveContext, *, sequence: Count = 20) -> PolicyLoss:
     """V-trace actor-critic (IMPALA): an off-policy corrected policy gradient.
 

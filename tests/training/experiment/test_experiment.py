@@ -259,7 +259,9 @@ def test_an_evaluation_beyond_two_billion_steps_has_random_numbers_too():
     program = experiment.program
     program.begin()
     expected = program.evaluate()
-    program.iteration = 2**40 // program.setup.steps * program.setup.steps
+    program.iteration = (
+        2**40 // program.setup.steps_per_iteration * program.setup.steps_per_iteration
+    )
     assert program.evaluation_index < 2**31 < program.step
     assert np.all(program.evaluate().lengths > 0)
     program.iteration = 0

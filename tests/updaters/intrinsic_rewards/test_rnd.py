@@ -323,7 +323,7 @@ def test_it_finds_the_treasure_of_deep_sea_that_the_same_agent_without_it_does_n
         recipe = load_recipe("rnd_deep_sea", sets)
         setup = build(recipe)
         engine = loop.make_loop(setup)
-        iterations = recipe.train.steps // setup.steps
+        iterations = recipe.train.steps // setup.steps_per_iteration
         progress, _ = engine.advance(engine.begin(), iterations)
         found[reward] = progress.statistics.max_info["denoised_return"]
     assert found["rnd"].min() == 1 > found[None].max()

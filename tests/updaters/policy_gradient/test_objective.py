@@ -114,9 +114,9 @@ def test_options_that_the_decorator_does_not_name_are_refused():
 
 def test_an_option_may_be_the_rows_of_a_replay_sample():
     factory = registry.find("updater", "v_trace").factory
-    assert build(factory).rows == 20
-    assert build(factory, sequence=7).rows == 7
-    assert build(a2c).rows == 1
+    assert build(factory).sequence_length == 20
+    assert build(factory, sequence=7).sequence_length == 7
+    assert build(a2c).sequence_length == 1
 
 
 def test_a_log_ratio_without_its_requirement_is_an_error_that_says_so():
@@ -168,7 +168,7 @@ def test_extras_as_a_text_instead_of_a_tuple_are_refused():
 
 @pytest.mark.parametrize("name", ["sequense", "value_weight"])
 def test_rows_that_name_no_option_of_the_objective_are_refused(name):
-    @objective(rows=name)
+    @objective(sequence_length=name)
     def sequential(context: ObjectiveContext, *, sequence: int = 2) -> PolicyLoss:
         """Names another option."""
         return PolicyLoss(-context.log_prob)
