@@ -78,6 +78,7 @@ else:
     Traced: TypeAlias = Array
     Key: TypeAlias = jaxtyping.Key[Array, ""]
 
+PerRow: TypeAlias = Float[Array, "T B"]  # one number per row
 ArrayTree = Any  # a pytree of arrays; () where there is no state
 Params = Any  # a mapping from parameter group: {"q": …} or {"shared": …, …}
 

@@ -7,7 +7,7 @@ so every update rule works with every head.
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +19,12 @@ from rlcli.distributions.logits import project_probabilities
 from rlcli.types import Array, ArrayTree
 from rlcli.xla.indexing import select_index
 
+Values: TypeAlias = Float[Array, "..."]
+Elementwise = Callable[[Array], Array]  # of errors
 Loss = Literal["mse", "huber", "logcosh"]
 TransformName = Literal["log", "signed_hyperbolic"]
 
-LOSSES: dict[str, Callable[[Array], Array]] = {  # elementwise, of errors
+LOSSES: dict[str, Elementwise] = {
     "mse": optax.squared_error,
     "huber": optax.huber_loss,
     "logcosh": optax.log_cosh,
@@ -32,8 +34,8 @@ LOSSES: dict[str, Callable[[Array], Array]] = {  # elementwise, of errors
 class Transform(NamedTuple):
     """A transform h of values, and its inverse. Transformed values are learned."""
 
-    apply: Callable[[Float[Array, "..."]], Float[Array, "..."]]
-    inverse: Callable[[Float[Array, "..."]], Float[Array, "..."]]
+    apply: Callable[[Values], Values]
+    inverse: Callable[[Values], Values]
 
 
 IDENTITY = Transform(lambda value: value, lambda value: value)
@@ -84,7 +86,7 @@ class Particles(NamedTuple):
     value: Float[Array, "*batch K"]
     probability: Float[Array, "*batch K"]
 
-    def mean(self) -> Float[Array, "..."]:
+    def mean(self) -> Values:
         """The mean."""
         return jnp.sum(self.value * self.probability, axis=-1)
 
@@ -101,18 +103,13 @@ class Prediction(Protocol):
         """The predicted returns, with `transform` inverted."""
         ...
 
-    def error(
-        self, target: Particles, transform: Transform = IDENTITY
-    ) -> Float[Array, "..."]:
+    def error(self, target: Particles, transform: Transform = IDENTITY) -> Values:
         """The mean of the target minus that of the prediction, under `transform`."""
         ...
 
     def loss(
-        self,
-        target: Particles,
-        loss: Callable[[Array], Array],
-        transform: Transform = IDENTITY,
-    ) -> Float[Array, "..."]:
+        self, target: Particles, loss: Elementwise, transform: Transform = IDENTITY
+    ) -> Values:
         """The loss against the target `[..., K′]`, without its gradient.
 
         `loss` is an elementwise function of errors, if the prediction uses one.
@@ -129,18 +126,13 @@ class Scalar(NamedTuple):
         """One particle, with probability 1."""
         return Particles(transform.inverse(self.value), jnp.ones_like(self.value))
 
-    def error(
-        self, target: Particles, transform: Transform = IDENTITY
-    ) -> Float[Array, "..."]:
+    def error(self, target: Particles, transform: Transform = IDENTITY) -> Values:
         """h(E[Y]) − z."""
         return transform.apply(target.mean()) - self.value[..., 0]
 
     def loss(
-        self,
-        target: Particles,
-        loss: Callable[[Array], Array],
-        transform: Transform = IDENTITY,
-    ) -> Float[Array, "..."]:
+        self, target: Particles, loss: Elementwise, transform: Transform = IDENTITY
+    ) -> Values:
         """L(h(E[Y]) − z)."""
         return loss(self.error(jax.lax.stop_gradient(target), transform))
 
@@ -158,18 +150,13 @@ class Categorical(NamedTuple):
         """The atoms with their probabilities."""
         return Particles(transform.inverse(self.atoms), jax.nn.softmax(self.logits))
 
-    def error(
-        self, target: Particles, transform: Transform = IDENTITY
-    ) -> Float[Array, "..."]:
+    def error(self, target: Particles, transform: Transform = IDENTITY) -> Values:
         """E[h(Y)] − E[Z]."""
         return _transform_particles(transform, target).mean() - self.particles().mean()
 
     def loss(
-        self,
-        target: Particles,
-        loss: Callable[[Array], Array],
-        transform: Transform = IDENTITY,
-    ) -> Float[Array, "..."]:
+        self, target: Particles, loss: Elementwise, transform: Transform = IDENTITY
+    ) -> Values:
         """The cross-entropy −Σ Φ(h(Y))ᵢ log pᵢ, where Φ projects onto the atoms.
 
         The projection splits each particle between its two nearest atoms, which keeps
@@ -182,11 +169,8 @@ class Categorical(NamedTuple):
         return optax.softmax_cross_entropy(self.logits, jax.lax.stop_gradient(labels))
 
     def divergence(
-        self,
-        target: Particles,
-        loss: Callable[[Array], Array],
-        transform: Transform = IDENTITY,
-    ) -> Float[Array, "..."]:
+        self, target: Particles, loss: Elementwise, transform: Transform = IDENTITY
+    ) -> Values:
         """D(Φ(h(Y)) ‖ p): the cross-entropy minus the entropy of the target."""
         transformed = _transform_particles(transform, target)
         labels = project_probabilities(
@@ -210,20 +194,15 @@ class Quantiles(NamedTuple):
         value = transform.inverse(self.values)
         return Particles(value, jnp.full_like(value, 1 / value.shape[-1]))
 
-    def error(
-        self, target: Particles, transform: Transform = IDENTITY
-    ) -> Float[Array, "..."]:
+    def error(self, target: Particles, transform: Transform = IDENTITY) -> Values:
         """E[h(Y)] − E[Z]."""
         return _transform_particles(transform, target).mean() - jnp.mean(
             self.values, axis=-1
         )
 
     def loss(
-        self,
-        target: Particles,
-        loss: Callable[[Array], Array],
-        transform: Transform = IDENTITY,
-    ) -> Float[Array, "..."]:
+        self, target: Particles, loss: Elementwise, transform: Transform = IDENTITY
+    ) -> Values:
         """Quantile regression: Σᵢ E[|τᵢ − 1[u < 0]| L(u)] with u = h(Y) − θᵢ.
 
         With the Huber loss for L this is the quantile Huber loss.
@@ -241,11 +220,8 @@ class AveragedQuantiles(Quantiles):
     """Quantiles whose loss is the mean over them, not the sum, as in TQC."""
 
     def loss(
-        self,
-        target: Particles,
-        loss: Callable[[Array], Array],
-        transform: Transform = IDENTITY,
-    ) -> Float[Array, "..."]:
+        self, target: Particles, loss: Elementwise, transform: Transform = IDENTITY
+    ) -> Values:
         """Quantile regression: the sum over quantiles, divided by their number."""
         return super().loss(target, loss, transform) / self.values.shape[-1]
 
@@ -265,27 +241,19 @@ class MaskedPrediction(NamedTuple):
         particles = self.prediction.particles(transform)
         return particles._replace(value=mask_outputs(particles.value, self.is_allowed))
 
-    def error(
-        self, target: Particles, transform: Transform = IDENTITY
-    ) -> Float[Array, "..."]:
+    def error(self, target: Particles, transform: Transform = IDENTITY) -> Values:
         """The error of the prediction without the mask."""
         return self.prediction.error(target, transform)
 
     def loss(
-        self,
-        target: Particles,
-        loss: Callable[[Array], Array],
-        transform: Transform = IDENTITY,
-    ) -> Float[Array, "..."]:
+        self, target: Particles, loss: Elementwise, transform: Transform = IDENTITY
+    ) -> Values:
         """The loss of the prediction without the mask."""
         return self.prediction.loss(target, loss, transform)
 
     def divergence(
-        self,
-        target: Particles,
-        loss: Callable[[Array], Array],
-        transform: Transform = IDENTITY,
-    ) -> Float[Array, "..."]:
+        self, target: Particles, loss: Elementwise, transform: Transform = IDENTITY
+    ) -> Values:
         """The divergence of the prediction without the mask."""
         return divergence(self.prediction, target, loss, transform)
 
@@ -301,9 +269,9 @@ def average_quantiles(prediction: Any) -> Any:
 def divergence(
     prediction: Prediction,
     target: Particles,
-    loss: Callable[[Array], Array],
+    loss: Elementwise,
     transform: Transform = IDENTITY,
-) -> Float[Array, "..."]:
+) -> Values:
     """How far a prediction is from the target: its loss minus the possible minimum."""
     function = getattr(prediction, "divergence", prediction.loss)
     return function(target, loss, transform)

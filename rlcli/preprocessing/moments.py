@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 
 from rlcli import spaces
 from rlcli.distributions import action_masks
-from rlcli.types import Array, ArrayTree, Transition
+from rlcli.types import Array, ArrayTree, PerRow, Transition
 from rlcli.xla.data_axis import axis_size, mean_over_devices
 
 _EPSILON = 1e-8  # added to variances
@@ -156,10 +156,10 @@ def _known_variance(moments: Moments) -> ArrayTree:
 
 def discounted_sums(
     before: Float[Array, "B"],
-    rewards: Float[Array, "T B"],
+    rewards: PerRow,
     first: Bool[Array, "T B"],
     gamma: Array | float,
-) -> tuple[Float[Array, "B"], Float[Array, "T B"]]:
+) -> tuple[Float[Array, "B"], PerRow]:
     """The running discounted sums Sₜ = rₜ + γ Sₜ₋₁: the last one, and all.
 
     `before` is the sum before the first step. Where `first`, Sₜ₋₁ is replaced by 0.

@@ -118,10 +118,7 @@ class RecordedRecipe(NamedTuple):
 
 
 def recorded_recipe(
-    run: Run,
-    saved: CheckpointContent | None,
-    sets: Sequence[str],
-    trust: bool | None,
+    run: Run, saved: CheckpointContent | None, sets: Sequence[str], trust: bool | None
 ) -> RecordedRecipe:
     """The recipe of the run, before and after applying `sets`.
 

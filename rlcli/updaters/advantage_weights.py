@@ -1,14 +1,13 @@
 """Advantage weights: how much policies imitate actions, by their advantage."""
 
 import jax.numpy as jnp
-from jaxtyping import Float
 
-from rlcli.types import Array
+from rlcli.types import Array, PerRow
 
 
 def exponential_weight(
-    advantage: Float[Array, "T B"], beta: Array | float, limit: Array | float
-) -> Float[Array, "T B"]:
+    advantage: PerRow, beta: Array | float, limit: Array | float
+) -> PerRow:
     """min(exp(β Â), limit), the weight of advantage-weighted regression.
 
     Of the policies at a given KL divergence from the policy μ that acted, one of the

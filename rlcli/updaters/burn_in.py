@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
-from rlcli.types import Array, ArrayTree, Transition
+from rlcli.types import Array, ArrayTree, PerRow, Transition
 
 
 class RowOrder(NamedTuple):
@@ -23,9 +23,7 @@ def first_carry(steps: Transition) -> ArrayTree:
 
 
 def refresh_carry(
-    steps: Transition,
-    weight: Float[Array, "T B"],
-    carries: Callable[[ArrayTree], ArrayTree],
+    steps: Transition, weight: PerRow, carries: Callable[[ArrayTree], ArrayTree]
 ) -> tuple[Transition, RowOrder]:
     """Returns the steps in learning order with a refreshed carry each, and that order.
 

@@ -27,7 +27,7 @@ from rlcli.networks.predictions import (
     index_actions,
     mix_particles,
 )
-from rlcli.types import Array, ArrayTree, Key, Network, Params, Transition
+from rlcli.types import Array, ArrayTree, Key, Network, Params, PerRow, Transition
 from rlcli.updaters.burn_in import first_carry
 from rlcli.updaters.learner import Losses, Term
 
@@ -286,7 +286,7 @@ def gradient_norms(
     column_losses: Callable[[Params, ArrayTree], Float[Array, "T 1"]],
     params: Params,
     columns: ArrayTree,
-    weight: Float[Array, "T B"],
+    weight: PerRow,
 ) -> Float[Array, "B"]:
     """The gradient norm ‖∇ Σ loss‖ of each column, over its rows of weight > 0.
 
@@ -306,7 +306,7 @@ def gradient_norms(
     return jax.vmap(norm, in_axes=1)(columns, weight > 0)
 
 
-def add_penalty(losses: Losses, penalty: Float[Array, "T B"]) -> Losses:
+def add_penalty(losses: Losses, penalty: PerRow) -> Losses:
     """The losses of critics with one more term, logged as `penalty`."""
     return losses._replace(
         terms=[*losses.terms, Term(penalty, is_weighted=True)],
@@ -314,7 +314,7 @@ def add_penalty(losses: Losses, penalty: Float[Array, "T B"]) -> Losses:
     )
 
 
-def backup_value(backup: Backup) -> Float[Array, "T B"]:
+def backup_value(backup: Backup) -> PerRow:
     """The expected value of a backup."""
     mean = backup.bootstrap_value.mean() + backup.bonus
     return jnp.sum(mean * backup.probability, axis=-1)

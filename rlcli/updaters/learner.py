@@ -30,7 +30,7 @@ from annotated_types import Gt, Le
 from jaxtyping import Bool, Float, Int32, Shaped
 
 from rlcli.errors import RlcliError
-from rlcli.types import Array, ArrayTree, Clock, Count, Key, Params
+from rlcli.types import Array, ArrayTree, Clock, Count, Key, Params, PerRow
 from rlcli.xla.control_flow import tree_select, update_if
 from rlcli.xla.data_axis import axis_size, mean_over_devices, sum_over_devices
 
@@ -57,7 +57,7 @@ class Learner(NamedTuple):
 class Term:
     """A term of a loss."""
 
-    value: Float[Array, "T B"]
+    value: PerRow
     # True: the weights of a replay scale the term, as the importance weights of a
     # prioritized replay scale a TD loss. False: they only mask it, so that rows of
     # weight 0 do not count.
@@ -124,10 +124,7 @@ def learner(
         return Learner(params, copy, optimizer.init(params), jnp.int32(NOT_FAILED))
 
     def step(
-        state: Learner,
-        loss: Callable[[Params], Losses],
-        weight: Float[Array, "T B"],
-        clock: Clock,
+        state: Learner, loss: Callable[[Params], Losses], weight: PerRow, clock: Clock
     ) -> tuple[Learner, Float[Array, "..."], dict[str, Float[Array, ""]]]:
         """One gradient step on the weighted mean of `loss`: state, priority, metrics.
 
@@ -185,7 +182,7 @@ def alternating_learner(
     def step(
         state: Learner,
         losses: Sequence[Callable[[Params], Losses]],
-        weight: Float[Array, "T B"],
+        weight: PerRow,
         clock: Clock,
     ) -> tuple[Learner, Float[Array, "..."], dict[str, Float[Array, ""]]]:
         """Takes the turns that are due, each on its own loss: state, priority, metrics.
@@ -273,7 +270,7 @@ class _GradientStep(NamedTuple):
 def _gradient_step(
     optimizer: optax.GradientTransformation,
     loss: Callable[[Params], Losses],
-    weight: Float[Array, "T B"],
+    weight: PerRow,
     updates: Int32[Array, ""],
     state: tuple[Params, ArrayTree, Int32[Array, ""]],
 ) -> _GradientStep:
@@ -316,7 +313,7 @@ def _gradient_step(
     )
 
 
-def _mean_metrics(losses: Losses, weight: Float[Array, "T B"]) -> dict[str, Array]:
+def _mean_metrics(losses: Losses, weight: PerRow) -> dict[str, Array]:
     """All metrics as scalars."""
     means = {
         name: masked_mean(metric, weight) for name, metric in losses.row_metrics.items()
@@ -343,7 +340,7 @@ def _metrics_if_requested(
 
 
 def masked_mean(
-    values: Shaped[Array, "..."], weight: Float[Array, "T B"], axis: int | None = None
+    values: Shaped[Array, "..."], weight: PerRow, axis: int | None = None
 ) -> Float[Array, "..."]:
     """The mean over rows of weight > 0; 0 if there are none.
 
@@ -357,9 +354,7 @@ def masked_mean(
     return total / jnp.maximum(num_rows, 1)
 
 
-def _weighted_mean(
-    term: Float[Array, "T B"], weight: Float[Array, "T B"]
-) -> Float[Array, ""]:
+def _weighted_mean(term: PerRow, weight: PerRow) -> Float[Array, ""]:
     """The weighted sum divided by the number of rows of weight > 0.
 
     On several devices, each result is a share: the mean of the results over the devices

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from rlcli.errors import RlcliError
-from rlcli.types import Array, ArrayTree, Count, Key
+from rlcli.types import Array, ArrayTree, Count, Key, PerRow
 from rlcli.updaters.learner import masked_mean
 from rlcli.xla.data_axis import max_over_devices
 from rlcli.xla.random_bits import permutation
@@ -78,16 +78,12 @@ def minibatch_epochs(
     return state, jax.tree.map(lambda metric: jnp.mean(metric, axis=0), metrics)
 
 
-def masked_variance(
-    values: Float[Array, "T B"], weight: Float[Array, "T B"]
-) -> Float[Array, ""]:
+def masked_variance(values: PerRow, weight: PerRow) -> Float[Array, ""]:
     """The variance over rows of weight > 0."""
     return masked_mean((values - masked_mean(values, weight)) ** 2, weight)
 
 
-def is_constant(
-    values: Float[Array, "T B"], weight: Float[Array, "T B"]
-) -> Bool[Array, ""]:
+def is_constant(values: PerRow, weight: PerRow) -> Bool[Array, ""]:
     """Whether values of weight > 0 differ by no more than rounding.
 
     Their computed variance is the square of the mean's rounding error, not 0.

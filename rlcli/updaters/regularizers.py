@@ -30,7 +30,7 @@ from jaxtyping import Bool, Float
 from rlcli.distributions import Distribution
 from rlcli.distributions.action_masks import uniform_like
 from rlcli.errors import RlcliError, suggest
-from rlcli.types import Array, NonNegative, Probability
+from rlcli.types import Array, NonNegative, PerRow, Probability
 from rlcli.updaters.learner import Term
 
 Regularizer = TypedDict(  # functional syntax, because `lambda` is a Python keyword
@@ -109,16 +109,14 @@ def penalties(
 
 
 def entropy_bonus(
-    regularizers: Sequence[Mapping[str, Any]],
-    entropy: Float[Array, "T B"],
-    last: Bool[Array, "T B"],
-) -> Float[Array, "T B"]:
+    regularizers: Sequence[Mapping[str, Any]], entropy: PerRow, last: Bool[Array, "T B"]
+) -> PerRow:
     """The discounted sum of later entropies, added to the returns.
 
     `entropy` is the policy's at `next_obs`, zero where the episode terminated.
     """
 
-    def discounted_sum(gamma: float, lambda_: float) -> Float[Array, "T B"]:
+    def discounted_sum(gamma: float, lambda_: float) -> PerRow:
         # `rlax.discounted_returns` returns the same up to rounding. It would change the
         # results of recipes, and compiles in 1.3 times the time.
         def scan_step(later: Float[Array, "B"], step_inputs: tuple) -> tuple:

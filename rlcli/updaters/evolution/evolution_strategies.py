@@ -15,7 +15,6 @@ import optax
 from annotated_types import Ge, Gt
 from jax.custom_batching import sequential_vmap
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Float
 
 from rlcli.errors import RlcliError
 from rlcli.networks.heads import distribution_head
@@ -30,6 +29,7 @@ from rlcli.types import (
     Key,
     Network,
     Params,
+    PerRow,
     Policy,
     Positive,
     Probability,
@@ -240,11 +240,7 @@ def _evolution_updater(
         )
 
     def update(
-        state: EvolutionState,
-        batch: Transition,
-        weight: Float[Array, "T B"],
-        clock: Clock,
-        key: Key,
+        state: EvolutionState, batch: Transition, weight: PerRow, clock: Clock, key: Key
     ) -> tuple[EvolutionState, Report]:
         del weight  # 1: the rows are those of the unroll
         tell_key, ask_key = jax.random.split(key)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int32, Real
+from jaxtyping import Int32, Real
 
 from rlcli.types import (
     Array,
@@ -13,6 +13,7 @@ from rlcli.types import (
     Clock,
     Estimates,
     Key,
+    PerRow,
     Report,
     Transition,
     Updater,
@@ -28,7 +29,7 @@ class IntrinsicReward(NamedTuple):
 
     init: Callable[[Key], ArrayTree]
     # (state, steps) -> the reward of each step
-    reward: Callable[[ArrayTree, Transition], Float[Array, "T B"]]
+    reward: Callable[[ArrayTree, Transition], PerRow]
     # (state, rows, weight, clock, key) -> state, metrics: with every update, on its
     # rows. Those of the tracer: their `reward` is a sum of total rewards. But their
     # `next_obs` is that of the first step of the row, as in `reward`.
@@ -64,11 +65,7 @@ def add_intrinsic_reward(updater: Updater, reward: IntrinsicReward) -> Updater:
         return estimates._replace(intrinsic_reward=intrinsic)
 
     def update(
-        state: IntrinsicState,
-        batch: Transition,
-        weight: Float[Array, "T B"],
-        clock: Clock,
-        key: Key,
+        state: IntrinsicState, batch: Transition, weight: PerRow, clock: Clock, key: Key
     ) -> tuple[IntrinsicState, Report]:
         updater_key, reward_key = jax.random.split(key)
         extras = {**batch.extras}

@@ -31,6 +31,7 @@ from rlcli.types import (
     Network,
     NonNegative,
     Params,
+    PerRow,
     Positive,
     Probability,
     Transition,
@@ -63,9 +64,7 @@ class RNDParts(NamedTuple):
     epochs: int
     minibatches: int
 
-    def errors(
-        self, params: Params, state: RNDState, steps: Transition
-    ) -> Float[Array, "T B"]:
+    def errors(self, params: Params, state: RNDState, steps: Transition) -> PerRow:
         """The mean squared error of the predictor at the next observations."""
         obs = self.moments.normalize(state.observation, steps.next_obs)
         first = jnp.zeros_like(steps.first)
@@ -73,9 +72,7 @@ class RNDParts(NamedTuple):
         truth, _ = self.target.apply(state.target, None, obs, (), first)
         return jnp.mean((prediction - truth) ** 2, axis=-1)
 
-    def reward(
-        self, state: RNDState, errors: Float[Array, "T B"]
-    ) -> Float[Array, "T B"]:
+    def reward(self, state: RNDState, errors: PerRow) -> PerRow:
         """The reward of steps with these errors."""
         bounded = clip_to_deviations(errors, state.returns, self.reward_clip)
         return self.coefficient * bounded / standard_deviation(state.returns)
@@ -141,7 +138,7 @@ def rnd(
             jnp.zeros(spaces.num_envs),
         )
 
-    def reward(state: RNDState, steps: Transition) -> Float[Array, "T B"]:
+    def reward(state: RNDState, steps: Transition) -> PerRow:
         return parts.reward(state, parts.errors(state.predictor.params, state, steps))
 
     return IntrinsicReward(
@@ -159,7 +156,7 @@ def _update_predictor(
     parts: RNDParts,
     state: RNDState,
     rows: Transition,
-    weight: Float[Array, "T B"],
+    weight: PerRow,
     clock: Clock,
     key: Key,
 ) -> tuple[RNDState, dict[str, Array]]:

@@ -7,7 +7,7 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import (
@@ -31,6 +31,7 @@ from rlcli.types import (
     Key,
     Network,
     Params,
+    PerRow,
     Policy,
     Report,
     Tracer,
@@ -215,11 +216,7 @@ def _lookahead_updater(
     init, step = learner(init_params, optimizer, target)
 
     def update(
-        state: Learner,
-        batch: Transition,
-        weight: Float[Array, "T B"],
-        clock: Clock,
-        key: Key,
+        state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
         learn_key, target_key = jax.random.split(key)
         target_params = state.params if target is None else state.target
@@ -246,7 +243,7 @@ def _lookahead_updater(
 
     def state_value(
         params: Params, obs: ArrayTree, first: Bool[Array, "T B"]
-    ) -> Float[Array, "T B"]:
+    ) -> PerRow:
         prediction = critic.predict_action("act", params, None, obs, None, first)
         return min_over_critics(prediction.particles(transform)).mean()
 

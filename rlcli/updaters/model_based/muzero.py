@@ -42,6 +42,7 @@ from rlcli.types import (
     Network,
     NonNegative,
     Params,
+    PerRow,
     Policy,
     Report,
     Transition,
@@ -132,11 +133,7 @@ def muzero(
     )
 
     def update(
-        state: Learner,
-        batch: Transition,
-        weight: Float[Array, "T B"],
-        clock: Clock,
-        key: Key,
+        state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
         del key  # nothing is sampled
         if target is not None:
@@ -179,9 +176,7 @@ def muzero(
     )
 
 
-def next_values(
-    rows: Transition, model_value: Float[Array, "T B"]
-) -> Float[Array, "T B"]:
+def next_values(rows: Transition, model_value: PerRow) -> PerRow:
     """The value of `next_obs` of each step.
 
     This is the search's root value of the next step. At the end of an episode and of
@@ -191,7 +186,7 @@ def next_values(
     return jnp.where(rows.last, model_value, next_root_value)
 
 
-def with_next_values(rows: Transition, value: Float[Array, "T B"]) -> Transition:
+def with_next_values(rows: Transition, value: PerRow) -> Transition:
     """The rows with other values of `next_obs` to bootstrap from."""
     carry = {**rows.extras["next_carry"], "value": value}
     return rows._replace(extras={**rows.extras, "next_carry": carry})

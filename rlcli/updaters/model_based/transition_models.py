@@ -29,7 +29,7 @@ from rlcli.networks.predictions import (
 )
 from rlcli.policies import DistributionOffer
 from rlcli.spaces import describe
-from rlcli.types import Array, ArrayTree, Core, Key, Network, Params, Transition
+from rlcli.types import Array, ArrayTree, Core, Key, Network, Params, PerRow, Transition
 from rlcli.updaters.critics import Critic, repeat_for_actions
 
 # Without a bound, the density of a deterministic outcome grows without limit.
@@ -54,7 +54,7 @@ class TransitionModel(NamedTuple):
     # (params, key, obs, action, first) -> Outcomes; without a key, a fixed seed
     predict: Callable[..., Outcomes]
     # (params, rows) -> losses by name
-    losses: Callable[[Params, Transition], Mapping[str, Float[Array, "T B"]]]
+    losses: Callable[[Params, Transition], Mapping[str, PerRow]]
 
 
 def learned_model(

@@ -45,6 +45,7 @@ from rlcli.types import (
     Key,
     Network,
     Params,
+    PerRow,
     Policy,
     Report,
     Transition,
@@ -107,7 +108,7 @@ class OffPolicyOptions(NamedTuple):
     has_target_policy: bool = False
     regularizers: Sequence[Mapping[str, Any]] = ()  # with defaults filled in
     # (parts, params, rows, key) -> a term of the critics' loss, `[T, B]`
-    critic_penalty: Callable[..., Float[Array, "T B"]] | None = None
+    critic_penalty: Callable[..., PerRow] | None = None
     # Returns a function of the parameters, whose results are q(s, a), the target, and
     # the updated statistics of networks. None: `predict_separately`.
     predict: Callable[[OffPolicyParts, CriticInputs], PredictionFunction] | None = None
@@ -116,9 +117,7 @@ class OffPolicyOptions(NamedTuple):
     # Whether `predict` updates the statistics of networks, see `Network.learn`.
     learns_statistics: bool = False
     # (parts, params, policy loss, choice, rows) -> the policy loss to use instead
-    change_policy_loss: Callable[..., Float[Array, "T B"]] = (
-        lambda parts, params, loss, *_: loss
-    )
+    change_policy_loss: Callable[..., PerRow] = lambda parts, params, loss, *_: loss
 
 
 class CriticInputs(NamedTuple):
@@ -159,7 +158,7 @@ class OffPolicyParts(NamedTuple):
 
     def soft(
         self, params: Params, choice: ActionChoices, q: Float[Array, "T B M"]
-    ) -> Float[Array, "T B"]:
+    ) -> PerRow:
         """Σ π(a|s) (q(s, a) − τ log π(a|s))."""
         soft_q = q - self.temperature.value(params) * choice.log_prob
         return jnp.sum(choice.probability * soft_q, axis=-1)
@@ -210,11 +209,7 @@ def off_policy_actor_critic(
         return {**state.params, **(state.target or {})}
 
     def update(
-        state: Learner,
-        batch: Transition,
-        weight: Float[Array, "T B"],
-        clock: Clock,
-        key: Key,
+        state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
         target_key, critic_key, policy_key, penalty_key = jax.random.split(key, 4)
         predict = (options.predict or predict_separately)(
@@ -347,7 +342,7 @@ def _estimate(
     choice_key, subset_key = jax.random.split(key)
     target_params = parts.sample_critics(target_params, subset_key)
 
-    def soft_value(obs: ArrayTree) -> Float[Array, "T B"]:
+    def soft_value(obs: ArrayTree) -> PerRow:
         choice = parts.actor.choose_target(policy_params, obs, first, choice_key)
         prediction = evaluate_choices(
             parts.critic, "act", target_params, None, obs, choice, first

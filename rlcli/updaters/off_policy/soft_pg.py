@@ -15,7 +15,7 @@ from rlcli.distributions.action_masks import count_allowed
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss, TransformName
 from rlcli.spaces import bounds
-from rlcli.types import Array, Count, Positive, Structural, Updater
+from rlcli.types import Array, Count, PerRow, Positive, Structural, Updater
 from rlcli.updaters.decorator import Parts, updater_decorator
 from rlcli.updaters.learner import Target
 from rlcli.updaters.off_policy.actors import distribution_actor
@@ -154,7 +154,7 @@ def build_temperature(
 
 def _legal_target_entropy(
     actions: int, target: float
-) -> Callable[[Float[Array, "T B A"]], Float[Array, "T B"]]:
+) -> Callable[[Float[Array, "T B A"]], PerRow]:
     """The target of each state, with k legal actions: H̄ log k / log |A|.
 
     No policy could have the target for |A| actions where few are legal, and the
@@ -169,7 +169,7 @@ def _legal_target_entropy(
         )
     share = target / largest if largest else 0.0
 
-    def target_of(outputs: Float[Array, "T B A"]) -> Float[Array, "T B"]:
+    def target_of(outputs: Float[Array, "T B A"]) -> PerRow:
         count = count_allowed(outputs)
         # Without illegal actions exactly the target.
         return jnp.where(count == actions, target, share * jnp.log(count))

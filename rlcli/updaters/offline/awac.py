@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import jax
 import optax
-from jaxtyping import Float
 
 from rlcli.networks.predictions import Loss, TransformName, min_over_critics
 from rlcli.registry import register
@@ -15,6 +14,7 @@ from rlcli.types import (
     Network,
     NonNegative,
     Params,
+    PerRow,
     Policy,
     Positive,
     Transition,
@@ -89,10 +89,10 @@ def awac_loss(
     weight_clip: Array | float,
     parts: OffPolicyParts,
     params: Params,
-    policy_loss: Float[Array, "T B"],
+    policy_loss: PerRow,
     choice: ActionChoices,
     rows: Transition,
-) -> Float[Array, "T B"]:
+) -> PerRow:
     """The loss of the policy; `policy_loss` is −Σ π(a′|s) min q(s, a′)."""
     assert parts.actor.family is not None  # AWAC's actors are distributions
     prediction = parts.critic.predict_action(

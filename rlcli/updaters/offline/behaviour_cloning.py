@@ -22,6 +22,7 @@ from rlcli.types import (
     Key,
     Network,
     Params,
+    PerRow,
     Policy,
     Report,
     Transition,
@@ -76,11 +77,7 @@ def behaviour_cloning(
         return Losses(terms, jnp.zeros(rows.reward.shape[1:]), row_metrics)
 
     def update(
-        state: Learner,
-        batch: Transition,
-        weight: Float[Array, "T B"],
-        clock: Clock,
-        key: Key,
+        state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
         del key  # nothing is sampled
         state, priority, metrics = step(
@@ -104,7 +101,7 @@ def behaviour_cloning(
 
 def squared_error(
     action: Float[Array, "T B ..."], target: Float[Array, "T B ..."]
-) -> Float[Array, "T B"]:
+) -> PerRow:
     """The mean squared difference of actions `[T, B, *shape]`, over the entries."""
     error = jnp.square(action - target)
     # Not the mean itself, which is NaN for an action without entries.

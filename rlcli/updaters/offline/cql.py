@@ -22,6 +22,7 @@ from rlcli.types import (
     Network,
     NonNegative,
     Params,
+    PerRow,
     Policy,
     Positive,
     Structural,
@@ -134,7 +135,7 @@ def _refuse_box_options(spaces: Spaces, **is_set: bool) -> None:
 
 def discrete_penalty(
     alpha: Array | float, q: Float[Array, "C T B A"], action: Int[Array, "T B"]
-) -> Float[Array, "T B"]:
+) -> PerRow:
     """α Σ (log Σ exp q(s, ·) − q(s, a)), where the first sum is over critics."""
     taken = select_index(q, jnp.broadcast_to(action, q.shape[:-1]))
     return alpha * jnp.sum(jax.nn.logsumexp(q, axis=-1) - taken, axis=0)
@@ -148,7 +149,7 @@ def continuous_penalty(
     params: Params,
     rows: Transition,
     key: Key,
-) -> Float[Array, "T B"]:
+) -> PerRow:
     """The same in a Box, where the inner sum is an integral over actions.
 
         log ∫ exp q(s, a) da ≈ log mean exp(q(s, aᵢ) − log pᵢ)

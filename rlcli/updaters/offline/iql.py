@@ -33,6 +33,7 @@ from rlcli.types import (
     Network,
     NonNegative,
     Params,
+    PerRow,
     Policy,
     Positive,
     Report,
@@ -105,11 +106,7 @@ def iql(
     )
 
     def update(
-        state: Learner,
-        batch: Transition,
-        weight: Float[Array, "T B"],
-        clock: Clock,
-        key: Key,
+        state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
         target_params = {**state.params, **(state.target or {})}
         v_t = state_value(value, state.params, batch.next_obs, batch.first)
@@ -173,9 +170,7 @@ def expectile_loss(
     return jnp.abs(expectile - (error < 0)) * jnp.square(error)
 
 
-def state_value(
-    critic: Critic, params: Params, obs: ArrayTree, first: Array
-) -> Float[Array, "T B"]:
+def state_value(critic: Critic, params: Params, obs: ArrayTree, first: Array) -> PerRow:
     """v(s) of a critic of states."""
     prediction = critic.predict_action("learn", params, None, obs, (), first)
     return min_over_critics(prediction.particles()).mean()
@@ -189,7 +184,7 @@ def action_value(critic: Critic, params: Params, rows: Transition) -> Array:
     return min_over_critics(prediction.particles()).mean()
 
 
-def _one_term(term: Float[Array, "T B"], row_metrics: dict[str, Array]) -> Losses:
+def _one_term(term: PerRow, row_metrics: dict[str, Array]) -> Losses:
     """Losses of one term, which weights of a replay only mask."""
     return Losses(
         [Term(term, is_weighted=False)], jnp.zeros(term.shape[1:]), row_metrics

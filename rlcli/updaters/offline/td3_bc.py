@@ -6,12 +6,20 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Float
 
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss
 from rlcli.registry import register
-from rlcli.types import Array, Count, Network, NonNegative, Policy, Transition, Updater
+from rlcli.types import (
+    Array,
+    Count,
+    Network,
+    NonNegative,
+    PerRow,
+    Policy,
+    Transition,
+    Updater,
+)
 from rlcli.updaters import Spaces
 from rlcli.updaters.learner import Target
 from rlcli.updaters.off_policy.actors import ActionChoices, deterministic_actor
@@ -85,11 +93,8 @@ def td3_bc(
 
 
 def td3_bc_loss(
-    alpha: Array | float,
-    policy_loss: Float[Array, "T B"],
-    choice: ActionChoices,
-    rows: Transition,
-) -> Float[Array, "T B"]:
+    alpha: Array | float, policy_loss: PerRow, choice: ActionChoices, rows: Transition
+) -> PerRow:
     """The loss of the policy; `policy_loss` is −q₁(s, μ(s))."""
     size = jnp.abs(jax.lax.stop_gradient(policy_loss))
     scale = jnp.maximum(mean_over_devices(jnp.mean(size)), 1e-6)

@@ -24,6 +24,7 @@ from rlcli.types import (
     Key,
     Network,
     NonNegative,
+    PerRow,
     Positive,
     Report,
     Transition,
@@ -116,11 +117,11 @@ class Batch(NamedTuple):
     """Rows `[T, B]`, or sequences `[L, N]`, with arrays held fixed during an update."""
 
     steps: Transition
-    weight: Float[Array, "T B"]
-    target: Float[Array, "T B"]  # the value target
-    value: Float[Array, "T B"]  # the value before this update
+    weight: PerRow
+    target: PerRow  # the value target
+    value: PerRow  # the value before this update
     # The tracer's, else target − value; optionally normalized.
-    advantage: Float[Array, "T B"]
+    advantage: PerRow
     # Policy parameters before this update, if a regularizer needs them.
     old_policy: Float[Array, "T B size"] | None
 
@@ -172,11 +173,7 @@ def actor_critic(
     init, step = learner(init_params, optimizer)
 
     def update(
-        state: Learner,
-        batch: Transition,
-        weight: Float[Array, "T B"],
-        clock: Clock,
-        key: Key,
+        state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
         rows = _make_batch(functions, regularizers, state.params, batch, weight)
         unroll_carries = functools.partial(
@@ -321,9 +318,7 @@ def approximate_kl(
     return masked_mean(jnp.exp(log_ratio) - 1 - log_ratio, batch.weight)
 
 
-def standardize(
-    advantage: Float[Array, "T B"], weight: Float[Array, "T B"]
-) -> Float[Array, "T B"]:
+def standardize(advantage: PerRow, weight: PerRow) -> PerRow:
     """Shifts and scales to mean 0 and standard deviation 1 over rows of weight > 0.
 
     0 where all are equal. The largest of N rows is at most √(N − 1).
@@ -389,7 +384,7 @@ def _next_values(
     params: ArrayTree,
     steps: Transition,
     carries: ArrayTree,
-) -> Float[Array, "T B"]:
+) -> PerRow:
     """Values of the next observations."""
     if functions.critic is None:
         return jnp.zeros(steps.reward.shape)
@@ -401,7 +396,7 @@ def _make_batch(
     regularizers: Sequence[Mapping],
     params: ArrayTree,
     steps: Transition,
-    weight: Float[Array, "T B"],
+    weight: PerRow,
 ) -> Batch:
     """The tracer's rows with value targets and advantages."""
     next_carries = steps.extras.get("next_carry", ())

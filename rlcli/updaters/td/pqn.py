@@ -19,6 +19,7 @@ from rlcli.types import (
     Estimates,
     Key,
     Network,
+    PerRow,
     Policy,
     Report,
     Transition,
@@ -71,16 +72,14 @@ def pqn(
 
     def q(
         params: ArrayTree, steps: Transition
-    ) -> tuple[Float[Array, "T B A"], Float[Array, "T B"], ArrayTree]:
+    ) -> tuple[Float[Array, "T B A"], PerRow, ArrayTree]:
         """Values of all actions and of the action taken; carries after each step."""
         carry = first_carry(steps) if recurrent else ()
         q_values, carries = network.apply(params, None, steps.obs, carry, steps.first)
         action_value = select_index(q_values, steps.action - int(actions.start))
         return q_values, action_value, carries
 
-    def max_next_q(
-        params: ArrayTree, steps: Transition, carries: ArrayTree
-    ) -> Float[Array, "T B"]:
+    def max_next_q(params: ArrayTree, steps: Transition, carries: ArrayTree) -> PerRow:
         return jnp.max(apply_to_next(network, params, steps.next_obs, carries), axis=-1)
 
     def losses(part: tuple, params: ArrayTree) -> Losses:
@@ -92,11 +91,7 @@ def pqn(
         return Losses(terms, jnp.zeros(weight.shape[1:]), row_metrics)
 
     def update(
-        state: Learner,
-        batch: Transition,
-        weight: Float[Array, "T B"],
-        clock: Clock,
-        key: Key,
+        state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
         carries = batch.extras["next_carry"] if recurrent else ()
         target = batch.reward + batch.discount * max_next_q(

@@ -19,7 +19,7 @@ from rlcli.networks.predictions import (
     mix_particles,
 )
 from rlcli.spaces import describe
-from rlcli.types import Array, ArrayTree, Key, Policy, Transition
+from rlcli.types import Array, ArrayTree, Key, PerRow, Policy, Transition
 from rlcli.updaters.critics import Backup, Critic, apply_single_steps, initial_carry
 from rlcli.updaters.decorator import describe_result, require_type
 from rlcli.xla.indexing import select_index
@@ -61,7 +61,7 @@ class TDParts(NamedTuple):
     outputs: Callable[..., ArrayTree]
     # (q(s, ·) of each critic [C, T, B, A], index of the action taken [T, B]) -> a term
     # of the loss [T, B]
-    penalty: Callable[[Array, Array], Float[Array, "T B"]] | None = None
+    penalty: Callable[[Array, Array], PerRow] | None = None
 
 
 def make_context(
@@ -175,7 +175,7 @@ def expected_backup(
 
 def target_log_prob(
     parts: TDParts, backup: Backup, outputs: ArrayTree, action: Array
-) -> Float[Array, "T B"]:
+) -> PerRow:
     """The log-probability of `action` under the target policy.
 
     This is the backup's `target_policy` or, if it is None, the acting policy, whose

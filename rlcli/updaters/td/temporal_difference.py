@@ -34,6 +34,7 @@ from rlcli.types import (
     Key,
     Network,
     Params,
+    PerRow,
     Report,
     Transition,
     Updater,
@@ -189,11 +190,7 @@ def td_updater(
         return regression_losses(*inputs, critic.metric, row_priority)
 
     def update(
-        state: Learner,
-        batch: Transition,
-        weight: Float[Array, "T B"],
-        clock: Clock,
-        key: Key,
+        state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
         learn_key, target_key = jax.random.split(key)
         target_params = state.params if target is None else state.target

@@ -8,7 +8,7 @@ import numpy as np
 
 from rlcli.environments import drawing
 from rlcli.environments.native.minatar import game
-from rlcli.types import Array, Core, Key, Probability
+from rlcli.types import Array, Key
 
 LANES = 8  # rows 1 to 8, with at most one object in each
 ROW = np.arange(1, 1 + LANES)
@@ -47,13 +47,13 @@ class AsterixNoise(NamedTuple):
     share: Array  # int32 in [0, 840): share · free // 840 is its place among free lanes
 
 
-@game.register_game("Asterix")
-def asterix(
-    *,
-    sticky_action_prob: Probability = 0.1,
-    difficulty_ramping: bool = True,
-    minimal_actions: bool = False,
-) -> Core:
+@game.register_game(
+    "Asterix",
+    ramping="whether the difficulty increases nine times, every 102 steps: objects "
+    "appear more often each time, and move faster every second time.",
+    minimal="whether the actions are only the five with an effect.",
+)
+def asterix() -> game.GameRules:
     """Plays Asterix: reward 1 for each piece of gold.
 
     Enemies and gold (one in three) enter free lanes from either side and cross the
@@ -62,22 +62,8 @@ def asterix(
     previous position of an enemy or gold), gold. Actions: 0 nothing, 1 left, 2 up, 3
     right, 4 down; 5 has no effect. The rules are those of MinAtar (Young and Tian,
     2019, https://arxiv.org/abs/1903.03176).
-
-    Args:
-        sticky_action_prob: the probability that the last action is repeated. It does
-            not apply to the first step of an episode; MinAtar repeats the last action
-            of the previous episode.
-        difficulty_ramping: whether the difficulty increases nine times, every 102
-            steps: objects appear more often each time, and move faster every second
-            time.
-        minimal_actions: whether the actions are only the five with an effect.
     """
-    return game.game_environment(
-        RULES,
-        sticky_action_prob=sticky_action_prob,
-        difficulty_ramping=difficulty_ramping,
-        minimal_actions=minimal_actions,
-    )
+    return RULES
 
 
 def _begin(key: Key) -> AsterixState:

@@ -8,7 +8,7 @@ import numpy as np
 
 from rlcli.environments import drawing
 from rlcli.environments.native.minatar import game
-from rlcli.types import Array, Core, Key, Probability
+from rlcli.types import Array, Key
 
 TOP, ROWS = 1, 3  # the rows of bricks
 BRICKS = 2 ** (ROWS * game.SIZE) - 1  # a bit for each brick
@@ -35,13 +35,12 @@ class BreakoutState(NamedTuple):
     bricks: Array  # int32: a bit for each of the 30, row by row
 
 
-@game.register_game("Breakout")
-def breakout(
-    *,
-    sticky_action_prob: Probability = 0.1,
-    difficulty_ramping: bool = True,
-    minimal_actions: bool = False,
-) -> Core:
+@game.register_game(
+    "Breakout",
+    ramping="has no effect; every MinAtar game has this option.",
+    minimal="whether the actions are only nothing, left and right: 0, 1, 2.",
+)
+def breakout() -> game.GameRules:
     """Plays Breakout: reward 1 for each brick that the ball breaks.
 
     The ball moves diagonally and bounces off the walls, the ceiling, the bricks and the
@@ -52,20 +51,8 @@ def breakout(
     previous position of the ball), brick. Actions: 0 nothing, 1 left, 3 right; 2, 4 and
     5 have no effect. The rules are those of MinAtar (Young and Tian, 2019,
     https://arxiv.org/abs/1903.03176).
-
-    Args:
-        sticky_action_prob: the probability that the last action is repeated. It does
-            not apply to the first step of an episode; MinAtar repeats the last action
-            of the previous episode.
-        difficulty_ramping: has no effect; every MinAtar game has this option.
-        minimal_actions: whether the actions are only nothing, left and right: 0, 1, 2.
     """
-    return game.game_environment(
-        RULES,
-        sticky_action_prob=sticky_action_prob,
-        difficulty_ramping=difficulty_ramping,
-        minimal_actions=minimal_actions,
-    )
+    return RULES
 
 
 def _begin(key: Key) -> BreakoutState:

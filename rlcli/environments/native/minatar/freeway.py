@@ -8,7 +8,7 @@ import numpy as np
 
 from rlcli.environments import drawing
 from rlcli.environments.native.minatar import game
-from rlcli.types import Array, Core, Key, Probability
+from rlcli.types import Array, Key
 
 LANES = 8  # rows 1 to 8, with a car in each
 ROW = np.arange(1, 1 + LANES)
@@ -46,13 +46,12 @@ class FreewayState(NamedTuple):
     cars: Cars
 
 
-@game.register_game("Freeway")
-def freeway(
-    *,
-    sticky_action_prob: Probability = 0.1,
-    difficulty_ramping: bool = True,
-    minimal_actions: bool = False,
-) -> Core:
+@game.register_game(
+    "Freeway",
+    ramping="has no effect; every MinAtar game has this option.",
+    minimal="whether the actions are only nothing, up and down: 0, 1, 2.",
+)
+def freeway() -> game.GameRules:
     """Plays Freeway: reward 1 each time the chicken crosses the road.
 
     The chicken then starts again from the bottom, and all cars change speed and
@@ -62,20 +61,8 @@ def freeway(
     each of the five speeds the previous position of a car that moves every 2nd to 6th
     step. Actions: 0 nothing, 2 up, 4 down; 1, 3 and 5 have no effect. The rules are
     those of MinAtar (Young and Tian, 2019, https://arxiv.org/abs/1903.03176).
-
-    Args:
-        sticky_action_prob: the probability that the last action is repeated. It does
-            not apply to the first step of an episode; MinAtar repeats the last action
-            of the previous episode.
-        difficulty_ramping: has no effect; every MinAtar game has this option.
-        minimal_actions: whether the actions are only nothing, up and down: 0, 1, 2.
     """
-    return game.game_environment(
-        RULES,
-        sticky_action_prob=sticky_action_prob,
-        difficulty_ramping=difficulty_ramping,
-        minimal_actions=minimal_actions,
-    )
+    return RULES
 
 
 def _begin(key: Key) -> FreewayState:

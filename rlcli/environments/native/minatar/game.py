@@ -1,7 +1,7 @@
 """MinAtar engine: sticky actions, the board, and states packed into words."""
 
 import functools
-import inspect
+import textwrap
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -70,30 +70,58 @@ class GameNoise(NamedTuple):
     game: ArrayTree
 
 
-def register_game(name: str) -> Callable[[Callable], Callable]:
-    """Returns a decorator that registers a factory under MinAtar's two ids of a game.
+_STICKY = (
+    "the probability that the last action is repeated. It does not apply to the first "
+    "step of an episode; MinAtar repeats the last action of the previous episode."
+)
 
-    `-v0` has all six actions; `-v1` has `minimal_actions: true` by default.
+
+def register_game(
+    name: str, *, ramping: str, minimal: str
+) -> Callable[[Callable[[], GameRules]], Callable[..., Core]]:
+    """Returns a decorator that registers a game under its two ids in MinAtar.
+
+    `-v0` has all six actions; `-v1` has `minimal_actions: true` by default. `ramping`
+    and `minimal` describe two options of the game.
     """
 
-    def decorate(factory: Callable[..., Core]) -> Callable[..., Core]:
-        @functools.wraps(factory)
-        def minimal(**options: Any) -> Core:
-            return factory(**{"minimal_actions": True, **options})
-
-        register("environment", f"MinAtar/{name}-v0")(factory)
-        signature = inspect.signature(factory, eval_str=True)
-        parameters = [
-            parameter.replace(default=True)
-            if parameter.name == "minimal_actions"
-            else parameter
-            for parameter in signature.parameters.values()
+    def decorate(make_rules: Callable[[], GameRules]) -> Callable[..., Core]:
+        texts = {"sticky_action_prob": _STICKY}
+        texts |= {"difficulty_ramping": ramping, "minimal_actions": minimal}
+        options = [
+            textwrap.fill(f"        {name}: {text}", 88, subsequent_indent=" " * 12)
+            for name, text in texts.items()
         ]
-        vars(minimal)["__signature__"] = signature.replace(parameters=parameters)
-        register("environment", f"MinAtar/{name}-v1")(minimal)
-        return factory
+        doc = "\n".join([make_rules.__doc__ or "", "    Args:", *options])
+        factories = [_game_factory(make_rules, each, doc) for each in (False, True)]
+        for version, factory in enumerate(factories):
+            register("environment", f"MinAtar/{name}-v{version}")(factory)
+        return factories[0]
 
     return decorate
+
+
+def _game_factory(
+    make_rules: Callable[[], GameRules], is_minimal: bool, doc: str
+) -> Callable[..., Core]:
+    """The factory of a game, with the options that all games have."""
+
+    def factory(
+        *,
+        sticky_action_prob: Probability = 0.1,
+        difficulty_ramping: bool = True,
+        minimal_actions: bool = is_minimal,
+    ) -> Core:
+        return game_environment(
+            make_rules(),
+            sticky_action_prob=sticky_action_prob,
+            difficulty_ramping=difficulty_ramping,
+            minimal_actions=minimal_actions,
+        )
+
+    factory.__name__, factory.__module__ = make_rules.__name__, make_rules.__module__
+    factory.__doc__ = doc
+    return factory
 
 
 def game_environment(

@@ -9,7 +9,7 @@ import numpy as np
 
 from rlcli.environments import drawing
 from rlcli.environments.native.minatar import game
-from rlcli.types import Array, Core, Key, Probability
+from rlcli.types import Array, Key
 
 LANES = 8  # rows 1 to 8, with divers and enemies
 ROW = np.arange(1, 1 + LANES)
@@ -96,13 +96,12 @@ class SeaquestNoise(NamedTuple):
     diver_y: Array  # int32 in [1, 8]
 
 
-@game.register_game("Seaquest")
-def seaquest(
-    *,
-    sticky_action_prob: Probability = 0.1,
-    difficulty_ramping: bool = True,
-    minimal_actions: bool = False,
-) -> Core:
+@game.register_game(
+    "Seaquest",
+    ramping="whether enemies appear more often and move faster after each surfacing.",
+    minimal="has no effect, since all six actions have one.",
+)
+def seaquest() -> game.GameRules:
     """Plays Seaquest: reward 1 per enemy, up to 10 for surfacing with six divers.
 
     Surfacing with six divers pays the remaining oxygen, in tenths of the tank.
@@ -114,21 +113,8 @@ def seaquest(
     enemy bullet, fish, enemy submarine; oxygen gauge and diver gauge, in the lowest
     row; diver. Actions: 0 nothing, 1 left, 2 up, 3 right, 4 down, 5 fire. The rules are
     those of MinAtar (Young and Tian, 2019, https://arxiv.org/abs/1903.03176).
-
-    Args:
-        sticky_action_prob: the probability that the last action is repeated. It does
-            not apply to the first step of an episode; MinAtar repeats the last action
-            of the previous episode.
-        difficulty_ramping: whether enemies appear more often and move faster after each
-            surfacing.
-        minimal_actions: has no effect, since all six actions have one.
     """
-    return game.game_environment(
-        RULES,
-        sticky_action_prob=sticky_action_prob,
-        difficulty_ramping=difficulty_ramping,
-        minimal_actions=minimal_actions,
-    )
+    return RULES
 
 
 def _begin(key: Key) -> SeaquestState:

@@ -8,7 +8,7 @@ import numpy as np
 
 from rlcli.environments import drawing
 from rlcli.environments.native.minatar import game
-from rlcli.types import Array, Core, Key, Probability
+from rlcli.types import Array, Key
 
 COLUMN = np.arange(game.SIZE)
 ROW = np.arange(game.SIZE)
@@ -42,13 +42,12 @@ class SpaceInvadersState(NamedTuple):
     bombs: Array  # int32[10]: bullets of the aliens, which move down
 
 
-@game.register_game("SpaceInvaders")
-def space_invaders(
-    *,
-    sticky_action_prob: Probability = 0.1,
-    difficulty_ramping: bool = True,
-    minimal_actions: bool = False,
-) -> Core:
+@game.register_game(
+    "SpaceInvaders",
+    ramping="whether each wave is faster than the previous one.",
+    minimal="whether the actions are only the four with an effect.",
+)
+def space_invaders() -> game.GameRules:
     """Plays SpaceInvaders: reward 1 for each alien shot down.
 
     The aliens move from side to side, and down at either side; fewer aliens move
@@ -59,20 +58,8 @@ def space_invaders(
     moving left, alien moving right, bullet of the cannon, bullet of an alien. Actions:
     0 nothing, 1 left, 3 right, 5 fire; 2 and 4 have no effect. The rules are those of
     MinAtar (Young and Tian, 2019, https://arxiv.org/abs/1903.03176).
-
-    Args:
-        sticky_action_prob: the probability that the last action is repeated. It does
-            not apply to the first step of an episode; MinAtar repeats the last action
-            of the previous episode.
-        difficulty_ramping: whether each wave is faster than the previous one.
-        minimal_actions: whether the actions are only the four with an effect.
     """
-    return game.game_environment(
-        RULES,
-        sticky_action_prob=sticky_action_prob,
-        difficulty_ramping=difficulty_ramping,
-        minimal_actions=minimal_actions,
-    )
+    return RULES
 
 
 def _begin(key: Key) -> SpaceInvadersState:

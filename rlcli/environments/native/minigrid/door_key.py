@@ -4,28 +4,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.environments.native.minigrid import cells
-from rlcli.environments.native.minigrid.game import (
-    Level,
-    Start,
-    ViewSize,
-    level_environment,
-    reaches_goal,
-)
+from rlcli.environments.native.minigrid.game import Level, Start, reaches_goal
 from rlcli.environments.native.minigrid.levels import register_levels
-from rlcli.types import Array, Core, Positive
+from rlcli.types import Array
 
 
 @register_levels(
     {f"MiniGrid-DoorKey-{n}x{n}-v0": {"size": n} for n in (5, 6, 8, 16)},
     max_steps=lambda size: 10 * size**2,
 )
-def door_key(
-    size: int,
-    *,
-    max_steps: Positive,
-    agent_view_size: ViewSize = 7,
-    see_through_walls: bool = False,
-) -> Core:
+def door_key(size: int) -> Level:
     """Opens a door with a key: reward 1 − 0.9 t / max_steps for reaching the goal.
 
     A wall divides the room. The door in it is locked, the key is on the left with the
@@ -37,12 +25,6 @@ def door_key(
     cells are 0. Actions: 0 turn left, 1 turn right, 2 go forward, 3 pick up, 4 drop, 5
     open or close, 6 nothing. As in MiniGrid (Chevalier-Boisvert et al., 2023,
     https://arxiv.org/abs/2306.13831).
-
-    Args:
-        max_steps: the number of steps in the reward. The default is that of
-            `time_limit`, which ends an episode.
-        agent_view_size: the width of the observed square, in cells: odd, 3 … 31.
-        see_through_walls: whether walls and doors do not hide what is behind them.
     """
     room = cells.room(size, size)
     room[-2, -2] = cells.GOAL_CELL
@@ -68,9 +50,4 @@ def door_key(
         position = 1 + jnp.stack([agent // inside, agent % inside])
         return Start(grid, position, (uniform[4] * 4).astype(jnp.int32))
 
-    return level_environment(
-        Level(5, begin, reaches_goal),
-        max_steps=max_steps,
-        agent_view_size=agent_view_size,
-        see_through_walls=see_through_walls,
-    )
+    return Level(5, begin, reaches_goal)

@@ -3,15 +3,9 @@
 import jax.numpy as jnp
 
 from rlcli.environments.native.minigrid import cells
-from rlcli.environments.native.minigrid.game import (
-    Level,
-    Start,
-    ViewSize,
-    level_environment,
-    reaches_goal,
-)
+from rlcli.environments.native.minigrid.game import Level, Start, reaches_goal
 from rlcli.environments.native.minigrid.levels import register_levels
-from rlcli.types import Array, Core, Positive
+from rlcli.types import Array
 
 
 @register_levels(
@@ -24,15 +18,9 @@ from rlcli.types import Array, Core, Positive
         "MiniGrid-Empty-Random-6x6-v0": {"size": 6, "random_start": True},
     },
     max_steps=lambda size, random_start: 4 * size**2,
+    see_through_walls=True,
 )
-def empty(
-    size: int,
-    random_start: bool,
-    *,
-    max_steps: Positive,
-    agent_view_size: ViewSize = 7,
-    see_through_walls: bool = True,
-) -> Core:
+def empty(size: int, random_start: bool) -> Level:
     """Walks through an empty room: reward 1 − 0.9 t / max_steps for reaching the goal.
 
     The goal is the lower right corner. The agent starts in the upper left corner and
@@ -43,12 +31,6 @@ def empty(
     turn left, 1 turn right, 2 go forward, 3 pick up, 4 drop, 5 open or close, 6
     nothing. As in MiniGrid (Chevalier-Boisvert et al., 2023,
     https://arxiv.org/abs/2306.13831).
-
-    Args:
-        max_steps: the number of steps in the reward. The default is that of
-            `time_limit`, which ends an episode.
-        agent_view_size: the width of the observed square, in cells: odd, 3 … 31.
-        see_through_walls: whether walls do not hide what is behind them.
     """
     room = cells.room(size, size)
     room[-2, -2] = cells.GOAL_CELL
@@ -62,9 +44,4 @@ def empty(
         position = 1 + jnp.stack([index // inside, index % inside])
         return Start(jnp.asarray(room), position, (uniform[1] * 4).astype(jnp.int32))
 
-    return level_environment(
-        Level(2 if random_start else 1, begin, reaches_goal),
-        max_steps=max_steps,
-        agent_view_size=agent_view_size,
-        see_through_walls=see_through_walls,
-    )
+    return Level(2 if random_start else 1, begin, reaches_goal)

@@ -55,11 +55,7 @@ class Level(NamedTuple):
 
 
 def level_environment(
-    level: Level,
-    *,
-    max_steps: float,
-    agent_view_size: ViewSize,
-    see_through_walls: bool,
+    level: Level, max_steps: float, agent_view_size: ViewSize, see_through_walls: bool
 ) -> Core:
     """Builds the environment of a level."""
     if agent_view_size % 2 == 0:

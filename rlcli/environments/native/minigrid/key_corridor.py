@@ -8,16 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.environments.native.minigrid import cells
-from rlcli.environments.native.minigrid.game import (
-    PICK_UP,
-    Level,
-    MiniGridState,
-    Start,
-    ViewSize,
-    level_environment,
-)
+from rlcli.environments.native.minigrid.game import PICK_UP, Level, MiniGridState, Start
 from rlcli.environments.native.minigrid.levels import register_levels
-from rlcli.types import Array, Core, Positive
+from rlcli.types import Array
 from rlcli.xla.fusion_barrier import materialize
 
 COLUMNS = 3  # rooms side by side: the corridor is the middle column
@@ -31,14 +24,7 @@ FIRST_DOOR_DRAW = 6  # random numbers in front of those of the doors
     },
     max_steps=lambda room_size, num_rows: 30 * room_size**2,
 )
-def key_corridor(
-    room_size: int,
-    num_rows: int,
-    *,
-    max_steps: Positive,
-    agent_view_size: ViewSize = 7,
-    see_through_walls: bool = False,
-) -> Core:
+def key_corridor(room_size: int, num_rows: int) -> Level:
     """Finds a hidden key: reward 1 − 0.9 t / max_steps for picking up the ball.
 
     Rooms lie on both sides of a corridor. The ball is in a room on the right, behind a
@@ -51,12 +37,6 @@ def key_corridor(
     and channel: object, colour, state. Hidden cells are 0. Actions: 0 turn left, 1 turn
     right, 2 go forward, 3 pick up, 4 drop, 5 open or close, 6 nothing. As in MiniGrid
     (Chevalier-Boisvert et al., 2023, https://arxiv.org/abs/2306.13831).
-
-    Args:
-        max_steps: the number of steps in the reward. The default is that of
-            `time_limit`, which ends an episode.
-        agent_view_size: the width of the observed square, in cells: odd, 3 … 31.
-        see_through_walls: whether walls and doors do not hide what is behind them.
     """
 
     def judge(
@@ -67,12 +47,7 @@ def key_corridor(
         success = (action == PICK_UP) & has_ball
         return success, success
 
-    return level_environment(
-        Level(*_starts(room_size, num_rows), judge, mission_colour=lambda task: task),
-        max_steps=max_steps,
-        agent_view_size=agent_view_size,
-        see_through_walls=see_through_walls,
-    )
+    return Level(*_starts(room_size, num_rows), judge, mission_colour=lambda task: task)
 
 
 def _starts(size: int, rows: int) -> tuple[int, Callable[[Array], Start]]:

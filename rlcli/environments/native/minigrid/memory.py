@@ -6,15 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.environments.native.minigrid import cells
-from rlcli.environments.native.minigrid.game import (
-    Level,
-    MiniGridState,
-    Start,
-    ViewSize,
-    level_environment,
-)
+from rlcli.environments.native.minigrid.game import Level, MiniGridState, Start
 from rlcli.environments.native.minigrid.levels import register_levels
-from rlcli.types import Array, Core, Positive
+from rlcli.types import Array
 
 
 class Ends(NamedTuple):
@@ -38,14 +32,7 @@ class Ends(NamedTuple):
     },
     max_steps=lambda size, random_length: 5 * size**2,
 )
-def memory(
-    size: int,
-    random_length: bool,
-    *,
-    max_steps: Positive,
-    agent_view_size: ViewSize = 7,
-    see_through_walls: bool = False,
-) -> Core:
+def memory(size: int, random_length: bool) -> Level:
     """Remembers an object: reward 1 − 0.9 t / max_steps for walking to an equal one.
 
     A key or a ball lies in the room at the left end of a hallway, and both lie at the
@@ -60,12 +47,6 @@ def memory(
     cells are 0. Actions: 0 turn left, 1 turn right, 2 go forward; 3 to 6 have no
     effect. As in MiniGrid (Chevalier-Boisvert et al., 2023,
     https://arxiv.org/abs/2306.13831).
-
-    Args:
-        max_steps: the number of steps in the reward. The default is that of
-            `time_limit`, which ends an episode.
-        agent_view_size: the width of the observed square, in cells: odd, 3 … 31.
-        see_through_walls: whether walls do not hide what is behind them.
     """
     room, middle = _room(size), size // 2
     column, row = np.mgrid[:size, :size]
@@ -104,12 +85,7 @@ def memory(
         success = (x == state.task.x) & (y == state.task.success_y)
         return success, success | (x == state.task.x) & (y == state.task.failure_y)
 
-    return level_environment(
-        Level(4, begin, judge, can_pick_up=False),
-        max_steps=max_steps,
-        agent_view_size=agent_view_size,
-        see_through_walls=see_through_walls,
-    )
+    return Level(4, begin, judge, can_pick_up=False)
 
 
 def _room(size: int) -> np.ndarray:
