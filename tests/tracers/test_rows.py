@@ -20,7 +20,7 @@ def test_lambda_matters_in_as_many_steps_as_the_tracer_needs_but_not_in_fewer(
         inputs = jax.tree.map(lambda leaf: leaf[:number], (steps, estimates))
         return trace(make(gamma=0.9, lambda_=lambda_), *inputs).reward
 
-    needed = make().rows
+    needed = make().sequence_length
     few = [rows(needed - 1, lambda_) for lambda_ in (0.2, 0.9)]
     enough = [rows(needed, lambda_) for lambda_ in (0.2, 0.9)]
     np.testing.assert_allclose(*few, rtol=1e-5, atol=1e-6)
