@@ -12,11 +12,13 @@ Third parties use entry points, by kind and contract version:
     my_updater = "my_package:my_updater"
 """
 
+import contextlib
 import functools
 import importlib
 import importlib.metadata
 import inspect
 import pkgutil
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -70,8 +72,27 @@ class _ClassAdapter(NamedTuple):
 
     kind: str
     base: type
-    factory: Callable[[str, type], Callable]  # (name, class) -> factory
+    factory: Callable[[str, Callable], Callable]  # (name, class) -> factory
     facts: Mapping[str, Any]
+
+    def accepts(self, maker: Any) -> bool:
+        """Whether a maker is a subclass of `base`, or a function that returns one.
+
+        The annotation of a function tells what it returns. One without is called, if it
+        needs no argument: the factories of rlcli are pure and cheap.
+        """
+        if isinstance(maker, type):
+            return issubclass(maker, self.base)
+        if not inspect.isfunction(maker):
+            return False
+        try:
+            result = plugins.signature_of(maker).return_annotation
+        except RlcliError:  # a name that only type checkers import
+            result = inspect.Signature.empty
+        if result is inspect.Signature.empty:
+            return _returns(maker, self.base)
+        result = typing.get_origin(result) or result
+        return isinstance(result, type) and issubclass(result, self.base)
 
 
 _BUILT_IN: dict[tuple[str, str], RegisteredPart] = {}
@@ -109,10 +130,11 @@ def register(
 def register_class_adapter(kind: str, base: type, **facts: Any) -> Callable:
     """Returns a decorator for `(name, class) -> factory`, for the subclasses of `base`.
 
-    An import path that names such a class, as in `my_env:MyEnv`, becomes that factory.
+    An import path that names such a class, as in `my_env:MyEnv`, or a function that
+    returns its objects becomes that factory.
     """
 
-    def decorate(factory: Callable[[str, type], Callable]) -> Callable:
+    def decorate(factory: Callable[[str, Callable], Callable]) -> Callable:
         _CLASS_ADAPTERS.append(
             _ClassAdapter(kind, base, factory, MappingProxyType(facts))
         )
@@ -208,11 +230,29 @@ def _plug_in(kind: str, name: str) -> RegisteredPart:
 def _adapt_class(kind: str, name: str, factory: Any) -> RegisteredPart | None:
     """The part of a class of another library; None for any other factory."""
     for adapter in _CLASS_ADAPTERS:
-        is_class = isinstance(factory, type) and issubclass(factory, adapter.base)
-        if adapter.kind == kind and is_class:
+        if adapter.kind == kind and adapter.accepts(factory):
             bound = adapter.factory(name, factory)
             return RegisteredPart(kind, name, bound, adapter.facts, is_trusted=False)
     return None
+
+
+@functools.cache
+def _returns(maker: Callable, base: type) -> bool:
+    """Whether a function returns an object of this class without arguments."""
+    parameters = inspect.signature(maker).parameters.values()
+    optional = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    if any(p.default is p.empty and p.kind not in optional for p in parameters):
+        return False
+    try:
+        made = maker()
+    # Foreign code; it raises again where it is called with its options.
+    except (Exception, SystemExit):  # noqa: BLE001
+        return False
+    close = getattr(made, "close", None)
+    if isinstance(made, base) and close is not None:
+        with contextlib.suppress(Exception, SystemExit):
+            close()
+    return isinstance(made, base)
 
 
 def _registered_facts(kind: str, factory: Any) -> Mapping[str, Any]:

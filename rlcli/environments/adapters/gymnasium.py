@@ -3,7 +3,8 @@
 The id is that of Gymnasium: `CartPole-v1`, `CartPole` (the newest version),
 `namespace/Name-v0`, or `module:Id`, which imports the module that registers it.
 
-An import path may name a class of a `gymnasium.Env`, which needs no registration.
+An import path may name a class of a `gymnasium.Env`, or a function that returns one,
+which need no registration.
 """
 
 import copy
@@ -11,6 +12,7 @@ import dataclasses
 import difflib
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Sequence, Set
 from typing import Any, Literal
 
@@ -134,12 +136,15 @@ def gymnasium_adapter(
 
 
 @register_class_adapter("environment", gymnasium.Env, adapter=True, time_limit=None)
-def gymnasium_class_adapter(name: str, env_class: type[gymnasium.Env]) -> Callable:
-    """Returns the factory of a class of environments.
+def gymnasium_class_adapter(
+    name: str, env_class: Callable[..., gymnasium.Env]
+) -> Callable:
+    """Returns the factory of a class of environments, or of a function that makes them.
 
-    Its options are the parameters of the class, and `vectorization`: `sync` or `async`,
-    as in `gymnasium_adapter`. Parameters whose names have another meaning in a recipe,
-    such as `name` and `num_envs`, are set under `options`, where any may be.
+    Its options are the parameters of the class or function, and `vectorization`: `sync`
+    or `async`, as in `gymnasium_adapter`. Parameters whose names have another meaning
+    in a recipe, such as `name` and `num_envs`, are set under `options`, where any may
+    be.
     """
     own_options: dict[str, inspect.Parameter] = {}
 
@@ -197,7 +202,9 @@ def _with_options(spec: EnvSpec, options: dict[str, Any]) -> EnvSpec:
     return dataclasses.replace(spec, kwargs=spec.kwargs | options)
 
 
-def _class_options(env_class: type, taken: Set[str]) -> dict[str, inspect.Parameter]:
+def _class_options(
+    env_class: Callable, taken: Set[str]
+) -> dict[str, inspect.Parameter]:
     """The parameters of a class as keyword-only options, without names in `taken`."""
     try:
         signature = inspect.signature(env_class, eval_str=True)
@@ -247,7 +254,10 @@ def _find_spec(id: str, name: str) -> EnvSpec:
         plain = plain if newest is None else f"{plain}-v{newest}"
     spec = gymnasium.registry.get(plain)
     if spec is None:
-        raise RlcliError(f"there is no {name}", _suggest_id(namespace, short))
+        hint = _suggest_id(namespace, short)
+        if callable(getattr(sys.modules.get(module), plain, None)):
+            hint = f"`{module}:{plain}` needs no registration: leave out `gymnasium/`"
+        raise RlcliError(f"there is no {name}", hint)
     return spec
 
 
@@ -436,4 +446,10 @@ def _render_mode(
     env = _make_env(external, spec, keywords)
     close_or_warn(external.name, env)
     can_render = "rgb_array" in env.metadata.get("render_modes", [])
+    if inspect.isfunction(spec.entry_point):  # it may choose the mode itself
+        parameters = inspect.signature(spec.entry_point).parameters.values()
+        can_render &= any(
+            each.name == "render_mode" or each.kind is each.VAR_KEYWORD
+            for each in parameters
+        )
     return {"render_mode": "rgb_array"} if can_render else {}

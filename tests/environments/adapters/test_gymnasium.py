@@ -431,6 +431,55 @@ def walks(tmp_path, fresh_imports):
     return tmp_path / "walks.py"
 
 
+MAKERS = """
+
+def make(goal: float = 3.0) -> gymnasium.Env:
+    return gymnasium.wrappers.TimeLimit(Walk(goal=goal), 5)
+
+def make_plain(goal=3.0, length=5):
+    return gymnasium.wrappers.TimeLimit(Walk(goal=goal), length)
+
+def make_unknown(goal=3.0) -> "Missing":
+    return gymnasium.wrappers.TimeLimit(Walk(goal=goal), 5)
+"""
+
+
+@pytest.mark.parametrize("maker", ["make", "make_plain", "make_unknown"])
+@pytest.mark.parametrize("rendering", [False, True])
+def test_a_function_that_returns_an_environment_is_one_with_its_options(
+    walks, maker, rendering
+):
+    walks.write_text(CLASS + MAKERS)
+    part = registry.find("environment", f"walks:{maker}")
+    assert not part.is_trusted and part.facts["adapter"]
+    assert "goal" in registry.options(part.factory)
+    env = part.factory(1, 1, None, None, rendering, goal=2.0)
+    state, _ = env.reset(SEEDS[:1])
+    right = np.ones((1, 1), np.int64)
+    ends = []
+    for action in (right, right, right, 0 * right, right, 0 * right, right):
+        state, timestep = env.step(state, action)
+        ends.append((bool(timestep.last[0, 0]), float(timestep.discount[0, 0])))
+    # It ends at the goal after two steps, and is truncated after five.
+    assert ends == [(False, 1), (True, 0), *3 * [(False, 1)], (False, 1), (True, 1)]
+    assert env.external.make is not None
+
+
+def test_a_function_of_environments_trains_in_processes(walks):
+    walks.write_text(CLASS + MAKERS)
+    part = registry.find("environment", "walks:make")
+    env = part.factory(2, 1, None, None, vectorization="async")
+    state, obs = env.reset(SEEDS[:1])
+    assert obs.shape == (1, 2, 1)
+    env.host.close(state)
+
+
+def test_a_class_after_the_prefix_is_answered_with_its_import_path(walks):
+    with pytest.raises(RlcliError, match="there is no") as error:
+        adapter("walks:Walk")
+    assert error.value.hint.startswith("`walks:Walk` needs no registration")
+
+
 def test_a_class_named_by_an_import_path_is_an_environment_with_its_options(walks):
     part = registry.find("environment", "walks:Walk")
     assert not part.is_trusted and part.facts["adapter"]
