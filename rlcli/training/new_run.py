@@ -27,13 +27,13 @@ from rlcli.runs import creation, provenance, thread_layout
 from rlcli.runs.differences import Differences, find_differences
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.naming import check_name, check_tags
+from rlcli.runs.run_differences import describe_origin
 from rlcli.runs.run_folder import Run
 from rlcli.training.budgets import short_recipe, smoke_recipe
-from rlcli.training.checks.run_differences import describe_origin
 from rlcli.training.process_group import local_place, local_recipe
 from rlcli.training.run_loop import Chunk, close_at_exit, run_chunks
+from rlcli.training.run_writer import ActiveRun
 from rlcli.training.session import open_session
-from rlcli.training.writing.run_writer import ActiveRun
 from rlcli.xla import processes, threads
 from rlcli.xla.processes import ALONE, ProcessGroup
 

@@ -22,9 +22,9 @@ from rlcli.runs.trained_together import find_trained_together
 from rlcli.runs.variants import find_variants
 from rlcli.training.process_group import check_agreement, local_recipe, local_run
 from rlcli.training.run_loop import STOP_REACHED, Chunk, final_status, run_chunks
+from rlcli.training.run_writer import ActiveRun
 from rlcli.training.session import Session, open_session
-from rlcli.training.writing.run_writer import ActiveRun
-from rlcli.training.writing.track_marks import Marks
+from rlcli.training.tracking.track_marks import Marks
 from rlcli.xla import processes, threads
 from rlcli.xla.processes import ALONE, ProcessGroup
 

@@ -34,7 +34,7 @@ from rlcli.runs.files import explain_file_errors
 from rlcli.runs.locate import locate_policy
 from rlcli.runs.run_folder import Run
 from rlcli.runs.trained_together import find_trained_together
-from rlcli.training.writing.track_marks import Marks
+from rlcli.training.tracking.track_marks import Marks
 from rlcli.types import External
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from rlcli.runs.trained_together import change_members, find_trained_together
 from rlcli.runs.variants import find_variants, record_variants
 from rlcli.trackers import Tracker
 from rlcli.training.process_group import local_run
-from rlcli.training.writing.tracking import Tracking
+from rlcli.training.tracking.tracking import Tracking
 from rlcli.xla.processes import ProcessGroup
 
 LAKE = """

@@ -9,12 +9,12 @@ from rlcli.recipe import RecipeDocument, read_recipe
 from rlcli.registry.paths import resolves
 from rlcli.runs.diff import diff
 from rlcli.runs.locate import locate_run
-from rlcli.runs.run_folder import Run
-from rlcli.training.checks.run_differences import (
+from rlcli.runs.run_differences import (
     differing_arrays,
     first_difference,
     last_step,
 )
+from rlcli.runs.run_folder import Run
 from rlcli.training.new_run import NewRun, TrainRequest, train_chunks
 
 TAG = "reproduction"

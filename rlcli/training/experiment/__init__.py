@@ -1,5 +1,5 @@
 """Experiment: what runs of one program compute and remember between two chunks.
 
-Belongs here: the compiled program, log rows, failures, scores, populations, profiles.
-May import: everything below training, and `training.writing`, but not to open runs.
+Belongs here: the program, log rows, failures, best policies, checkpoints, populations.
+May import: `training.tracking`, and everything below training.
 """

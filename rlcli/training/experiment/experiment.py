@@ -19,8 +19,8 @@ from rlcli.training.experiment.best_policies import Scores
 from rlcli.training.experiment.failures import Failures, describe_restarts
 from rlcli.training.experiment.log_rows import LogRows, is_due, next_due, reach
 from rlcli.training.experiment.program import ALL_SEEDS, Program
-from rlcli.training.writing.track_records import RETURNS
-from rlcli.training.writing.tracking import build_trackers
+from rlcli.training.tracking.track_records import RETURNS
+from rlcli.training.tracking.tracking import build_trackers
 from rlcli.types import ArrayTree
 from rlcli.xla import processes
 

@@ -34,7 +34,7 @@ from rlcli.runs.population_rounds import (
 )
 from rlcli.runs.statistics import bounded_iqm
 from rlcli.training.experiment.experiment import ChunkReport
-from rlcli.training.writing.run_writer import ActiveRun
+from rlcli.training.run_writer import ActiveRun
 from rlcli.types import Array, Key
 from rlcli.xla import processes
 

@@ -17,9 +17,9 @@ from rlcli.errors import RlcliError
 from rlcli.runs import checkpoint
 from rlcli.runs.creation import create_run
 from rlcli.runs.run_folder import Run
+from rlcli.training.experiment.checkpoints import save_checkpoint
 from rlcli.training.experiment.initial_values import record_source
 from rlcli.training.experiment.together import build_experiments
-from rlcli.training.writing.checkpoints import save_checkpoint
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ from rlcli.training.experiment.experiment import advance_together
 from rlcli.training.experiment.population import Population
 from rlcli.training.experiment.together import build_experiments
 from rlcli.training.new_run import NewRun, train_together
-from rlcli.training.writing.run_writer import ActiveRun, RunWriter
+from rlcli.training.run_writer import ActiveRun, RunWriter
 from rlcli.updaters.learner import NOT_FAILED
 
 LAKE = """

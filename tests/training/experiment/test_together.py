@@ -13,7 +13,7 @@ from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.runs import checkpoint, thread_layout
 from rlcli.training.experiment.together import build_experiments, group_recipes
-from rlcli.training.writing.run_writer import RunWriter
+from rlcli.training.run_writer import RunWriter
 
 DQN = """
 environment: CartPole-v1

@@ -12,9 +12,9 @@ import pytest
 
 import rlcli
 from rlcli.runs.run_folder import Run
+from rlcli.training.run_writer import RunWriter
 from rlcli.training.stopping import stops
 from rlcli.training.stopping.signals import Signals
-from rlcli.training.writing.run_writer import RunWriter
 
 LAKE = {
     "environment": "FrozenLake-v1",

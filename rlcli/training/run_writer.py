@@ -14,8 +14,8 @@ from rlcli.runs import run_folder
 from rlcli.runs.metrics import Metrics
 from rlcli.runs.run_folder import Run
 from rlcli.training.stopping.signals import Signals
-from rlcli.training.writing.track_records import Results
-from rlcli.training.writing.tracking import Tracking
+from rlcli.training.tracking.track_records import Results
+from rlcli.training.tracking.tracking import Tracking
 
 if TYPE_CHECKING:
     from rlcli.training.experiment.experiment import ChunkReport, Experiment
@@ -96,7 +96,7 @@ class RunWriter:
     def save(self) -> None:
         """Writes a checkpoint, unless the run has ended."""
         if not self._has_ended:
-            from rlcli.training.writing.checkpoints import (
+            from rlcli.training.experiment.checkpoints import (
                 save_checkpoint,  # imports JAX
             )
 

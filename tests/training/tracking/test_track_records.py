@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rlcli.training.writing.track_records import (
+from rlcli.training.tracking.track_records import (
     MAX_SEEDS,
     RETURNS,
     Results,

@@ -6,7 +6,7 @@ left out of the rest of the run.
 A thread gets rows where `metrics.jsonl` gets them: training only puts them into a
 queue. `metrics.jsonl` is the source: a tracker that could not keep up, or that a resume
 adds, reads its rows there, and `trackers.json` records what each tracker has.
-`training.writing.track_records` names the scalars and takes means over seeds.
+`training.tracking.track_records` names the scalars and takes means over seeds.
 """
 
 import copy
@@ -26,8 +26,8 @@ from rlcli.runs.files import refuse_link
 from rlcli.runs.metrics import read_metrics
 from rlcli.runs.run_folder import Run
 from rlcli.trackers import Record, TrackedRun, Tracker
-from rlcli.training.writing.track_marks import Marks, mark_key
-from rlcli.training.writing.track_records import Results, make_records
+from rlcli.training.tracking.track_marks import Marks, mark_key
+from rlcli.training.tracking.track_records import Results, make_records
 
 _PATIENCE = 60.0  # seconds that a tracker has after the end of the run
 _POLL = 0.1  # seconds between two checks for requests to stop

@@ -18,9 +18,9 @@ from rlcli.recipe import load_recipe
 from rlcli.runs.metrics import Metrics
 from rlcli.runs.run_folder import Run
 from rlcli.trackers import Tracker
-from rlcli.training.writing import tracking
-from rlcli.training.writing.track_records import Results
-from rlcli.training.writing.tracking import Tracking, build_trackers
+from rlcli.training.tracking import tracking
+from rlcli.training.tracking.track_records import Results
+from rlcli.training.tracking.tracking import Tracking, build_trackers
 
 DATA = {"environment": "CartPole-v1", "updater": "ppo", "train": {"seeds": 2}}
 
