@@ -182,6 +182,10 @@ class Host(NamedTuple):
     # state -> the `environments.adapters.restarting.Restarts` so far; None if a failure
     # ends the run.
     restarts: Callable[[ArrayTree], Any] = lambda state: None
+    # (state, name, value) sets a number of all copies. `state` None: only of the copies
+    # that `reset` and `restore` make later. Raises an `RlcliError` if the environment
+    # has no such number. None: no number can be set.
+    set_number: Callable[[ArrayTree | None, str, float], None] | None = None
 
 
 class Environment(NamedTuple):

@@ -8,6 +8,8 @@ built with its elements. These remain constants:
 - the values of `steps` schedules
 - options of environments, which must match the original environments bit for bit
 - options of parts from outside rlcli, which may expect Python numbers
+
+`train.adjustable` lists numbers that are arguments nevertheless.
 """
 
 import dataclasses
@@ -27,7 +29,8 @@ _PACKAGES = ("rlcli", "optax")  # whose factories accept arrays as numbers
 def recipe_numbers(recipe: Recipe) -> dict[str, float]:
     """The numbers of a recipe by their places, such as `policy.epsilon.from`."""
     numbers: dict[str, float] = {}
-    for place, part in recipe.agent_parts.items():
+    parts = {**recipe.agent_parts, "environment": recipe.environment}
+    for place, part in parts.items():
         _map_numbers(part, place, recipe, numbers.setdefault)
     return numbers
 
@@ -122,8 +125,8 @@ def _map_numbers(
     """The options of a part, each number replaced by `function(place, number)`."""
     factory = registry.find(part.kind, part.name).factory
     factory_module = getattr(getattr(factory, "func", factory), "__module__", "")
-    if factory_module.partition(".")[0] not in _PACKAGES:
-        return dict(part.options)
+    is_ours = factory_module.partition(".")[0] in _PACKAGES
+    is_ours &= part.kind != "environment"
     annotations = {
         parameter.name: parameter.annotation
         for parameter in registry.options(factory).values()
@@ -133,6 +136,11 @@ def _map_numbers(
         if not _accepts_schedule(annotations[name]):
             return option
         option_place = f"{place}.{name.removesuffix('_')}"
+        is_number = isinstance(option, float | int) and not isinstance(option, bool)
+        if is_number and option_place in recipe.train.adjustable:
+            return function(option_place, float(option))
+        if not is_ours:
+            return option
         if isinstance(option, schedules.Schedule):
             return _map_schedule(option, option_place, recipe.train.steps, function)
         is_number = isinstance(option, float) and option not in (0.0, 1.0)

@@ -29,7 +29,7 @@ from rlcli.assembly.requirements import (
 from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.distributions import action_masks
 from rlcli.environments.idle import idle
-from rlcli.errors import RlcliError
+from rlcli.errors import RlcliError, quote
 from rlcli.loop import agents
 from rlcli.loop.progress import Setup
 from rlcli.networks.freezing import torso_paths
@@ -116,6 +116,15 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
         networks=parts.networks,
     )
     check_updates(recipe, setup, parts.updater)
+    for index, place in enumerate(train.adjustable):
+        if place not in setup.numbers:
+            raise recipe.error(
+                ("train", "adjustable", index),
+                f"`train.adjustable`: {quote(place)} is no number that may follow a "
+                "schedule",
+                "list places of options, such as `optimizer.learning_rate`; numbers of "
+                "an environment on the host need no entry",
+            )
     return setup
 
 

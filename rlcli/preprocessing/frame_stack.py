@@ -146,11 +146,18 @@ def _stack_host(host: Host, stacker: FrameStacker) -> Host:
         leaves = [np.array(arrays[name]) for name in names]
         return FrameStackState(state, tuple(jax.tree.unflatten(tree, leaves))), warning
 
+    set_number = host.set_number
+
+    def set_inner(state: FrameStackState | None, name: str, value: float) -> None:
+        assert set_number is not None  # else it is not called
+        set_number(state and state.environment, name, value)
+
     return Host(
         save,
         restore,
         close=lambda state: host.close(state.environment),
         restarts=lambda state: host.restarts(state.environment),
+        set_number=set_number and set_inner,
     )
 
 

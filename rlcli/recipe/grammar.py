@@ -98,6 +98,8 @@ class Train:
     on_nan: Literal["freeze", "stop"] = "freeze"
     on_error: Literal["stop", "restart"] = "stop"
     trackers: tuple[Any, ...] = ()  # parts, by name or with options
+    hooks: tuple[Any, ...] = ()  # the same
+    adjustable: tuple[str, ...] = ()  # numbers that hooks set, by their places
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -122,8 +122,9 @@ def _recipe_key(data: Mapping[str, Any]) -> Key:
     wrappers = _part_list("wrapper", _mapping(environment).get("wrappers"))
     vector = {**sections.pop("environment").children, "wrappers": wrappers}
     trackers = _part_list("tracker", _mapping(data.get("train")).get("trackers"))
+    hooks = _part_list("hook", _mapping(data.get("train")).get("hooks"))
     sections["train"] = train._replace(
-        children={**train.children, "trackers": trackers}
+        children={**train.children, "trackers": trackers, "hooks": hooks}
     )
     updater = _mapping(as_mapping(data.get("updater"))).get("name")
     defaults = index["updater"].get(str(updater), {}).get("defaults", {})

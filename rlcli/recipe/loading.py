@@ -86,7 +86,7 @@ class Recipe:
             parts += [*filter(None, [spec.part, spec.memory]), *spec.preprocess]
             heads += [("head", spec.head["name"])] if "name" in spec.head else []
         parts += filter(None, [self.replay, self.intrinsic_reward])
-        parts += self.train.trackers
+        parts += [*self.train.trackers, *self.train.hooks]
         return [*((part.kind, part.name) for part in parts), *heads]
 
     @property
@@ -286,8 +286,12 @@ def _train_to_plain(recipe: Recipe) -> dict[str, Any]:
     is_integer = train.updates.denominator == 1
     per_step = train.updates / (train.unroll * recipe.num_envs)
     updates = int(train.updates) if is_integer else {"per_step": float(per_step)}
-    trackers = [_part_to_plain(tracker) for tracker in train.trackers]
-    return grammar.to_plain(train) | {"updates": updates, "trackers": trackers}
+    trackers, hooks = (
+        [_part_to_plain(part) for part in parts]
+        for parts in (train.trackers, train.hooks)
+    )
+    plain = grammar.to_plain(train)
+    return plain | {"updates": updates, "trackers": trackers, "hooks": hooks}
 
 
 def _part_to_plain(part: Part) -> dict[str, Any]:

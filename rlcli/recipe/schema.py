@@ -29,7 +29,7 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _IMPORT_PATH = r"^[\w.]+:[\w.]+$"
 _NULL: Schema = {"type": "null"}
 # Kinds that have no default part: those in lists, and the intrinsic reward.
-_ALWAYS_NAMED = ("wrapper", "preprocess", "tracker", "intrinsic_reward")
+_ALWAYS_NAMED = ("wrapper", "preprocess", "tracker", "hook", "intrinsic_reward")
 
 
 def schema(*, output: str | Path | None = None) -> dict[str, Any]:
@@ -117,9 +117,10 @@ class _Builder:
         return {**section_schema(grammar.Init), "required": ["from"]}
 
     def train(self) -> Schema:
-        """The section `train`, whose trackers are parts."""
+        """The section `train`, whose trackers and hooks are parts."""
         train = section_schema(grammar.Train)
         train["properties"]["trackers"] |= {"items": self.part("tracker")}
+        train["properties"]["hooks"] |= {"items": self.part("hook")}
         return train
 
     def network(self) -> Schema:

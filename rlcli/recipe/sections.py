@@ -336,8 +336,11 @@ class Sections:
             )
             options["evaluate"] = {"every": period, **evaluate}
         train = grammar.Train(**reader.options(parameters, options))
-        trackers = self.parts("tracker", train.trackers, ("train", "trackers"))
-        train = dataclasses.replace(train, trackers=trackers)
+        train = dataclasses.replace(
+            train,
+            trackers=self.parts("tracker", train.trackers, ("train", "trackers")),
+            hooks=self.parts("hook", train.hooks, ("train", "hooks")),
+        )
         for place, message, hint in grammar.contradictions(train, num_envs, has_replay):
             self.fail(place, message, hint)
         return train

@@ -42,6 +42,7 @@ KINDS: Mapping[str, str] = {  # kind -> plural, usually its package
     "intrinsic_reward": "intrinsic_rewards",
     "optimizer": "optimizers",
     "tracker": "trackers",
+    "hook": "hooks",
 }
 _KIND_PACKAGES = {  # kinds whose package is not their plural
     "head": "networks.heads",

@@ -40,6 +40,7 @@ _OFFERS = {
     "intrinsic_reward": ("spaces", "networks", "optimizer"),
     "optimizer": (),
     "tracker": (),
+    "hook": (),
 }
 
 

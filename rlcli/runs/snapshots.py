@@ -34,6 +34,8 @@ _MAX_SEED = 2**32  # seeds are less than this
 _HOST_PREFIX = "environment"
 _FROZEN = "frozen"  # only in files of runs with frozen seeds
 _NO_SEED: FrozenSeeds = {}
+_HOOKS = "hooks"
+_TREES = ("progress", "metrics", "acting", "learned", _HOOKS)
 
 
 class Snapshot(NamedTuple):
@@ -64,6 +66,7 @@ def save_progress(
     progress: ArrayTree,
     metrics: Mapping[str, np.ndarray],
     frozen: FrozenSeeds = _NO_SEED,
+    hooks: Mapping[str, np.ndarray] = {},
 ) -> None:
     """Writes a checkpoint, from which a run can resume without its other files.
 
@@ -82,6 +85,7 @@ def save_progress(
             "progress": checkpoint.flatten_tree(progress),
             "metrics": {name: np.asarray(metric) for name, metric in metrics.items()},
             **_frozen_record(frozen),
+            **({_HOOKS: dict(hooks)} if hooks else {}),
         },
     )
 
@@ -96,6 +100,7 @@ class CheckpointContent(NamedTuple):
     progress: Mapping[str, np.ndarray]  # by tree path
     metrics: Mapping[str, np.ndarray]  # of the last update
     frozen: FrozenSeeds
+    hooks: Mapping[str, np.ndarray]  # their states, by tree path
 
 
 def read_checkpoint(path: Path) -> CheckpointContent:
@@ -109,6 +114,7 @@ def read_checkpoint(path: Path) -> CheckpointContent:
         progress=content["progress"],
         metrics=content["metrics"],
         frozen=load_frozen_seeds(content.get(_FROZEN, {}), content["seeds"]),
+        hooks=content.get(_HOOKS, {}),
     )
 
 
@@ -318,7 +324,7 @@ def _read_content(path: Path, *kinds: str) -> dict[str, Any]:
     if (
         not isinstance(kind, str)
         or kind not in keys
-        or set(data) - {_FROZEN} != keys[kind]
+        or set(data) - {_FROZEN, _HOOKS} != keys[kind]
         or not _is_well_formed(data)
     ):
         raise RlcliError(f"`{path}` is neither a checkpoint nor a policy of rlcli")
@@ -334,8 +340,7 @@ def _frozen_record(frozen: FrozenSeeds) -> dict[str, Any]:
 def _is_well_formed(data: Mapping[str, Any]) -> bool:
     """Whether the entries have the expected types and lengths."""
     lists = [data[key] for key in ("seeds", "steps", "episodes") if key in data]
-    names = ("progress", "metrics", "acting", "learned")
-    trees = [data[key] for key in names if key in data]
+    trees = [data[key] for key in _TREES if key in data]
     returns = data.get("returns", [])
     return (
         isinstance(data["recipe"], str)

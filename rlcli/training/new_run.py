@@ -24,6 +24,7 @@ from rlcli.recipe import (
 from rlcli.registry import user_code
 from rlcli.registry.paths import keep_directory, keep_in_steps, resolves
 from rlcli.runs import creation, provenance, thread_layout
+from rlcli.runs.actions import read_actions
 from rlcli.runs.differences import Differences, find_differences
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.naming import check_name, check_tags
@@ -233,7 +234,13 @@ def train_chunks(request: TrainRequest) -> Generator[Chunk, None, Path]:
         if request.ends_at_log_points:
             experiments[0].log_rows.max_points = 1
         messages += describe_origin(request.original, runs[0], warning)
-        yield from run_chunks(session, members, messages, profile=request.profile)
+        yield from run_chunks(
+            session,
+            members,
+            messages,
+            profile=request.profile,
+            replayed=read_actions(request.original) if request.original else (),
+        )
     return runs[0].folder
 
 

@@ -30,6 +30,7 @@ from rlcli.xla.processes import ALONE, ProcessGroup
 
 if TYPE_CHECKING:
     from rlcli.runs.snapshots import CheckpointContent
+    from rlcli.training.experiment.program import Program
     from rlcli.training.recovery import RecordedRecipe
 
 
@@ -174,6 +175,7 @@ def _restore(
     from rlcli.assembly import out_of_memory
     from rlcli.runs import snapshots
     from rlcli.training import recovery
+    from rlcli.training.experiment.acting import restore_environment
     from rlcli.training.experiment.together import build_experiments
 
     for run, saved, (recipe, _) in zip(runs, checkpoints, recipes, strict=True):
@@ -194,6 +196,8 @@ def _restore(
         # of another run's state, and their results are not used.
         trees = [(saved or first).progress for saved in checkpoints]
         progress = snapshots.stack_progress(trees) if len(trees) > 1 else trees[0]
+        if len(runs) == 1:
+            restore_environment(runs[0], experiments[0], _saved_step(first, program))
         inexact = program.restore(first._replace(progress=progress))
     for (run, experiment), saved in zip(members, checkpoints, strict=True):
         if saved is None:
@@ -201,6 +205,11 @@ def _restore(
         else:
             experiment.restore(saved, run.best)
     return members, inexact
+
+
+def _saved_step(saved: CheckpointContent, program: Program) -> int:
+    """The step of a checkpoint, before it is restored."""
+    return int(saved.progress["iteration"]) * program.setup.steps
 
 
 def _record_resume(

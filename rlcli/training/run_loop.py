@@ -24,6 +24,7 @@ from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
 from rlcli.monitor.lines import group_by_point, merge_evaluation, merge_rows
 from rlcli.runs import run_folder
+from rlcli.runs.actions import Action
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.run_folder import Run
 from rlcli.training.experiment.pace import Pace
@@ -35,6 +36,7 @@ from rlcli.training.stopping.watchdog import Watchdog
 from rlcli.xla import processes
 
 if TYPE_CHECKING:
+    from rlcli.training.experiment.acting import Actions
     from rlcli.training.experiment.experiment import ChunkReport, Experiment
     from rlcli.training.experiment.population import Population
     from rlcli.training.experiment.profile import Profiler
@@ -51,6 +53,38 @@ class Chunk:
     rows: Sequence[Mapping[str, Any]]  # of metrics: one per log point and seed
     evaluation: Sequence[Mapping[str, Any]]  # one per seed, after an evaluation
     _experiment: Experiment = dataclasses.field(repr=False)
+    _actions: Actions = dataclasses.field(repr=False)
+
+    def log(self, values: Mapping[str, Any]) -> None:
+        """Logs numbers: in the rows of this step, the panel and the trackers.
+
+        A value is a number, or a list of one number of each seed. Call it before the
+        next chunk.
+        """
+        self._check_current()
+        self._actions.log(values)
+
+    def set(self, place: str, value: float) -> None:
+        """Sets a number of the running program, from the next step on.
+
+        `place` is that of an option in the recipe: `optimizer.learning_rate`,
+        `policy.epsilon`, or one that `train.adjustable` lists. In an environment on the
+        host, `environment.speed` calls `set_speed(value)`, or sets the attribute
+        `speed`, of each copy. The run records it with the step: a resume continues with
+        the number, and a reproduction sets it again. Evaluations use the environment of
+        the recipe.
+
+        Raises:
+            RlcliError: if there is no such number.
+        """
+        self._check_current()
+        self._actions.set(place, value)
+
+    @property
+    def numbers(self) -> Mapping[str, float]:
+        """The numbers of the program that `set` takes, by their places."""
+        self._check_current()
+        return self._actions.numbers
 
     @functools.cached_property
     def acting(self) -> Any:
@@ -58,14 +92,17 @@ class Chunk:
 
         Fetched on first access, which has to happen before the next chunk.
         """
+        self._check_current()
+        from jax import tree  # here: imports JAX
+
+        return tree.map(np.array, self._experiment.acting_state())
+
+    def _check_current(self) -> None:
         if self._experiment.step != self.step:
             raise ValueError(
                 f"expected access at step {self.step:,}, before the next chunk, but "
                 f"the run is at step {self._experiment.step:,}"
             )
-        from jax import tree  # here: imports JAX
-
-        return tree.map(np.array, self._experiment.acting_state())
 
 
 _unfinished: weakref.WeakSet[Generator[Chunk, None, Path]] = weakref.WeakSet()
@@ -152,6 +189,23 @@ def _find_population(members: Sequence[ActiveRun]) -> Population | None:
     return Population(members)
 
 
+def _make_actions(member: ActiveRun, replayed: Sequence[Action]) -> Actions:
+    from rlcli.training.experiment.acting import Actions  # here: imports JAX
+
+    actions = Actions(*member, replayed)
+    actions.restore()
+    return actions
+
+
+def _call_hooks(experiment: Experiment, chunk: Chunk, report: ChunkReport) -> None:
+    best = experiment.scores.best
+    experiment.hooks.act(
+        chunk,
+        is_best=best is not None and chunk.step in best.steps,
+        is_checkpoint_due=report.is_checkpoint_due,
+    )
+
+
 def _profiler(member: ActiveRun) -> Profiler:
     from rlcli.training.experiment.profile import Profiler  # here: imports JAX
 
@@ -164,11 +218,13 @@ def run_chunks(
     messages: Sequence[str] = (),
     *,
     profile: bool = False,
+    replayed: Sequence[Action] = (),
 ) -> Iterator[Chunk]:
     """Advances runs to their end, with logs, evaluations and checkpoints.
 
     Several runs share one program. A run that fails ends, and the others continue.
-    The runs may be a population. Yields the chunks of the first run.
+    The runs may be a population. Yields the chunks of the first run. `replayed`: what
+    hooks did in the run that is reproduced.
     """
     signals, monitor = session.signals, session.monitor
     # Registered anew, now that JAX has registered its exit functions: the interpreter
@@ -178,6 +234,7 @@ def run_chunks(
     run, experiment = members[0]
     population = _find_population(members)
     resume_at = _begin(members, signals, monitor)
+    actions = _make_actions(members[0], replayed)
     pace = Pace(experiment.updates, experiment.iterations)
     profiler = _profiler(members[0]) if profile else None
     with contextlib.ExitStack() as stack:
@@ -197,11 +254,25 @@ def run_chunks(
                 signals.adopt(status)
                 break
             before = experiment.iteration
-            reports = _advance(members, profiler, processes.of_first(pace.size(before)))
+            size = actions.limit(pace.size(before))
+            reports = _advance(members, profiler, processes.of_first(size))
             if population is not None:  # before a checkpoint of this step
                 reports = population.advance(reports)
             report = reports[0]
             pace.measure(before, report.iterations, report.seconds)
+            actions.repeat()
+            step = experiment.step
+            # Copied: the results that are written stay as they are.
+            rows, evaluation = copy.deepcopy((report.rows, report.evaluation))
+            is_closed = False
+            try:
+                chunk = Chunk(run.folder, step, rows, evaluation, experiment, actions)
+                _call_hooks(experiment, chunk, report)
+                yield chunk
+            except GeneratorExit:  # the caller has closed the generator
+                is_closed = True
+            # Then, so that rows and checkpoints have what a hook has done.
+            reports = [actions.complete(report), *reports[1:]]
             _show_chunk(members, reports, monitor)
             for writer, each in zip(writers, reports, strict=True):
                 writer.record(each, monitor)
@@ -210,11 +281,7 @@ def run_chunks(
             _save_if_due(writers, reports, requested or is_slow)
             if requested:
                 monitor.message(f"checkpoint saved at step {experiment.step:,}")
-            try:
-                # Copied: trackers may read the rows later.
-                rows, evaluation = copy.deepcopy((report.rows, report.evaluation))
-                yield Chunk(run.folder, experiment.step, rows, evaluation, experiment)
-            except GeneratorExit:  # the caller has closed the generator
+            if is_closed:
                 status = "stopped"
                 reason = f"by the caller of `chunks`, at step {experiment.step:,}"
                 break

@@ -117,9 +117,19 @@ def host_environment(
             vector = RestartingVector(make, count, size, external.timeout)
         else:
             vector = make(count)
-        return HostVectorState(
+        state = HostVectorState(
             external, action, vector, environment, np.array(numbers, np.uint32)
         )
+        for name, value in own_numbers.items():
+            state.set_number(name, value)
+        return state
+
+    own_numbers: dict[str, float] = {}  # that hooks have set
+
+    def set_number(state: HostVectorState | None, name: str, value: float) -> None:
+        if state is not None:
+            state.set_number(name, value)
+        own_numbers[name] = value
 
     def reset(numbers: HostArray) -> tuple[HostVectorState, ArrayTree]:
         state = make_state(numbers)
@@ -164,6 +174,7 @@ def host_environment(
                 is_restarting=True,
             ),
             HostVectorState.take_restarts,
+            set_number,
         ),
     )
     return environment

@@ -20,7 +20,7 @@ from rlcli.environments.adapters.host_errors import (
     explain_error,
     original_error,
 )
-from rlcli.environments.adapters.pools import HostVector
+from rlcli.environments.adapters.pools import HostVector, UnknownNumberError
 from rlcli.environments.adapters.restarting import (
     RestartingVector,
     RestartRecord,
@@ -28,7 +28,7 @@ from rlcli.environments.adapters.restarting import (
 )
 from rlcli.environments.observation_image import observation_image
 from rlcli.environments.rgb_image import to_rgb
-from rlcli.errors import RlcliError
+from rlcli.errors import RlcliError, quote
 from rlcli.spaces import zeros
 from rlcli.spaces.canonical import Canonical
 from rlcli.types import ArrayTree, Environment, TimeStep
@@ -312,6 +312,25 @@ class HostVectorState:
             for index, row, column in zip(indices, rows, columns, strict=True)
         ]
         return self._call_vector("begin", indices, seeds)
+
+    def set_number(self, name: str, value: float) -> None:
+        """Sets a number of all environments, as `pools.set_number`."""
+        set_in_vector = getattr(self.vector, "set_number", None)
+        if set_in_vector is None:
+            raise RlcliError(
+                f"the numbers of {self.external.name} cannot be set while it runs",
+                "its library steps many environments as one",
+            )
+        try:
+            set_in_vector(name, value)
+        except UnknownNumberError as error:
+            raise RlcliError(
+                f"{self.external.name} has no number {quote(name)}",
+                f"a hook sets an attribute `{name}` that is a number, or calls a "
+                f"method `set_{name}(value)`",
+            ) from error
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
+            raise self._wrap_error(f"set_{name}", error) from original_error(error)
 
     def _call_vector(self, method: str, *args: Any) -> Any:
         """Calls the vector; errors name the environment and its position."""

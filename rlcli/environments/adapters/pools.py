@@ -7,6 +7,7 @@ arrays that are never written to again.
 """
 
 import contextlib
+import functools
 import multiprocessing
 import os
 import warnings
@@ -111,6 +112,29 @@ class HostVector(Protocol):
         ...
 
 
+class UnknownNumberError(Exception):
+    """An environment has neither such an attribute nor a method that sets it."""
+
+
+def set_number(call: Callable[..., Sequence[Any]], name: str, value: float) -> None:
+    """Sets a number of environments, below their wrappers.
+
+    Calls their method `set_<name>(value)`, if they have one, else sets their attribute
+    `name`, which has to be a number. `call(method, *arguments)` calls a method of each.
+    """
+    if name.startswith("_"):
+        raise UnknownNumberError(name)
+    setter = f"set_{name}"
+    if all(call("has_wrapper_attr", setter)):
+        call(setter, value)
+        return
+    if not all(call("has_wrapper_attr", name)):
+        raise UnknownNumberError(name)
+    if not all(isinstance(each, _NUMBERS) for each in call("get_wrapper_attr", name)):
+        raise UnknownNumberError(name)
+    call("set_wrapper_attr", name, value)
+
+
 _BOOLS = (bool, np.bool_)
 _NUMBERS = (float, int, np.floating, np.integer, np.bool_)
 
@@ -199,6 +223,15 @@ class SyncVector:
     def render(self, index: int) -> Any:
         """As `HostVector.render`."""
         return self._call(index, "render")
+
+    def set_number(self, name: str, value: float) -> None:
+        """Sets a number of all environments, as `set_number`."""
+
+        def call(method: str, *arguments: Any) -> list[Any]:
+            functions = [env.get_wrapper_attr(method) for env in self.envs]
+            return [function(*arguments) for function in functions]
+
+        set_number(call, name, value)
 
     def close(self) -> None:
         """As `HostVector.close`."""
@@ -343,6 +376,11 @@ class AsyncVector:
             if not pipes:
                 raise
             raise EnvironmentFailedError(pipes[-1], method) from error
+
+    def set_number(self, name: str, value: float) -> None:
+        """Sets a number of all environments, as `set_number`."""
+        call = functools.partial(self._call, "set_number", self.env.call)
+        set_number(call, name, value)
 
     def render(self, index: int) -> Any:
         """Renders nothing: `can_render` is false."""

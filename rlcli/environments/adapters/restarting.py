@@ -22,7 +22,11 @@ import numpy as np
 from rlcli.environments.adapters.conversion import HostArray, map_tree
 from rlcli.environments.adapters.host_errors import EnvironmentFailedError, close_all
 from rlcli.environments.adapters.limits import with_timeout
-from rlcli.environments.adapters.pools import HostTimeStep, HostVector
+from rlcli.environments.adapters.pools import (
+    HostTimeStep,
+    HostVector,
+    UnknownNumberError,
+)
 from rlcli.types import ArrayTree
 
 MAX_FAILURES = 3  # in a row, without a step between them; then the run ends
@@ -81,7 +85,8 @@ class RestartingVector:
         timeout: float | None = None,
     ) -> None:
         self.report: Callable[[HostArray, str, BaseException], None] = _ignore
-        self._make = lambda: make(part_size)
+        self._numbers: dict[str, float] = {}  # that hooks have set
+        self._new = lambda: make(part_size)
         self._timeout = timeout
         self._rows = np.split(np.arange(count), range(part_size, count, part_size))
         self._parts = [self._make() for _ in self._rows]
@@ -92,6 +97,18 @@ class RestartingVector:
         self.is_replayable = all(part.is_replayable for part in self._parts)
         self.can_render = all(part.can_render for part in self._parts)
         self.group = self._parts[0].group
+
+    def _make(self) -> HostVector:
+        part = self._new()
+        for name, value in self._numbers.items():
+            _set_number(part, name, value)
+        return part
+
+    def set_number(self, name: str, value: float) -> None:
+        """Sets a number of all environments, also of those that are made later."""
+        for part in self._parts:
+            _set_number(part, name, value)
+        self._numbers[name] = value
 
     def begin(self, indices: HostArray, seeds: Sequence[int]) -> ArrayTree:
         """As `HostVector.begin`."""
@@ -201,6 +218,12 @@ class RestartingVector:
         with contextlib.suppress(Exception, SystemExit):  # it may be in any state
             with_timeout(self._parts[part].close, self._timeout)()
         self._parts[part] = self._make()
+
+
+def _set_number(part: Any, name: str, value: float) -> None:
+    if not hasattr(part, "set_number"):
+        raise UnknownNumberError(name)
+    part.set_number(name, value)
 
 
 def _ignore(rows: HostArray, method: str, error: BaseException) -> None:

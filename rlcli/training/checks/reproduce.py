@@ -100,7 +100,8 @@ def _recorded_recipe(run: Run) -> RecipeDocument:
     if data.get("init"):  # its source may be gone, or different
         data = {**data, "init": {**data["init"], "from": str(run.init)}}
     name = run.read_info().get("recipe", run.folder.name)
-    recipe = read_recipe(data, [NO_TRACKERS], is_stored=True)
+    # What its hooks did is recorded, and happens again.
+    recipe = read_recipe(data, [NO_TRACKERS, "train.hooks=[]"], is_stored=True)
     return dataclasses.replace(recipe, name=name)
 
 

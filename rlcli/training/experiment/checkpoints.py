@@ -45,5 +45,6 @@ def save_checkpoint(experiment: Experiment, run: Run) -> None:
             content = (recipe, setup.seeds, steps, episodes, returns, policies.acting)
             snapshots.save_policy(file, snapshots.Snapshot(*content, frozen))
     metrics = experiment.log_rows.metrics
-    snapshots.save_progress(path, recipe, setup, arrays, metrics, frozen)
+    hooks = experiment.hooks.save()
+    snapshots.save_progress(path, recipe, setup, arrays, metrics, frozen, hooks)
     run.write_index(**index)

@@ -17,6 +17,7 @@ from rlcli.runs.snapshots import CheckpointContent, Policies
 from rlcli.runs.statistics import episode_summary
 from rlcli.training.experiment.best_policies import Scores
 from rlcli.training.experiment.failures import Failures, describe_restarts
+from rlcli.training.experiment.hooks import Hooks
 from rlcli.training.experiment.log_rows import LogRows, is_due, next_due, reach
 from rlcli.training.experiment.program import ALL_SEEDS, Program
 from rlcli.training.tracking.track_records import RETURNS
@@ -62,6 +63,9 @@ class Experiment:
         self.trackers = build_trackers(recipe)
         self.log_rows = LogRows(setup, recipe.train.log.every)
         self.seeds = slice(first, first + len(setup.seeds)) if program else ALL_SEEDS
+        self.hooks = Hooks(recipe)
+        if recipe.train.hooks:  # events are at log points, whatever the speed
+            self.log_rows.max_points = 1
 
     @property
     def iteration(self) -> int:
@@ -101,6 +105,7 @@ class Experiment:
         faults = take_seeds(self.seeds, self.program.progress.faults)
         self.failures.restore(saved.frozen, processes.fetch(faults)._asdict())
         self.log_rows.restore(self.iteration, saved.metrics)
+        self.hooks.restore(saved.hooks, saved.path)
         if best.is_file():
             shapes = resize_seeds(
                 len(self.setup.seeds),

@@ -125,6 +125,18 @@ class Program:
             progress = jax.device_put(progress, before)
         self._progress = progress
 
+    def current_numbers(self) -> dict[str, float]:
+        """The numbers that are arguments of the program, those of the first seed."""
+        numbers = np.asarray(processes.fetch(self.progress.numbers))
+        values = numbers.reshape(-1, len(self.setup.numbers))[:1].ravel()
+        return dict(zip(self.setup.numbers, values.tolist(), strict=True))
+
+    def set_number(self, place: str, value: float) -> None:
+        """Sets a number of all seeds, from the next iteration on."""
+        numbers = np.array(processes.fetch(self.progress.numbers))
+        numbers[..., [*self.setup.numbers].index(place)] = value
+        self.replace_progress(self.progress._replace(numbers=numbers))
+
     def advance(self, points: Sequence[int]) -> tuple[dict[str, Any], tuple]:
         """Trains up to the last of increasing iterations, the log points.
 

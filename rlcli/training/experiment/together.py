@@ -68,7 +68,7 @@ def group_recipes(recipes: Sequence[Recipe]) -> list[list[int]]:
 
     The recipes of a group differ in numbers only. A recipe is alone in its group if its
     environment runs on the host, where each run steps it in a process of its own, or if
-    it has `train.stop`, with which runs end at different steps.
+    it has `train.stop`, with which runs end at different steps, or `train.hooks`.
     """
     from rlcli import registry
     from rlcli.assembly.numbers import without_numbers
@@ -77,6 +77,7 @@ def group_recipes(recipes: Sequence[Recipe]) -> list[list[int]]:
     for index, recipe in enumerate(recipes):
         environment = registry.find("environment", recipe.environment.name)
         is_alone = environment.facts.get("adapter") or recipe.train.stop is not None
+        is_alone = is_alone or recipe.train.hooks
         key = None if is_alone else without_numbers(recipe)
         fitting = [each for other, each in groups if key is not None and other == key]
         if fitting:
