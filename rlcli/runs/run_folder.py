@@ -95,9 +95,9 @@ class Run:
         return self.folder / "trackers.json"
 
     @property
-    def actions(self) -> Path:
-        """What hooks have logged and changed, see `rlcli.runs.actions`."""
-        return self.folder / "actions.jsonl"
+    def hook_records(self) -> Path:
+        """What hooks have logged and changed, see `rlcli.runs.hook_records`."""
+        return self.folder / "hooks.jsonl"
 
     @property
     def films(self) -> Path:
@@ -145,7 +145,7 @@ class Run:
         """Removes temporary files of killed processes; requires the lock."""
         policies = (self.policy.name, self.best.name, self.init.name)
         texts = (self.recipe, self.resolved_recipe, self.info, self.index)
-        texts += (self.trackers, self.actions)
+        texts += (self.trackers, self.hook_records)
         names = [re.escape(name) for name in policies]
         names += [re.escape(path.name) for path in texts]
         files.remove_temporaries(self.folder, names)

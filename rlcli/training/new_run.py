@@ -24,9 +24,9 @@ from rlcli.recipe import (
 from rlcli.registry import user_code
 from rlcli.registry.paths import keep_directory, keep_in_steps, resolves
 from rlcli.runs import creation, provenance, thread_layout
-from rlcli.runs.actions import read_actions
 from rlcli.runs.differences import Differences, find_differences
 from rlcli.runs.files import explain_file_errors
+from rlcli.runs.hook_records import read_hook_records
 from rlcli.runs.naming import check_name, check_tags
 from rlcli.runs.run_differences import describe_origin
 from rlcli.runs.run_folder import Run
@@ -239,7 +239,7 @@ def train_chunks(request: TrainRequest) -> Generator[Chunk, None, Path]:
             members,
             messages,
             profile=request.profile,
-            replayed=read_actions(request.original) if request.original else (),
+            replayed=read_hook_records(request.original) if request.original else (),
         )
     return runs[0].folder
 

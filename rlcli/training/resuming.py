@@ -175,7 +175,7 @@ def _restore(
     from rlcli.assembly import out_of_memory
     from rlcli.runs import snapshots
     from rlcli.training import recovery
-    from rlcli.training.experiment.acting import restore_environment
+    from rlcli.training.experiment.hook_effects import restore_environment
     from rlcli.training.experiment.together import build_experiments
 
     for run, saved, (recipe, _) in zip(runs, checkpoints, recipes, strict=True):
@@ -209,7 +209,7 @@ def _restore(
 
 def _saved_step(saved: CheckpointContent, program: Program) -> int:
     """The step of a checkpoint, before it is restored."""
-    return int(saved.progress["iteration"]) * program.setup.steps
+    return int(saved.progress["iteration"]) * program.setup.steps_per_iteration
 
 
 def _record_resume(

@@ -24,8 +24,8 @@ from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
 from rlcli.monitor.lines import group_by_point, merge_evaluation, merge_rows
 from rlcli.runs import run_folder
-from rlcli.runs.actions import Action
 from rlcli.runs.files import explain_file_errors
+from rlcli.runs.hook_records import HookRecord
 from rlcli.runs.run_folder import Run
 from rlcli.training.experiment.pace import Pace
 from rlcli.training.run_writer import ActiveRun, RunWriter, save_all, write_run
@@ -36,8 +36,8 @@ from rlcli.training.stopping.watchdog import Watchdog
 from rlcli.xla import processes
 
 if TYPE_CHECKING:
-    from rlcli.training.experiment.acting import Actions
     from rlcli.training.experiment.experiment import ChunkReport, Experiment
+    from rlcli.training.experiment.hook_effects import HookEffects
     from rlcli.training.experiment.population import Population
     from rlcli.training.experiment.profile import Profiler
 
@@ -53,7 +53,7 @@ class Chunk:
     rows: Sequence[Mapping[str, Any]]  # of metrics: one per log point and seed
     evaluation: Sequence[Mapping[str, Any]]  # one per seed, after an evaluation
     _experiment: Experiment = dataclasses.field(repr=False)
-    _actions: Actions = dataclasses.field(repr=False)
+    _effects: HookEffects = dataclasses.field(repr=False)
 
     def log(self, values: Mapping[str, Any]) -> None:
         """Logs numbers: in the rows of this step, the panel and the trackers.
@@ -62,7 +62,7 @@ class Chunk:
         next chunk.
         """
         self._check_current()
-        self._actions.log(values)
+        self._effects.log(values)
 
     def set(self, place: str, value: float) -> None:
         """Sets a number of the running program, from the next step on.
@@ -78,13 +78,13 @@ class Chunk:
             RlcliError: if there is no such number.
         """
         self._check_current()
-        self._actions.set(place, value)
+        self._effects.set(place, value)
 
     @property
     def numbers(self) -> Mapping[str, float]:
         """The numbers of the program that `set` takes, by their places."""
         self._check_current()
-        return self._actions.numbers
+        return self._effects.numbers
 
     @functools.cached_property
     def acting(self) -> Any:
@@ -189,12 +189,12 @@ def _find_population(members: Sequence[ActiveRun]) -> Population | None:
     return Population(members)
 
 
-def _make_actions(member: ActiveRun, replayed: Sequence[Action]) -> Actions:
-    from rlcli.training.experiment.acting import Actions  # here: imports JAX
+def _hook_effects(member: ActiveRun, replayed: Sequence[HookRecord]) -> HookEffects:
+    from rlcli.training.experiment.hook_effects import HookEffects  # here: imports JAX
 
-    actions = Actions(*member, replayed)
-    actions.restore()
-    return actions
+    effects = HookEffects(*member, replayed)
+    effects.restore()
+    return effects
 
 
 def _call_hooks(experiment: Experiment, chunk: Chunk, report: ChunkReport) -> None:
@@ -218,7 +218,7 @@ def run_chunks(
     messages: Sequence[str] = (),
     *,
     profile: bool = False,
-    replayed: Sequence[Action] = (),
+    replayed: Sequence[HookRecord] = (),
 ) -> Iterator[Chunk]:
     """Advances runs to their end, with logs, evaluations and checkpoints.
 
@@ -234,7 +234,7 @@ def run_chunks(
     run, experiment = members[0]
     population = _find_population(members)
     resume_at = _begin(members, signals, monitor)
-    actions = _make_actions(members[0], replayed)
+    effects = _hook_effects(members[0], replayed)
     pace = Pace(experiment.updates, experiment.iterations)
     profiler = _profiler(members[0]) if profile else None
     with contextlib.ExitStack() as stack:
@@ -254,25 +254,25 @@ def run_chunks(
                 signals.adopt(status)
                 break
             before = experiment.iteration
-            size = actions.limit(pace.size(before))
+            size = effects.limit(pace.size(before))
             reports = _advance(members, profiler, processes.of_first(size))
             if population is not None:  # before a checkpoint of this step
                 reports = population.advance(reports)
             report = reports[0]
             pace.measure(before, report.iterations, report.seconds)
-            actions.repeat()
+            effects.repeat()
             step = experiment.step
             # Copied: the results that are written stay as they are.
             rows, evaluation = copy.deepcopy((report.rows, report.evaluation))
             is_closed = False
             try:
-                chunk = Chunk(run.folder, step, rows, evaluation, experiment, actions)
+                chunk = Chunk(run.folder, step, rows, evaluation, experiment, effects)
                 _call_hooks(experiment, chunk, report)
                 yield chunk
             except GeneratorExit:  # the caller has closed the generator
                 is_closed = True
             # Then, so that rows and checkpoints have what a hook has done.
-            reports = [actions.complete(report), *reports[1:]]
+            reports = [effects.complete(report), *reports[1:]]
             _show_chunk(members, reports, monitor)
             for writer, each in zip(writers, reports, strict=True):
                 writer.record(each, monitor)

@@ -1,7 +1,7 @@
-"""Acting: what hooks log and change in a run, now or when it is reproduced.
+"""Hook effects: what hooks log and change in a run, now or when it is reproduced.
 
 A hook acts at the end of a chunk. Its values become fields of the rows of that step,
-and its numbers hold from the next step on. `runs.actions` records both with the step,
+and its numbers hold from the next step on. `runs.hook_records` has both with the step,
 before a checkpoint of that step is written.
 """
 
@@ -13,7 +13,12 @@ import numpy as np
 
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.monitor.lines import NOT_METRICS
-from rlcli.runs.actions import Action, append_action, read_actions, write_actions
+from rlcli.runs.hook_records import (
+    HookRecord,
+    append_hook_record,
+    read_hook_records,
+    write_hook_records,
+)
 from rlcli.runs.run_folder import Run
 from rlcli.training.experiment.experiment import ChunkReport, Experiment
 from rlcli.types import Environment
@@ -23,15 +28,15 @@ _LONGEST = 80  # characters of a name
 _MOST = 100  # names that the hooks of a run log
 
 
-class Actions:
-    """The actions of a run.
+class HookEffects:
+    """The effects of the hooks of a run.
 
     `replayed` are those of another run, which is reproduced: they happen again at the
     ends of the same steps.
     """
 
     def __init__(
-        self, run: Run, experiment: Experiment, replayed: Sequence[Action] = ()
+        self, run: Run, experiment: Experiment, replayed: Sequence[HookRecord] = ()
     ) -> None:
         self._run, self._experiment = run, experiment
         self._left = [*replayed]
@@ -44,29 +49,32 @@ class Actions:
         return self._experiment.program.current_numbers()
 
     def restore(self) -> None:
-        """Sets the numbers of a run that is resumed, and forgets later actions."""
+        """Sets the numbers of a run that is resumed, and forgets later records."""
         step = self._experiment.step
-        found = read_actions(self._run)
+        found = read_hook_records(self._run)
         before = [each for each in found if each.step <= step]
         if len(before) < len(found):  # from an older checkpoint
-            write_actions(self._run, before)
-        for action in before:
-            self._names |= {*action.values}
-            for place, value in action.numbers.items():
+            write_hook_records(self._run, before)
+        for record in before:
+            self._names |= {*record.values}
+            for place, value in record.numbers.items():
                 self._set(place, value, is_restored=True)
 
     def limit(self, iterations: int) -> int:
-        """So many iterations, or fewer: until the next action that happens again."""
-        left = [each.step // self._experiment.steps for each in self._left]
+        """So many iterations, or fewer: until the next record that is repeated."""
+        left = [
+            each.step // self._experiment.setup.steps_per_iteration
+            for each in self._left
+        ]
         later = [point for point in left if point > self._experiment.iteration]
         return min([iterations, *(p - self._experiment.iteration for p in later)])
 
     def repeat(self) -> None:
-        """Makes the actions of this step again."""
+        """Repeats what hooks did at this step."""
         while self._left and self._left[0].step <= self._experiment.step:
-            action = self._left.pop(0)
-            self.log(action.values)
-            for place, value in action.numbers.items():
+            record = self._left.pop(0)
+            self.log(record.values)
+            for place, value in record.numbers.items():
                 self.set(place, value)
 
     def log(self, values: Mapping[str, Any]) -> None:
@@ -78,13 +86,15 @@ class Actions:
             message = f"the hooks of a run log at most {_MOST} different names"
             raise RlcliError(message, "log fewer, with the same names at every step")
         self._values |= checked
-        append_action(self._run, Action(self._experiment.step, {}, checked))
+        append_hook_record(self._run, HookRecord(self._experiment.step, {}, checked))
 
     def set(self, place: str, value: float) -> None:
         """Sets a number from the next step on."""
         number = _check_number(place, value)
         self._set(place, number)
-        append_action(self._run, Action(self._experiment.step, {place: number}, {}))
+        append_hook_record(
+            self._run, HookRecord(self._experiment.step, {place: number}, {})
+        )
 
     def _set(self, place: str, value: float, *, is_restored: bool = False) -> None:
         program = self._experiment.program
@@ -126,10 +136,10 @@ class Actions:
 def restore_environment(run: Run, experiment: Experiment, step: int) -> None:
     """Sets numbers of a host environment, before its episodes are replayed."""
     set_number = _setter(experiment.setup.environment)
-    for action in read_actions(run):
-        for place, value in action.numbers.items():
+    for record in read_hook_records(run):
+        for place, value in record.numbers.items():
             name = place.removeprefix(_ENVIRONMENT)
-            if action.step <= step and name != place and set_number:
+            if record.step <= step and name != place and set_number:
                 set_number(None, name, value)
 
 

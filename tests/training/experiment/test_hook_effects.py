@@ -63,7 +63,7 @@ class Curriculum(rlcli.hooks.Hook):
 
 
 def rows_of(run):
-    return [row for row in read_metrics(Path(run)) if "avg_G" in row or "own" in row]
+    return [row for row in read_metrics(Path(run)) if "avg_G" in row]
 
 
 def act(run, *, until=10**9, **keywords):
@@ -112,7 +112,7 @@ def test_a_resumed_run_has_the_numbers_that_a_hook_has_set(acted, folder):
 
 def test_what_a_hook_did_after_the_last_checkpoint_is_forgotten(folder):
     run = act("stopped", until=64)
-    path = Path(run, "actions.jsonl")
+    path = Path(run, "hooks.jsonl")
     late = {"T": 128, "set": {"optimizer.learning_rate": 9.0}, "log": {}}
     path.write_text(path.read_text() + json.dumps(late) + "\n")
     rlcli.resume(run, quiet=True)

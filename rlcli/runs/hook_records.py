@@ -1,4 +1,4 @@
-"""Actions: what hooks have logged and changed in a run, in its file `actions.jsonl`.
+"""Hook records: what hooks have logged and changed in a run, in its file `hooks.jsonl`.
 
 A line has the step `T` at whose end a hook acted, the numbers that it `set`, by their
 places in the recipe, and the values that it logged (`log`), one or one of each seed.
@@ -24,7 +24,7 @@ from rlcli.runs.run_folder import Run
 _REMEDY = "restore the file from a copy of the folder"
 
 
-class Action(NamedTuple):
+class HookRecord(NamedTuple):
     """What a hook did at the end of a step."""
 
     step: int
@@ -32,40 +32,40 @@ class Action(NamedTuple):
     values: Mapping[str, Any]  # that it logged: a number, or one of each seed
 
 
-def read_actions(run: Run) -> list[Action]:
-    """The actions of a run in their order; [] if no hook has acted."""
-    if not exists(run.actions):
+def read_hook_records(run: Run) -> list[HookRecord]:
+    """The records of a run in their order; [] if no hook has acted."""
+    if not exists(run.hook_records):
         return []
-    actions: list[Action] = []
-    for number, line in enumerate(read_text(run.actions, _REMEDY).splitlines(), 1):
+    records: list[HookRecord] = []
+    for number, line in enumerate(read_text(run.hook_records, _REMEDY).splitlines(), 1):
         try:
-            actions.append(_parse(parse_json(line), actions))
+            records.append(_parse(parse_json(line), records))
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            message = f"`{run.actions}` is damaged: line {number} is not an action"
+            message = f"`{run.hook_records}` is damaged: line {number} is not a record"
             raise RlcliError(message, _REMEDY) from None
-    return actions
+    return records
 
 
-def write_actions(run: Run, actions: Sequence[Action]) -> None:
-    """Replaces the actions of a run."""
-    lines = [
-        to_json({"T": each.step, "set": each.numbers, "log": each.values})
-        for each in actions
-    ]
-    replace_file(run.actions, "".join(f"{line}\n" for line in lines).encode())
+def write_hook_records(run: Run, records: Sequence[HookRecord]) -> None:
+    """Replaces the records of a run."""
+    replace_file(run.hook_records, "".join(map(_to_line, records)).encode())
 
 
-def append_action(run: Run, action: Action) -> None:
-    """Adds an action, so that a process that is killed does not forget it."""
-    record = {"T": action.step, "set": action.numbers, "log": action.values}
+def append_hook_record(run: Run, record: HookRecord) -> None:
+    """Adds a record, so that a process that is killed does not forget it."""
     flags = os.O_APPEND | os.O_CREAT | os.O_WRONLY
-    with open_regular(run.actions, flags, "ab") as file:
-        file.write(f"{to_json(record)}\n".encode())
+    with open_regular(run.hook_records, flags, "ab") as file:
+        file.write(_to_line(record).encode())
         file.flush()
         os.fsync(file.fileno())
 
 
-def _parse(data: Any, before: Sequence[Action]) -> Action:
+def _to_line(record: HookRecord) -> str:
+    fields = {"T": record.step, "set": record.numbers, "log": record.values}
+    return f"{to_json(fields)}\n"
+
+
+def _parse(data: Any, before: Sequence[HookRecord]) -> HookRecord:
     step, numbers, values = data["T"], data["set"], data["log"]
     least = before[-1].step if before else 0
     if type(step) is not int or step < least or {*data} != {"T", "set", "log"}:
@@ -76,4 +76,4 @@ def _parse(data: Any, before: Sequence[Action]) -> Action:
             raise ValueError("no number")
     if None in numbers.values():
         raise ValueError("no number")
-    return Action(step, numbers, values)
+    return HookRecord(step, numbers, values)
