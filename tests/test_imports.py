@@ -16,7 +16,7 @@ FLOORS = (  # from the bottom up; a package may import from the floors below its
     ("distributions",),
     ("networks",),
     ("preprocessing",),
-    ("environments", "policies", "tracers", "replays", "trackers", "hooks"),
+    ("environments", "policies", "tracers", "replays", "trackers"),
     ("updaters",),
     ("loop",),
     ("recipe",),

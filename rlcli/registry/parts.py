@@ -46,6 +46,7 @@ KINDS: Mapping[str, str] = {  # kind -> plural, usually its package
 }
 _KIND_PACKAGES = {  # kinds whose package is not their plural
     "head": "networks.heads",
+    "hook": "training.hook",
     "intrinsic_reward": "updaters.intrinsic_rewards",
     "memory": "networks",
     "optimizer": "updaters.optimizers",

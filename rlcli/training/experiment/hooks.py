@@ -10,7 +10,7 @@ import numpy as np
 
 from rlcli import registry
 from rlcli.errors import RlcliError, quote, suggest
-from rlcli.hooks import EVENTS, Hook
+from rlcli.training.hook import EVENTS, Hook
 from rlcli.recipe import Recipe
 from rlcli.registry import plugins
 from rlcli.runs import checkpoint
@@ -88,7 +88,7 @@ def _build_hooks(recipe: Recipe) -> Sequence[Hook]:
             raise recipe.error(place, message, plugins.TRACEBACK) from error
         if not isinstance(hook, Hook):
             message = f"{label} returned {quote(type(hook).__name__)}"
-            raise recipe.error(place, message, "a hook is a `rlcli.hooks.Hook`")
+            raise recipe.error(place, message, "a hook is a `rlcli.training.Hook`")
         for name in dir(hook):
             if name.startswith("on_") and name not in EVENTS:
                 message = f"{label} has a method for an unknown event, {quote(name)}"

@@ -38,9 +38,9 @@ class Walk(gymnasium.Env):
         return self.time % 4, self.speed, self.time == 4, False, {}
 """
 HOOKS = """
-import rlcli.hooks
+import rlcli.training
 CALLS = []
-class Curriculum(rlcli.hooks.Hook):
+class Curriculum(rlcli.training.Hook):
     def __init__(self, *, step: float = 0.125):
         self.state = {"speed": 0.25, "evaluations": 0}
         self.step = step

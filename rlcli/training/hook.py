@@ -1,4 +1,4 @@
-"""Contract: an object whose methods are called at the events of a run."""
+"""Hook: the contract of `train.hooks`, methods that are called at events of a run."""
 
 from typing import Any
 
