@@ -10,10 +10,10 @@ import numpy as np
 
 from rlcli import registry
 from rlcli.errors import RlcliError, quote, suggest
-from rlcli.training.hook import EVENTS, Hook
 from rlcli.recipe import Recipe
 from rlcli.registry import plugins
 from rlcli.runs import checkpoint
+from rlcli.training.hook import EVENTS, Hook
 
 
 class Hooks:

@@ -10,7 +10,7 @@ from rlcli.errors import RlcliError
 from rlcli.runs.metrics import CLOCK_FIELDS, read_metrics
 
 LAKE = {
-    "environment": "FrozenLakeNonSlippery-v0",
+    "environment": {"name": "FrozenLake-v1", "hole_reward": -1.0},
     "network": "table",
     "updater": {"name": "q_learning", "loss": "mse"},
     "optimizer": {"name": "sgd", "learning_rate": 0.25},
