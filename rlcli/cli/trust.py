@@ -1,7 +1,5 @@
 """`rlcli trust`: the folders whose runs need no `--trust`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import typer

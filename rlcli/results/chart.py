@@ -17,14 +17,7 @@ _UNITS = {"steps": "steps", "seconds": "s", "updates": "updates"}
 _LETTERS = ascii_letters[26:] + ascii_letters[:26] + digits
 _BETWEEN_LETTERS = 16  # characters between two letters on a curve
 _LINES = {"y": "│", "tick": "┤", "x": "─", "x_tick": "┬", "corner": "└", "cut": "╌"}
-_ASCII_LINES = {
-    "y": "|",
-    "tick": "+",
-    "x": "-",
-    "x_tick": "+",
-    "corner": "+",
-    "cut": "-",
-}
+_ASCII_LINES = dict(zip(_LINES, "|+-++-", strict=True))
 
 
 def draw_chart(

@@ -288,6 +288,7 @@ def _overall_row(label: str, scores: Scores) -> dict[str, Any]:
     }
     estimate = partial(aggregates.estimate, scores=scores)
     above = [estimate(aggregates.fraction_above(score)) for score in PROFILE]
+    intervals = [each.ci95 for each in above if each.ci95 is not None]
     return {
         "group": label,
         "seeds": [len(each) for each in scores],
@@ -295,12 +296,8 @@ def _overall_row(label: str, scores: Scores) -> dict[str, Any]:
         "profile": {
             "score": PROFILE.tolist(),
             "fraction": [each.value for each in above],
-            "low": None
-            if above[0].ci95 is None
-            else [each.ci95[0] for each in above if each.ci95],
-            "high": None
-            if above[0].ci95 is None
-            else [each.ci95[1] for each in above if each.ci95],
+            "low": [low for low, _ in intervals] or None,
+            "high": [high for _, high in intervals] or None,
         },
     }
 

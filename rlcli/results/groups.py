@@ -20,17 +20,8 @@ from rlcli.runs.run_folder import Run
 
 # Options of `train` that do not change what a seed learns.
 _IRRELEVANT = (
-    *(
-        "seed",
-        "seeds",
-        "devices",
-        "data_parallel",
-        "threads",
-        "log",
-        "checkpoint",
-        "evaluate",
-    ),
-    *("trackers", "on_error"),
+    *("seed", "seeds", "devices", "data_parallel", "threads", "log", "checkpoint"),
+    *("evaluate", "trackers", "on_error"),
 )
 RECIPE, RUN = "recipe", "run"  # special values of `group`
 

@@ -13,8 +13,6 @@ Who copies a signature elsewhere gains nothing: the claims have to be those of t
 recipe that is loaded, and the files that are imported those of the record.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

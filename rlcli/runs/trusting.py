@@ -1,7 +1,5 @@
 """Trusting: the folders whose runs need no `--trust`; the function `rlcli trust`."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """User files: files of rlcli in the user's folders, which nobody else can change."""
 
-from __future__ import annotations
-
 import contextlib
 import grp
 import os
