@@ -357,6 +357,27 @@ class Network(NamedTuple):
     space: gymnasium.Space | None = None
 
 
+class Inspection(NamedTuple):
+    """What can be asked of a policy: functions of `(acting, obs[B], state, first[B])`.
+
+    A function is None where the algorithm has none, or does not keep it in `acting`.
+    """
+
+    value: Callable[..., Float[Array, "B"]] | None = None  # v(s)
+    action_values: Callable[..., Float[Array, "B A"]] | None = None  # q(s, ·)
+    # The parameters of the distribution of `explore`, which is of `family`, a
+    # `distributions.Distribution`.
+    parameters: Callable[..., Float[Array, "B size"]] | None = None
+    family: Any = None
+
+    def map(self, change: Callable[[Callable], Callable]) -> Inspection:
+        """The inspection with each of its functions changed."""
+        value, action_values, parameters = (
+            function and change(function) for function in self[:3]
+        )
+        return Inspection(value, action_values, parameters, self.family)
+
+
 class Policy(NamedTuple):
     """Selects actions. `state` is (recurrent state, state of the noise process).
 
@@ -370,14 +391,7 @@ class Policy(NamedTuple):
     exploit: Callable[..., tuple[Decision, ArrayTree]]
     # (network outputs [..., ·], action) -> log-probability [...] under `explore`
     log_prob: Callable[[ArrayTree, ArrayTree], Float[Array, "..."]]
-    # For inspection, functions of `(acting, obs[B], state, first[B])`; None where the
-    # algorithm has no such function, or does not keep it in `acting`.
-    value: Callable[..., Float[Array, "B"]] | None = None  # v(s)
-    action_values: Callable[..., Float[Array, "B A"]] | None = None  # q(s, ·)
-    # The parameters of the distribution of `explore`, which is of `family`, a
-    # `distributions.Distribution`.
-    parameters: Callable[..., Float[Array, "B size"]] | None = None
-    family: Any = None
+    inspection: Inspection = Inspection()
 
 
 class Estimates(NamedTuple):
@@ -418,6 +432,32 @@ class Tracer(NamedTuple):
     sequence_length: int = 1
 
 
+class ReplayTraits(NamedTuple):
+    """What a replay is and requires, as plain data: `assembly` compares it."""
+
+    capacity: int = 0  # steps of one seed, over all its environments
+    window: int = 0  # consecutive steps that the buffer must hold before it can sample
+    # Whether samples are whole episodes. The buffer may then have none: there is no
+    # update where all weights of a sample are 0.
+    episodes: bool = False
+    required_priority: str = ""  # of the updater, `UpdaterTraits.priority`; "": any
+    batch_size: int = 0  # windows or episodes in a sample; 0: not declared
+    sequence_length: int = 1  # consecutive samples, if the updater requires fewer
+    # Whether it returns each step only once, soon after the policy has acted.
+    is_on_policy: bool = False
+    # The option, as messages name it, that has an effect only on recurrent networks;
+    # "" if there is none.
+    requires_recurrence: str = ""
+    # A `rlcli.replays.datasets.recipe_dataset.Dataset`, whose steps have no extras.
+    # They are added before the first unroll, unless the replay is offline.
+    dataset: Any = None
+    # Whether it ignores the unrolls of the loop: `sample` gets the steps `[N, ...]` of
+    # the data set in place of a state, and the environment of the loop is idle.
+    is_offline: bool = False
+    # The stack that observations must be, because it stores each frame once.
+    frame_stack: FrameStack | None = None
+
+
 class Replay(NamedTuple):
     """A replay buffer of raw steps.
 
@@ -435,27 +475,7 @@ class Replay(NamedTuple):
     # (state, index, priority) -> state: called after each update, with the priority
     # that the updater reports
     reweigh: Callable[..., ArrayTree]
-    capacity: int = 0  # steps of one seed, over all its environments
-    window: int = 0  # consecutive steps that the buffer must hold before it can sample
-    # Whether samples are whole episodes. The buffer may then have none: there is no
-    # update where all weights of a sample are 0.
-    episodes: bool = False
-    required_priority: str = ""  # of the updater, `Updater.priority`; "": any
-    batch_size: int = 0  # windows or episodes in a sample; 0: not declared
-    sequence_length: int = 1  # consecutive samples, if the updater requires fewer
-    # Whether it returns each step only once, soon after the policy has acted.
-    is_on_policy: bool = False
-    # The option, as messages name it, that has an effect only on recurrent networks;
-    # "" if there is none.
-    requires_recurrence: str = ""
-    # A `rlcli.replays.datasets.recipe_dataset.Dataset`, whose steps have no extras.
-    # They are added before the first unroll, unless the replay is offline.
-    dataset: Any = None
-    # Whether it ignores the unrolls of the loop: `sample` gets the steps `[N, ...]` of
-    # the data set in place of a state, and the environment of the loop is idle.
-    is_offline: bool = False
-    # The stack that observations must be, because it stores each frame once.
-    frame_stack: FrameStack | None = None
+    traits: ReplayTraits = ReplayTraits()
     # (state, count, before, after) -> state, on the host: divides the state `[S, ...]`
     # of `before` devices among `after` devices. None: it cannot be divided anew.
     redivide: Callable[..., ArrayTree] | None = None
@@ -493,8 +513,33 @@ START = Clock.zero()  # the time of what does not depend on schedules
 class Report(NamedTuple):
     """Priorities and metrics of one update."""
 
-    priority: Float[Array, "*T B"]  # of the rows in the replay, see `Updater.priority`
+    # Of the rows in the replay, see `UpdaterTraits.priority`.
+    priority: Float[Array, "*T B"]
     metrics: Mapping[str, Real[Array, ""]]
+
+
+class UpdaterTraits(NamedTuple):
+    """What an updater is and requires, as plain data: `assembly` compares it."""
+
+    requires: tuple[str, ...] = ()  # the extras it reads
+    # Consecutive samples that it requires of a replay, at least.
+    sequence_length: int = 1
+    priority: str = "td_error"  # the meaning of `Report.priority`, by any name
+    gradient_steps: int = 1  # optimizer steps in one update
+    # Requirements on the rows. The value is the option that has the requirement, as
+    # messages name it; "" if there is none.
+    requires_single_steps: str = ""  # rows of single steps: `Tracer.window` is 1
+    requires_on_policy: str = ""  # no tracer with `is_off_policy` on rows of a replay
+    # Whether `update` combines the values of all devices of `train.data_parallel` (see
+    # `xla.data_axis`), as the gradient steps of `updaters.learner` do.
+    is_data_parallel: bool = False
+    # The axis of the environments in the state, see `AgentTraits.environment_axes`.
+    environment_axes: ArrayTree = None
+    # Whether its losses update the statistics of networks, see `Network.learn`.
+    learns_statistics: bool = False
+    # The replays it learns from. `on_policy`: those with `is_on_policy`, or any with a
+    # tracer that corrects for earlier policies (`Tracer.is_off_policy`).
+    replays: Literal["any", "on_policy", "none"] = "any"
 
 
 class Updater(NamedTuple):
@@ -511,31 +556,25 @@ class Updater(NamedTuple):
     estimate: Callable[[ArrayTree, Transition, Key], Estimates]
     # state -> the first failed update, or −1
     failed_at: Callable[[ArrayTree], Int32[Array, ""]]
-    requires: tuple[str, ...] = ()  # the extras it reads
-    sequence_length: int = (
-        1  # consecutive samples that it requires of a replay, at least
-    )
-    priority: str = "td_error"  # the meaning of `Report.priority`, by any name
-    gradient_steps: int = 1  # optimizer steps in one update
-    # Requirements on the rows. The value is the option that has the requirement, as
-    # messages name it; "" if there is none.
-    requires_single_steps: str = ""  # rows of single steps: `Tracer.window` is 1
-    requires_on_policy: str = ""  # no tracer with `is_off_policy` on rows of a replay
-    # Whether `update` combines the values of all devices of `train.data_parallel` (see
-    # `xla.data_axis`), as the gradient steps of `updaters.learner` do.
-    is_data_parallel: bool = False
-    # The axis of the environments in the state, see `Agent.environment_axes`.
-    environment_axes: ArrayTree = None
-    # Whether its losses update the statistics of networks, see `Network.learn`.
-    learns_statistics: bool = False
-    # The replays it learns from. `on_policy`: those with `is_on_policy`, or any with a
-    # tracer that corrects for earlier policies (`Tracer.is_off_policy`).
-    replays: Literal["any", "on_policy", "none"] = "any"
+    traits: UpdaterTraits = UpdaterTraits()
     # (state, unroll, before) -> state: updates running statistics with a new unroll,
     # after the updates of each iteration; `before` is the state before them. It is also
     # called with the steps of a data set, before the first update: `[N, 1, ...]` in an
     # offline agent, and nothing else; `[T, B, ...]` where a replay starts with them.
     observe: Callable[[ArrayTree, Transition, ArrayTree], ArrayTree] | None = None
+
+
+class AgentTraits(NamedTuple):
+    """What an agent is and requires, as plain data."""
+
+    requires: tuple[str, ...] = ()  # the extras that unrolls store
+    is_offline: bool = False  # whether it ignores the unrolls, see `ReplayTraits`
+    # The stack that observations must be, see `ReplayTraits`.
+    frame_stack: FrameStack | None = None
+    # Which axis of the state the devices of `train.data_parallel` divide: a prefix of
+    # its tree. None: all devices have the same values. 0 for a scalar: each device has
+    # its own.
+    environment_axes: ArrayTree = None
 
 
 class Agent(NamedTuple):
@@ -553,13 +592,6 @@ class Agent(NamedTuple):
     count_updates: Callable[[Any], Any]  # iterations -> number of updates within them
     # state -> the first failed update, or −1
     failed_at: Callable[[ArrayTree], Int32[Array, ""]]
-    requires: tuple[str, ...] = ()  # the extras that unrolls store
-    is_offline: bool = False  # whether it ignores the unrolls, see `Replay`
-    # The stack that observations must be, see `Replay`.
-    frame_stack: FrameStack | None = None
-    # Which axis of the state the devices of `train.data_parallel` divide: a prefix of
-    # its tree. None: all devices have the same values. 0 for a scalar: each device has
-    # its own.
-    environment_axes: ArrayTree = None
+    traits: AgentTraits = AgentTraits()
     # (state, iteration, before, after) -> state, see `Replay.redivide`
     redivide: Callable[..., ArrayTree] | None = lambda state, *_: state

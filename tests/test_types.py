@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import typed_scripts
 
+from rlcli import types
+
 
 @pytest.mark.pages
 def test_scripts_of_the_guides_and_functions_annotated_as_in_jax_have_no_type_error():
@@ -30,3 +32,35 @@ def test_the_package_says_that_it_has_types():
     import rlcli
 
     assert (Path(rlcli.__file__).parent / "py.typed").is_file()
+
+
+RECORDS = (
+    "Core",
+    "Environment",
+    "Host",
+    "Policy",
+    "Tracer",
+    "Replay",
+    "Updater",
+    "Agent",
+)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_contract_has_at_most_seven_functions_and_its_traits_are_data(name):
+    def functions(record) -> list[str]:
+        annotations = record.__annotations__
+        return [each for each in annotations if "Callable" in str(annotations[each])]
+
+    record = getattr(types, name)
+    assert 1 <= len(functions(record)) <= 7
+    assert "draw" in functions(types.Core)  # the annotations are read
+    if "traits" in record._fields:
+        assert not functions(getattr(types, f"{name}Traits"))
+
+
+def test_no_field_belongs_to_some_environments_only():
+    """A core has no batch, a vector no resources: each record has what it needs."""
+    core, vector = {*types.Core._fields}, {*types.Environment._fields}
+    assert core - vector == {"costly_reset"}
+    assert vector - core == {"num_envs", "render_final", "host"}

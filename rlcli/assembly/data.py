@@ -22,14 +22,14 @@ def read_data(
     recipe: Recipe, environment: Environment, replay: Replay | None
 ) -> Callable[[], ArrayTree]:
     """Returns a function that reads the data set of a replay; without one, of ()."""
-    if replay is None or replay.dataset is None:
+    if replay is None or replay.traits.dataset is None:
         return lambda: ()
 
     @functools.cache
     def read() -> ArrayTree:
         try:
             owner = f"environment `{recipe.environment.name}`"
-            steps = replay.dataset.read(environment.own, owner)
+            steps = replay.traits.dataset.read(environment.own, owner)
         except RlcliError as error:
             raise recipe.locate_error(("replay",), error) from error
         _check_size(recipe, environment, replay, len(steps.reward))
@@ -44,19 +44,19 @@ def _check_size(
 ) -> None:
     """Refuses a data set that does not fit into the replay, or fills no unroll."""
     size = recipe.train.unroll * environment.num_envs
-    if replay.is_offline or size <= steps <= replay.capacity:
+    if replay.traits.is_offline or size <= steps <= replay.traits.capacity:
         return
     if steps < size:
         raise recipe.error(
             ("replay",),
-            f"{replay.dataset.name} has {steps:,} steps, fewer than one unroll of "
-            f"{size:,}",
+            f"{replay.traits.dataset.name} has {steps:,} steps, fewer than one unroll "
+            f"of {size:,}",
             "lower `train.unroll` or `environment.num_envs`",
         )
     raise recipe.error(
         ("replay",),
-        f"{replay.dataset.name} has {steps:,} steps, but the replay holds only "
-        f"{replay.capacity:,}",
+        f"{replay.traits.dataset.name} has {steps:,} steps, but the replay holds only "
+        f"{replay.traits.capacity:,}",
         f"raise `replay.capacity` to at least {steps:,}",
     )
 
@@ -110,7 +110,7 @@ def record_data(recipe: Recipe) -> Recipe:
             sizes = {"window": 1, "unroll": 1, "num_envs": 1}
             replay = build_part(part, START, recipe, sizes)
         try:
-            options[parameter.name] += HASH + replay.dataset.digest()
+            options[parameter.name] += HASH + replay.traits.dataset.digest()
         except RlcliError as error:
             raise recipe.locate_error(("replay",), error) from error
     return dataclasses.replace(recipe, replay=part._replace(options=options))

@@ -72,7 +72,7 @@ def _state(recipe: Recipe, setup: Setup, progress: Progress) -> Iterator[Item]:
         f"{seeds_noun} of {format_size(size / seeds)}",
         {**_without_values(network_sizes(recipe)), "train.seeds": seeds},
     )
-    if recipe.replay is not None and not setup.agent.is_offline:
+    if recipe.replay is not None and not setup.agent.traits.is_offline:
         size, capacity = tree_bytes(replay), capacity_of(recipe)
         row = format_size(size / seeds / max(1, capacity))
         yield Item(

@@ -1,27 +1,28 @@
 """Requirements: refuses incompatible parts, and runs that could never learn.
 
-Requirements are fields of the records, and this module compares them once,
-when a setup is built. It knows no option of any part. A replay may require a priority
-(`required_priority`) that the updater has to report (`priority`). An updater may
-require consecutive rows (`rows`), rows of single steps (`requires_single_steps`), or
-rows without off-policy correction (`requires_on_policy`, compared with
+Requirements are data: the `traits` of updater and replay, which this module compares
+once, when a setup is built. It knows no option of any part. A replay may require a
+priority (`required_priority`) that the updater has to report (`priority`). An updater
+may require consecutive rows (`rows`), rows of single steps (`requires_single_steps`),
+or rows without off-policy correction (`requires_on_policy`, compared with
 `Tracer.is_off_policy`); the last two name the option that requires it, for messages. A
 replay names the option that has an effect on recurrent networks only
 (`requires_recurrence`). A tracer whose options have an effect only over several rows
 declares their number (`rows`), which the replay, the updater or the unroll has to
-provide. `Updater.replays` states whether it learns from any replay, from none, or only
-from one that returns each step once (`Replay.is_on_policy`) unless the tracer corrects
-for earlier policies. An updater that requires the extra `carry` is recurrent, and needs
-a replay with several consecutive `rows`. A replay whose factory has a parameter
-`goal_reward` requires an environment with goals, and receives the environment's
-`goal_reward`. A replay that stores each frame once requires observations that are that
-stack of frames (`frame_stack`, of replays and of environments). Wrappers that change
-what `goal_reward` or `frame_stack` describes remove it. Declarations may be wrong, and
-a library's stack is not declared, so `training.experiment` compares what such a replay
-rebuilds with a few steps of the environment, before the run begins. `gradient_steps` is
-the number of optimizer steps in an update, whose counters have 32 bits. `Tracer.gamma`
-is the discount factor for all other parts that need one: the normalization of rewards,
-planning policies, learned models.
+provide. `UpdaterTraits.replays` states whether it learns from any replay, from none, or
+only from one that returns each step once (`ReplayTraits.is_on_policy`) unless the
+tracer corrects for earlier policies. An updater that requires the extra `carry` is
+recurrent, and needs a replay with several consecutive `rows`. A replay whose factory
+has a parameter `goal_reward` requires an environment with goals, and receives the
+environment's `goal_reward`. A replay that stores each frame once requires observations
+that are that stack of frames (`frame_stack`, of replays and of environments). Wrappers
+that change what `goal_reward` or `frame_stack` describes drop it (`types.wrap`).
+Declarations may be wrong, and a library's stack is not declared, so
+`training.experiment` compares what such a replay rebuilds with a few steps of the
+environment, before the run begins. `gradient_steps` is the number of optimizer steps in
+an update, whose counters have 32 bits. `Tracer.gamma` is the discount factor for all
+other parts that need one: the normalization of rewards, planning policies, learned
+models.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -44,10 +45,11 @@ from rlcli.types import (
     Environment,
     FrameStack,
     Network,
-    Replay,
+    ReplayTraits,
     TimeStep,
     Tracer,
     Updater,
+    UpdaterTraits,
 )
 from rlcli.xla.numeric_limits import INT32_MAX
 from rlcli.xla.tree_paths import leaves_by_path
@@ -108,7 +110,7 @@ def parameter_groups(updater: Updater) -> set[str]:
 
 
 def check_statistics(
-    recipe: Recipe, networks: Mapping[str, Network], updater: Updater
+    recipe: Recipe, networks: Mapping[str, Network], updater: UpdaterTraits
 ) -> None:
     """Refuses batch normalization where no loss would update its statistics."""
     names = [name for name, each in networks.items() if each.learn is not None]
@@ -125,8 +127,8 @@ def check_parts(
     recipe: Recipe,
     num_envs: int,
     tracer: Tracer,
-    updater: Updater,
-    replay: Replay | None,
+    updater: UpdaterTraits,
+    replay: ReplayTraits | None,
 ) -> None:
     """Refuses parts that do not meet the requirements that other parts declare."""
     _check_single_steps(recipe, tracer, updater)
@@ -143,7 +145,9 @@ def check_parts(
     _check_rows(recipe, tracer, updater, replay)
 
 
-def _check_episodes(recipe: Recipe, tracer: Tracer, replay: Replay | None) -> None:
+def _check_episodes(
+    recipe: Recipe, tracer: Tracer, replay: ReplayTraits | None
+) -> None:
     """Refuses a tracer of whole episodes where only parts of episodes are available."""
     if tracer.window is not None or (replay is not None and replay.episodes):
         return
@@ -158,7 +162,7 @@ def _check_episodes(recipe: Recipe, tracer: Tracer, replay: Replay | None) -> No
 
 
 def _check_rows(
-    recipe: Recipe, tracer: Tracer, updater: Updater, replay: Replay | None
+    recipe: Recipe, tracer: Tracer, updater: UpdaterTraits, replay: ReplayTraits | None
 ) -> None:
     """Refuses a tracer over several rows where it would see fewer at a time."""
     if replay is None:
@@ -180,7 +184,7 @@ def _check_rows(
 
 
 def _check_replay(
-    recipe: Recipe, tracer: Tracer, updater: Updater, replay: Replay
+    recipe: Recipe, tracer: Tracer, updater: UpdaterTraits, replay: ReplayTraits
 ) -> None:
     """Refuses a replay of steps that the updater cannot learn from."""
     assert recipe.replay is not None  # `replay` was built from it
@@ -205,7 +209,7 @@ def _check_replay(
 
 
 def _check_dataset(
-    recipe: Recipe, tracer: Tracer, updater: Updater, replay: Replay
+    recipe: Recipe, tracer: Tracer, updater: UpdaterTraits, replay: ReplayTraits
 ) -> None:
     """Refuses a data set for parts that need more than its steps."""
     if replay.dataset is None:
@@ -224,7 +228,9 @@ def _check_dataset(
             )
 
 
-def _check_sequences(recipe: Recipe, updater: Updater, replay: Replay) -> None:
+def _check_sequences(
+    recipe: Recipe, updater: UpdaterTraits, replay: ReplayTraits
+) -> None:
     """Refuses single rows for recurrent networks: no gradient would go back in time."""
     if (
         "carry" not in updater.requires
@@ -240,7 +246,9 @@ def _check_sequences(recipe: Recipe, updater: Updater, replay: Replay) -> None:
     )
 
 
-def _check_recurrence(recipe: Recipe, updater: Updater, replay: Replay) -> None:
+def _check_recurrence(
+    recipe: Recipe, updater: UpdaterTraits, replay: ReplayTraits
+) -> None:
     """Refuses an option for recurrent networks where no network is recurrent."""
     if not replay.requires_recurrence or "carry" in updater.requires:
         return
@@ -253,7 +261,9 @@ def _check_recurrence(recipe: Recipe, updater: Updater, replay: Replay) -> None:
     )
 
 
-def _check_priority(recipe: Recipe, updater: Updater, replay: Replay) -> None:
+def _check_priority(
+    recipe: Recipe, updater: UpdaterTraits, replay: ReplayTraits
+) -> None:
     """Refuses a replay that requires another priority than the updater reports."""
     if replay.required_priority in ("", updater.priority):
         return
@@ -268,7 +278,7 @@ def _check_priority(recipe: Recipe, updater: Updater, replay: Replay) -> None:
     )
 
 
-def _check_capacity(recipe: Recipe, replay: Replay, unroll_size: int) -> None:
+def _check_capacity(recipe: Recipe, replay: ReplayTraits, unroll_size: int) -> None:
     """Refuses a replay that is smaller than one sample, or too large.
 
     32-bit indices address its entries. `unroll_size` is the number of steps of an
@@ -295,7 +305,7 @@ def _check_capacity(recipe: Recipe, replay: Replay, unroll_size: int) -> None:
     )
 
 
-def _check_single_steps(recipe: Recipe, tracer: Tracer, updater: Updater) -> None:
+def _check_single_steps(recipe: Recipe, tracer: Tracer, updater: UpdaterTraits) -> None:
     """Refuses rows of several steps where the updater requires single steps."""
     if tracer.window == 1 or not updater.requires_single_steps:
         return
@@ -308,7 +318,7 @@ def _check_single_steps(recipe: Recipe, tracer: Tracer, updater: Updater) -> Non
     )
 
 
-def _check_on_policy(recipe: Recipe, tracer: Tracer, updater: Updater) -> None:
+def _check_on_policy(recipe: Recipe, tracer: Tracer, updater: UpdaterTraits) -> None:
     """Refuses an off-policy tracer on a replay if the updater requires on-policy rows.
 
     A replay contains actions that the policy no longer selects. Such a tracer gives
@@ -366,7 +376,7 @@ def _missing_goals(members: Iterable[str]) -> str:
 
 
 def check_frame_stack(
-    recipe: Recipe, environment: Environment, replay: Replay | None
+    recipe: Recipe, environment: Environment, replay: ReplayTraits | None
 ) -> None:
     """Refuses a replay that would rebuild observations from frames they do not have.
 
@@ -404,7 +414,7 @@ def _describe_stack(stack: FrameStack) -> str:
     return f"stacks of {stack.frames} along axis {stack.axis}, {padding} at the start"
 
 
-def check_updates(recipe: Recipe, setup: Setup, updater: Updater) -> None:
+def check_updates(recipe: Recipe, setup: Setup, updater: UpdaterTraits) -> None:
     """Refuses a run that ends before its first update, or has too many to count.
 
     The counters of optimizers are int32.

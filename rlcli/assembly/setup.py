@@ -87,12 +87,13 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
         environment = environment_at(START)
         parts_at = _agent_parts_factory(share, environment_at)
         parts = parts_at(START)
-    if parts.replay is not None and parts.replay.is_offline:
+    if parts.replay is not None and parts.replay.traits.is_offline:
         environment = idle(environment)
         environment_at = functools.partial(_constant, environment)
     num_envs = environment.num_envs * train.data_parallel
-    check_parts(share, num_envs, parts.tracer, parts.updater, parts.replay)
-    check_frame_stack(recipe, environment, parts.replay)
+    replay = parts.replay and parts.replay.traits
+    check_parts(share, num_envs, parts.tracer, parts.updater.traits, replay)
+    check_frame_stack(recipe, environment, replay)
     updater = parts.wrap_updater(parts.updater)
     shares.check_data_parallel(recipe, updater, parts.replay)
 
@@ -115,7 +116,7 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
         data_parallel=train.data_parallel,
         networks=parts.networks,
     )
-    check_updates(recipe, setup, parts.updater)
+    check_updates(recipe, setup, parts.updater.traits)
     for index, place in enumerate(train.adjustable):
         if place not in setup.numbers:
             raise recipe.error(
@@ -234,7 +235,7 @@ def _agent_parts_factory(
     groups = parameter_groups(updater) if unused else set()
     check_names(recipe, set(networks), groups)
     check_frozen(recipe, networks, updater)
-    check_statistics(recipe, networks, updater)
+    check_statistics(recipe, networks, updater.traits)
     return build_parts
 
 
@@ -283,8 +284,8 @@ def _combine_parts(recipe: Recipe, parts: _AgentParts, num_envs: int) -> Agent:
         return agents.online_agent(wrapped, tracer)
     # The replay has to contain a whole window before the first update, even if
     # `train.start` is smaller. An offline replay contains its data set from the start.
-    window = max(_row_window(tracer, updater), replay.window)
-    window = 1 if replay.is_offline else window
+    window = max(_row_window(tracer, updater), replay.traits.window)
+    window = 1 if replay.traits.is_offline else window
     min_iterations = -(-window // train.unroll) - 1
     start = max(-(-train.start // (train.unroll * num_envs)), min_iterations)
     updates = Fraction(train.updates)
@@ -293,7 +294,7 @@ def _combine_parts(recipe: Recipe, parts: _AgentParts, num_envs: int) -> Agent:
 
 def _row_window(tracer: Tracer, updater: Updater) -> int:
     """The number of consecutive steps that the rows of one update require."""
-    return updater.sequence_length - 1 + (tracer.window or 1)
+    return updater.traits.sequence_length - 1 + (tracer.window or 1)
 
 
 def _build_normalizer(

@@ -49,13 +49,13 @@ def check_data_parallel(
     """Refuses parts that cannot learn on several devices together."""
     if recipe.train.data_parallel == 1:
         return
-    if replay is not None and replay.dataset is not None:
+    if replay is not None and replay.traits.dataset is not None:
         raise recipe.error(
             _PLACE,
             "a data set cannot be divided among devices",
             "remove `data_parallel`",
         )
-    if not updater.is_data_parallel:
+    if not updater.traits.is_data_parallel:
         raise recipe.error(
             _PLACE,
             f"updater {quote(recipe.updater.name)} does not support `data_parallel`: "

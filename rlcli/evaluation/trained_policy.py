@@ -5,9 +5,9 @@ environment's own spaces to the batches of the contract and back
 (`evaluation.policy_spaces`, with the functions of `spaces.canonical`). The frame stack
 is part of the environment in training, so a trained policy has its own
 (`preprocessing.frame_stack.frame_stacker`, the same functions), in its state. The
-optional functions of a `Policy` (`value`, `action_values`, `parameters` of `family`)
-are for inspection: an updater sets those that follow from `acting`. The random numbers
-of `act` and of `make_env` are those of an evaluation (`loop.episode_records`).
+`Inspection` of a policy has the functions that follow from its updater's `acting`. The
+random numbers of `act` and of `make_env` are those of an evaluation
+(`loop.episode_records`).
 """
 
 import dataclasses
@@ -166,9 +166,8 @@ class TrainedPolicy:
         self.spaces = PolicySpaces(own.frame or own.observation, own.action)
         self._observation, self._action = canonical_spaces(External(*self.spaces))
         # JAX compiles functions of a distribution for each family: it is always this.
-        self._family = self._policy.family and environment_family(
-            self._policy.family, self._action
-        )
+        family = self._policy.inspection.family
+        self._family = family and environment_family(family, self._action)
         self._stacker = frame_stacker(
             self._observation.space, environment_preprocessing(recipe), leading=1
         )
@@ -241,7 +240,8 @@ class TrainedPolicy:
         values are in the unit of normalized rewards. Raises an `RlcliError` if the
         policy has no value, as those of DDPG, TD3, SAC and evolution strategies.
         """
-        if self._policy.value is None and self._policy.action_values is not None:
+        inspection = self._policy.inspection
+        if inspection.value is None and inspection.action_values is not None:
             q = self.action_values(obs, state, first)
             return q.max(axis=-1)
         return self._inspect("value", obs, state, first)
@@ -292,7 +292,7 @@ class TrainedPolicy:
 
     def _inspect(self, name: str, obs: Any, state: Any, first: Any) -> Array:
         """Calls an optional function of the policy."""
-        if getattr(self._policy, name) is None:
+        if getattr(self._policy.inspection, name) is None:
             policy, updater = (
                 self.recipe[part]["name"] for part in ("policy", "updater")
             )
@@ -358,12 +358,13 @@ class TrainedPolicy:
             begins, self._stacker.init(obs), self._stacker.push(frames, obs)
         )
         inputs = params, self._stacker.observation(frames, obs), memory, begins
-        function = getattr(self._policy, name)
         if name in _INSPECTIONS:
-            return _unflatten(function(*inputs), batch)
+            inspect = getattr(self._policy.inspection, name)
+            return _unflatten(inspect(*inputs), batch)
+        act = getattr(self._policy, name)
         key = self._action_key(state) if key is None else key
         noise = self._policy.draw(key, begins.shape[0])
-        decision, memory = function(*inputs, noise)
+        decision, memory = act(*inputs, noise)
         action, memory, frames = _unflatten((decision.action, memory, frames), batch)
         return action, PolicyState(
             first=jnp.zeros(batch, bool),

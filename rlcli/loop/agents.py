@@ -14,6 +14,7 @@ from rlcli.loop import phases
 from rlcli.loop.log import ROW_FIELDS
 from rlcli.types import (
     Agent,
+    AgentTraits,
     Array,
     ArrayTree,
     Clock,
@@ -38,7 +39,7 @@ class ReplayAgentState(NamedTuple):
 
     learner: ArrayTree
     replay: ArrayTree
-    # The metrics of the last update, if updates may be skipped (`Replay.episodes`);
+    # The metrics of the last update, if it may be skipped (`ReplayTraits.episodes`);
     # else ().
     metrics: ArrayTree = ()
 
@@ -65,7 +66,7 @@ def replay_agent(
 
     def init(key: Key, unroll: Transition) -> ReplayAgentState:
         state = ReplayAgentState(updater.init(key), replay.init(unroll))
-        if not replay.episodes or not {*required_extras} <= {*unroll.extras}:
+        if not replay.traits.episodes or not {*required_extras} <= {*unroll.extras}:
             return state  # an unroll without extras, see `initial_progress`
         _, metrics = jax.eval_shape(learn, state, unroll, Clock.zero(), draw(key))
         return state._replace(metrics=zeros_of_shapes(metrics))
@@ -107,7 +108,7 @@ def replay_agent(
             return update(i, learner, replay_state, metrics if state.metrics else ())
 
         learner = state.learner
-        if replay.dataset is not None:
+        if replay.traits.dataset is not None:
             learner = _observe_data(replay, updater, learner, clock, steps)
         before = learner
         initial = learner, replay_state, state.metrics
@@ -119,7 +120,7 @@ def replay_agent(
             learner, replay_state, metrics = jax.lax.fori_loop(
                 0, num_updates, update_next, carry
             )
-        if updater.observe is not None and not replay.is_offline:
+        if updater.observe is not None and not replay.traits.is_offline:
             learner = updater.observe(learner, steps, before)
         return ReplayAgentState(
             learner, replay_state, metrics if state.metrics else ()
@@ -137,11 +138,13 @@ def replay_agent(
         learn=learn,
         count_updates=count_updates,
         failed_at=lambda state: updater.failed_at(state.learner),
-        requires=required_extras,
-        is_offline=replay.is_offline,
-        frame_stack=replay.frame_stack,
-        environment_axes=ReplayAgentState(updater.environment_axes, 0, None),
         redivide=redivide if replay.redivide else None,
+        traits=AgentTraits(
+            requires=required_extras,
+            is_offline=replay.traits.is_offline,
+            frame_stack=replay.traits.frame_stack,
+            environment_axes=ReplayAgentState(updater.traits.environment_axes, 0, None),
+        ),
     )
 
 
@@ -161,10 +164,10 @@ def _sample_updater(updater: Updater, tracer: Tracer, replay: Replay) -> Callabl
         updates_before, i = time
         sample_noise, key = jax.tree.map(lambda x: x[i], noise)
         with jax.named_scope(phases.SAMPLE):
-            source = clock.data if replay.is_offline else replay_state
+            source = clock.data if replay.traits.is_offline else replay_state
             raw, weight, index = replay.sample(source, count, sample_noise)
         clock = clock._replace(updates=updates_before + i)
-        if replay.episodes:
+        if replay.traits.episodes:
             # Updates with an empty sample are skipped, so it is not known in advance
             # which update is the last one before a log point.
             clock = clock._replace(compute_metrics=jnp.bool_(True))
@@ -176,7 +179,7 @@ def _sample_updater(updater: Updater, tracer: Tracer, replay: Replay) -> Callabl
                 learner, report = updater.update(learner, rows, row_weight, clock, key)
             return learner, report.priority, _metrics_of(report)
 
-        if replay.episodes:
+        if replay.traits.episodes:
             result = _step_unless_empty(weight, step, learner, metrics)
         else:
             result = step(learner)
@@ -231,8 +234,12 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
         learn=learn,
         count_updates=lambda iterations: iterations,
         failed_at=lambda state: updater.failed_at(state.learner),
-        requires=_required_extras(tracer, updater),
-        environment_axes=OnlineAgentState._make([updater.environment_axes, 1]),
+        traits=AgentTraits(
+            requires=_required_extras(tracer, updater),
+            environment_axes=OnlineAgentState._make(
+                [updater.traits.environment_axes, 1]
+            ),
+        ),
     )
 
 
@@ -241,9 +248,9 @@ def _store(
 ) -> tuple[ArrayTree, Int[Array, ""]]:
     """Adds an unroll; returns the replay, and the number of unrolls added so far."""
     count, data = jnp.asarray(clock.iteration), clock.data
-    if replay.is_offline:
+    if replay.traits.is_offline:
         return state, count
-    if replay.dataset is not None:
+    if replay.traits.dataset is not None:
         state = update_if(
             clock.iteration == 0,
             lambda _, state: _add_dataset(replay, state, data, steps),
@@ -267,12 +274,12 @@ def _observe_data(
     """
     observe = updater.observe
     share = _count_unrolls(clock.data, steps) * steps.reward.shape[0]
-    if observe is None or not (replay.is_offline or share):
+    if observe is None or not (replay.traits.is_offline or share):
         return learner
 
     def observe_all(_: Any, learner: ArrayTree) -> ArrayTree:
         # Here, because outside of the condition every iteration would copy the steps.
-        if replay.is_offline:
+        if replay.traits.is_offline:
             data = jax.tree.map(lambda leaf: leaf[:, None], clock.data)
         else:
             data = _divide_dataset(clock.data, steps, jnp.arange(share))
@@ -379,4 +386,4 @@ def _assert_rows(rows: Transition) -> None:
 
 
 def _required_extras(tracer: Tracer, updater: Updater) -> tuple[str, ...]:
-    return tuple(sorted({*tracer.requires, *updater.requires}))
+    return tuple(sorted({*tracer.requires, *updater.traits.requires}))

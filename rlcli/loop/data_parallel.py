@@ -2,8 +2,8 @@
 
 Every array of `Progress` is one of the whole agent: its environments are in order,
 whatever device has them. The parts declare which arrays the devices of one agent divide
-(`Agent.environment_axes`); for environments, policies, unrolls and statistics the axis
-follows from their contracts.
+(`AgentTraits.environment_axes`); for environments, policies, unrolls and statistics the
+axis follows from their contracts.
 
 The mesh has two axes, `seeds` and `data`: each group of N devices shares the agents of
 its seeds. The noise of an environment is that of its index among all environments; each
@@ -158,7 +158,7 @@ def _environment_axes(setup: Setup) -> Any:
         pending=0,
         policy=0,
         unroll=1,
-        agent=setup.agent.environment_axes,
+        agent=setup.agent.traits.environment_axes,
         statistics=statistics._replace(
             running_return=0, running_length=0, running_info=0
         ),

@@ -244,7 +244,7 @@ def select_action(
         "cut": jnp.zeros_like(first),
         **decision.extras,
     }
-    for name in agent.requires:
+    for name in agent.traits.requires:
         if name not in available_extras:
             offered = ", ".join(f"`{extra}`" for extra in sorted(available_extras))
             raise RlcliError(
@@ -252,7 +252,7 @@ def select_action(
                 f"policy and the loop offer only {offered}",
                 "correct its `requires`",
             )
-    extras = {name: available_extras[name] for name in agent.requires}
+    extras = {name: available_extras[name] for name in agent.traits.requires}
     return Pending(obs, decision.action, first, extras), next_policy
 
 

@@ -17,7 +17,7 @@ import jax
 from jaxtyping import Float, Int
 
 from rlcli.distributions import Distribution
-from rlcli.types import Array, ArrayTree, Network, Policy
+from rlcli.types import Array, ArrayTree, Inspection, Network, Policy
 
 
 class ValuesOffer(NamedTuple):
@@ -132,6 +132,7 @@ def policy_from_outputs(
         act_with(explore),
         act_with(exploit),
         log_prob,
-        parameters=distribution_parameters if family else None,
-        family=family,
+        Inspection(
+            parameters=distribution_parameters if family else None, family=family
+        ),
     )

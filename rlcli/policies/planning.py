@@ -13,7 +13,16 @@ from rlcli.distributions import action_masks, categorical
 from rlcli.policies import PlanningModel
 from rlcli.registry import register
 from rlcli.registry.libraries import import_library
-from rlcli.types import Array, ArrayTree, Count, Decision, Key, NonNegative, Policy
+from rlcli.types import (
+    Array,
+    ArrayTree,
+    Count,
+    Decision,
+    Inspection,
+    Key,
+    NonNegative,
+    Policy,
+)
 from rlcli.xla.indexing import select_index
 
 _MIN_PROBABILITY = 1e-30  # lower bound of a probability, so that its log is finite
@@ -116,8 +125,9 @@ def gumbel_muzero(
         explore=act_with(gumbel_scale),
         exploit=exploit,
         log_prob=log_prob,
-        parameters=parameters,
-        family=categorical(int(model.actions.n), start),
+        inspection=Inspection(
+            parameters=parameters, family=categorical(int(model.actions.n), start)
+        ),
     )
 
 

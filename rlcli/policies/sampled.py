@@ -10,7 +10,7 @@ from rlcli import spaces
 from rlcli.distributions import action_masks
 from rlcli.policies import DistributionOffer, policy_from_outputs
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Decision, Key, Policy
+from rlcli.types import Array, ArrayTree, Decision, Inspection, Key, Policy
 from rlcli.xla.indexing import select_index
 
 
@@ -39,7 +39,7 @@ def sampled(distribution: DistributionOffer) -> Policy:
 def mode(distribution: DistributionOffer) -> Policy:
     """The mode of the distribution, also for training: for noisy parameters."""
     inner = sampled(distribution)
-    return inner._replace(explore=inner.exploit, parameters=None, family=None)
+    return inner._replace(explore=inner.exploit, inspection=Inspection())
 
 
 @register("policy")

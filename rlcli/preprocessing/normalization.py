@@ -213,11 +213,14 @@ def _normalize_updater(
         policy=_normalize_policy(updater.policy, normalize),
         update=update,
         estimate=estimate,
-        environment_axes=NormalizedState(
-            updater.environment_axes, NormalizationStatistics._make([None, None, 0])
-        ),
         failed_at=lambda state: updater.failed_at(state.learner),
         observe=observe,
+        traits=updater.traits._replace(
+            environment_axes=NormalizedState(
+                updater.traits.environment_axes,
+                NormalizationStatistics._make([None, None, 0]),
+            )
+        ),
     )
 
 
@@ -230,12 +233,8 @@ def _normalize_policy(policy: Policy, normalize: Callable[..., ArrayTree]) -> Po
 
         return normalized
 
-    names = ("explore", "exploit", "value", "action_values", "parameters")
-    functions = {name: getattr(policy, name) for name in names}
     return policy._replace(
-        **{
-            name: with_normalized_obs(function)
-            for name, function in functions.items()
-            if function is not None
-        }
+        explore=with_normalized_obs(policy.explore),
+        exploit=with_normalized_obs(policy.exploit),
+        inspection=policy.inspection.map(with_normalized_obs),
     )

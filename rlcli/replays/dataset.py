@@ -19,7 +19,7 @@ from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.replays.datasets.names import DataFile, MinariId
 from rlcli.replays.datasets.recipe_dataset import Dataset
-from rlcli.types import Array, ArrayTree, Count, Key, Replay, Transition
+from rlcli.types import Array, ArrayTree, Count, Key, Replay, ReplayTraits, Transition
 
 
 @register("replay", offline=True)
@@ -68,6 +68,7 @@ def dataset(
         add=lambda state, steps, count: state,
         sample=sample,
         reweigh=lambda state, index, priority: state,
-        dataset=Dataset.parse(source, is_minari=minari is not None),
-        is_offline=True,
+        traits=ReplayTraits(
+            dataset=Dataset.parse(source, is_minari=minari is not None), is_offline=True
+        ),
     )

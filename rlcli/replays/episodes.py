@@ -15,6 +15,7 @@ from rlcli.types import (
     Divided,
     Key,
     Replay,
+    ReplayTraits,
     Transition,
     key_as_noise,
 )
@@ -131,10 +132,12 @@ def episodes(
         add,
         sample,
         reweigh,
-        capacity,
-        window=1,
-        episodes=True,
-        batch_size=size,
-        sequence_length=length,
-        is_on_policy=True,
+        traits=ReplayTraits(
+            capacity,
+            window=1,
+            episodes=True,
+            batch_size=size,
+            sequence_length=length,
+            is_on_policy=True,
+        ),
     )

@@ -58,7 +58,9 @@ def frames(
     windows = Windows(ring, unroll, window)
     check_capacity("frames", capacity, windows.min_steps, unroll, num_envs, "it needs")
     replay = uniform_replay(windows, num_envs, capacity, batch_size, replacement)
-    return replay._replace(frame_stack=FrameStack(stack, axis, padding))
+    return replay._replace(
+        traits=replay.traits._replace(frame_stack=FrameStack(stack, axis, padding))
+    )
 
 
 def required_stack(

@@ -12,7 +12,7 @@ from rlcli.registry import register
 from rlcli.replays.rings import Ring, check_capacity, step_ring
 from rlcli.replays.uniform import sample_indices
 from rlcli.replays.windows import Windows
-from rlcli.types import Array, ArrayTree, Count, Key, Replay, Transition
+from rlcli.types import Array, ArrayTree, Count, Key, Replay, ReplayTraits, Transition
 
 Strategy = Literal["future", "final", "episode"]
 
@@ -138,9 +138,7 @@ def hindsight(
         add,
         sample,
         reweigh,
-        capacity,
-        windows.min_steps,
-        batch_size=batch_size,
+        traits=ReplayTraits(capacity, windows.min_steps, batch_size=batch_size),
     )
 
 

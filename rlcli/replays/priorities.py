@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from rlcli.replays import sum_tree
 from rlcli.replays.sum_tree import Tree
 from rlcli.replays.windows import Windows
-from rlcli.types import Array, ArrayTree, Key, Replay, Transition
+from rlcli.types import Array, ArrayTree, Key, Replay, ReplayTraits, Transition
 from rlcli.xla.control_flow import update_if
 from rlcli.xla.data_axis import axis_size, max_over_devices, min_over_devices
 
@@ -209,9 +209,7 @@ def prioritized_replay(
         add,
         sample,
         reweigh,
-        capacity,
-        windows.min_steps,
-        batch_size=batch_size,
+        traits=ReplayTraits(capacity, windows.min_steps, batch_size=batch_size),
     )
 
 

@@ -64,7 +64,9 @@ def prioritized(
         masses = proportional_masses(leaves, alpha, epsilon)
     replay = prioritized_replay(windows, num_envs, capacity, batch_size, masses, beta)
     return replay._replace(
-        required_priority=by if by == "gradient_norm" else "",
-        dataset=prefill and Dataset.parse(prefill),
-        frame_stack=None if frames is None else required_stack(**frames),
+        traits=replay.traits._replace(
+            required_priority=by if by == "gradient_norm" else "",
+            dataset=prefill and Dataset.parse(prefill),
+            frame_stack=None if frames is None else required_stack(**frames),
+        ),
     )

@@ -93,7 +93,9 @@ def sequences(
         replay = _with_mixed_priority(replay, options["eta"], burn_in, length)
     requires_recurrence = f"`burn_in: {burn_in}`" if burn_in else ""
     replay = replay._replace(
-        sequence_length=length, requires_recurrence=requires_recurrence
+        traits=replay.traits._replace(
+            sequence_length=length, requires_recurrence=requires_recurrence
+        ),
     )
     return _with_burn_in(replay, burn_in)
 

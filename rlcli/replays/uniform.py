@@ -11,7 +11,7 @@ from rlcli.replays.datasets.names import DataFile
 from rlcli.replays.datasets.recipe_dataset import Dataset
 from rlcli.replays.rings import check_capacity, redivide_ring, step_ring
 from rlcli.replays.windows import Windows
-from rlcli.types import Array, ArrayTree, Divided, Key, Replay, Transition
+from rlcli.types import Array, ArrayTree, Divided, Key, Replay, ReplayTraits, Transition
 
 
 @register("replay")
@@ -38,8 +38,8 @@ def uniform(
     windows = Windows(ring, unroll, window)
     replay = uniform_replay(windows, num_envs, capacity, batch_size, replacement)
     return replay._replace(
-        dataset=prefill and Dataset.parse(prefill),
         redivide=functools.partial(redivide_ring, ring.rows, unroll, num_envs),
+        traits=replay.traits._replace(dataset=prefill and Dataset.parse(prefill)),
     )
 
 
@@ -73,9 +73,7 @@ def uniform_replay(
         ring.add,
         sample,
         reweigh,
-        capacity,
-        windows.min_steps,
-        batch_size=batch_size,
+        traits=ReplayTraits(capacity, windows.min_steps, batch_size=batch_size),
     )
 
 

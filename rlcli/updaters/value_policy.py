@@ -50,8 +50,9 @@ def value_policy(
         draw=draw,
         explore=explore,
         exploit=exploit,
-        action_values=predict(network),
-        parameters=inner.parameters and without_noise(inner.parameters),
+        inspection=inner.inspection.map(without_noise)._replace(
+            action_values=predict(network)
+        ),
     )
 
 

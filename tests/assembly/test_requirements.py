@@ -126,7 +126,7 @@ def test_v_trace_samples_windows_of_its_sequence_from_any_replay(tmp_path):
     error = build_error(f"{text}1}}\n{replay}", tmp_path)
     assert mentions(error.message, "`v_trace`", "at least 2")
     _, setup = built(f"{text}3}}\n{replay}", tmp_path)
-    assert setup.agent.requires == ("log_prob",)
+    assert setup.agent.traits.requires == ("log_prob",)
 
 
 def test_an_updater_of_whole_unrolls_supports_no_replay(tmp_path):
@@ -181,7 +181,7 @@ def test_a_replay_holds_at_least_one_sample(replay, tmp_path):
 def reporting(spaces, networks, policies, optimizer):
     """Q-learning that claims to report gradient norms."""
     updater = q_learning(spaces, networks, policies, optimizer)
-    return updater._replace(priority="gradient_norm")
+    return updater._replace(traits=updater.traits._replace(priority="gradient_norm"))
 
 
 @pytest.mark.slow

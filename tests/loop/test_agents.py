@@ -18,10 +18,12 @@ from rlcli.types import (
     Estimates,
     Policy,
     Replay,
+    ReplayTraits,
     Report,
     Tracer,
     Transition,
     Updater,
+    UpdaterTraits,
 )
 
 ENVIRONMENTS = 2
@@ -71,7 +73,7 @@ def recording_updater(shape: tuple[int, int], needs: tuple[str, ...] = ()) -> Up
         update=update,
         estimate=estimate,
         failed_at=lambda state: jnp.int32(-1),
-        requires=needs,
+        traits=UpdaterTraits(requires=needs),
     )
 
 
@@ -274,9 +276,9 @@ def test_an_agent_requires_the_extras_of_its_updater_and_tracer():
     tracer = n_step(n=1)._replace(requires=("log_prob", "value"))
     replay = uniform(1, 1, ENVIRONMENTS, capacity=64, batch_size=5)
     wanted = ("carry", "log_prob", "value")
-    assert online_agent(updater, tracer).requires == wanted
+    assert online_agent(updater, tracer).traits.requires == wanted
     agent = replay_agent(updater, tracer, replay, updates=Fraction(1), start=0)
-    assert agent.requires == wanted
+    assert agent.traits.requires == wanted
 
 
 def test_acting_and_failed_at_are_those_of_the_updater():
@@ -302,7 +304,7 @@ def sparse_replay(window: int) -> Replay:
         add=lambda state, steps, count: state,
         sample=sample,
         reweigh=lambda state, index, priority: index,
-        episodes=True,
+        traits=ReplayTraits(episodes=True),
     )
 
 

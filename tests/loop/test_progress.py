@@ -102,7 +102,7 @@ def test_initial_progress_has_a_pending_action(setup, progress):
     _, obs = jax.jit(environment.reset)(stream_key(7, RESET))
     np.testing.assert_array_equal(progress.pending.obs, obs)
     assert progress.pending.first.tolist() == [True] * 3
-    assert set(progress.pending.extras) == set(agent.requires) == {"log_prob"}
+    assert set(progress.pending.extras) == set(agent.traits.requires) == {"log_prob"}
     assert np.all(progress.pending.extras["log_prob"] < 0)
     assert (int(progress.iteration), int(progress.position)) == (0, 0)
     assert int(progress.statistics.episodes) == 0

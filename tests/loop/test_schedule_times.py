@@ -25,6 +25,7 @@ from rlcli.types import (
     TimeStep,
     Tracer,
     Updater,
+    UpdaterTraits,
 )
 
 BOX = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -97,7 +98,7 @@ def recorder(spaces, networks, policies, optimizer, *, number: float = 0.0) -> U
         update=update,
         estimate=estimate,
         failed_at=lambda state: jnp.int32(-1),
-        is_data_parallel=True,
+        traits=UpdaterTraits(is_data_parallel=True),
     )
 
 

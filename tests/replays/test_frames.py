@@ -73,7 +73,7 @@ def test_observations_are_rebuilt_across_ends_of_episodes(
     rows = capacity // (unroll * num_envs) * unroll
     for count in range(unrolls):
         time = (count + 1) * unroll
-        if time < replay.window:
+        if time < replay.traits.window:
             continue
         assert np.all(weight[count] == 1)
         numbers = batch.action[count]
@@ -165,4 +165,4 @@ def test_the_minimum_capacity_includes_frames_before_and_after_a_window():
         frames(1, 1, 2, capacity=9, stack=4)
     assert "it needs 5 consecutive steps" in caught.value.message
     assert caught.value.hint.endswith("at least 10")
-    assert frames(1, 1, 2, capacity=10, stack=4).window == 5
+    assert frames(1, 1, 2, capacity=10, stack=4).traits.window == 5

@@ -192,5 +192,7 @@ def test_a_capacity_too_small_for_a_window_is_refused():
 
 def test_only_priorities_by_gradient_norm_require_an_updater_option():
     kinds = ("td_error", "rank", "gradient_norm")
-    required = [prioritized(1, 1, 1, by=kind).required_priority for kind in kinds]
+    required = [
+        prioritized(1, 1, 1, by=kind).traits.required_priority for kind in kinds
+    ]
     assert required == ["", "", "gradient_norm"]

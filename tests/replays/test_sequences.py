@@ -130,7 +130,7 @@ def test_a_single_number_per_sequence_is_its_priority(stream, run_replay):
 
 def test_the_window_guarantees_a_complete_sequence():
     replay = sequences(3, 1, 1, capacity=64, length=8, burn_in=4, overlap=2)
-    assert replay.window == (4 + 8 + 2) + (6 - 1)
+    assert replay.traits.window == (4 + 8 + 2) + (6 - 1)
     with pytest.raises(RlcliError, match="holds 18 steps of each environment") as error:
         sequences(3, 1, 1, capacity=18, length=8, burn_in=4, overlap=2)
     assert error.value.hint.endswith("at least 19")

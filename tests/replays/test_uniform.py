@@ -148,7 +148,7 @@ def test_a_ring_holds_no_more_than_its_capacity():
         spare = 2 if unroll * num_envs == 1 else 0  # a row is written twice
         rows = capacity // (unroll * num_envs) * unroll * num_envs + spare
         assert {len(leaf) for leaf in jax.tree.leaves(like)} == {rows}
-        assert replay.capacity == capacity
+        assert replay.traits.capacity == capacity
 
 
 @pytest.mark.parametrize(

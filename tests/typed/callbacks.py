@@ -8,6 +8,7 @@ from rlcli.types import (
     Core,
     Decision,
     Estimates,
+    Inspection,
     Network,
     Policy,
     Replay,
@@ -106,4 +107,4 @@ def policy() -> Policy:
     ) -> jax.Array:
         return obs
 
-    return Policy(lambda batch: (), draw, explore, explore, log_prob, value)
+    return Policy(lambda batch: (), draw, explore, explore, log_prob, Inspection(value))

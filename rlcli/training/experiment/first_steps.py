@@ -33,7 +33,7 @@ def check_first_steps(recipe: Recipe, setup: Setup) -> None:
 
     Steps the environment only if the replay rebuilds anything.
     """
-    stack, part = setup.agent.frame_stack, recipe.replay
+    stack, part = setup.agent.traits.frame_stack, recipe.replay
     if part is None:
         return
     has_goals = registry.find("replay", part.name).takes("goal_reward")

@@ -36,6 +36,7 @@ from rlcli.types import (
     Report,
     Transition,
     Updater,
+    UpdaterTraits,
 )
 from rlcli.updaters import Spaces, default_distribution
 from rlcli.updaters.learner import NOT_FAILED
@@ -271,9 +272,9 @@ def _evolution_updater(
         update=update,
         estimate=_zero_estimates,
         failed_at=lambda state: state.failed,
-        replays="none",
-        requires=("cut",),
-        requires_single_steps=f"updater `{name}`",
+        traits=UpdaterTraits(
+            replays="none", requires=("cut",), requires_single_steps=f"updater `{name}`"
+        ),
     )
 
 
@@ -319,20 +320,20 @@ def _population_policy(policy: Policy) -> Policy:
         exploit_best = per_environment(policy.exploit, None)
         return exploit_best(params["best"], obs, state, first, noise)
 
-    def parameters_of_best(parameters: Callable) -> Callable:
-        def best_parameters(params, obs, state, first):
+    def of_best(inspect: Callable) -> Callable:
+        def inspect_best(params, obs, state, first):
             obs, first = jax.tree.map(lambda leaf: leaf[:, None], (obs, first))
-            parameters_all = jax.vmap(parameters, in_axes=(None, 0, 0, 0))
-            return parameters_all(params["best"], obs, state, first)[:, 0]
+            inspect_all = jax.vmap(inspect, in_axes=(None, 0, 0, 0))
+            return inspect_all(params["best"], obs, state, first)[:, 0]
 
-        return best_parameters
+        return inspect_best
 
     return policy._replace(
         initial=initial,
         draw=draw,
         explore=explore,
         exploit=exploit,
-        parameters=policy.parameters and parameters_of_best(policy.parameters),
+        inspection=policy.inspection.map(of_best),
     )
 
 

@@ -102,8 +102,11 @@ def add_intrinsic_reward(updater: Updater, reward: IntrinsicReward) -> Updater:
         update=update,
         observe=observe,
         failed_at=failed_at,
-        environment_axes=IntrinsicState(
-            updater.environment_axes, reward.environment_axes
+        traits=updater.traits._replace(
+            environment_axes=IntrinsicState(
+                updater.traits.environment_axes, reward.environment_axes
+            ),
+            is_data_parallel=updater.traits.is_data_parallel
+            and reward.is_data_parallel,
         ),
-        is_data_parallel=updater.is_data_parallel and reward.is_data_parallel,
     )

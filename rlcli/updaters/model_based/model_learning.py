@@ -37,6 +37,7 @@ from rlcli.types import (
     Tracer,
     Transition,
     Updater,
+    UpdaterTraits,
 )
 from rlcli.updaters import Spaces, require_discrete
 from rlcli.updaters.critics import (
@@ -266,7 +267,7 @@ def _lookahead_updater(
         update=update,
         estimate=estimate,
         failed_at=lambda state: state.failed,
-        is_data_parallel=True,
+        traits=UpdaterTraits(is_data_parallel=True),
     )
 
 

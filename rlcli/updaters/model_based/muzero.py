@@ -47,6 +47,7 @@ from rlcli.types import (
     Report,
     Transition,
     Updater,
+    UpdaterTraits,
 )
 from rlcli.updaters import Spaces, require_discrete
 from rlcli.updaters.learner import Learner, Losses, Target, Term, learner
@@ -125,7 +126,11 @@ def muzero(
     planning_model = _planning_model(model, transform, actions)
     policy = policies(model=planning_model)
     policy = policy._replace(
-        value=lambda params, obs, state, first: planning_model.root(params, obs).value
+        inspection=policy.inspection._replace(
+            value=lambda params, obs, state, first: (
+                planning_model.root(params, obs).value
+            )
+        )
     )
     init, step = learner(model.init, optimizer, target)
     loss_function = functools.partial(
@@ -169,10 +174,12 @@ def muzero(
         update=update,
         estimate=estimate,
         failed_at=lambda state: state.failed,
-        is_data_parallel=True,
-        requires=("action_weights", "root_value"),
-        sequence_length=steps
-        + 2,  # the last target bootstraps from the next row's root value
+        traits=UpdaterTraits(
+            is_data_parallel=True,
+            requires=("action_weights", "root_value"),
+            # The last target bootstraps from the root value of the next row.
+            sequence_length=steps + 2,
+        ),
     )
 
 

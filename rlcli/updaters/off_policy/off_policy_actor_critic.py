@@ -50,6 +50,7 @@ from rlcli.types import (
     Report,
     Transition,
     Updater,
+    UpdaterTraits,
 )
 from rlcli.updaters import Spaces, refuse_recurrence
 from rlcli.updaters.critics import (
@@ -247,8 +248,9 @@ def off_policy_actor_critic(
             parts, policy, state.params, target_params(state), steps, key
         ),
         failed_at=lambda state: state.failed,
-        is_data_parallel=True,
-        learns_statistics=options.learns_statistics,
+        traits=UpdaterTraits(
+            is_data_parallel=True, learns_statistics=options.learns_statistics
+        ),
     )
 
 

@@ -29,6 +29,7 @@ from rlcli.types import (
     Report,
     Transition,
     Updater,
+    UpdaterTraits,
 )
 from rlcli.updaters import Spaces, default_distribution
 from rlcli.updaters.burn_in import first_carry, refresh_carry
@@ -164,7 +165,8 @@ def actor_critic(
     offer = DistributionOffer(functions.joint_actor, functions.family)
     policy = policies(distribution=offer, space=spaces.action)
     if functions.critic:
-        policy = policy._replace(value=predict(functions.critic, functions.value_carry))
+        value = predict(functions.critic, functions.value_carry)
+        policy = policy._replace(inspection=policy.inspection._replace(value=value))
 
     def init_params(key: Key) -> ArrayTree:
         critic = functions.critic.init(key) if functions.critic else {}
@@ -227,15 +229,17 @@ def actor_critic(
         update=update,
         estimate=functools.partial(_estimate, functions, regularizers),
         failed_at=lambda state: state.failed,
-        is_data_parallel=True,
-        requires=(*requires, "carry") if functions.is_recurrent else requires,
-        gradient_steps=options.epochs * options.minibatches,
-        requires_single_steps=requires_single_steps(regularizers),
-        # Off-policy tracers give some actions an advantage of 0. Subtracting the mean
-        # would change it, and so reinforce or suppress these actions.
-        requires_on_policy="`normalize_advantage`"
-        if options.normalize_advantage
-        else "",
+        traits=UpdaterTraits(
+            is_data_parallel=True,
+            requires=(*requires, "carry") if functions.is_recurrent else requires,
+            gradient_steps=options.epochs * options.minibatches,
+            requires_single_steps=requires_single_steps(regularizers),
+            # Off-policy tracers give some actions an advantage of 0. Subtracting the
+            # mean would change it, and so reinforce or suppress these actions.
+            requires_on_policy="`normalize_advantage`"
+            if options.normalize_advantage
+            else "",
+        ),
     )
 
 

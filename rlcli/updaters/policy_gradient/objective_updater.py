@@ -67,7 +67,7 @@ def objective(
         if options.kl_limit is not None and "log_prob" not in requires:
             extras = (*requires, "log_prob")  # `approximate_kl` reads it
         updater = actor_critic(name, parts, apply, options, extras)
-        updater = updater._replace(replays=replays)
+        updater = updater._replace(traits=updater.traits._replace(replays=replays))
         if not sequence_length:
             return updater
         if sequence_length not in objective_function.keywords:
@@ -77,7 +77,9 @@ def objective(
                 suggest(sequence_length, objective_function.keywords),
             )
         return updater._replace(
-            sequence_length=objective_function.keywords[sequence_length]
+            traits=updater.traits._replace(
+                sequence_length=objective_function.keywords[sequence_length]
+            )
         )
 
     option_names = {*COMMON_OPTIONS, *defaults}

@@ -24,6 +24,7 @@ from rlcli.types import (
     Report,
     Transition,
     Updater,
+    UpdaterTraits,
 )
 from rlcli.updaters import Spaces, require_discrete
 from rlcli.updaters.burn_in import first_carry, refresh_carry
@@ -67,7 +68,9 @@ def pqn(
     network = networks("q", functools.partial(action_values_head, int(actions.n)))
     recurrent = is_recurrent(network)
     policy = policies(values=ValuesOffer(network), space=actions)
-    policy = policy._replace(action_values=predict(network))
+    policy = policy._replace(
+        inspection=policy.inspection._replace(action_values=predict(network))
+    )
     init, step = learner(network.init, optimizer)
 
     def q(
@@ -138,7 +141,9 @@ def pqn(
         update=update,
         estimate=estimate,
         failed_at=lambda state: state.failed,
-        is_data_parallel=True,
-        requires=("carry",) if recurrent else (),
-        gradient_steps=epochs * minibatches,
+        traits=UpdaterTraits(
+            is_data_parallel=True,
+            requires=("carry",) if recurrent else (),
+            gradient_steps=epochs * minibatches,
+        ),
     )

@@ -83,7 +83,8 @@ def simple_td(
             return ()
         return uniform_logits(obs)
 
-    policy = policies(space=spaces.action)._replace(value=value)
+    policy = policies(space=spaces.action)
+    policy = policy._replace(inspection=policy.inspection._replace(value=value))
     parts = TDParts(
         lambda context: Backup(context.next_q()),
         critic,

@@ -38,6 +38,7 @@ from rlcli.types import (
     Report,
     Transition,
     Updater,
+    UpdaterTraits,
 )
 from rlcli.updaters import require_discrete
 from rlcli.updaters.burn_in import refresh_carry
@@ -251,9 +252,11 @@ def td_updater(
         update=update,
         estimate=_estimate_function(parts, has_target=target is not None),
         failed_at=lambda state: state.failed,
-        is_data_parallel=True,
-        requires=("carry",) if is_recurrent(critic) else (),
-        priority=priority,
+        traits=UpdaterTraits(
+            is_data_parallel=True,
+            requires=("carry",) if is_recurrent(critic) else (),
+            priority=priority,
+        ),
     )
 
 

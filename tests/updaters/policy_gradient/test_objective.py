@@ -78,7 +78,9 @@ def update(updater, log_prob=0.0):
         next_obs=zeros.astype(int),
         first=zeros > 0,
         last=zeros > 0,
-        extras={"log_prob": zeros + log_prob} if "log_prob" in updater.requires else {},
+        extras={"log_prob": zeros + log_prob}
+        if "log_prob" in updater.traits.requires
+        else {},
     )
     clock = Clock.zero()._replace(compute_metrics=np.bool_(True))
 
@@ -114,9 +116,9 @@ def test_options_that_the_decorator_does_not_name_are_refused():
 
 def test_an_option_may_be_the_rows_of_a_replay_sample():
     factory = registry.find("updater", "v_trace").factory
-    assert build(factory).sequence_length == 20
-    assert build(factory, sequence=7).sequence_length == 7
-    assert build(a2c).sequence_length == 1
+    assert build(factory).traits.sequence_length == 20
+    assert build(factory, sequence=7).traits.sequence_length == 7
+    assert build(a2c).traits.sequence_length == 1
 
 
 def test_a_log_ratio_without_its_requirement_is_an_error_that_says_so():
@@ -136,13 +138,13 @@ def test_kl_limit_requires_the_log_probability_itself():
         """May stop early, but reads no extra."""
         return PolicyLoss(-context.advantage * context.log_prob)
 
-    assert build(limited).requires == ()
+    assert build(limited).traits.requires == ()
     updater = build(limited, kl_limit=1e-9)
-    assert updater.requires == ("log_prob",)
+    assert updater.traits.requires == ("log_prob",)
     _, report = update(updater, log_prob=np.log(0.25))
     assert report.metrics["stopped"] == 1
     ppo = registry.find("updater", "ppo").factory
-    assert build(ppo, kl_limit=0.1).requires == ("log_prob",)
+    assert build(ppo, kl_limit=0.1).traits.requires == ("log_prob",)
 
 
 def test_an_extra_that_does_not_exist_is_an_error_that_lists_the_extras():

@@ -106,8 +106,8 @@ def test_a_recipe_without_options_has_the_sizes_of_the_paper():
     facts = registry.find("updater", "pqn").facts
     assert facts["unroll"] == 32
     assert facts["tracer"] == {"name": "lambda_return", "gamma": 0.99, "lambda": 0.65}
-    assert updater(optax.sgd(1.0)).gradient_steps == 2 * 4  # epochs, minibatches
-    assert updater(optax.sgd(1.0), epochs=3, minibatches=5).gradient_steps == 15
+    assert updater(optax.sgd(1.0)).traits.gradient_steps == 2 * 4  # epochs, minibatches
+    assert updater(optax.sgd(1.0), epochs=3, minibatches=5).traits.gradient_steps == 15
 
 
 def test_targets_stay_constant_over_all_epochs():

@@ -196,8 +196,8 @@ def test_the_distribution_of_a_policy_is_that_of_the_values_without_noise(tabula
     params = normal_like(jax.eval_shape(ours.whole.init, KEY).params)
     obs, begin = np.arange(6), np.ones(6, bool)
     inputs = params, obs, ours.policy.initial(6), begin
-    likely = np.exp(ours.policy.parameters(*inputs))
-    values = ours.policy.action_values(*inputs)
+    likely = np.exp(ours.policy.inspection.parameters(*inputs))
+    values = ours.policy.inspection.action_values(*inputs)
     is_best = values == values.max(-1, keepdims=True)
     np.testing.assert_allclose(likely, np.where(is_best, 0.85, 0.05), rtol=1e-5)
 
