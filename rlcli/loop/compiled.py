@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -181,6 +181,57 @@ class _ScalarPacking:
         return Log(finished_episodes(statistics), metrics)
 
 
+class _ChunkSteps(NamedTuple):
+    """The steps of a chunk, in blocks whose noise is drawn in one call."""
+
+    setup: Setup
+    step: Callable  # see `_step_function`
+    packing: _ScalarPacking
+    seed: Array
+    num_steps: Array
+    # Both are indexed by `buffer.row`, the next row to write. The index is past the
+    # end, where JAX clamps it, only after the last row was written. That happens in the
+    # last iteration, so the clamped value is never used.
+    points: Array  # the iterations of the log points
+    updates_at_points: Array
+
+    @property
+    def block(self) -> int:
+        """The number of steps in a block."""
+        return noise_block_size(self.setup.environment.num_envs)
+
+    def run_all(self, carry: tuple) -> tuple:
+        """Runs all blocks; `carry` is (progress, packed scalars, buffer of the log)."""
+        blocks = (self.num_steps + self.block - 1) // self.block
+        return jax.lax.fori_loop(0, blocks, self._run_block, carry)
+
+    def _run_block(self, i: Array, carry: tuple) -> tuple:
+        start = current_step(self.setup, carry[0])
+        with jax.named_scope(phases.NOISE):
+            noise = draw_noise_block(self.setup, self.seed, start)
+
+        def run_step(j: Array, carry: tuple) -> tuple:
+            return self._run_step(jax.tree.map(lambda leaf: leaf[j], noise), carry)
+
+        count = jnp.minimum(self.block, self.num_steps - i * self.block)
+        return jax.lax.fori_loop(0, count, run_step, carry)
+
+    def _run_step(self, noise: ArrayTree, carry: tuple) -> tuple:
+        before, packed, buffer = carry
+        after, metrics = advance_with_metrics(
+            self.setup.agent,
+            lambda progress, compute_metrics: self.step(
+                progress, noise, compute_metrics
+            ),
+            self.packing.unpack(before, packed),
+            self.updates_at_points[buffer.row],
+        )
+        after, packed = self.packing.pack(after, metrics)
+        is_at_point = after.iteration == self.points[buffer.row]
+        is_due = (after.iteration > before.iteration) & is_at_point
+        return after, packed, write_if(is_due, buffer, packed)
+
+
 def _chunk_function(setup: Setup) -> Callable:
     """Returns `(progress, counts) -> progress, log` of one seed.
 
@@ -190,57 +241,26 @@ def _chunk_function(setup: Setup) -> Callable:
     The program is the same for any number of iterations: the noise is drawn for a block
     of steps, and the inner loop over the block has a traced length.
     """
-    block = noise_block_size(setup.environment.num_envs)
     step = _step_function(setup)
 
     def chunk(progress: Progress, counts: Array) -> tuple[Progress, Log]:
-        points = progress.iteration + counts
-        num_steps = counts[-1] * setup.unroll
-        # Both are indexed by `buffer.row`, the next row to write. The index is past the
-        # end, where JAX clamps it, only after the last row was written. That happens in
-        # the last iteration, so the clamped value is never used.
-        updates_at_points = setup.agent.count_updates(points)
-
-        def run_block(i: Array, carry: tuple) -> tuple:
-            with jax.named_scope(phases.NOISE):
-                noise = draw_noise_block(
-                    setup, progress.seed, current_step(setup, carry[0])
-                )
-
-            def run_step(j: Array, carry: tuple) -> tuple:
-                progress_before, packed, buffer = carry
-                step_noise = jax.tree.map(lambda leaf: leaf[j], noise)
-
-                def advance_fn(
-                    progress_before: Progress, compute_metrics: Array
-                ) -> tuple:
-                    return step(progress_before, step_noise, compute_metrics)
-
-                progress, packed = packing.pack(
-                    *advance_with_metrics(
-                        setup.agent,
-                        advance_fn,
-                        packing.unpack(progress_before, packed),
-                        updates_at_points[buffer.row],
-                    )
-                )
-                is_due = (progress.iteration > progress_before.iteration) & (
-                    progress.iteration == points[buffer.row]
-                )
-                return progress, packed, write_if(is_due, buffer, packed)
-
-            count = jnp.minimum(block, num_steps - i * block)
-            return jax.lax.fori_loop(0, count, run_step, carry)
-
         noise = jax.eval_shape(
             lambda: draw_step_noise(setup, progress.seed, jnp.int32(0))
         )
         _, metrics = jax.eval_shape(step, progress, noise, jnp.bool_(True))
-        packing = _ScalarPacking(progress, metrics)
-        blocks = (num_steps + block - 1) // block
+        packing, points = _ScalarPacking(progress, metrics), progress.iteration + counts
+        steps = _ChunkSteps(
+            setup,
+            step,
+            packing,
+            seed=progress.seed,
+            num_steps=counts[-1] * setup.unroll,
+            points=points,
+            updates_at_points=setup.agent.count_updates(points),
+        )
         remaining, packed = packing.pack(progress, zeros_of_shapes(metrics))
         carry = remaining, packed, empty_buffer(packed)
-        remaining, packed, buffer = jax.lax.fori_loop(0, blocks, run_block, carry)
+        remaining, packed, buffer = steps.run_all(carry)
         progress, _ = packing.unpack(remaining, packed)
         read_row = functools.partial(packing.read_row, packed=packed)
         return progress, jax.vmap(read_row)(buffer.rows)

@@ -6,6 +6,7 @@ microseconds per step instead of a dispatch. For videos it also records the step
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -180,7 +181,7 @@ def compiled_episodes(
             jnp.zeros(share, jnp.int32), *begin_all(clocks, reset_seeds)
         )
 
-    advance = _advance_function(functions, draw_all, step_all, block)
+    advance = functools.partial(_advance, functions, draw_all, step_all, block)
     return CompiledEpisodes(
         jax.jit(shard_seeds(begin, devices, (0, 0), 0)),
         jax.jit(
@@ -216,47 +217,46 @@ def _write_step(steps: RecordedStep, step: RecordedStep, time: Array) -> Recorde
     return jax.tree.map(lambda leaf, new: leaf.at[row].set(new), steps, step)
 
 
-def _advance_function(
-    functions: EpisodeFunctions, draw: Callable, step: Callable, block: int
-) -> Callable:
-    """Returns `CompiledEpisodes.advance` for the seeds of one device.
+def _advance(
+    functions: EpisodeFunctions,
+    draw: Callable,
+    step: Callable,
+    block: int,
+    acting: ArrayTree,
+    clocks: Clock,
+    state: CompiledEpisodesState,
+    seeds: Array,
+    evaluation_index: Array,
+    limit: Array,
+) -> tuple[CompiledEpisodesState, Array]:
+    """`CompiledEpisodes.advance` for the seeds of one device.
 
     `draw` draws the noise of a block of steps, and `step` makes one step, both of all
     these seeds.
     """
 
-    def advance(
-        acting: ArrayTree,
-        clocks: Clock,
-        state: CompiledEpisodesState,
-        seeds: Array,
-        evaluation_index: Array,
-        limit: Array,
-    ) -> tuple[CompiledEpisodesState, Array]:
-        def is_done(records: EpisodeRecords) -> Array:
-            return jnp.all(functions.has_finished(records))
+    def is_done(records: EpisodeRecords) -> Array:
+        return jnp.all(functions.has_finished(records))
 
-        def is_running(carry: tuple) -> Array:
-            return (carry[0] < limit) & ~is_done(carry[-1])
+    def is_running(carry: tuple) -> Array:
+        return (carry[0] < limit) & ~is_done(carry[-1])
 
-        def run_block(carry: tuple) -> tuple:
-            start = carry[0]
-            noise = draw(seeds, evaluation_index, start)
+    def run_block(carry: tuple) -> tuple:
+        start = carry[0]
+        noise = draw(seeds, evaluation_index, start)
 
-            def run_step(carry: tuple) -> tuple:
-                time, *rest = carry
-                step_noise = jax.tree.map(lambda leaf: leaf[:, time - start], noise)
-                return time + 1, *step(acting, clocks, *rest, step_noise, time)
+        def run_step(carry: tuple) -> tuple:
+            time, *rest = carry
+            step_noise = jax.tree.map(lambda leaf: leaf[:, time - start], noise)
+            return time + 1, *step(acting, clocks, *rest, step_noise, time)
 
-            def is_in_block(carry: tuple) -> Array:
-                return (carry[0] < start + block) & is_running(carry)
+        def is_in_block(carry: tuple) -> Array:
+            return (carry[0] < start + block) & is_running(carry)
 
-            return jax.lax.while_loop(is_in_block, run_step, carry)
+        return jax.lax.while_loop(is_in_block, run_step, carry)
 
-        carry = state.time[0], *state[1:]
-        time, *rest = jax.lax.while_loop(is_running, run_block, carry)
-        share = len(seeds)
-        new_state = CompiledEpisodesState(jnp.full(share, time), *rest)
-        return new_state, jnp.full(share, is_done(new_state.records))
-
-    return advance
+    carry = state.time[0], *state[1:]
+    time, *rest = jax.lax.while_loop(is_running, run_block, carry)
+    share = len(seeds)
+    new_state = CompiledEpisodesState(jnp.full(share, time), *rest)
+    return new_state, jnp.full(share, is_done(new_state.records))

@@ -60,7 +60,11 @@ def epsilon_greedy(
         return _deterministic_decision(start + _first_in_order(is_largest(q), noise[1]))
 
     return policy_from_outputs(
-        *(values, draw, explore, exploit, log_prob),
+        values,
+        draw,
+        explore,
+        exploit,
+        log_prob,
         family=family,
         parameters=lambda q: jnp.log(probabilities(q)),
     )
@@ -101,7 +105,11 @@ def boltzmann(
         )
 
     return policy_from_outputs(
-        *(values, family.draw, explore, exploit, log_prob),
+        values,
+        family.draw,
+        explore,
+        exploit,
+        log_prob,
         family=family,
         parameters=logits,
     )

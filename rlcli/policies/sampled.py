@@ -31,7 +31,7 @@ def sampled(distribution: DistributionOffer) -> Policy:
         return decide(parameters, family.mode(parameters))
 
     return policy_from_outputs(
-        *(distribution, family.draw, explore, exploit, family.log_prob), family=family
+        distribution, family.draw, explore, exploit, family.log_prob, family=family
     )
 
 

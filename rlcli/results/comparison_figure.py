@@ -72,7 +72,8 @@ def _fill(
     ]
     is_long = max(map(len, names)) > _LONG_LABEL
     canvas.legend(
-        *(handles, names),
+        handles,
+        names,
         loc="outside upper center",
         ncols=1 if is_long else min(3, len(names)),
         fontsize="small",
@@ -87,7 +88,8 @@ def _draw_estimates(
         color, estimate = colors[group["group"]], group[name]
         if estimate["ci95"] is not None:
             axes.plot(
-                *(estimate["ci95"], [index, index]),
+                estimate["ci95"],
+                [index, index],
                 color=color,
                 linewidth=3,
                 solid_capstyle="butt",

@@ -163,7 +163,10 @@ def test_the_table_has_the_best_and_the_running_trials():
     from rich.console import Console
 
     shown = progress(
-        *(("complete", 3.0), ("running", None), ("pruned", None), ("failed", None)),
+        ("complete", 3.0),
+        ("running", None),
+        ("pruned", None),
+        ("failed", None),
         seconds=90.0,
     )
     console = Console(width=80, record=True, file=io.StringIO())

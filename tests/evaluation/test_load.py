@@ -145,7 +145,8 @@ def test_every_kind_of_recipe_plays_the_episodes_of_an_evaluation(name, tmp_path
 def test_a_search_plays_the_episodes_of_an_evaluation(tmp_path):
     pytest.importorskip("mctx")
     policy = load(
-        *(tmp_path, "wrappers"),
+        tmp_path,
+        "wrappers",
         updater={"name": "muzero", "size": 8},
         policy={"name": "gumbel_muzero", "simulations": 4},
     )

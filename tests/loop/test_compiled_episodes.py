@@ -35,7 +35,8 @@ def play_both(data, seeds=(0, 5), episodes_per_env=2, devices=1, explore=True):
         parts = env, agent.policy
         evaluator = Evaluator(
             lambda _, parts=parts: parts,
-            *(seeds, episodes_per_env),
+            seeds,
+            episodes_per_env,
             explore=explore,
             devices=count,
         )

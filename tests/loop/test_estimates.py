@@ -28,7 +28,9 @@ def _constant(action: gymnasium.Space, is_random: bool = False) -> Core:
 
     return Core(
         lambda key: (jnp.zeros(1), jnp.full(1, 0.5)),
-        *(step, BOX, action),
+        step,
+        BOX,
+        action,
         draw=jax.random.normal,
     )
 

@@ -48,7 +48,9 @@ def test_each_episode_is_returned_once_whole_and_in_order(
     unrolls, gamma = 300 // unroll, 0.9
     steps = stream(1, unrolls, unroll, num_envs)
     replay = episodes(
-        *(window, unroll, num_envs),
+        window,
+        unroll,
+        num_envs,
         capacity=capacity,
         batch_size=batch_size,
         length=length,

@@ -61,7 +61,9 @@ def test_observations_are_rebuilt_across_ends_of_episodes(
     plain = stream(window, unrolls, unroll, num_envs, end=0.3)
     steps = stack_steps(plain, 1, stack, axis, padding)
     replay = frames(
-        *(window, unroll, num_envs),
+        window,
+        unroll,
+        num_envs,
         capacity=capacity,
         batch_size=64,
         stack=stack,

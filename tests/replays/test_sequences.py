@@ -117,7 +117,9 @@ def test_without_recurrence_no_carry_is_stored(stream, run_replay):
 def test_a_single_number_per_sequence_is_its_priority(stream, run_replay):
     steps = stream(4, 9, 1, 1)
     replay = sequences(
-        *(1, 1, 1),
+        1,
+        1,
+        1,
         capacity=6,
         length=3,
         batch_size=2,

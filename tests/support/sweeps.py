@@ -217,7 +217,11 @@ def drive(
     space, chosen = sweep.read_space(), sweep.read_settings()
     study = Study(sweep, chosen, space, RUNGS[0])
     driver = Driver(
-        *(sweep, chosen, space, study, engine),
+        sweep,
+        chosen,
+        space,
+        study,
+        engine,
         report=report,
         **keywords,
     )

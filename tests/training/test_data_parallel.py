@@ -133,9 +133,18 @@ def test_two_processes_train_the_agent_of_two_devices(tmp_path):
 def test_a_signal_to_any_process_stops_all_after_a_checkpoint(tmp_path):
     (tmp_path / "mine.yaml").write_text(PPO.replace("40_000", "400_000_000"))
     pair = start_pair(
-        *(tmp_path, "train", "mine.yaml", "--quiet", "--run", "run"),
-        *("--set", "train.data_parallel=2", "--set", "train.evaluate.every=null"),
-        *("--set", "train.checkpoint.every=10_000"),
+        tmp_path,
+        "train",
+        "mine.yaml",
+        "--quiet",
+        "--run",
+        "run",
+        "--set",
+        "train.data_parallel=2",
+        "--set",
+        "train.evaluate.every=null",
+        "--set",
+        "train.checkpoint.every=10_000",
     )
     run = tmp_path / "run"
     while not (run / "checkpoints.json").exists():
@@ -156,9 +165,14 @@ def test_a_signal_to_any_process_stops_all_after_a_checkpoint(tmp_path):
     assert not entry.get("inexact") and info_of(run)["layout"] == info["layout"]
     iteration += 2
     resumed = start(
-        *(tmp_path, "resume", "run", "--quiet"),
-        *("--set", f"train.steps={(iteration + 4) * 256}"),
-        *("--set", "train.data_parallel=1"),
+        tmp_path,
+        "resume",
+        "run",
+        "--quiet",
+        "--set",
+        f"train.steps={(iteration + 4) * 256}",
+        "--set",
+        "train.data_parallel=1",
     )
     assert end(resumed)[0] == 0
     assert progress_of(run)["iteration"] == iteration + 4
@@ -175,8 +189,16 @@ def test_eight_devices_learn_as_one_does(recipe, learned, tmp_path):
     for devices in (1, 8):
         parallel = f"train.data_parallel={devices}"
         process = start(
-            *(tmp_path, "train", "mine.yaml", "--quiet", "--seeds", 8),
-            *("--set", parallel, "--run", f"run-{devices}"),
+            tmp_path,
+            "train",
+            "mine.yaml",
+            "--quiet",
+            "--seeds",
+            8,
+            "--set",
+            parallel,
+            "--run",
+            f"run-{devices}",
         )
         assert end(process)[0] == 0
         lines = (tmp_path / f"run-{devices}" / "metrics.jsonl").read_text().splitlines()

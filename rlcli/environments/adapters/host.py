@@ -77,7 +77,12 @@ def sync_host_environment(
 
     # Each is stepped alone, so it can be restarted alone.
     return host_environment(
-        *(external, spaces, make_vector, num_envs, seeds, make),
+        external,
+        spaces,
+        make_vector,
+        num_envs,
+        seeds,
+        make,
         part_size=1,
         goal_reward=goal_reward or host_goal_reward(external, example),
     )
@@ -169,7 +174,13 @@ def host_environment(
             HostVectorState.close,
             functools.partial(
                 host_environment,
-                *(external, spaces, make, num_envs, seeds, make_one, part_size),
+                external,
+                spaces,
+                make,
+                num_envs,
+                seeds,
+                make_one,
+                part_size,
                 goal_reward=goal_reward,
                 is_restarting=True,
             ),

@@ -227,7 +227,10 @@ def _lookahead_updater(
             inputs = (learn_key, batch.obs, batch.action, batch.first)
             prediction = critic.predict_action("learn", params, *inputs)
             value_losses = regression_losses(
-                *(prediction, value_target, LOSSES[options.loss], transform),
+                prediction,
+                value_target,
+                LOSSES[options.loss],
+                transform,
                 metric=critic.metric,
             )
             model_losses = model.losses(params, batch)

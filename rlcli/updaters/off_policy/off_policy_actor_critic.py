@@ -262,12 +262,19 @@ def predict_separately(
     choice_key, bootstrap_key, subset_key = jax.random.split(target_key, 3)
     choice = parts.actor.choose_target(
         parts.target_policy(online, target_params),
-        *(rows.next_obs, rows.first, choice_key),
+        rows.next_obs,
+        rows.first,
+        choice_key,
     )
     critic_params = parts.sample_critics(target_params, subset_key)
     next_prediction = evaluate_choices(
-        *(parts.critic, "bootstrap", critic_params, bootstrap_key),
-        *(rows.next_obs, choice, rows.first),
+        parts.critic,
+        "bootstrap",
+        critic_params,
+        bootstrap_key,
+        rows.next_obs,
+        choice,
+        rows.first,
     )
     target = soft_target(parts, online, rows, choice, next_prediction)
 

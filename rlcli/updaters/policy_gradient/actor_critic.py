@@ -174,15 +174,16 @@ def actor_critic(
 
     init, step = learner(init_params, optimizer)
 
+    def losses_of(part: Batch) -> Callable[[ArrayTree], Losses]:
+        return lambda params: actor_critic_losses(
+            functions, objective_function, options, regularizers, part, params
+        )
+
     def update(
         state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
         rows = _make_batch(functions, regularizers, state.params, batch, weight)
-        unroll_carries = functools.partial(
-            _unroll_carries, functions, state.params, batch
-        )
-        refreshed, order = refresh_carry(batch, weight, unroll_carries)
-        rows = order.forward(rows._replace(steps=()))._replace(steps=refreshed)
+        rows = _burn_in(functions, state.params, rows)
         steps = weight.shape[0]
         is_whole_unroll = (
             functions.is_recurrent or options.epochs == options.minibatches == 1
@@ -191,15 +192,7 @@ def actor_critic(
 
         def learn(carry: tuple, part: Batch) -> tuple[tuple, dict[str, Array]]:
             state_before, is_learning = carry
-            loss = functools.partial(
-                actor_critic_losses,
-                functions,
-                objective_function,
-                options,
-                regularizers,
-                part,
-            )
-            after, _, metrics = step(state_before, loss, part.weight, clock)
+            after, _, metrics = step(state_before, losses_of(part), part.weight, clock)
             if options.kl_limit is None:
                 return (after, is_learning), metrics
             # `>`, not `~(<=)`: a NaN divergence must reach the loss, which reports it.
@@ -350,6 +343,16 @@ def _initial_carries(
     if not functions.is_recurrent:
         return {"policy": (), "value": ()}
     return first_carry(steps)
+
+
+def _burn_in(functions: ActorCriticNetworks, params: ArrayTree, rows: Batch) -> Batch:
+    """The rows after the burn-in of a replay, with refreshed carries."""
+
+    def unroll_carries(carry: ArrayTree) -> ArrayTree:
+        return _unroll_carries(functions, params, rows.steps, carry)
+
+    steps, order = refresh_carry(rows.steps, rows.weight, unroll_carries)
+    return order.forward(rows._replace(steps=()))._replace(steps=steps)
 
 
 def _unroll_carries(

@@ -164,7 +164,10 @@ def action_value_updater(
         rule_function, critic, policy, space, transform, outputs, penalty
     )
     return td_updater(
-        *(td_parts, options.target, LOSSES[options.loss], optimizer),
+        td_parts,
+        options.target,
+        LOSSES[options.loss],
+        optimizer,
         priority=options.priority,
     )
 
@@ -224,7 +227,11 @@ def td_updater(
             if parts.penalty is None:
                 return result
             q = critic.predict_all_actions(
-                *("learn", params, learn_key, steps.obs, steps.first),
+                "learn",
+                params,
+                learn_key,
+                steps.obs,
+                steps.first,
                 initial_carry(critic, steps),
             )
             index = steps.action - first_action(parts.space)

@@ -53,7 +53,11 @@ def full_core(
         return state, timestep._replace(info={"lives": jnp.float32(3)})
 
     return Core(
-        *(reset, step, observation, BOX, render),
+        reset,
+        step,
+        observation,
+        BOX,
+        render,
         goal_reward=lambda achieved, desired: (jnp.float32(1), jnp.float32(1)),
         frame_stack=FrameStack(4, -1, "repeat"),
         external=External(observation, BOX),

@@ -25,7 +25,10 @@ MASK = X > 0
 
 def convolve(strides=(1, 1), padding="VALID", dilation=(1, 1)):
     return lambda x: lax.conv_general_dilated(
-        *(x, KERNEL, strides, padding),
+        x,
+        KERNEL,
+        strides,
+        padding,
         rhs_dilation=dilation,
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
     )

@@ -320,9 +320,7 @@ def test_values_that_are_not_finite_are_left_out(tmp_path):
 
 def test_numbers_that_are_not_finite_are_null_in_the_json_of_a_page():
     chart = charts.Chart("a", "b", {"height": math.nan}, [], charts.ChartTable([], []))
-    content = page.Content(
-        *(["a"], "mean", [], [learning_of(chart)], [], [], [], [], [])
-    )
+    content = page.Content(["a"], "mean", [], [learning_of(chart)], [], [], [], [], [])
     (found,) = Page(page.render_page(content)).charts
     assert found["spec"] == {"height": None}
 

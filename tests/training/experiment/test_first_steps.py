@@ -232,7 +232,9 @@ def test_the_steps_of_a_data_set_are_compared_too(tmp_path, is_stack):
     data = DatasetArrays(
         {"": observations.astype(np.float32)},
         {"": np.zeros(6, np.int32)},
-        *(np.ones(6, np.float32), ends, np.zeros(6, bool)),
+        np.ones(6, np.float32),
+        ends,
+        np.zeros(6, bool),
         {"": np.array([[5, 6, 7]] if is_stack else [[7, 6, 5]], np.float32)},
     )
     (tmp_path / "data.npz").write_bytes(dump_dataset(data))

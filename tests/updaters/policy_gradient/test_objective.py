@@ -268,7 +268,13 @@ def test_an_undecorated_objective_is_a_function_of_its_context():
         value=zeros,
         weight=zeros + 1,
         steps=Transition(
-            *(zeros, zeros, zeros, zeros, zeros, false, false),
+            zeros,
+            zeros,
+            zeros,
+            zeros,
+            zeros,
+            false,
+            false,
             extras={"log_prob": zeros},
         ),
     )

@@ -23,7 +23,12 @@ def nothing_yet(logged):
     """The statistics of a run with one environment that logs the named counters."""
     zero, zeros = np.float32(0), np.zeros(1, np.float32)
     return EpisodeStatistics(
-        *(zeros, np.zeros(1, np.int32), np.int32(0), zero, zero, zero),
+        zeros,
+        np.zeros(1, np.int32),
+        np.int32(0),
+        zero,
+        zero,
+        zero,
         running_info=dict.fromkeys(logged, zeros),
         last_info=dict.fromkeys(logged, zero),
         total_info=dict.fromkeys(logged, zero),
