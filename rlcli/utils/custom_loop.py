@@ -91,8 +91,8 @@ def transition(
 
     `step_result` is the result of `env.step(action)`. `discount` is 0 if the episode
     terminated, and 1 if it was truncated. `first` is whether `obs` is the first of the
-    episode. `extras` are the arrays that `agent.requires` names. Arrays are copied:
-    many environments return the same buffer at every step.
+    episode. `extras` are the arrays that `agent.traits.requires` names. Arrays are
+    copied: many environments return the same buffer at every step.
     """
     next_obs, reward, terminated, truncated = step_result[:4]
 
