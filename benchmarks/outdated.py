@@ -73,6 +73,7 @@ SMOKE: dict[str, tuple[str, ...]] = {  # arguments of rlcli, in an empty folder
         "pettingzoo": "ippo_pettingzoo_spread",
         "playground": "ppo_playground_cartpole_balance",
         "brax": "ppo_brax_ant",
+        "jaxmarl": "ippo_jaxmarl_spread",
         "craftax": "ppo_craftax_classic",
         "jumanji": "ppo_jumanji_snake",
         "navix": "ppo_navix_empty",

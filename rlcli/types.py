@@ -167,6 +167,10 @@ class Core(NamedTuple):
     # Whether a reset costs more than a step, so that on a CPU a vector resets no other
     # environments than those whose episode has ended.
     costly_reset: bool = False
+    # The number of agents of a game, 0 for an environment of one agent.
+    # Each agent is one environment of a vector. Observations, actions, rewards and
+    # discounts have this leading axis; `last` has none: their episodes end together.
+    agents: int = 0
 
 
 class Host(NamedTuple):
@@ -228,7 +232,8 @@ class Environment(NamedTuple):
 
 _E = TypeVar("_E", Core, Environment)
 # What `wrap` leaves as it is, because no environment is without: its task.
-_TASK = {"reset", "step", "observation", "action", "num_envs", "draw", "host"}
+_TASK = {"reset", "step", "observation", "action", "draw"}
+_TASK |= {"num_envs", "agents", "host"}
 _OPTIONAL = frozenset({*Core._fields, *Environment._fields} - _TASK)
 _OF_STATE = {"render", "render_final"}  # functions whose first argument is the state
 

@@ -14,6 +14,7 @@ from rlcli.assembly.make_environment import build_core as build_core
 from rlcli.assembly.make_environment import build_environment as build_environment
 from rlcli.assembly.make_environment import check_environment as check_environment
 from rlcli.assembly.make_environment import environment_factory as environment_factory
+from rlcli.assembly.make_environment import group_size as group_size
 from rlcli.assembly.preprocessing import (
     environment_preprocessing as environment_preprocessing,
 )

@@ -27,6 +27,21 @@ def build_environment(
         return environment_factory(recipe, seeds, rendering)(START)
 
 
+def group_size(recipe: Recipe) -> int:
+    """The number of environments that belong together, such as the agents of a game.
+
+    The fact `group` of an adapter is a function of its id and options that counts them.
+    """
+    part = recipe.environment
+    facts = registry.find(part.kind, part.name).facts
+    if count_group := facts.get("group"):
+        return count_group(part.name.partition("/")[2], part.options["options"])
+    if facts.get("adapter"):
+        return 1
+    with out_of_memory.limit_building(recipe), explain_user_errors(recipe):
+        return build_core(recipe, START, values_at(recipe.each, 0)).agents or 1
+
+
 def check_environment(recipe: Recipe) -> None:
     """Refuses a compiled environment that does not match its declared spaces."""
     if registry.find("environment", recipe.environment.name).facts.get("adapter"):
@@ -109,6 +124,13 @@ def build_core(
     offers = {"rendering": rendering}
     core = build_part(recipe.environment, clock, recipe, offers, values=values)
     core = with_render(core) if rendering else core
+    if core.agents and recipe.wrappers:
+        raise recipe.error(
+            ("environment", "wrappers"),
+            f"environment `{recipe.environment.name}` is a game of {core.agents} "
+            "agents, but wrappers wrap an environment of one agent",
+            "remove `wrappers`",
+        )
     for index, wrapper in enumerate(recipe.wrappers):
         place = ("environment", "wrappers", index)
         core = build_part(wrapper, clock, recipe, {"core": core}, place=place)
@@ -126,7 +148,7 @@ def build_canonical_core(
 def build_simulator(recipe: Recipe, clock: Clock) -> Core | None:
     """Builds one environment as a simulator for planning.
 
-    None unless it is pure and the agent sees its observations and rewards unchanged.
+    None unless it is pure, and one agent sees its observations and rewards unchanged.
     """
     part, normalization = recipe.environment, recipe.normalize
     if registry.find(part.kind, part.name).facts.get("adapter"):
@@ -138,7 +160,8 @@ def build_simulator(recipe: Recipe, clock: Clock) -> Core | None:
         or environment_preprocessing(recipe)
     ):
         return None
-    return build_canonical_core(recipe, clock, {})
+    core = build_canonical_core(recipe, clock, {})
+    return None if core.agents else core
 
 
 def _scheduled_options(part: Part) -> list[str]:

@@ -463,7 +463,18 @@ def check_outputs(recipe: Recipe, core: Core) -> None:
                 expected_leaf = expected_leaves.get(path, "nothing")
                 refuse(method, f"{what}{member} {leaf}, but {source} {expected_leaf}")
 
-    observation, action = map(spaces.zeros, (core.observation, core.action))
+    axes = (core.agents,) if core.agents else ()  # of a game: `Core.agents`
+
+    def for_each_agent(tree: Any) -> Any:
+        def broadcast(leaf: Any) -> Any:
+            return np.broadcast_to(leaf, (*axes, *np.shape(leaf)))
+
+        return jax.tree.map(broadcast, tree)
+
+    observation, action, number = map(
+        for_each_agent,
+        (spaces.zeros(core.observation), spaces.zeros(core.action), np.float32(0)),
+    )
     key = jax.eval_shape(lambda: jax.random.key(0))
     initial = jax.eval_shape(core.reset, key)
     if not isinstance(initial, tuple) or len(initial) != 2:
@@ -484,8 +495,8 @@ def check_outputs(recipe: Recipe, core: Core) -> None:
     for field, expected in {
         "obs": observation,
         "next_obs": observation,
-        "reward": np.float32(0),
-        "discount": np.float32(0),
+        "reward": number,
+        "discount": number,
         "last": np.bool_(False),
     }.items():
         source = declared if field.endswith("obs") else "a TimeStep has"

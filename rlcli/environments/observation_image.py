@@ -7,6 +7,7 @@ state exposed in an observation excludes the details.
 """
 
 import colorsys
+import operator
 from typing import Any
 
 import gymnasium
@@ -70,6 +71,14 @@ def observation_image(space: gymnasium.Space, obs: Any) -> np.ndarray:
     return _draw_bars(values.ravel(), *shares.reshape((2, -1)))
 
 
+def core_image(space: gymnasium.Space, obs: ArrayTree, agents: int) -> np.ndarray:
+    """The image of a core's observation; of several agents, one below the other."""
+    if not agents:
+        return observation_image(space, obs)
+    own = [jax.tree.map(operator.itemgetter(i), obs) for i in range(agents)]
+    return np.concatenate([observation_image(space, each) for each in own])
+
+
 def with_render(core: Core) -> Core:
     """The core with a `render`; if it has none, one that draws its observation."""
     if core.render is not missing_render:
@@ -86,7 +95,8 @@ def with_render(core: Core) -> Core:
         return RenderState(inner_state, timestep.next_obs), timestep
 
     def render(state: RenderState) -> np.ndarray:
-        return observation_image(core.observation, jax.device_get(state.details))
+        details = jax.device_get(state.details)
+        return core_image(core.observation, details, core.agents)
 
     keeps = ["goal_reward", "frame_stack", "external", "costly_reset"]
     return wrap(core, keeps=keeps, reset=reset, step=step, render=render)

@@ -40,8 +40,10 @@ def to_gymnasium(
     values outside the bounds of a Box are clipped. A step before `reset` raises
     `ResetNeeded`; a step after termination warns.
     """
-    if not isinstance(env, Core):
-        raise ValueError("expected a core, as `rlcli.make(name)` returns it")
+    if not isinstance(env, Core) or env.agents:
+        raise ValueError(
+            "expected a core of one agent, as `rlcli.make(name)` returns it"
+        )
     if render_mode not in (None, "rgb_array"):
         raise ValueError(f"expected `rgb_array` or None, got {render_mode!r}")
     return CoreEnv(env, time_limit, render_mode)

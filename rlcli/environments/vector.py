@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from rlcli.environments.rgb_image import to_rgb
+from rlcli.errors import RlcliError
 from rlcli.types import (
     Array,
     ArrayTree,
@@ -59,6 +60,8 @@ def vector(
     episode. `step(…, cut)` begins new episodes where `cut`, too.
     The noise of environment i depends only on (key, i), not on `num_envs`. If several
     devices share the environments of an agent, i counts those of all of them.
+    Of a core with A agents there are `num_envs` / A copies, the games, and environment
+    i is agent i mod A of game i // A.
 
     Args:
         core_of: builds the core from the values of `each`, which are traced.
@@ -68,16 +71,19 @@ def vector(
     """
     each = each or {}
 
-    # Functions, so that they are traced: constants would occupy memory before any
-    # program runs, even with a billion environments.
-    def environments() -> Array:
-        return share_indices(num_envs)
-
     def values_of(index: int | Array) -> dict[str, Array]:
         return values_at(each, index)
 
     # Only its spaces and flags are used, which do not depend on `each`.
     example = core_of(values_of(0))
+    if example.agents:
+        num_envs = count_games(example.agents, num_envs)
+
+    # Functions, so that they are traced: constants would occupy memory before any
+    # program runs, even with a billion environments.
+    def environments() -> Array:
+        return share_indices(num_envs)
+
     resets_on_demand = example.costly_reset and backend.is_cpu()
     reset_keys = jax.vmap(reset_key, (None, 0))
     step_keys = jax.vmap(step_key, (None, 0))
@@ -144,7 +150,7 @@ def vector(
     def render_final(state: VectorState, index: int = 0) -> Any:
         return render_core(state.final, index) if rendering else None
 
-    return Environment(
+    environment = Environment(
         reset=reset,
         step=step,
         observation=example.observation,
@@ -157,6 +163,51 @@ def vector(
         # With `each` it would differ between the environments.
         goal_reward=None if each else example.goal_reward,
         frame_stack=example.frame_stack,
+    )
+    return _split_agents(environment, example.agents) if example.agents else environment
+
+
+def count_games(agents: int, num_envs: int) -> int:
+    """The number of games whose agents are `num_envs` environments."""
+    if num_envs % agents:
+        raise RlcliError(
+            f"the environment has {agents} agents, each of which is one environment, "
+            f"but `num_envs` is {num_envs}",
+            f"make `num_envs` a multiple of {agents}",
+        )
+    return num_envs // agents
+
+
+def _split_agents(games: Environment, agents: int) -> Environment:
+    """The vector whose environments are the agents of a vector of games."""
+    count = games.num_envs * agents
+
+    def split(tree: ArrayTree) -> ArrayTree:
+        return jax.tree.map(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), tree)
+
+    def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
+        state, obs = games.reset(key)
+        return state, split(obs)
+
+    def step(
+        state: ArrayTree, action: ArrayTree, noise: ArrayTree, cut: Array | bool = False
+    ) -> tuple[ArrayTree, TimeStep]:
+        action = jax.tree.map(
+            lambda leaf: leaf.reshape(games.num_envs, agents, *leaf.shape[1:]), action
+        )
+        cut = jnp.broadcast_to(cut, (count,)).reshape(games.num_envs, agents).any(1)
+        state, timestep = games.step(state, action, noise, cut)
+        shared = (timestep.last, timestep.info)
+        last, info = jax.tree.map(lambda leaf: jnp.repeat(leaf, agents), shared)
+        own = split(timestep._replace(last=(), info={}))
+        return state, own._replace(last=last, info=info)
+
+    return games._replace(
+        reset=reset,
+        step=step,
+        num_envs=count,
+        render=lambda state, index=0: games.render(state, index // agents),
+        render_final=lambda state, index=0: games.render_final(state, index // agents),
     )
 
 

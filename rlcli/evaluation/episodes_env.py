@@ -29,10 +29,10 @@ def make_episodes_env(recipe: Recipe, clock: Clock, seed: int) -> gymnasium.Env:
     `reset(seed=s)` starts the first episode of `rlcli eval --seed s`, a first `reset()`
     that with s = 0, and every further `reset()` the next one.
     """
-    part = recipe.environment
-    if not registry.find(part.kind, part.name).facts.get("adapter"):
+    part, single = recipe.environment, resize(recipe, 1)
+    is_single = single.num_envs == 1
+    if is_single and not registry.find(part.kind, part.name).facts.get("adapter"):
         return _NativeEpisodes(recipe, clock, seed)
-    single = resize(recipe, 1)
     make = build_environment(single, 1, rendering=True).own.make
     if make is None:
         raise RlcliError(

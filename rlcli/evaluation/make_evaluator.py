@@ -6,7 +6,7 @@ from collections.abc import Callable
 import jax
 
 from rlcli import registry
-from rlcli.assembly import build_environment, environment_factory
+from rlcli.assembly import build_environment, environment_factory, group_size
 from rlcli.loop.evaluator import Evaluator, parallel_environments
 from rlcli.loop.progress import Setup
 from rlcli.recipe import Recipe
@@ -74,12 +74,7 @@ def resize_for(recipe: Recipe, episodes: int) -> Recipe:
 def resize(recipe: Recipe, num_envs: int) -> Recipe:
     """The recipe with `num_envs` environments, rounded up to whole groups.
 
-    Environments that belong together, such as the agents of one game, are a group. The
-    fact `group` of an adapter is a function of its id and options that counts them.
+    Environments that belong together, such as the agents of one game, are a group.
     """
-    part = recipe.environment
-    count_group = registry.find("environment", part.name).facts.get("group")
-    if count_group is not None:
-        group = count_group(part.name.partition("/")[2], part.options["options"])
-        num_envs = -(-num_envs // group) * group
-    return dataclasses.replace(recipe, num_envs=num_envs)
+    group = group_size(recipe)
+    return dataclasses.replace(recipe, num_envs=-(-num_envs // group) * group)

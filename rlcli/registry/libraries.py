@@ -33,6 +33,7 @@ EXTRAS: Mapping[str, Extra] = {  # in the order of pyproject.toml
     "pettingzoo": Extra(("pettingzoo", "mpe2"), "environments `pettingzoo/…`"),
     "playground": Extra(("mujoco_playground",), "environments `playground/…`"),
     "brax": Extra(("brax",), "environments `brax/…`"),
+    "jaxmarl": Extra(("jaxmarl",), "environments `jaxmarl/…`"),
     "craftax": Extra(("craftax",), "environments `craftax/…`"),
     "jumanji": Extra(("jumanji",), "environments `jumanji/…`"),
     "navix": Extra(("navix",), "environments `navix/…`"),

@@ -101,6 +101,12 @@ def make(
         offers = {"rendering": rendering}
         core = registry.call_factory(part.factory, offers, {**options, **values})
         core = with_render(core) if rendering else core
+        if core.agents and wrapper_parts:
+            raise RlcliError(
+                f"environment `{name}` is a game of {core.agents} agents, but "
+                "wrappers wrap an environment of one agent",
+                "remove `wrappers`",
+            )
         for wrapper, wrapper_options in wrapper_parts:
             core = wrapper.factory(core=core, **wrapper_options)
         return core

@@ -76,7 +76,15 @@ def test_every_environment_says_what_it_is():
     }
     unknown = {name for name, each in entries.items() if each["observation"] == "?"}
     libraries = {"envpool", "gymnasium", "gymnax", "pettingzoo", "pgx"}
-    libraries |= {"brax", "playground", "craftax", "jumanji", "navix", "xminigrid"}
+    libraries |= {
+        "brax",
+        "playground",
+        "craftax",
+        "jumanji",
+        "navix",
+        "xminigrid",
+        "jaxmarl",
+    }
     wanting = {f"{library}/ID" for library in libraries}
     assert unknown == wanting | {"bsuite/MNISTBandit"}
 

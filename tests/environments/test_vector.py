@@ -13,6 +13,7 @@ from tiers import quick_first
 from rlcli.environments.native.classic_control.cartpole import cartpole
 from rlcli.environments.native.toy_text.frozen_lake import frozen_lake
 from rlcli.environments.vector import keyed_environment, vector
+from rlcli.errors import RlcliError
 from rlcli.types import Core, TimeStep, key_as_noise
 
 
@@ -370,3 +371,61 @@ def test_costly_resets_of_several_seeds_are_those_of_each():
         noise = env.draw(keys[seed])
         _, alone = env.step(state, actions, noise, cut[seed])
         equal(jax.tree.map(lambda leaf, i=seed: leaf[i], together), alone)
+
+
+def game(agents=2, length=3):
+    """Agent i sees 10 · time + i, is paid its action, and ends at time i + 1."""
+
+    def observe(count):
+        return 10.0 * count + jnp.arange(agents, dtype=jnp.float32)[:, None]
+
+    def reset(key):
+        return jnp.int32(0), observe(jnp.int32(0))
+
+    def step(count, action, noise):
+        count += 1
+        obs = observe(count)
+        ended = count > jnp.arange(agents)
+        over = count >= length
+        return count, TimeStep(
+            obs=obs,
+            next_obs=obs,
+            reward=action.astype(jnp.float32),
+            discount=1.0 - ended,
+            last=over,
+            info={},
+        )
+
+    box = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    return Core(
+        reset, step, box, gymnasium.spaces.Discrete(9), draw=key_as_noise, agents=agents
+    )
+
+
+def test_the_agents_of_a_game_are_environments_whose_episodes_end_together():
+    env = vector(lambda _: game(), 4)
+    assert env.num_envs == 4
+    key = jax.random.key(0)
+    state, first = env.reset(key)
+    assert first[:, 0].tolist() == [0, 1, 0, 1]
+    cut = jnp.array([False, False, True, False])  # an agent of the second game
+    actions = jnp.array([1, 2, 3, 4])
+    state, timestep = env.step(state, actions, env.draw(key), cut)
+    assert timestep.reward.tolist() == [1, 2, 3, 4]
+    assert timestep.discount.tolist() == [0, 1, 0, 1]
+    assert timestep.next_obs[:, 0].tolist() == [10, 11, 10, 11]
+    assert timestep.obs[:, 0].tolist() == [10, 11, 0, 1]
+    ends = []
+    for _ in range(3):
+        state, timestep = env.step(state, actions, env.draw(key))
+        ends.append(timestep.last.tolist())
+    first_over, second_over = [True, True, False, False], [False, False, True, True]
+    assert ends == [[False] * 4, first_over, second_over]
+    assert timestep.next_obs[:, 0].tolist() == [10, 11, 30, 31]
+    assert timestep.obs[:, 0].tolist() == [10, 11, 0, 1]
+
+
+def test_the_agents_of_a_game_are_not_separated():
+    with pytest.raises(RlcliError, match=r"has 2 agents.* but `num_envs` is 3") as e:
+        vector(lambda _: game(), 3)
+    assert e.value.hint == "make `num_envs` a multiple of 2"

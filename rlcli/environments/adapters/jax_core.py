@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli import spaces
-from rlcli.environments.observation_image import observation_image
+from rlcli.environments.observation_image import core_image
 from rlcli.types import Array, ArrayTree, Core, Key, TimeStep
 
 
@@ -46,6 +46,7 @@ def pure_core(
     action: gymnasium.Space,
     *,
     costly_reset: bool = False,
+    agents: int = 0,
 ) -> Core:
     """Builds a core from traceable functions without batch axis and auto-reset.
 
@@ -54,7 +55,8 @@ def pure_core(
 
     `obs` is the next observation, also at the end of an episode. It is cast to the
     dtypes of its space, and rendered as an image. If the library truncates an episode,
-    `last` is true and `discount` stays 1. `costly_reset` is that of `Core`.
+    `last` is true and `discount` stays 1. `costly_reset` and `agents` are those of
+    `Core`; a game of several agents is over when all have terminated.
     """
 
     def make_state(state: ArrayTree, obs: ArrayTree) -> AdapterState:
@@ -77,17 +79,19 @@ def pure_core(
         return new_state, TimeStep(
             obs=new_state.obs,
             next_obs=new_state.obs,
-            reward=jnp.asarray(reward, jnp.float32).reshape(()),
+            reward=jnp.asarray(reward, jnp.float32).reshape(terminated.shape),
             discount=1.0 - terminated.astype(jnp.float32),
-            last=terminated | jnp.asarray(truncated, bool),
+            last=jnp.all(terminated) | jnp.asarray(truncated, bool),
             info={},
         )
 
     def render(state: AdapterState) -> np.ndarray:
-        return observation_image(observation, jax.device_get(state.obs))
+        return core_image(observation, jax.device_get(state.obs), agents)
 
     return Core(
-        core_reset, core_step, observation, action, render, costly_reset=costly_reset
+        *(core_reset, core_step, observation, action, render),
+        costly_reset=costly_reset,
+        agents=agents,
     )
 
 

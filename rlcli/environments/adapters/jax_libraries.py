@@ -64,6 +64,7 @@ def library_core(
     step: Callable[[Any, Array, Key], tuple],
     observation: gymnasium.Space,
     action: gymnasium.Space,
+    agents: int = 0,
 ) -> Core:
     """As `pure_core`, for a library whose resets cost more than a step.
 
@@ -79,7 +80,9 @@ def library_core(
             return step(state, choice, key)
 
     return pure_core(
-        explained_reset, explained_step, observation, action, costly_reset=True
+        *(explained_reset, explained_step, observation, action),
+        costly_reset=True,
+        agents=agents,
     )
 
 

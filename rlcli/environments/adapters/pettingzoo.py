@@ -28,6 +28,7 @@ from rlcli.environments.adapters.host_errors import (
 )
 from rlcli.environments.adapters.limits import with_timeout
 from rlcli.environments.adapters.pools import HostTimeStep
+from rlcli.environments.vector import count_games
 from rlcli.errors import RlcliError
 from rlcli.registry import plugins, register
 from rlcli.registry.libraries import import_library, install_command
@@ -81,12 +82,7 @@ def pettingzoo_adapter(
         for kind in ("observation", "action")
     )
     close_or_warn(name, example)
-    if num_envs % len(agents):
-        raise RlcliError(
-            f"{name} has {len(agents)} agents, each of which is one environment, but "
-            f"`num_envs` is {num_envs}",
-            f"make `environment.num_envs` a multiple of {len(agents)}",
-        )
+    count_games(len(agents), num_envs)  # whole ones
     return host_environment(
         ExternalEnvironment(name, EXTRA, timeout),
         spaces,

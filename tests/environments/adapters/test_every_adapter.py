@@ -94,6 +94,7 @@ CASES = [
     Case("brax/fast", "brax"),
     Case("brax/inverted_pendulum", "brax", {"backend": "spring"}),
     Case("playground/CartpoleBalance", "mujoco_playground"),
+    Case("jaxmarl/MPE_simple_spread_v3", "jaxmarl"),
     Case("craftax/Craftax-Classic-Symbolic-v1", "craftax"),
     Case("jumanji/Snake-v1", "jumanji"),
     Case("jumanji/Tetris-v0", "jumanji"),

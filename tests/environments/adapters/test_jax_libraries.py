@@ -223,3 +223,34 @@ def test_playground_downloads_no_robots(monkeypatch, tmp_path):
     monkeypatch.setattr(library.registry, "load", pytest.fail)
     with pytest.raises(RlcliError, match="robots that are not on this machine"):
         find("playground/Go1JoystickFlatTerrain")
+
+
+def test_the_limit_of_jaxmarl_truncates_all_agents_and_their_own_end_terminates():
+    pytest.importorskip("jaxmarl")
+    core = find("jaxmarl/MPE_simple_spread_v3", options={"max_steps": 0})
+    assert (core.agents, core.observation.shape) == (3, (18,))
+    state, _ = core.reset(jax.random.key(0))
+    _, timestep = core.step(state, jnp.zeros(3, int), jax.random.key(1))
+    assert (bool(timestep.last), timestep.discount.tolist()) == (True, [1, 1, 1])
+    riddle = find("jaxmarl/switch_riddle")
+    state, _ = riddle.reset(jax.random.key(0))
+    lasts, discounts = [], []
+    while not any(lasts):  # TELL ends it
+        state, timestep = riddle.step(state, jnp.full(3, 2), jax.random.key(1))
+        lasts.append(bool(timestep.last))
+        discounts.append(timestep.discount.tolist())
+    assert discounts[-1] == [0, 0, 0]
+
+
+def test_agents_of_jaxmarl_with_different_spaces_are_padded():
+    library = pytest.importorskip("jaxmarl")
+    name = "MPE_simple_speaker_listener_v4"
+    core = find(f"jaxmarl/{name}", agent_ids=True)
+    _, obs = core.reset(jax.random.key(0))
+    own, _ = library.make(name).reset(jax.random.key_data(jax.random.key(0)))
+    rows = np.asarray(obs["observation"])
+    for row, agent, agent_id in zip(rows, own, np.eye(2).tolist(), strict=True):
+        vector = np.asarray(own[agent])
+        np.testing.assert_allclose(row[: len(vector)], vector, rtol=1e-6)
+        assert not row[len(vector) : 11].any() and row[11:].tolist() == agent_id
+    assert obs["action_mask"].sum(axis=1).tolist() == [3, 5]

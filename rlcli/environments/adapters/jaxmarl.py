@@ -1,0 +1,166 @@
+"""JaxMARL: the adapter behind `jaxmarl/…`, compiled with the agent.
+
+Every agent of a game is an environment of the batch, so one policy with shared weights
+acts for all of them, and learns from the steps of all: independent PPO is `ppo`.
+"""
+
+import functools
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+
+from rlcli.distributions.action_masks import MASK
+from rlcli.environments.adapters import jax_libraries
+from rlcli.errors import RlcliError
+from rlcli.registry import register
+from rlcli.types import Array, ArrayTree, Core, Key
+
+
+class _Game(NamedTuple):
+    """An environment of the library, with what its id and options determine."""
+
+    env: Any
+    untimed: Any  # the same, without its limit of steps
+    observe: Callable[[dict[str, Array], Any], ArrayTree]  # (observations, state)
+    observation: spaces.Space
+    action: spaces.Space
+
+
+@register("environment", "jaxmarl/")
+def jaxmarl_adapter(
+    id: str,
+    *,
+    action_mask: bool = True,
+    agent_ids: bool = False,
+    options: dict[str, Any] | None = None,
+) -> Core:
+    """Games of several agents of JaxMARL (Rutherford et al., 2024), compiled.
+
+    Each agent of each game is one environment of the batch, so `num_envs` is a multiple
+    of the number of agents. Vectors of different lengths are padded with zeros, and
+    Discrete actions to the largest number of them. Where agents have different numbers,
+    or the library knows the legal ones, observations are Dicts with an `action_mask`.
+    `agent_ids` appends the agent's number, one-hot, to vectors. `options` are arguments
+    of the class. An agent that has ended before the others gets the library's rewards,
+    with discount 0. `max_steps` truncates. https://arxiv.org/abs/2311.10090
+    """
+    encoded = jax_libraries.encode_options(options)
+    game = _make_game(id, action_mask, agent_ids, encoded)
+    env, agents = game.env, game.env.agents
+
+    def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
+        obs, state = env.reset(jax.random.key_data(key))  # the state may keep a key
+        return state, game.observe(obs, state)
+
+    def step(state: Any, choice: Array, key: Key) -> tuple:
+        choices = {agent: choice[row] for row, agent in enumerate(agents)}
+        arguments = (jax.random.key_data(key), state, choices)
+        obs, state, rewards, dones, _ = env.step_env(*arguments)
+        # Its own `dones` do not tell the limit of steps from an end of the game.
+        *_, ends, _ = game.untimed.step_env(*arguments)
+        reward = jnp.stack([jnp.reshape(rewards[agent], ()) for agent in agents])
+        terminated = jnp.stack([jnp.reshape(ends[agent], ()) for agent in agents])
+        terminated = terminated | ends["__all__"]
+        return state, game.observe(obs, state), reward, terminated, dones["__all__"]
+
+    return jax_libraries.library_core(
+        *(f"jaxmarl/{id}", reset, step, game.observation, game.action), len(agents)
+    )
+
+
+@functools.cache
+def _make_game(id: str, mask: bool, agent_ids: bool, options: str) -> _Game:
+    """Makes an environment, from options in JSON."""
+    library = jax_libraries.import_jax_library("jaxmarl", "jaxmarl")
+    jax_libraries.check_id("jaxmarl/", id, library.registered_envs)
+    name = f"jaxmarl/{id}"
+    make = functools.partial(library.make, id, **json.loads(options))
+    hint = "`options` are arguments of its class in `jaxmarl.environments`"
+    env = jax_libraries.make_concrete(name, make, hint)
+    action, counts = _common_action(name, env)
+    find_legal = _legal_actions(env) if counts else None
+    use_mask = mask and (find_legal is not None or len(set(counts)) > 1)
+
+    def observe(obs: dict[str, Array], state: Any) -> ArrayTree:
+        stacked = _stack(name, [jnp.asarray(obs[agent]) for agent in env.agents])
+        if agent_ids and stacked.ndim == 2:
+            ids = jnp.eye(len(stacked), dtype=stacked.dtype)
+            stacked = jnp.concatenate([stacked, ids], axis=1)
+        if not use_mask:
+            return stacked
+        flags = find_legal(state) if find_legal else {}
+        rows = [
+            jnp.asarray(flags.get(agent, jnp.ones(count)), bool)
+            for agent, count in zip(env.agents, counts, strict=True)
+        ]
+        return {"observation": stacked, MASK: _stack(name, rows)}
+
+    shapes = jax_libraries.observation_shapes(
+        name, lambda key: observe(*env.reset(jax.random.key_data(key)))
+    )
+    own = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), shapes
+    )
+    observation = jax_libraries.space_like(own)
+    return _Game(env, _without_limit(env), observe, observation, action)
+
+
+def _common_action(name: str, env: Any) -> tuple[spaces.Space, list[int]]:
+    """The space of all agents' actions, and each one's number of Discrete actions.
+
+    The numbers are empty if actions are not Discrete.
+    """
+    own = [
+        jax_libraries.convert_gymnax_space(env.action_space(agent))
+        for agent in env.agents
+    ]
+    counts = [int(space.n) for space in own if isinstance(space, spaces.Discrete)]
+    if len(counts) == len(own):
+        return spaces.Discrete(max(counts)), counts
+    if any(space != own[0] for space in own):
+        raise RlcliError(
+            f"environment `{name}`: its agents have different action spaces, but share "
+            "the weights of one policy",
+            "choose an environment whose actions are equal, or all Discrete",
+        )
+    return own[0], []
+
+
+def _legal_actions(env: Any) -> Any:
+    """The method that returns flags of the legal actions by agent, if it has one."""
+    if hasattr(env, "get_legal_moves"):
+        return env.get_legal_moves
+    base = next(each for each in type(env).__mro__ if each.__name__ == "MultiAgentEnv")
+    method: Any = type(env).get_avail_actions
+    return None if method is base.get_avail_actions else env.get_avail_actions  # pyright: ignore[reportAttributeAccessIssue] # of the library
+
+
+def _without_limit(env: Any) -> Any:
+    """A copy of an environment, and of that within it, that never runs out of steps."""
+    untimed = object.__new__(type(env))  # `copy.copy` fails on its `__getattr__`
+    vars(untimed).update(vars(env))
+    if "_env" in vars(env):
+        untimed._env = _without_limit(env._env)
+    if "max_steps" in vars(env):
+        untimed.max_steps = np.iinfo(np.int32).max
+    return untimed
+
+
+def _stack(name: str, arrays: Sequence[Any]) -> Array:
+    """The arrays of the agents, `[A, ...]`; vectors are padded with zeros."""
+    shapes = {array.shape for array in arrays}
+    if len(shapes) > 1:
+        if any(len(shape) != 1 for shape in shapes):
+            raise RlcliError(
+                f"environment `{name}`: its agents have observations of different "
+                "shapes, but share the weights of one policy",
+                "choose an environment whose observations are vectors, or equal",
+            )
+        width = max(shapes)[0]
+        arrays = [jnp.pad(array, (0, width - len(array))) for array in arrays]
+    return jnp.stack(arrays)
