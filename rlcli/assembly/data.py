@@ -77,22 +77,38 @@ def _check_frames(
     begins = np.asarray(steps.first)[rows] | (rows % share == 0)
     start = np.maximum.accumulate(np.where(begins, rows, 0))  # of the episode
     axis = stack.axis if stack.axis < 0 else stack.axis + 1
-    for leaf in jax.tree.leaves(action_masks.remove_mask(steps.obs)):
-        *older, newest = np.split(np.asarray(leaf)[rows], stack.frames, axis)
+
+    def refuse(differs: np.ndarray, what: str) -> None:
+        differs = differs.reshape(len(rows), -1).any(axis=1)
+        if differs.any():
+            raise recipe.error(
+                ("replay",),
+                f"step {np.argmax(differs):,} of {replay.dataset.name} is not the "
+                f"stack of frames that the replay would rebuild: {what}",
+                "store whole observations (`replay: uniform`), or use "
+                "`num_envs: 1` and data with this stack",
+            )
+
+    observations, next_observations = (
+        jax.tree.leaves(action_masks.remove_mask(obs))
+        for obs in (steps.obs, steps.next_obs)
+    )
+    for leaf, next_leaf in zip(observations, next_observations, strict=True):
+        split = np.split(np.asarray(leaf)[rows], stack.frames, axis)
+        *older, newest = split
         for back, frame in enumerate(reversed(older), 1):
             rebuilt = newest[np.maximum(rows - back, start)]
             if stack.padding == "zero":
                 rebuilt[rows - back < start] = 0
-            differs = (frame != rebuilt).reshape(len(rows), -1).any(axis=1)
-            if differs.any():
-                raise recipe.error(
-                    ("replay",),
-                    f"step {np.argmax(differs):,} of {replay.dataset.name} is not the "
-                    f"stack of frames that the replay would rebuild: the frame {back} "
-                    f"before its newest one is not that of the step {back} before",
-                    "store whole observations (`replay: uniform`), or use "
-                    "`num_envs: 1` and data with this stack",
-                )
+            what = f"the frame {back} before its newest one is not that of the step"
+            refuse(frame != rebuilt, f"{what} {back} before")
+        next_split = np.split(np.asarray(next_leaf)[rows], stack.frames, axis)
+        kept = zip(split[1:], next_split[:-1], strict=True)
+        differs = [(now != later).reshape(len(rows), -1) for now, later in kept]
+        refuse(
+            np.concatenate([np.zeros((len(rows), 1), bool), *differs], axis=1),
+            "the observation after it does not continue its frames",
+        )
 
 
 def record_data(recipe: Recipe) -> Recipe:

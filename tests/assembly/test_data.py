@@ -251,6 +251,7 @@ def stacked_data(frames: int, padding: str = "repeat", episodes=(5, 4, 7)):
         ("zero", 1, (5, 4, 7), None),
         ("repeat", 2, (8, 8), None),  # each environment gets an episode
         ("repeat", 2, (5, 4, 7), 8),  # the second begins with step 8, within one
+        ("repeat", 1, (5, 4, 7), 8),  # the last observation is another stack
         ("other", 1, (5, 4, 7), 0),
     ],
 )
@@ -259,6 +260,8 @@ def test_stacks_that_single_frames_cannot_rebuild_are_refused(
 ):
     written = "zero" if padding == "other" else padding
     data = stacked_data(3, written, episodes)
+    if padding == "repeat" and step == 8 and num_envs == 1:
+        data.final_observations[""][1, 0] = 77.0  # of the episode's end, step 8
     file = write_data(tmp_path / "data.npz", data)
     replay = {"name": "prioritized", "capacity": 64, "prefill": str(file)}
     options = {"stack": 3, "padding": "repeat" if padding == "other" else padding}
