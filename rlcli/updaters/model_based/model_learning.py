@@ -254,8 +254,9 @@ def _lookahead_updater(
     def estimate(state: Learner, steps: Transition, key: Key) -> Estimates:
         target_params = state.params if target is None else state.target
         first, action = steps.first, steps.action - int(actions.start)
-        q = parts.q("act", state.params, key, steps.obs, first).mean()
-        target_q = parts.q("act", target_params, key, steps.obs, first).mean()
+        keys = jax.random.split(key)
+        q = parts.q("act", state.params, keys[0], steps.obs, first).mean()
+        target_q = parts.q("act", target_params, keys[1], steps.obs, first).mean()
         return Estimates(
             v_tm1=state_value(target_params, steps.obs, first),
             v_t=state_value(target_params, steps.next_obs, first),

@@ -109,7 +109,8 @@ def test_continuous_observations_are_predicted_as_changes(stochastic, span):
     obs = np.random.default_rng(2).normal(size=(ACTIONS, 2)).astype("f4")
     rows = steps_of(obs, 1 + np.arange(ACTIONS))
     found = np.asarray(ours.estimate(state, rows, KEY).q_tm1)[0]
-    model_key, _ = jax.random.split(KEY)  # the other one is of the value's noise
+    _, target_key = jax.random.split(KEY)  # the other one is of the policy's values
+    model_key, _ = jax.random.split(target_key)  # and of the value's noise
     noise = distributions.normal((2,)).draw(model_key, 7) if stochastic else 0.0
     noise = np.asarray(noise)
 
