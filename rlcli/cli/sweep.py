@@ -221,12 +221,12 @@ def command(
             report=report,
         )
     addresses = {"--storage": storage, "--run-storage": run_storage}
+    is_trusted = trust or not resume
     if slurm is not None:
         code = sweep_screen.report_script(
-            folder, slurm, quiet=quiet, addresses=addresses
+            folder, slurm, quiet=quiet, trust=is_trusted, addresses=addresses
         )
         raise typer.Exit(code)
-    is_trusted = trust or not resume
     raise typer.Exit(
         sweep_screen.report_end(
             folder, quiet=quiet, json=json, trust=is_trusted, addresses=addresses

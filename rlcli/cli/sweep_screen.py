@@ -209,14 +209,23 @@ def _resume_words(
 
 
 def report_script(
-    folder: Path, script: Path, *, quiet: bool, addresses: Mapping[str, str | None]
+    folder: Path,
+    script: Path,
+    *,
+    quiet: bool,
+    trust: bool,
+    addresses: Mapping[str, str | None],
 ) -> int:
-    """Prints the folder and how to submit the script; returns the exit code."""
+    """Prints the folder and how to submit the script; returns the exit code.
+
+    `trust`: whether the command trusted the recipe. What a script of another sweep says
+    is no decision of the user.
+    """
     if not quiet:
         submit = f"sbatch --wait {quote_shell(script)}"
         # Its tasks need it as well.
-        trust = script.is_file() and "--trust" in script.read_text().split()
-        words = _resume_words(folder, trust=trust, addresses=addresses)
+        needs_trust = trust and "--trust" in script.read_text().split()
+        words = _resume_words(folder, trust=needs_trust, addresses=addresses)
         then = f"{program()} {words}"
         output.print_message(f"next: {submit}; {then}")
     output.print_data(folder)
