@@ -290,3 +290,34 @@ def test_the_prior_of_a_search_has_no_illegal_actions():
     np.testing.assert_array_equal(found[:, ~MASK], 0)
     unmasked = planning.root({}, {"place": obs["place"]}).logits
     np.testing.assert_array_equal(unmasked, logits)
+
+
+def test_a_prior_learns_not_to_predict_illegal_actions_as_in_the_paper():
+    """Below the root of a search nothing else keeps it from them."""
+    probability = np.array([1, 2, 1, 3, 1], "f4") / 8
+    goal = np.array([0, 1, 0, 3, 0], "f4") / 4
+    one = np.ones((1, 1), "f4")
+    value = Scalar(one)
+    model = muzero.MuZeroNetworks(
+        represent=lambda params, obs: obs,
+        dynamics=lambda params, hidden, action: heads.DynamicsOutput(hidden, value),
+        predict=lambda params, hidden: heads.PredictionOutput(
+            jnp.broadcast_to(params, (1, 1, ACTIONS)), value
+        ),
+        init=lambda key: {},
+    )
+    both = np.ones((2, 1, 1), "f4")
+    policy = np.broadcast_to(goal, (2, 1, 1, ACTIONS))
+    targets = muzero.UnrollTargets(
+        np.ones((2, 1, 1), int), policy, both, both, both, both, both
+    )
+
+    def loss(logits):
+        squared, none = muzero.LOSSES["mse"], muzero.value_transform(None)
+        settings = (model, squared, none, (0.0, 0.0), logits, one, targets)
+        return jnp.sum(muzero.muzero_losses(*settings).terms[0].value)
+
+    found, gradient = jax.value_and_grad(loss)(jnp.log(probability))
+    by_hand = -2 * (np.log(2 / 8) / 4 + np.log(3 / 8) * 3 / 4)  # root and one step
+    assert float(found) == pytest.approx(by_hand, rel=1e-5)
+    np.testing.assert_allclose(gradient, 2 * (probability - goal), atol=1e-6)

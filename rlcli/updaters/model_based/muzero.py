@@ -115,10 +115,12 @@ def muzero(
     without another search. A terminated episode continues with zero rewards; steps
     after a truncation are not learned. The gradient through each g is halved. The heads
     of `dynamics` and `prediction` learn rewards and values, with `loss` and `transform`
-    as in TD updaters. Importance weights scale all of ℓ. The networks use no noise; the
-    search adds its own. (Schrittwieser et al., 2020,
-    https://arxiv.org/abs/1911.08265; Danihelka et al., 2022,
-    https://openreview.net/forum?id=bERaNdoegnO; needs the extra `muzero`.)
+    as in TD updaters. Importance weights scale all of ℓ. An action mask is known at the
+    root of the search only: there, illegal actions have no prior and π′ = 0. H compares
+    with all actions, so p learns not to predict them, which is all that keeps the
+    search from them below the root. The networks use no noise; the search adds its own.
+    (Schrittwieser et al., 2020, https://arxiv.org/abs/1911.08265; Danihelka et al.,
+    2022, https://openreview.net/forum?id=bERaNdoegnO; needs the extra `muzero`.)
     """
     actions = require_discrete(spaces, "muzero")
     transform = value_transform(transform_)
