@@ -130,26 +130,8 @@ def chunks(
             torchrun. Only the first process writes the run.
         process: this process and their number: `0/4`.
     """
-    chunks = _chunks(
-        recipe,
-        ends_at_log_points=True,
-        set=set,
-        init=init,
-        seed=seed,
-        seeds=seeds,
-        runs=runs,
-        run=run,
-        name=name,
-        tag=tag,
-        max_time=max_time,
-        smoke=smoke,
-        quiet=quiet,
-        profile=profile,
-        trust=trust,
-        coordinator=coordinator,
-        process=process,
-    )
-    return keep_in_steps(chunks)
+    arguments = locals()  # by their names
+    return keep_in_steps(_chunks(**arguments, ends_at_log_points=True))
 
 
 @resolves(recipes="recipe", new=("runs", "run"))

@@ -32,7 +32,7 @@ from rlcli.training.run_writer import ActiveRun, RunWriter, save_all, write_run
 from rlcli.training.session import Session
 from rlcli.training.stopping.run_end import abandon, stop_of
 from rlcli.training.stopping.signals import Signals
-from rlcli.training.stopping.watchdog import Watchdog
+from rlcli.training.stopping.watchdog import report_idling
 from rlcli.xla import processes
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def run_chunks(
             stack.enter_context(write_run(*pair, signals, monitor))
             for pair in zip(members, resume_at, strict=True)
         ]
-        stack.enter_context(Watchdog(monitor.message))
+        stack.enter_context(report_idling(monitor.message))
         stack.enter_context(_record_errors([member.run for member in members]))
         stack.enter_context(_explain_errors(experiment))
         for message in filter(None, [session.warning, *messages]):

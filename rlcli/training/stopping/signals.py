@@ -32,7 +32,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from rlcli.training.stopping.stops import STATUS_OF_SIGNALS, Stop, resend
@@ -100,12 +100,7 @@ class SignalReceiver:
         _receivers.append(self)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: Any) -> None:
         if self in _receivers:
             _receivers.remove(self)
         if not _receivers:
@@ -180,13 +175,8 @@ class Signals(SignalReceiver):
             self._start_thread()
         return super().__enter__()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)
         if self._sockets is not None:
             signal.set_wakeup_fd(self._wakeup_before)
             reader, writer = self._sockets
@@ -195,7 +185,7 @@ class Signals(SignalReceiver):
             reader.close()
             self._sockets = None
         if self.stop is not None:
-            self._deliver(self.stop, error)
+            self._deliver(self.stop, raised[1])
 
     def _deliver(self, stop: Stop, error: BaseException | None) -> None:
         """Raises the exception of a request to stop, so that no caller misses it."""
