@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # a test compares these rows with the tables below
     from rlcli.recipe.new import new as new
     from rlcli.recipe.schema import schema as schema
     from rlcli.results.compare import compare as compare
-    from rlcli.results.frames import metrics
+    from rlcli.results.metric_table import metrics
     from rlcli.results.plot import plot as plot
     from rlcli.results.report.report import report as report
     from rlcli.runs.description import show as show
@@ -124,7 +124,7 @@ _MODULES = {
     "from_pytree": "rlcli.networks.pytree",
     "load": "rlcli.evaluation.load",
     "make": "rlcli.utils.simulation",
-    "metrics": "rlcli.results.frames",
+    "metrics": "rlcli.results.metric_table",
     "q_function": "rlcli.utils.custom_loop",
     "resume_all": "rlcli.training.several.resume_all",
     "rollout": "rlcli.utils.simulation",

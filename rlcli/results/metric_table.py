@@ -1,4 +1,4 @@
-"""Frames: the metrics of a run as a table for pandas, polars or NumPy."""
+"""Metric table: the metrics of a run as a table for pandas, polars or NumPy."""
 
 import importlib.util
 from pathlib import Path
