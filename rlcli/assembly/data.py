@@ -69,7 +69,7 @@ def _check_frames(
     Each environment gets consecutive steps, which may begin within an episode: the
     frames before them are then missing.
     """
-    if (stack := replay.frame_stack) is None:
+    if (stack := replay.traits.frame_stack) is None:
         return
     size = recipe.train.unroll * environment.num_envs
     share = len(steps.reward) // size * recipe.train.unroll
@@ -83,8 +83,8 @@ def _check_frames(
         if differs.any():
             raise recipe.error(
                 ("replay",),
-                f"step {np.argmax(differs):,} of {replay.dataset.name} is not the "
-                f"stack of frames that the replay would rebuild: {what}",
+                f"step {np.argmax(differs):,} of {replay.traits.dataset.name} is not "
+                f"the stack of frames that the replay would rebuild: {what}",
                 "store whole observations (`replay: uniform`), or use "
                 "`num_envs: 1` and data with this stack",
             )
