@@ -231,3 +231,26 @@ def pure(*, observation: str = "box", action: str = "discrete") -> Core:
         return state, TimeStep(obs, obs, reward, discount, last, info={})
 
     return Core(reset, step, observation_space, action_space)
+
+
+class Says(gymnasium.Env):
+    """Says a text, and shows a number and any number of numbers."""
+
+    observation_space = spaces.Dict(
+        {
+            "said": spaces.Text(20),
+            "seen": spaces.Box(0, 9, (2,), np.float32),
+            "many": spaces.Sequence(spaces.Discrete(3)),
+        }
+    )
+    action_space = spaces.Discrete(2)
+
+    def _observe(self, said):
+        return {"said": said, "seen": np.full(2, 3, np.float32), "many": (1, 2)}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._observe("Go to A"), {}
+
+    def step(self, action):
+        return self._observe("a, go!"), 1.0, False, False, {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium import spaces
+from odd_environments import Says
 
 from rlcli.assembly import build_environment
 from rlcli.environments.adapters import text
@@ -74,29 +74,6 @@ WORDS = [
     "moving",
     "obstacles",
 ]
-
-
-class Says(gymnasium.Env):
-    """Says a text, and shows a number and any number of numbers."""
-
-    observation_space = spaces.Dict(
-        {
-            "said": spaces.Text(20),
-            "seen": spaces.Box(0, 9, (2,), np.float32),
-            "many": spaces.Sequence(spaces.Discrete(3)),
-        }
-    )
-    action_space = spaces.Discrete(2)
-
-    def _observe(self, said):
-        return {"said": said, "seen": np.full(2, 3, np.float32), "many": (1, 2)}
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return self._observe("Go to A"), {}
-
-    def step(self, action):
-        return self._observe("a, go!"), 1.0, False, False, {}
 
 
 @pytest.fixture
