@@ -109,7 +109,9 @@ class TimeStep(NamedTuple):
     # others of its game
     discount: Float[Array, "*B"]
     last: Bool[Array, "*B"]  # any end of the episode, terminated or truncated
-    info: Mapping[str, Shaped[Array, "*B"]]  # summed over an episode, and logged
+    # Numbers and booleans by name, logged per episode as `environment.info` says: the
+    # last one, or the sum.
+    info: Mapping[str, Shaped[Array, "*B"]]
 
 
 def missing_render(state: ArrayTree, index: int = 0) -> Any:
@@ -181,8 +183,9 @@ class Host(NamedTuple):
     # nothing is lost
     restore: Callable[[ArrayTree], tuple[ArrayTree, str]]
     close: Callable[[ArrayTree], None]
-    # Makes the same environment, whose copies are restarted when they fail.
-    make_restarting: Callable[[], Environment] | None = None
+    # Makes the same environment with other `is_restarting` (whether copies that fail
+    # are restarted) or `info` (the names that steps report).
+    remake: Callable[..., Environment] | None = None
     # state -> the `environments.adapters.restarting.Restarts` so far; None if a failure
     # ends the run.
     restarts: Callable[[ArrayTree], Any] = lambda state: None
@@ -190,6 +193,7 @@ class Host(NamedTuple):
     # that `reset` and `restore` make later. Raises an `RlcliError` if the environment
     # has no such number. None: no number can be set.
     set_number: Callable[[ArrayTree | None, str, float], None] | None = None
+    info: tuple[str, ...] = ()  # the names in the `info` of every time step
 
 
 class Environment(NamedTuple):

@@ -12,6 +12,7 @@ from rlcli.assembly.preprocessing import environment_preprocessing
 from rlcli.assembly.requirements import check_outputs
 from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.environments.canonical_border import canonical_environment
+from rlcli.environments.episode_info import log_info
 from rlcli.environments.observation_image import with_render
 from rlcli.environments.vector import values_at, vector
 from rlcli.preprocessing.frame_stack import stack_frames
@@ -71,6 +72,7 @@ def environment_factory(
         }
         host_env = build_part(part, START, recipe, offers)
         host_env = _restart_on_error(recipe, host_env)
+        host_env = log_info(host_env, recipe.info, f"environment `{part.name}`")
         if host_env.external is None:  # not made by `host_environment`
             host_env = canonical_environment(host_env, f"environment `{part.name}`")
         host_env = stack_frames(host_env, frame_steps)
@@ -95,6 +97,7 @@ def environment_factory(
             each=each,
             rendering=rendering,
         )
+        envs = log_info(envs, recipe.info, f"environment `{part.name}`")
         return stack_frames(envs, frame_steps)
 
     return environment
@@ -105,13 +108,13 @@ def _restart_on_error(recipe: Recipe, environment: Environment) -> Environment:
     if recipe.train.on_error == "stop":
         return environment
     host = environment.host
-    if host is None or host.make_restarting is None:
+    if host is None or host.remake is None:
         raise recipe.error(
             ("train", "on_error"),
             f"environment `{recipe.environment.name}` cannot be restarted",
             "use `on_error: stop`, or build the environment with `host_environment`",
         )
-    return host.make_restarting()
+    return host.remake(is_restarting=True)
 
 
 def build_core(

@@ -19,7 +19,7 @@ from rlcli.runs import snapshots
 from rlcli.runs.frozen import format_frozen_count
 from rlcli.runs.locate import locate_policy
 from rlcli.runs.snapshots import Snapshot
-from rlcli.runs.statistics import episode_summary, summary
+from rlcli.runs.statistics import episode_summary, info_summary, summary
 from rlcli.runs.variants import find_variants
 from rlcli.spaces import describe
 from rlcli.types import Clock
@@ -54,10 +54,13 @@ def eval(
 
     Returns:
         `{"run", "checkpoint", "environment", "episodes", "seeds": [{"seed", "mean",
-        "std", "min", "max", "length", "frozen", "returns": […], "lengths": […]}],
-        "return": {"mean", "iqm", "ci95": [lo, hi], "frozen"}}`; `returns` and
-        `lengths` are those of every episode. `ci95` is a bootstrap interval of the
-        interquartile mean over seeds; None for a single seed. `frozen` of a seed is
+        "std", "min", "max", "length", "info", "frozen", "returns": […],
+        "lengths": […]}], "return": {"mean", "iqm", "ci95": [lo, hi], "frozen"},
+        "info": {name: {"mean", "ci95"}}}`; `returns` and `lengths` are those of every
+        episode, and `info` are the numbers that the environment logs, such as
+        `success`: the interval of a rate over all episodes is Wilson's. `ci95` of the
+        return is a bootstrap interval of the interquartile mean over seeds; None for a
+        single seed. `frozen` of a seed is
         `{"step", "reason"}`, or None; `frozen` of `return` is the number of frozen
         seeds, which the statistics include.
 
@@ -123,12 +126,13 @@ def _evaluate(
         {
             "seed": number,
             **episode_summary(returns, lengths),
+            "info": info_summary({k: v[row] for k, v in result.info.items()}),
             "frozen": _frozen_record(snapshot, number),
             "returns": returns.tolist(),
             "lengths": lengths.astype(int).tolist(),
         }
-        for number, returns, lengths in zip(
-            snapshot.seeds, result.returns, result.lengths, strict=True
+        for row, (number, returns, lengths) in enumerate(
+            zip(snapshot.seeds, result.returns, result.lengths, strict=True)
         )
     ]
     per_seed = result.returns.shape[1]
@@ -142,6 +146,7 @@ def _evaluate(
         "episodes": per_seed,
         "seeds": seeds,
         "return": {**total, "frozen": len(snapshot.frozen)},
+        "info": info_summary(result.info),
     }
 
 

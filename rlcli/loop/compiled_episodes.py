@@ -17,7 +17,7 @@ import numpy as np
 
 from rlcli.loop.advance import noise_block_size
 from rlcli.loop.episode_records import EpisodeFunctions, EpisodeRecords
-from rlcli.loop.progress import zero_actions
+from rlcli.loop.progress import info_names, zero_actions
 from rlcli.loop.seeds import (
     pad_seeds,
     resize_seeds,
@@ -135,7 +135,7 @@ def compiled_episodes(
     ) -> tuple[ArrayTree, ArrayTree, EpisodeRecords]:
         environment, _ = at(clock)
         state, obs = environment.reset(jax.random.key(reset_seed))
-        records = functions.begin(obs)
+        records = functions.begin(obs, info_names(environment, state))
         steps = _empty_recording(environment, state, records) if recording else ()
         return state, steps, records
 

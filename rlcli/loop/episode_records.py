@@ -4,7 +4,7 @@ The first `episodes_per_env` episodes of each environment count. Counting the fi
 episodes to finish over all environments would favour short ones.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -29,12 +29,15 @@ class EpisodeRecords(NamedTuple):
     returns: jax.Array  # [B, episodes_per_env]
     lengths: jax.Array
     num_cut: Array  # int32 [B]: counted episodes that only the evaluation has ended
+    # `TimeStep.info`, summed over the current episodes, and over finished ones
+    running_info: Mapping[str, Array] = {}
+    info: Mapping[str, jax.Array] = {}  # [B, episodes_per_env]
 
 
 class EpisodeFunctions(NamedTuple):
     """The functions of an evaluation, for one seed."""
 
-    begin: Callable[[ArrayTree], EpisodeRecords]  # obs -> records
+    begin: Callable[..., EpisodeRecords]  # (obs, names of `info`) -> records
     # (seed, evaluation_index, time) -> noise of the policy and of the environment
     draw: Callable[[Array, Array, Array], tuple[ArrayTree, ArrayTree]]
     # (policy, acting, records, noise of the policy) -> action, state of the policy: the
@@ -92,7 +95,7 @@ def episode_functions(
     """
     batch = environment.num_envs
 
-    def begin(obs: ArrayTree) -> EpisodeRecords:
+    def begin(obs: ArrayTree, names: Sequence[str] = ()) -> EpisodeRecords:
         table = jnp.zeros((batch, episodes_per_env), jnp.float32)
         counter = jnp.zeros(batch, jnp.int32)
         return EpisodeRecords(
@@ -105,6 +108,8 @@ def episode_functions(
             returns=table,
             lengths=table,
             num_cut=counter,
+            running_info=dict.fromkeys(names, jnp.zeros(batch, jnp.float32)),
+            info=dict.fromkeys(names, table),
         )
 
     def draw(
@@ -130,6 +135,10 @@ def episode_functions(
         total, length = records.running_return + timestep.reward, records.length + 1
         # Partial sums are written too: the last write of a row is the whole episode.
         row = jnp.arange(batch), records.num_finished
+        info = {
+            name: value + timestep.info[name]
+            for name, value in records.running_info.items()
+        }
         return EpisodeRecords(
             obs=timestep.obs,
             first=has_ended,
@@ -140,6 +149,11 @@ def episode_functions(
             returns=records.returns.at[row].set(total, mode="drop"),
             lengths=records.lengths.at[row].set(length, mode="drop"),
             num_cut=records.num_cut + (only_cut & ~has_finished(records)),
+            running_info={k: jnp.where(has_ended, 0, v) for k, v in info.items()},
+            info={
+                name: table.at[row].set(info[name], mode="drop")
+                for name, table in records.info.items()
+            },
         )
 
     def has_finished(records: EpisodeRecords) -> Array:

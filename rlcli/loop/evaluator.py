@@ -4,9 +4,10 @@ Episodes of a pure environment are one compiled program, which records their ste
 videos. Others are stepped from the host, and so are those of `Evaluator.transitions`.
 """
 
+import functools
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -42,6 +43,7 @@ class EvaluationResult(NamedTuple):
     returns: np.ndarray
     lengths: np.ndarray
     num_cut: int  # episodes that had not ended after `MAX_EPISODE_STEPS`
+    info: Mapping[str, np.ndarray]  # what the environment logs, `[seeds, episodes]`
 
 
 class EvaluationStep(NamedTuple):
@@ -111,10 +113,12 @@ class Evaluator:
             action, state = functions.select(policy, acting, records, policy_noise)
             return action, state, environment_noise, functions.cut(records)
 
+        host = environment.host
+        begin = functools.partial(functions.begin, names=host.info if host else ())
         self._begin, self._select, self._record = (
             jax.jit(vmap_seeds(function, len(seeds), inputs, 0))
             for function, inputs in (
-                (functions.begin, (0,)),
+                (begin, (0,)),
                 (select, (0, 0, 0, 0, None)),
                 (functions.record, (0, 0, 0, 0)),
             )
@@ -151,6 +155,7 @@ class Evaluator:
             np.asarray(records.returns).reshape(shape),
             np.asarray(records.lengths).reshape(shape),
             int(np.sum(records.num_cut)),
+            {name: np.asarray(v).reshape(shape) for name, v in records.info.items()},
         )
 
     def _clocks(self, clock: Clock) -> Clock:

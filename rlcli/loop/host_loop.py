@@ -74,7 +74,7 @@ def host_loop(setup: Setup) -> Loop:
     @jax.jit
     def begin_all(seeds: Array, numbers: Array, obs: ArrayTree) -> Progress:
         def begin_one(seed: Array, obs: ArrayTree) -> Progress:
-            return initial_progress(setup, seed, numbers, (), obs)
+            return initial_progress(setup, seed, numbers, (), obs, host.info)
 
         return map_seeds(begin_one, len(setup.seeds), AXES)(seeds, obs)
 
@@ -141,6 +141,7 @@ def _advance_to(
 ) -> tuple[Progress, Mapping[str, Array]]:
     """Runs until iteration `end`."""
     environment, seeds = setup.environment, seed_array(setup)
+    reported = environment.host.info if environment.host else ()
     block = noise_block_size(environment.num_envs)
     is_pinned = threads.is_single_threaded() and jax.default_backend() == "cpu"
     state = progress.environment
@@ -159,8 +160,9 @@ def _advance_to(
             cut = setup.resets_unroll and (time + 1) % setup.unroll == 0
             with jax.profiler.TraceAnnotation(phases.ENVIRONMENT):
                 state, timestep = environment.step(state, action, env_noise, cut)
-            if timestep.info:  # `info` of host environments is not summed
-                timestep = timestep._replace(info={})
+            if timestep.info:  # a pure environment on the host reports more
+                info = {name: timestep.info[name] for name in reported}
+                timestep = timestep._replace(info=info)
             packed_timestep = program.pack_timestep(timestep)
             packed_carry, action = program.step(
                 packed_carry, packed_timestep, noise, final_updates
@@ -284,4 +286,6 @@ def timestep_shapes(seeds: int, environment: Environment) -> tuple[Any, TimeStep
     element = spaces.zeros(environment.observation)
     obs = jax.tree.map(lambda leaf: like(leaf.dtype, *leaf.shape), element)
     number, flag = like(np.float32), like(np.bool_)
-    return obs, TimeStep._make((obs, obs, number, number, flag, {}))
+    names = environment.host.info if environment.host else ()
+    info = dict.fromkeys(names, number)
+    return obs, TimeStep._make((obs, obs, number, number, flag, info))

@@ -137,6 +137,7 @@ class Vector:
     timeout: Annotated[float, Gt(0.0), "structural"] | None = None
     each: dict[str, list[Any]]
     wrappers: list[Any]
+    info: dict[str, Literal["last", "sum"]]
 
 
 # The section `freeze`: parameter groups or their torsos, with the step up to which they

@@ -34,6 +34,7 @@ class Recipe:
     timeout: float | None  # seconds per step of a host environment
     each: Mapping[str, list[float]]  # environment i takes value i mod n
     wrappers: tuple[Part, ...]  # from the inside out
+    info: Mapping[str, Literal["last", "sum"]]  # what episodes log of `TimeStep.info`
     network: Mapping[str, NetworkSpec]  # keys: functions, DEFAULT or SHARED
     policy: Part
     tracer: Part
@@ -210,6 +211,8 @@ def resolve(recipe: Recipe) -> dict[str, Any]:
         environment["wrappers"] = [
             _part_to_plain(wrapper) for wrapper in recipe.wrappers
         ]
+    if recipe.info:
+        environment["info"] = dict(recipe.info)
     networks = {name: _network_to_plain(e) for name, e in recipe.network.items()}
     optimizers = {
         name: _part_to_plain(optimizer) for name, optimizer in recipe.optimizer.items()
@@ -254,6 +257,7 @@ def _read_sections(sections: Sections, name: str) -> Recipe:
         timeout=vector.timeout,
         each=sections.each(environment, vector.each, vector.num_envs),
         wrappers=sections.wrappers(environment, vector.wrappers),
+        info=vector.info,
         network=sections.networks(facts),
         policy=sections.section("policy", facts),
         tracer=sections.section("tracer", facts),

@@ -183,7 +183,12 @@ class Sections:
         options = {key: option for key, option in options.items() if key in parameters}
         facts = registry.find("environment", part.name).facts
         limit = facts.get("time_limit")
-        options = {"time_limit": limit, "each": {}, "wrappers": []} | options
+        options = {
+            "time_limit": limit,
+            "each": {},
+            "wrappers": [],
+            "info": {},
+        } | options
         label = f"environment {quote(part.name)}"
         reader = grammar.Reader(label, ("environment",), self.fail)
         vector = grammar.Vector(**reader.options(parameters, options))

@@ -6,7 +6,9 @@ interval. NumPy only.
 """
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -165,12 +167,47 @@ def statistics_row(
     }
 
 
-def episode_summary(returns: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
-    """Summarizes the returns and lengths of one seed's episodes.
+def wilson_interval(share: float, n: int) -> tuple[float, float]:
+    """The 95 % interval of a success rate from `n` independent trials (Wilson, 1927).
+
+    `share` is the observed rate, in [0, 1].
+    """
+    z = 1.959964  # the 97.5 % quantile of the normal distribution
+    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    variance = share * (1 - share) / n + (z / (2 * n)) ** 2
+    half = z * math.sqrt(variance) / (1 + z**2 / n)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def info_summary(info: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
+    """The mean and a 95 % interval of what each episode has logged, by name.
+
+    The interval of values that are all 0 or 1 is Wilson's; that of others is the
+    bootstrap interval of their interquartile mean.
+    """
+
+    def interval(values: np.ndarray) -> list[float] | None:
+        if np.isin(values, (0, 1)).all():
+            return list(wilson_interval(float(values.mean()), values.size))
+        return list(bootstrap_ci95(values.ravel())) if values.size > 1 else None
+
+    return {
+        name: {"mean": float(values.mean()), "ci95": interval(values)}
+        for name, values in info.items()
+    }
+
+
+def episode_summary(
+    returns: np.ndarray,
+    lengths: np.ndarray,
+    info: Mapping[str, np.ndarray] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Summarizes the returns, lengths and logged numbers of one seed's episodes.
 
     The std divides by n, not by n − 1.
     """
     return {
+        **{name: float(values.mean()) for name, values in info.items()},
         "mean": float(returns.mean()),
         "std": float(returns.std()),
         "min": float(returns.min()),

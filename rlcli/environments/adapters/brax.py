@@ -36,7 +36,8 @@ def brax_adapter(
         # Copied: environments of Brax change these dicts in place.
         copies = {"metrics": dict(state.metrics), "info": dict(state.info)}
         state = env.step(state.replace(**copies), action)
-        return state, state.obs, state.reward, state.done != 0, False
+        is_over = state.done != 0
+        return state, state.obs, state.reward, is_over, False, state.metrics
 
     action = gymnasium.spaces.Box(-1.0, 1.0, (env.action_size,), np.float32)
     name = f"brax/{id}"

@@ -123,8 +123,8 @@ class _EnvPoolVector:
 
     def step(self, action: ArrayTree) -> HostTimeStep:
         """As `HostVector.step`."""
-        obs, reward, terminated, truncated, _ = self._step(action)
-        return host_timestep(self._to_canonical(obs), reward, terminated, truncated)
+        obs, *numbers, info = self._step(action)
+        return host_timestep(self._to_canonical(obs), *numbers, info=[info])
 
     def render(self, index: int) -> HostArray:
         """As `HostVector.render`."""

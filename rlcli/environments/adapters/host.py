@@ -6,8 +6,8 @@ are JAX arrays.
 
     reset(seeds[S] uint32) -> state, obs              starts episode 0 everywhere
     step(state, action, noise=(), cut=False) -> state, TimeStep
-                                                      see `TimeStep`; info {}; `cut` is
-                                                      broadcast to `[S, B]`
+                                                      see `TimeStep`; `cut` is broadcast
+                                                      to `[S, B]`
     host.save(state) -> arrays                        for a checkpoint
     host.restore(arrays) -> state, warning            "" if it is exact
     host.close(state)                                 releases all resources
@@ -99,6 +99,7 @@ def host_environment(
     *,
     goal_reward: GoalReward | None = None,
     is_restarting: bool = False,
+    info: tuple[str, ...] = (),
 ) -> Environment:
     """Builds S×B environments from the vector `make(S · B)`, stepped simultaneously.
 
@@ -106,6 +107,7 @@ def host_environment(
     observation and action spaces; those of the result are canonical. `make_one`
     makes a single environment, if the library has one, for use without the vector.
 
+    `info` are the names of numbers and booleans in `info` that a time step reports.
     With `is_restarting`, environments that fail are restarted, `part_size` of them
     together: a divisor of S · B, by default all of them.
     """
@@ -123,7 +125,7 @@ def host_environment(
         else:
             vector = make(count)
         state = HostVectorState(
-            external, action, vector, environment, np.array(numbers, np.uint32)
+            external, action, vector, environment, np.array(numbers, np.uint32), info
         )
         for name, value in own_numbers.items():
             state.set_number(name, value)
@@ -182,10 +184,12 @@ def host_environment(
                 make_one,
                 part_size,
                 goal_reward=goal_reward,
-                is_restarting=True,
+                is_restarting=is_restarting,
+                info=info,
             ),
             HostVectorState.take_restarts,
             set_number,
+            info,
         ),
     )
     return environment

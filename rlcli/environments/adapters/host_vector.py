@@ -20,7 +20,11 @@ from rlcli.environments.adapters.host_errors import (
     explain_error,
     original_error,
 )
-from rlcli.environments.adapters.pools import HostVector, UnknownNumberError
+from rlcli.environments.adapters.pools import (
+    HostVector,
+    UnknownNumberError,
+    info_numbers,
+)
 from rlcli.environments.adapters.restarting import (
     RestartingVector,
     RestartRecord,
@@ -67,8 +71,13 @@ class HostVectorState:
         vector: HostVector,
         template: Environment,
         seeds: HostArray,
+        info: tuple[str, ...] = (),
     ) -> None:
-        """`template` has the canonical spaces, also that of `action`."""
+        """`template` has the canonical spaces, also that of `action`.
+
+        `info` are the names that a time step reports.
+        """
+        self._info = info
         self.external = external
         self.vector = vector
         self._is_replayable = vector.is_replayable
@@ -159,13 +168,17 @@ class HostVectorState:
         if len(done_rows):
             self.obs = self._begin_next(next_obs, done_rows)
             obs = map_tree(self._to_grid, self.obs)
+        info = {
+            name: info_numbers(timestep, name, self.count).reshape(self.grid)
+            for name in self._info
+        }
         return TimeStep(
             obs=obs,
             next_obs=last_obs,
             reward=reward.reshape(self.grid),
             discount=discount.reshape(self.grid),
             last=last.reshape(self.grid),
-            info={},
+            info=info,
         )
 
     def _begin_next(self, obs: ArrayTree, done_rows: HostArray) -> ArrayTree:

@@ -19,7 +19,8 @@ Both import their library when called, with `libraries.import_library`, and use
 Gymnasium's spaces.
 """
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -28,6 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli import spaces
+from rlcli.environments.episode_info import MAX_INFO
 from rlcli.environments.observation_image import core_image
 from rlcli.types import Array, ArrayTree, Core, Key, TimeStep
 
@@ -51,12 +53,13 @@ def pure_core(
     """Builds a core from traceable functions without batch axis and auto-reset.
 
         reset(key) -> state, obs
-        step(state, action, key) -> state, obs, reward, terminated, truncated
+        step(state, action, key) -> state, obs, reward, terminated, truncated[, info]
 
     `obs` is the next observation, also at the end of an episode. It is cast to the
     dtypes of its space, and rendered as an image. If the library truncates an episode,
-    `last` is true and `discount` stays 1. `costly_reset` and `agents` are those of
-    `Core`; a game of several agents is over when all have terminated.
+    `last` is true and `discount` stays 1. Of `info` it logs at most `MAX_INFO` numbers
+    and booleans, by name. `costly_reset` and `agents` are those of `Core`; a game of
+    several agents is over when all have terminated.
     """
 
     def make_state(state: ArrayTree, obs: ArrayTree) -> AdapterState:
@@ -73,7 +76,8 @@ def pure_core(
     def core_step(
         state: AdapterState, action: ArrayTree, key: Key
     ) -> tuple[AdapterState, TimeStep]:
-        inner_state, obs, reward, terminated, truncated = step(state.state, action, key)
+        result = step(state.state, action, key)
+        inner_state, obs, reward, terminated, truncated, *info = result
         new_state = make_state(inner_state, obs)
         terminated = jnp.asarray(terminated, bool)
         return new_state, TimeStep(
@@ -82,7 +86,7 @@ def pure_core(
             reward=jnp.asarray(reward, jnp.float32).reshape(terminated.shape),
             discount=1.0 - terminated.astype(jnp.float32),
             last=jnp.all(terminated) | jnp.asarray(truncated, bool),
-            info={},
+            info=_single_numbers(info[0]) if info else {},
         )
 
     def render(state: AdapterState) -> np.ndarray:
@@ -93,6 +97,17 @@ def pure_core(
         costly_reset=costly_reset,
         agents=agents,
     )
+
+
+def _single_numbers(info: Mapping[str, Any]) -> dict[str, Array]:
+    """The first `MAX_INFO` numbers and booleans by name, without arrays."""
+    numbers = {name: jnp.asarray(info[name]) for name in sorted(info)}
+    single = {
+        name: value
+        for name, value in numbers.items()
+        if not value.shape and (value.dtype == bool or jnp.isrealobj(value))
+    }
+    return dict(itertools.islice(single.items(), MAX_INFO))
 
 
 def _strong_type(leaf: Any) -> Array:

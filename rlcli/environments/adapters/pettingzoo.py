@@ -140,7 +140,7 @@ class ParallelVector:
 
     def step(self, action: ArrayTree) -> HostTimeStep:
         """As `HostVector.step`."""
-        obs, reward, discount, last = [], [], [], []
+        obs, reward, discount, last, infos = [], [], [], [], []
         self._steps += 1
         for index, copy in enumerate(self.copies):
             place = index * self.group
@@ -149,7 +149,7 @@ class ParallelVector:
                 for row, agent in enumerate(self.agents)
                 if agent in copy.agents
             }
-            seen, rewards, terminated, _, _ = self._call(index, "step", actions)
+            seen, rewards, terminated, _, info = self._call(index, "step", actions)
             is_over = not copy.agents or self._steps[index] == self._limit
             for agent in self.agents:
                 # Truncated before the others, it has no later value either.
@@ -160,7 +160,8 @@ class ParallelVector:
                 reward.append(np.asarray(rewards[agent]).item() if is_acting else 0.0)
                 discount.append(float(is_alive))
                 last.append(is_over)
-        return HostTimeStep(self._stack(obs), reward, discount, last)
+                infos.append(info.get(agent, {}))
+        return HostTimeStep(self._stack(obs), reward, discount, last, infos)
 
     def render(self, index: int) -> Any:
         """As `HostVector.render`: the image of the whole copy."""

@@ -79,7 +79,8 @@ def playground_adapter(
         steps += 1
         episode = _EpisodeState(state, steps, model)
         is_over = steps >= task.episode_length
-        return episode, state.obs, state.reward, state.done != 0, is_over
+        rest = state.reward, state.done != 0, is_over, state.metrics
+        return episode, state.obs, *rest
 
     action = gymnasium.spaces.Box(-1.0, 1.0, (env.action_size,), np.float32)
     return jax_libraries.library_core(name, reset, step, task.observation, action)

@@ -11,7 +11,7 @@ import functools
 import multiprocessing
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import gymnasium
@@ -53,10 +53,39 @@ class HostTimeStep(NamedTuple):
     reward: Sequence[float] | HostArray
     discount: Sequence[float] | HostArray  # 0 where the episode terminated, else 1
     last: Sequence[bool] | HostArray  # whether it terminated or was truncated
+    # A mapping for each environment, or those of the vectors of consecutive ones
+    info: Sequence[Mapping[str, Any]] = ()
+
+
+def info_numbers(timestep: HostTimeStep, name: str, count: int) -> HostArray:
+    """The number `name` in the `info` of each environment, `[count]` float32.
+
+    A dot leads into a mapping, as in `episode.r`. It is 0 where it is missing or no
+    single number. Gymnasium's vectors have an array
+    of it, with a mask `_name`, and the last one of an episode in `final_info`.
+    """
+    numbers = np.zeros(count, np.float32)
+    size = count // len(timestep.info) if timestep.info else 0
+    for row, info in enumerate(timestep.info):
+        place = numbers[row * size : (row + 1) * size]
+        for values in (info, info.get("final_info")):
+            *outer, inner = name.split(".")
+            for key in outer:
+                values = values.get(key) if isinstance(values, Mapping) else None
+            if isinstance(values, Mapping) and inner in values:
+                array = np.asarray(values[inner])
+                if array.dtype.kind in "biuf" and array.size == size:
+                    mask = np.broadcast_to(values.get(f"_{inner}", True), size)
+                    place[mask] = array.reshape(size)[mask]
+    return numbers
 
 
 def host_timestep(
-    obs: ArrayTree, reward: HostArray, terminated: HostArray, truncated: HostArray
+    obs: ArrayTree,
+    reward: HostArray,
+    terminated: HostArray,
+    truncated: HostArray,
+    info: Sequence[Mapping[str, Any]] = (),
 ) -> HostTimeStep:
     """Builds a `HostTimeStep` from the results of a Gymnasium vector, `[count, ...]`.
 
@@ -77,7 +106,7 @@ def host_timestep(
     rewards = numbers("rewards", reward)
     is_terminated = numbers("`terminated`", terminated)
     last = np.logical_or(is_terminated, numbers("`truncated`", truncated))
-    return HostTimeStep(obs, rewards, np.logical_not(is_terminated), last)
+    return HostTimeStep(obs, rewards, np.logical_not(is_terminated), last, info)
 
 
 @runtime_checkable
@@ -197,7 +226,7 @@ class SyncVector:
 
     def step(self, action: ArrayTree) -> HostTimeStep:
         """As `HostVector.step`."""
-        obs, reward, discount, last = [], [], [], []
+        obs, reward, discount, last, infos = [], [], [], [], []
         for index, step in enumerate(self._steps):
             single_action = self._select(action, index)
             try:
@@ -206,7 +235,7 @@ class SyncVector:
                 raise EnvironmentFailedError(index, "step") from error
             if type(result) is not tuple or len(result) != 5:
                 raise _invalid_output(index, "step", _describe_result(result))
-            next_obs, step_reward, terminated, truncated, _ = result
+            next_obs, step_reward, terminated, truncated, info = result
             # Only `isinstance` in the valid case, since this runs at every step.
             if not isinstance(step_reward, _NUMBERS):
                 step_reward = _number(step_reward, index, "a reward")
@@ -218,7 +247,9 @@ class SyncVector:
             reward.append(step_reward)
             discount.append(0.0 if terminated else 1.0)
             last.append(terminated or truncated)
-        return HostTimeStep(self._stack_obs(obs, "step"), reward, discount, last)
+            infos.append(info)
+        obs = self._stack_obs(obs, "step")
+        return HostTimeStep(obs, reward, discount, last, infos)
 
     def render(self, index: int) -> Any:
         """As `HostVector.render`."""
@@ -348,10 +379,8 @@ class AsyncVector:
         """As `HostVector.step`."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # errors are raised as well
-            obs, reward, terminated, truncated, _ = self._call(
-                "step", self._step, action
-            )
-        return host_timestep(self._to_canonical(obs), reward, terminated, truncated)
+            obs, *numbers, info = self._call("step", self._step, action)
+        return host_timestep(self._to_canonical(obs), *numbers, info=[info])
 
     def _call(
         self, method: str, function: Callable, *args: Any, **keywords: Any
@@ -445,7 +474,8 @@ class NativeVector:
         obs = self._last_obs
         if self._autoreset_mode == AutoresetMode.SAME_STEP:
             obs = self._final_obs([part[4] for part in parts], terminated | truncated)
-        return host_timestep(obs, reward, terminated, truncated)
+        infos = [part[4] for part in parts]
+        return host_timestep(obs, reward, terminated, truncated, infos)
 
     def render(self, index: int) -> Any:
         """Renders nothing: `can_render` is false."""

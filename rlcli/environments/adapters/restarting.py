@@ -128,9 +128,10 @@ class RestartingVector:
             self._step_part(part, map_tree(lambda leaf, rows=rows: leaf[rows], action))
             for part, rows in enumerate(self._rows)
         ]
-        obs, *rest = zip(*timesteps, strict=True)
+        obs, *rest, infos = zip(*timesteps, strict=True)
         joined = jax.tree.map(lambda *leaves: np.concatenate(leaves), *obs)
-        return HostTimeStep(joined, *(np.concatenate(each) for each in rest))
+        info = [] if () in infos else [info for part in infos for info in part]
+        return HostTimeStep(joined, *(np.concatenate(each) for each in rest), info=info)
 
     def render(self, index: int) -> Any:
         """As `HostVector.render`."""
@@ -183,7 +184,8 @@ class RestartingVector:
 
         obs = jax.tree.map(choose, placeholder.obs, timestep.obs)
         self._obs[part] = obs
-        return HostTimeStep(obs, *map(choose, placeholder[1:], timestep[1:]))
+        numbers = map(choose, placeholder[1:-1], timestep[1:-1])
+        return HostTimeStep(obs, *numbers, info=timestep.info)
 
     def _truncation(self, part: int) -> HostTimeStep:
         """The last step of lost episodes: at the observation before, with reward 0."""
@@ -193,6 +195,7 @@ class RestartingVector:
             np.zeros(count),
             np.ones(count),
             np.ones(count, np.bool_),
+            [{}] * count,
         )
 
     def _remember(self, part: int, local: HostArray, first: ArrayTree) -> None:

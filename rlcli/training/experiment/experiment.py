@@ -175,6 +175,7 @@ class Experiment:
     ) -> ChunkReport:
         """Adds an evaluation of the program, and updates the best policies."""
         returns, lengths = result.returns[self.seeds], result.lengths[self.seeds]
+        info = {name: values[self.seeds] for name, values in result.info.items()}
         policies, seeds = self.policies(), self.setup.seeds
         is_active = np.array([seed not in self.frozen for seed in seeds])
         means = returns.mean(axis=1)
@@ -191,7 +192,9 @@ class Experiment:
             {
                 "T": self.step,
                 "seed": seed,
-                "evaluation": episode_summary(returns[i], lengths[i]),
+                "evaluation": episode_summary(
+                    returns[i], lengths[i], {k: v[i] for k, v in info.items()}
+                ),
                 **self.frozen_field(seed),
             }
             for i, seed in enumerate(seeds)

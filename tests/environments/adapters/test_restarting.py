@@ -64,8 +64,8 @@ def pickled_module():
 def make_env(kind=Fragile, num_envs=2):
     external = ExternalEnvironment("environment `Fragile`", "gymnasium", 0.3)
     env = sync_host_environment(external, kind, num_envs, 2)
-    assert env.host.make_restarting is not None
-    return env.host.make_restarting()
+    assert env.host.remake is not None
+    return env.host.remake(is_restarting=True)
 
 
 def actions(place=None, action=0):
@@ -196,7 +196,7 @@ def test_a_process_that_dies_is_named_with_its_exit_code():
 
 
 def test_a_pool_of_processes_is_made_again_as_a_whole():
-    env = make_async_env().make_restarting()
+    env = make_async_env().remake(is_restarting=True)
     state, _ = env.reset(SEEDS)
     state, _ = env.step(state, actions())
     state, timestep = env.step(state, actions((0, 1), DIE))
