@@ -130,7 +130,8 @@ class RestartingVector:
         ]
         obs, *rest, infos = zip(*timesteps, strict=True)
         joined = jax.tree.map(lambda *leaves: np.concatenate(leaves), *obs)
-        info = [] if () in infos else [info for part in infos for info in part]
+        is_aligned = len({*map(len, infos)}) == 1
+        info = [info for part in infos for info in part] if is_aligned else []
         return HostTimeStep(joined, *(np.concatenate(each) for each in rest), info=info)
 
     def render(self, index: int) -> Any:
@@ -195,7 +196,7 @@ class RestartingVector:
             np.zeros(count),
             np.ones(count),
             np.ones(count, np.bool_),
-            [{}] * count,
+            [{}],
         )
 
     def _remember(self, part: int, local: HostArray, first: ArrayTree) -> None:
