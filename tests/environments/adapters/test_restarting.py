@@ -196,7 +196,7 @@ def test_a_process_that_dies_is_named_with_its_exit_code():
 
 
 def test_a_pool_of_processes_is_made_again_as_a_whole():
-    env = make_async_env().remake(is_restarting=True)
+    env = make_async_env().host.remake(is_restarting=True)
     state, _ = env.reset(SEEDS)
     state, _ = env.step(state, actions())
     state, timestep = env.step(state, actions((0, 1), DIE))
