@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.errors import RlcliError, quote
-from rlcli.types import Array, ArrayTree, Environment, TimeStep, wrap
+from rlcli.types import Array, ArrayTree, Environment, TimeStep
 
 InfoRule = Literal["last", "sum"]
 MAX_INFO = 64  # numbers of one environment: each has three fields in rows of metrics
@@ -58,8 +58,7 @@ def log_info(env: Environment, rules: Mapping[str, InfoRule], name: str) -> Envi
         info = {key: log(key, value) for key, value in timestep.info.items()}
         return state, timestep._replace(info=info)
 
-    keeps = ["render", "render_final", "goal_reward", "frame_stack", "external"]
-    return wrap(env, keeps=keeps, step=log_step)
+    return env._replace(step=log_step)  # all else stays true
 
 
 def default_rule(name: str, value: Array | jax.ShapeDtypeStruct) -> InfoRule:
