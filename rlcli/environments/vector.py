@@ -202,7 +202,9 @@ def _split_agents(games: Environment, agents: int) -> Environment:
         own = split(timestep._replace(last=(), info={}))
         return state, own._replace(last=last, info=info)
 
-    return games._replace(
+    return wrap(
+        games,
+        keeps=["frame_stack", "external"],
         reset=reset,
         step=step,
         num_envs=count,

@@ -31,8 +31,9 @@ from rlcli.utils import simulation
 BOX = spaces.Box(-1, 1, (4,), np.float32)
 GOALS = spaces.Dict({"achieved_goal": BOX, "desired_goal": BOX})
 PACKAGES = "environments", "preprocessing", "assembly", "evaluation", "utils"
-CORE = {*Core._fields} - {"reset", "step", "observation", "action", "draw"}
-VECTOR = {*Environment._fields} - {"reset", "step", "observation", "action", "draw"}
+TASK = {"reset", "step", "observation", "action", "draw", "agents"}
+CORE = {*Core._fields} - TASK
+VECTOR = {*Environment._fields} - TASK
 
 
 def full_core(
