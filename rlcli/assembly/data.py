@@ -79,11 +79,11 @@ def _check_frames(
     axis = stack.axis if stack.axis < 0 else stack.axis + 1
 
     def refuse(differs: np.ndarray, what: str) -> None:
-        differs = differs.reshape(len(rows), -1).any(axis=1)
-        if differs.any():
+        wrong = np.flatnonzero(differs.reshape(len(rows), -1).any(axis=1))
+        if len(wrong):
             raise recipe.error(
                 ("replay",),
-                f"step {np.argmax(differs):,} of {replay.traits.dataset.name} is not "
+                f"step {wrong[0]:,} of {replay.traits.dataset.name} is not "
                 f"the stack of frames that the replay would rebuild: {what}",
                 "store whole observations (`replay: uniform`), or use "
                 "`num_envs: 1` and data with this stack",
