@@ -238,7 +238,7 @@ _E = TypeVar("_E", Core, Environment)
 # What `wrap` leaves as it is, because no environment is without: its task.
 _TASK = {"reset", "step", "observation", "action", "draw"}
 _TASK |= {"num_envs", "agents", "host"}
-_OPTIONAL = frozenset({*Core._fields, *Environment._fields} - _TASK)
+OPTIONAL_FIELDS = frozenset({*Core._fields, *Environment._fields} - _TASK)
 _OF_STATE = {"render", "render_final"}  # functions whose first argument is the state
 
 
@@ -270,11 +270,11 @@ def wrap(
     Raises:
         ValueError: for a name in `keeps` that is no optional field.
     """
-    if unknown := sorted({*keeps} - _OPTIONAL):
-        raise ValueError(f"expected names of {sorted(_OPTIONAL)}, got {unknown}")
+    if unknown := sorted({*keeps} - OPTIONAL_FIELDS):
+        raise ValueError(f"expected names of {sorted(OPTIONAL_FIELDS)}, got {unknown}")
     if inner_state and getattr(inner, "host", None) and "host" not in changes:
         raise ValueError("expected a `host` of environments with another state")
-    optional = _OPTIONAL.intersection(inner._fields)
+    optional = OPTIONAL_FIELDS.intersection(inner._fields)
     fields: dict[str, Any] = {name: inner._field_defaults[name] for name in optional}
     for name in optional.intersection(keeps):
         fields[name] = value = getattr(inner, name)

@@ -224,7 +224,8 @@ def report_script(
     if not quiet:
         submit = f"sbatch --wait {quote_shell(script)}"
         # Its tasks need it as well.
-        needs_trust = trust and "--trust" in script.read_text().split()
+        is_written = script.is_file()
+        needs_trust = trust and is_written and "--trust" in script.read_text().split()
         words = _resume_words(folder, trust=needs_trust, addresses=addresses)
         then = f"{program()} {words}"
         output.print_message(f"next: {submit}; {then}")

@@ -12,7 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.errors import RlcliError, quote
-from rlcli.types import Array, ArrayTree, Environment, TimeStep
+from rlcli.types import (
+    OPTIONAL_FIELDS,
+    Array,
+    ArrayTree,
+    Environment,
+    TimeStep,
+    wrap,
+)
 
 InfoRule = Literal["last", "sum"]
 MAX_INFO = 64  # numbers of one environment: each has three fields in rows of metrics
@@ -58,7 +65,7 @@ def log_info(env: Environment, rules: Mapping[str, InfoRule], name: str) -> Envi
         info = {key: log(key, value) for key, value in timestep.info.items()}
         return state, timestep._replace(info=info)
 
-    return env._replace(step=log_step)  # all else stays true
+    return wrap(env, keeps=OPTIONAL_FIELDS, step=log_step)
 
 
 def default_rule(name: str, value: Array | jax.ShapeDtypeStruct) -> InfoRule:

@@ -175,7 +175,7 @@ class _Builder:
             "type": "object",
             "properties": {"name": name_schema},
             "required": ["name"],
-            "allOf": cases,
+            **({"allOf": cases} if cases else {}),
         }
         forms = [{"type": "string", **name_schema}, mapping]
         if kind not in _ALWAYS_NAMED:

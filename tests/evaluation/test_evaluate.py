@@ -66,7 +66,7 @@ def result(run):
 def test_the_result_is_what_the_schema_says(run, result):
     assert json.loads(json.dumps(result)) == result
     assert set(result) == {
-        *("run", "checkpoint", "environment", "episodes", "seeds", "return")
+        *("run", "checkpoint", "environment", "episodes", "seeds", "return", "info")
     }
     assert result["run"] == str(run)
     assert result["checkpoint"] == str(run / "policy.pkl.lz4")
@@ -75,7 +75,7 @@ def test_the_result_is_what_the_schema_says(run, result):
     assert [row["seed"] for row in result["seeds"]] == [0, 1]
     for row in result["seeds"]:
         names = ("seed", "mean", "std", "min", "max", "length", "frozen")
-        assert set(row) == {*names, "returns", "lengths"}
+        assert set(row) == {*names, "returns", "lengths", "info"}
         assert len(row["returns"]) == len(row["lengths"]) == 2 * 128
         assert row["mean"] == pytest.approx(np.mean(row["returns"]))
         assert row["returns"] == row["lengths"]  # CartPole pays 1 for every step
@@ -278,6 +278,6 @@ def test_a_deterministic_world_gives_what_was_worked_out_by_hand(tmp_path):
     (row,) = result["seeds"]
     numbers = {"seed": 0, "mean": 1, "std": 0, "min": 1, "max": 1, "length": 1}
     episodes = {"returns": [1] * 7, "lengths": [1] * 7}
-    assert row == numbers | {"frozen": None} | episodes
+    assert row == numbers | {"frozen": None, "info": {}} | episodes
     total = {"mean": 1, "iqm": 1, "ci95": None, "frozen": 0}
     assert result["return"] == total

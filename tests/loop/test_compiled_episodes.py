@@ -199,7 +199,7 @@ def test_long_evaluations_continue_over_several_calls_of_the_program(monkeypatch
     assert len(calls) > 3
 
 
-def test_an_evaluation_is_traced_once(monkeypatch):
+def test_an_evaluation_is_traced_once_and_once_for_the_names_of_info(monkeypatch):
     setup = build(recipe.load_recipe(CARTPOLE), (0,))
     environment, agent = setup.environment, setup.agent
     acting = draw_acting(setup)
@@ -214,4 +214,4 @@ def test_an_evaluation_is_traced_once(monkeypatch):
     evaluator.shapes(acting)
     evaluator.evaluate(acting)
     evaluator.evaluate(acting, 1)
-    assert len(traces) == 1
+    assert len(traces) == 2

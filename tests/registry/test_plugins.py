@@ -154,7 +154,7 @@ def test_a_recipe_with_a_broken_plug_in_names_distribution_module_and_exception(
 
 def test_a_recipe_without_a_broken_plug_in_is_built():
     parsed = recipe.load_recipe("dqn_cartpole", ["network={name: fine}"])
-    assert build(parsed).steps == 8
+    assert build(parsed).steps_per_iteration == 8
     with pytest.raises(RlcliError, match="policy `sampled` requires"):
         build(recipe.load_recipe("dqn_cartpole", ["policy=sampled"]))
 
@@ -208,14 +208,12 @@ def test_a_factory_that_returns_no_part_is_an_error_that_names_it(each, words):
     "each", ["network=mine_parts:fine", "optimizer=mine_parts:instance"]
 )
 def test_a_callable_of_a_user_module_works(each):
-    assert build(recipe.load_recipe("dqn_cartpole", [each])).steps == 8
+    assert build(recipe.load_recipe("dqn_cartpole", [each])).steps_per_iteration == 8
 
 
 def test_a_part_may_be_any_object_with_the_fields_of_its_type():
-    assert (
-        build(recipe.load_recipe("dqn_cartpole", ["optimizer=mine_parts:steps"])).steps
-        == 8
-    )
+    parsed = recipe.load_recipe("dqn_cartpole", ["optimizer=mine_parts:steps"])
+    assert build(parsed).steps_per_iteration == 8
 
 
 def test_a_user_module_may_have_the_name_of_a_standard_module(site, monkeypatch):

@@ -153,7 +153,8 @@ while true; do sleep 0.05; done
     assert process.wait() == code
     _, *words = module_command("rlcli")
     expected = (
-        f"{' '.join(words)} sweep {sweep.folder} --resume --max-time 10800s --trial 4"
+        f"{' '.join(words)} sweep {sweep.folder} --resume --no-trust "
+        "--max-time 10800s --trial 4"
     )
     assert (tmp_path / "arguments").read_text().split() == expected.split()
     queued = tmp_path / "queued"

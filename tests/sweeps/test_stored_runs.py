@@ -50,9 +50,11 @@ def states(tmp_path_factory):
 
     (folder / "run").mkdir()
     copy()
+    is_due = False
     for chunk in rlcli.chunks(RECIPE, run=folder / "run", quiet=True):
-        if chunk.step == 1 or chunk.step % 100 == 0:
+        if is_due:  # the files of a chunk are written when the next one is requested
             copy()
+        is_due = chunk.step == 1 or chunk.step % 100 == 0
     copy()
     return copies
 

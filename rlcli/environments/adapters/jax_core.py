@@ -93,7 +93,11 @@ def pure_core(
         return core_image(observation, jax.device_get(state.obs), agents)
 
     return Core(
-        *(core_reset, core_step, observation, action, render),
+        core_reset,
+        core_step,
+        observation,
+        action,
+        render,
         costly_reset=costly_reset,
         agents=agents,
     )

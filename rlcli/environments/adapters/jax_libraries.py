@@ -80,7 +80,10 @@ def library_core(
             return step(state, choice, key)
 
     return pure_core(
-        *(explained_reset, explained_step, observation, action),
+        explained_reset,
+        explained_step,
+        observation,
+        action,
         costly_reset=True,
         agents=agents,
     )

@@ -69,7 +69,7 @@ def jaxmarl_adapter(
         return state, game.observe(obs, state), reward, terminated, dones["__all__"]
 
     return jax_libraries.library_core(
-        *(f"jaxmarl/{id}", reset, step, game.observation, game.action), len(agents)
+        f"jaxmarl/{id}", reset, step, game.observation, game.action, len(agents)
     )
 
 

@@ -108,7 +108,7 @@ def test_each_agent_of_each_copy_is_a_row_and_a_copy_begins_once():
 def test_an_agent_that_has_ended_waits_for_the_others_without_reward(end):
     vector = ParallelVector([Game(**{end: True})], None, None)
     vector.begin(np.arange(2), [0, 1])
-    obs, reward, discount, last = play(vector, LENGTH)
+    obs, reward, discount, last, _ = play(vector, LENGTH)
     np.testing.assert_array_equal(discount[:, 1], [1, 0, 0, 0])
     np.testing.assert_array_equal(discount[:, 0], 1)
     assert reward[:2, 1].all() and reward[:, 0].all() and not reward[2:, 1].any()
@@ -120,7 +120,7 @@ def test_an_agent_may_join_later():
     vector = ParallelVector([Game(agents="abc", late=True)], None, None)
     first = vector.begin(np.arange(3), [0, 1, 2])
     assert first[:2].all() and not first[2].any()
-    obs, reward, discount, last = play(vector, LENGTH)
+    obs, reward, discount, last, _ = play(vector, LENGTH)
     assert obs[:, 2].all() and not reward[0, 2] and reward[1:, 2].all()
     np.testing.assert_array_equal(discount[:, 2], [0, 1, 1, 1])
     assert last[-1].all()
@@ -129,7 +129,7 @@ def test_an_agent_may_join_later():
 def test_a_time_limit_truncates_all_agents():
     vector = ParallelVector([Game()], 3, None)
     vector.begin(np.arange(2), [0, 1])
-    _, _, discount, last = play(vector, 6)
+    _, _, discount, last, _ = play(vector, 6)
     np.testing.assert_array_equal(last[:, 0], [0, 0, 1, 0, 0, 1])
     assert discount.all()
 

@@ -246,7 +246,7 @@ def test_the_steps_of_a_data_set_are_compared_too(tmp_path, is_stack):
     if is_stack:
         check("pure", replay)
         return
-    with pytest.raises(RlcliError, match="in step 1 of the data set they are not"):
+    with pytest.raises(RlcliError, match=r"step 2 of data set .* is not the stack"):
         check("pure", replay)
 
 

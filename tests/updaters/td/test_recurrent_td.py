@@ -107,7 +107,7 @@ def expected_bootstrap(name, online, target):
 def test_errors_equal_those_of_networks_stepped_one_at_a_time(name, one_step):
     rows, (ours, state) = steps(), make_updater(name)
     bootstrap = functools.partial(expected_bootstrap, name)
-    assert ours.requires == ("carry",)
+    assert ours.traits.requires == ("carry",)
 
     @jax.jit
     def update(state):

@@ -322,7 +322,7 @@ def test_expected_sarsa_with_quantiles_equals_rlax(tabular):
 
 def test_the_loss_of_a_categorical_head_as_priority_is_a_kl_divergence(tabular):
     ours = tabular("double_q_learning", ATOMS, target=FAR, priority="loss")
-    assert ours.whole.priority == "loss"
+    assert ours.whole.traits.priority == "loss"
     tables = np.random.default_rng(8).normal(size=(2, STATES, ACTIONS, 5)).astype("f4")
     rows = ours.rows(shape=(1, 30))
     _, report = ours.updated(rows, *tables.reshape(2, STATES, -1))
