@@ -300,8 +300,9 @@ def commands(draw: random.Random, place: Place) -> Callable[[], object]:
     names = {"RUN": str(folder), "TEMPLATE": str(place.run.folder), "OUT": str(out)}
     words = [re.sub(r"RUN|TEMPLATE|OUT", lambda m: names[m[0]], word) for word in words]
     text = draw.choice(fuzz_values.TEXTS)
-    # `rlcli runs` searches folders, and the root of the machine takes a while.
-    if draw.random() < 0.2 and (words[0] != "runs" or text not in ("/", "..", "~")):
+    # These search folders, and the root of the machine takes a while.
+    searches = words[0] in ("runs", "plot", "compare", "report")
+    if draw.random() < 0.2 and not (searches and text in ("/", "..", "~")):
         words[1] = text
     out.mkdir()
     return functools.partial(_run_command, words, out)
