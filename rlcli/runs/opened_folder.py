@@ -16,7 +16,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import TypeVar
 
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import Recipe, load_to_train
@@ -25,6 +25,8 @@ from rlcli.runs.ownership import is_remembered
 from rlcli.runs.run_folder import trust_option
 
 _LONGEST = 200  # characters of an address in a message
+# Not `Self`, which the checks of types at run time do not know in a method.
+_Folder = TypeVar("_Folder", bound="OpenedFolder")
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class OpenedFolder:
     trust: bool = False
 
     @classmethod
-    def open(cls, folder: str | Path, trust: bool | None) -> Self:
+    def open(cls: type[_Folder], folder: str | Path, trust: bool | None) -> _Folder:
         """Opens a folder; `trust` None: only if the user trusts it for all commands."""
         path = Path(folder)
         return cls(path, is_remembered(path) if trust is None else trust)

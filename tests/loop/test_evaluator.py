@@ -72,7 +72,7 @@ def test_evaluation_does_not_favour_short_episodes():
     lengths = evaluator.evaluate(evaluator.acting).lengths
     observed = [[[] for _ in range(4)] for _ in range(2)]
     before = None
-    for step, _ in evaluator._steps(evaluator.acting, 0):
+    for step, _ in evaluator._steps(evaluator.acting, 0, Clock.zero()):
         if step is None:
             break
         if step.action is None:

@@ -85,7 +85,7 @@ def test_a_run_is_where_the_user_was(when, home):
     (home / "mine.yaml").write_text(RECIPE % when)
     done = command(home, "train", "mine.yaml", "--run", "runs/a")
     assert done.stdout == "runs/a\n"
-    assert done.stderr.endswith(" eval runs/a --trust\n")
+    assert done.stderr.endswith(" eval runs/a\n")
     info = json.loads((home / "runs/a/run.json").read_text())
     assert info["status"] == "finished"
     assert [*info["code"]] == ["sims.py"]
