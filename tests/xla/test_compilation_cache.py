@@ -28,7 +28,7 @@ def test_the_cache_uses_only_the_folder_of_the_user(tmp_path):
     cache_folder = tmp_path / "chosen"
     train_process(tmp_path, JAX_COMPILATION_CACHE_DIR=str(cache_folder))
     assert any(cache_folder.iterdir())
-    assert not (tmp_path / "rlcli").exists()
+    assert not (tmp_path / "rlcli" / "programs").exists()
 
 
 @pytest.mark.slow
