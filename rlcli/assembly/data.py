@@ -4,18 +4,14 @@ import dataclasses
 import functools
 from collections.abc import Callable
 
-import jax
-import numpy as np
-
 from rlcli import registry
 from rlcli.assembly.build_part import build_part
 from rlcli.assembly.user_errors import explain_user_errors
-from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.recipe import Recipe
 from rlcli.recipe.annotations import names_data
 from rlcli.replays.datasets.names import HASH
-from rlcli.types import START, ArrayTree, Environment, Replay, Transition
+from rlcli.types import START, ArrayTree, Environment, Replay
 
 
 def read_data(
@@ -33,7 +29,6 @@ def read_data(
         except RlcliError as error:
             raise recipe.locate_error(("replay",), error) from error
         _check_size(recipe, environment, replay, len(steps.reward))
-        _check_frames(recipe, environment, replay, steps)
         return steps
 
     return read
@@ -59,56 +54,6 @@ def _check_size(
         f"{replay.traits.capacity:,}",
         f"raise `replay.capacity` to at least {steps:,}",
     )
-
-
-def _check_frames(
-    recipe: Recipe, environment: Environment, replay: Replay, steps: Transition
-) -> None:
-    """Refuses steps whose stacks a replay of single frames would not rebuild.
-
-    Each environment gets consecutive steps, which may begin within an episode: the
-    frames before them are then missing.
-    """
-    if (stack := replay.traits.frame_stack) is None:
-        return
-    size = recipe.train.unroll * environment.num_envs
-    share = len(steps.reward) // size * recipe.train.unroll
-    rows = np.arange(share * environment.num_envs)
-    begins = np.asarray(steps.first)[rows] | (rows % share == 0)
-    start = np.maximum.accumulate(np.where(begins, rows, 0))  # of the episode
-    axis = stack.axis if stack.axis < 0 else stack.axis + 1
-
-    def refuse(differs: np.ndarray, what: str) -> None:
-        wrong = np.flatnonzero(differs.reshape(len(rows), -1).any(axis=1))
-        if len(wrong):
-            raise recipe.error(
-                ("replay",),
-                f"step {wrong[0]:,} of {replay.traits.dataset.name} is not "
-                f"the stack of frames that the replay would rebuild: {what}",
-                "store whole observations (`replay: uniform`), or use "
-                "`num_envs: 1` and data with this stack",
-            )
-
-    observations, next_observations = (
-        jax.tree.leaves(action_masks.remove_mask(obs))
-        for obs in (steps.obs, steps.next_obs)
-    )
-    for leaf, next_leaf in zip(observations, next_observations, strict=True):
-        split = np.split(np.asarray(leaf)[rows], stack.frames, axis)
-        *older, newest = split
-        for back, frame in enumerate(reversed(older), 1):
-            rebuilt = newest[np.maximum(rows - back, start)]
-            if stack.padding == "zero":
-                rebuilt[rows - back < start] = 0
-            what = f"the frame {back} before its newest one is not that of the step"
-            refuse(frame != rebuilt, f"{what} {back} before")
-        next_split = np.split(np.asarray(next_leaf)[rows], stack.frames, axis)
-        kept = zip(split[1:], next_split[:-1], strict=True)
-        differs = [(now != later).reshape(len(rows), -1) for now, later in kept]
-        refuse(
-            np.concatenate([np.zeros((len(rows), 1), bool), *differs], axis=1),
-            "the observation after it does not continue its frames",
-        )
 
 
 def record_data(recipe: Recipe) -> Recipe:

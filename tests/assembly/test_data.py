@@ -2,7 +2,6 @@
 
 import os
 
-import gymnasium
 import jax
 import numpy as np
 import pytest
@@ -13,16 +12,13 @@ from wording import mentions
 import rlcli
 from rlcli import loop
 from rlcli.assembly import build, record_data
-from rlcli.assembly.data import read_data
 from rlcli.errors import RlcliError
 from rlcli.loop.agents import _add_dataset
 from rlcli.recipe import load_recipe, resolve
-from rlcli.replays.datasets.dataset_arrays import DatasetArrays
 from rlcli.replays.datasets.names import HASH, shipped_folder
-from rlcli.replays.prioritized import prioritized
 from rlcli.replays.uniform import uniform
 from rlcli.training.experiment.program import Program
-from rlcli.types import External, Transition
+from rlcli.types import Transition
 
 PROBE = {
     "environment": "probe-reward-depends-on-action",
@@ -221,70 +217,3 @@ def test_each_environment_gets_consecutive_steps_that_end_an_episode():
     assert {*rows.reward} == {*range(42)}  # 7 unrolls of 6 steps
     np.testing.assert_array_equal(rows.first, rows.reward % 14 == 0)
     np.testing.assert_array_equal(rows.last, rows.reward % 14 == 13)
-
-
-def stacked_data(frames: int, padding: str = "repeat", episodes=(5, 4, 7)):
-    """Episodes of the frames 1, 2, 3, …, each observation the newest of them."""
-    rows = []
-    for episode, length in enumerate(episodes):
-        values = [100.0 * episode + step for step in range(1, length + 2)]
-        before = [values[0] if padding == "repeat" else 0.0] * (frames - 1)
-        padded = before + values
-        rows += [[padded[i : i + frames] for i in range(length + 1)]]
-    ends = np.cumsum(episodes) - 1
-    number = sum(episodes)
-    observations = np.array([row for each in rows for row in each[:-1]], "f4")
-    return DatasetArrays(
-        {"": observations},
-        {"": np.zeros(number, int)},
-        np.zeros(number, "f4"),
-        np.isin(np.arange(number), ends),
-        np.zeros(number, bool),
-        {"": np.array([each[-1] for each in rows], "f4")},
-    )
-
-
-@pytest.mark.parametrize(
-    ("padding", "num_envs", "episodes", "step"),
-    [
-        ("repeat", 1, (5, 4, 7), None),
-        ("zero", 1, (5, 4, 7), None),
-        ("repeat", 2, (8, 8), None),  # each environment gets an episode
-        ("repeat", 2, (5, 4, 7), 8),  # the second begins with step 8, within one
-        ("repeat", 1, (5, 4, 7), 8),  # the last observation is another stack
-        ("other", 1, (5, 4, 7), 0),
-    ],
-)
-def test_stacks_that_single_frames_cannot_rebuild_are_refused(
-    tmp_path, padding, num_envs, episodes, step
-):
-    written = "zero" if padding == "other" else padding
-    data = stacked_data(3, written, episodes)
-    if padding == "repeat" and step == 8 and num_envs == 1:
-        data.final_observations[""][1, 0] = 77.0  # of the episode's end, step 8
-    file = write_data(tmp_path / "data.npz", data)
-    replay = {"name": "prioritized", "capacity": 64, "prefill": str(file)}
-    options = {"stack": 3, "padding": "repeat" if padding == "other" else padding}
-    recipe = load_recipe(
-        {
-            "environment": {"name": "CartPole-v1", "num_envs": num_envs},
-            "updater": "dqn",
-            "replay": {**replay, "frames": options},
-            "train": {"steps": 1_000},
-        }
-    )
-    number = [gymnasium.spaces.Box(-np.inf, np.inf, (3,)), gymnasium.spaces.Discrete(2)]
-    environment = build(load_recipe(PROBE)).environment._replace(
-        observation=number[0],
-        action=number[1],
-        external=External(*number),
-        num_envs=num_envs,
-    )
-    built = prioritized(1, 1, num_envs, capacity=64, prefill=str(file), frames=options)
-    read = read_data(recipe, environment, built)
-    if step is None:
-        assert len(read().reward) == 16
-        return
-    with pytest.raises(RlcliError, match=f"step {step} of data set") as error:
-        read()
-    assert "num_envs: 1" in error.value.hint

@@ -44,9 +44,12 @@ def check_first_steps(recipe: Recipe, setup: Setup) -> None:
     if stack is not None:
         _check_stack(recipe, steps, stack, owner)
         data = setup.data()
-        if isinstance(data, Transition):
-            first_data = jax.tree.map(lambda leaf: leaf[:_MAX_DATA], data)
-            _check_stack(recipe, first_data, stack, "the data set")
+        shares = setup.unroll, setup.environment.num_envs
+        for start, rows in _first_data(data, *shares) if data else ():
+            place = (
+                f"the data set from step {start + 1:,} on" if start else "the data set"
+            )
+            _check_stack(recipe, rows, stack, place)
     if has_goals:
         _check_goals(recipe, setup, steps, owner)
 
@@ -77,6 +80,20 @@ def _play(recipe: Recipe, setup: Setup, frames: int) -> Transition:
             if is_gone or is_late or len(rows) >= wanted:
                 break
     return jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
+
+
+def _first_data(
+    data: Transition, unroll: int, num_envs: int
+) -> Iterator[tuple[int, Transition]]:
+    """The first steps of a data set that each environment gets, and where they start.
+
+    A share may begin within an episode, whose frames before it are then missing.
+    """
+    share = len(data.reward) // (unroll * num_envs) * unroll
+    length = max(1, min(share, _MAX_DATA // num_envs))
+    for start in range(0, share * num_envs, share):
+        rows = slice(start, start + length)
+        yield start, jax.tree.map(lambda leaf, rows=rows: leaf[rows], data)
 
 
 def _check_stack(

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 
 import rlcli
 from rlcli.assembly import build
@@ -11,7 +12,10 @@ from rlcli.recipe import load_recipe
 from rlcli.registry import user_code
 from rlcli.replays.datasets.dataset_arrays import DatasetArrays
 from rlcli.replays.datasets.dataset_files import dump_dataset
+from rlcli.replays.datasets.recipe_dataset import Dataset
+from rlcli.training.experiment import first_steps
 from rlcli.training.experiment.first_steps import check_first_steps
+from rlcli.types import External, FrameStack
 
 CODE = '''
 import gymnasium
@@ -246,7 +250,7 @@ def test_the_steps_of_a_data_set_are_compared_too(tmp_path, is_stack):
     if is_stack:
         check("pure", replay)
         return
-    with pytest.raises(RlcliError, match=r"step 2 of data set .* is not the stack"):
+    with pytest.raises(RlcliError, match="in step 1 of the data set they are not"):
         check("pure", replay)
 
 
@@ -265,3 +269,55 @@ def test_rewards_that_do_not_follow_from_goals_are_refused(wrong, message):
         return
     with pytest.raises(RlcliError, match=message):
         check("goals", "hindsight", wrong=wrong)
+
+
+def stacked_data(frames: int, padding: str = "repeat", episodes=(5, 4, 7)):
+    """Episodes of the frames 1, 2, 3, …, each observation the newest of them."""
+    rows = []
+    for episode, length in enumerate(episodes):
+        values = [100.0 * episode + step for step in range(1, length + 2)]
+        before = [values[0] if padding == "repeat" else 0.0] * (frames - 1)
+        padded = before + values
+        rows += [[padded[i : i + frames] for i in range(length + 1)]]
+    ends = np.cumsum(episodes) - 1
+    number = sum(episodes)
+    observations = np.array([row for each in rows for row in each[:-1]], "f4")
+    return DatasetArrays(
+        {"": observations},
+        {"": np.zeros(number, int)},
+        np.zeros(number, "f4"),
+        np.isin(np.arange(number), ends),
+        np.zeros(number, bool),
+        {"": np.array([each[-1] for each in rows], "f4")},
+    )
+
+
+@pytest.mark.parametrize(
+    ("padding", "num_envs", "episodes", "difference"),
+    [
+        ("repeat", 1, (5, 4, 7), None),
+        ("zero", 1, (5, 4, 7), None),
+        ("repeat", 2, (8, 8), None),  # each environment gets an episode
+        ("repeat", 2, (5, 4, 7), (8, 0)),  # the second begins within an episode
+        ("last", 1, (5, 4, 7), (0, 8)),
+        ("other", 1, (5, 4, 7), (0, 0)),
+    ],
+)
+def test_each_environment_gets_steps_whose_stacks_can_be_rebuilt(
+    tmp_path, padding, num_envs, episodes, difference
+):
+    """`difference`: where the share starts, and its first step that differs."""
+    written = "zero" if padding in ("zero", "other") else "repeat"
+    data = stacked_data(3, written, episodes)
+    if padding == "last":
+        data.final_observations[""][1, 0] = 77.0  # of the second episode
+    (tmp_path / "data.npz").write_bytes(dump_dataset(data))
+    external = External(Box(-np.inf, np.inf, (3,)), Discrete(2))
+    steps = Dataset.parse(str(tmp_path / "data.npz")).read(external, "a")
+    stack = FrameStack(3, -1, "zero" if padding == "zero" else "repeat")
+    found = [
+        (start, at[0])
+        for start, rows in first_steps._first_data(steps, 1, num_envs)
+        if (at := first_steps._first_difference(rows, stack)) is not None
+    ]
+    assert found == ([] if difference is None else [difference])
