@@ -55,7 +55,7 @@ def freeze_network(network: Network, frozen: Frozen) -> Network:
             leaves.append(fixed if is_always else jnp.where(is_frozen, fixed, leaf))
         return jax.tree.unflatten(jax.tree.structure(params), leaves)
 
-    def stopped(function: Callable) -> Callable:
+    def with_stop(function: Callable) -> Callable:
         return lambda params, *inputs: function(stop(params), *inputs)
 
     def learn(params: Params, *inputs: Any) -> tuple[Any, Params]:
@@ -72,10 +72,10 @@ def freeze_network(network: Network, frozen: Frozen) -> Network:
 
     shared = network.shared
     return network._replace(
-        apply=stopped(network.apply),
+        apply=with_stop(network.apply),
         learn=learn if network.learn is not None else None,
         shared=shared
         and shared._replace(
-            features=stopped(shared.features), read=stopped(shared.read)
+            features=with_stop(shared.features), read=with_stop(shared.read)
         ),
     )

@@ -44,10 +44,11 @@ class Source(NamedTuple):
     learned: Leaves  # `[S, ...]`
 
 
-def read_source(text: str) -> Source:
-    """Reads what `init.from` names: a file, a policy of the zoo, or a run.
+def locate_source(text: str) -> tuple[Path, str]:
+    """The file that `init.from` names, and its SHA-256.
 
-    Of a run, it is the latest checkpoint. Refuses other content than `#sha256=…`.
+    It names a file, a policy of the zoo, or a run: its latest checkpoint. Refuses other
+    content than `#sha256=…`.
     """
     name, _, expected = text.partition(HASH)
     file = _find_file(name)
@@ -58,6 +59,12 @@ def read_source(text: str) -> Source:
             f"{expected}",
             f"restore the file, or remove `{HASH}…` from `init.from`",
         )
+    return file, digest
+
+
+def read_source(text: str) -> Source:
+    """Reads the file that `init.from` names."""
+    file, digest = locate_source(text)
     content = snapshots.read_any(file)
     recipe = documents.load_document(content["recipe"], source=str(file)).data
     seeds, steps = tuple(content["seeds"]), tuple(content.get("steps", ()))

@@ -313,7 +313,6 @@ def begin_runs(members: Sequence[ActiveRun], smoke: bool, *, sign: bool) -> list
     """
     from rlcli.assembly import out_of_memory
     from rlcli.runs import code
-    from rlcli.training.experiment.initial_values import write_initial_values
 
     program = members[0].experiment.program
     facts = provenance.collect_provenance()
@@ -328,7 +327,7 @@ def begin_runs(members: Sequence[ActiveRun], smoke: bool, *, sign: bool) -> list
                 smoke=smoke,
             )
             if program.initial is not None:
-                write_initial_values(run.init, program.initial)
+                program.initial.write(run.init)
                 run.write_info(init=program.initial.record())
             fields = code.copy_code(run, experiment.recipe)
             run.write_info(**fields)

@@ -8,6 +8,7 @@ it, in one error.
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -24,7 +25,14 @@ from rlcli.networks.functions import statistics_group
 from rlcli.recipe import Recipe
 from rlcli.recipe.grammar import Init
 from rlcli.replays.datasets.names import HASH
-from rlcli.runs.sources import Leaves, Source, learned_path, read_source, write_source
+from rlcli.runs.sources import (
+    Leaves,
+    Source,
+    learned_path,
+    locate_source,
+    read_source,
+    write_source,
+)
 from rlcli.types import Array, ArrayTree
 from rlcli.xla.tree_paths import leaves_by_path
 
@@ -36,6 +44,10 @@ class InitialValues(NamedTuple):
 
     source: Source
     paths: dict[str, str]  # of the learned leaves of the run: their paths in the source
+
+    def write(self, path: Path) -> None:
+        """Writes the file from which the run could be started again."""
+        write_source(path, self.source, self.paths.values())
 
     def record(self) -> dict[str, Any]:
         """The field `init` of `run.json`."""
@@ -65,8 +77,8 @@ def record_source(recipe: Recipe) -> Recipe:
     if recipe.init is None:
         return recipe
     with _locate_errors(recipe):
-        source = read_source(recipe.init.from_)
-    name = f"{source.file.absolute()}{HASH}{source.sha256}"
+        file, digest = locate_source(recipe.init.from_)
+    name = f"{file.absolute()}{HASH}{digest}"
     init = dataclasses.replace(recipe.init, from_=name)
     return dataclasses.replace(recipe, init=init)
 
@@ -104,11 +116,6 @@ def start_from_source(
             values[path] = given[learned]
     start = _replace_leaves(values, setup.seeds)
     return setup._replace(start=start), InitialValues(source, paths)
-
-
-def write_initial_values(path: Any, values: InitialValues) -> None:
-    """Writes the file from which the run could be started again."""
-    write_source(path, values.source, values.paths.values())
 
 
 @contextlib.contextmanager
