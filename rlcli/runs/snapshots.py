@@ -245,7 +245,7 @@ def read_any(path: Path) -> dict[str, Any]:
     return _read_content(path, _CHECKPOINT, _POLICY, _LEARNED)
 
 
-def as_float32(leaf: Any) -> Any:
+def as_float32(leaf: np.ndarray) -> np.ndarray:
     """The leaf, in float32 if it is stored in half precision, as in large policies."""
     return leaf.astype(np.float32) if leaf.dtype == np.float16 else leaf
 

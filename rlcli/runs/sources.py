@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from rlcli.errors import RlcliError
 from rlcli.recipe import documents
 from rlcli.replays.datasets.dataset_files import file_digest
@@ -71,7 +69,9 @@ def read_source(text: str) -> Source:
     if "learned" in content:
         learned = content["learned"]
     elif "acting" in content:
-        learned = learned_in_policy(content["acting"], recipe)
+        acting = content["acting"].items()
+        leaves = {path: snapshots.as_float32(leaf) for path, leaf in acting}
+        learned = learned_in_policy(leaves, recipe)
     else:
         steps = (_steps_so_far(content["progress"], recipe, file),) * len(seeds)
         learned = learned_leaves(_below("agent/", content["progress"]))
@@ -119,17 +119,16 @@ def _find_file(name: str) -> Path:
 
 
 def learned_in_policy(acting: Leaves, recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """What a policy file contains, in single precision."""
-    leaves = {path: snapshots.as_float32(leaf) for path, leaf in acting.items()}
-    learned: dict[str, np.ndarray] = {}
+    """What a policy has learned, from its acting state by tree path."""
+    learned: dict[str, Any] = {}
     if any(
         get_nested_value(recipe, "normalize", key, default=False)
         for key in ("observation", "reward")
     ):
-        moments = _below("observation/", leaves).items()
+        moments = _below("observation/", acting).items()
         learned = {f"statistics/observation/{path}": leaf for path, leaf in moments}
-        leaves = _below("policy/", leaves)
-    params = _below("best/", leaves) or leaves
+        acting = _below("policy/", acting)
+    params = _below("best/", acting) or acting
     return learned | {f"params/{path}": leaf for path, leaf in params.items()}
 
 
