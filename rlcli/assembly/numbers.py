@@ -98,7 +98,7 @@ def scheduled_values(
     return {
         place: value
         for part_place, part in parts.items()
-        for place, value in _scheduled(
+        for place, value in _scheduled_options(
             part.options,
             options_at(part, part_place.split("."), clock, recipe),
             part_place,
@@ -106,17 +106,19 @@ def scheduled_values(
     }
 
 
-def _scheduled(written: Any, values: Any, place: str) -> Iterator[tuple[str, Any]]:
+def _scheduled_options(
+    written: Any, values: Any, place: str
+) -> Iterator[tuple[str, Any]]:
     """The places and the values of the schedules in nested options."""
     if isinstance(written, schedules.Schedule):
         yield place, values
     elif isinstance(written, Mapping):
         for key, option in written.items():
             key_place = f"{place}.{key.removesuffix('_')}"
-            yield from _scheduled(option, values[key], key_place)
+            yield from _scheduled_options(option, values[key], key_place)
     elif isinstance(written, list | tuple):
         for index, option in enumerate(written):
-            yield from _scheduled(option, values[index], f"{place}.{index}")
+            yield from _scheduled_options(option, values[index], f"{place}.{index}")
 
 
 def _map_numbers(

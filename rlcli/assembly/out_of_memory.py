@@ -66,7 +66,7 @@ def limit_evaluation_memory(
 ) -> Iterator[None]:
     """Context for an evaluation: refuses it first if it needs too much memory.
 
-    `records` is the memory of what is kept of its steps.
+    `records` is the memory of its recorded steps.
     """
     with limit_building(recipe):
         items = [*records, *evaluator_memory(recipe, evaluator, acting)]

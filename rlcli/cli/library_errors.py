@@ -23,7 +23,7 @@ def explain_variables(error: BaseException) -> RlcliError | None:
         if names and any(re.fullmatch(reader, module) for module in modules):
             settings = ", ".join(
                 quote(f"{name}={os.environ[name]}")
-                for name in sorted(_blamed(str(error), names))
+                for name in sorted(_variables_in(str(error), names))
             )
             reason = quote(error, _LONGEST)[1:-1] or type(error).__name__
             explained = RlcliError(
@@ -35,7 +35,7 @@ def explain_variables(error: BaseException) -> RlcliError | None:
     return None
 
 
-def _blamed(message: str, names: Sequence[str]) -> Sequence[str]:
+def _variables_in(message: str, names: Sequence[str]) -> Sequence[str]:
     """The variables that an error names, else those that select what is used."""
     named = [name for name in names if name.lower() in message.lower()]
     selecting = [name for name in names if name.startswith(("JAX_PLATFORM", "MPL"))]

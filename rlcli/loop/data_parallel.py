@@ -99,12 +99,12 @@ class Division:
         if data_parallel == 1:
             return shard_seeds(function, devices, inputs, outputs)
 
-        def sharded(*arguments: Any) -> Any:  # only here the devices have to exist
+        def run(*arguments: Any) -> Any:  # only here the devices have to exist
             return shard_seeds(function, devices, inputs, outputs, data_parallel)(
                 *arguments
             )
 
-        return sharded
+        return run
 
     # A scalar that each device has for itself needs an axis that the devices divide:
     # between chunks it is `[S, 1]` on each device, and `[S]` inside.

@@ -44,7 +44,7 @@ def mask_network(network: Network, head: Head, space: gymnasium.Space) -> Networ
     def with_mask(function: Callable[..., tuple]) -> Callable[..., tuple]:
         """`apply` or `learn` of the network, with masked outputs."""
 
-        def masked(
+        def mask_function(
             params: Params,
             key: Key | None,
             inputs: ArrayTree,
@@ -55,9 +55,9 @@ def mask_network(network: Network, head: Head, space: gymnasium.Space) -> Networ
             mask = jax.lax.stop_gradient(action_mask(inputs))
             return mask_outputs(outputs, mask), rest
 
-        return masked
+        return mask_function
 
-    def masked_read(
+    def read_and_mask(
         params: Params, key: Key | None, features: Array, inputs: ArrayTree
     ) -> ArrayTree:
         assert network.shared is not None
@@ -67,5 +67,5 @@ def mask_network(network: Network, head: Head, space: gymnasium.Space) -> Networ
     return network._replace(
         apply=with_mask(network.apply),
         learn=None if network.learn is None else with_mask(network.learn),
-        shared=network.shared and network.shared._replace(read=masked_read),
+        shared=network.shared and network.shared._replace(read=read_and_mask),
     )

@@ -22,7 +22,7 @@ from rlcli.types import Array, ArrayTree, Core, Key
 
 
 class _Game(NamedTuple):
-    """An environment of the library, with what its id and options determine."""
+    """An environment of the library, and the facts that follow from its options."""
 
     env: Any
     untimed: Any  # the same, without its limit of steps

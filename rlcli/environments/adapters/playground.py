@@ -25,7 +25,7 @@ class _EpisodeState(NamedTuple):
 
 
 class _Task(NamedTuple):
-    """An environment of the library, with what its id determines."""
+    """An environment of the library, and the facts that its id determines."""
 
     env: Any
     observation: gymnasium.Space
