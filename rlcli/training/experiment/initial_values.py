@@ -92,7 +92,6 @@ def start_from_source(
         return setup, None
     with _locate_errors(recipe):
         source = read_source(init.from_)
-        rows = _source_rows(init, source, setup.seeds)
         state = leaves_by_path(make_loop(setup).shapes().agent)
         here = {learned_path(path): leaf for path, leaf in state.items()}
         choices = [
@@ -105,6 +104,7 @@ def start_from_source(
         misfits = [misfit for choice in choices for misfit in choice.misfits]
         if misfits:
             raise _misfit_error(source, misfits, choices[0])
+        rows = _source_rows(init, source, setup.seeds)
         paths = {key: path for choice in choices for key, path in choice.paths.items()}
         given = {key: np.asarray(source.learned[paths[key]])[rows] for key in paths}
         _check_values(source, given)
