@@ -105,9 +105,9 @@ def _environment_traits(part: registry.RegisteredPart) -> dict[str, str]:
     if part.name != library:
         external = not part.is_trusted or registry.is_plug_in(part.kind, part.name)
         with contextlib.suppress(Exception if external else RlcliError):
-            environment = (
-                part.factory(1, 1, "default", None) if is_hosted else part.factory()
-            )
+            offers = {"num_envs": 1, "seeds": 1, "time_limit": "default"}
+            offers |= {"timeout": None, "rendering": False}
+            environment = registry.call_factory(part.factory, offers, {})
             observation, action = (
                 describe(environment.observation),
                 describe(environment.action),

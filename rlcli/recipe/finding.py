@@ -11,16 +11,12 @@ from rlcli.quoting import quote_shell
 from rlcli.recipe import documents
 from rlcli.recipe.extending import Extender
 from rlcli.recipe.merging import as_mapping
+from rlcli.recipe.part_index import load_index
 from rlcli.registry.common_names import find_hint, normalize_name, suggest_name
 from rlcli.registry.paths import enter
 from rlcli.replays.datasets.names import shipped_folder
 
 _MAX_SUGGESTED = 5  # recipes in a hint
-_UPDATER = re.compile(
-    r"^@(?:(?:rule|objective|soft_actor_critic|preset)\b|"
-    r'register\(\s*"updater")[\s\S]*?^def (\w+)',
-    re.MULTILINE,
-)
 _FIRST = ("dqn_cartpole", "ppo_cartpole")  # well-known algorithms, and quickly trained
 
 
@@ -66,7 +62,7 @@ def _suggest_recipe(name: str) -> str:
     recipes = shipped_recipes()
     matches = [recipe for recipe in recipes if _contains_words(recipe, name)]
     about_updater = ""
-    if name in _updater_names():
+    if name in {*load_index()["updater"], *registry.entry_points("updater")}:
         about_updater = f"`rlcli show updater {quote_shell(name)}` shows the updater"
     if matches:
         hint = _list_recipes(matches)
@@ -79,17 +75,6 @@ def _suggest_recipe(name: str) -> str:
     if hint or similar.startswith("did you mean"):
         return hint or similar
     return "`rlcli list recipes` lists all recipes"
-
-
-def _updater_names() -> set[str]:
-    """The names of updaters, read from their source: importing them takes a second.
-
-    An updater is registered by one of these decorators, under the name of the function.
-    """
-    folder = Path(__file__).parents[1] / "updaters"
-    texts = (path.read_text(encoding="utf-8") for path in folder.rglob("*.py"))
-    names = {name for text in texts for name in _UPDATER.findall(text)}
-    return {*names, *registry.entry_points("updater")}
 
 
 def _is_environment(name: str) -> bool:

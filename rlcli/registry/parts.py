@@ -2,8 +2,9 @@
 
 The signature of a factory is its specification. The positional parameters name the
 parts that `assembly` passes. The keyword-only parameters are the options that a recipe
-may set, validated and converted by their annotations. `rlcli show` prints the
-docstring.
+may set, validated and converted by their annotations. A keyword-only parameter whose
+default is a NamedTuple is a record of options: its fields are options of the part.
+`rlcli show` prints the docstring.
 
 Built-in parts register with a decorator, in any module of the package of their kind.
 Third parties use entry points, by kind and contract version:
@@ -208,14 +209,27 @@ def is_plug_in(kind: str, name: str) -> bool:
 def options(factory: Callable) -> dict[str, inspect.Parameter]:
     """The options of a factory: its keyword-only parameters, by their YAML names.
 
-    Annotations are evaluated. `lambda` in YAML is `lambda_` in Python.
+    A record of options has one for each field. Annotations are evaluated. `lambda` in
+    YAML is `lambda_` in Python.
     """
     signature = plugins.signature_of(factory)
     return {
-        name.removesuffix("_"): parameter
-        for name, parameter in signature.parameters.items()
+        option.name.removesuffix("_"): option
+        for parameter in signature.parameters.values()
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        for option in _expand_record(parameter)
     }
+
+
+def _expand_record(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    """The options of a parameter: the fields of a record of options, or itself."""
+    if not plugins.is_record(parameter.default):
+        return [parameter]
+    hints = typing.get_type_hints(type(parameter.default), include_extras=True)
+    return [
+        parameter.replace(name=name, default=value, annotation=hints[name])
+        for name, value in parameter.default._asdict().items()
+    ]
 
 
 def _plug_in(kind: str, name: str) -> RegisteredPart:

@@ -141,7 +141,19 @@ def call_factory(
     parts = {
         name: offers[name] for name in positional_parameters(factory) if name in offers
     }
-    return factory(**parts, **options)
+    own_options = dict(options)
+    for name, parameter in inspect.signature(factory).parameters.items():
+        record = parameter.default
+        if is_record(record):
+            given = {*record._fields} & {*options}
+            fields = {field: own_options.pop(field) for field in given}
+            own_options[name] = record._replace(**fields)
+    return factory(**parts, **own_options)
+
+
+def is_record(default: Any) -> bool:
+    """Whether the default of a parameter is a NamedTuple, a record of options."""
+    return isinstance(default, tuple) and hasattr(default, "_fields")
 
 
 def signature_of(factory: Callable, label: str = "") -> inspect.Signature:

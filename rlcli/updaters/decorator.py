@@ -13,6 +13,9 @@ from rlcli.registry import register
 from rlcli.types import Network, Policy, Updater
 from rlcli.updaters import Spaces
 
+# The sections of a recipe for which an updater may have defaults.
+_SECTIONS = ("policy", "tracer", "replay", "unroll", "network", "head", "heads")
+
 
 class Parts(NamedTuple):
     """The positional arguments of an updater factory."""
@@ -68,21 +71,26 @@ def updater_decorator(
     options: type[Any],
     names: Sequence[str],
     defaults: Mapping[str, Any],
-    facts: Mapping[str, Any],
+    sections: Mapping[str, Any],
+    preset_of: str = "",
 ) -> Callable[[Callable], Callable[..., Updater]]:
     """Returns a decorator that registers an updater under the name of a function.
 
     It implements the public `decorator`, whose name and keywords messages quote. The
     options of the updater are the function's keyword-only parameters, then the
     fields `names` of the NamedTuple `options`. `defaults` override the default values
-    of all fields. `build(function, options, parts)` makes the updater: its first
-    argument is the function with its own options bound. `facts` are passed to
-    `register`. Raises an error if an entry of `defaults` is not a field, or if a
-    parameter of the function cannot be an option.
+    of all fields, and `sections`, the updater's defaults for other sections of a
+    recipe. `build(function, options, parts)` makes the updater: its first argument is
+    the function with its own options bound. Raises an error if an entry of `defaults`
+    is neither a field nor a section, or if a parameter of the function cannot be an
+    option.
     """
     _refuse_unknown_keywords(decorator, options, defaults)
     hints = typing.get_type_hints(options, include_extras=True)
-    values = options(**defaults)._asdict()
+    fields = {name: defaults[name] for name in options._fields if name in defaults}
+    values = options(**fields)._asdict()
+    given = {**sections, **defaults}
+    facts = {name: given[name] for name in _SECTIONS if name in given}
     common_parameters = [
         inspect.Parameter(
             name,
@@ -113,7 +121,7 @@ def updater_decorator(
             )
 
         updater.__signature__ = signature  # type: ignore[attr-defined] # PEP 362
-        return register("updater", **facts)(updater)
+        return register("updater", preset_of=preset_of, **facts)(updater)
 
     return decorate
 
@@ -121,14 +129,14 @@ def updater_decorator(
 def _refuse_unknown_keywords(
     decorator: Callable, options: type[Any], keywords: Mapping[str, Any]
 ) -> None:
-    """Refuses keywords that are neither the decorator's own nor fields of `options`."""
+    """Refuses keywords that are no option, no section and not the decorator's own."""
     parameters = inspect.signature(decorator).parameters.values()
     own = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
     for name in keywords:
-        if name not in options._fields:
+        if name not in (*options._fields, *_SECTIONS):
             raise RlcliError(
                 f"`@{decorator.__name__}` has no keyword {quote(name)}",
-                suggest(name, [*own, *options._fields]),
+                suggest(name, [*own, *options._fields, *_SECTIONS]),
             )
 
 

@@ -44,6 +44,9 @@ class Target(TypedDict, total=False):
     polyak: Annotated[float, Gt(0.0), Le(1.0)]
 
 
+POLYAK_TARGET: Target = {"polyak": 0.005}  # the default of updaters that need one
+
+
 class Learner(NamedTuple):
     """The state of gradient-based learning."""
 

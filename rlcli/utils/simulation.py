@@ -108,7 +108,8 @@ def make(
                 "remove `wrappers`",
             )
         for wrapper, wrapper_options in wrapper_parts:
-            core = wrapper.factory(core=core, **wrapper_options)
+            offers = {"core": core}
+            core = registry.call_factory(wrapper.factory, offers, wrapper_options)
         return core
 
     if num_envs is None:

@@ -6,10 +6,6 @@ from rlcli import registry
 from rlcli.recipe import finding
 
 
-def test_the_names_of_updaters_are_found_in_their_source():
-    assert finding._updater_names() == {*registry.names("updater")}
-
-
 def test_only_a_name_with_a_slash_or_a_hyphen_may_be_that_of_an_environment():
     for name in registry.names("environment"):
         assert "/" in name or "-" in name

@@ -1,13 +1,18 @@
 """Presets: an algorithm by its usual name is another updater with other defaults."""
 
+import inspect
+import typing
+
 import pytest
-from wording import mentions
 
 import rlcli
 from rlcli import recipe, registry
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.training.experiment.program import Program
+from rlcli.types import Count, Updater
+from rlcli.updaters.decorator import Parts
+from rlcli.updaters.off_policy.soft_pg import SoftOptions
 
 PRESETS = [
     name
@@ -106,8 +111,33 @@ def test_a_head_without_a_name_changes_the_default_head_of_the_updater():
     assert head("dqn", {"noisy": True}) == {"noisy": True}
 
 
-def test_an_error_of_the_base_says_that_the_recipe_names_a_preset():
-    data = {"environment": CONTINUOUS, "updater": "dqn"}
-    with pytest.raises(RlcliError, match="needs a Discrete action space") as caught:
+@pytest.mark.parametrize("name", ["dqn", "ddpg"])
+def test_an_error_names_the_updater_of_the_recipe_not_the_one_it_is_a_preset_of(name):
+    network = {"name": "mlp", "memory": "gru"}  # `ddpg` learns from single steps
+    data = {"environment": CONTINUOUS, "updater": name, "network": network}
+    with pytest.raises(RlcliError, match=f"updater `{name}`"):
         build(recipe.load_recipe(data))
-    assert mentions(caught.value.hint, "`dqn`", "`q_learning`")
+
+
+@pytest.mark.parametrize("name", ["sac", "redq", "tqc", "crossq", "td3", "ddpg"])
+def test_a_factory_is_a_function_with_the_signature_that_its_source_says(name):
+    factory = registry.find("updater", name).factory
+    assert inspect.unwrap(factory) is factory
+    assert "__signature__" not in vars(factory)
+    annotations = typing.get_type_hints(factory)
+    assert annotations["return"] is Updater
+    source = inspect.signature(factory)
+    assert list(source.parameters)[:4] == [*Parts._fields]
+
+
+def test_the_fields_of_a_record_of_options_are_options():
+    def factory(spaces, *, target=None, options: SoftOptions = SoftOptions(critics=3)):
+        return spaces, target, options
+
+    options = registry.options(factory)
+    assert list(options) == ["target", *SoftOptions._fields]
+    assert options["critics"].default == 3
+    assert options["delay"].annotation == Count
+    offers, given = {"spaces": 0, "networks": 1}, {"delay": 2, "target": 5}
+    expected = 0, 5, SoftOptions(critics=3, delay=2)
+    assert registry.call_factory(factory, offers, given) == expected

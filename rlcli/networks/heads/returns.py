@@ -167,7 +167,8 @@ def return_head(
     actions: Actions = (), role: Role = "learn", *, name: str = "scalar", **options: Any
 ) -> Head:
     """Returns the return head with a name."""
-    head = registry.find("head", name).factory(actions=actions, role=role, **options)
+    offers = {"actions": actions, "role": role}
+    head = registry.call_factory(registry.find("head", name).factory, offers, options)
     return head._replace(
         actions=actions,
         mask=mask_prediction,

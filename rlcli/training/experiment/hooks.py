@@ -82,7 +82,7 @@ def _build_hooks(recipe: Recipe) -> Sequence[Hook]:
         place, label = ("train", "hooks", index), f"hook {quote(part.name)}"
         factory = registry.find("hook", part.name).factory
         try:
-            hook = factory(**copy.deepcopy(dict(part.options)))
+            hook = registry.call_factory(factory, {}, copy.deepcopy(dict(part.options)))
         except Exception as error:
             message = f"{label} raised {plugins.reason(error, factory)}"
             raise recipe.error(place, message, plugins.TRACEBACK) from error

@@ -45,7 +45,7 @@ def build_trackers(recipe: Recipe) -> dict[str, Tracker]:
             raise recipe.error(place, f"{label} is listed twice", "remove one of them")
         factory = registry.find("tracker", part.name).factory
         try:
-            tracker = factory(**copy.deepcopy(part.options))
+            tracker = registry.call_factory(factory, {}, copy.deepcopy(part.options))
         except RlcliError as error:
             raise recipe.locate_error(place, error) from error
         except Exception as error:

@@ -1,10 +1,16 @@
 """CrossQ: soft actor-critic with batch normalization and without target parameters."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
+import optax
 
 from rlcli.networks.predictions import Particles, Prediction
-from rlcli.types import ArrayTree, Params
+from rlcli.registry import register
+from rlcli.types import ArrayTree, Network, Params, Policy, Updater
+from rlcli.updaters import Spaces
+from rlcli.updaters.decorator import Parts
 from rlcli.updaters.off_policy.off_policy_actor_critic import (
     CriticInputs,
     OffPolicyOptions,
@@ -12,17 +18,18 @@ from rlcli.updaters.off_policy.off_policy_actor_critic import (
     PredictionFunction,
     soft_target,
 )
-from rlcli.updaters.off_policy.soft_pg import SoftOptions, soft_actor_critic
+from rlcli.updaters.off_policy.soft_pg import SECTIONS, SoftOptions, soft_actor_critic
 
 
-@soft_actor_critic(
-    {"network": {"name": "mlp", "batch_norm": True}},
-    names=[name for name in SoftOptions._fields if name != "target"],
-    temperature="learned",
-    critics=2,
-    delay=3,
-)
-def crossq(options: OffPolicyOptions) -> OffPolicyOptions:
+@register("updater", **SECTIONS, network={"name": "mlp", "batch_norm": True})
+def crossq(
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    policies: Callable[..., Policy],
+    optimizer: optax.GradientTransformation,
+    *,
+    options: SoftOptions = SoftOptions("learned", critics=2, delay=3),
+) -> Updater:
     """CrossQ: SAC with batch normalization and without target parameters.
 
         E[τ log π(a|s) − min q(s, a)],  a ~ π(·|s)
@@ -34,7 +41,9 @@ def crossq(options: OffPolicyOptions) -> OffPolicyOptions:
     statistics, and running statistics select actions. The networks have `batch_norm`
     by default. The policy is updated once in `delay` updates.
     """
-    return options._replace(predict=predict_jointly, learns_statistics=True)
+    algorithm = OffPolicyOptions(predict=predict_jointly, learns_statistics=True)
+    parts = Parts(spaces, networks, policies, optimizer)
+    return soft_actor_critic("crossq", parts, options, algorithm)
 
 
 def predict_jointly(parts: OffPolicyParts, inputs: CriticInputs) -> PredictionFunction:

@@ -1,6 +1,7 @@
 """The deterministic policy gradient (DPG), DDPG and TD3."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import gymnasium
 import optax
@@ -10,7 +11,8 @@ from rlcli.networks.predictions import Loss, TransformName
 from rlcli.registry import register
 from rlcli.types import Count, Network, NonNegative, Policy, Updater
 from rlcli.updaters import Spaces, default_distribution
-from rlcli.updaters.learner import Target
+from rlcli.updaters.decorator import Parts
+from rlcli.updaters.learner import POLYAK_TARGET, Target
 from rlcli.updaters.off_policy.actors import (
     Actor,
     categorical_actor,
@@ -22,33 +24,37 @@ from rlcli.updaters.off_policy.off_policy_actor_critic import (
     first_critic,
     off_policy_actor_critic,
 )
-from rlcli.updaters.presets import preset
 from rlcli.updaters.regularizers import Regularizer, fill_defaults
 
-_DEFAULTS = {
+_SECTIONS = {
     "policy": "deterministic",
     "tracer": "n_step",
     "replay": "uniform",
     "unroll": 1,
 }
-_POLYAK_TARGET = {"polyak": 0.005}
 
 
-@register("updater", **_DEFAULTS)
+class DeterministicOptions(NamedTuple):
+    """The options of every deterministic policy gradient."""
+
+    critics: Count = 1
+    target: Target | None = None
+    smoothing: NonNegative = 0.0
+    smoothing_clip: NonNegative = 0.5
+    delay: Count = 1
+    loss: Loss = "mse"
+    transform: TransformName | None = None
+    regularizers: list[Regularizer] = []  # noqa: RUF012 - never mutated
+
+
+@register("updater", **_SECTIONS)
 def deterministic_pg(
     spaces: Spaces,
     networks: Callable[..., Network],
     policies: Callable[..., Policy],
     optimizer: optax.GradientTransformation,
     *,
-    critics: Count = 1,
-    target: Target | None = None,
-    smoothing: NonNegative = 0.0,
-    smoothing_clip: NonNegative = 0.5,
-    delay: Count = 1,
-    loss: Loss = "mse",
-    transform: TransformName | None = None,
-    regularizers: list[Regularizer] = [],  # noqa: B006 - never mutated
+    options: DeterministicOptions = DeterministicOptions(),
 ) -> Updater:
     """Deterministic policy gradient (DPG): maximizes action values through a = μ(s).
 
@@ -71,64 +77,79 @@ def deterministic_pg(
     is not used. Only this case supports `regularizers`: `entropy`, and `kl` to the
     prior. To explore, use the policy `sampled` or `epsilon_greedy`.
     """
-    return off_policy_actor_critic(
-        "deterministic_pg",
-        spaces,
-        networks,
-        policies,
-        optimizer,
-        _build_actor(spaces, networks, smoothing, smoothing_clip),
-        ZERO_TEMPERATURE,
-        OffPolicyOptions(
-            critics=critics,
-            target=target,
-            loss=loss,
-            transform=transform,
-            delay=delay,
-            actor_reduction=first_critic,
-            has_target_policy=True,
-            regularizers=fill_defaults(regularizers),
-        ),
-    )
+    parts = Parts(spaces, networks, policies, optimizer)
+    return _actor_critic("deterministic_pg", parts, options)
 
 
-@preset(deterministic_pg, _DEFAULTS, target=_POLYAK_TARGET)
-def ddpg() -> None:
+@register("updater", preset_of="deterministic_pg", **_SECTIONS)
+def ddpg(
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    policies: Callable[..., Policy],
+    optimizer: optax.GradientTransformation,
+    *,
+    options: DeterministicOptions = DeterministicOptions(target=POLYAK_TARGET),
+) -> Updater:
     """Deep deterministic policy gradient (DDPG): with target parameters.
 
     (Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971). The noise of the paper
     is the policy `ornstein_uhlenbeck`.
     """
+    parts = Parts(spaces, networks, policies, optimizer)
+    return _actor_critic("ddpg", parts, options)
 
 
-@preset(
-    deterministic_pg,
-    _DEFAULTS,
-    target=_POLYAK_TARGET,
-    critics=2,
-    smoothing=0.2,
-    delay=2,
-)
-def td3() -> None:
+@register("updater", preset_of="deterministic_pg", **_SECTIONS)
+def td3(
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    policies: Callable[..., Policy],
+    optimizer: optax.GradientTransformation,
+    *,
+    options: DeterministicOptions = DeterministicOptions(
+        critics=2, target=POLYAK_TARGET, smoothing=0.2, delay=2
+    ),
+) -> Updater:
     """Twin delayed DDPG (TD3): two critics, smoothed targets, delayed policy updates.
 
     (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477). With the head
     `implicit_quantile` and `loss: huber` it is TD4.
     """
+    parts = Parts(spaces, networks, policies, optimizer)
+    return _actor_critic("td3", parts, options)
 
 
-def _build_actor(
-    spaces: Spaces, networks: Callable[..., Network], smoothing: float, clip: float
-) -> Actor:
+def _actor_critic(name: str, parts: Parts, options: DeterministicOptions) -> Updater:
+    return off_policy_actor_critic(
+        name,
+        *parts,
+        _build_actor(name, parts, options),
+        ZERO_TEMPERATURE,
+        OffPolicyOptions(
+            critics=options.critics,
+            target=options.target,
+            loss=options.loss,
+            transform=options.transform,
+            delay=options.delay,
+            actor_reduction=first_critic,
+            has_target_policy=True,
+            regularizers=fill_defaults(options.regularizers),
+        ),
+    )
+
+
+def _build_actor(name: str, parts: Parts, options: DeterministicOptions) -> Actor:
     """A deterministic actor over a Box, or a categorical one over Discrete actions."""
+    spaces, networks, *_ = parts
     space = spaces.action
     if isinstance(space, gymnasium.spaces.Discrete):
-        family = default_distribution(space, "deterministic_pg")
-        return categorical_actor(networks, family)
+        return categorical_actor(networks, default_distribution(space, name))
     if not isinstance(space, gymnasium.spaces.Box) or space.dtype.kind != "f":
         raise RlcliError(
-            "`deterministic_pg` needs a Discrete action space or a Box of floats, but "
+            f"`{name}` needs a Discrete action space or a Box of floats, but "
             f"{spaces.owner} has {spaces.describe_action()}",
             "`ppo` and `a2c` support any action space",
         )
-    return deterministic_actor(networks, space, smoothing, clip)
+    return deterministic_actor(
+        networks, space, options.smoothing, options.smoothing_clip
+    )

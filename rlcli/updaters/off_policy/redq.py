@@ -1,14 +1,31 @@
 """Randomized ensembled double Q-learning (REDQ), and DroQ."""
 
+from collections.abc import Callable
+
+import optax
+
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import mix_critics
-from rlcli.types import Count
+from rlcli.registry import register
+from rlcli.types import Count, Network, Policy, Updater
+from rlcli.updaters import Spaces
+from rlcli.updaters.decorator import Parts
+from rlcli.updaters.learner import POLYAK_TARGET, Target
 from rlcli.updaters.off_policy.off_policy_actor_critic import OffPolicyOptions
-from rlcli.updaters.off_policy.soft_pg import soft_actor_critic
+from rlcli.updaters.off_policy.soft_pg import SECTIONS, SoftOptions, soft_actor_critic
 
 
-@soft_actor_critic(temperature="learned", critics=10, target={"polyak": 0.005})
-def redq(options: OffPolicyOptions, *, subset: Count = 2) -> OffPolicyOptions:
+@register("updater", **SECTIONS)
+def redq(
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    policies: Callable[..., Policy],
+    optimizer: optax.GradientTransformation,
+    *,
+    subset: Count = 2,
+    target: Target | None = POLYAK_TARGET,
+    options: SoftOptions = SoftOptions("learned", critics=10),
+) -> Updater:
     """Randomized ensembled double Q-learning (REDQ): SAC for many updates per step.
 
         E[τ log π(a|s) − mean q(s, a)],  a ~ π(·|s)
@@ -29,6 +46,8 @@ def redq(options: OffPolicyOptions, *, subset: Count = 2) -> OffPolicyOptions:
             f"but has {options.critics}",
             "lower `subset`, or raise `critics`",
         )
-    return options._replace(
-        subset=subset, actor_reduction=mix_critics, delays_target=False
+    algorithm = OffPolicyOptions(
+        target=target, subset=subset, actor_reduction=mix_critics, delays_target=False
     )
+    parts = Parts(spaces, networks, policies, optimizer)
+    return soft_actor_critic("redq", parts, options, algorithm)

@@ -1,33 +1,42 @@
 """The soft policy gradient and soft actor-critic (SAC)."""
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 import gymnasium
 import jax.numpy as jnp
 import numpy as np
+import optax
 from gymnasium import spaces as kinds
 from jaxtyping import Float
 
 from rlcli.distributions.action_masks import count_allowed
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss, TransformName
+from rlcli.registry import register
 from rlcli.spaces import bounds
-from rlcli.types import Array, Count, PerRow, Positive, Structural, Updater
-from rlcli.updaters.decorator import Parts, updater_decorator
-from rlcli.updaters.learner import Target
+from rlcli.types import (
+    Array,
+    Count,
+    Network,
+    PerRow,
+    Policy,
+    Positive,
+    Structural,
+    Updater,
+)
+from rlcli.updaters import Spaces
+from rlcli.updaters.decorator import Parts
+from rlcli.updaters.learner import POLYAK_TARGET, Target
 from rlcli.updaters.off_policy.actors import distribution_actor
 from rlcli.updaters.off_policy.off_policy_actor_critic import (
     OffPolicyOptions,
     Temperature,
     off_policy_actor_critic,
 )
-from rlcli.updaters.presets import preset
 from rlcli.updaters.regularizers import Regularizer, fill_defaults
 
-_DEFAULTS = {"policy": "sampled", "tracer": "n_step", "replay": "uniform", "unroll": 1}
+SECTIONS = {"policy": "sampled", "tracer": "n_step", "replay": "uniform", "unroll": 1}
 Learned = Literal["learned"]
 _ENTROPY_SHARE = 0.98  # fraction of log |A| (Christodoulou, 2019)
 
@@ -39,60 +48,22 @@ class SoftOptions(NamedTuple):
     initial_temperature: Structural = 1.0
     target_entropy: Structural | None = None
     critics: Count = 1
-    target: Target | None = None
     loss: Loss = "mse"
     transform: TransformName | None = None
     delay: Count = 1
     regularizers: list[Regularizer] = []  # noqa: RUF012 - never mutated
 
 
-def soft_actor_critic(
-    facts: Mapping[str, Any] = MappingProxyType({}),
-    names: Sequence[str] = SoftOptions._fields,
-    **defaults: Any,
-) -> Callable[[Callable[..., OffPolicyOptions]], Callable[..., Updater]]:
-    """Decorator that registers a soft actor-critic under the name of a function.
-
-    The function changes `OffPolicyOptions`. The options of the updater are its
-    keyword-only parameters and the fields `names` of `SoftOptions`, with these
-    `defaults`. `facts` are defaults for other sections of a recipe, besides those of
-    `soft_pg`.
-    """
-
-    def build(
-        function: functools.partial, options: SoftOptions, parts: Parts
-    ) -> Updater:
-        name = function.func.__name__
-        off_policy_options = OffPolicyOptions(
-            critics=options.critics,
-            target=options.target,
-            loss=options.loss,
-            transform=options.transform,
-            delay=options.delay,
-            regularizers=fill_defaults(options.regularizers),
-        )
-        return off_policy_actor_critic(
-            name,
-            *parts,
-            distribution_actor(
-                name, parts.spaces, parts.networks, box="squashed_normal"
-            ),
-            build_temperature(
-                parts.spaces.action,
-                options.temperature,
-                options.initial_temperature,
-                options.target_entropy,
-            ),
-            function(off_policy_options),
-        )
-
-    return updater_decorator(
-        soft_actor_critic, build, SoftOptions, names, defaults, {**_DEFAULTS, **facts}
-    )
-
-
-@soft_actor_critic()
-def soft_pg(options: OffPolicyOptions) -> OffPolicyOptions:
+@register("updater", **SECTIONS)
+def soft_pg(
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    policies: Callable[..., Policy],
+    optimizer: optax.GradientTransformation,
+    *,
+    target: Target | None = None,
+    options: SoftOptions = SoftOptions(),
+) -> Updater:
     """Soft policy gradient: maximizes action values plus entropy, by sampled actions.
 
         E[τ log π(a|s) − min q(s, a)],  a ~ π(·|s)
@@ -117,11 +88,20 @@ def soft_pg(options: OffPolicyOptions) -> OffPolicyOptions:
     its temperature and the target are updated once every `delay` updates. There is no
     entropy bonus between the steps of an n-step return.
     """
-    return options
+    parts = Parts(spaces, networks, policies, optimizer)
+    return soft_actor_critic("soft_pg", parts, options, OffPolicyOptions(target=target))
 
 
-@preset(soft_pg, _DEFAULTS, temperature="learned", critics=2, target={"polyak": 0.005})
-def sac() -> None:
+@register("updater", preset_of="soft_pg", **SECTIONS)
+def sac(
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    policies: Callable[..., Policy],
+    optimizer: optax.GradientTransformation,
+    *,
+    target: Target | None = POLYAK_TARGET,
+    options: SoftOptions = SoftOptions("learned", critics=2),
+) -> Updater:
     """Soft actor-critic (SAC): with a learned temperature and two critics.
 
     (Haarnoja et al., 2018b, https://arxiv.org/abs/1812.05905). With Discrete actions
@@ -129,6 +109,33 @@ def sac() -> None:
     quantile head and `loss: huber` DSAC (Ma et al., 2020,
     https://arxiv.org/abs/2004.14547).
     """
+    parts = Parts(spaces, networks, policies, optimizer)
+    return soft_actor_critic("sac", parts, options, OffPolicyOptions(target=target))
+
+
+def soft_actor_critic(
+    name: str, parts: Parts, options: SoftOptions, algorithm: OffPolicyOptions
+) -> Updater:
+    """The updater of a soft actor-critic; `options` go before those of `algorithm`."""
+    spaces, networks, *_ = parts
+    return off_policy_actor_critic(
+        name,
+        *parts,
+        distribution_actor(name, spaces, networks, box="squashed_normal"),
+        build_temperature(
+            spaces.action,
+            options.temperature,
+            options.initial_temperature,
+            options.target_entropy,
+        ),
+        algorithm._replace(
+            critics=options.critics,
+            loss=options.loss,
+            transform=options.transform,
+            delay=options.delay,
+            regularizers=fill_defaults(options.regularizers),
+        ),
+    )
 
 
 def build_temperature(

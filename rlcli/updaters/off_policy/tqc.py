@@ -1,25 +1,35 @@
 """Truncated quantile critics (TQC)."""
 
+from collections.abc import Callable
 from typing import Annotated
 
+import optax
 from annotated_types import Ge
 
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Particles, mix_critics, truncate_particles
+from rlcli.registry import register
+from rlcli.types import Network, Policy, Updater
+from rlcli.updaters import Spaces
+from rlcli.updaters.decorator import Parts
+from rlcli.updaters.learner import POLYAK_TARGET, Target
 from rlcli.updaters.off_policy.off_policy_actor_critic import OffPolicyOptions
-from rlcli.updaters.off_policy.soft_pg import soft_actor_critic
+from rlcli.updaters.off_policy.soft_pg import SECTIONS, SoftOptions, soft_actor_critic
 
 
-@soft_actor_critic(
-    {"heads": {"critic": {"name": "quantile", "quantiles": 25}}},
-    temperature="learned",
-    critics=5,
-    target={"polyak": 0.005},
-    loss="huber",
+@register(
+    "updater", **SECTIONS, heads={"critic": {"name": "quantile", "quantiles": 25}}
 )
 def tqc(
-    options: OffPolicyOptions, *, drop: Annotated[int, Ge(0)] = 2
-) -> OffPolicyOptions:
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    policies: Callable[..., Policy],
+    optimizer: optax.GradientTransformation,
+    *,
+    drop: Annotated[int, Ge(0)] = 2,
+    target: Target | None = POLYAK_TARGET,
+    options: SoftOptions = SoftOptions("learned", critics=5, loss="huber"),
+) -> Updater:
     """Truncated quantile critics (TQC): SAC whose targets lack the highest quantiles.
 
         E[τ log π(a|s) − mean q(s, a)],  a ~ π(·|s)
@@ -44,8 +54,11 @@ def tqc(
             )
         return truncate_particles(mix_critics(particles), drop / quantiles)
 
-    return options._replace(
+    algorithm = OffPolicyOptions(
+        target=target,
         target_reduction=reduce_to_target,
         actor_reduction=mix_critics,
         averages_quantiles=True,
     )
+    parts = Parts(spaces, networks, policies, optimizer)
+    return soft_actor_critic("tqc", parts, options, algorithm)

@@ -22,7 +22,7 @@ from rlcli.types import (
 )
 from rlcli.updaters import Spaces
 from rlcli.updaters.advantage_weights import exponential_weight
-from rlcli.updaters.learner import Target
+from rlcli.updaters.learner import POLYAK_TARGET, Target
 from rlcli.updaters.off_policy.actors import ActionChoices, distribution_actor
 from rlcli.updaters.off_policy.off_policy_actor_critic import (
     ZERO_TEMPERATURE,
@@ -30,7 +30,6 @@ from rlcli.updaters.off_policy.off_policy_actor_critic import (
     OffPolicyParts,
     off_policy_actor_critic,
 )
-from rlcli.updaters.td.q_learning import POLYAK_TARGET
 
 
 @register(

@@ -31,7 +31,7 @@ from rlcli.types import (
 )
 from rlcli.updaters import Spaces, default_distribution
 from rlcli.updaters.decorator import Parts
-from rlcli.updaters.learner import Target
+from rlcli.updaters.learner import POLYAK_TARGET, Target
 from rlcli.updaters.off_policy.actors import distribution_actor
 from rlcli.updaters.off_policy.off_policy_actor_critic import (
     OffPolicyOptions,
@@ -39,7 +39,7 @@ from rlcli.updaters.off_policy.off_policy_actor_critic import (
     off_policy_actor_critic,
 )
 from rlcli.updaters.off_policy.soft_pg import build_temperature
-from rlcli.updaters.td.q_learning import POLYAK_TARGET, double_q_learning
+from rlcli.updaters.td.q_learning import bootstrap_from_online_best
 from rlcli.updaters.td.rule_context import apply_rule
 from rlcli.updaters.td.temporal_difference import TDOptions, action_value_updater
 from rlcli.xla.indexing import select_index
@@ -88,7 +88,7 @@ def cql(
         )
         return action_value_updater(
             functools.partial(
-                apply_rule, double_q_learning.__wrapped__, "`cql`", spaces.action
+                apply_rule, bootstrap_from_online_best, "`cql`", spaces.action
             ),
             TDOptions("all", critics, target, loss, transform),
             parts,

@@ -51,8 +51,14 @@ from rlcli.updaters.critics import (
     regression_losses,
     state_critic,
 )
-from rlcli.updaters.learner import Learner, Losses, Target, Term, alternating_learner
-from rlcli.updaters.td.q_learning import POLYAK_TARGET
+from rlcli.updaters.learner import (
+    POLYAK_TARGET,
+    Learner,
+    Losses,
+    Target,
+    Term,
+    alternating_learner,
+)
 
 
 @register(

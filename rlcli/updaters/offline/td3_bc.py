@@ -21,7 +21,7 @@ from rlcli.types import (
     Updater,
 )
 from rlcli.updaters import Spaces
-from rlcli.updaters.learner import Target
+from rlcli.updaters.learner import POLYAK_TARGET, Target
 from rlcli.updaters.off_policy.actors import ActionChoices, deterministic_actor
 from rlcli.updaters.off_policy.off_policy_actor_critic import (
     ZERO_TEMPERATURE,
@@ -30,7 +30,6 @@ from rlcli.updaters.off_policy.off_policy_actor_critic import (
     off_policy_actor_critic,
 )
 from rlcli.updaters.offline.behaviour_cloning import squared_error
-from rlcli.updaters.td.q_learning import POLYAK_TARGET
 from rlcli.xla.data_axis import mean_over_devices
 
 

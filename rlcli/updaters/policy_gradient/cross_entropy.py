@@ -9,22 +9,16 @@ from rlcli.types import Array, Positive
 from rlcli.updaters.advantage_weights import exponential_weight
 from rlcli.updaters.policy_gradient.actor_critic import ObjectiveContext, PolicyLoss
 from rlcli.updaters.policy_gradient.objective_updater import objective
-from rlcli.updaters.presets import preset
 
+Filter = Literal["positive", "binary", "exponential", "none"]
 _MAX_WEIGHT = 20.0  # limit of the exponential filter (Peng et al., 2019)
-_REPLAYED = {
-    "policy": "sampled",
-    "tracer": {"name": "lambda_return", "gamma": 0.99, "lambda": 0.95},
-    "replay": {"name": "sequences", "length": 32, "batch_size": 8},
-    "unroll": 1,
-}
 
 
 @objective(epochs=1, minibatches=1, sequence=None, replays="any")
 def cross_entropy(
     context: ObjectiveContext,
     *,
-    filter: Literal["positive", "binary", "exponential", "none"] = "positive",
+    filter: Filter = "positive",
     temperature: Positive = 1.0,
 ) -> PolicyLoss:
     """Cross-entropy: imitates actions, weighted by a non-negative advantage filter.
@@ -40,6 +34,37 @@ def cross_entropy(
     it needs no importance ratio, even over several epochs. The value loss is
     `value_weight` · ½ (v(s) − G)², with G from the tracer.
     """
+    return _loss(context, filter, temperature)
+
+
+@objective(
+    preset_of="cross_entropy",
+    replay={"name": "sequences", "length": 32, "batch_size": 8},
+    unroll=1,
+    epochs=1,
+    minibatches=1,
+    sequence=None,
+    replays="any",
+    normalize_advantage=True,
+    regularizers=[],
+)
+def awr(
+    context: ObjectiveContext,
+    *,
+    filter: Filter = "exponential",
+    temperature: Positive = 1.0,
+) -> PolicyLoss:
+    """Advantage-weighted regression (AWR): imitates the better actions of a replay.
+
+    (Peng et al., 2019, https://arxiv.org/abs/1910.00177). The weights are those of the
+    filter `exponential`, with λ-returns of the steps of earlier policies.
+    """
+    return _loss(context, filter, temperature)
+
+
+def _loss(
+    context: ObjectiveContext, filter: Filter, temperature: Array | float
+) -> PolicyLoss:
     filters: dict[str, Callable[[Array], Array]] = {
         "positive": lambda advantage: jnp.maximum(advantage, 0),
         "binary": lambda advantage: (advantage > 0).astype(jnp.float32),
@@ -52,18 +77,3 @@ def cross_entropy(
     return PolicyLoss(
         -action_weight * context.log_prob, {"imitated": action_weight > 0}
     )
-
-
-@preset(
-    cross_entropy,
-    _REPLAYED,
-    filter="exponential",
-    normalize_advantage=True,
-    regularizers=[],
-)
-def awr() -> None:
-    """Advantage-weighted regression (AWR): imitates the better actions of a replay.
-
-    (Peng et al., 2019, https://arxiv.org/abs/1910.00177). The weights are those of the
-    filter `exponential`, with λ-returns of the steps of earlier policies.
-    """

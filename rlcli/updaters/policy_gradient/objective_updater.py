@@ -25,19 +25,21 @@ from rlcli.updaters.policy_gradient.actor_critic import (
 
 # The options of every objective.
 COMMON_OPTIONS = ("value_weight", "normalize_advantage", "regularizers")
-_ADVANTAGE = {"name": "lambda_return", "gamma": 0.99, "lambda": 0.95}
+_SECTIONS = {
+    "policy": "sampled",
+    "tracer": {"name": "lambda_return", "gamma": 0.99, "lambda": 0.95},
+    "unroll": 128,
+}
 
 
 def objective(
     no_function: None = None,
     /,
     *,
-    policy: str = "sampled",
-    tracer: str | Mapping[str, Any] = _ADVANTAGE,
-    unroll: int = 128,
     requires: tuple[str, ...] = (),
     sequence_length: str = "",
     replays: Literal["any", "on_policy"] = "on_policy",
+    preset_of: str = "",
     **defaults: Any,
 ) -> Callable[[Objective], Callable[..., Updater]]:
     """Decorator that registers an on-policy updater under the name of its objective.
@@ -45,14 +47,14 @@ def objective(
     An objective is a function of `ObjectiveContext` that returns a `PolicyLoss`. The
     options of the updater are the objective's keyword-only parameters, those of
     `ActorCriticOptions` in `COMMON_OPTIONS`, and those in `defaults`, which are default
-    values.
+    values. `defaults` also override those of recipes with this updater: `policy`,
+    `tracer`, `replay`, `unroll` and `network`.
 
-    `policy`, `tracer` and `unroll` are the defaults of recipes. `requires` lists the
-    extras that the objective reads; `kl_limit` adds `log_prob`. `sequence_length`
-    names the option of the objective that is the number of consecutive samples of a
-    replay.
-    `replays: any` is for objectives that may learn from the actions of earlier
-    policies.
+    `requires` lists the extras that the objective reads; `kl_limit` adds `log_prob`.
+    `sequence_length` names the option of the objective that is the number of
+    consecutive samples of a replay. `replays: any` is for objectives that may learn
+    from the actions of earlier policies. `preset_of` names the objective that this one
+    is, with other defaults.
     """
     require_parentheses(objective, no_function)
     _check_requires(requires)
@@ -84,9 +86,8 @@ def objective(
 
     option_names = {*COMMON_OPTIONS, *defaults}
     names = [name for name in ActorCriticOptions._fields if name in option_names]
-    facts = {"policy": policy, "tracer": tracer, "unroll": unroll}
     return updater_decorator(
-        objective, build, ActorCriticOptions, names, defaults, facts
+        objective, build, ActorCriticOptions, names, defaults, _SECTIONS, preset_of
     )
 
 

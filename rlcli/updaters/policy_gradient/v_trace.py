@@ -5,16 +5,13 @@ import jax.numpy as jnp
 from rlcli.types import Count
 from rlcli.updaters.policy_gradient.actor_critic import ObjectiveContext, PolicyLoss
 from rlcli.updaters.policy_gradient.objective_updater import objective
-from rlcli.updaters.presets import preset
 
-_DEFAULTS = {
-    "policy": "sampled",
-    "tracer": {"name": "v_trace", "gamma": 0.99},
-    "unroll": 20,
-}
+_TRACER = {"name": "v_trace", "gamma": 0.99}
 
 
-@objective(**_DEFAULTS, requires=("log_prob",), sequence_length="sequence")
+@objective(
+    tracer=_TRACER, unroll=20, requires=("log_prob",), sequence_length="sequence"
+)
 def v_trace(context: ObjectiveContext, *, sequence: Count = 20) -> PolicyLoss:
     """V-trace actor-critic (IMPALA): an off-policy corrected policy gradient.
 
@@ -28,14 +25,26 @@ def v_trace(context: ObjectiveContext, *, sequence: Count = 20) -> PolicyLoss:
     is π/μ.
     """
     del sequence  # read by the decorator
-    loss = -context.advantage * context.log_prob
-    return PolicyLoss(loss, {"ratio": jnp.exp(context.log_ratio)})
+    return _loss(context)
 
 
-@preset(v_trace, _DEFAULTS)
-def impala() -> None:
+@objective(
+    preset_of="v_trace",
+    tracer=_TRACER,
+    unroll=20,
+    requires=("log_prob",),
+    sequence_length="sequence",
+)
+def impala(context: ObjectiveContext, *, sequence: Count = 20) -> PolicyLoss:
     """IMPALA: V-trace actor-critic, with all actors in this process.
 
     (Espeholt et al., 2018, https://arxiv.org/abs/1802.01561). `environment.num_envs` is
     the number of actors. The convolutions of the paper are `network: residual`.
     """
+    del sequence  # read by the decorator
+    return _loss(context)
+
+
+def _loss(context: ObjectiveContext) -> PolicyLoss:
+    loss = -context.advantage * context.log_prob
+    return PolicyLoss(loss, {"ratio": jnp.exp(context.log_ratio)})

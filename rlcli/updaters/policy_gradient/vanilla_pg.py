@@ -2,21 +2,9 @@
 
 from rlcli.updaters.policy_gradient.actor_critic import ObjectiveContext, PolicyLoss
 from rlcli.updaters.policy_gradient.objective_updater import objective
-from rlcli.updaters.presets import preset
-
-_ADVANTAGES = {
-    "policy": "sampled",
-    "tracer": {"name": "lambda_return", "gamma": 0.99, "lambda": 0.95},
-    "unroll": 16,
-}
-_RETURNS = {
-    "policy": "sampled",
-    "tracer": {"name": "lambda_return", "gamma": 0.99, "lambda": 1.0},
-    "unroll": 128,
-}
 
 
-@objective(**_ADVANTAGES, baseline=True)
+@objective(unroll=16, baseline=True)
 def vanilla_pg(context: ObjectiveContext) -> PolicyLoss:
     """Policy gradient: one gradient step on each unroll, with an optional baseline.
 
@@ -32,18 +20,26 @@ def vanilla_pg(context: ObjectiveContext) -> PolicyLoss:
     return PolicyLoss(-context.advantage * context.log_prob)
 
 
-@preset(vanilla_pg, _ADVANTAGES)
-def a2c() -> None:
+@objective(preset_of="vanilla_pg", unroll=16, baseline=True)
+def a2c(context: ObjectiveContext) -> PolicyLoss:
     """Advantage actor-critic (A2C): policy gradient with a baseline and λ-returns.
 
     (Mnih et al., 2016, https://arxiv.org/abs/1602.01783)
     """
+    return PolicyLoss(-context.advantage * context.log_prob)
 
 
-@preset(vanilla_pg, _RETURNS, baseline=False, value_weight=0.0, regularizers=[])
-def reinforce() -> None:
+@objective(
+    preset_of="vanilla_pg",
+    tracer={"name": "lambda_return", "gamma": 0.99, "lambda": 1.0},
+    baseline=False,
+    value_weight=0.0,
+    regularizers=[],
+)
+def reinforce(context: ObjectiveContext) -> PolicyLoss:
     """REINFORCE: policy gradient with whole returns and without a baseline.
 
     (Williams, 1992, https://doi.org/10.1007/BF00992696). Returns truncated by the end
     of the unroll or by a time limit sum only the observed rewards.
     """
+    return PolicyLoss(-context.advantage * context.log_prob)

@@ -7,13 +7,10 @@ from jaxtyping import Float
 from rlcli.networks.predictions import Particles, index_actions
 from rlcli.types import Array
 from rlcli.updaters.critics import Backup
-from rlcli.updaters.learner import Target
+from rlcli.updaters.learner import POLYAK_TARGET
 from rlcli.updaters.td.rule_context import RuleContext
 from rlcli.updaters.td.temporal_difference import rule
 from rlcli.xla.indexing import is_largest
-
-# The default target update of the rules that need one.
-POLYAK_TARGET: Target = {"polyak": 0.005}
 
 
 @rule()
@@ -25,14 +22,7 @@ def q_learning(context: RuleContext) -> Backup:
     With a neural network, a replay and target parameters this is deep Q-learning (DQN;
     Mnih et al., 2015, https://doi.org/10.1038/nature14236).
     """
-    next_q = context.next_q()
-    if next_q.value.shape[-1] > 1:
-        return _bootstrap_from_argmax(context, context.target_next_q())
-    # K = 1: a value is its own mean.
-    best = jnp.max(next_q.value, axis=-2, keepdims=True)
-    return Backup(
-        Particles(best, jnp.ones_like(best)), target_policy=_greedy(next_q.mean())
-    )
+    return bootstrap_from_best(context)
 
 
 @rule(target=POLYAK_TARGET)
@@ -43,7 +33,7 @@ def double_q_learning(context: RuleContext) -> Backup:
 
     (van Hasselt et al., 2016, https://arxiv.org/abs/1509.06461)
     """
-    return _bootstrap_from_argmax(context, context.online_next_q())
+    return bootstrap_from_online_best(context)
 
 
 @rule(target=POLYAK_TARGET, critics=2)
@@ -55,6 +45,23 @@ def clipped_double_q_learning(context: RuleContext) -> Backup:
     As in TD3 (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477), for Discrete
     actions. The policy acts on the minimum as well.
     """
+    return bootstrap_from_online_best(context)
+
+
+def bootstrap_from_best(context: RuleContext) -> Backup:
+    """Bootstraps from the best action under the target parameters."""
+    next_q = context.next_q()
+    if next_q.value.shape[-1] > 1:
+        return _bootstrap_from_argmax(context, context.target_next_q())
+    # K = 1: a value is its own mean.
+    best = jnp.max(next_q.value, axis=-2, keepdims=True)
+    return Backup(
+        Particles(best, jnp.ones_like(best)), target_policy=_greedy(next_q.mean())
+    )
+
+
+def bootstrap_from_online_best(context: RuleContext) -> Backup:
+    """Bootstraps from the best action under the online parameters."""
     return _bootstrap_from_argmax(context, context.online_next_q())
 
 

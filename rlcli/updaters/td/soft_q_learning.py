@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from rlcli.distributions.action_masks import divide
 from rlcli.types import Array, NonNegative, Positive
 from rlcli.updaters.critics import Backup
-from rlcli.updaters.td.q_learning import POLYAK_TARGET
+from rlcli.updaters.learner import POLYAK_TARGET
 from rlcli.updaters.td.rule_context import RuleContext
 from rlcli.updaters.td.temporal_difference import rule
 from rlcli.xla.indexing import select_index

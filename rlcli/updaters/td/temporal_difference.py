@@ -5,7 +5,7 @@ learned, as a number or as a distribution. `rlcli.updaters.critics` combines the
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import gymnasium
@@ -73,6 +73,7 @@ from rlcli.updaters.td.rule_context import (
 from rlcli.updaters.value_policy import value_policy
 
 Priority = Literal["td_error", "loss", "gradient_norm"]
+_SECTIONS = {"policy": "epsilon_greedy", "tracer": "n_step", "unroll": 1}
 
 
 class TDOptions(NamedTuple):
@@ -90,19 +91,18 @@ def rule(
     no_function: None = None,
     /,
     *,
-    policy: str = "epsilon_greedy",
-    tracer: str | Mapping[str, Any] = "n_step",
-    unroll: int = 1,
     discrete_only: bool = True,
+    preset_of: str = "",
     **defaults: Any,
 ) -> Callable[[Rule], Callable[..., Updater]]:
     """Decorator that registers a TD updater under the name of its rule.
 
     A rule is a function of `RuleContext`. The options of the updater are the rule's
-    keyword-only parameters and those of `TDOptions`; `defaults` override the default
-    values of the latter. `policy`, `tracer` and `unroll` are the defaults of recipes.
-    `discrete_only`: the rule uses the values of all actions, not only of sampled ones,
-    so the action space has to be Discrete.
+    keyword-only parameters and those of `TDOptions`. `defaults` override the default
+    values of the latter, and those of recipes with this updater: `policy`, `tracer`,
+    `replay`, `unroll`, `network` and its `head`. `discrete_only`: the rule uses the
+    values of all actions, not only of sampled ones, so the action space has to be
+    Discrete. `preset_of` names the rule that this one is, with other defaults.
     """
     require_parentheses(rule, no_function)
 
@@ -116,8 +116,9 @@ def rule(
         apply = functools.partial(apply_rule, rule_function, label, parts.spaces.action)
         return action_value_updater(apply, options, parts)
 
-    facts = {"policy": policy, "tracer": tracer, "unroll": unroll}
-    return updater_decorator(rule, build, TDOptions, TDOptions._fields, defaults, facts)
+    return updater_decorator(
+        rule, build, TDOptions, TDOptions._fields, defaults, _SECTIONS, preset_of
+    )
 
 
 def action_value_updater(

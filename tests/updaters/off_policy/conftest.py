@@ -6,6 +6,7 @@ import numpy as np
 import optax
 import pytest
 
+from rlcli import registry
 from rlcli.networks.functions import separate_network
 from rlcli.networks.torsos import table
 from rlcli.policies.sampled import sampled
@@ -30,14 +31,14 @@ class SoftTables:
 
         spaces = Spaces(*map(gymnasium.spaces.Discrete, (STATES, ACTIONS)))
         options = {"temperature": self.tau, **options}
-        self.updater = factory(
-            spaces,
-            networks,
-            lambda distribution, **_: sampled(distribution),
-            optax.sgd(1.0),
-            critics=critics,
-            **options,
-        )
+        offers = {
+            "spaces": spaces,
+            "networks": networks,
+            "policies": lambda distribution, **_: sampled(distribution),
+            "optimizer": optax.sgd(1.0),
+        }
+        options["critics"] = critics
+        self.updater = registry.call_factory(factory, offers, options)
         rng = np.random.default_rng(0)
         shape = critics, STATES, ACTIONS, size
         self.critics, self.targets = rng.normal(size=(2, *shape))

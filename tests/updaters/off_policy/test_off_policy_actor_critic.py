@@ -8,7 +8,7 @@ import pytest
 from tiers import quick_first
 from wording import mentions
 
-from rlcli import distributions, recipe
+from rlcli import distributions, recipe, registry
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.networks.functions import Pair, separate_network
@@ -46,7 +46,9 @@ def updater(factory, shown, space, torso, **options):
         return sampled(distribution)
 
     spaces = Spaces(shown, space)
-    return factory(spaces, networks, policies, optax.sgd(1.0), **options)
+    offers = {"spaces": spaces, "networks": networks, "policies": policies}
+    offers["optimizer"] = optax.sgd(1.0)
+    return registry.call_factory(factory, offers, options)
 
 
 def tabular_updater(factory, **options):
@@ -404,7 +406,7 @@ def test_unsupported_options_are_refused_with_a_reason():
         "regularizers": [{**entropy[0], "name": "n_step_entropy"}],
     }
     hint = build_error(updater=updater).hint
-    assert hint == "use `entropy`, or `kl` to the prior; `sac` is a preset of `soft_pg`"
+    assert hint == "use `entropy`, or `kl` to the prior"
     wordy = {"name": "sac", "temperature": "auto"}
     assert build_error(updater=wordy).message.endswith('or "learned", got `auto`')
     groups = {"temperatur": "adam"}
