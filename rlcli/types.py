@@ -36,7 +36,7 @@ a row's first step. An extra named `next_…` belongs to `next_obs`: tracers mov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -89,6 +89,8 @@ Positive = Annotated[float, Gt(0.0)]
 NonNegative = Annotated[float, Ge(0.0)]
 Count = Annotated[int, Ge(1)]
 Structural = Annotated[float, "structural"]
+# What an episode logs of a number in `TimeStep.info`.
+InfoRule = Literal["last", "sum", "mean"]
 # A count that the devices of `train.data_parallel` divide equally, such as a capacity.
 Divided = Annotated[int, Ge(1), "divided"]
 
@@ -109,8 +111,8 @@ class TimeStep(NamedTuple):
     # others of its game
     discount: Float[Array, "*B"]
     last: Bool[Array, "*B"]  # any end of the episode, terminated or truncated
-    # Numbers and booleans by name, logged per episode as `environment.info` says: the
-    # last one, or the sum.
+    # Numbers and booleans by name, logged as `Environment.info` says. On the host only
+    # what the episodes log that end in this step.
     info: Mapping[str, Shaped[Array, "*B"]]
 
 
@@ -184,7 +186,7 @@ class Host(NamedTuple):
     restore: Callable[[ArrayTree], tuple[ArrayTree, str]]
     close: Callable[[ArrayTree], None]
     # Makes the same environment with other `is_restarting` (whether copies that fail
-    # are restarted) or `info` (the names that steps report).
+    # are restarted) or `info` (what episodes log).
     remake: Callable[..., Environment] | None = None
     # state -> the `environments.adapters.restarting.Restarts` so far; None if a failure
     # ends the run.
@@ -193,7 +195,10 @@ class Host(NamedTuple):
     # that `reset` and `restore` make later. Raises an `RlcliError` if the environment
     # has no such number. None: no number can be set.
     set_number: Callable[[ArrayTree | None, str, float], None] | None = None
-    info: tuple[str, ...] = ()  # the names in the `info` of every time step
+    # state -> the `environments.adapters.info_recorder.InfoStatistics` of the run
+    info: Callable[[ArrayTree], Any] = lambda state: None
+    # state -> what the user should know, since the last call
+    messages: Callable[[ArrayTree], Sequence[str]] = lambda state: ()
 
 
 class Environment(NamedTuple):
@@ -222,6 +227,9 @@ class Environment(NamedTuple):
     frame_stack: FrameStack | None = None
     external: External | None = None
     host: Host | None = None
+    # What episodes of a pure one log of `TimeStep.info`, by name: `last`, `sum` or
+    # `mean`. Empty: all of it, as `episode_info.default_rule` says.
+    info: Mapping[str, InfoRule] = {}
 
     @property
     def pure(self) -> bool:
@@ -237,7 +245,7 @@ class Environment(NamedTuple):
 _E = TypeVar("_E", Core, Environment)
 # What `wrap` leaves as it is, because no environment is without: its task.
 _TASK = {"reset", "step", "observation", "action", "draw"}
-_TASK |= {"num_envs", "agents", "host"}
+_TASK |= {"num_envs", "agents", "host", "info"}
 OPTIONAL_FIELDS = frozenset({*Core._fields, *Environment._fields} - _TASK)
 _OF_STATE = {"render", "render_final"}  # functions whose first argument is the state
 

@@ -34,8 +34,8 @@ import numpy as np
 from rlcli import spaces
 from rlcli.assembly.build_part import format_names
 from rlcli.distributions import action_masks
+from rlcli.environments.episode_info import RESERVED
 from rlcli.errors import quote, suggest
-from rlcli.loop.log import ROW_FIELDS
 from rlcli.loop.progress import Setup
 from rlcli.networks.freezing import TORSO, torso_paths
 from rlcli.networks.functions import statistics_group
@@ -502,7 +502,7 @@ def check_outputs(recipe: Recipe, core: Core) -> None:
         source = declared if field.endswith("obs") else "a TimeStep has"
         compare("step", f"a `{field}`", getattr(timestep, field), expected, source)
     for metric, leaf in timestep.info.items():
-        if metric in ROW_FIELDS:
+        if metric in RESERVED:
             what = "which rows of metrics use for another field"
             refuse("step", f"an `info` with `{metric}`, {what}")
         if leaf.shape:

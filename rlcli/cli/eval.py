@@ -34,7 +34,8 @@ def command(
     """Evaluate each seed's policy over whole episodes.
 
     Prints the returns of each seed, and over all seeds the mean, the interquartile mean
-    (IQM) and its 95 % bootstrap interval; a single seed has none. In a folder of
+    (IQM) and its 95 % bootstrap interval; a single seed has none. Then the means of
+    what the environment reports in `info`, such as a success rate. In a folder of
     variants, evaluates every run.
     """
     from rlcli.runs.locate import locate_policy  # here, to keep `--help` fast
@@ -115,7 +116,7 @@ def _print_results(result: Mapping[str, Any]) -> None:
     for seed, record in frozen.items():
         line = f"seed {seed} is frozen: {record['reason']}"
         console.print(quote_rich(line), soft_wrap=True)
-    for line in _summary(result, len(frozen)):
+    for line in (*_summary(result, len(frozen)), *_describe_info(result["info"])):
         console.print(quote_rich(line), soft_wrap=True)
 
 
@@ -134,6 +135,16 @@ def _summary(result: Mapping[str, Any], frozen: int) -> Iterator[str]:
     else:
         interval = " … ".join(map(_format_number, total["ci95"]))
         yield f"95 % bootstrap interval of the IQM over {seeds}: {interval}"
+
+
+def _describe_info(info: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each number that the environment logs."""
+    for name, numbers in info.items():
+        line = f"{name}: mean {_format_number(numbers['mean'])}"
+        if numbers["ci95"] is not None:
+            low, high = map(_format_number, numbers["ci95"])
+            line += f", 95 % interval {low} … {high} over the episodes"
+        yield line
 
 
 def _format_number(value: float | None) -> str:

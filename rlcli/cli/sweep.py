@@ -62,10 +62,10 @@ def command(
     objective: str | None = option(
         None,
         "--objective NAME",
-        "Compare trials by the IQM over seeds of the last `return` (default), "
-        "`auc` (area under the learning curve) or `steps_to:475` (steps until this "
-        "return).",
-        words=("return", "auc", "steps_to:"),
+        "Compare trials by the IQM over seeds of the last `return` (default) or "
+        "`evaluation.success`, `auc` (area under the learning curve) or `steps_to:475` "
+        "(steps until this return).",
+        words=("return", "auc", "steps_to:", "evaluation.success"),
     ),
     confirm: int | None = option(
         None,

@@ -1,73 +1,90 @@
-"""Episode info: which numbers of `info` an environment logs, and how.
+"""Episode info: which numbers of `info` the episodes of an environment log, and how.
 
-The loops sum `TimeStep.info` over an episode. `last` leaves only the value of the step
-that ends it, so its sum is the last value.
+A compiled environment has `Environment.info` for the loops, which aggregate
+`TimeStep.info` with `accumulate` and `finish`. Environments on the host aggregate it
+themselves (`adapters.info_recorder`).
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from rlcli.errors import RlcliError, quote
-from rlcli.types import (
-    OPTIONAL_FIELDS,
-    Array,
-    ArrayTree,
-    Environment,
-    TimeStep,
-    wrap,
-)
+from rlcli.types import Array, Environment, InfoRule
 
-InfoRule = Literal["last", "sum"]
-MAX_INFO = 64  # numbers of one environment: each has three fields in rows of metrics
+MAX_INFO = 32  # numbers of one environment: each has three fields in rows of metrics
+# The fields of rlcli itself in a row of `metrics.jsonl`. Names with a dot are settings.
+ROW_FIELDS = frozenset(
+    (
+        *("T", "seed", "ep", "G", "t", "avg_G", "avg_r", "updates", "frozen"),
+        *("restarts", "evaluation", "dt", "steps_per_second", "updates_per_second"),
+        "time",
+    )
+)
+# Those, and the fields of an evaluation.
+RESERVED = ROW_FIELDS | {"mean", "std", "min", "max", "length", "episodes"}
 
 
 def log_info(env: Environment, rules: Mapping[str, InfoRule], name: str) -> Environment:
-    """Logs numbers of `info` by these rules; a compiled environment logs others, too.
-
-    An environment on the host reports those that `rules` name. The default of compiled
-    ones is `last` for booleans and for names with `success`, and `sum` for the rest.
+    """Logs numbers of `info` by these rules; without rules as `default_rule` says.
 
     Args:
-        rules: what an episode logs of each number: the last one, or the sum.
+        rules: what an episode logs of each number: the last one, the sum or the mean.
         name: the environment, for messages.
     """
+    if not rules:
+        return env
     if len(rules) > MAX_INFO:
         message = f"{name}: `info` has {len(rules)} names"
         raise RlcliError(message, f"use at most {MAX_INFO}")
-    xp: Any = jnp
-    if env.host is not None:
-        if not rules:
-            return env
-        if env.host.remake is None:
-            message = f"{name} cannot log `info`"
-            raise RlcliError(message, "build it with `host_environment`")
-        env, xp = env.host.remake(info=tuple(sorted(rules))), np
-    step: Callable = env.step
-
-    def log_step(
-        state: ArrayTree, action: ArrayTree, noise: ArrayTree = (), cut: Any = False
-    ) -> tuple[ArrayTree, TimeStep]:
-        state, timestep = step(state, action, noise, cut)
-        if unknown := sorted(rules.keys() - timestep.info.keys()):
-            known = ", ".join(map(quote, sorted(timestep.info))) or "nothing"
-            message = f"{name} has no `info` named {quote(unknown[0])}"
-            raise RlcliError(message, f"it reports {known}")
-        has_ended = timestep.last | cut
-
-        def log(key: str, value: Array) -> Array:
-            is_last = rules.get(key, default_rule(key, value)) == "last"
-            return xp.where(has_ended, value, 0) if is_last else value
-
-        info = {key: log(key, value) for key, value in timestep.info.items()}
-        return state, timestep._replace(info=info)
-
-    return wrap(env, keeps=OPTIONAL_FIELDS, step=log_step)
+    if taken := sorted(rules.keys() & RESERVED):
+        message = f"{name}: `info` cannot log {quote(taken[0])}"
+        raise RlcliError(message, "metrics and evaluations have such a field")
+    if env.host is None:
+        return env._replace(info=rules)
+    if env.host.remake is None:
+        message = f"{name} cannot log `info`"
+        raise RlcliError(message, "build it with `host_environment`")
+    return env.host.remake(info=rules)
 
 
-def default_rule(name: str, value: Array | jax.ShapeDtypeStruct) -> InfoRule:
-    """What an episode logs of a number that a recipe does not name."""
-    return "last" if value.dtype == np.bool_ or "success" in name else "sum"
+def default_rule(name: str, *, is_bool: bool) -> InfoRule:
+    """What an episode logs of a number without a rule."""
+    return "last" if is_bool or "success" in name else "sum"
+
+
+def logged_names(env: Environment, info: Mapping[str, Any]) -> list[str]:
+    """The names of what the time steps of a compiled environment report and log."""
+    if unknown := sorted(env.info.keys() - info.keys()):
+        known = ", ".join(map(quote, sorted(info))) or "nothing"
+        message = f"the environment has no `info` named {quote(unknown[0])}"
+        raise RlcliError(message, f"it reports {known}")
+    return sorted(env.info or info)
+
+
+def accumulate(
+    rules: Mapping[str, InfoRule],
+    running: Mapping[str, Array],
+    info: Mapping[str, Array],
+) -> dict[str, Array]:
+    """What the current episodes log after a step: the last value, or the sum."""
+    result = {}
+    for name, before in running.items():
+        value = jnp.asarray(info[name])
+        rule = default_rule(name, is_bool=value.dtype == np.bool_)
+        is_last = rules.get(name, rule) == "last"
+        value = value.astype(jnp.float32)
+        result[name] = value if is_last else before + value
+    return result
+
+
+def finish(
+    rules: Mapping[str, InfoRule], running: Mapping[str, Array], length: Array
+) -> dict[str, Array]:
+    """What an episode of this length logs, from the result of `accumulate`."""
+    return {
+        name: value / length if rules.get(name) == "mean" else value
+        for name, value in running.items()
+    }

@@ -57,7 +57,8 @@ def render(
         fps: frames per second, of a GIF at most 50.
         size: (width, height) in pixels.
         overlay: writes step, return so far and action below each frame; below the last
-            frame of an episode its length and its return.
+            frame of an episode its length, its return, and its success or another
+            number of `info`.
         trust: whether the file's recipe may import code from outside rlcli and
             plug-ins. By default that of your own runs may, see `rlcli.trust`.
     """
@@ -171,7 +172,11 @@ def _compose_frames(
 
 
 def _draw_overlay(moment: EvaluationStep, width: int) -> np.ndarray:
-    """Draws step, return so far and action, `[28, width, 3]`."""
+    """Draws step, return so far and action, `[28, width, 3]`.
+
+    At the end of an episode a number that it logs of `info` takes the place of the
+    action.
+    """
     canvas = Canvas(width, _OVERLAY_HEIGHT, INK)
     words = [
         f"step {int(np.asarray(moment.length)[0, 0])}",
@@ -180,6 +185,9 @@ def _draw_overlay(moment: EvaluationStep, width: int) -> np.ndarray:
     if moment.action is not None:  # there is none in a final state
         action = jax.tree.map(lambda leaf: np.asarray(leaf)[0, 0], moment.action)
         words.append(f"action {_format_action(action)}")
+    # Success first: there is room for one.
+    info = sorted(moment.info.items(), key=lambda item: "success" not in item[0])
+    words += [f"{name} {value:.4g}" for name, value in info[:1]]
     for place, word in enumerate(words):
         # Fixed positions, so that the text does not move between frames.
         position = (_OVERLAY_HEIGHT / 3 + place * width * 0.3, _OVERLAY_HEIGHT / 2)

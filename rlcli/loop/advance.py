@@ -44,7 +44,8 @@ def advance(
     action_noise, learn_noise = noise
     timestep, pending = _cut_episodes(setup, progress, timestep)
     with jax.named_scope(phases.STATISTICS):
-        statistics = update_statistics(progress.statistics, timestep)
+        rules = setup.environment.info
+        statistics = update_statistics(progress.statistics, timestep, rules)
     row = _complete_transition(pending, timestep)
     progress = progress._replace(statistics=statistics)
     step = current_step(setup, progress) + 1

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, Real, Shaped
 
+from rlcli.environments.episode_info import ROW_FIELDS
 from rlcli.errors import RlcliError, quote
 from rlcli.loop import phases
-from rlcli.loop.log import ROW_FIELDS
 from rlcli.types import (
     Agent,
     AgentTraits,

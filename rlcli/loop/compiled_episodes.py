@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import jax
@@ -100,6 +100,7 @@ class RecordedStep(NamedTuple):
     length: Array  # before the step
     reward: Array
     last: Array
+    info: Mapping[str, Array]  # what the episode has logged, after the step
 
 
 class CompiledEpisodesState(NamedTuple):
@@ -168,6 +169,7 @@ def compiled_episodes(
                 records.length,
                 timestep.reward,
                 last=new_records.first,
+                info=_latest_info(new_records, records.num_finished),
             )
             steps = _write_step(steps, step, time)
         return new_state, steps, new_records
@@ -203,12 +205,19 @@ def _empty_recording(
         records.length,
         reward=records.running_return,
         last=records.first,
+        info=records.running_info,
     )
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(step))
     length = max(1, min(_RECORDED_STEPS, _RECORDED_BYTES // size))
     return jax.tree.map(
         lambda leaf: jnp.broadcast_to(leaf, (length, *leaf.shape)), step
     )
+
+
+def _latest_info(records: EpisodeRecords, episodes: Array) -> dict[str, Array]:
+    """What each environment's episode of this number has logged so far, `[B]` each."""
+    rows = jnp.arange(len(episodes)), episodes
+    return {name: table.at[rows].get() for name, table in records.info.items()}
 
 
 def _write_step(steps: RecordedStep, step: RecordedStep, time: Array) -> RecordedStep:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rlcli.environments.episode_info import accumulate, finish
 from rlcli.errors import RlcliError
 from rlcli.loop.progress import EVALUATION, stream_key
 from rlcli.types import Array, ArrayTree, Environment, Key, Policy, TimeStep
@@ -29,7 +30,7 @@ class EpisodeRecords(NamedTuple):
     returns: jax.Array  # [B, episodes_per_env]
     lengths: jax.Array
     num_cut: Array  # int32 [B]: counted episodes that only the evaluation has ended
-    # `TimeStep.info`, summed over the current episodes, and over finished ones
+    # What the current episodes log of `TimeStep.info` so far, and finished ones
     running_info: Mapping[str, Array] = {}
     info: Mapping[str, jax.Array] = {}  # [B, episodes_per_env]
 
@@ -93,7 +94,7 @@ def episode_functions(
 
     Both are those of any time. Episodes are truncated after `max_episode_steps`.
     """
-    batch = environment.num_envs
+    batch, rules = environment.num_envs, environment.info
 
     def begin(obs: ArrayTree, names: Sequence[str] = ()) -> EpisodeRecords:
         table = jnp.zeros((batch, episodes_per_env), jnp.float32)
@@ -135,10 +136,8 @@ def episode_functions(
         total, length = records.running_return + timestep.reward, records.length + 1
         # Partial sums are written too: the last write of a row is the whole episode.
         row = jnp.arange(batch), records.num_finished
-        info = {
-            name: value + timestep.info[name]
-            for name, value in records.running_info.items()
-        }
+        running_info = accumulate(rules, records.running_info, timestep.info)
+        info = finish(rules, running_info, length)
         return EpisodeRecords(
             obs=timestep.obs,
             first=has_ended,
@@ -149,7 +148,9 @@ def episode_functions(
             returns=records.returns.at[row].set(total, mode="drop"),
             lengths=records.lengths.at[row].set(length, mode="drop"),
             num_cut=records.num_cut + (only_cut & ~has_finished(records)),
-            running_info={k: jnp.where(has_ended, 0, v) for k, v in info.items()},
+            running_info={
+                k: jnp.where(has_ended, 0, v) for k, v in running_info.items()
+            },
             info={
                 name: table.at[row].set(info[name], mode="drop")
                 for name, table in records.info.items()

@@ -1,13 +1,15 @@
 """Episode statistics: returns, lengths and logged values of the episodes of a run."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float32, Int32
 
-from rlcli.types import Array, TimeStep
+from rlcli.environments.episode_info import accumulate, finish
+from rlcli.types import Array, InfoRule, TimeStep
 from rlcli.xla.data_axis import max_over_devices, sum_over_devices
 
 _AVERAGE_EPISODES = 10  # horizon of `average_return`
@@ -23,8 +25,8 @@ class EpisodeStatistics(NamedTuple):
     last_return: Float32[Array, "*S"]
     last_length: Float32[Array, "*S"]
     average_return: Float32[Array, "*S"]  # running average over about ten episodes
-    # `TimeStep.info`, summed over an episode: of the current episodes, of the last
-    # finished one, and the sum and the maximum over all finished episodes.
+    # What episodes log of `TimeStep.info`: the current ones so far, the last finished
+    # one, and the sum and the maximum over all finished episodes.
     running_info: Mapping[str, Float32[Array, "*S B"]] = {}
     last_info: Mapping[str, Float32[Array, "*S"]] = {}
     total_info: Mapping[str, Float32[Array, "*S"]] = {}
@@ -49,17 +51,20 @@ def begin_statistics(num_envs: int, info_keys: Sequence[str]) -> EpisodeStatisti
 
 
 def update_statistics(
-    statistics: EpisodeStatistics, timestep: TimeStep
+    statistics: EpisodeStatistics,
+    timestep: TimeStep,
+    rules: Mapping[str, InfoRule] = MappingProxyType({}),
 ) -> EpisodeStatistics:
-    """Updates the statistics with one step of every environment, on all devices."""
+    """Updates the statistics with one step of every environment, on all devices.
+
+    `rules` are those of `Environment.info`.
+    """
     running_return = statistics.running_return + timestep.reward
     running_length = statistics.running_length + 1
-    running_info = {
-        name: value + timestep.info[name].astype(jnp.float32)
-        for name, value in statistics.running_info.items()
-    }
+    running_info = accumulate(rules, statistics.running_info, timestep.info)
+    final_info = finish(rules, running_info, running_length)
     last = timestep.last
-    running = (running_return, running_length, running_info)
+    running = (running_return, running_length, final_info)
     num_finished, finished = sum_over_devices(
         (
             jnp.sum(last, dtype=jnp.int32),
@@ -98,7 +103,7 @@ def update_statistics(
         max_info=max_over_devices(
             {
                 name: jnp.max(value, initial=statistics.max_info[name], where=last)
-                for name, value in running_info.items()
+                for name, value in final_info.items()
             }
         ),
     )

@@ -4,10 +4,10 @@ Episodes of a pure environment are one compiled program, which records their ste
 videos. Others are stepped from the host, and so are those of `Evaluator.transitions`.
 """
 
-import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -29,7 +29,16 @@ from rlcli.loop.episode_records import (
 from rlcli.loop.seeds import drop_padding
 from rlcli.quoting import printable
 from rlcli.spaces.canonical import canonical_action
-from rlcli.types import START, Array, ArrayTree, Clock, Environment, Policy, Transition
+from rlcli.types import (
+    START,
+    Array,
+    ArrayTree,
+    Clock,
+    Environment,
+    Policy,
+    TimeStep,
+    Transition,
+)
 from rlcli.xla.temporaries import temporary_bytes
 
 _MAX_ENVIRONMENTS = 128  # parallel environments of an evaluation …
@@ -54,6 +63,8 @@ class EvaluationStep(NamedTuple):
     reward: Float[Array, "S B"]  # of the previous step
     running_return: Float[Array, "S B"]  # the return so far
     length: Int[Array, "S B"]  # steps so far
+    # After the end of an episode of the first environment: what it logs of `info`
+    info: Mapping[str, float] = MappingProxyType({})
 
 
 def parallel_environments(episodes: int, adapter: bool) -> int:
@@ -113,12 +124,10 @@ class Evaluator:
             action, state = functions.select(policy, acting, records, policy_noise)
             return action, state, environment_noise, functions.cut(records)
 
-        host = environment.host
-        begin = functools.partial(functions.begin, names=host.info if host else ())
         self._begin, self._select, self._record = (
             jax.jit(vmap_seeds(function, len(seeds), inputs, 0))
             for function, inputs in (
-                (begin, (0,)),
+                (functions.begin, (0,)),
                 (select, (0, 0, 0, 0, None)),
                 (functions.record, (0, 0, 0, 0)),
             )
@@ -247,7 +256,8 @@ class Evaluator:
                     final = after if is_latest else _take_row(steps.state, row + 1)
                     total, length = total + reward, length + 1
                     first = _first_seed(final)
-                    yield EvaluationStep(first, None, reward, total, length)
+                    info = {name: float(x[0, 0]) for name, x in step.info.items()}
+                    yield EvaluationStep(first, None, reward, total, length, info)
             start = stop
 
     def _calls(
@@ -294,6 +304,7 @@ class Evaluator:
                     last=timestep.last | cut,
                     extras={},
                 )
+                timestep = timestep._replace(info={})
                 records = self._record(records, policy, timestep, cut)
         finally:
             _close(environment, state)
@@ -309,6 +320,7 @@ class Evaluator:
         clocks = self._clocks(clock)
         state, obs = environment.reset(self._reset_seeds(evaluation_index))
         records, reward = self._begin(obs), self._no_reward()
+        info: dict[str, np.ndarray] = {}  # [S, B, episodes] each
         try:
             for time in itertools.count():
                 stream_index = np.array([evaluation_index, time], np.int32)
@@ -324,17 +336,40 @@ class Evaluator:
                 )
                 previous = records
                 state, timestep = environment.step(state, action, noise, cut)
+                if logged := timestep.info:
+                    self._write_info(info, timestep, cut, records.num_finished)
+                    timestep = timestep._replace(info={})
                 records = self._record(records, policy, timestep, cut)
                 reward = timestep.reward
                 if timestep.last[0, 0] or cut[0, 0]:
                     total = np.asarray(previous.running_return) + reward
                     length = np.asarray(previous.length) + 1
-                    yield EvaluationStep(state, None, reward, total, length), records
+                    end = {name: float(x[0, 0]) for name, x in logged.items()}
+                    yield (
+                        EvaluationStep(state, None, reward, total, length, end),
+                        records,
+                    )
                 if np.all(np.asarray(records.num_finished) >= self.episodes_per_env):
                     break
-            yield None, records
+            yield None, records._replace(info=info)
         finally:
             _close(environment, state)
+
+    def _write_info(
+        self,
+        tables: dict[str, np.ndarray],
+        timestep: TimeStep,
+        cut: np.ndarray,
+        num_finished: Array,
+    ) -> None:
+        """Writes what the episodes log that end in this step, `[S, B, episodes]`."""
+        episodes = np.asarray(num_finished)
+        has_ended = (timestep.last | cut) & (episodes < self.episodes_per_env)
+        places = (*np.nonzero(has_ended), episodes[has_ended])
+        for name, values in timestep.info.items():
+            shape = (*episodes.shape, self.episodes_per_env)
+            table = tables.setdefault(name, np.zeros(shape, np.float32))
+            table[places] = values[has_ended]
 
 
 def _take_row(tree: ArrayTree, row: int) -> ArrayTree:

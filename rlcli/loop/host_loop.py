@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli import spaces
+from rlcli.environments.adapters.info_recorder import InfoStatistics
 from rlcli.loop import phases
 from rlcli.loop.advance import (
     advance,
@@ -74,7 +75,7 @@ def host_loop(setup: Setup) -> Loop:
     @jax.jit
     def begin_all(seeds: Array, numbers: Array, obs: ArrayTree) -> Progress:
         def begin_one(seed: Array, obs: ArrayTree) -> Progress:
-            return initial_progress(setup, seed, numbers, (), obs, host.info)
+            return initial_progress(setup, seed, numbers, (), obs)
 
         return map_seeds(begin_one, len(setup.seeds), AXES)(seeds, obs)
 
@@ -102,8 +103,9 @@ def host_loop(setup: Setup) -> Loop:
         for count in np.unique(points):
             end = start + int(count)
             progress, metrics = _advance_to(setup, program(), progress, end)
-            row = Log(finished_episodes(progress.statistics), metrics)
-            rows.append(jax.device_get(row))
+            row = jax.device_get(Log(finished_episodes(progress.statistics), metrics))
+            rows.append(_add_info(row, host.info(progress.environment)))
+        rows = _fill_missing(rows)
         unused = (0, 0), (0, len(points) - len(rows))
         return progress, jax.tree.map(
             lambda *leaves: np.pad(np.stack(leaves, axis=1), unused), *rows
@@ -136,12 +138,39 @@ def host_loop(setup: Setup) -> Loop:
     )
 
 
+def _add_info(row: Log, info: InfoStatistics | None) -> Log:
+    """Adds what the environment itself has recorded of `info`."""
+    if info is None:
+        return row
+    names = {"last_info": info.last, "total_info": info.total, "max_info": info.max}
+    return row._replace(statistics=row.statistics._replace(**names))
+
+
+def _fill_missing(rows: Sequence[Log]) -> list[Log]:
+    """The rows with the same names: NaN for those that came later."""
+    newest = rows[-1].statistics
+
+    def fill(row: Log) -> Log:
+        fields = ("last_info", "total_info", "max_info")
+        filled = {
+            field: {
+                name: getattr(row.statistics, field).get(
+                    name, np.full_like(value, np.nan)
+                )
+                for name, value in getattr(newest, field).items()
+            }
+            for field in fields
+        }
+        return row._replace(statistics=row.statistics._replace(**filled))
+
+    return [fill(row) for row in rows]
+
+
 def _advance_to(
     setup: Setup, program: _Program, progress: Progress, end: int
 ) -> tuple[Progress, Mapping[str, Array]]:
     """Runs until iteration `end`."""
     environment, seeds = setup.environment, seed_array(setup)
-    reported = environment.host.info if environment.host else ()
     block = noise_block_size(environment.num_envs)
     is_pinned = threads.is_single_threaded() and jax.default_backend() == "cpu"
     state = progress.environment
@@ -160,9 +189,8 @@ def _advance_to(
             cut = setup.resets_unroll and (time + 1) % setup.unroll == 0
             with jax.profiler.TraceAnnotation(phases.ENVIRONMENT):
                 state, timestep = environment.step(state, action, env_noise, cut)
-            if timestep.info:  # a pure environment on the host reports more
-                info = {name: timestep.info[name] for name in reported}
-                timestep = timestep._replace(info=info)
+            if timestep.info:  # recorded by the environment itself
+                timestep = timestep._replace(info={})
             packed_timestep = program.pack_timestep(timestep)
             packed_carry, action = program.step(
                 packed_carry, packed_timestep, noise, final_updates
@@ -286,6 +314,4 @@ def timestep_shapes(seeds: int, environment: Environment) -> tuple[Any, TimeStep
     element = spaces.zeros(environment.observation)
     obs = jax.tree.map(lambda leaf: like(leaf.dtype, *leaf.shape), element)
     number, flag = like(np.float32), like(np.bool_)
-    names = environment.host.info if environment.host else ()
-    info = dict.fromkeys(names, number)
-    return obs, TimeStep._make((obs, obs, number, number, flag, info))
+    return obs, TimeStep._make((obs, obs, number, number, flag, {}))

@@ -21,14 +21,6 @@ from rlcli.xla.control_flow import update_if
 from rlcli.xla.packing import PackedTree
 
 MAX_LOG_POINTS = 128  # of one chunk
-# The fields of rlcli itself in a row of `metrics.jsonl`. Names with a dot are settings.
-ROW_FIELDS = frozenset(
-    (
-        *("T", "seed", "ep", "G", "t", "avg_G", "avg_r", "updates", "frozen"),
-        *("restarts", "evaluation", "dt", "steps_per_second", "updates_per_second"),
-        "time",
-    )
-)
 
 
 class Log(NamedTuple):

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int32, UInt32
 
 from rlcli import spaces
+from rlcli.environments.episode_info import logged_names
 from rlcli.errors import RlcliError, quote
 from rlcli.loop.episode_statistics import EpisodeStatistics, begin_statistics
 from rlcli.loop.faults import Faults, begin_faults
@@ -257,13 +258,13 @@ def select_action(
 
 
 def info_names(environment: Environment, state: ArrayTree) -> list[str]:
-    """The names of the `info` of a pure environment."""
+    """The names of what episodes of a pure environment log."""
 
     def step_info(key: Key) -> Mapping[str, Array]:
         noise = environment.draw(key)
         return environment.step(state, zero_actions(environment), noise)[1].info
 
-    return sorted(jax.eval_shape(step_info, stream_key(0, STEP)))
+    return logged_names(environment, jax.eval_shape(step_info, stream_key(0, STEP)))
 
 
 def initial_progress(

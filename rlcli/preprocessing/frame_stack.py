@@ -158,7 +158,8 @@ def _stack_host(host: Host, stacker: FrameStacker) -> Host:
         close=lambda state: host.close(state.environment),
         restarts=lambda state: host.restarts(state.environment),
         set_number=set_number and set_inner,
-        info=host.info,
+        info=lambda state: host.info(state.environment),
+        messages=lambda state: host.messages(state.environment),
     )
 
 

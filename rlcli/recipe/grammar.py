@@ -31,6 +31,7 @@ PositiveInt = Annotated[int, Ge(1)]
 Steps = Annotated[int, Ge(1), Le(EXACT_MAX)]
 # The bound of a normalized value; a number of the program that schedules cannot change.
 ClipLimit = Annotated[float, Gt(0.0), "structural"]
+InfoRule = Literal["last", "sum", "mean"]  # as in `rlcli.types`, which imports JAX
 Seed = Annotated[int, Ge(0), Lt(2**31)]
 # Each seed has a row of metrics at every log point, and entries in the run's files.
 Seeds = Annotated[int, Ge(1), Le(1_000_000)]
@@ -65,11 +66,9 @@ class Checkpoint:
     keep: PositiveInt = 1
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Stop:
-    """The evaluation return at which the run ends, once every seed has reached it."""
-
-    return_: Annotated[float, "structural"]
+# The numbers of an evaluation at which the run ends, once every seed has reached all of
+# them: `return`, or what the environment reports in `info`.
+Stop = dict[str, Annotated[float, "structural"]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -137,7 +136,7 @@ class Vector:
     timeout: Annotated[float, Gt(0.0), "structural"] | None = None
     each: dict[str, list[Any]]
     wrappers: list[Any]
-    info: dict[str, Literal["last", "sum"]]
+    info: dict[str, InfoRule]
 
 
 # The section `freeze`: parameter groups or their torsos, with the step up to which they
@@ -339,9 +338,12 @@ def contradictions(
             message = f"`{key}` requires a replay"
             hint = "without a replay the agent learns once from every unroll"
             yield ("train", key), message, hint
-    if train.stop is not None and train.evaluate.every is None:
+    if train.stop and train.evaluate.every is None:
         message = "`stop` requires evaluations during training"
         yield ("train", "stop"), message, "for example `evaluate: {every: 10_000}`"
+    for name in train.stop or ():
+        if name != "return" and "did you mean" in (hint := suggest(name, ["return"])):
+            yield ("train", "stop", name), f"there is no {quote(name)} to reach", hint
 
 
 def _overflows(train: Train, num_envs: int) -> Iterator[tuple[Place, str, str]]:

@@ -34,7 +34,7 @@ class Recipe:
     timeout: float | None  # seconds per step of a host environment
     each: Mapping[str, list[float]]  # environment i takes value i mod n
     wrappers: tuple[Part, ...]  # from the inside out
-    info: Mapping[str, Literal["last", "sum"]]  # what episodes log of `TimeStep.info`
+    info: Mapping[str, grammar.InfoRule]  # what episodes log of `TimeStep.info`
     network: Mapping[str, NetworkSpec]  # keys: functions, DEFAULT or SHARED
     policy: Part
     tracer: Part

@@ -163,6 +163,7 @@ def statistics_row(
             f"{prefix}{name}": float(value[index])
             for prefix in ("", "total_", "max_")
             for name, value in statistics[f"{prefix or 'last_'}info"].items()
+            if not np.isnan(value[index])  # reported later
         },
     }
 
@@ -183,13 +184,16 @@ def info_summary(info: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
     """The mean and a 95 % interval of what each episode has logged, by name.
 
     The interval of values that are all 0 or 1 is Wilson's; that of others is the
-    bootstrap interval of their interquartile mean.
+    bootstrap interval of their mean.
     """
 
     def interval(values: np.ndarray) -> list[float] | None:
         if np.isin(values, (0, 1)).all():
             return list(wilson_interval(float(values.mean()), values.size))
-        return list(bootstrap_ci95(values.ravel())) if values.size > 1 else None
+        if values.size < 2:
+            return None
+        low, high = bootstrap_band(values.reshape(-1, 1), "mean")
+        return [float(low[0]), float(high[0])]
 
     return {
         name: {"mean": float(values.mean()), "ci95": interval(values)}

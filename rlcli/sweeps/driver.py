@@ -183,7 +183,9 @@ class Driver:
         for trial in trials:
             folder = self._sweep.trial(trial.number)
             if folder not in self._running:
-                reader = EvaluationReader(folder, self._settings.seeds)
+                reader = EvaluationReader(
+                    folder, self._settings.seeds, self._objective.number
+                )
                 self._running[folder] = _Running(trial, reader)
         options = [
             (trial.number, self._space.settings(trial.values)) for trial in trials
@@ -319,7 +321,9 @@ class Driver:
         entries = []
         for trial in best:
             folder = self._sweep.confirmation(trial.number)
-            evaluations = EvaluationReader(folder, settings.confirm_seeds).read()
+            evaluations = EvaluationReader(
+                folder, settings.confirm_seeds, self._objective.number
+            ).read()
             if evaluations and folder not in failed:
                 values = self._objective.measure(evaluations)
                 notes = summarize(values, self._objective)

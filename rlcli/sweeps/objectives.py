@@ -5,6 +5,7 @@ Of each seed:
 | objective | value |
 |---|---|
 | `return` | the mean return of the last evaluation |
+| `evaluation.success` | another number of it, such as a success rate |
 | `auc` | the mean over training of that mean return (area under the curve) |
 | `steps_to:475` | the steps until an evaluation first reaches 475; inf if none does |
 
@@ -28,6 +29,7 @@ from rlcli.runs.metrics import FILE_NAME, MetricsReader
 from rlcli.runs.statistics import bounded_iqm
 
 RETURN, AUC, STEPS_TO = "return", "auc", "steps_to"
+_NUMBER = "evaluation."  # the prefix of a number of an evaluation
 
 
 class Objective(NamedTuple):
@@ -35,6 +37,7 @@ class Objective(NamedTuple):
 
     kind: str
     threshold: float = 0.0  # of `steps_to`
+    number: str = "mean"  # of an evaluation: the mean return
 
     @property
     def is_maximized(self) -> bool:
@@ -47,6 +50,8 @@ class Objective(NamedTuple):
         return -math.inf if self.is_maximized else math.inf
 
     def __str__(self) -> str:
+        if self.number != "mean":
+            return f"{_NUMBER}{self.number}"
         return f"{self.kind}:{self.threshold:g}" if self.kind == STEPS_TO else self.kind
 
     def measure(self, evaluations: Sequence[Evaluation]) -> list[float]:
@@ -75,14 +80,16 @@ class Objective(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """The mean return of each seed in an evaluation; -inf of frozen seeds."""
+    """The number of each seed in an evaluation; -inf of frozen seeds."""
 
     step: int
     returns: list[float]
 
 
 def parse_objective(text: str) -> Objective:
-    """Reads `return`, `auc` or `steps_to:475`."""
+    """Reads `return`, `auc`, `steps_to:475` or `evaluation.success`."""
+    if text.startswith(_NUMBER) and text != _NUMBER:
+        return Objective(RETURN, number=text.removeprefix(_NUMBER))
     kind, colon, number = text.partition(":")
     if kind == STEPS_TO:
         try:
@@ -96,7 +103,7 @@ def parse_objective(text: str) -> Objective:
             )
         return Objective(STEPS_TO, threshold)
     if colon or kind not in (RETURN, AUC):
-        hint = suggest(kind, (RETURN, AUC, f"{STEPS_TO}:475"))
+        hint = suggest(kind, (RETURN, AUC, f"{STEPS_TO}:475", f"{_NUMBER}success"))
         raise RlcliError(f"there is no objective {quote(text)}", hint)
     return Objective(kind)
 
@@ -117,8 +124,9 @@ def summarize(values: Sequence[float], objective: Objective) -> dict[str, Any]:
 class EvaluationReader:
     """Reads the evaluations of a run while another process appends to them."""
 
-    def __init__(self, folder: Path, seeds: int) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, seeds: int, number: str = "mean") -> None:
+        """`number` is that of the objective."""
+        self._folder, self._number = folder, number
         self._seeds = seeds
         self._restart()
 
@@ -139,18 +147,24 @@ class EvaluationReader:
                     raise RlcliError(
                         f"`{path}` is damaged: a row has no `seed`, at step {row['T']}"
                     )
-                self._rows.setdefault(row["T"], {})[row["seed"]] = _mean_return(row)
+                self._rows.setdefault(row["T"], {})[row["seed"]] = self._value(row)
         return [
             Evaluation(step, [value for _, value in sorted(by_seed.items())])
             for step, by_seed in sorted(self._rows.items())
             if len(by_seed) == self._seeds
         ]
 
-
-def _mean_return(row: Mapping[str, Any]) -> float:
-    value = row["evaluation"].get("mean")
-    is_sound = "frozen" not in row and isinstance(value, int | float)
-    return float(value) if is_sound else -math.inf
+    def _value(self, row: Mapping[str, Any]) -> float:
+        numbers = row["evaluation"]
+        if self._number not in numbers and self._number != "mean":
+            raise RlcliError(
+                f"the evaluations of `{self._folder}` have no {quote(self._number)}",
+                f"{suggest(self._number, numbers)}; `environment.info` names what "
+                "only some episodes report",
+            )
+        value = numbers.get(self._number)
+        is_sound = "frozen" not in row and isinstance(value, int | float)
+        return float(value) if is_sound else -math.inf
 
 
 def _area(steps: np.ndarray, returns: np.ndarray) -> np.ndarray:

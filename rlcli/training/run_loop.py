@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rlcli.training.experiment.population import Population
     from rlcli.training.experiment.profile import Profiler
 
-STOP_REACHED = "every seed has reached the return of `train.stop`"
+STOP_REACHED = "every seed has reached `train.stop`"
 
 
 @dataclasses.dataclass(frozen=True)

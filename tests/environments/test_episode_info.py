@@ -11,11 +11,14 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import rlcli
 from rlcli.assembly import build_environment
+from rlcli.environments.adapters.info_recorder import InfoRecorder
 from rlcli.environments.adapters.jax_core import pure_core
-from rlcli.environments.adapters.pools import HostTimeStep, NativeVector, info_numbers
-from rlcli.environments.episode_info import log_info
+from rlcli.environments.adapters.pools import NativeVector
+from rlcli.environments.episode_info import MAX_INFO, log_info
 from rlcli.environments.vector import vector
 from rlcli.errors import RlcliError
+from rlcli.loop.episode_statistics import begin_statistics, update_statistics
+from rlcli.loop.progress import info_names
 from rlcli.recipe import load_recipe
 from rlcli.registry import user_code
 from rlcli.runs.statistics import info_summary, wilson_interval
@@ -37,17 +40,30 @@ class Reach(gymnasium.Env):
     def step(self, action):
         self.time += 1
         info = {"energy": float(self.time), "picture": np.zeros((4, 4)), "word": "a",
-                "episode": {"r": self.time}}
+                "episode": {"r": self.time}, "goal": None, "t": self.time,
+                "is_far": np.bool_(self.time < 3), "speed": np.float32(self.time)}
         if self.time == 3:
             info["success"] = bool(action)
         obs = np.full(1, self.time, np.float32)
         return obs, float(action), False, self.time == 3, info
 """
-RULES = {"success": "last", "energy": "sum", "episode.r": "last", "absent": "sum"}
+RULES = {
+    **{"success": "last", "energy": "sum", "speed": "mean"},
+    **{"episode.r": "last", "absent": "sum"},
+}
+# What episodes with the actions 1 and 0 log, with `RULES` and without.
+EXPECTED = {
+    **{"success": [[1, 0]], "energy": [[6, 6]], "speed": [[2, 2]]},
+    **{"episode.r": [[3, 3]], "absent": [[0, 0]]},
+}
+DEFAULT = {
+    **{"success": [[1, 0]], "energy": [[6, 6]], "speed": [[6, 6]]},
+    "is_far": [[0, 0]],
+}
 
 
-def recipe_data(vectorization):
-    environment = {"name": "reaching:Reach", "num_envs": 2, "info": RULES}
+def recipe_data(vectorization, rules=RULES):
+    environment = {"name": "reaching:Reach", "num_envs": 2, "info": rules}
     evaluate = {"every": 30, "episodes": 4}
     return {
         "environment": environment | {"vectorization": vectorization},
@@ -67,27 +83,24 @@ def reaching(tmp_path, fresh_imports):
     return tmp_path
 
 
+@pytest.mark.parametrize(("rules", "expected"), [(RULES, EXPECTED), ({}, DEFAULT)])
 @pytest.mark.parametrize("vectorization", ["sync", "async"])
-def test_a_host_environment_reports_the_last_success_and_the_sum_of_energy(
-    reaching, vectorization
+def test_a_host_environment_logs_where_episodes_end(
+    reaching, vectorization, rules, expected
 ):
-    recipe = load_recipe(recipe_data(vectorization))
-    env = build_environment(recipe, 1)
-    assert env.host.info == tuple(sorted(RULES))
+    env = build_environment(load_recipe(recipe_data(vectorization, rules)), 1)
     state, _ = env.reset(np.zeros(1, np.uint32))
-    totals = dict.fromkeys(RULES, 0)
     for _ in range(3):
         state, timestep = env.step(state, jnp.array([[1, 0]]))
-        totals = {name: totals[name] + timestep.info[name] for name in RULES}
+        assert bool(timestep.info) == timestep.last.all()
+    statistics = env.host.info(state)
     env.host.close(state)
-    expected = {
-        "success": [[1, 0]],
-        "energy": [[6, 6]],
-        "episode.r": [[3, 3]],
-        "absent": [[0, 0]],
-    }
+    assert timestep.info.keys() == expected.keys()
     for name, values in expected.items():
-        np.testing.assert_array_equal(totals[name], values, name)
+        np.testing.assert_array_equal(timestep.info[name], values, name)
+        assert statistics.last[name] == np.mean(values)
+        assert statistics.total[name] == np.sum(values)
+        assert statistics.max[name] == np.max(values)
 
 
 def test_a_truncation_by_the_caller_ends_an_episode_as_well(reaching):
@@ -95,6 +108,23 @@ def test_a_truncation_by_the_caller_ends_an_episode_as_well(reaching):
     state, _ = env.reset(np.zeros(1, np.uint32))
     _, timestep = env.step(state, jnp.array([[1, 0]]), (), np.array([[True, False]]))
     np.testing.assert_array_equal(timestep.info["episode.r"], [[1, 0]])
+
+
+def test_a_restored_environment_goes_on_with_what_its_episodes_have_reported(reaching):
+    env = build_environment(load_recipe(recipe_data("sync", {})), 1)
+    state, _ = env.reset(np.zeros(1, np.uint32))
+    for _ in range(5):  # an episode, and two steps
+        state, _ = env.step(state, jnp.array([[1, 0]]))
+    restored, warning = env.host.restore(env.host.save(state))
+    assert not warning
+    ends = []
+    for each in (state, restored):
+        _, timestep = env.step(each, jnp.array([[0, 1]]))
+        ends.append((timestep.info, env.host.info(each)))
+        env.host.close(each)
+    jax.tree.map(np.testing.assert_array_equal, *ends)
+    assert ends[1][0]["energy"].tolist() == [[6, 6]]
+    assert ends[1][1].total["energy"] == 24
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
@@ -105,19 +135,70 @@ def test_a_vector_of_gymnasium_reports_the_end_before_its_reset(reaching, mode):
         lambda: SyncVectorEnv([module.Reach] * 2, autoreset_mode=mode), 1
     )
     vectors.begin(np.arange(2), [0, 1])
-    for time in range(1, 4):
-        timestep = vectors.step(np.array([1, 0]))
-        numbers = info_numbers(timestep, "energy", 2)
-        np.testing.assert_array_equal(numbers, [time, time])
-    np.testing.assert_array_equal(info_numbers(timestep, "success", 2), [1, 0])
+    recorder = InfoRecorder({}, (1, 2), "environment `reach`")
+    for _ in range(3):
+        recorder.record(vectors.step(np.array([1, 0])).info)
     vectors.close()
+    logged = recorder.finish(np.arange(2), np.full(2, 3))
+    assert logged.keys() == DEFAULT.keys()
+    for name, values in DEFAULT.items():
+        np.testing.assert_array_equal(logged[name], values, name)
 
 
-def test_what_is_no_single_number_counts_as_missing():
-    info = [{"a": np.zeros(3)}, {"a": "text"}, {"a": np.float64(2)}, {"a": True}]
-    timestep = HostTimeStep((), [], [], [], info)
-    np.testing.assert_array_equal(info_numbers(timestep, "a", 4), [0, 0, 2, 1])
-    np.testing.assert_array_equal(info_numbers(timestep, "b.c", 4), np.zeros(4))
+def log_episode(recorder, *infos):
+    for info in infos:
+        recorder.record([info])
+    logged = recorder.finish(np.arange(1), np.array([len(infos)]))
+    return {name: values.item() for name, values in logged.items()}
+
+
+def test_what_is_missing_or_no_number_counts_as_zero():
+    recorder = InfoRecorder({}, (1, 1), "environment `mine`")
+    first = {"a": 1, "b": None, "c": "text", "d": np.zeros(2), "_e": 1, 7: 1}
+    steps = first, {"a": 2.5}, {}, {"a": "text"}, {"a": None, "b": np.ones(1)}
+    assert log_episode(recorder, *steps) == {"a": 3.5, "b": 1}
+    assert log_episode(recorder, {"a": True}, None) == {"a": 1, "b": 0}
+    assert log_episode(recorder, {"won": True}, {"won": False}, {}) == {
+        **{"a": 0, "b": 0, "won": 0},
+    }
+    statistics = recorder.statistics()
+    assert {name: each.item() for name, each in statistics.max.items()} == {
+        **{"a": 3.5, "b": 1, "won": 0},
+    }
+
+
+def test_long_episodes_are_summed_like_short_ones():
+    recorder = InfoRecorder({}, (1, 1), "environment `mine`")
+    steps = [{"a": float(time), "success": time} for time in range(1_000)]
+    assert log_episode(recorder, *steps) == {"a": 499_500, "success": 999}
+
+
+def test_a_rule_may_name_a_key_with_a_dot_and_no_array():
+    recorder = InfoRecorder({"x.y": "sum", "z.w": "last"}, (1, 1), "environment `mine`")
+    assert log_episode(recorder, {"x.y": 1, "z": {"w": 2}}) == {"x.y": 1, "z.w": 2}
+    message = "`x.y` in the `info` of environment `mine` is an array \\[3\\]"
+    with pytest.raises(RlcliError, match=message):
+        recorder.record([{"x.y": np.zeros(3)}])
+    with pytest.raises(RlcliError, match="is str, not a number"):
+        InfoRecorder({"w": "last"}, (1, 1), "it").record([{"w": "text"}])
+
+
+def test_the_first_episode_says_which_names_of_the_rules_it_has_not_reported():
+    recorder = InfoRecorder({"succes": "last"}, (1, 1), "environment `mine`")
+    assert log_episode(recorder, {"success": True, "energy": 1.0}) == {"succes": 0}
+    (message,) = recorder.take_messages()
+    assert "no `succes` in `info`, only `energy`, `success`" in message
+    assert "did you mean `success`?" in message
+    log_episode(recorder, {"success": True, "energy": 1.0})
+    assert not recorder.take_messages()
+
+
+def test_without_rules_the_number_of_names_is_bounded():
+    recorder = InfoRecorder({}, (1, 1), "environment `mine`")
+    info = {f"n{index:03}": index for index in range(MAX_INFO + 5)}
+    assert [*log_episode(recorder, info)] == sorted(info)[:MAX_INFO]
+    (message,) = recorder.take_messages()
+    assert f"`n{MAX_INFO:03}` and others are not logged" in message
 
 
 def pure(rules):
@@ -142,26 +223,33 @@ def pure(rules):
 
 
 @pytest.mark.parametrize(
-    ("rules", "cost"), [({}, 6), ({"cost": "last"}, 3), ({"cost": "sum"}, 6)]
+    ("rules", "expected"),
+    [
+        ({}, {"won": 1, "my_success": 3, "cost": 6}),
+        ({"cost": "last"}, {"cost": 3}),
+        ({"cost": "sum", "won": "mean"}, {"cost": 6, "won": 1 / 3}),
+        ({"cost": "mean"}, {"cost": 2}),
+    ],
 )
-def test_a_compiled_library_logs_booleans_and_successes_at_the_end(rules, cost):
+def test_a_compiled_library_logs_booleans_and_successes_at_the_end(rules, expected):
     env = pure(rules)
     state, _ = env.reset(jax.random.key(0))
-    totals = {"won": 0, "my_success": 0, "cost": 0}
+    statistics = begin_statistics(2, info_names(env, state))
     for _ in range(3):
         noise = env.draw(jax.random.key(1))
         state, timestep = env.step(state, jnp.zeros(2, int), noise)
-        assert timestep.info.keys() == totals.keys()
-        totals = {name: totals[name] + timestep.info[name] for name in totals}
-    for name, value in {"won": 1, "my_success": 3, "cost": cost}.items():
-        np.testing.assert_array_equal(totals[name], [value, value])
+        statistics = update_statistics(statistics, timestep, env.info)
+    assert statistics.last_info.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(statistics.last_info[name], value)
+        np.testing.assert_allclose(statistics.total_info[name], 2 * value)
 
 
 def test_a_name_that_a_compiled_environment_does_not_report_is_refused():
     env = pure({"succes": "last"})
     with pytest.raises(RlcliError, match="has no `info` named `succes`") as error:
         state, _ = env.reset(jax.random.key(0))
-        env.step(state, jnp.zeros(2, int), env.draw(jax.random.key(1)))
+        info_names(env, state)
     assert error.value.hint == "it reports `cost`, `my_success`, `won`"
 
 

@@ -10,12 +10,13 @@ from rlcli.evaluation.render import _OVERLAY_HEIGHT, _compose_frames, _format_ac
 from rlcli.loop.evaluator import EvaluationStep
 
 
-def moment(action=1, length=3, running=2.5):
+def moment(action=1, length=3, running=2.5, info=()):
     def of_one(value):
         return np.full((1, 1), value)
 
     return EvaluationStep(
-        (), of_one(action), of_one(0.0), of_one(running), of_one(length)
+        *((), action if action is None else of_one(action), of_one(0.0)),
+        *(of_one(running), of_one(length), dict(info)),
     )
 
 
@@ -44,6 +45,17 @@ def test_the_overlay_shows_step_return_and_action_at_fixed_places(fields):
     place = ["length", "running", "action"].index(*fields)
     columns = np.flatnonzero(changed) / 400
     assert np.all((columns > 0.3 * place) & (columns < 0.3 * place + 0.35))
+
+
+def test_the_overlay_of_the_end_shows_the_success_in_place_of_the_action():
+    def end(**info):
+        return compose_frame(PICTURE, action=None, info=info)
+
+    changed = np.any(end() != end(energy=2.0, success=1.0), axis=(0, 2))
+    assert np.flatnonzero(changed).min() / 400 > 0.6
+    np.testing.assert_array_equal(
+        end(energy=2.0, success=1.0), end(energy=3.0, success=1.0)
+    )
 
 
 def test_the_size_is_that_of_the_whole_frame():

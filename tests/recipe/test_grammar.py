@@ -82,7 +82,7 @@ def test_a_subsection_is_read_like_a_section():
     assert reader.options(known, given | {"log": None})["log"].every is None
     assert reader.options(known, given | {"stop": None})["stop"] is None
     stop = reader.options(known, given | {"stop": {"return": 475}})["stop"]
-    assert stop == grammar.Stop(return_=475.0)
+    assert stop == {"return": 475.0}
     with pytest.raises(RlcliError) as error:
         reader.options(known, given | {"evaluate": {"evry": 3}})
     expected = "`evaluate` of section `train` has no option `evry`"
@@ -93,11 +93,11 @@ def test_a_subsection_is_read_like_a_section():
 
 def test_plain_options_are_as_a_recipe_writes_them():
     schedule = schedules.parse_schedule({"from": 1, "to": 0})
-    value = {"a": schedule, "b": (1, 2), "c": [{"d": grammar.Stop(return_=3.0)}]}
+    value = {"a": schedule, "b": (1, 2), "c": [{"d": grammar.LogPeriod(every=3)}]}
     assert grammar.to_plain(value) == {
         "a": {"name": "linear", "from": 1, "to": 0, "over": "100%", "per": "step"},
         "b": [1, 2],
-        "c": [{"d": {"return": 3.0}}],
+        "c": [{"d": {"every": 3}}],
     }
 
 
@@ -110,7 +110,7 @@ TRAIN = grammar.Train(unroll=1, updates=Fraction(1), start=0)
         ({"start": 50_000}, "start"),
         ({"unroll": 50_000}, "steps"),
         ({"updates": Fraction(2)}, "updates"),
-        ({"stop": grammar.Stop(return_=475.0)}, "stop"),
+        ({"stop": {"return": 475.0}}, "stop"),
     ],
 )
 def test_a_section_that_contradicts_itself_is_found_out(changes, key):

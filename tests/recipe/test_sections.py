@@ -310,7 +310,7 @@ extra: {mine: 1}
 
 def test_the_whole_grammar_is_understood():
     read = recipe.load_recipe(documents.load_document(GRAMMAR).data)
-    assert read.train.stop.return_ == 475.0 and read.extra == {"mine": 1}
+    assert read.train.stop == {"return": 475.0} and read.extra == {"mine": 1}
     assert recipe.load_recipe(recipe.resolve(read)) == read
 
 

@@ -92,7 +92,8 @@ def test_other_objectives_are_refused(text, message):
 
 
 def test_an_objective_is_written_as_it_is_read():
-    for text in ("return", "auc", "steps_to:475", "steps_to:-0.5"):
+    texts = "return", "auc", "steps_to:475", "steps_to:-0.5", "evaluation.success"
+    for text in texts:
         assert str(parse_objective(text)) == text
 
 
@@ -105,6 +106,17 @@ def test_an_evaluation_counts_when_all_seeds_have_it(tmp_path):
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write(json.dumps(row) + "\n" + '{"T": 300, "seed": 0}\n{"T": 300')
     assert reader.read()[1:] == [Evaluation(200, [2.0, -INF])]
+
+
+def test_an_objective_may_be_a_number_that_the_environment_reports(tmp_path):
+    row = {"T": 100, "seed": 0, "evaluation": {"mean": 5.0, "success": 0.5}}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    objective = parse_objective("evaluation.success")
+    evaluations = EvaluationReader(tmp_path, 1, objective.number).read()
+    assert objective.measure(evaluations) == [0.5]
+    with pytest.raises(RlcliError, match="have no `succes`") as error:
+        EvaluationReader(tmp_path, 1, "succes").read()
+    assert "did you mean `success`?" in error.value.hint
 
 
 def test_frozen_seeds_have_the_worst_return(tmp_path):

@@ -25,6 +25,7 @@ current episode. `restore` replays the actions and compares the observations.
 
 import functools
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import gymnasium
@@ -38,7 +39,16 @@ from rlcli.environments.adapters.host_vector import HostVectorState, episode_see
 from rlcli.environments.adapters.pools import HostVector, SyncVector
 from rlcli.environments.adapters.restarting import RestartingVector
 from rlcli.spaces.canonical import canonical_spaces
-from rlcli.types import ArrayTree, Environment, External, Host, Key, TimeStep, wrap
+from rlcli.types import (
+    ArrayTree,
+    Environment,
+    External,
+    Host,
+    InfoRule,
+    Key,
+    TimeStep,
+    wrap,
+)
 
 __all__ = [
     "ExternalEnvironment",
@@ -99,7 +109,7 @@ def host_environment(
     *,
     goal_reward: GoalReward | None = None,
     is_restarting: bool = False,
-    info: tuple[str, ...] = (),
+    info: Mapping[str, InfoRule] = MappingProxyType({}),
 ) -> Environment:
     """Builds S×B environments from the vector `make(S · B)`, stepped simultaneously.
 
@@ -107,7 +117,7 @@ def host_environment(
     observation and action spaces; those of the result are canonical. `make_one`
     makes a single environment, if the library has one, for use without the vector.
 
-    `info` are the names of numbers and booleans in `info` that a time step reports.
+    `info` says what episodes log of the `info` that they report, see `InfoRecorder`.
     With `is_restarting`, environments that fail are restarted, `part_size` of them
     together: a divisor of S · B, by default all of them.
     """
@@ -189,7 +199,8 @@ def host_environment(
             ),
             HostVectorState.take_restarts,
             set_number,
-            info,
+            HostVectorState.info_statistics,
+            HostVectorState.take_messages,
         ),
     )
     return environment
@@ -201,7 +212,8 @@ def to_host_environment(
     """Wraps a pure environment in the host contract, with the same results.
 
     `reset` uses `key(seed)`, and `step` takes the noise of the pure environment's
-    `draw`, `[S, ...]`. A single seed is not vmapped, as in the compiled loop.
+    `draw`, `[S, ...]`. A single seed is not vmapped, as in the compiled loop. `info` is
+    that of every step, and not recorded.
     """
     if not env.pure:
         return env

@@ -7,6 +7,7 @@ episode restore it: the actions are replayed and the observations compared.
 import collections
 import operator
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -20,11 +21,8 @@ from rlcli.environments.adapters.host_errors import (
     explain_error,
     original_error,
 )
-from rlcli.environments.adapters.pools import (
-    HostVector,
-    UnknownNumberError,
-    info_numbers,
-)
+from rlcli.environments.adapters.info_recorder import InfoRecorder, InfoStatistics
+from rlcli.environments.adapters.pools import HostVector, UnknownNumberError
 from rlcli.environments.adapters.restarting import (
     RestartingVector,
     RestartRecord,
@@ -35,7 +33,7 @@ from rlcli.environments.rgb_image import to_rgb
 from rlcli.errors import RlcliError, quote
 from rlcli.spaces import zeros
 from rlcli.spaces.canonical import Canonical
-from rlcli.types import ArrayTree, Environment, TimeStep
+from rlcli.types import ArrayTree, Environment, InfoRule, TimeStep
 
 MAX_NAMED = 3  # environments that a message names; it counts the others
 _MAX_SEED = 2**30  # seeds of environments are less than this
@@ -71,18 +69,18 @@ class HostVectorState:
         vector: HostVector,
         template: Environment,
         seeds: HostArray,
-        info: tuple[str, ...] = (),
+        info: Mapping[str, InfoRule] = MappingProxyType({}),
     ) -> None:
         """`template` has the canonical spaces, also that of `action`.
 
-        `info` are the names that a time step reports.
+        `info` says what episodes log of the `info` that they report.
         """
-        self._info = info
         self.external = external
         self.vector = vector
         self._is_replayable = vector.is_replayable
         self.seeds = seeds
         self.grid = len(seeds), template.num_envs
+        self._info = InfoRecorder(info, self.grid, external.name)
         self.count = len(seeds) * template.num_envs
         self.space = template.observation
         self._flatten_action = action_flattener(action.space, self.grid)
@@ -119,6 +117,14 @@ class HostVectorState:
         """The restarts so far; None if a failure ends the run."""
         return self._restarts and self._restarts.take(self._steps)
 
+    def info_statistics(self) -> InfoStatistics:
+        """What the finished episodes of the run have logged of `info`."""
+        return self._info.statistics()
+
+    def take_messages(self) -> list[str]:
+        """What the user should know, since the last call."""
+        return self._info.take_messages()
+
     def _record_restart(
         self, rows: HostArray, method: str, error: BaseException
     ) -> None:
@@ -149,6 +155,7 @@ class HostVectorState:
         if self._is_replayable:
             self.history.append(actions)
         self._steps += 1
+        self._info.record(timestep.info)
         next_obs = timestep.obs
         reward = np.array(timestep.reward, np.float32)
         discount = np.array(timestep.discount, np.float32)
@@ -159,19 +166,17 @@ class HostVectorState:
             next_obs = map_tree(np.copy, next_obs)  # the vector may still use its own
             _write_rows(next_obs, lost, _select_rows(self.obs, lost))
             last |= lost
+            self._info.drop(lost)
         has_ended = last
         if cut is not False:
             has_ended = last | np.broadcast_to(cut, self.grid).ravel()
         self.obs = next_obs
         obs = last_obs = map_tree(self._to_grid, next_obs)
-        done_rows = has_ended.nonzero()[0]
+        done_rows, info = has_ended.nonzero()[0], {}
         if len(done_rows):
+            info = self._info.finish(done_rows, self.length[done_rows])
             self.obs = self._begin_next(next_obs, done_rows)
             obs = map_tree(self._to_grid, self.obs)
-        info = {
-            name: info_numbers(timestep, name, self.count).reshape(self.grid)
-            for name in self._info
-        }
         return TimeStep(
             obs=obs,
             next_obs=last_obs,
@@ -218,6 +223,7 @@ class HostVectorState:
         restarts = self._restarts
         return {
             **({"restarts": restarts.counts.copy()} if restarts else {}),
+            **self._info.save(),
             "seeds": self.seeds.copy(),
             "episode": self._to_grid(self.episode).copy(),
             "length": self._to_grid(self.length).copy(),
@@ -237,6 +243,7 @@ class HostVectorState:
             self._restarts.counts[:] = arrays["restarts"]
         self.episode = np.array(arrays["episode"], np.int64).ravel()
         self._start_steps = self._steps - np.array(arrays["length"], np.int64).ravel()
+        self._info.restore(arrays, (arrays["episode"] > 0).any(axis=1))
         current_obs = self._begin_episodes(np.arange(self.count))
         saved_obs = jax.tree.map(
             lambda name, like: np.array(arrays[name], like.dtype).reshape(like.shape),
@@ -262,6 +269,7 @@ class HostVectorState:
             # The environments of a group only begin together.
             lost_groups = self.is_lost.reshape(-1, self.vector.group).any(axis=1)
             self.is_lost = lost_groups.repeat(self.vector.group)
+            self._info.drop(self.is_lost)
         self._has_lost = bool(self.is_lost.any())
         if self._has_lost:  # otherwise a vector may refuse to step ended episodes
             self._begin_episodes(np.flatnonzero(self.is_lost))
@@ -279,6 +287,7 @@ class HostVectorState:
             left = len(past) - time
             is_replaying = (self.length >= left) & is_intact
             timestep = self._call_vector("step", self._to_native(action))
+            self._info.record(timestep.info)
             _write_rows(
                 current_obs, is_replaying, _select_rows(timestep.obs, is_replaying)
             )
@@ -287,6 +296,7 @@ class HostVectorState:
             # Also ended episodes that are not replayed: the vector steps them again.
             restart_rows = np.flatnonzero(ended_rows | (self.length == left - 1))
             if len(restart_rows):
+                self._info.drop(restart_rows)
                 _write_rows(
                     current_obs, restart_rows, self._begin_episodes(restart_rows)
                 )

@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli import spaces
-from rlcli.environments.episode_info import MAX_INFO
+from rlcli.environments.episode_info import MAX_INFO, RESERVED
 from rlcli.environments.observation_image import core_image
 from rlcli.types import Array, ArrayTree, Core, Key, TimeStep
 
@@ -109,7 +109,9 @@ def _single_numbers(info: Mapping[str, Any]) -> dict[str, Array]:
     single = {
         name: value
         for name, value in numbers.items()
-        if not value.shape and (value.dtype == bool or jnp.isrealobj(value))
+        if name not in RESERVED
+        and not value.shape
+        and (value.dtype == bool or jnp.isrealobj(value))
     }
     return dict(itertools.islice(single.items(), MAX_INFO))
 

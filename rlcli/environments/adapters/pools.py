@@ -53,31 +53,9 @@ class HostTimeStep(NamedTuple):
     reward: Sequence[float] | HostArray
     discount: Sequence[float] | HostArray  # 0 where the episode terminated, else 1
     last: Sequence[bool] | HostArray  # whether it terminated or was truncated
-    # A mapping for each environment, or those of the vectors of consecutive ones
+    # A mapping for each environment, or those of the vectors of consecutive ones, see
+    # `InfoRecorder.record`
     info: Sequence[Mapping[str, Any]] = ()
-
-
-def info_numbers(timestep: HostTimeStep, name: str, count: int) -> HostArray:
-    """The number `name` in the `info` of each environment, `[count]` float32.
-
-    A dot leads into a mapping, as in `episode.r`. It is 0 where it is missing or no
-    single number. Gymnasium's vectors have an array
-    of it, with a mask `_name`, and the last one of an episode in `final_info`.
-    """
-    numbers = np.zeros(count, np.float32)
-    size = count // len(timestep.info) if timestep.info else 0
-    for row, info in enumerate(timestep.info):
-        place = numbers[row * size : (row + 1) * size]
-        for values in (info, info.get("final_info")):
-            *outer, inner = name.split(".")
-            for key in outer:
-                values = values.get(key) if isinstance(values, Mapping) else None
-            if isinstance(values, Mapping) and inner in values:
-                array = np.asarray(values[inner])
-                if array.dtype.kind in "biuf" and array.size == size:
-                    mask = np.broadcast_to(values.get(f"_{inner}", True), size)
-                    place[mask] = array.reshape(size)[mask]
-    return numbers
 
 
 def host_timestep(

@@ -58,8 +58,7 @@ class Experiment:
         # In the whole run.
         self.iterations = recipe.train.steps // setup.steps_per_iteration
         self.failures = Failures(recipe, setup)
-        stop = recipe.train.stop
-        self.scores = Scores(None if stop is None else stop.return_)
+        self.scores = Scores(recipe.train.stop or {})
         self.trackers = build_trackers(recipe)
         self.log_rows = LogRows(setup, recipe.train.log.every)
         self.seeds = slice(first, first + len(setup.seeds)) if program else ALL_SEEDS
@@ -148,6 +147,8 @@ class Experiment:
         restarts = host and host.restarts(self.program.progress.environment)
         if restarts is not None:
             messages += describe_restarts(restarts)
+        if host is not None:
+            messages += host.messages(self.program.progress.environment)
         rows = self.log_rows.rows(points, summary, times, self.frozen, restarts)
         period, steps = (
             self.recipe.train.checkpoint.every,
@@ -179,7 +180,6 @@ class Experiment:
         policies, seeds = self.policies(), self.setup.seeds
         is_active = np.array([seed not in self.frozen for seed in seeds])
         means = returns.mean(axis=1)
-        self.scores.record(policies._replace(returns=means), is_active)
         histograms: list[dict[str, np.ndarray]] = []
         if any(tracker.takes_histograms for tracker in self.trackers.values()):
             parameters = policies.acting.items()
@@ -199,7 +199,12 @@ class Experiment:
             }
             for i, seed in enumerate(seeds)
         ]
-        return report._replace(evaluation=rows, histograms=histograms)
+        numbers = [row["evaluation"] for row in rows]
+        self.scores.record(policies._replace(returns=means), is_active, numbers)
+        messages = [*report.messages, *self.scores.take_messages()]
+        return report._replace(
+            evaluation=rows, histograms=histograms, messages=messages
+        )
 
 
 def advance_together(

@@ -109,7 +109,8 @@ def test_timesteps_have_the_declared_dtypes_and_spaces(id: str) -> None:
         assert timestep.reward.dtype == timestep.discount.dtype == np.float32
         assert timestep.last.dtype == np.bool_
         assert timestep.reward.shape == timestep.last.shape == (2, 2)
-        assert timestep.info == {}
+        assert timestep.last.any() or not timestep.info
+        assert all(each.shape == (2, 2) for each in timestep.info.values())
         for row in timestep.obs.reshape(4, *env.observation.shape):
             assert env.observation.contains(row)
 

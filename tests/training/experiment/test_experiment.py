@@ -11,9 +11,9 @@ import pytest
 
 from rlcli import recipe
 from rlcli.assembly import build
+from rlcli.environments.episode_info import ROW_FIELDS
 from rlcli.evaluation import films
 from rlcli.loop import Loop, make_loop
-from rlcli.loop.log import ROW_FIELDS
 from rlcli.loop.progress import RESET, Setup, stream_key
 from rlcli.runs import checkpoint, snapshots
 from rlcli.runs.run_folder import Run
@@ -288,13 +288,32 @@ def test_the_best_policy_of_each_seed_is_that_of_its_own_best_evaluation():
 
 
 def test_a_return_that_is_not_finite_is_not_the_best():
-    scores, step = Scores(None), np.zeros(2, int)
+    scores, step = Scores({}), np.zeros(2, int)
     for value, best in ((np.nan, -np.inf), (5, 5), (np.inf, 5), (9, 9), (np.nan, 9)):
         acting = {"params": np.full((2, 2), value)}
         means = np.full(2, value, np.float32)
-        scores.record(Policies(means, step, step, acting), np.array([True, True]))
+        is_active = np.array([True, True])
+        scores.record(Policies(means, step, step, acting), is_active, [{}, {}])
         assert [*scores.best.returns] == [best, best]
     assert (scores.best.acting["params"] == 9).all()
+
+
+def test_the_goal_may_be_a_number_of_info_and_of_all_seeds_that_are_not_frozen():
+    def reach(goals, numbers, is_active=(True, True)):
+        scores, step = Scores(goals), np.zeros(2, int)
+        policies = Policies(np.zeros(2), step, step, {})
+        scores.record(policies, np.array(is_active), numbers)
+        return scores.has_reached_stop, scores.take_messages()
+
+    seeds = [{"mean": 5.0, "success": 0.9}, {"mean": 5.0, "success": 0.8}]
+    assert reach({"success": 0.8}, seeds) == (True, [])
+    assert reach({"success": 0.9}, seeds) == (False, [])
+    assert reach({"success": 0.9}, seeds, (True, False)) == (True, [])
+    assert reach({"success": 0.8, "return": 6}, seeds) == (False, [])
+    assert reach({"success": 0.8, "return": 5}, seeds) == (True, [])
+    has_reached, (message,) = reach({"succes": 0.8}, seeds)
+    assert not has_reached and "waits for `succes`" in message
+    assert reach({}, seeds) == (False, [])
 
 
 @pytest.mark.slow
