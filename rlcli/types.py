@@ -116,6 +116,35 @@ class TimeStep(NamedTuple):
     info: Mapping[str, Shaped[Array, "*B"]]
 
 
+class RandomNumber(NamedTuple):
+    """The distribution from which each episode draws a number of its environment."""
+
+    distribution: Literal["uniform", "log_uniform", "choice"]
+    numbers: tuple[float, ...]  # the bounds of the range, or the values of a `choice`
+
+    def quantile(self, share: Any, xp: Any = np) -> Any:
+        """The quantile of a share in [0, 1], float32; `xp` is NumPy or JAX's.
+
+        The quantile of a uniform random number has this distribution.
+        """
+        numbers = np.asarray(self.numbers, np.float32)
+        if self.distribution == "choice":
+            limits = np.arange(1, len(numbers) + 1) / len(numbers)
+            conditions = [share < np.float32(limit) for limit in limits]
+            return xp.select(conditions, list(numbers), numbers[-1])
+        low, high = numbers
+        if self.distribution == "log_uniform":
+            value = xp.exp((1 - share) * np.log(low) + share * np.log(high))
+        else:
+            value = (1 - share) * low + share * high
+        return xp.clip(value, low, high).astype(np.float32)
+
+
+def no_parameters(state: ArrayTree) -> Mapping[str, Array]:
+    """The `parameters` of an environment whose numbers are the same in all episodes."""
+    return {}
+
+
 def missing_render(state: ArrayTree, index: int = 0) -> Any:
     """The `render` of a core that has none."""
     raise NotImplementedError(
@@ -156,6 +185,10 @@ class Core(NamedTuple):
     # state -> image [H, W, 3] uint8, on the host. Without it, a core built with
     # `rendering` draws its observations.
     render: Callable[..., Any] = missing_render
+    # state -> the numbers, by the names of the options, that the episode has drawn from
+    # their distributions, see `environments.randomization`. A vector has `[B]` of each,
+    # also of options that differ between its environments.
+    parameters: Callable[[ArrayTree], Mapping[str, Array]] = no_parameters
     draw: Callable[[Key], ArrayTree] = key_as_noise
     # (achieved, desired) -> reward, discount of a step whose `next_obs` has the first
     # and whose episode has the second, if observations are dicts with `achieved_goal`
@@ -222,6 +255,7 @@ class Environment(NamedTuple):
     # ended, before the reset; None where it is not stored. Only environments built with
     # `rendering` store it, so training does not pay for it.
     render_final: Callable[..., Any] = lambda state, index=0: None
+    parameters: Callable[[ArrayTree], Mapping[str, Array]] = no_parameters
     draw: Callable[[Key], ArrayTree] = key_as_noise
     goal_reward: Callable[..., tuple[Array, Array]] | None = None
     frame_stack: FrameStack | None = None
@@ -247,7 +281,8 @@ _E = TypeVar("_E", Core, Environment)
 _TASK = {"reset", "step", "observation", "action", "draw"}
 _TASK |= {"num_envs", "agents", "host", "info"}
 OPTIONAL_FIELDS = frozenset({*Core._fields, *Environment._fields} - _TASK)
-_OF_STATE = {"render", "render_final"}  # functions whose first argument is the state
+# Functions whose first argument is the state.
+_OF_STATE = {"render", "render_final", "parameters"}
 
 
 def wrap(

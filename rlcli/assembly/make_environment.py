@@ -14,6 +14,7 @@ from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.environments.canonical_border import canonical_environment
 from rlcli.environments.episode_info import log_info
 from rlcli.environments.observation_image import with_render
+from rlcli.environments.randomization import randomize
 from rlcli.environments.vector import values_at, vector
 from rlcli.preprocessing.frame_stack import stack_frames
 from rlcli.recipe import Part, Recipe
@@ -40,14 +41,14 @@ def group_size(recipe: Recipe) -> int:
     if facts.get("adapter"):
         return 1
     with out_of_memory.limit_building(recipe), explain_user_errors(recipe):
-        return build_core(recipe, START, values_at(recipe.each, 0)).agents or 1
+        return build_core(recipe, START, values_at(recipe.copies, 0)).agents or 1
 
 
 def check_environment(recipe: Recipe) -> None:
     """Refuses a compiled environment that does not match its declared spaces."""
     if registry.find("environment", recipe.environment.name).facts.get("adapter"):
         return  # on the host: the results of its steps are checked at run time
-    check_outputs(recipe, build_core(recipe, START, values_at(recipe.each, 0)))
+    check_outputs(recipe, build_core(recipe, START, values_at(recipe.copies, 0)))
 
 
 def environment_factory(
@@ -89,7 +90,7 @@ def environment_factory(
     assert limit != "default"  # only adapters have a default limit
 
     def environment(clock: Clock) -> Environment:
-        each = {name: jnp.asarray(values) for name, values in recipe.each.items()}
+        each = {name: jnp.asarray(values) for name, values in recipe.copies.items()}
         envs = vector(
             lambda values: build_canonical_core(recipe, clock, values, rendering),
             recipe.num_envs,
@@ -122,8 +123,19 @@ def build_core(
 ) -> Core:
     """One environment with its wrappers, in its own units.
 
-    `values` are its options in `each`.
+    `values` are its options in `each`, apart from those that its episodes draw.
     """
+
+    def core_of(drawn: Mapping[str, Any]) -> Core:
+        return _build_fixed_core(recipe, clock, {**values, **drawn}, rendering)
+
+    return randomize(core_of, recipe.random_numbers)
+
+
+def _build_fixed_core(
+    recipe: Recipe, clock: Clock, values: Mapping[str, Any], rendering: bool
+) -> Core:
+    """One environment with its wrappers, whose numbers are given."""
     offers = {"rendering": rendering}
     core = build_part(recipe.environment, clock, recipe, offers, values=values)
     core = with_render(core) if rendering else core

@@ -118,6 +118,28 @@ def _print_results(result: Mapping[str, Any]) -> None:
         console.print(quote_rich(line), soft_wrap=True)
     for line in (*_summary(result, len(frozen)), *_describe_info(result["info"])):
         console.print(quote_rich(line), soft_wrap=True)
+    for name, groups in result["parameters"].items():
+        console.print(_by_value(name, groups, console.is_terminal))
+
+
+def _by_value(name: str, groups: Sequence[Mapping[str, Any]], is_terminal: bool) -> Any:
+    """A row for each value, or range of values, of a number of the environment."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD if is_terminal else None)
+    for column in (name, "episodes", "mean", "IQM", "95 % interval"):
+        table.add_column(column, justify="right")
+    for group in groups:
+        values = [f"{group[key]:.4g}" for key in ("from", "to")]
+        interval = " … ".join(map(_format_number, group["ci95"] or [None]))
+        table.add_row(
+            " … ".join(dict.fromkeys(values)),
+            str(group["episodes"]),
+            *(_format_number(group[key]) for key in ("mean", "iqm")),
+            interval,
+        )
+    return table
 
 
 def _summary(result: Mapping[str, Any], frozen: int) -> Iterator[str]:

@@ -50,7 +50,7 @@ def canonical_environment(core: _E, owner: str) -> _E:
 
     return wrap(
         core,
-        keeps=["render", "render_final", "frame_stack", "costly_reset"],
+        keeps=["render", "render_final", "parameters", "frame_stack", "costly_reset"],
         reset=reset,
         step=step,
         observation=observation.space,

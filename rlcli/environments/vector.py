@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from rlcli.environments.rgb_image import to_rgb
 from rlcli.errors import RlcliError
 from rlcli.types import (
+    OPTIONAL_FIELDS,
     Array,
     ArrayTree,
     Core,
@@ -150,6 +151,12 @@ def vector(
     def render_final(state: VectorState, index: int = 0) -> Any:
         return render_core(state.final, index) if rendering else None
 
+    def parameters(state: VectorState) -> Mapping[str, Array]:
+        return {
+            **values_of(environments()),
+            **jax.vmap(example.parameters, axis_size=num_envs)(state.core),
+        }
+
     environment = Environment(
         reset=reset,
         step=step,
@@ -159,6 +166,7 @@ def vector(
         num_envs=num_envs,
         draw=draw,
         render_final=render_final,
+        parameters=parameters,
         external=example.external,
         # With `each` it would differ between the environments.
         goal_reward=None if each else example.goal_reward,
@@ -210,6 +218,9 @@ def _split_agents(games: Environment, agents: int) -> Environment:
         num_envs=count,
         render=lambda state, index=0: games.render(state, index // agents),
         render_final=lambda state, index=0: games.render_final(state, index // agents),
+        parameters=lambda state: jax.tree.map(
+            lambda leaf: jnp.repeat(leaf, agents), games.parameters(state)
+        ),
     )
 
 
@@ -240,8 +251,7 @@ def keyed_environment(env: Environment) -> Environment:
     ) -> tuple[ArrayTree, TimeStep]:
         return env.step(state, action, env.draw(key))
 
-    keeps = ["render", "render_final", "goal_reward", "frame_stack", "external"]
-    return wrap(env, keeps=keeps, step=step, draw=key_as_noise)
+    return wrap(env, keeps=OPTIONAL_FIELDS, step=step, draw=key_as_noise)
 
 
 def select_per_environment(

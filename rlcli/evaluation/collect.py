@@ -14,7 +14,7 @@ from rlcli.assembly import build, out_of_memory
 from rlcli.assembly.memory_usage import Item
 from rlcli.evaluation.collection import Request, check_collection
 from rlcli.evaluation.evaluate import snapshot_clock
-from rlcli.evaluation.make_evaluator import make_evaluator
+from rlcli.evaluation.make_evaluator import make_evaluator, without_grid
 from rlcli.loop.evaluator import Evaluator
 from rlcli.policies.sampled import random as random_policy
 from rlcli.recipe import Recipe, resolve
@@ -77,7 +77,8 @@ def collect(
         modes={"explore": explore, "random": random},
     )
     snapshot = snapshots.load_snapshot(request.policy, trust=trust)
-    recipe, setup = snapshot.recipe, build(snapshot.recipe, snapshot.seeds)
+    recipe = without_grid(snapshot.recipe)  # the environment of the training
+    setup = build(recipe, snapshot.seeds)
     acting = snapshots.restore_acting(snapshot, setup, request.policy)
     environment = setup.environment
     evaluator = make_evaluator(
@@ -233,6 +234,10 @@ def _to_arrays(
         final_observations=to_members(
             observation, jax.tree.map(lambda leaf: leaf[is_end], flat.next_obs)
         ),
+        parameters={
+            name.removesuffix("_"): values[is_end]
+            for name, values in flat.extras.items()
+        },
     )
 
 

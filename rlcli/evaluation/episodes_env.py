@@ -15,7 +15,7 @@ from rlcli.environments.adapters.host_vector import episode_seed
 from rlcli.environments.to_gymnasium import CoreEnv
 from rlcli.environments.vector import reset_key, step_key, values_at
 from rlcli.errors import RlcliError
-from rlcli.evaluation.make_evaluator import resize
+from rlcli.evaluation.make_evaluator import on_grid, resize
 from rlcli.loop.episode_records import evaluation_keys, evaluation_reset_seed
 from rlcli.loop.evaluator import MAX_EPISODE_STEPS
 from rlcli.recipe import Recipe
@@ -29,6 +29,7 @@ def make_episodes_env(recipe: Recipe, clock: Clock, seed: int) -> gymnasium.Env:
     `reset(seed=s)` starts the first episode of `rlcli eval --seed s`, a first `reset()`
     that with s = 0, and every further `reset()` the next one.
     """
+    recipe = on_grid(recipe)
     part, single = recipe.environment, resize(recipe, 1)
     is_single = single.num_envs == 1
     if is_single and not registry.find(part.kind, part.name).facts.get("adapter"):
@@ -89,7 +90,7 @@ class _NativeEpisodes(CoreEnv):
 
     def __init__(self, recipe: Recipe, clock: Clock, run_seed: int) -> None:
         def core_at(index: int | Array) -> Core:
-            values = values_at(recipe.each, index)
+            values = values_at(recipe.copies, index)
             return build_core(recipe, clock, values, rendering=True)
 
         def reset(counters: _StepCounters) -> tuple[ArrayTree, ArrayTree]:

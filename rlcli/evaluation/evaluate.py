@@ -9,7 +9,8 @@ import numpy as np
 
 from rlcli.assembly import build, build_environment, out_of_memory
 from rlcli.errors import RlcliError, quote
-from rlcli.evaluation.make_evaluator import make_evaluator
+from rlcli.evaluation.make_evaluator import make_evaluator, on_grid, without_grid
+from rlcli.evaluation.return_by_value import return_by_value
 from rlcli.loop.evaluator import MAX_EPISODE_STEPS
 from rlcli.quoting import printable
 from rlcli.recipe import Recipe, documents, load_recipe, resolve
@@ -54,11 +55,15 @@ def eval(
 
     Returns:
         `{"run", "checkpoint", "environment", "episodes", "seeds": [{"seed", "mean",
-        "std", "min", "max", "length", "info", "frozen", "returns": […],
+        "std", "min", "max", "length", "info", "parameters", "frozen", "returns": […],
         "lengths": […]}], "return": {"mean", "iqm", "ci95": [lo, hi], "frozen"},
-        "info": {name: {"mean", "ci95"}}}`; `returns` and `lengths` are those of every
-        episode, and `info` are the numbers that the environment logs, such as
-        `success`: the interval of a rate over all episodes is Wilson's. `ci95` of the
+        "info": {name: {"mean", "ci95"}}, "parameters": {name: [{"from", "to",
+        "episodes", "mean", "iqm", "ci95"}]}}`; `returns` and `lengths` are those of
+        every episode, and `info` are the numbers that the environment logs, such as
+        `success`: the interval of a rate over all episodes is Wilson's. `parameters`
+        are numbers of the environment that differ between episodes: of a seed that of
+        every episode, and of all seeds the returns by value, or in five ranges of equal
+        probability. `ci95` of the
         return is a bootstrap interval of the interquartile mean over seeds; None for a
         single seed. `frozen` of a seed is
         `{"step", "reason"}`, or None; `frozen` of `return` is the number of frozen
@@ -127,6 +132,10 @@ def _evaluate(
             "seed": number,
             **episode_summary(returns, lengths),
             "info": info_summary({k: v[row] for k, v in result.info.items()}),
+            "parameters": {
+                k.removesuffix("_"): v[row].tolist()
+                for k, v in result.parameters.items()
+            },
             "frozen": _frozen_record(snapshot, number),
             "returns": returns.tolist(),
             "lengths": lengths.astype(int).tolist(),
@@ -147,6 +156,12 @@ def _evaluate(
         "seeds": seeds,
         "return": {**total, "frozen": len(snapshot.frozen)},
         "info": info_summary(result.info),
+        "parameters": {
+            key.removesuffix("_"): groups
+            for key, groups in return_by_value(
+                result.returns, result.parameters, on_grid(recipe).each
+            ).items()
+        },
     }
 
 
@@ -183,6 +198,7 @@ def replace_environment(recipe: Recipe, environment: str | None) -> Recipe:
     if isinstance(section, str):
         section = {"name": section}
     data = resolve(recipe)
+    data["train"]["evaluate"]["grid"] = None
     if isinstance(section, dict) and "name" not in section:
         section = merge_part("environment", data["environment"], section)
     if isinstance(section, dict):  # the same number: evolution has a member for each
@@ -202,7 +218,8 @@ def replace_environment(recipe: Recipe, environment: str | None) -> Recipe:
                 f"{describe(other)}, but the policy was trained with {describe(own)}",
                 f"it was trained in `{recipe.environment.name}`",
             )
-    return dataclasses.replace(other_recipe, train=recipe.train)
+    # The grid is of the environment that it replaces.
+    return without_grid(dataclasses.replace(other_recipe, train=recipe.train))
 
 
 def snapshot_clock(snapshot: Snapshot, seed: int | None = None) -> Clock:

@@ -1,6 +1,7 @@
 """Builds an `Evaluator` of whole episodes from a recipe."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 import jax
@@ -10,6 +11,7 @@ from rlcli.assembly import build_environment, environment_factory, group_size
 from rlcli.loop.evaluator import Evaluator, parallel_environments
 from rlcli.loop.progress import Setup
 from rlcli.recipe import Recipe
+from rlcli.recipe.varied_options import combinations
 from rlcli.types import Clock, Environment, Policy
 
 
@@ -29,7 +31,7 @@ def make_evaluator(
     those of the evaluator's `clock`.
     """
     if num_envs is None:
-        small = resize_for(recipe, episodes)
+        small = resize_for(on_grid(recipe), episodes)
     else:
         small = resize(recipe, num_envs)
     return Evaluator(
@@ -64,11 +66,34 @@ def evaluation_parts(
     return at
 
 
+def on_grid(recipe: Recipe) -> Recipe:
+    """The recipe whose environments take the combinations of `train.evaluate.grid`."""
+    if not (grid := recipe.train.evaluate.grid):
+        return recipe
+    factory = registry.find("environment", recipe.environment.name).factory
+    names = {key: registry.options(factory)[key].name for key in grid}
+    varied = {names[key]: values for key, values in combinations(grid).items()}
+    return dataclasses.replace(recipe, each={**recipe.each, **varied})
+
+
+def without_grid(recipe: Recipe) -> Recipe:
+    """The recipe without `train.evaluate.grid`."""
+    evaluate = dataclasses.replace(recipe.train.evaluate, grid=None)
+    train = dataclasses.replace(recipe.train, evaluate=evaluate)
+    return dataclasses.replace(recipe, train=train)
+
+
 def resize_for(recipe: Recipe, episodes: int) -> Recipe:
-    """The recipe with as many environments as evaluate `episodes` in parallel."""
+    """The recipe with as many environments as evaluate `episodes` in parallel.
+
+    Each combination of the values of `train.evaluate.grid` has as many of them.
+    """
     facts = registry.find("environment", recipe.environment.name).facts
     is_adapter = bool(facts.get("adapter"))
-    return resize(recipe, parallel_environments(episodes, is_adapter))
+    grid = recipe.train.evaluate.grid or {}
+    multiple = math.prod(map(len, grid.values())) * (group_size(recipe) if grid else 1)
+    number = parallel_environments(episodes, is_adapter)
+    return resize(recipe, -(-number // multiple) * multiple)
 
 
 def resize(recipe: Recipe, num_envs: int) -> Recipe:

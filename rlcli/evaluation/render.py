@@ -160,7 +160,7 @@ def _compose_frames(
                 (image.width * factor, image.height * factor), Image.Resampling.NEAREST
             )
         if size is not None:
-            margin = _OVERLAY_HEIGHT if overlay else 0
+            margin = _overlay_height(moment) if overlay else 0
             height = max(1, size[1] - margin)
             image = image.resize((size[0], height), Image.Resampling.LANCZOS)
         frame = np.asarray(image)
@@ -172,12 +172,12 @@ def _compose_frames(
 
 
 def _draw_overlay(moment: EvaluationStep, width: int) -> np.ndarray:
-    """Draws step, return so far and action, `[28, width, 3]`.
+    """Draws step, return so far and action, `[H, width, 3]`.
 
     At the end of an episode a number that it logs of `info` takes the place of the
-    action.
+    action. Numbers that differ between episodes are in a line of their own, below.
     """
-    canvas = Canvas(width, _OVERLAY_HEIGHT, INK)
+    canvas = Canvas(width, _overlay_height(moment), INK)
     words = [
         f"step {int(np.asarray(moment.length)[0, 0])}",
         f"return {float(np.asarray(moment.running_return)[0, 0]):.4g}",
@@ -192,7 +192,15 @@ def _draw_overlay(moment: EvaluationStep, width: int) -> np.ndarray:
         # Fixed positions, so that the text does not move between frames.
         position = (_OVERLAY_HEIGHT / 3 + place * width * 0.3, _OVERLAY_HEIGHT / 2)
         canvas.text(position, word, 13, PAPER, anchor="lm")
+    if numbers := moment.parameters.items():
+        line = "   ".join(f"{name.removesuffix('_')} {v:.4g}" for name, v in numbers)
+        position = (_OVERLAY_HEIGHT / 3, 1.4 * _OVERLAY_HEIGHT)
+        canvas.text(position, line, 13, PAPER, anchor="lm")
     return canvas.pixels()
+
+
+def _overlay_height(moment: EvaluationStep) -> int:
+    return _OVERLAY_HEIGHT * (2 if moment.parameters else 1)
 
 
 def _format_action(action: Any) -> str:

@@ -136,7 +136,8 @@ def compiled_episodes(
     ) -> tuple[ArrayTree, ArrayTree, EpisodeRecords]:
         environment, _ = at(clock)
         state, obs = environment.reset(jax.random.key(reset_seed))
-        records = functions.begin(obs, info_names(environment, state))
+        names = info_names(environment, state), [*environment.parameters(state)]
+        records = functions.begin(obs, *names)
         steps = _empty_recording(environment, state, records) if recording else ()
         return state, steps, records
 
@@ -160,7 +161,9 @@ def compiled_episodes(
         outcome = environment.step(state, action, environment_noise, cut)
         # Rounded as on the host, so that both loops compute the same numbers.
         new_state, timestep = round_to_dtype(outcome, time)
-        new_records = functions.record(records, policy_state, timestep, cut)
+        new_records = functions.record(
+            records, policy_state, timestep, cut, environment.parameters(state)
+        )
         if recording:
             step = RecordedStep(
                 state,

@@ -33,12 +33,15 @@ class EpisodeRecords(NamedTuple):
     # What the current episodes log of `TimeStep.info` so far, and finished ones
     running_info: Mapping[str, Array] = {}
     info: Mapping[str, jax.Array] = {}  # [B, episodes_per_env]
+    # `Environment.parameters` of the current and the finished episodes
+    parameters: Mapping[str, jax.Array] = {}  # [B, episodes_per_env]
 
 
 class EpisodeFunctions(NamedTuple):
     """The functions of an evaluation, for one seed."""
 
-    begin: Callable[..., EpisodeRecords]  # (obs, names of `info`) -> records
+    # (obs, names of `info`, names of `parameters`) -> records
+    begin: Callable[..., EpisodeRecords]
     # (seed, evaluation_index, time) -> noise of the policy and of the environment
     draw: Callable[[Array, Array, Array], tuple[ArrayTree, ArrayTree]]
     # (policy, acting, records, noise of the policy) -> action, state of the policy: the
@@ -48,9 +51,9 @@ class EpisodeFunctions(NamedTuple):
     ]
     # records -> bool [B]: the episodes that the evaluation truncates after this step
     cut: Callable[[EpisodeRecords], Array]
-    # (records, state of the policy, timestep, cut) -> records; their `first` says which
-    # episodes have ended
-    record: Callable[[EpisodeRecords, ArrayTree, TimeStep, Array], EpisodeRecords]
+    # (records, state of the policy, timestep, cut, parameters of the environment before
+    # the step) -> records; their `first` says which episodes have ended
+    record: Callable[..., EpisodeRecords]
     # records -> whether each environment has finished all its episodes, bool [B]
     has_finished: Callable[[EpisodeRecords], Array]
 
@@ -96,7 +99,9 @@ def episode_functions(
     """
     batch, rules = environment.num_envs, environment.info
 
-    def begin(obs: ArrayTree, names: Sequence[str] = ()) -> EpisodeRecords:
+    def begin(
+        obs: ArrayTree, names: Sequence[str] = (), parameters: Sequence[str] = ()
+    ) -> EpisodeRecords:
         table = jnp.zeros((batch, episodes_per_env), jnp.float32)
         counter = jnp.zeros(batch, jnp.int32)
         return EpisodeRecords(
@@ -111,6 +116,7 @@ def episode_functions(
             num_cut=counter,
             running_info=dict.fromkeys(names, jnp.zeros(batch, jnp.float32)),
             info=dict.fromkeys(names, table),
+            parameters=dict.fromkeys(parameters, table),
         )
 
     def draw(
@@ -130,7 +136,11 @@ def episode_functions(
         return records.length + 1 >= max_episode_steps
 
     def record(
-        records: EpisodeRecords, state: ArrayTree, timestep: TimeStep, cut: Array
+        records: EpisodeRecords,
+        state: ArrayTree,
+        timestep: TimeStep,
+        cut: Array,
+        parameters: Mapping[str, Array],
     ) -> EpisodeRecords:
         has_ended, only_cut = timestep.last | cut, cut & ~timestep.last
         total, length = records.running_return + timestep.reward, records.length + 1
@@ -154,6 +164,10 @@ def episode_functions(
             info={
                 name: table.at[row].set(info[name], mode="drop")
                 for name, table in records.info.items()
+            },
+            parameters={
+                name: table.at[row].set(parameters[name], mode="drop")
+                for name, table in records.parameters.items()
             },
         )
 

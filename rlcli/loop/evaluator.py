@@ -53,6 +53,8 @@ class EvaluationResult(NamedTuple):
     lengths: np.ndarray
     num_cut: int  # episodes that had not ended after `MAX_EPISODE_STEPS`
     info: Mapping[str, np.ndarray]  # what the environment logs, `[seeds, episodes]`
+    # The numbers of the environment that differ between episodes, `[seeds, episodes]`
+    parameters: Mapping[str, np.ndarray] = {}
 
 
 class EvaluationStep(NamedTuple):
@@ -65,6 +67,8 @@ class EvaluationStep(NamedTuple):
     length: Int[Array, "S B"]  # steps so far
     # After the end of an episode of the first environment: what it logs of `info`
     info: Mapping[str, float] = MappingProxyType({})
+    # The numbers of the first environment's episode, see `Environment.parameters`.
+    parameters: Mapping[str, float] = MappingProxyType({})
 
 
 def parallel_environments(episodes: int, adapter: bool) -> int:
@@ -129,7 +133,7 @@ class Evaluator:
             for function, inputs in (
                 (functions.begin, (0,)),
                 (select, (0, 0, 0, 0, None)),
-                (functions.record, (0, 0, 0, 0)),
+                (functions.record, (0, 0, 0, 0, 0)),
             )
         )
         self._compiled = (
@@ -164,7 +168,10 @@ class Evaluator:
             np.asarray(records.returns).reshape(shape),
             np.asarray(records.lengths).reshape(shape),
             int(np.sum(records.num_cut)),
-            {name: np.asarray(v).reshape(shape) for name, v in records.info.items()},
+            *(
+                {name: np.asarray(v).reshape(shape) for name, v in tables.items()}
+                for tables in (records.info, records.parameters)
+            ),
         )
 
     def _clocks(self, clock: Clock) -> Clock:
@@ -228,14 +235,17 @@ class Evaluator:
             first = jax.tree.map(lambda leaf: leaf[0], self._clocks(clock))
             environment, _ = self._at(first)
         convert = canonical_action(environment.own.action).to_external
+        numbers: Mapping[str, float] = {}
         for step in steps:
             if step is None:
                 continue
             is_final = step.action is None
+            if not is_final:  # else those of the next episode
+                numbers = _first_numbers(environment.parameters(step.state))
             render = environment.render_final if is_final else environment.render
             if (image := render(step.state, 0)) is not None:
                 action = None if is_final else convert(step.action)
-                yield step._replace(action=action), image
+                yield step._replace(action=action, parameters=numbers), image
 
     def _recorded_steps(
         self, calls: Iterator[CompiledEpisodesState]
@@ -277,7 +287,8 @@ class Evaluator:
     ) -> Iterator[Transition]:
         """Yields the steps `[S, B, ...]` of all environments, without an end.
 
-        The environments are those of the latest time of all seeds.
+        The environments are those of the latest time of all seeds. The extras are their
+        numbers, see `Environment.parameters`.
         """
         clocks, seeds = self._clocks(clock), self._seeds
         environment = self._host_env
@@ -293,6 +304,7 @@ class Evaluator:
                     acting, clocks, records, seeds, stream_index
                 )
                 action, cut = jax.tree.map(np.asarray, (action, cut))
+                numbers = environment.parameters(state)
                 state, timestep = environment.step(state, action, noise, cut)
                 yield Transition(
                     obs=jax.tree.map(np.asarray, records.obs),
@@ -302,10 +314,10 @@ class Evaluator:
                     next_obs=timestep.next_obs,
                     first=np.asarray(records.first),
                     last=timestep.last | cut,
-                    extras={},
+                    extras=numbers,
                 )
                 timestep = timestep._replace(info={})
-                records = self._record(records, policy, timestep, cut)
+                records = self._record(records, policy, timestep, cut, numbers)
         finally:
             _close(environment, state)
 
@@ -334,12 +346,12 @@ class Evaluator:
                     ),
                     records,
                 )
-                previous = records
+                previous, numbers = records, environment.parameters(state)
                 state, timestep = environment.step(state, action, noise, cut)
                 if logged := timestep.info:
                     self._write_info(info, timestep, cut, records.num_finished)
                     timestep = timestep._replace(info={})
-                records = self._record(records, policy, timestep, cut)
+                records = self._record(records, policy, timestep, cut, numbers)
                 reward = timestep.reward
                 if timestep.last[0, 0] or cut[0, 0]:
                     total = np.asarray(previous.running_return) + reward
@@ -380,6 +392,11 @@ def _take_row(tree: ArrayTree, row: int) -> ArrayTree:
 def _first_seed(tree: ArrayTree) -> ArrayTree:
     """The arrays of the first seed, `[S, ...]` to `[...]`."""
     return jax.tree.map(lambda leaf: leaf[0], tree)
+
+
+def _first_numbers(parameters: Mapping[str, ArrayTree]) -> dict[str, float]:
+    """The parameters of the first environment, of those `[B]` or `[S, B]`."""
+    return {name: float(np.ravel(value)[0]) for name, value in parameters.items()}
 
 
 def _close(environment: Environment, state: ArrayTree) -> None:

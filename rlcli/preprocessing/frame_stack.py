@@ -104,7 +104,7 @@ def stack_frames(environment: _E, steps: Sequence[Preprocess]) -> _E:
     return wrap(
         environment,
         # No `goal_reward`: it takes single goals, and these are stacked.
-        keeps=["render", "render_final", "costly_reset"],
+        keeps=["render", "render_final", "parameters", "costly_reset"],
         inner_state=lambda state: state.environment,
         reset=reset,
         step=step,

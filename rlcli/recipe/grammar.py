@@ -8,15 +8,15 @@ are dataclasses here, which are read in the same way.
 import dataclasses
 import inspect
 import typing
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict
 
 from annotated_types import Ge, Gt, Le, Lt
 
 from rlcli import registry, schedules
-from rlcli.errors import quote, shorten, suggest
-from rlcli.recipe.annotations import MismatchError, convert, is_schedulable, quote_value
+from rlcli.errors import quote, shorten
+from rlcli.recipe.annotations import MismatchError, convert, quote_value
 from rlcli.recipe.documents import Place
 from rlcli.registry.common_names import suggest_name
 from rlcli.xla.numeric_limits import EXACT_MAX, INT32_MAX
@@ -51,11 +51,15 @@ class LogPeriod:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """How often to evaluate, and over how many episodes; see `evaluation_period`."""
+    """How often to evaluate, and over how many episodes; see `evaluation_period`.
+
+    With a `grid`, in environments with all combinations of its values.
+    """
 
     every: Steps | None = None
     episodes: PositiveInt = 20
     render: bool = False
+    grid: dict[str, list[Any]] | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -134,7 +138,7 @@ class Vector:
     num_envs: PositiveInt = 1
     time_limit: PositiveInt | Literal["default"] | None
     timeout: Annotated[float, Gt(0.0), "structural"] | None = None
-    each: dict[str, list[Any]]
+    each: dict[str, list[Any] | dict[str, list[Any]]]
     wrappers: list[Any]
     info: dict[str, InfoRule]
 
@@ -194,49 +198,6 @@ class Reader(NamedTuple):
             # Converted as well, so that a recipe that writes its defaults is equal.
             return self._convert(key, parameter, parameter.default)
         return self._convert(key, parameter, options[key])
-
-    def read_each(
-        self,
-        parameters: Mapping[str, inspect.Parameter],
-        options: Mapping[str, Sequence[Any]],
-        single_keys: Collection[str],
-        num_envs: int,
-    ) -> dict[str, list[float]]:
-        """The values of `each` for some options, by the options' names in Python.
-
-        Options in `single_keys` are already set for all copies. Environment i takes
-        value i mod n of its option, so n is at most `num_envs`.
-        """
-        numbers = {k: v for k, v in parameters.items() if is_schedulable(v.annotation)}
-        varied: dict[str, list[float]] = {}
-        for key, values in options.items():
-            place = (*self.place, "each", key)
-            if key not in numbers:
-                message = f"`each` cannot vary {quote(key)} of {self.label}"
-                self.fail(place, message, suggest(key, numbers))
-            if key in single_keys:
-                message = f"`{key}` is set twice, directly and in `each`"
-                self.fail(place, message, "remove one of the two")
-            if not len(values):
-                self.fail(
-                    place,
-                    f"`each` has no value for `{key}`",
-                    f"list numbers, as in `{key}: [0.5, 1.0]`, or remove `{key}`",
-                )
-            if len(values) > num_envs:
-                message = f"`each` has {len(values)} values for `{key}` of {self.label}"
-                self.fail(
-                    place,
-                    f"{message}, but `num_envs` is {num_envs}",
-                    f"set `num_envs` to at least {len(values)}, or remove values",
-                )
-            for index, value in enumerate(values):
-                item_place = (*place, index)
-                if isinstance(value, Mapping):
-                    self.fail(item_place, "`each` takes numbers, not schedules", "")
-                number = self.value(numbers[key].annotation, value, item_place)
-                varied.setdefault(numbers[key].name, []).append(number)
-        return varied
 
     def value(self, annotation: Any, value: Any, place: Place) -> Any:
         """A value, converted to its annotation."""

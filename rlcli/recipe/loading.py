@@ -13,7 +13,7 @@ from typing import Any, Literal
 from rlcli import registry
 from rlcli.errors import RlcliError, quote
 from rlcli.quoting import quote_shell
-from rlcli.recipe import documents, grammar
+from rlcli.recipe import documents, grammar, varied_options
 from rlcli.recipe.annotations import names_data
 from rlcli.recipe.documents import Document, Place
 from rlcli.recipe.finding import shipped_recipes
@@ -22,6 +22,7 @@ from rlcli.recipe.reading import AnyRecipe, RecipeDocument, read_recipe
 from rlcli.recipe.sections import NetworkSpec, Part, Sections
 from rlcli.recipe.settings import apply_settings
 from rlcli.registry import user_code
+from rlcli.types import RandomNumber
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Recipe:
     num_envs: int
     time_limit: int | Literal["default"] | None  # default: that of the library
     timeout: float | None  # seconds per step of a host environment
-    each: Mapping[str, list[float]]  # environment i takes value i mod n
+    # Environment i takes value i mod n, or each episode draws from a distribution.
+    each: Mapping[str, list[float] | RandomNumber]
     wrappers: tuple[Part, ...]  # from the inside out
     info: Mapping[str, grammar.InfoRule]  # what episodes log of `TimeStep.info`
     network: Mapping[str, NetworkSpec]  # keys: functions, DEFAULT or SHARED
@@ -51,6 +53,16 @@ class Recipe:
     document: Document = dataclasses.field(
         default_factory=lambda: Document({}), compare=False, repr=False
     )
+
+    @property
+    def copies(self) -> dict[str, list[float]]:
+        """The values of `each` that differ between copies of the environment."""
+        return varied_options.copies_of(self.each)
+
+    @property
+    def random_numbers(self) -> dict[str, RandomNumber]:
+        """The distributions in `each`, from which every episode draws."""
+        return varied_options.random_numbers_of(self.each)
 
     @property
     def source(self) -> str:
@@ -197,7 +209,7 @@ def load_bases(recipe: str | Path) -> Recipe:
 
 def resolve(recipe: Recipe) -> dict[str, Any]:
     """The recipe as plain data with every default; loading it gives an equal recipe."""
-    varied = {key.removesuffix("_"): list(v) for key, v in recipe.each.items()}
+    varied = varied_options.to_plain(recipe.each)
     environment = _part_to_plain(recipe.environment)
     environment |= {"num_envs": recipe.num_envs, "time_limit": recipe.time_limit}
     environment = {
@@ -250,12 +262,23 @@ def _read_sections(sections: Sections, name: str) -> Recipe:
     facts = registry.find("updater", updater.name).facts
     replay = sections.replay(facts)
     unroll = 1 if replay else facts.get("unroll", 1)
+    train = sections.train(
+        unroll,
+        vector.num_envs,
+        replay is not None,
+        reset=facts.get("reset", False),
+        is_offline=replay is not None
+        and registry.find("replay", replay.name).facts.get("offline", False),
+        on_host=bool(
+            registry.find("environment", environment.name).facts.get("adapter")
+        ),
+    )
     return Recipe(
         environment=environment,
         num_envs=vector.num_envs,
         time_limit=vector.time_limit,
         timeout=vector.timeout,
-        each=sections.each(environment, vector.each, vector.num_envs),
+        each=sections.each(environment, vector),
         wrappers=sections.wrappers(environment, vector.wrappers),
         info=vector.info,
         network=sections.networks(facts),
@@ -268,17 +291,7 @@ def _read_sections(sections: Sections, name: str) -> Recipe:
         normalize=sections.normalize(),
         init=sections.init(),
         freeze=sections.freeze(),
-        train=sections.train(
-            unroll,
-            vector.num_envs,
-            replay is not None,
-            reset=facts.get("reset", False),
-            is_offline=replay is not None
-            and registry.find("replay", replay.name).facts.get("offline", False),
-            on_host=bool(
-                registry.find("environment", environment.name).facts.get("adapter")
-            ),
-        ),
+        train=sections.grid(environment, train),
         extra=sections.mapping(("extra",), sections.data.get("extra")),
         name=name,
         document=sections.document,

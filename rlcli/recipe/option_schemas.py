@@ -21,6 +21,7 @@ from rlcli.recipe.annotations import (
     unwrap,
 )
 from rlcli.recipe.number_annotations import bounds_of
+from rlcli.recipe.varied_options import CHOICE, RANGES
 from rlcli.xla.numeric_limits import INT32_MAX
 
 Schema = dict[str, Any]
@@ -94,12 +95,32 @@ def section_schema(section: Any) -> Schema:
 
 
 def each_schema(parameters: Mapping[str, inspect.Parameter]) -> Schema:
-    """The schema of `environment.each`: a list of numbers for each numeric option."""
+    """The schema of `environment.each`: of each numeric option a list of numbers.
+
+    Or the distribution from which every episode draws one.
+    """
+
+    def values(number: Schema) -> Schema:
+        numbers: Schema = {"type": "array", "items": number, "minItems": 1}
+        bounds = numbers | {"minItems": 2, "maxItems": 2}
+        kinds = {**dict.fromkeys(RANGES, bounds), CHOICE: numbers}
+        distributions = [
+            {
+                "type": "object",
+                "properties": {kind: content},
+                "required": [kind],
+                "additionalProperties": False,
+            }
+            for kind, content in kinds.items()
+        ]
+        return any_of([numbers, *distributions])
+
     return {
         "type": "object",
-        "description": "a number for each environment: environment i takes i mod n",
+        "description": "a number for each environment, which takes i mod n, or the "
+        "distribution from which every episode draws one",
         "properties": {
-            key: {"type": "array", "items": _number(unwrap(item.annotation)[1])}
+            key: values(_number(unwrap(item.annotation)[1]))
             for key, item in parameters.items()
             if is_schedulable(item.annotation)
         },

@@ -20,6 +20,7 @@ from rlcli.recipe.defaults import (
 from rlcli.recipe.documents import Document, Place
 from rlcli.recipe.file_options import find_file
 from rlcli.recipe.merging import DEFAULT, SHARED, as_mapping, is_by_function, merge_part
+from rlcli.recipe.varied_options import Each, VariedOptions
 from rlcli.recipe.varying import recipe_combinations
 from rlcli.replays.datasets.names import POLICY_SUFFIX
 
@@ -220,16 +221,30 @@ class Sections:
             for index, value in enumerate(values)
         )
 
-    def each(
-        self, environment: Part, varied: Mapping[str, list[Any]], num_envs: int
-    ) -> dict[str, list[float]]:
-        """Values of `environment.each`: copy i takes value i mod n of each option."""
+    def each(self, environment: Part, vector: grammar.Vector) -> Each:
+        """Numbers of `environment.each`: of each copy, or drawn by every episode."""
+        options = self._varied_options(environment, "each", ("environment", "each"))
+        return options.read_each(vector.each, self.data["environment"], vector.num_envs)
+
+    def _varied_options(
+        self, environment: Part, name: str, place: Place
+    ) -> VariedOptions:
         parameters = registry.options(
             registry.find("environment", environment.name).factory
         )
         label = f"environment {quote(environment.name)}"
         reader = grammar.Reader(label, ("environment",), self.fail)
-        return reader.read_each(parameters, varied, self.data["environment"], num_envs)
+        return VariedOptions(reader, parameters, name, place)
+
+    def grid(self, environment: Part, train: grammar.Train) -> grammar.Train:
+        """The section `train` with the numbers of `evaluate.grid` read."""
+        if not train.evaluate.grid:
+            return train
+        place = ("train", "evaluate", "grid")
+        options = self._varied_options(environment, "grid", place)
+        grid = options.read_grid(train.evaluate.grid)
+        evaluate = dataclasses.replace(train.evaluate, grid=grid)
+        return dataclasses.replace(train, evaluate=evaluate)
 
     def networks(self, facts: Mapping[str, Any]) -> dict[str, NetworkSpec]:
         """One network for all functions, one for each, or heads on a shared torso."""

@@ -11,13 +11,16 @@ from jax.core import Tracer
 
 from rlcli import registry, schedules
 from rlcli.environments.observation_image import with_render
+from rlcli.environments.randomization import randomize
 from rlcli.environments.vector import keyed_environment, vector
 from rlcli.errors import RlcliError
 from rlcli.recipe import grammar
 from rlcli.recipe.annotations import describe_annotation, is_schedulable
 from rlcli.recipe.documents import Place
+from rlcli.recipe.varied_options import VariedOptions, copies_of, random_numbers_of
 from rlcli.spaces.canonical import canonical_spaces
 from rlcli.types import (
+    OPTIONAL_FIELDS,
     Array,
     ArrayTree,
     Core,
@@ -51,7 +54,7 @@ def make(
     num_envs: int | None = None,
     time_limit: int | str | None = _REGISTERED_LIMIT,
     wrappers: Sequence[str | Mapping[str, Any]] = (),
-    each: Mapping[str, Sequence[float]] = MappingProxyType({}),
+    each: Mapping[str, Any] = MappingProxyType({}),
     statistics: bool = False,
     rendering: bool = False,
     **parameters: Any,
@@ -75,7 +78,8 @@ def make(
         wrappers: wrappers of the core, innermost first: names, or mappings with `name`
             and options, as in a recipe.
         each: several values of parameters of a vector: environment i uses value i
-            modulo their number.
+            modulo their number. Or a distribution, from which each episode draws, also
+            of a core: `{"length": {"uniform": [0.5, 1.5]}}`.
         statistics: whether `timestep.info` contains `episode_return`, float32, and
             `episode_length`, int32, of the episode so far.
         rendering: whether states store details that only images show, such as the cards
@@ -97,7 +101,7 @@ def make(
     options = _check_options(part, parameters)
     wrapper_parts = [_read_wrapper(wrapper) for wrapper in _check_list(wrappers)]
 
-    def core_of(values: Mapping[str, Array]) -> Core:
+    def fixed_core_of(values: Mapping[str, Any]) -> Core:
         offers = {"rendering": rendering}
         core = registry.call_factory(part.factory, offers, {**options, **values})
         core = with_render(core) if rendering else core
@@ -112,27 +116,39 @@ def make(
             core = registry.call_factory(wrapper.factory, offers, wrapper_options)
         return core
 
+    reader, vector_parameters = _option_reader(part), registry.options(grammar.Vector)
+    number, limit = (
+        reader.value(vector_parameters[key].annotation, value, (key,))
+        for key, value in (
+            ("num_envs", 1 if num_envs is None else num_envs),
+            ("time_limit", time_limit),
+        )
+    )
+    varied = VariedOptions(reader, registry.options(part.factory), "each", ("each",))
+    values = varied.read_each(each, parameters, number)
+    copies, random_numbers = copies_of(values), random_numbers_of(values)
+
+    def core_of(values: Mapping[str, Array]) -> Core:
+        def core_with(drawn: Mapping[str, Array]) -> Core:
+            return fixed_core_of({**values, **drawn})
+
+        return randomize(core_with, random_numbers)
+
     if num_envs is None:
-        if each or time_limit != _REGISTERED_LIMIT:
-            option = "`each`" if each else "`time_limit`"
+        if copies or time_limit != _REGISTERED_LIMIT:
+            option = "`each`" if copies else "`time_limit`"
             raise RlcliError(
                 f"{option} requires a vector environment, and `num_envs` is not given",
                 f'`rlcli.make("{name}", num_envs=…)`',
             )
         return _record_statistics(_keyed_core(core_of({})), statistics)
-    reader, vector_parameters = _option_reader(part), registry.options(grammar.Vector)
-    number, limit = (
-        reader.value(vector_parameters[key].annotation, value, (key,))
-        for key, value in (("num_envs", num_envs), ("time_limit", time_limit))
-    )
-    values = reader.read_each(registry.options(part.factory), each, parameters, number)
     env = vector(
         core_of,
         number,
         time_limit=part.facts.get("time_limit")
         if limit == _REGISTERED_LIMIT
         else limit,
-        each={name: jnp.asarray(numbers) for name, numbers in values.items()},
+        each={name: jnp.asarray(numbers) for name, numbers in copies.items()},
         rendering=rendering,
     )
     return _record_statistics(keyed_environment(env), statistics)
@@ -209,8 +225,7 @@ def _keyed_core(core: Core) -> Core:
     def step(state: ArrayTree, action: Array, key: Key) -> tuple[ArrayTree, TimeStep]:
         return core.step(state, action, core.draw(unroll_key(key)))
 
-    keeps = ["render", "goal_reward", "frame_stack", "costly_reset"]
-    return wrap(core, keeps=keeps, reset=reset, step=step, draw=key_as_noise)
+    return wrap(core, keeps=OPTIONAL_FIELDS, reset=reset, step=step, draw=key_as_noise)
 
 
 class EpisodeStatisticsState(NamedTuple):
@@ -248,7 +263,7 @@ def _record_statistics(env: _E, statistics: bool) -> _E:
 
     return wrap(
         env,
-        keeps=["render", "render_final", "goal_reward", "frame_stack", "costly_reset"],
+        keeps=OPTIONAL_FIELDS,
         inner_state=lambda state: state.environment,
         reset=reset,
         step=step,

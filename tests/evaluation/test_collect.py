@@ -44,10 +44,32 @@ def test_episodes_follow_the_environment(episodes):
     _, result, data = episodes
     assert result["episodes"] == len(data.returns) == 6
     assert result["return"]["mean"] == pytest.approx(data.returns.mean())
-    env = gymnasium.make("CartPole-v1").unwrapped
+    check_dynamics(data, gymnasium.make("CartPole-v1").unwrapped)
+
+
+def test_the_numbers_that_an_episode_has_drawn_are_those_that_moved_it(tmp_path):
+    import gymnasium
+
+    each = {"length": {"uniform": [0.2, 2]}, "gravity": {"choice": [8, 12]}}
+    environment = {"name": "CartPole-v1", "num_envs": 4, "each": each}
+    train = {"evaluate": {"grid": {"length": [0.5]}}}  # data are of the training
+    recipe = {**DQN, "environment": environment, "train": train}
+    _, data = collect(tmp_path, recipe, episodes=7)
+    numbers = data.parameters
+    assert {k: v.shape for k, v in numbers.items()} == {"gravity": (7,), "length": (7,)}
+    assert len(np.unique(numbers["length"])) == 7
+    assert set(numbers["gravity"]) == {8, 12}
+    check_dynamics(data, gymnasium.make("CartPole-v1").unwrapped)
+
+
+def check_dynamics(data, env):
+    """Compares the data with Gymnasium's CartPole of the parameters of each episode."""
     env.reset(seed=0)
     obs, episode = data.observations[""], 0
     for step in range(len(data.rewards)):
+        for name, values in data.parameters.items():
+            setattr(env, name, float(values[episode]))
+        env.polemass_length = env.masspole * env.length
         env.state = obs[step].astype("f8")
         env.steps_beyond_terminated = None
         following, reward, terminated, _, _ = env.step(int(data.actions[""][step]))

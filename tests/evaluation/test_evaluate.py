@@ -66,7 +66,8 @@ def result(run):
 def test_the_result_is_what_the_schema_says(run, result):
     assert json.loads(json.dumps(result)) == result
     assert set(result) == {
-        *("run", "checkpoint", "environment", "episodes", "seeds", "return", "info")
+        *("run", "checkpoint", "environment", "episodes", "seeds", "return", "info"),
+        "parameters",
     }
     assert result["run"] == str(run)
     assert result["checkpoint"] == str(run / "policy.pkl.lz4")
@@ -75,7 +76,7 @@ def test_the_result_is_what_the_schema_says(run, result):
     assert [row["seed"] for row in result["seeds"]] == [0, 1]
     for row in result["seeds"]:
         names = ("seed", "mean", "std", "min", "max", "length", "frozen")
-        assert set(row) == {*names, "returns", "lengths", "info"}
+        assert set(row) == {*names, "returns", "lengths", "info", "parameters"}
         assert len(row["returns"]) == len(row["lengths"]) == 2 * 128
         assert row["mean"] == pytest.approx(np.mean(row["returns"]))
         assert row["returns"] == row["lengths"]  # CartPole pays 1 for every step
@@ -202,6 +203,52 @@ def test_an_environment_without_a_name_changes_options_of_the_runs_own():
     assert other.environment.options["masspole"] == 0.2
 
 
+def test_a_grid_is_played_equally_often_and_the_return_is_by_value(tmp_path):
+    grid = {"length": [0.2, 2], "step_reward": [0, 3, 1]}
+    train = {**DATA["train"], "evaluate": {"grid": grid}}
+    environment = {"name": "CartPole-v1", "num_envs": 2, "failure_reward": 0}
+    data = {**DATA, "train": train, "environment": environment}
+    result = rlcli.eval(begin_run(tmp_path / "run", data), episodes=8)
+    assert result["episodes"] == 12  # whole rounds of six combinations
+    for row in result["seeds"]:
+        paid, length = (
+            np.array(row["parameters"][name]) for name in sorted(grid)[::-1]
+        )
+        pairs = np.stack([length, paid], axis=1)
+        assert np.unique(pairs, axis=0, return_counts=True)[1].tolist() == [2] * 6
+        # The last step of an episode, in which the pole falls, pays nothing.
+        expected = paid * (np.array(row["lengths"]) - 1)
+        np.testing.assert_allclose(row["returns"], expected)
+    by_value = result["parameters"]["step_reward"]
+    assert [each["from"] for each in by_value] == [0, 1, 3]
+    assert [each["episodes"] for each in by_value] == [8, 8, 8]
+    assert by_value[0]["mean"] == 0 < by_value[1]["mean"] < by_value[2]["mean"]
+    other = rlcli.eval(tmp_path / "run", episodes=4, environment="CartPole-v1")
+    assert other["parameters"] == {} and other["episodes"] == 4
+
+
+def test_episodes_of_an_evaluation_draw_their_own_numbers(tmp_path):
+    each = {"step_reward": {"uniform": [1, 2]}, "failure_reward": [0, 0.5]}
+    environment = {"name": "CartPole-v1", "num_envs": 2, "each": each}
+    folder = begin_run(tmp_path / "run", {**DATA, "environment": environment})
+    result, again, other = (
+        rlcli.eval(folder, episodes=129, seed=seed) for seed in (0, 0, 1)
+    )
+    assert result == again != other
+    row = result["seeds"][1]
+    paid, last = (np.array(row["parameters"][k]) for k in each)
+    assert len(np.unique(paid)) == len(paid) == result["episodes"]
+    expected = paid * (np.array(row["lengths"]) - 1) + last
+    np.testing.assert_allclose(row["returns"], expected, rtol=1e-5)
+    groups = result["parameters"]["step_reward"]
+    assert [each["to"] for each in groups] == pytest.approx([1.2, 1.4, 1.6, 1.8, 2])
+    # The policy in Python plays the same first episodes.
+    env = rlcli.load(folder, seed=1).make_env()
+    env.reset(seed=0)
+    _, reward, *_ = env.step(0)
+    assert reward == pytest.approx(paid[0])
+
+
 @pytest.mark.parametrize("wrong", ["{name: CartPole-v1, lenght: 1}", "{name: [", "[]"])
 def test_an_environment_that_is_none_is_refused(wrong, run):
     with pytest.raises(RlcliError):
@@ -278,6 +325,6 @@ def test_a_deterministic_world_gives_what_was_worked_out_by_hand(tmp_path):
     (row,) = result["seeds"]
     numbers = {"seed": 0, "mean": 1, "std": 0, "min": 1, "max": 1, "length": 1}
     episodes = {"returns": [1] * 7, "lengths": [1] * 7}
-    assert row == numbers | {"frozen": None, "info": {}} | episodes
+    assert row == numbers | {"frozen": None, "info": {}, "parameters": {}} | episodes
     total = {"mean": 1, "iqm": 1, "ci95": None, "frozen": 0}
     assert result["return"] == total

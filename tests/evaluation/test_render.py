@@ -58,6 +58,20 @@ def test_the_overlay_of_the_end_shows_the_success_in_place_of_the_action():
     )
 
 
+def test_numbers_that_an_episode_has_drawn_are_in_a_line_of_their_own():
+    def compose(numbers):
+        step = moment()._replace(parameters=numbers)
+        return next(_compose_frames([(step, PICTURE)], None, True))
+
+    frame, other = compose({"length": 0.5}), compose({"length": 0.6})
+    assert frame.shape == (200 + 2 * _OVERLAY_HEIGHT, 400, 3)
+    np.testing.assert_array_equal(
+        frame[: 200 + _OVERLAY_HEIGHT], compose_frame(PICTURE)
+    )
+    changed = np.flatnonzero(np.any(frame != other, axis=(1, 2)))
+    assert changed.min() > 200 + _OVERLAY_HEIGHT
+
+
 def test_the_size_is_that_of_the_whole_frame():
     assert compose_frame(PICTURE, (100, 80), False).shape == (80, 100, 3)
     assert compose_frame(PICTURE, (300, 180), True).shape == (180, 300, 3)

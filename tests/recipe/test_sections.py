@@ -110,6 +110,45 @@ def test_a_memory_is_part_of_a_network_and_written_with_it():
     assert "there is no memory `grue`" in error.message and "`gru`" in error.hint
 
 
+def test_an_episode_may_draw_its_numbers():
+    each = {
+        "masspole": {"uniform": [0.05, 0.2]},
+        "length": {"log_uniform": [0.2, 2]},
+        "gravity": {"choice": [8, 9.8, 12]},
+        "tau": [0.02],
+    }
+    read = recipe.load_recipe(
+        {**LEAST, "environment": {"name": "CartPole-v1", "each": each}}
+    )
+    assert read.copies == {"tau": [0.02]}
+    assert read.random_numbers == {
+        "masspole": ("uniform", (0.05, 0.2)),
+        "length": ("log_uniform", (0.2, 2.0)),
+        "gravity": ("choice", (8.0, 9.8, 12.0)),
+    }
+    plain = recipe.resolve(read)
+    assert plain["environment"]["each"] == each
+    assert "length" not in plain["environment"]
+    assert recipe.load_recipe(plain) == read
+
+
+def test_a_grid_has_numbers_of_the_environment():
+    def with_grid(grid):
+        return {**LEAST, "train": {"evaluate": {"grid": grid}}}
+
+    read = recipe.load_recipe(with_grid({"length": [0.2, 1], "gravity": [9]}))
+    assert read.train.evaluate.grid == {"length": [0.2, 1.0], "gravity": [9.0]}
+    assert recipe.load_recipe(recipe.resolve(read)) == read
+    for grid, message in (
+        ({"lenth": [1]}, "cannot vary `lenth`"),
+        ({"length": []}, "has no value for `length`"),
+        ({"length": [-1]}, "`evaluate.grid.length.0`"),
+        ({"length": [1] * 40, "gravity": [1] * 40}, "1,600 combinations"),
+        ({"length": {"uniform": [1, 2]}}, "expected list"),
+    ):
+        assert message in _refusal(with_grid(grid)).message
+
+
 def test_optimizers_are_one_or_by_group_with_a_default():
     value = {"policy": {"name": "sgd", "learning_rate": 0.1}}
     groups = recipe.load_recipe({**LEAST, "optimizer": value}).optimizer
@@ -134,6 +173,17 @@ def test_optimizers_are_one_or_by_group_with_a_default():
         ("num_envs: 4", "each: {length: [{from: 1, to: 2}]}", 1, "takes numbers", ""),
         ("num_envs: 4", "length: 1, each: {length: [1]}", 1, "set twice", ""),
         ("num_envs: 4", "each: {length: [1, 2]}", 1, "`num_envs` is 1", "at least 2"),
+        ("num_envs: 4", "each: {length: {unifrm: [1, 2]}}", 1, "a distribu", "uniform"),
+        ("num_envs: 4", "each: {length: {}}", 1, "name of a distribution", "choice"),
+        ("num_envs: 4", "each: {length: {uniform: 1}}", 1, "expected list", ""),
+        ("num_envs: 4", "each: {length: {uniform: [1]}}", 1, "lowest and the hi", ""),
+        ("num_envs: 4", "each: {length: {uniform: [2, 1]}}", 1, "at 2, but", "first"),
+        ("num_envs: 4", "each: {length: {uniform: [-1, 1]}}", 1, "float > 0", ""),
+        ("num_envs: 4", "each: {length: {choice: []}}", 1, "expected a list", ""),
+        ("num_envs: 4", "each: {length: {choice: [a]}}", 1, "choice.0` of env", ""),
+        ("num_envs: 4", "each: {gravity: {log_uniform: [0, 1]}}", 1, "logarithm", ""),
+        ("num_envs: 4", "each: {x_threshold: {uniform: [1, 2]}}", 1, "cannot", "fixed"),
+        ("num_envs: 4", "length: 1, each: {length: {choice: [1]}}", 1, "twice", ""),
         ("name: mlp", "name: mpl", 2, "there is no network `mpl`", "`mlp`"),
         ("{name: mlp, layers", "{layrs", 2, "`mlp` (the default) has no", "`layers`?"),
         ("layers: [128, 128]", "layers: [128, x]", 2, "`layers.1` of network", ""),

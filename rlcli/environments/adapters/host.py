@@ -218,8 +218,10 @@ def to_host_environment(
     if not env.pure:
         return env
     is_single = seeds == 1
-    reset_batch = jax.jit(env.reset if is_single else jax.vmap(env.reset))
-    step_batch = jax.jit(env.step if is_single else jax.vmap(env.step))
+    reset_batch, step_batch, read_parameters = (
+        jax.jit(function if is_single else jax.vmap(function))
+        for function in (env.reset, env.step, env.parameters)
+    )
 
     def squeeze(tree: ArrayTree) -> ArrayTree:
         return jax.tree.map(lambda x: x[0], tree) if is_single else tree
@@ -260,6 +262,7 @@ def to_host_environment(
         step=step,
         render=on_host(env.render),
         render_final=on_host(env.render_final),
+        parameters=lambda state: jax.tree.map(expand, read_parameters(state)),
         host=Host(
             save=jax.device_get,
             restore=lambda arrays: (jax.device_put(arrays), ""),

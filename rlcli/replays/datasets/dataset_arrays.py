@@ -18,6 +18,7 @@ from rlcli.xla.tree_paths import escape_step, leaves_by_path
 # Arrays by the tree path of a member of a Tuple or Dict; "" for a single array.
 Members = Mapping[str, np.ndarray]
 TREES = ("observations", "actions", "final_observations")  # fields with members
+OPTIONAL = "parameters"  # a field whose members a file may lack
 FLAT = ("rewards", "terminations", "truncations")
 _MAX = np.finfo(np.float32).max
 _ROUNDING = 1e-6  # relative error of actions that were computed in 32 bits
@@ -34,6 +35,8 @@ class DatasetArrays(NamedTuple):
     truncations: np.ndarray  # bool `[N]`: it was cut off here
     final_observations: Members  # `[E, ...]`: after the last step of each episode
     metadata: Mapping[str, Any] = MappingProxyType({})
+    # `[E]`: numbers of the environment that differ between episodes, by name
+    parameters: Members = MappingProxyType({})
 
     @property
     def ends(self) -> np.ndarray:
@@ -63,7 +66,8 @@ def check_arrays(data: DatasetArrays, name: str) -> None:
             refuse(f"`{key}` is {_describe(array)}, expected bool[{steps}]")
     if not data.ends[-1]:
         refuse("its last step ends no episode: `truncations[-1]` has to be true")
-    expected = {"final_observations": int(np.sum(data.ends))}
+    count = int(np.sum(data.ends))
+    expected: dict[str, int] = {"final_observations": count, OPTIONAL: count}
     for key, array in array_names(data).items():
         length = expected.get(key.partition("/")[0], steps)
         if array.ndim == 0 or array.shape[0] != length:
@@ -187,7 +191,7 @@ def array_names(data: DatasetArrays) -> dict[str, np.ndarray]:
     """All arrays by their names in a file, in a fixed order."""
     names = {
         _join(key, path): array
-        for key in TREES
+        for key in (*TREES, OPTIONAL)
         for path, array in sorted(getattr(data, key).items())
     }
     return names | {key: getattr(data, key) for key in FLAT}

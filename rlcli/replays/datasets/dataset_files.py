@@ -15,6 +15,7 @@ import numpy as np
 from rlcli.errors import RlcliError
 from rlcli.replays.datasets.dataset_arrays import (
     FLAT,
+    OPTIONAL,
     TREES,
     DatasetArrays,
     array_names,
@@ -73,6 +74,7 @@ def load_dataset(path: Path) -> DatasetArrays:
         arrays["truncations"],
         members("final_observations"),
         metadata,
+        members(OPTIONAL),
     )
     check_arrays(data, name)
     return data
