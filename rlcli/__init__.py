@@ -37,6 +37,9 @@ if TYPE_CHECKING:  # a test compares these rows with the tables below
     from rlcli.runs.diff import diff as diff
     from rlcli.runs.listing import runs as runs
     from rlcli.runs.trusting import trust as trust
+    from rlcli.studies.preview import preview_study
+    from rlcli.studies.train_study import study as study
+    from rlcli.studies.train_study import train_all
     from rlcli.sweeps.bsuite.suite import bsuite as bsuite
     from rlcli.sweeps.export_sweep import export_sweep
     from rlcli.sweeps.summary import show_sweep
@@ -48,8 +51,6 @@ if TYPE_CHECKING:  # a test compares these rows with the tables below
     from rlcli.training.checks.doctor import doctor as doctor
     from rlcli.training.checks.reproduce import reproduce as reproduce
     from rlcli.training.checks.verify_resume import verify_resume as verify_resume
-    from rlcli.training.several.resume_all import resume_all
-    from rlcli.training.several.train_all import train_all
     from rlcli.utils.custom_loop import act, clock, q_function, transition
     from rlcli.utils.simulation import make, rollout
 
@@ -61,6 +62,7 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, str]] = {
         "resume": "rlcli.training",
         "eval": "rlcli.evaluation.evaluate",
         "render": "rlcli.evaluation.render",
+        "study": "rlcli.studies.train_study",
     },
     "Look": {
         "list": "rlcli.recipe.catalog",
@@ -105,8 +107,8 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - partly from the tab
     "load",
     "make",
     "metrics",
+    "preview_study",
     "q_function",
-    "resume_all",
     "rollout",
     "show_sweep",
     "train_all",
@@ -125,11 +127,11 @@ _MODULES = {
     "load": "rlcli.evaluation.load",
     "make": "rlcli.utils.simulation",
     "metrics": "rlcli.results.metric_table",
+    "preview_study": "rlcli.studies.preview",
     "q_function": "rlcli.utils.custom_loop",
-    "resume_all": "rlcli.training.several.resume_all",
     "rollout": "rlcli.utils.simulation",
     "show_sweep": "rlcli.sweeps.summary",
-    "train_all": "rlcli.training.several.train_all",
+    "train_all": "rlcli.studies.train_study",
     "transition": "rlcli.utils.custom_loop",
 }
 _SUBMODULES = ("environments", "spaces", "utils")  # `rlcli.spaces.sample(…)`

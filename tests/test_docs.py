@@ -21,6 +21,7 @@ from rlcli.cli import main
 from rlcli.errors import EXIT_CODES, RlcliError
 from rlcli.recipe import documents, grammar, load_recipe, resolve
 from rlcli.runs import checkpoint
+from rlcli.studies.study_file import read_study
 from rlcli.sweeps.space import load_space
 
 ROOT = Path(__file__).parents[1]
@@ -83,6 +84,8 @@ def test_every_block_of_a_document_runs_with_the_documented_output(name, folder)
             exec(compile(text, f"{name}.md", "exec"), names)
         elif language == "yaml" and file and file[1].startswith("space"):
             load_space(folder / file[1])
+        elif language == "yaml" and file and file[1].startswith("paper"):
+            read_study(folder / file[1])
         elif language == "yaml":
             check_recipe(text)
         elif language in RUN:

@@ -46,6 +46,7 @@ def folder(tmp_path_factory):
 @pytest.mark.pages
 def test_every_command_of_the_readme_runs_in_order(folder):
     """With small budgets: `--smoke` for training, and few episodes."""
+    (folder / "paper.yaml").write_text("recipes: [qlearning_frozenlake]\n")
     (folder / "space.yaml").write_text("tracer.gamma: {uniform: [0.9, 0.99]}\n")
     rlcli_commands = commands("rlcli")
     assert len(rlcli_commands) >= 10
@@ -55,6 +56,7 @@ def test_every_command_of_the_readme_runs_in_order(folder):
         budget = {
             "train": ["--smoke"],
             "bsuite": ["--smoke"],
+            "study": ["--smoke"],
             "eval": ["--episodes", "2"],
             "report": ["--episodes", "0"],
             "sweep": [

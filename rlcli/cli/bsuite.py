@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import typer
 
 import rlcli
-from rlcli.cli import batch, completion, options, output, training_outcome
+from rlcli.cli import completion, options, output, study_screen, training_outcome
 from rlcli.cli.options import argument, option
 
 if TYPE_CHECKING:
-    from rlcli.training.several.plans import Plan
-    from rlcli.training.several.process_runs import PlanEnd
+    from rlcli.runs.study_record import Cell
+    from rlcli.studies.process_runs import CellEnd
 
 
 def command(
@@ -66,15 +66,15 @@ def command(
     Writes the results of each id, tables of scores and a radar plot, and prints the
     folder. The exit code is that of `rlcli train` for several runs.
     """
+    from rlcli.studies.process_runs import exit_code
     from rlcli.sweeps.bsuite.results import tables  # here, to keep `--help` fast
-    from rlcli.training.several.process_runs import exit_code
 
-    last: list[PlanEnd] = []
-    with batch.show_runs(quiet) as show:
+    last: list[CellEnd] = []
+    with study_screen.show_runs(quiet) as show:
 
-        def report(plans: Sequence[Plan], ended: Sequence[PlanEnd]) -> None:
+        def report(cells: Sequence[Cell], ended: Sequence[CellEnd]) -> None:
             last[:] = ended
-            show(plans, ended)
+            show(cells, ended)
 
         data = training_outcome.complete(
             rlcli.bsuite,

@@ -35,14 +35,14 @@ def command(
 
     Prints the returns of each seed, and over all seeds the mean, the interquartile mean
     (IQM) and its 95 % bootstrap interval; a single seed has none. Then the means of
-    what the environment reports in `info`, such as a success rate. In a folder of
-    variants, evaluates every run.
+    what the environment reports in `info`, such as a success rate. In the folder of a
+    study, evaluates every run.
     """
     from rlcli.runs.locate import locate_policy  # here, to keep `--help` fast
-    from rlcli.runs.variants import find_variants
+    from rlcli.runs.study_record import find_study
 
-    run_path = options.choose_run(path, keep_variants=True)
-    if not find_variants(run_path):  # refuses a missing file before JAX is imported
+    run_path = options.choose_run(path, keep_study=True)
+    if not find_study(run_path):  # refuses a missing file before JAX is imported
         locate_policy(run_path, best=best)
     thread_layout.apply_for_policy(run_path)
     result = rlcli.eval(
@@ -56,19 +56,19 @@ def command(
     )
     if json:
         output.print_json(result)
-    elif "variants" in result:
-        _print_variants(result["variants"])
+    elif "cells" in result:
+        _print_cells(result["cells"])
     else:
         _print_results(result)
 
 
-def _print_variants(results: Sequence[Mapping[str, Any]]) -> None:
-    """Prints a row for each variant, with the mean return of each seed."""
-    from rlcli.runs.variant_table import VariantResult, describe_results
+def _print_cells(results: Sequence[Mapping[str, Any]]) -> None:
+    """Prints a row for each cell, with the mean return of each seed."""
+    from rlcli.runs.cell_table import CellResult, describe_results
 
     rows = [
-        VariantResult(
-            each["options"],
+        CellResult(
+            each["values"],
             {row["seed"]: row["mean"] for row in each["seeds"]},
             each["return"],
             _note(each),
@@ -87,7 +87,7 @@ def _print_variants(results: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _note(result: Mapping[str, Any]) -> str:
-    """What is wrong with a variant: it has failed, or some seeds are frozen."""
+    """What is wrong with a cell: it has failed, or some seeds are frozen."""
     from rlcli.runs.run_folder import Run
 
     if Run(Path(result["run"])).read_info().get("status") == "failed":

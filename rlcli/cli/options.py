@@ -66,16 +66,16 @@ def parse_deadline(text: str | None) -> durations.Deadline | None:
 
 
 def choose_run(
-    path: str | Path, *, quiet: bool = False, keep_variants: bool = False
+    path: str | Path, *, quiet: bool = False, keep_study: bool = False
 ) -> str | Path:
     """The path, or one of several runs in it, which a message names.
 
-    `keep_variants`: the path itself if it is the folder of runs with varied options.
+    `keep_study`: the path itself if it is the folder of a study.
     """
     from rlcli.runs.locate import choose_among  # here, to keep `--help` fast
-    from rlcli.runs.variants import find_variants
+    from rlcli.runs.study_record import find_study
 
-    if keep_variants and find_variants(path):
+    if keep_study and find_study(path):
         return path
     choice = choose_among(Path(path))
     if choice is None or choice.count < 2:

@@ -5,7 +5,7 @@ from pathlib import Path
 import typer
 
 import rlcli
-from rlcli.cli import batch, options, training_outcome
+from rlcli.cli import options, study_screen, training_outcome
 
 
 def command(
@@ -20,25 +20,25 @@ def command(
 ) -> None:
     """Continue a run exactly where it stopped.
 
-    In a folder of variants, continues every run that has not finished. `--set` can only
-    change `train.steps`, `train.stop`, `train.log`, `train.evaluate`,
+    In the folder of a study, continues every run that has not finished. `--set` can
+    only change `train.steps`, `train.stop`, `train.log`, `train.evaluate`,
     `train.checkpoint`, `train.trackers`, `train.devices`, `train.data_parallel` and
     `train.on_error`.
     """
-    from rlcli.runs.variants import find_variants  # here, to keep `--help` fast
+    from rlcli.runs.study_record import find_study  # here, to keep `--help` fast
 
     limit = options.parse_deadline(max_time)
     sets = tuple(set)
-    run_path = options.choose_run(run, quiet=quiet, keep_variants=True)
-    if find_variants(run_path):
+    run_path = options.choose_run(run, quiet=quiet, keep_study=True)
+    if find_study(run_path):
         for flag, value in (("--coordinator", coordinator), ("--process", process)):
             if value is not None:
-                message = "is for a single run, not for runs with varied options"
+                message = "is for a single run, not for a study"
                 raise typer.BadParameter(message, param_hint=flag)
-        code = batch.resume_and_report(
-            run_path, jobs=jobs, set=sets, max_time=limit, quiet=quiet, trust=trust
+        keywords = {"set": sets, "max_time": limit, "quiet": quiet, "trust": trust}
+        raise typer.Exit(
+            study_screen.train_and_report(rlcli.study, run_path, jobs=jobs, **keywords)
         )
-        raise typer.Exit(code)
     folder = training_outcome.complete(
         rlcli.resume,
         run_path,

@@ -29,7 +29,7 @@ def command(
     """
     words = (what,) if name is None else (what, name)
     if name is None:
-        words = (str(options.choose_run(what, keep_variants=True)),)
+        words = (str(options.choose_run(what, keep_study=True)),)
     if json:
         from rlcli.runs.description import show_data  # here, to keep `--help` fast
 

@@ -6,7 +6,7 @@ from typing import Any
 import typer
 
 import rlcli
-from rlcli.cli import batch, completion, options, training_outcome
+from rlcli.cli import completion, options, study_screen, training_outcome
 from rlcli.cli.options import argument, option
 
 
@@ -89,7 +89,9 @@ def command(
                 message = "is for a single run, without other recipes or varied options"
                 raise typer.BadParameter(message, param_hint=flag)
         keywords |= {"vary": vary, "vary_zip": vary_zip, "jobs": jobs}
-        raise typer.Exit(batch.train_and_report(recipes, **keywords))
+        raise typer.Exit(
+            study_screen.train_and_report(rlcli.train_all, recipes, **keywords)
+        )
     folder = training_outcome.complete(
         rlcli.train,
         first,

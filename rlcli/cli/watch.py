@@ -14,7 +14,7 @@ def command(run: Path = RUN_FOLDER, json: bool = JSON) -> None:
     Ends with the run. Only reads the run's files: Ctrl-C does not stop the run.
     """
     from rlcli.runs.run_folder import Run
-    from rlcli.runs.variants import find_training  # here, to keep `--help` fast
+    from rlcli.runs.study_record import find_training  # here, to keep `--help` fast
 
     try:
         record = rlcli.watch(find_training(run) or options.choose_run(run))

@@ -21,7 +21,7 @@ from rlcli.runs.frozen import format_frozen_count
 from rlcli.runs.locate import locate_policy
 from rlcli.runs.snapshots import Snapshot
 from rlcli.runs.statistics import episode_summary, info_summary, summary
-from rlcli.runs.variants import find_variants
+from rlcli.runs.study_record import find_study
 from rlcli.spaces import describe
 from rlcli.types import Clock
 
@@ -43,8 +43,8 @@ def eval(
     episodes are not overrepresented.
 
     Args:
-        path: a run's folder, a policy file or a checkpoint, or the folder of runs with
-            varied options.
+        path: a run's folder, a policy file or a checkpoint, or the folder of a
+            study.
         best: uses the policy of each seed's best evaluation instead of the latest.
         seed: random seed of the episodes.
         explore: explores as in training instead of acting greedily.
@@ -69,8 +69,8 @@ def eval(
         `{"step", "reason"}`, or None; `frozen` of `return` is the number of frozen
         seeds, which the statistics include.
 
-        For runs with varied options `{"variants": […]}`: for each run that has a
-        policy the same fields and `options`, the values of the varied options.
+        For a study `{"cells": […]}`: for each run that has a
+        policy the same fields and `values`: what tells it from the others.
     """
     keywords: dict[str, Any] = {
         "best": best,
@@ -80,23 +80,25 @@ def eval(
         "environment": environment,
         "trust": trust,
     }
-    variants = find_variants(path)
-    if variants is None:
+    study = find_study(path)
+    if study is None:
         return _evaluate(path, **keywords)
     found = []
-    for folder in variants.runs:
+    for cell in study.cells:
+        if not cell.exists:
+            continue
         try:
-            locate_policy(folder, best=best)
+            locate_policy(cell.folder, best=best)
         except RlcliError as error:
             print(f"note: {error.message}", file=sys.stderr)
         else:
-            options = variants.options(folder.name)
-            found.append({"options": options, **_evaluate(folder, **keywords)})
+            result = _evaluate(cell.folder, **keywords)
+            found.append({"values": dict(cell.values), **result})
     if not found:
         raise RlcliError(
             f"no run of `{path}` has a policy yet", "`rlcli resume` continues them"
         )
-    return {"variants": found}
+    return {"cells": found}
 
 
 def _evaluate(

@@ -13,7 +13,7 @@ from rlcli.runs import files, locks
 from rlcli.runs.files import replace_file, write_json
 from rlcli.runs.naming import describe_overrides, name_or_time
 from rlcli.runs.run_folder import Run, is_run, timestamp
-from rlcli.runs.variants import find_variants
+from rlcli.runs.study_record import find_study
 
 _OTHER_PLACE = "choose another folder with `--runs` or `--run`"
 _PATIENCE = 5.0  # seconds to wait for a process that creates the same run
@@ -141,7 +141,5 @@ def _refuse_existing(run: Run) -> None:
             f"`{run.folder}` already contains a run",
             f"`rlcli resume {quote_shell(run.folder)}` continues it",
         )
-    if find_variants(run.folder):
-        raise RlcliError(
-            f"`{run.folder}` already contains runs with varied options", _OTHER_PLACE
-        )
+    if find_study(run.folder):
+        raise RlcliError(f"`{run.folder}` already contains a study", _OTHER_PLACE)

@@ -12,12 +12,12 @@ from rlcli.errors import RlcliError
 from rlcli.quoting import printable
 from rlcli.recipe import documents
 from rlcli.runs import checkpoint, formatting
+from rlcli.runs.cell_table import MISSING, describe_recorded
 from rlcli.runs.conditions import read_recipe
 from rlcli.runs.locate import complete_path, locate_run, owning_run
 from rlcli.runs.records import Record, read_record
-from rlcli.runs.run_folder import SUFFIX, is_run
-from rlcli.runs.variant_table import MISSING, describe_recorded
-from rlcli.runs.variants import find_variants
+from rlcli.runs.run_folder import SUFFIX
+from rlcli.runs.study_record import Cell, find_study
 from rlcli.runs.zoo import find_shipped_policy
 
 _LONGEST = 200  # characters of a value
@@ -27,7 +27,7 @@ def show(*what: str, set: Sequence[str] = (), diff_from_base: bool = False) -> s
     """Returns a recipe with every default, the options of a part, or a run in short.
 
     `what` is a recipe, the kind and the name of a part, or the folder of a run, or of
-    runs with varied options, whose returns are shown side by side. `set`
+    a study, whose returns are shown side by side. `set`
     replaces options of a recipe, such as `train.steps=10_000`. `diff_from_base`: only
     what differs from the recipes that the recipe extends.
     """
@@ -35,8 +35,8 @@ def show(*what: str, set: Sequence[str] = (), diff_from_base: bool = False) -> s
         _refuse_recipe_options(what[0], set, diff_from_base)
         if file := find_policy_file(what[0]):
             return _lines(_policy_fields(read_policy_record(file)))
-        if variants := find_variants(what[0]):
-            return describe_recorded(variants)
+        if study := find_study(what[0]):
+            return describe_recorded(study)
         return describe_run(read_record(locate_run(what[0]).folder))
     from rlcli.recipe import catalog  # here: imports JAX
 
@@ -55,16 +55,8 @@ def show_data(
         _refuse_recipe_options(what, set, diff_from_base)
         if file := find_policy_file(what):
             return dict(read_policy_record(file))
-        if variants := find_variants(what):
-            return {
-                "variants": [
-                    {
-                        "options": variants.options(each),
-                        **_variant_record(variants.folder / each),
-                    }
-                    for each in variants.values
-                ]
-            }
+        if study := find_study(what):
+            return {"cells": [_cell_record(cell) for cell in study.cells]}
         folder = locate_run(what).folder
         return {**read_record(folder), "resolved": read_recipe(folder)}
     from rlcli.recipe import catalog  # here: imports JAX
@@ -72,10 +64,9 @@ def show_data(
     return catalog.recipe_data(what, set, diff_from_base)
 
 
-def _variant_record(folder: Path) -> Record:
-    record = read_record(folder)
-    missing = {} if is_run(folder) else {"status": MISSING, "reason": None}
-    return {**record, **missing}
+def _cell_record(cell: Cell) -> dict[str, Any]:
+    missing = {} if cell.exists else {"status": MISSING, "reason": None}
+    return {"values": dict(cell.values), **read_record(cell.folder), **missing}
 
 
 def _refuse_recipe_options(what: str, set: Sequence[str], diff_from_base: bool) -> None:

@@ -10,7 +10,7 @@ from rlcli.runs.conditions import parse_condition, select
 from rlcli.runs.records import Record, read_record
 from rlcli.runs.run_folder import TIME
 
-MAX_DEPTH = 5  # folders between the given one and a run
+MAX_DEPTH = 7  # folders between the given one and a run
 SORTS = ("created", "return", "steps", "status", "recipe", "name")
 _DESCENDING = ("created", "return", "steps")
 # Files that mark a folder as a run, even if `run.json` is lost.

@@ -11,7 +11,7 @@ from rlcli.registry.paths import enter
 from rlcli.runs.files import explain_file_errors, read_json
 from rlcli.runs.naming import TIME_FORMAT
 from rlcli.runs.run_folder import TIME, Run, is_run
-from rlcli.runs.variants import find_variants
+from rlcli.runs.study_record import find_study
 from rlcli.runs.zoo import find_shipped_policy
 
 
@@ -49,7 +49,7 @@ def locate_policy(path: str | Path, *, best: bool = False) -> tuple[Run | None, 
 def locate_run(path: str | Path) -> Run:
     """Finds a run by its folder or one of its files, or chooses one in a folder.
 
-    In the folder of a recipe it is the newest run, in that of variants the best.
+    In the folder of a recipe it is the newest run, in that of a study the best.
     The overrides at the end of the folder's name, `<time>_<overrides>`, may be omitted.
     """
     path = complete_path(path)
@@ -113,8 +113,8 @@ def choose_among(path: Path) -> Choice | None:
     """
     if not path.is_dir() or is_run(path):
         return None
-    if variants := find_variants(path):
-        return Choice(variants.choose_best(), "the best", len(variants.runs))
+    if study := find_study(path):
+        return Choice(study.choose_best(), "the best", len(study.runs))
     runs = [info.parent for info in path.glob("*/run.json")]
     runs = [run for run in runs if not run.is_symlink()]
     if not runs:

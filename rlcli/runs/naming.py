@@ -66,10 +66,10 @@ def describe_overrides(sets: Sequence[str]) -> str:
     values = {}
     for setting in sets:
         key, _, value = setting.partition("=")
-        values[key.strip()] = _make_safe(value)
+        values[key.strip()] = make_safe(value)
     names = shorten_keys([*values])
     parts = [
-        f"{_make_safe(name)}={value[:LONGEST_VALUE]}"
+        f"{make_safe(name)}={value[:LONGEST_VALUE]}"
         for name, value in zip(names, values.values(), strict=True)
     ]
     for count in range(len(parts), -1, -1):
@@ -80,7 +80,8 @@ def describe_overrides(sets: Sequence[str]) -> str:
     return text
 
 
-def _make_safe(text: str) -> str:
+def make_safe(text: str) -> str:
+    """A text without characters that file names or shells treat in a special way."""
     return "-".join(_UNSAFE.sub(" ", text).split())
 
 

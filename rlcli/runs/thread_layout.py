@@ -119,12 +119,12 @@ def _describe_bound(asked: Layout, layout: Layout) -> str:
 def apply_for_policy(path: str | Path) -> None:
     """Sets the threads for an evaluation: those of the run, on one device.
 
-    All episodes of an evaluation run as one batch. The runs of a folder of variants
+    All episodes of an evaluation run as one batch. The runs of a study
     may have other layouts: one thread is correct for all.
     """
-    from rlcli.runs.variants import find_variants  # here, to keep `--help` fast
+    from rlcli.runs.study_record import find_study  # here, to keep `--help` fast
 
-    is_single = find_variants(path) is None
+    is_single = find_study(path) is None
     layout = (_recorded_layout(path) if is_single else None) or Layout("one", 1)
     _apply(layout._replace(devices=1))
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from rlcli.errors import USAGE, USER_ERROR, shorten
 from rlcli.runs.run_folder import Run, is_run
 from rlcli.runs.trained_together import change_members
-from rlcli.training.several.process_pool import ProcessEnd, ProcessPool
+from rlcli.studies.process_pool import ProcessEnd, ProcessPool
 
 ATTEMPTS = 3  # processes of a job, if they crash
 ENDED = ("finished", "stopped", "failed")  # the statuses of runs that do not continue

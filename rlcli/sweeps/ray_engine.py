@@ -19,10 +19,10 @@ from typing import IO, Any
 from rlcli.errors import RlcliError
 from rlcli.registry.libraries import import_library
 from rlcli.runs.files import open_regular
+from rlcli.studies.process_pool import ProcessEnd, ProcessPool
 from rlcli.sweeps import stored_runs
 from rlcli.sweeps.jobs import Job
 from rlcli.sweeps.run_storage import RunStorage
-from rlcli.training.several.process_pool import ProcessEnd, ProcessPool
 
 EXTRA = "ray"
 RETRIES = 10  # of a task whose worker or node has failed

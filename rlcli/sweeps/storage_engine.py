@@ -12,10 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from rlcli.errors import RlcliError
+from rlcli.studies.process_pool import ProcessEnd
 from rlcli.sweeps import stored_runs
 from rlcli.sweeps.jobs import Engine, Job
 from rlcli.sweeps.run_storage import RunStorage
-from rlcli.training.several.process_pool import ProcessEnd
 
 _PERIOD = 10.0  # seconds between two copies of evaluations
 _MAX_THREADS = 4  # that copy the runs of a job each

@@ -18,8 +18,8 @@ from rlcli.runs import thread_layout
 from rlcli.runs.locate import locate_run
 from rlcli.runs.ownership import is_remembered
 from rlcli.runs.run_folder import Run
+from rlcli.runs.study_record import find_study
 from rlcli.runs.trained_together import find_trained_together
-from rlcli.runs.variants import find_variants
 from rlcli.training.process_group import check_agreement, local_recipe, local_run
 from rlcli.training.run_loop import STOP_REACHED, Chunk, final_status, run_chunks
 from rlcli.training.run_writer import ActiveRun
@@ -64,9 +64,9 @@ def resume(
             run folder, and only the first one writes it.
         process: this process and their number: `0/4`.
     """
-    if find_variants(run):
+    if find_study(run):
         raise RlcliError(
-            f"`{run}` has several runs", "`rlcli.resume_all` continues all of them"
+            f"`{run}` has several runs", "`rlcli.study` continues all of them"
         )
     group = processes.parse_group(coordinator, process)
     target = local_run(group, locate_run(run))

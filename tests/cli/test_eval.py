@@ -81,11 +81,11 @@ def test_json_is_the_result_itself(calls, capsys):
     assert result["return"]["ci95"] == [97.3, None]
 
 
-def test_variants_that_failed_or_have_frozen_seeds_say_so(
+def test_cells_that_failed_or_have_frozen_seeds_say_so(
     calls, monkeypatch, capsys, tmp_path
 ):
     frozen = {"step": 3, "reason": "the loss is not finite"}
-    variants = []
+    cells = []
     for rate, status, record in (
         ("0.1", "finished", None),
         ("0.2", "finished", frozen),
@@ -94,10 +94,10 @@ def test_variants_that_failed_or_have_frozen_seeds_say_so(
         run = write_run(tmp_path / rate, status=status)
         first, second = RESULT["seeds"]
         seeds = [first, {**second, "frozen": record}]
-        options = {"optimizer.learning_rate": rate}
-        fields = {"run": str(run), "seeds": seeds, "options": options}
-        variants.append({**RESULT, **fields})
-    monkeypatch.setitem(vars(rlcli), "eval", lambda *_, **__: {"variants": variants})
+        values = {"optimizer.learning_rate": rate}
+        fields = {"run": str(run), "seeds": seeds, "values": values}
+        cells.append({**RESULT, **fields})
+    monkeypatch.setitem(vars(rlcli), "eval", lambda *_, **__: {"cells": cells})
     assert main(["eval", str(tmp_path)]) == 0
     _, *rows, _ = capsys.readouterr().out.splitlines()
     assert [row.split()[0] for row in rows] == ["0.1", "0.2", "0.3"]

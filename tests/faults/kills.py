@@ -27,7 +27,7 @@ from run_results import RunResult, differences, read_result
 import rlcli
 from rlcli.runs import checkpoint
 from rlcli.runs.run_folder import Run, is_run
-from rlcli.runs.variants import find_variants
+from rlcli.runs.study_record import find_study
 
 _RESULTS = ("counts", "winner", "confirmed", "importance")  # of a sweep
 
@@ -106,9 +106,8 @@ def _next(kind: Kind, run: Path) -> list[str]:
         # With as many processes as before: checkpoints record their cores.
         resume = ["sweep", str(run), "--resume", "--quiet", "--jobs", "1"]
     else:
-        has_begun, resume = bool(_runs_below(run)), ["resume", str(run), "--quiet"]
-    if variants := find_variants(run):  # `resume` trains no run that never began
-        has_begun = len(variants.runs) == len(variants.values)
+        has_begun = bool(find_study(run) or _runs_below(run))
+        resume = ["resume", str(run), "--quiet"]
     if has_begun:
         return resume
     shutil.rmtree(run, ignore_errors=True)

@@ -6,7 +6,7 @@ import pytest
 
 from rlcli.recipe import documents
 from rlcli.recipe.varying import recipe_combinations
-from rlcli.training.several.plans import combine
+from rlcli.studies.study_grid import combine
 
 
 @pytest.mark.parametrize(

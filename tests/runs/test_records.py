@@ -9,13 +9,13 @@ import pytest
 from folders import snapshot, write_run
 
 from rlcli.errors import RlcliError
+from rlcli.runs.cell_table import describe_recorded
 from rlcli.runs.conditions import read_recipe
 from rlcli.runs.creation import create_run
 from rlcli.runs.records import FIELDS, find_status, read_record
 from rlcli.runs.run_folder import Run
 from rlcli.runs.statistics import bootstrap_ci95, iqm
-from rlcli.runs.variant_table import describe_recorded
-from rlcli.runs.variants import find_variants, record_variants
+from rlcli.runs.study_record import Cell, find_study, record_cells
 
 
 def edit(run, **fields):
@@ -169,6 +169,6 @@ def test_a_speed_that_is_no_number_makes_a_broken_record(tmp_path):
 def test_returns_of_unknown_seeds_have_no_column(tmp_path):
     rows = [{"T": 9, "seed": 1, "avg_G": 3.0}]
     run = write_run(tmp_path / "learning_rate=1", rows=rows, seeds=[0, 1])
-    record_variants(tmp_path, {run.name: ("optimizer.learning_rate=1",)})
-    text = describe_recorded(find_variants(tmp_path))
+    record_cells([Cell(run, tmp_path, "lake", "")])
+    text = describe_recorded(find_study(tmp_path))
     assert "IQM" in text and "seed 0" not in text

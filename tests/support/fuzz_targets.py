@@ -36,7 +36,7 @@ from rlcli.runs.locate import locate_policy, locate_run
 from rlcli.runs.metrics import Metrics, MetricsReader, read_metrics
 from rlcli.runs.records import read_record
 from rlcli.runs.run_folder import Run
-from rlcli.runs.variants import FILE_NAME, record_variants
+from rlcli.runs.study_record import FILE_NAME, Cell, record_cells
 from rlcli.training import recovery
 
 KEPT = Path(__file__).parents[1] / "runs" / "formats" / "0.1.0" / "lake"
@@ -200,13 +200,17 @@ def run_files(draw: random.Random, place: Place) -> Callable[[], object]:
     return draw.choice(_READERS)(folder, draw)
 
 
-def variants(draw: random.Random, place: Place) -> Callable[[], object]:
-    """A folder of runs with varied options, whose list has changed."""
+def studies(draw: random.Random, place: Place) -> Callable[[], object]:
+    """The folder of a study whose record has changed."""
     copy = place.run.copy()
     file = place.folder / FILE_NAME
     file.unlink(missing_ok=True)
-    names = [place.run.folder.name, copy.name, "missing"]
-    record_variants(place.folder, {name: ["a.b=1", "c=[2]"] for name in names})
+    record_cells(
+        [
+            Cell(place.folder / name, place.folder, "dqn_cartpole", "", ("a.b=1",))
+            for name in (place.run.folder.name, copy.name, "missing")
+        ]
+    )
     spoil_file(draw, file)
     read = draw.choice((locate_run, rlcli.show, show_data, rlcli.plot))
 
@@ -326,7 +330,7 @@ TARGETS: dict[str, Target] = {
     "--set": Target(12, settings),
     "checkpoints": Target(16, checkpoints),
     "run files": Target(8, run_files),
-    "variants": Target(1, variants),
+    "studies": Target(1, studies),
     "groups": Target(1, fuzz_inputs.groups),
     "links": Target(8, links),
     "data sets": Target(8, fuzz_inputs.data_sets),

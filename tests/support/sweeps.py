@@ -11,13 +11,13 @@ import pytest
 from folders import evaluation, metric_rows
 
 from rlcli.recipe import documents
+from rlcli.studies.process_pool import ProcessEnd
 from rlcli.sweeps import grouping, sweep
 from rlcli.sweeps.driver import Driver, SweepProgress
 from rlcli.sweeps.jobs import Job
 from rlcli.sweeps.layout import Settings, SweepFolder, create_sweep
 from rlcli.sweeps.space import Space, load_space
 from rlcli.sweeps.study import Study
-from rlcli.training.several.process_pool import ProcessEnd
 
 RUNGS = (100, 200, 300)  # steps of the evaluations of a run
 Options = Mapping[str, Any]

@@ -12,8 +12,8 @@ from rlcli.cli import main
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.runs.run_folder import Run
+from rlcli.runs.study_record import Cell, find_study, record_cells
 from rlcli.runs.trained_together import change_members, find_trained_together
-from rlcli.runs.variants import find_variants, record_variants
 from rlcli.trackers import Tracker
 from rlcli.training.process_group import local_run
 from rlcli.training.tracking.tracking import Tracking
@@ -125,16 +125,16 @@ def test_a_member_is_not_another_run_elsewhere(folder):
     assert "[" in (folder / "elsewhere/run.json").read_text()
 
 
-def test_a_variant_is_not_another_run_elsewhere(folder, capsys):
+def test_a_cell_is_not_another_run_elsewhere(folder, capsys):
     write_info(Path("elsewhere"), status="killed")
-    record_variants(Path("group"), {"x=1": ["x=1"]})
+    record_cells([Cell(Path("group/x=1"), Path("group"), "lake.yaml", "")])
     Path("group/x=1").symlink_to(folder / "elsewhere")
     with pytest.raises(RlcliError, match="x=1` cannot be used: it is a symbolic link"):
-        _ = find_variants("group").runs
+        find_study("group")
     assert "symbolic link" in refused("resume", "group", capsys=capsys)
 
 
-def test_a_new_variant_is_not_written_through_a_link(victim, capsys):
+def test_a_new_cell_is_not_written_through_a_link(victim, capsys):
     Path("group").mkdir()
     Path("group/loss=mse").symlink_to(victim)
     words = ["--vary", "updater.loss=mse,huber", "--run", "group"]

@@ -22,12 +22,13 @@ from rlcli.runs.creation import check_place
 from rlcli.runs.durations import deadline_of
 from rlcli.runs.files import name_file_in_errors, to_json
 from rlcli.runs.naming import name_or_time, number_folder
-from rlcli.runs.run_folder import Run, is_run
+from rlcli.runs.study_record import Cell, record_cells
+from rlcli.studies.process_runs import CellEnd, StudyReport
+from rlcli.studies.study_grid import make_cell
+from rlcli.studies.train_study import train_recorded
 from rlcli.sweeps.bsuite.experiments import EXPERIMENTS, IdGroup, select_ids
 from rlcli.sweeps.bsuite.results import score_sweep
 from rlcli.sweeps.bsuite.suite_files import INFO, RUNS, SuiteFolder, list_groups
-from rlcli.training.several.plans import Plan, arguments_of
-from rlcli.training.several.process_runs import BatchReport, PlanEnd, train_groups
 from rlcli.training.stopping.stops import stopping_with
 
 GROUP = "bsuite"  # the folder of these sweeps, below the folder of runs
@@ -51,7 +52,7 @@ def bsuite(
     smoke: bool = False,
     resume: bool = False,
     trust: bool | None = None,
-    report: BatchReport = lambda *_: None,
+    report: StudyReport = lambda *_: None,
 ) -> dict[str, Any]:
     """Trains a recipe on the experiments of bsuite, and scores it as bsuite does.
 
@@ -82,7 +83,7 @@ def bsuite(
         trust: with `resume`: allows the recipe of the sweep, which may come from
             elsewhere, to import code, and its trackers to contact a host. A new sweep
             has the recipe that you name.
-        report: is called with the plans and those that have ended, about once a second.
+        report: is called with the cells and those that have ended, about once a second.
     """
     max_time = deadline_of(max_time)
     figure.check_library()  # before any work
@@ -111,7 +112,7 @@ def bsuite(
             "notes": notes,
         }
 
-    def score(ended: Sequence[PlanEnd]) -> dict[str, Any]:
+    def score(ended: Sequence[CellEnd]) -> dict[str, Any]:
         return score_sweep(folder, info, _describe_failures(ended))
 
     with stopping_with(folder.folder, score):
@@ -124,30 +125,22 @@ def _train(
     info: dict[str, Any],
     jobs: int | None,
     max_time: str | float | None,
-    report: BatchReport,
-) -> list[PlanEnd]:
+    report: StudyReport,
+) -> list[CellEnd]:
     """Trains the runs that have not finished."""
-    plans = _plan_runs(folder, info)
+    cells = _plan_cells(folder, info)
     with name_file_in_errors(folder.folder, "created"):
         folder.folder.mkdir(parents=True, exist_ok=True)
     folder.write_info(info)
-
-    def command(plans: Sequence[Plan]) -> list[str]:
-        (plan,) = plans
-        if is_run(plan.folder):
-            run = Run(plan.folder)
-            return run.resume_arguments("--quiet", trust=folder.trust)
-        options = [*folder.train_options, *(["--smoke"] if info["smoke"] else [])]
-        own = [*arguments_of(plans), "--quiet", *options]
-        return ["train", *own, "--", str(plan.path)]
-
-    left = [[plan] for plan in plans if not _is_finished(plan.folder)]
-    return train_groups(left, command, jobs=jobs, max_time=max_time, report=report)
+    record_cells(cells)
+    return train_recorded(
+        cells, trust=folder.trust, jobs=jobs, max_time=max_time, report=report
+    )
 
 
-def _describe_failures(ended: Sequence[PlanEnd]) -> list[str]:
+def _describe_failures(ended: Sequence[CellEnd]) -> list[str]:
     return [
-        f"`{each.plan.folder.name}`: {each.message or f'exit code {each.code}'}"
+        f"`{each.cell.folder.name}`: {each.message or f'exit code {each.code}'}"
         for each in ended
         if each.code != errors.OK
     ]
@@ -168,10 +161,6 @@ def _reopen(folder: SuiteFolder, given: Mapping[str, object]) -> dict[str, Any]:
             "leave them out, or name a recipe to start another sweep",
         )
     return folder.read_info()
-
-
-def _is_finished(folder: Path) -> bool:
-    return Run(folder).read_info().get("status") == "finished"
 
 
 def _leave_out_mnist(
@@ -206,18 +195,15 @@ def _choose_folder(
     return folder
 
 
-def _plan_runs(folder: SuiteFolder, info: Mapping[str, Any]) -> list[Plan]:
-    """The runs of a sweep; refuses a recipe or options that are wrong."""
+def _plan_cells(folder: SuiteFolder, info: Mapping[str, Any]) -> list[Cell]:
+    """The cells of a sweep; refuses a recipe or options that are wrong."""
     recipe = read_recipe(info["source"], info["set"])
-    plans = [_plan(recipe, group, folder, info) for group in list_groups(info)]
-    for plan in plans:
-        check_document(plan.document)
-    return plans
+    return [_plan(recipe, group, folder, info) for group in list_groups(info)]
 
 
 def _plan(
     recipe: RecipeDocument, group: IdGroup, folder: SuiteFolder, info: Mapping[str, Any]
-) -> Plan:
+) -> Cell:
     """The run of ids: the recipe with the environment and the budget of bsuite."""
     experiment, index = EXPERIMENTS[group.experiment], group.indices[0]
     data = read_without_parts(recipe).data.get("environment")
@@ -242,4 +228,10 @@ def _plan(
     }
     settings = [f"{key}={value}" for key, value in own.items()]
     place = folder.run(group)
-    return Plan(recipe.with_settings(*settings), place, place)
+    return make_cell(
+        check_document(recipe.with_settings(*settings)),
+        folder=place,
+        study=folder.folder,
+        values={"id": place.name},
+        is_smoke=bool(info["smoke"]),
+    )

@@ -52,18 +52,15 @@ def test_a_foreign_run_is_resumed_without_trust(suite, monkeypatch):
     (suite / "runs" / RUN / "run.json").write_text(
         '{"status": "running", "imports": ["evil:make"]}'
     )
-    commands = []
+    trusts = []
 
-    def keep(groups, command, **keywords):
-        commands.extend(map(command, groups))
-        return []
+    def keep(cells, *, trust, **keywords):
+        trusts.append(trust)
 
-    monkeypatch.setattr("rlcli.sweeps.bsuite.suite.train_groups", keep)
+    monkeypatch.setattr("rlcli.studies.train_study.train_cells", keep)
     rlcli.bsuite(suite, resume=True)
     rlcli.bsuite(suite, resume=True, trust=True)
-    without, with_trust = commands
-    assert without[:2] == ["resume", "--quiet"] and "--trust" not in without
-    assert with_trust[:3] == ["resume", "--quiet", "--trust"]
+    assert trusts == [False, True]
 
 
 def test_runs_that_were_there_before_are_no_runs_of_a_new_sweep(tmp_path):

@@ -12,7 +12,10 @@ from rlcli.cli import main
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.runs.run_folder import is_run
-from rlcli.training.several import process_runs
+from rlcli.runs.study_record import find_study
+from rlcli.studies.process_runs import CellEnd
+from rlcli.studies.study_grid import read_cell
+from rlcli.studies.train_study import train_recorded
 
 
 def write_sweep(folder):
@@ -63,26 +66,26 @@ def test_the_folder_of_a_sweep_is_scored_again(tmp_path, capsys):
 
 @pytest.fixture
 def planned(monkeypatch):
-    """The plans of a sweep, whose runs do not train."""
-    plans = []
+    """The cells of a sweep, whose runs do not train."""
+    cells = []
 
-    def keep(groups, command, **keywords):
-        plans.extend(plan for group in groups for plan in group)
+    def keep(own, **keywords):
+        cells.extend(own)
         return []
 
-    monkeypatch.setattr("rlcli.sweeps.bsuite.suite.train_groups", keep)
-    return plans
+    monkeypatch.setattr("rlcli.sweeps.bsuite.suite.train_recorded", keep)
+    return cells
 
 
 def test_runs_have_the_environment_and_the_budget_of_bsuite(tmp_path, planned):
     sets = ["environment.num_envs=3", "tracer.gamma=0.5"]
     words = ["catch_noise/5", "catch_noise/6", "discounting_chain/4"]
     data = rlcli.bsuite("dqn_catch", words, set=sets, seed=7, run=tmp_path / "sweep")
-    assert [plan.folder.name for plan in planned] == [
+    assert [cell.folder.name for cell in planned] == [
         "catch_noise-5-6",
         "discounting_chain-4",
     ]
-    noise, chain = (load_recipe(plan.recipe) for plan in planned)
+    noise, chain = (load_recipe(read_cell(cell)) for cell in planned)
     assert noise.environment.name == "bsuite/Catch"
     assert [wrapper.name for wrapper in noise.wrappers] == [
         "reward_noise",
@@ -103,14 +106,14 @@ def test_runs_have_the_environment_and_the_budget_of_bsuite(tmp_path, planned):
 
 def test_mnist_is_left_out_without_its_images(tmp_path, planned):
     data = rlcli.bsuite("dqn_catch", ["generalization"], run=tmp_path / "a")
-    names = {plan.folder.name.split("-")[0] for plan in planned}
+    names = {cell.folder.name.split("-")[0] for cell in planned}
     assert "cartpole" in names and not any("mnist" in name for name in names)
     assert data["notes"][0].startswith("left out: mnist, mnist_noise, mnist_scale")
     with pytest.raises(RlcliError, match="MNIST need its images"):
         rlcli.bsuite("dqn_catch", ["mnist/1"], run=tmp_path / "b")
     planned.clear()
     rlcli.bsuite("dqn_catch", ["mnist/1"], mnist=tmp_path, run=tmp_path / "c")
-    assert f'"path": "{tmp_path}"' in " ".join(planned[0].document.sets)
+    assert f'"path": "{tmp_path}"' in " ".join(planned[0].sets)
 
 
 def test_errors_come_before_any_work(tmp_path, planned, monkeypatch):
@@ -134,13 +137,12 @@ def test_errors_come_before_any_work(tmp_path, planned, monkeypatch):
 
 
 def test_the_exit_code_is_that_of_several_runs(tmp_path, monkeypatch, capsys):
-    def fail(groups, command, *, report, **keywords):
-        plans = [plan for group in groups for plan in group]
-        ended = [process_runs.PlanEnd(plan, 1, "no memory") for plan in plans]
-        report(plans, ended)
+    def fail(cells, *, report, **keywords):
+        ended = [CellEnd(cell, 1, "no memory") for cell in cells]
+        report(cells, ended)
         return ended
 
-    monkeypatch.setattr("rlcli.sweeps.bsuite.suite.train_groups", fail)
+    monkeypatch.setattr("rlcli.sweeps.bsuite.suite.train_recorded", fail)
     assert main(["bsuite", "dqn_catch", "catch/3", "--run", str(tmp_path)]) == 1
     error = capsys.readouterr().err
     assert "`catch-3`: no memory" in error and "no finished episode: catch/3" in error
@@ -148,31 +150,30 @@ def test_the_exit_code_is_that_of_several_runs(tmp_path, monkeypatch, capsys):
 
 def test_a_sweep_is_resumed_with_its_own_options(tmp_path, monkeypatch):
     """A run that has finished, one that was interrupted, and one that has not begun."""
-    commands, limits = [], []
+    groups, options, limits = [], [], []
 
-    def keep(groups, command, *, max_time, **keywords):
-        commands.extend([*map(command, groups)])
+    def keep(given, words, *, ended, max_time, **keywords):
+        groups.append([cell.label for (cell,) in given])
+        options.append(words)
         limits.append(max_time)
-        return []
+        return [*ended]
 
-    monkeypatch.setattr("rlcli.sweeps.bsuite.suite.train_groups", keep)
+    monkeypatch.setattr("rlcli.studies.train_study.train_groups", keep)
     words = ["deep_sea/0", "deep_sea/1", "deep_sea/2"]
     keywords = {"set": ["tracer.gamma=0.5"], "seed": 4, "smoke": True}
     rlcli.bsuite("dqn_catch", words, run=tmp_path, **keywords)
-    before = commands.copy()
-    assert [each[0] for each in before] == ["train"] * 3 and "--smoke" in before[2]
+    study = find_study(tmp_path)
+    assert study is not None and all(cell.is_smoke for cell in study.cells)
     for index, status in enumerate(("finished", "interrupted")):
         run = tmp_path / "runs" / f"deep_sea-{index}"
         write_run(run, status=status, imports=["mine.network"])
-    commands.clear()
     rlcli.bsuite(tmp_path, resume=True, max_time="1h")
-    # What the files say about `imports` does not matter: their author may be another.
-    (resumed, begun), count = commands, before[2].index("--smoke")
-    assert resumed == ["resume", "--quiet", "--no-trust", "--", str(run)]
-    assert begun == [*before[2][:count], "--no-trust", *before[2][count:]]
-    commands.clear()
     rlcli.bsuite(tmp_path, resume=True, trust=True, max_time="1h")
-    assert commands == [["resume", "--quiet", "--trust", "--", str(run)], before[2]]
+    left = ["runs/deep_sea-1", "runs/deep_sea-2"]
+    assert groups == [["runs/deep_sea-0", *left], left, left]
+    # What the files say about `imports` does not matter: their author may be another.
+    trusts = (["--trust"], ["--no-trust"], ["--trust"])
+    assert options == [["--quiet", *each] for each in trusts]
     before_limit, limit, _ = limits
     assert before_limit is None
     assert limit == pytest.approx(time.monotonic() + 3_600, abs=60)
@@ -205,11 +206,11 @@ def test_a_recipe_is_trained_and_scored(tmp_path):
 
 @pytest.mark.slow
 def test_a_run_that_fails_is_named_and_the_others_are_scored(tmp_path, monkeypatch):
-    def fail(groups, command, **keywords):
-        ended = process_runs.train_groups(groups[:1], command, **keywords)
-        return [*ended, process_runs.PlanEnd(groups[1][0], 1, "no memory")]
+    def fail(cells, **keywords):
+        ended = train_recorded(cells[:1], **keywords)
+        return [*ended, CellEnd(cells[1], 1, "no memory")]
 
-    monkeypatch.setattr("rlcli.sweeps.bsuite.suite.train_groups", fail)
+    monkeypatch.setattr("rlcli.sweeps.bsuite.suite.train_recorded", fail)
     words = ["catch/0", "discounting_chain/0"]
     data = rlcli.bsuite("dqn_catch", words, smoke=True, run=tmp_path)
     assert [each["experiment"] for each in data["experiments"]] == ["catch"]

@@ -144,7 +144,7 @@ def test_runs_trained_together_are_resumed_together_to_the_same_bytes(folder):
 def test_a_run_that_fails_does_not_stop_those_trained_with_it(folder):
     ended = train("rates", vary=["optimizer.learning_rate=0.01,1e38"])
     assert [each.code for each in ended] == [0, 1]
-    good, bad = (each.plan.folder for each in ended)
+    good, bad = (each.cell.folder for each in ended)
     assert "all seeds are frozen" in ended[1].message
     assert json.loads((bad / "run.json").read_text())["status"] == "failed"
     assert {row["T"] for row in read_rows(good)} == {60, 120, 180, 240, 300}
@@ -160,10 +160,10 @@ def test_programs_with_other_layers_are_processes_of_their_own(folder):
     ended = train("layers", "train.steps=60", vary=vary)
     assert [each.code for each in ended] == [0] * 4
     members = [
-        json.loads((each.plan.folder / "run.json").read_text())["members"]
+        json.loads((each.cell.folder / "run.json").read_text())["members"]
         for each in ended
     ]
-    names = [each.plan.folder.name for each in ended]
+    names = [each.cell.folder.name for each in ended]
     assert members == [names[:2]] * 2 + [names[2:]] * 2
 
 
@@ -246,7 +246,7 @@ def test_an_error_between_two_checkpoints_does_not_mix_their_steps(folder, monke
 @pytest.mark.slow
 def test_finished_runs_stay_as_they_are_beside_one_that_has_failed(folder, capsys):
     ended = train("rates", vary=["optimizer.learning_rate=0.01,1e38"])
-    good, bad = (each.plan.folder for each in ended)
+    good, bad = (each.cell.folder for each in ended)
     before = {path: path.read_bytes() for path in good.rglob("*") if path.is_file()}
     rlcli.resume(bad)
     assert f"/{good.name}` is finished: 300 steps" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The folder of runs with varied options: evaluated, shown and continued as one."""
+"""The folder of a study: evaluated, shown and continued as one."""
 
 import contextlib
 import json
@@ -15,9 +15,11 @@ import pytest
 import rlcli
 from rlcli.cli import main
 from rlcli.errors import RlcliError
+from rlcli.recipe import read_recipe
 from rlcli.runs.metrics import read_metrics
 from rlcli.runs.run_folder import Run
-from rlcli.runs.variants import Variants, find_variants
+from rlcli.runs.study_record import Study, find_study
+from rlcli.studies.study_grid import digest_of
 
 LAKE = """
 environment: FrozenLakeNonSlippery-v0
@@ -64,11 +66,11 @@ def scores(path: Path) -> list[float]:
 
 def test_the_folder_is_evaluated_shown_and_continued(group, capsys):
     result = rlcli.eval(GROUP, episodes=4)
-    assert [each["options"] for each in result["variants"]] == [
+    assert [each["values"] for each in result["cells"]] == [
         {"optimizer.learning_rate": "0.1"},
         {"optimizer.learning_rate": "0.5"},
     ]
-    for path, each in zip((SLOW, FAST), result["variants"], strict=True):
+    for path, each in zip((SLOW, FAST), result["cells"], strict=True):
         assert Path(each["run"]) == path.absolute()
         assert [seed["mean"] for seed in each["seeds"]] == scores(path)
 
@@ -77,19 +79,19 @@ def test_the_folder_is_evaluated_shown_and_continued(group, capsys):
     assert [line.split()[0] for line in lines[1:3]] == ["0.1", "0.5"]
     capsys.readouterr()
     assert main(["show", str(GROUP), "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)["variants"]
+    shown = json.loads(capsys.readouterr().out)["cells"]
     assert [Path(each["run"]) for each in shown] == [SLOW, FAST]
     assert {each["status"] for each in shown} == {"finished"}
 
-    ended = rlcli.resume_all(GROUP, set=["train.steps=3_000"], quiet=True)
+    ended = rlcli.study(GROUP, set=["train.steps=3_000"], quiet=True)
     assert [each.code for each in ended] == [0, 0]
     assert {read_metrics(path)[-1]["T"] for path in (SLOW, FAST)} == {3_000}
     before = [path.read_bytes() for path in sorted(GROUP.rglob("*")) if path.is_file()]
-    assert [each.code for each in rlcli.resume_all(GROUP)] == [0, 0]
+    assert [each.code for each in rlcli.study(GROUP)] == [0, 0]
     after = [path.read_bytes() for path in sorted(GROUP.rglob("*")) if path.is_file()]
     assert before == after
 
-    ended = rlcli.resume_all(GROUP, set=["train.steps=2_500"], quiet=True)
+    ended = rlcli.study(GROUP, set=["train.steps=2_500"], quiet=True)
     assert [each.code for each in ended] == [1, 1]
     assert "has already made 3,000 steps" in ended[0].message
 
@@ -100,13 +102,13 @@ def test_a_single_run_of_the_folder_is_the_best_one(group, capsys):
     assert main(["render", str(GROUP), "--output", "x.gif"]) == 0
     message = capsys.readouterr().err
     assert message.startswith(f"using `{best}`, the best of 2 runs")
-    assert variants().choose_best() == best
+    assert study().choose_best() == best
     with pytest.raises(RlcliError, match=r"has several runs"):
         rlcli.resume(GROUP)
 
 
-def variants() -> Variants:
-    found = find_variants(GROUP)
+def study() -> Study:
+    found = find_study(GROUP)
     assert found is not None
     return found
 
@@ -116,18 +118,18 @@ def last_returns(path: Path) -> list[float]:
     return [row["evaluation"]["mean"] for row in rows[-2:]]
 
 
-def test_runs_of_a_second_command_are_added(group):
+def test_cells_of_a_second_command_are_added(group):
     vary = ["optimizer.learning_rate=0.2"]
     rlcli.train_all(["lake.yaml"], vary=vary, run=GROUP, quiet=True, seed=7)
-    assert [*variants().values] == [
+    assert [*(cell.label for cell in study().cells)] == [
         *("learning_rate=0.1", "learning_rate=0.5", "learning_rate=0.2")
     ]
     table = rlcli.show(str(GROUP)).splitlines()
     assert [line.count("–") for line in table[1:4]] == [1, 1, 3]
 
 
-def test_a_folder_is_a_run_or_has_variants(group):
-    with pytest.raises(RlcliError, match=r"already contains runs with varied options"):
+def test_a_folder_is_a_run_or_a_study(group):
+    with pytest.raises(RlcliError, match=r"already contains a study"):
         rlcli.train("lake.yaml", run=GROUP, quiet=True)
     with pytest.raises(RlcliError, match=r"already contains a run"):
         rlcli.train_all(["lake.yaml"], vary=RATES, run=SLOW, quiet=True)
@@ -136,9 +138,9 @@ def test_a_folder_is_a_run_or_has_variants(group):
 def test_the_best_run_has_a_policy_and_has_not_failed(folder):
     """A run whose seeds are all frozen keeps the return of its training."""
     train(["optimizer.learning_rate=1e38,1e-30"])
-    failed, other = variants().runs
+    failed, other = study().runs
     assert json.loads((failed / "run.json").read_text())["status"] == "failed"
-    assert variants().choose_best() == other
+    assert study().choose_best() == other
     assert main(["eval", str(GROUP), "--episodes", "4"]) == 0
 
 
@@ -152,44 +154,97 @@ def test_what_is_refused_leaves_no_folder(folder):
 
 
 def test_a_removed_run_does_not_stop_the_others(folder, capsys):
-    """It was trained together with one of them, which cannot continue alone."""
+    """One of them was trained together with it, and cannot continue alone."""
     train([*RATES, "updater.name=q_learning,sarsa"])
-    shutil.rmtree(variants().runs[0])
+    shutil.rmtree(study().runs[0])
     capsys.readouterr()
     assert main(["resume", str(GROUP), "--set", "train.steps=3_000"]) == 1
     errors = capsys.readouterr().err
     assert "was trained together with" in errors and "missing" in errors
-    steps = [read_metrics(path)[-1]["T"] for path in variants().runs]
-    assert sorted(steps) == [2_000, 3_000, 3_000]
+    steps = [read_metrics(path)[-1]["T"] for path in study().runs]
+    assert sorted(steps) == [2_000, 3_000, 3_000, 3_000]
 
 
 def test_a_process_that_is_training_is_not_disturbed(group):
     with Run(FAST).lock():
-        (refused, *_) = rlcli.resume_all(GROUP, set=["train.steps=3_000"], quiet=True)
+        (refused, *_) = rlcli.study(GROUP, set=["train.steps=3_000"], quiet=True)
     assert refused.code == 1 and "already training into" in refused.message
 
 
+CELL = {"recipe": "lake", "digest": "", "set": [], "values": {}, "tags": []}
+
+
 @pytest.mark.parametrize(
-    "text",
+    "cells",
     [
-        "[]",
-        '{"variants": 3}',
-        '{"variants": {}}',
-        '{"variants": {"..": []}}',
-        '{"variants": {"a/b": []}}',
-        '{"variants": {"a": 3}}',
-        '{"variants": {"a": [3]}}',
+        3,
+        {},
+        {"..": CELL},
+        {"a/../../b": CELL},
+        {"/a": CELL},
+        {"a" * 300: CELL},
+        {"a": 3},
+        {"a": CELL | {"set": [3]}},
+        {"a": CELL | {"values": {"x": 3}}},
+        {"a": CELL | {"recipe": 3}},
+        {"a": CELL | {"tags": None}},
+        {"a": CELL | {"name": ["b"]}},
     ],
 )
-def test_a_damaged_list_of_variants_is_one_clear_error(text):
+def test_a_damaged_record_of_cells_is_one_clear_error(cells):
     GROUP.mkdir(parents=True)
-    (GROUP / "variants.json").write_text(text)
-    with pytest.raises(RlcliError, match=r"variants\.json` is damaged"):
-        rlcli.resume_all(GROUP)
+    (GROUP / "study.json").write_text(json.dumps({"cells": cells}))
+    with pytest.raises(RlcliError, match=r"study\.json` is damaged"):
+        rlcli.study(GROUP)
+
+
+def test_cells_that_never_began_begin_when_the_study_continues(group, capsys):
+    shutil.rmtree(FAST)
+    info = json.loads((SLOW / "run.json").read_text()) | {"members": [SLOW.name]}
+    (SLOW / "run.json").write_text(json.dumps(info))
+    assert "missing" in rlcli.show(str(GROUP))
+    before = (SLOW / "metrics.jsonl").read_bytes()
+    assert main(["resume", str(GROUP), "--quiet"]) == 0
+    assert read_metrics(FAST)[-1]["T"] == 2_000
+    assert (SLOW / "metrics.jsonl").read_bytes() == before
+    info = json.loads((FAST / "run.json").read_text())
+    assert (info["name"], info["seeds"]) == ("rates", [0, 1])
+
+
+def test_a_cell_that_has_not_begun_needs_the_recipe_of_its_study(group, folder):
+    shutil.rmtree(FAST)
+    text = (GROUP / "study.json").read_text()
+    recipe = json.loads(text)["cells"][FAST.name]["recipe"]
+    (GROUP / "study.json").write_text(text.replace(recipe, str(folder / "lake.yaml")))
+    Path("lake.yaml").write_text(LAKE.replace("2_000", "2_500"))
+    (ended,) = rlcli.study(GROUP, cells=["learning_rate=0.5"], quiet=True)
+    assert ended.code == 1 and "has changed since" in ended.message
+    assert not FAST.exists()
+    with pytest.raises(RlcliError, match="has no cell `learning_rate=5`"):
+        rlcli.study(GROUP, cells=["learning_rate=5"])
+
+
+def test_a_study_that_exists_takes_no_options_of_a_new_one(group):
+    with pytest.raises(RlcliError, match="cells cannot change: `seeds`, `tag`"):
+        rlcli.study(GROUP, seeds=3, tag=["x"])
+
+
+def test_cells_of_a_foreign_study_import_no_code(group, capsys):
+    marker = Path("ran").absolute()
+    Path("evil.py").write_text(f"open({str(marker)!r}, 'w')\n")
+    record = json.loads((GROUP / "study.json").read_text())
+    record["cells"]["evil"] = CELL | {"set": ["network=evil:net"]}
+    record["cells"]["evil"] |= {"recipe": "qlearning_frozenlake"}
+    document = read_recipe("qlearning_frozenlake")
+    record["cells"]["evil"]["digest"] = digest_of(document)
+    (GROUP / "study.json").write_text(json.dumps(record))
+    assert main(["study", str(GROUP), "--cell", "evil", "--quiet"]) == 1
+    assert "would import code" in capsys.readouterr().err
+    assert not marker.exists() and not (GROUP / "evil").exists()
 
 
 @pytest.mark.slow
-def test_an_interrupted_batch_continues_to_the_same_policies(folder):
+def test_an_interrupted_study_continues_to_the_same_policies(folder):
     vary = [*RATES, "updater.name=q_learning,sarsa"]
     train(vary)
     shutil.move(GROUP, "undisturbed")
@@ -204,9 +259,9 @@ def test_an_interrupted_batch_continues_to_the_same_policies(folder):
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 143
-    ended = rlcli.resume_all(GROUP, quiet=True)
+    ended = rlcli.study(GROUP, quiet=True)
     assert {each.code for each in ended} == {0}
-    for path in variants().runs:
+    for path in study().runs:
         policy = Path("undisturbed", path.name, "policy.pkl.lz4")
         assert scores(path) == scores(policy)
 

@@ -1,15 +1,13 @@
-"""Variant table: values of varied options × returns of seeds, as text."""
+"""Cell table: what tells cells apart × returns of seeds, as text."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli.quoting import printable
 from rlcli.runs.formatting import NOTHING, format_number
 from rlcli.runs.naming import shorten_keys
 from rlcli.runs.records import read_record
-from rlcli.runs.run_folder import is_run
-from rlcli.runs.variants import Variants
+from rlcli.runs.study_record import Cell, Study
 
 MISSING = "missing"  # the status of a run that never began, or was removed
 _MOST_SEEDS = 10  # with a column of their own
@@ -19,26 +17,23 @@ _LEGEND = (
 )
 
 
-class VariantResult(NamedTuple):
-    """The returns of a variant."""
+class CellResult(NamedTuple):
+    """The returns of a cell."""
 
-    options: Mapping[str, str]  # the values of the varied options
+    values: Mapping[str, str]  # what tells it from the others
     seeds: Mapping[int, float | None]  # the mean return of each seed
     summary: Mapping[str, Any] | None  # with `iqm` and `ci95`, over seeds
     note: str = ""  # such as the status of a run that is not finished
     mark: str = ""  # before each return: `~` if it is that of training
 
 
-def describe_recorded(variants: Variants, width: int | None = None) -> str:
-    """The last returns of each variant in its run folder, and what they are."""
-    results = [
-        _read_result(variants.folder / name, variants.options(name))
-        for name in variants.values
-    ]
+def describe_recorded(study: Study, width: int | None = None) -> str:
+    """The last returns of each cell in its run folder, and what they are."""
+    results = [*map(_read_result, study.cells)]
     return f"{describe_results(results, width)}{_LEGEND}\n"
 
 
-def describe_results(results: Sequence[VariantResult], width: int | None = None) -> str:
+def describe_results(results: Sequence[CellResult], width: int | None = None) -> str:
     """A line for each result, below a heading; without seeds if they do not fit."""
     numbers = sorted({seed for each in results for seed in each.seeds})
     with_seeds = _align(_rows(results, numbers))
@@ -48,33 +43,33 @@ def describe_results(results: Sequence[VariantResult], width: int | None = None)
     return "".join(f"{line}\n" for line in _align(_rows(results, [])))
 
 
-def _read_result(folder: Path, options: Mapping[str, str]) -> VariantResult:
-    if not is_run(folder):
-        return VariantResult(options, {}, None, MISSING)
-    record = read_record(folder)
+def _read_result(cell: Cell) -> CellResult:
+    if not cell.exists:
+        return CellResult(cell.values, {}, None, MISSING)
+    record = read_record(cell.folder)
     returns, status = record["return"], record["status"]
     note = "" if status == "finished" else str(status)
     if returns is None:
-        return VariantResult(options, {}, None, note)
+        return CellResult(cell.values, {}, None, note)
     numbers, values = record["seeds"], returns["seeds"]
     # In a damaged file rows of some seeds are missing: whose are left is unknown.
     seeds = (
         dict(zip(numbers, values, strict=True)) if len(numbers) == len(values) else {}
     )
     mark = "~" if returns["source"] == "training" else ""
-    return VariantResult(options, seeds, returns, note, mark)
+    return CellResult(cell.values, seeds, returns, note, mark)
 
 
-def _rows(results: Sequence[VariantResult], seeds: Sequence[int]) -> list[list[str]]:
+def _rows(results: Sequence[CellResult], seeds: Sequence[int]) -> list[list[str]]:
     """The cells of the heading, and of each result."""
-    keys = [*dict.fromkeys(key for each in results for key in each.options)]
+    keys = [*dict.fromkeys(key for each in results for key in each.values)]
     has_interval = any(each.summary and each.summary["ci95"] for each in results)
     has_note = any(each.note for each in results)
     heading = [*shorten_keys(keys), *(f"seed {seed}" for seed in seeds), "IQM"]
     heading += ["95 % interval"] * has_interval + [""] * has_note
     rows = [heading]
     for each in results:
-        cells = [each.options.get(key, NOTHING) for key in keys]
+        cells = [each.values.get(key, NOTHING) for key in keys]
         numbers = [each.seeds.get(seed) for seed in seeds]
         numbers.append(each.summary["iqm"] if each.summary else None)
         cells += [

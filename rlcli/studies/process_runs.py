@@ -1,7 +1,6 @@
-"""Process runs: trains groups of planned runs, each group in a process of its own."""
+"""Process runs: trains groups of cells, each group in a process of its own."""
 
 import math
-import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,8 +10,8 @@ from typing import Any, NamedTuple
 from rlcli import errors
 from rlcli.runs.durations import deadline_of, max_time_arguments
 from rlcli.runs.files import read_json
-from rlcli.training.several.plans import Plan
-from rlcli.training.several.process_pool import ProcessPool
+from rlcli.runs.study_record import Cell
+from rlcli.studies.process_pool import ProcessPool
 from rlcli.training.stopping.signals import SignalReceiver
 from rlcli.training.stopping.stops import STATUS_OF_SIGNALS, Stop
 from rlcli.xla.threads import usable_cores
@@ -20,93 +19,93 @@ from rlcli.xla.threads import usable_cores
 _POLL = 0.05  # seconds between two polls of the processes
 
 
-class PlanEnd(NamedTuple):
-    """The outcome of a planned run."""
+class CellEnd(NamedTuple):
+    """The outcome of a cell."""
 
-    plan: Plan
-    code: int  # the exit code of `rlcli train`
+    cell: Cell
+    code: int  # the exit code of its process
     message: str  # why the run has failed, or what the process has printed to stderr
 
 
-# Receives all plans, and those that have ended.
-BatchReport = Callable[[Sequence[Plan], Sequence[PlanEnd]], None]
+# Receives all cells, and those that have ended.
+StudyReport = Callable[[Sequence[Cell], Sequence[CellEnd]], None]
 
 
 def train_groups(
-    groups: Sequence[Sequence[Plan]],
-    command: Callable[[Sequence[Plan]], Sequence[str]],
+    groups: Sequence[Sequence[Cell]],
+    options: Sequence[str],
     *,
-    ended: Sequence[PlanEnd] = (),
+    ended: Sequence[CellEnd] = (),
     jobs: int | None = None,
     max_time: str | float | None = None,
-    report: BatchReport = lambda *_: None,
+    report: StudyReport = lambda *_: None,
     variables: Mapping[str, str] | None = None,
-) -> list[PlanEnd]:
-    """Trains each group of plans in a process, and returns how the runs ended.
+) -> list[CellEnd]:
+    """Trains each group of cells in a process, and returns how all of them ended.
 
-    `command` returns the arguments of `rlcli` for a group, which get the `--max-time`
-    that is left; `ended` are runs that have ended before, which are returned first;
+    `options` are those of `rlcli study` for each process, which gets the `--max-time`
+    that is left; `ended` are cells that have ended before, which are returned first;
     `variables` is the environment of the processes, by default that of this one. The
-    others are those of `train_all`.
+    others are those of `study`.
     """
     pool = ProcessPool(jobs or usable_cores(), variables)
-    batch = _Batch(groups, command, pool, deadline_of(max_time), report)
-    ended = [*ended, *batch.run()]
-    if batch.stopped_by:
-        folder = common_folder([plan for plans in groups for plan in plans])
+    processes = _Processes(groups, options, pool, deadline_of(max_time), report)
+    ended = [*ended, *processes.run()]
+    if processes.stopped_by:
+        folder = groups[0][0].study
         text = f"the runs in `{folder}` were stopped; `rlcli resume` continues them"
-        Stop(folder, lambda: ended, lambda: text).deliver(batch.stopped_by)
+        Stop(folder, lambda: ended, lambda: text).deliver(processes.stopped_by)
     return ended
 
 
-def common_folder(plans: Sequence[Plan]) -> Path:
-    """The folder that has all the runs."""
-    return Path(os.path.commonpath([plan.group for plan in plans]))
+def refuse_cell(cell: Cell, error: errors.RlcliError) -> CellEnd:
+    """The outcome of a cell that cannot be trained, as its process would print it."""
+    return CellEnd(cell, error.code, f"error: {error}")
 
 
 def describe_end(
-    plan: Plan, code: int = errors.USER_ERROR, message: str = ""
-) -> PlanEnd:
+    cell: Cell, code: int = errors.USER_ERROR, message: str = ""
+) -> CellEnd:
     """How a run has ended, by its folder; `code` if it has none."""
-    info = _read_info(plan)
+    info = _read_info(cell)
     if not info:
-        return PlanEnd(plan, code, message)
+        return CellEnd(cell, code, message)
     code = errors.EXIT_CODES.get(str(info.get("status")), code)
     if info.get("frozen") and code == errors.OK:
         code = errors.SOME_SEEDS_FROZEN
     has_failed = errors.OK < code < errors.OUT_OF_TIME
     reason = str(info.get("reason", "")) if has_failed else ""
-    return PlanEnd(plan, code, reason or message)
+    return CellEnd(cell, code, reason or message)
 
 
-def _read_info(plan: Plan) -> Mapping[str, Any]:
-    return read_json(plan.folder / "run.json")
+def _read_info(cell: Cell) -> Mapping[str, Any]:
+    return read_json(cell.folder / "run.json")
 
 
-class _Batch:
+class _Processes:
     """The processes of the runs, each of which trains a group."""
 
     def __init__(
         self,
-        groups: Sequence[Sequence[Plan]],
-        command: Callable[[Sequence[Plan]], Sequence[str]],
+        groups: Sequence[Sequence[Cell]],
+        options: Sequence[str],
         pool: ProcessPool,
         deadline: float | None,
-        report: BatchReport,
+        report: StudyReport,
     ) -> None:
-        self._groups = {str(plans[0].folder): plans for plans in groups}
+        self._groups = {str(cells[0].folder): cells for cells in groups}
         self._waiting = [*self._groups]
-        self._command = command
+        self._options = options
         self._pool = pool
         self._deadline = deadline
-        all_plans = [plan for plans in groups for plan in plans]
-        self._report = lambda: report(all_plans, self._ended)
-        self._ended: list[PlanEnd] = []
+        all_cells = [cell for cells in groups for cell in cells]
+        self._report = lambda: report(all_cells, self._ended)
+        self._ended: list[CellEnd] = []
         self._before: dict[Path, Mapping[str, Any]] = {}  # what `run.json` contained
         self._is_stopped = False
         self.stopped_by = ""  # the status of the signal that has stopped the runs
 
-    def run(self) -> list[PlanEnd]:
+    def run(self) -> list[CellEnd]:
         """Trains all runs, and returns them in the order of their ends."""
         reported = 0.0
         try:
@@ -126,18 +125,19 @@ class _Batch:
     def _start(self) -> None:
         while self._waiting and self._pool.has_room and not self._is_stopped:
             key = self._waiting.pop(0)
-            plans = self._groups[key]
+            cells = self._groups[key]
             left = self._seconds_left()
             if left <= 0:
                 self._ended += [
-                    PlanEnd(plan, errors.OUT_OF_TIME, "no time was left to start it")
-                    for plan in plans
+                    CellEnd(cell, errors.OUT_OF_TIME, "no time was left to start it")
+                    for cell in cells
                 ]
                 continue
-            self._before |= {plan.folder: _read_info(plan) for plan in plans}
-            verb, *options = self._command(plans)
+            self._before |= {cell.folder: _read_info(cell) for cell in cells}
             limit = max_time_arguments(left) if left < math.inf else []
-            self._pool.start(key, [verb, *limit, *options])
+            names = [word for cell in cells for word in ("--cell", cell.label)]
+            command = ["study", *limit, *self._options, *names]
+            self._pool.start(key, [*command, "--", str(cells[0].study)])
             if self._is_stopped:  # by a signal that came before it was running
                 self._pool.send_signal(signal.SIGTERM, key)
 
@@ -146,13 +146,13 @@ class _Batch:
 
     def _collect(self) -> None:
         for end in self._pool.collect():
-            plans = self._groups[end.key]
-            ends = [describe_end(plan, end.code, end.message) for plan in plans]
+            cells = self._groups[end.key]
+            ends = [describe_end(cell, end.code, end.message) for cell in cells]
             is_refused = end.code == errors.USER_ERROR and all(
-                _read_info(plan) == self._before[plan.folder] for plan in plans
+                _read_info(cell) == self._before[cell.folder] for cell in cells
             )
-            if len(plans) == 1 or is_refused:  # the runs are as they were
-                ends = [PlanEnd(plan, end.code, end.message) for plan in plans]
+            if len(cells) == 1 or is_refused:  # the runs are as they were
+                ends = [CellEnd(cell, end.code, end.message) for cell in cells]
             self._ended += ends
 
     def _receive(self, number: int) -> None:
@@ -164,8 +164,8 @@ class _Batch:
         self._pool.send_signal(number)
 
 
-def exit_code(ended: Sequence[PlanEnd]) -> int:
-    """The exit code of a batch: of a signal, else of an error, else the highest."""
+def exit_code(ended: Sequence[CellEnd]) -> int:
+    """The exit code of a processes: of a signal, else of an error, else the highest."""
     codes = {each.code for each in ended}
     for code in sorted(codes, reverse=True):
         if code > errors.OUT_OF_TIME:

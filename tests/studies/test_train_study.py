@@ -2,26 +2,23 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 import rlcli
 from rlcli.errors import RlcliError
 from rlcli.runs.metrics import read_metrics
-from rlcli.training.several import process_runs
-from rlcli.training.several.plans import (
-    Plan,
-    arguments_of,
-    combine,
-    divide_group,
-    plan_runs,
-)
-from rlcli.training.several.process_pool import ProcessEnd
-from rlcli.training.several.process_runs import PlanEnd, describe_end, exit_code
+from rlcli.runs.study_record import Cell
+from rlcli.studies import process_runs, train_study
+from rlcli.studies.process_pool import ProcessEnd
+from rlcli.studies.process_runs import CellEnd, describe_end, exit_code
+from rlcli.studies.study_grid import combine, grid_of, plan_cells
 
 LAKE = """
 environment: FrozenLakeNonSlippery-v0
@@ -93,18 +90,47 @@ def test_wrong_variations_are_refused(vary, zipped, message):
         [*combine(vary, zipped)]
 
 
-def test_every_run_has_a_folder_of_its_own(folder):
+def labels(recipes, vary=(), vary_zip=(), **fields):
+    """The folders of the cells of recipes in that of their study."""
+    grid = grid_of(recipes, combinations=[*combine(vary, vary_zip)], **fields)
+    return [cell.label for cell in plan_cells(grid, Path("here"))]
+
+
+def test_every_cell_has_a_folder_of_its_own(folder):
     vary = ["optimizer.learning_rate=0.1,0.5", "updater.name=dqn"]
-    plans = plan_runs(["lake.yaml"], vary=vary, name="rates")
-    assert [str(plan.folder) for plan in plans] == [
-        "runs/lake/rates/learning_rate=0.1,updater=dqn",
-        "runs/lake/rates/learning_rate=0.5,updater=dqn",
+    assert labels(["lake.yaml"], vary) == [
+        "learning_rate=0.1,updater=dqn",
+        "learning_rate=0.5,updater=dqn",
     ]
-    (folder / "runs/lake/rates").mkdir(parents=True)
-    (plan,) = plan_runs(["lake.yaml"], name="rates")
-    assert str(plan.folder) == "runs/lake/rates-2"
-    plans = plan_runs(["lake.yaml", "lake.yaml"], run="here")
-    assert [str(plan.folder) for plan in plans] == ["here/lake", "here/lake-2"]
+    assert labels(["lake.yaml"]) == ["lake"]
+    (folder / "pole.yaml").write_text(LAKE)
+    assert labels(["lake.yaml", "pole.yaml"], ["tracer.gamma=0.8,0.9"]) == [
+        *("lake/gamma=0.8", "lake/gamma=0.9", "pole/gamma=0.8", "pole/gamma=0.9")
+    ]
+    values = ",".join(f"0.1{30 * '0'}{n}" for n in range(2))  # shortened in names
+    first, second = labels(["lake.yaml"], [f"tracer.gamma={values}"])
+    assert second == f"{first}-2"
+
+
+class PlannedError(Exception):
+    """What ends a test in place of training."""
+
+
+def test_a_new_study_is_below_its_recipe_or_among_the_studies(folder, monkeypatch):
+    def refuse(cells, **_):
+        raise PlannedError(cells[0].study)
+
+    monkeypatch.setattr(train_study, "train_recorded", refuse)
+    (folder / "pole.yaml").write_text(LAKE)
+    for recipes, place in (
+        (["lake.yaml"], "runs/lake/n"),
+        (["lake.yaml"], "runs/lake/n-2"),
+        (["lake.yaml", "pole.yaml"], "runs/studies/lake+pole/n"),
+    ):
+        with pytest.raises(PlannedError, match=rf"{re.escape(place)}$"):
+            rlcli.train_all(recipes, name="n")
+        assert not (folder / place).exists()
+        (folder / place).mkdir(parents=True)
 
 
 @pytest.mark.parametrize("option", ["seed", "seeds"])
@@ -149,10 +175,11 @@ def test_processes_get_the_time_that_is_left(monkeypatch, folder):
     vary = ["updater.name=q_learning,sarsa,expected_sarsa"]
     ended = rlcli.train_all(["lake.yaml"], vary=vary, max_time=90, name="n", jobs=1)
     assert [words[:3] for words in commands] == [
-        ["train", "--max-time", "90s"],
-        ["train", "--max-time", "30s"],
+        ["study", "--max-time", "90s"],
+        ["study", "--max-time", "30s"],
     ]
-    assert all(words[words.index("--name") + 1] == "n" for words in commands)
+    study = str(folder / "runs/lake/n")
+    assert commands[0][-4:] == ["--cell", "updater=q_learning", "--", study]
     assert [(each.code, each.message) for each in ended][-1] == (
         75,
         "no time was left to start it",
@@ -165,42 +192,27 @@ def test_recipes_of_the_same_name_have_folders_of_their_own(folder):
         (folder / place).mkdir()
         (folder / place / "lake.yaml").write_text(LAKE)
     recipes = ["one/lake.yaml", "two/lake.yaml"]
-    for run, expected in ((None, "runs/lake/n"), ("here", "here/lake")):
-        plans = plan_runs(recipes, vary=["tracer.gamma=0.8,0.9"], run=run, name="n")
-        places = [str(plan.folder.parent) for plan in plans]
-        assert places == [expected] * 2 + [f"{expected}-2"] * 2
+    assert labels(recipes, ["tracer.gamma=0.8,0.9"]) == [
+        *("lake/gamma=0.8", "lake/gamma=0.9", "lake-2/gamma=0.8", "lake-2/gamma=0.9")
+    ]
 
 
-def test_a_process_trains_the_runs_that_its_options_can_name(folder):
-    """Those that vary the same options, in folders without a number."""
+def test_the_section_vary_is_one_more_axis(folder):
     (folder / "lake.yaml").write_text(
         f"""{LAKE}
 vary:
   - {{tracer.gamma: 0.8, optimizer.learning_rate: 0.1}}
-  - {{tracer.gamma: 0.9, optimizer.learning_rate: 0.2}}
   - {{optimizer.learning_rate: 0.3, tracer.gamma: 0.7}}
 """
     )
-    plans = plan_runs(["lake.yaml"], run="here")
-    groups = divide_group(plans)
-    assert groups == [plans[:2], plans[2:]]
-    arguments = arguments_of(groups[0])
-    assert arguments == [
-        *("--run", "here", "--set", "vary=null"),
-        *("--vary-zip", "tracer.gamma=0.8,0.9"),
-        *("--vary-zip", "optimizer.learning_rate=0.1,0.2"),
-    ]
-    own = plan_runs(["lake.yaml"], set=["vary=null"], vary_zip=arguments[5::2], run="a")
-    assert [plan.folder.name for plan in own] == [
-        plan.folder.name for plan in plans[:2]
+    assert labels(["lake.yaml"], ["updater.loss=mse,huber"]) == [
+        "gamma=0.8,learning_rate=0.1,loss=mse",
+        "gamma=0.8,learning_rate=0.1,loss=huber",
+        "learning_rate=0.3,gamma=0.7,loss=mse",
+        "learning_rate=0.3,gamma=0.7,loss=huber",
     ]
     with pytest.raises(RlcliError, match="varied twice"):
-        plan_runs(["lake.yaml"], vary=["optimizer.learning_rate=0.5"])
-    values = ",".join(f"0.1{30 * '0'}{n}" for n in range(2))  # shortened in names
-    plans = plan_runs(
-        ["lake.yaml"], vary=[f"tracer.gamma={values}"], set=["vary=null"], run="here"
-    )
-    assert divide_group(plans) == [plans[:1], plans[1:]]
+        labels(["lake.yaml"], ["optimizer.learning_rate=0.5"])
 
 
 @pytest.mark.parametrize(
@@ -225,8 +237,8 @@ def test_what_is_wrong_is_found_before_any_run_begins(
     [([0, 0], 0), ([0, 3], 3), ([3, 75, 1], 1), ([2, 0], 1), ([1, 130], 130), ([], 0)],
 )
 def test_the_exit_code_says_that_a_run_failed(codes, expected, tmp_path):
-    plan = Plan(None, tmp_path, tmp_path)
-    assert exit_code([PlanEnd(plan, code, "") for code in codes]) == expected
+    cell = Cell(tmp_path / "a", tmp_path, "lake", "")
+    assert exit_code([CellEnd(cell, code, "") for code in codes]) == expected
 
 
 def test_a_run_of_several_in_a_process_ends_with_its_own_reason(folder):
@@ -238,8 +250,8 @@ def test_a_run_of_several_in_a_process_ends_with_its_own_reason(folder):
     ):
         info = {"status": status, "reason": "all seeds are frozen"}
         (folder / "run.json").write_text(json.dumps(info))
-        plan = Plan(None, folder, folder)
-        assert describe_end(plan, 1, stderr) == PlanEnd(plan, code, message)
+        cell = Cell(folder, folder, "lake", "")
+        assert describe_end(cell, 1, stderr) == CellEnd(cell, code, message)
 
 
 @pytest.mark.slow
@@ -249,17 +261,17 @@ def test_a_failure_does_not_stop_the_others_and_a_run_equals_one_trained_alone(f
         ["lake.yaml"], vary=vary, seeds=2, tag=["x"], name="rates", max_time=299.5
     )
     group = folder / "runs/lake/rates"
-    codes = {each.plan.document.sets[0]: each.code for each in ended}
+    codes = {each.cell.label: each.code for each in ended}
     assert codes == {
-        "optimizer.learning_rate=0.1": 0,
-        "optimizer.learning_rate=-1": 1,
-        "optimizer.learning_rate=0.5": 0,
+        "learning_rate=0.1": 0,
+        "learning_rate=-1": 1,
+        "learning_rate=0.5": 0,
     }
     assert "expected float" in "".join(each.message for each in ended)
     assert {path.name for path in group.iterdir()} == {
         "learning_rate=0.1",
         "learning_rate=0.5",
-        "variants.json",
+        "study.json",
     }
     info = json.loads((group / "learning_rate=0.1/run.json").read_text())
     assert (info["tags"], info["name"]) == (["x"], "rates")

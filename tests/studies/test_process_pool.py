@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from rlcli.training.several.process_pool import ProcessPool
+from rlcli.studies.process_pool import ProcessPool
 
 
 @pytest.mark.parametrize("name", ["typer", "numbers", "yaml"])

@@ -1,0 +1,124 @@
+"""`rlcli study`: trains recipes on environments with many seeds, as one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+import rlcli
+from rlcli import errors
+from rlcli.cli import options, output, study_screen, training_outcome
+from rlcli.cli.options import argument, option
+
+if TYPE_CHECKING:
+    from rlcli.studies.preview import CellPreview
+
+
+def command(
+    study: Path = argument(
+        "STUDY", "The YAML file of a study, or the folder of one, which continues."
+    ),
+    set: list[str] = options.SET,
+    dry_run: bool = option(
+        False, "--dry-run", "Print what would be trained, and train nothing."
+    ),
+    cell: list[str] = option(
+        [], "--cell NAME", "Continue only this cell of the folder. Can be repeated."
+    ),
+    jobs: int | None = options.JOBS,
+    seed: int | None = option(
+        None, "--seed N", "The first seed of each cell.", min=0, max=options.MAX_SEED
+    ),
+    seeds: int | None = options.SEEDS,
+    runs: Path = option(
+        Path("runs"), "--runs DIR", "Create the study below DIR/studies/<file>."
+    ),
+    run: Path | None = option(None, "--run DIR", "Create the study in exactly DIR."),
+    name: str | None = option(None, "--name NAME", "Name the folder and the runs."),
+    tag: list[str] = option([], "--tag TAG", "Tag the runs. Can be repeated."),
+    max_time: str | None = options.MAX_TIME,
+    smoke: bool = options.SMOKE,
+    quiet: bool = options.QUIET,
+    json: bool = options.JSON,
+    trust: bool | None = options.TRUST,
+) -> None:
+    """Train a study: recipes, environments, variants and seeds.
+
+    Each cell is an ordinary run. Cells that differ only in numbers share one compiled
+    program, others have processes of their own. Prints the folders of the runs to
+    stdout. `rlcli resume` or `rlcli study` of its folder continues a study.
+    """
+    if dry_run:
+        keywords = {"set": tuple(set), "seed": seed, "seeds": seeds, "runs": runs}
+        trusts = trust is not False
+        cells = training_outcome.complete(
+            rlcli.preview_study, study, trust=trusts, **keywords
+        )
+        if json:
+            output.print_json([_as_data(each) for each in cells])
+        else:
+            _print_preview(cells)
+        raise typer.Exit(
+            errors.USER_ERROR if any(e.error for e in cells) else errors.OK
+        )
+    raise typer.Exit(
+        study_screen.train_and_report(
+            rlcli.study,
+            study,
+            set=tuple(set),
+            cells=tuple(cell),
+            jobs=jobs,
+            seed=seed,
+            seeds=seeds,
+            runs=runs,
+            run=run,
+            name=name,
+            tag=tuple(tag),
+            max_time=options.parse_deadline(max_time),
+            smoke=smoke,
+            quiet=quiet,
+            trust=trust,
+        )
+    )
+
+
+def _as_data(preview: CellPreview) -> dict[str, object]:
+    cell = preview.cell
+    own = {"cell": cell.label, "values": dict(cell.values), "set": [*cell.sets]}
+    return {**preview._asdict(), **own}
+
+
+def _print_preview(cells: Sequence[CellPreview]) -> None:
+    """Prints a row for each cell, and what all of them need."""
+    from rich import box
+    from rich.table import Table
+
+    from rlcli.runs.formatting import NOTHING, format_duration
+    from rlcli.xla.machine import format_size
+
+    console = output.table_console()
+    table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None)
+    table.add_column("cell")
+    for column in ("program", "seeds", "steps", "memory", "time"):
+        table.add_column(column, justify="right")
+    for each in cells:
+        numbers = [str(each.program), str(each.seeds), f"{each.steps:,}"]
+        time = NOTHING if each.seconds is None else format_duration(each.seconds)
+        if each.error:
+            table.add_row(each.cell.label, *[NOTHING] * 5)
+        else:
+            table.add_row(each.cell.label, *numbers, format_size(each.memory), time)
+    console.print(table)
+    for each in cells:
+        if each.error:
+            output.print_message(f"`{each.cell.label}`: {each.error}")
+    programs = {each.program: each for each in cells if not each.error}
+    known = [each.seconds for each in programs.values() if each.seconds is not None]
+    count = f"{len(cells)} cells in {len(programs)} programs"
+    text = f"{count}, {sum(each.seeds for each in cells)} seeds"
+    if known:
+        text += f"; at least {format_duration(sum(known))} of training"
+    output.print_message(text)

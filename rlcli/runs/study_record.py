@@ -1,0 +1,214 @@
+"""Study record: which runs belong to a study, in `study.json` of its folder.
+
+A study is several runs in one folder: recipes × environments × values of options, each
+with its seeds. Each run of it is a cell. The file is written before the first of them
+begins, and has what is needed to begin the others.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from rlcli.errors import RlcliError
+from rlcli.runs.files import read_json, refuse_link, write_json
+from rlcli.runs.naming import check_name, check_tags
+from rlcli.runs.records import UNFINISHED, Record, find_status, read_record
+from rlcli.runs.run_folder import Run, is_run
+
+FILE_NAME = "study.json"
+_REMEDY = "remove it: the runs below it can be used one by one"
+_LONGEST = 255  # bytes of a name in the file systems of Linux and macOS
+
+
+class Cell(NamedTuple):
+    """A run of a study, which may not have begun."""
+
+    folder: Path
+    study: Path  # the folder of the study
+    recipe: str | Mapping[str, Any]  # an absolute path, a built-in recipe, or its data
+    digest: str  # of the recipe, merged with its bases, without `sets`
+    sets: tuple[str, ...] = ()  # the settings for the recipe
+    # What tells it from the others: `recipe`, `environment`, options of the recipe.
+    values: Mapping[str, str] = {}
+    name: str | None = None
+    tags: tuple[str, ...] = ()
+    is_smoke: bool = False
+
+    @property
+    def label(self) -> str:
+        """The path of its folder in that of the study, with `/`."""
+        return self.folder.relative_to(self.study).as_posix()
+
+    @property
+    def exists(self) -> bool:
+        """Whether its run has begun."""
+        return is_run(self.folder)
+
+
+class Study(NamedTuple):
+    """The cells of a study, in the order in which they are trained."""
+
+    folder: Path
+    cells: tuple[Cell, ...]
+
+    @property
+    def runs(self) -> list[Path]:
+        """The folders of the runs that exist."""
+        return [cell.folder for cell in self.cells if cell.exists]
+
+    def choose_best(self) -> Path:
+        """The folder of the run with the highest IQM of its returns over seeds.
+
+        Runs that have a policy and have not failed come first, and returns of
+        evaluations before those of training.
+        """
+        if not self.runs:
+            raise RlcliError(
+                f"no run of `{self.folder}` exists", "`rlcli resume` begins them"
+            )
+        return max(self.runs, key=lambda path: _rank(path, read_record(path)))
+
+
+def _rank(path: Path, record: Record) -> tuple[bool, bool, bool, float]:
+    result = record["return"] or {"source": None, "iqm": float("nan")}
+    score = result["iqm"]
+    return (
+        Run(path).policy.is_file(),
+        record["status"] != "failed",
+        result["source"] == "evaluation",
+        score if score == score else float("-inf"),  # NaN
+    )
+
+
+def record_cells(cells: Sequence[Cell]) -> None:
+    """Adds cells to their study, whose folder is created if it is missing."""
+    folder = cells[0].study
+    folder.mkdir(parents=True, exist_ok=True)
+    with _hold_record(folder):
+        before = find_study(folder)
+        known = {cell.label: cell for cell in before.cells} if before else {}
+        _write(folder, {**known, **{cell.label: cell for cell in cells}})
+
+
+def discard_cells(cells: Sequence[Cell], *, with_parents: int) -> None:
+    """Removes those cells that have no run, and folders that are empty then.
+
+    `with_parents`: how many folders above that of the study may go as well.
+    """
+    folder = cells[0].study
+    labels = {cell.label for cell in cells if not cell.exists}
+    with _hold_record(folder):
+        before = find_study(folder)
+        kept = {
+            cell.label: cell
+            for cell in (before.cells if before else ())
+            if cell.label not in labels
+        }
+        if kept:
+            _write(folder, kept)
+        else:
+            (folder / FILE_NAME).unlink(missing_ok=True)
+    places = {parent for cell in cells for parent in cell.folder.parents}
+    with contextlib.suppress(OSError):  # not empty
+        for place in sorted(places, key=lambda path: -len(path.parts)):
+            if place.is_relative_to(folder) and place != folder and place.is_dir():
+                place.rmdir()
+        for place in [folder, *folder.parents[:with_parents]]:
+            place.rmdir()
+
+
+def find_study(path: str | Path) -> Study | None:
+    """The study in a folder; None if there is none, or the folder is that of a run."""
+    folder = Path(path)
+    fields = read_json(folder / FILE_NAME, _REMEDY)
+    if not fields or is_run(folder):
+        return None
+    cells = fields.get("cells")
+    if not isinstance(cells, dict) or not cells:
+        raise _damage(folder, "it lists no cells")
+    return Study(folder, tuple(_read_cell(folder, *each) for each in cells.items()))
+
+
+def find_training(path: str | Path) -> Path | None:
+    """The first run of a study that a process is training; None without any."""
+    study = find_study(path)
+    runs = [] if study is None else study.runs
+    return next((run for run in runs if find_status(Run(run)) in UNFINISHED), None)
+
+
+def _read_cell(folder: Path, label: str, fields: Any) -> Cell:
+    """A cell of a record that may come from elsewhere; refuses places outside."""
+    path = PurePosixPath(label)
+    for part in path.parts or ("",):
+        is_name = part not in ("", ".", "..", "/") and part.isprintable()
+        if not is_name or len(part.encode()) > _LONGEST:
+            raise _damage(folder, "a name of a folder")
+    place = folder
+    for part in path.parts:
+        place /= part
+        refuse_link(place)
+    fields = fields if isinstance(fields, dict) else {}
+    recipe, values = fields.get("recipe"), fields.get("values")
+    sets, tags = fields.get("set"), fields.get("tags")
+    name, digest = fields.get("name"), fields.get("digest")
+    is_right = (
+        isinstance(recipe, str | dict)
+        and isinstance(digest, str)
+        and _are_texts(sets)
+        and _are_texts(tags)
+        and isinstance(values, dict)
+        and _are_texts([*values.values()])
+        and isinstance(name, str | None)
+    )
+    if not is_right:
+        raise _damage(folder, f"what its cell `{label}` is")
+    return Cell(
+        place,
+        folder,
+        recipe,
+        digest,
+        tuple(sets),
+        values,
+        None if name is None else check_name(name),
+        tuple(check_tags(tags)),
+        fields.get("smoke") is True,
+    )
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _damage(folder: Path, what: str) -> RlcliError:
+    return RlcliError(f"`{folder / FILE_NAME}` is damaged: {what}", _REMEDY)
+
+
+def _write(folder: Path, cells: Mapping[str, Cell]) -> None:
+    fields = {
+        label: {
+            "recipe": cell.recipe,
+            "digest": cell.digest,
+            "set": [*cell.sets],
+            "values": dict(cell.values),
+            "name": cell.name,
+            "tags": [*cell.tags],
+            "smoke": cell.is_smoke,
+        }
+        for label, cell in cells.items()
+    }
+    write_json(folder / FILE_NAME, {"cells": fields})
+
+
+@contextlib.contextmanager
+def _hold_record(folder: Path) -> Iterator[None]:
+    """Context in which no other process changes the record of a folder."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,133 @@
+"""Preview: what a study would train, before anything is trained.
+
+Builds each program with shapes only. Imports JAX only when it runs.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rlcli.errors import RlcliError
+from rlcli.recipe import Recipe, load_to_train
+from rlcli.registry.paths import resolves
+from rlcli.runs.conditions import read_recipe
+from rlcli.runs.listing import runs as list_runs
+from rlcli.runs.study_record import Cell
+from rlcli.studies.shared_programs import group_cells
+from rlcli.studies.study_file import read_study
+from rlcli.studies.study_grid import plan_cells, read_cell
+
+
+class CellPreview(NamedTuple):
+    """A cell that would be trained."""
+
+    cell: Cell
+    program: int = 0  # its number; cells of one number are trained together
+    seeds: int = 0
+    steps: int = 0  # of each seed
+    memory: int = 0  # bytes that its program needs at least
+    seconds: float | None = None  # of its program, as long as earlier runs took
+    error: str = ""  # why it cannot be trained
+
+
+@resolves("study", new=("runs",))
+def preview_study(
+    study: str | Path | Mapping[str, Any],
+    *,
+    set: Sequence[str] = (),
+    seed: int | None = None,
+    seeds: int | None = None,
+    runs: str | Path = "runs",
+    trust: bool = True,
+) -> list[CellPreview]:
+    """What `study` would train; creates nothing.
+
+    The time is that of the newest finished run below `runs` with the same recipe and
+    environment, times the steps. None if there is no such run.
+    """
+    given = {"train.seed": seed, "train.seeds": seeds}
+    overrides = [f"{key}={n}" for key, n in given.items() if n is not None]
+    cells = plan_cells(read_study(study, set, overrides), Path(runs) / "study")
+    groups, refused = group_cells(cells, trust=trust)
+    programs, errors = build_groups(groups, trust=trust)
+    rates = _read_rates(Path(runs))
+    found = {
+        cell.label: CellPreview(
+            cell,
+            number,
+            recipe.train.seeds,
+            recipe.train.steps,
+            memory,
+            _estimate(rates, recipe, len(group)),
+        )
+        for number, (group, recipe, memory) in enumerate(programs, 1)
+        for cell in group
+    }
+    for label, error in {**refused, **errors}.items():
+        cell = next(cell for cell in cells if cell.label == label)
+        found[label] = CellPreview(cell, error=error.message)
+    return [found[cell.label] for cell in cells]
+
+
+class BuiltProgram(NamedTuple):
+    """Cells that share a program, the recipe of the first one, and bytes of memory."""
+
+    cells: Sequence[Cell]
+    recipe: Recipe
+    memory: int
+
+
+def build_groups(
+    groups: Sequence[Sequence[Cell]], *, trust: bool, shapes: bool = True
+) -> tuple[list[BuiltProgram], dict[str, RlcliError]]:
+    """Builds the program of each group; also why some cells cannot be built.
+
+    `trust`: whether recipes may import code. `shapes`: whether the programs are traced,
+    which tells their memory.
+    """
+    programs: list[BuiltProgram] = []
+    errors: dict[str, RlcliError] = {}
+    for group in groups:
+        try:
+            recipes = [load_to_train(read_cell(cell), trust=trust) for cell in group]
+            memory = _build_program(recipes, shapes)
+        except RlcliError as error:
+            errors |= {cell.label: error for cell in group}
+        else:
+            programs.append(BuiltProgram(group, recipes[0], memory))
+    return programs, errors
+
+
+def _build_program(recipes: Sequence[Recipe], shapes: bool) -> int:
+    from rlcli.assembly import memory_usage
+    from rlcli.training.experiment.together import build_experiments
+
+    train = recipes[0].train
+    seeds = range(train.seed, train.seed + train.seeds)
+    program = build_experiments(recipes, seeds, is_new=True)[0].program
+    if not shapes:
+        return 0
+    program.check()
+    return memory_usage.total(program.memory)
+
+
+def _read_rates(runs: Path) -> dict[tuple[str, str], float]:
+    """Seconds per step of a seed in finished runs, by recipe and environment."""
+    rates: dict[tuple[str, str], list[float]] = {}
+    for record in list_runs(runs) if runs.is_dir() else ():
+        rate = record["steps_per_second"]
+        if record["status"] == "finished" and rate and not record["smoke"]:
+            resolved = read_recipe(Path(record["run"]))
+            name = str((resolved.get("environment") or {}).get("name"))
+            rates.setdefault((str(record["recipe"]), name), []).append(1 / rate)
+    return {key: statistics.median(each) for key, each in rates.items()}
+
+
+def _estimate(
+    rates: Mapping[tuple[str, str], float], recipe: Recipe, cells: int
+) -> float | None:
+    """Seconds of a program with so many cells."""
+    rate = rates.get((recipe.name, recipe.environment.name))
+    train = recipe.train
+    return None if rate is None else rate * train.steps * train.seeds * cells

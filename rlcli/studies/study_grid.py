@@ -1,0 +1,251 @@
+"""Study grid: the cells of recipes × environments × combinations of options.
+
+Needs no JAX.
+"""
+
+import hashlib
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rlcli.errors import RlcliError, quote
+from rlcli.recipe import (
+    AnyRecipe,
+    RecipeDocument,
+    check_document,
+    read_recipe,
+    read_without_parts,
+    shipped_recipes,
+)
+from rlcli.recipe.varying import NONE
+from rlcli.registry.paths import enter
+from rlcli.runs.creation import check_place
+from rlcli.runs.files import to_json
+from rlcli.runs.naming import (
+    LONGEST_NAME,
+    describe_overrides,
+    make_safe,
+    number_folder,
+)
+from rlcli.runs.opened_folder import OpenedFolder
+from rlcli.runs.run_folder import is_run
+from rlcli.runs.study_record import Cell
+
+# Of the section `environment` of a recipe, which other environments get as well.
+_KEPT = ("num_envs", "wrappers")
+
+
+class GridRecipe(NamedTuple):
+    """A recipe of a study, and the name of its cells."""
+
+    document: RecipeDocument
+    name: str
+
+
+class GridEnvironment(NamedTuple):
+    """An environment of a study: the section of a recipe, and the name of its cells."""
+
+    section: Mapping[str, Any]
+    name: str
+    recipe: GridRecipe | None = None  # which is trained on it instead of the others
+
+
+class Grid(NamedTuple):
+    """The axes of a study; a cell for each combination."""
+
+    recipes: Sequence[GridRecipe]
+    environments: Sequence[GridEnvironment | None] = (None,)  # None: the recipe's own
+    combinations: Sequence[tuple[str, ...]] = ((),)  # of settings `KEY=VALUE`
+    sets: tuple[str, ...] = ()  # of all cells, before those that vary
+    overrides: tuple[str, ...] = ()  # of all cells, after those that vary
+
+
+def grid_of(recipes: Sequence[AnyRecipe], **fields: Any) -> Grid:
+    """A grid of recipes under their own names, with a number after equal ones."""
+    named: list[GridRecipe] = []
+    for recipe in recipes:
+        document = read_recipe(recipe)
+        taken = [Path(each.name) for each in named]
+        name = number_folder(Path(document.name), taken.__contains__).name
+        named.append(GridRecipe(document, name))
+    return Grid(named, **fields)
+
+
+def plan_cells(grid: Grid, study: Path, **fields: Any) -> list[Cell]:
+    """The cells of a grid; refuses recipes and options that are wrong.
+
+    Args:
+        grid: the axes; a recipe may have a section `vary`, which is one more.
+        study: the folder of the study. The folder of a cell in it is named after the
+            recipe, the environment and the options, where there are several.
+        fields: other fields of each cell.
+    """
+    planned = [*_combine_axes(grid)]
+    several = {
+        axis: len({cell[axis] for cell, _, _ in planned}) > 1
+        for axis in ("recipe", "environment")
+    }
+    cells: list[Cell] = []
+    for names, settings, document in planned:
+        axes = {key: name for key, name in names.items() if several[key]}
+        options = {key: text for key, _, text in (s.partition("=") for s in settings)}
+        parts = [make_safe(name)[:LONGEST_NAME] for name in axes.values()]
+        parts.append(describe_overrides(settings))
+        place = study.joinpath(*filter(None, parts))
+        if place == study:  # a single run
+            place /= names["recipe"]
+        taken = [cell.folder for cell in cells]
+        place = number_folder(place, taken.__contains__)
+        OpenedFolder(study).find(*place.relative_to(study).parts)  # refuses links
+        check_place(run=place)
+        own = {"folder": place, "study": study, "values": {**axes, **options}}
+        cells.append(make_cell(document, **own, **fields))
+    if is_run(study):
+        message = f"`{study}` already contains a run"
+        raise RlcliError(message, "choose another folder with `--run`")
+    return cells
+
+
+def _combine_axes(
+    grid: Grid,
+) -> Iterator[tuple[dict[str, str], tuple[str, ...], RecipeDocument]]:
+    """The names, the options that vary, and the recipe of each cell."""
+    for environment in grid.environments:
+        own = environment.recipe if environment is not None else None
+        for recipe in [own] if own is not None else grid.recipes:
+            document = recipe.document.with_settings(*grid.sets)
+            section = _section(document)
+            names = {"recipe": recipe.name, "environment": str(section.get("name", ""))}
+            if environment is not None:
+                names["environment"] = environment.name
+                document = _replace_environment(document, section, environment.section)
+            for combination in document.combinations:
+                for given in grid.combinations:
+                    settings = (*combination, *given)
+                    _refuse_twice(_keys(settings))
+                    _refuse_overridden(settings, grid.overrides)
+                    sets = [NONE] if combination else []
+                    sets += [*settings, *grid.overrides]
+                    yield names, settings, check_document(document.with_settings(*sets))
+
+
+def _section(document: RecipeDocument) -> dict[str, Any]:
+    """The section `environment` of a recipe, as a mapping."""
+    section = read_without_parts(document).data.get("environment")
+    return dict(section) if isinstance(section, Mapping) else {"name": section}
+
+
+def _replace_environment(
+    document: RecipeDocument, own: Mapping[str, Any], section: Mapping[str, Any]
+) -> RecipeDocument:
+    """The recipe on another environment, or on its own with other options."""
+    if section["name"] != own.get("name"):
+        own = {key: own[key] for key in _KEPT if key in own}
+    replaced = {**own, **section}
+    return document.with_settings(f"environment={to_json(replaced)}")
+
+
+def make_cell(document: RecipeDocument, **fields: Any) -> Cell:
+    """A cell of a recipe with its settings; `fields` are the others."""
+    recipe: str | Mapping[str, Any] = document.written.data
+    if document.path is not None:
+        is_shipped = shipped_recipes().get(document.name) == document.path
+        recipe = document.name if is_shipped else str(enter(document.path))
+    return Cell(recipe=recipe, digest=digest_of(document), sets=document.sets, **fields)
+
+
+def read_cell(cell: Cell, sets: Sequence[str] = ()) -> RecipeDocument:
+    """The recipe of a cell with its settings; refuses one that has changed since."""
+    document = read_recipe(cell.recipe, (*cell.sets, *sets))
+    if digest_of(document) != cell.digest:
+        raise RlcliError(
+            f"{quote(cell.recipe)} has changed since its study was planned, and "
+            f"`{cell.folder}` has not begun",
+            "restore the recipe, or begin another study",
+        )
+    return document
+
+
+def digest_of(document: RecipeDocument) -> str:
+    """The SHA-256 of a recipe with its bases, without its settings."""
+    return hashlib.sha256(to_json(document.plain.data).encode()).hexdigest()
+
+
+def combine(
+    vary: Sequence[str], vary_zip: Sequence[str] = ()
+) -> Iterator[tuple[str, ...]]:
+    """The settings `KEY=VALUE` of each combination.
+
+    >>> [*combine(["a=1,2"], ["b=[3,4],5", "c=6,7"])]
+    [('a=1', 'b=[3,4]', 'c=6'), ('a=1', 'b=5', 'c=7'),
+     ('a=2', 'b=[3,4]', 'c=6'), ('a=2', 'b=5', 'c=7')]
+    """
+    axes = [[(setting,) for setting in _parse_values(text)] for text in vary]
+    if vary_zip:
+        zipped = [_parse_values(text) for text in vary_zip]
+        if len({*map(len, zipped)}) > 1:
+            counts = ", ".join(
+                f"`{text.partition('=')[0]}` {len(values)}"
+                for text, values in zip(vary_zip, zipped, strict=True)
+            )
+            raise RlcliError(
+                f"`--vary-zip` needs the same number of values for each option: "
+                f"{counts}",
+                "add or remove values, or use `--vary` for a grid",
+            )
+        axes.append([*zip(*zipped, strict=True)])
+    for axis in axes:
+        for settings in axis:
+            if axis.count(settings) > 1:
+                text = ", ".join(settings)
+                raise RlcliError(f"{quote(text)} is listed twice", "remove one of them")
+    _refuse_twice([text.partition("=")[0].strip() for text in (*vary, *vary_zip)])
+    for combination in itertools.product(*axes):
+        yield tuple(itertools.chain(*combination))
+
+
+def _refuse_overridden(settings: Sequence[str], overrides: Sequence[str]) -> None:
+    """Refuses to vary what `--seed` and `--seeds` set for every cell."""
+    for key in {*_keys(settings)} & {*_keys(overrides)}:
+        option = key.rpartition(".")[2]
+        raise RlcliError(
+            f"`{key}` is varied, and `--{option}` would be the same for every run",
+            f"remove `--{option}`, or the values of `{key}`",
+        )
+
+
+def _refuse_twice(keys: Sequence[str]) -> None:
+    for key in keys:
+        if keys.count(key) > 1:
+            raise RlcliError(
+                f"{quote(key)} is varied twice", "list all its values in one option"
+            )
+
+
+def _parse_values(text: str) -> list[str]:
+    """`a=1,[2,3]` as `a=1` and `a=[2,3]`."""
+    key, equals, values = text.partition("=")
+    parts, depth, quoted = [""], 0, ""
+    for character in values:
+        if quoted:
+            quoted = "" if character == quoted else quoted
+        elif character in "\"'":
+            quoted = character
+        else:
+            depth += (character in "[{") - (character in "]}")
+        if character == "," and depth == 0 and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += character
+    settings = [f"{key.strip()}={part.strip()}" for part in parts]
+    if not key.strip() or not equals or not all(part.strip() for part in parts):
+        raise RlcliError(
+            f"expected options to vary as KEY=VALUE,VALUE, got {quote(text)}",
+            "for example `--vary optimizer.learning_rate=1e-4,3e-4`",
+        )
+    return settings
+
+
+def _keys(settings: Sequence[str]) -> tuple[str, ...]:
+    return tuple(text.partition("=")[0] for text in settings)

@@ -1,0 +1,155 @@
+"""The file of a study: its cells, and what is wrong with it, by file and line."""
+
+from pathlib import Path
+
+import pytest
+
+import rlcli
+from rlcli.errors import RlcliError
+from rlcli.recipe import load_recipe, resolve
+from rlcli.studies.study_file import read_study
+from rlcli.studies.study_grid import plan_cells, read_cell
+
+POLE = """
+environment: {name: CartPole-v1, num_envs: 4, masspole: 0.2}
+network: {name: mlp, layers: [8]}
+updater: q_learning
+train: {steps: 400}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _files(folder):
+    (folder / "pole.yaml").write_text(POLE)
+
+
+def cells(text, **keywords):
+    Path("paper.yaml").write_text(text)
+    return plan_cells(read_study("paper.yaml", **keywords), Path("here"))
+
+
+def recipes(text, **keywords):
+    return {
+        cell.label: load_recipe(read_cell(cell)) for cell in cells(text, **keywords)
+    }
+
+
+def test_a_study_is_a_product_of_its_axes():
+    text = """
+recipes: [pole.yaml, {name: large, recipe: pole.yaml, set: ["network.layers=[32]"]}]
+environments: [CartPole-v1, Acrobot-v1, {name: CartPole-v1, length: 1.5}]
+vary: {tracer.gamma: [0.9, 0.95]}
+seeds: 3
+seed: 100
+set: [train.steps=800]
+"""
+    found = recipes(text)
+    assert [*found] == [
+        f"{recipe}/{environment}/gamma={gamma}"
+        for environment in ("CartPole-v1", "Acrobot-v1", "CartPole-v1-length-1.5")
+        for recipe in ("pole", "large")
+        for gamma in ("0.9", "0.95")
+    ]
+    for label, recipe in found.items():
+        assert (recipe.train.seed, recipe.train.seeds) == (100, 3)
+        assert recipe.train.steps == 800
+        assert recipe.num_envs == 4
+        assert recipe.tracer.options["gamma"] == float(label[-4:].strip("="))
+        layers = [32] if label.startswith("large") else [8]
+        assert resolve(recipe)["network"]["layers"] == layers
+    own, other, longer = (
+        found[f"pole/{name}/gamma=0.9"].environment
+        for name in ("CartPole-v1", "Acrobot-v1", "CartPole-v1-length-1.5")
+    )
+    # An environment of another name has none of the options of the recipe's own.
+    assert own.options["masspole"] == longer.options["masspole"] == 0.2
+    assert (own.options["length"], longer.options["length"]) == (0.5, 1.5)
+    assert other.name == "Acrobot-v1"
+
+
+def test_an_environment_may_have_a_recipe_of_its_own():
+    text = """
+recipes: [pole.yaml]
+environments: [CartPole-v1, {name: Acrobot-v1, recipe: ppo_cartpole}]
+"""
+    found = recipes(text)
+    assert [*found] == ["pole/CartPole-v1", "ppo_cartpole/Acrobot-v1"]
+    assert found["ppo_cartpole/Acrobot-v1"].updater.name == "ppo"
+    only = "environments: [{name: Acrobot-v1, recipe: ppo_cartpole}]"
+    assert [*recipes(only)] == ["ppo_cartpole"]
+
+
+def test_what_the_command_sets_comes_after_the_study():
+    text = "recipes: [pole.yaml]\nseeds: 3\nset: [train.steps=800]"
+    (recipe,) = recipes(
+        text, sets=["train.steps=40"], overrides=["train.seeds=2"]
+    ).values()
+    assert (recipe.train.steps, recipe.train.seeds) == (40, 2)
+
+
+def test_values_say_what_tells_a_cell_from_the_others():
+    text = "recipes: [pole.yaml]\nenvironments: [CartPole-v1, Acrobot-v1]"
+    assert [dict(cell.values) for cell in cells(text)] == [
+        {"environment": "CartPole-v1"},
+        {"environment": "Acrobot-v1"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("recipe: [pole.yaml]", "paper.yaml:1: a study has no key `recipe`"),
+        ("seeds: 3", "paper.yaml:1: a study needs `recipes`"),
+        ("recipes: pole.yaml", "paper.yaml:1: `recipes`: expected a list"),
+        ("recipes:\n- pole.yaml\n- polle", "paper.yaml:3: there is no recipe `polle`"),
+        ("recipes: [3]", "paper.yaml:1: expected a recipe, got `3`"),
+        ("recipes: [pole.yaml, pole.yaml]", "two of `recipes` are called `pole`"),
+        ("recipes: [pole.yaml]\nseeds: 0", "paper.yaml:2: `seeds`: expected a whole"),
+        ("recipes: [pole.yaml]\nseed: x", "paper.yaml:2: `seed`: expected a whole"),
+        ("recipes: [pole.yaml]\nset: [a]", "paper.yaml:2: expected settings"),
+        ("recipes: [pole.yaml]\nvary: {a.b: 3}", "paper.yaml:2: `vary.a.b`: expected"),
+        ("recipes: [{recipe: pole.yaml, sets: []}]", "has no key `sets`"),
+        ("environments: [CartPole-v1]", "`CartPole-v1` has no recipe"),
+        ("recipes: [pole.yaml]\nenvironments: [{a: 3}]", "expected an environment"),
+        (
+            "recipes: [pole.yaml]\nseeds: 2\nvary: {train.seeds: [1, 2]}",
+            "`train.seeds` is varied, and `--seeds`",
+        ),
+    ],
+)
+def test_what_is_wrong_is_one_error_with_its_place(text, message):
+    with pytest.raises(RlcliError) as error:
+        cells(text)
+    assert message in error.value.message
+
+
+def test_cells_that_cannot_be_trained_are_refused_before_any_begins(folder):
+    """DDPG has no actions to choose among, and CartPole nothing else."""
+    Path("study.yaml").write_text(
+        "recipes: [qlearning_frozenlake, ddpg_pendulum]\n"
+        "environments: [FrozenLakeNonSlippery-v0, Pendulum-v1]\n"
+    )
+    misfits = {
+        "qlearning_frozenlake/Pendulum-v1",
+        "ddpg_pendulum/FrozenLakeNonSlippery-v0",
+    }
+    ended = rlcli.study("study.yaml")
+    assert {each.cell.label: each.code for each in ended} == dict.fromkeys(misfits, 1)
+    found = rlcli.preview_study("study.yaml")
+    assert {each.cell.label for each in found if each.error} == misfits
+    assert len(found) == 4
+    assert [*Path("runs").iterdir()] == []
+
+
+def test_the_preview_names_programs_and_creates_nothing():
+    Path("study.yaml").write_text(
+        "recipes: [pole.yaml]\nseeds: 2\n"
+        "vary: {tracer.gamma: [0.9, 0.95], network.layers: [[8], [9]]}\n"
+    )
+    found = rlcli.preview_study("study.yaml")
+    programs = {each.cell.label: each.program for each in found}
+    assert programs["gamma=0.9,layers=8"] == programs["gamma=0.95,layers=8"]
+    assert len({*programs.values()}) == 2
+    assert {(each.seeds, each.steps) for each in found} == {(2, 400)}
+    assert all(each.memory > 0 and each.seconds is None for each in found)
+    assert not Path("runs").exists()
