@@ -100,7 +100,8 @@ def _print_preview(cells: Sequence[CellPreview]) -> None:
     from rlcli.xla.machine import format_size
 
     console = output.table_console()
-    table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None)
+    box_style = box.SIMPLE_HEAD if console.is_terminal else None
+    table = Table(box=box_style, pad_edge=False)
     table.add_column("cell")
     for column in ("program", "seeds", "steps", "memory", "time"):
         table.add_column(column, justify="right")
@@ -121,4 +122,4 @@ def _print_preview(cells: Sequence[CellPreview]) -> None:
     text = f"{count}, {sum(each.seeds for each in cells)} seeds"
     if known:
         text += f"; at least {format_duration(sum(known))} of training"
-    output.print_message(text)
+    output.print_data(text)
