@@ -75,6 +75,17 @@ def test_one_seed_has_no_interval(calls, monkeypatch, capsys):
     assert last == "95 % bootstrap interval of the IQM over seeds: n/a: 1 seed"
 
 
+def test_what_the_environment_reports_follows(calls, monkeypatch, capsys):
+    info = {"success": {"mean": 0.8, "ci95": [0.49, 0.94]}}
+    info["energy"] = {"mean": 2.5, "ci95": None}
+    monkeypatch.setitem(vars(rlcli), "eval", lambda *_, **__: RESULT | {"info": info})
+    assert main(["eval", "runs/x"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "success: mean 0.80, 95 % interval 0.49 … 0.94 over the episodes",
+        "energy: mean 2.50",
+    ]
+
+
 def test_json_is_the_result_itself(calls, capsys):
     assert main(["eval", "runs/x", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
