@@ -35,10 +35,12 @@ InfoRule = Literal["last", "sum", "mean"]  # as in `rlcli.types`, which imports 
 Seed = Annotated[int, Ge(0), Lt(2**31)]
 # Each seed has a row of metrics at every log point, and entries in the run's files.
 Seeds = Annotated[int, Ge(1), Le(1_000_000)]
-# Runs of at least so many steps are evaluated by default, of a pure environment and of
-# one on the host, whose episodes may take 10 000 steps each.
-EVALUATED_STEPS, EVALUATED_HOST_STEPS = 5_000, 500_000
-_EVALUATIONS = 10
+EVALUATED_STEPS = 5_000  # shorter runs are not evaluated by default
+_EVALUATIONS, _EPISODES = 10, 20
+# On the host an evaluation steps its environments as slowly as training does, so that
+# by default evaluations have at most this share of the steps, but enough episodes each.
+_HOST_SHARE, _FEW_EPISODES = Fraction(1, 10), 5
+UNKNOWN_LENGTH = 1_000  # assumed of episodes without a known time limit
 FailFunction = Callable[[Place, str, str], NoReturn]  # (place, message, hint)
 
 
@@ -51,13 +53,13 @@ class LogPeriod:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """How often to evaluate, and over how many episodes; see `evaluation_period`.
+    """How often to evaluate, and over how many episodes; see `default_evaluation`.
 
     With a `grid`, in environments with all combinations of its values.
     """
 
     every: Steps | None = None
-    episodes: PositiveInt = 20
+    episodes: PositiveInt = _EPISODES
     render: bool = False
     grid: dict[str, list[Any]] | None = None
 
@@ -263,16 +265,31 @@ def _list_options(parameters: Mapping[str, Any]) -> str:
     return "its options are " + ", ".join(f"`{option}`" for option in parameters)
 
 
-def evaluation_period(steps: int, iteration_size: int, *, on_host: bool) -> int | None:
-    """The default of `train.evaluate.every`: ten evaluations, the last one at the end.
+def default_evaluation(
+    steps: int, iteration_size: int, episodes: int | None, host_length: int | None
+) -> dict[str, int | None]:
+    """The defaults of `train.evaluate`: ten evaluations, the last one at the end.
 
-    None for a short run, where compiling the evaluation would take longer than the
-    training, and where stepping a host environment would.
+    A short run has none, since compiling an evaluation would take longer than the
+    training. On the host there are fewer evaluations, of fewer episodes, such that they
+    have at most a tenth of the steps.
+
+    Args:
+        steps: those of the run.
+        iteration_size: steps of one iteration of the run.
+        episodes: those of an evaluation that the recipe sets.
+        host_length: the steps of the longest episodes, if they run on the host.
     """
-    if steps < (EVALUATED_HOST_STEPS if on_host else EVALUATED_STEPS):
-        return None
+    count, most = _EVALUATIONS, episodes or _EPISODES
+    if host_length is not None:
+        budget = int(_HOST_SHARE * steps) // host_length  # episodes of the run
+        few = episodes or max(1, min(_FEW_EPISODES, budget))
+        count = min(count, budget // few)
+        most = episodes or min(most, budget // max(1, count))
+    if steps < EVALUATED_STEPS or not count:
+        return {"every": None}
     last = steps // iteration_size * iteration_size
-    return max(1, last // _EVALUATIONS)
+    return {"every": max(1, last // count), "episodes": most}
 
 
 def contradictions(

@@ -269,9 +269,7 @@ def _read_sections(sections: Sections, name: str) -> Recipe:
         reset=facts.get("reset", False),
         is_offline=replay is not None
         and registry.find("replay", replay.name).facts.get("offline", False),
-        on_host=bool(
-            registry.find("environment", environment.name).facts.get("adapter")
-        ),
+        host_length=sections.host_length(environment, vector.time_limit),
     )
     return Recipe(
         environment=environment,

@@ -202,6 +202,25 @@ class Sections:
             self.fail(("environment", "time_limit"), message, hint)
         return part, vector
 
+    def host_length(
+        self, environment: Part, time_limit: int | str | None
+    ) -> int | None:
+        """The steps of the longest episodes on the host; None if they are compiled.
+
+        The fact `episode_steps` of an adapter is a function of the id that looks up the
+        time limit of its library.
+        """
+        facts = registry.find("environment", environment.name).facts
+        if not facts.get("adapter"):
+            return None
+        if isinstance(time_limit, int):
+            return time_limit
+        find = facts.get("episode_steps")
+        known = (
+            find(environment.name.partition("/")[2]) if time_limit and find else None
+        )
+        return known or grammar.UNKNOWN_LENGTH
+
     def wrappers(self, environment: Part, wrappers: Sequence[Any]) -> tuple[Part, ...]:
         """The wrappers of the environment, from the inside out."""
         place = ("environment", "wrappers")
@@ -335,7 +354,7 @@ class Sections:
         has_replay: bool,
         *,
         reset: bool,
-        on_host: bool,
+        host_length: int | None,
         is_offline: bool = False,
     ) -> grammar.Train:
         """The section `train`, with the defaults that depend on other sections."""
@@ -351,10 +370,12 @@ class Sections:
         options["updates"] = updates
         evaluate = options.get("evaluate", {})
         if isinstance(evaluate, Mapping) and "every" not in evaluate:
-            period = grammar.evaluation_period(
-                steps, unroll * num_envs, on_host=on_host
+            given = evaluate.get("episodes")
+            episodes = given if isinstance(given, int) and given > 0 else None
+            default = grammar.default_evaluation(
+                steps, unroll * num_envs, episodes, host_length
             )
-            options["evaluate"] = {"every": period, **evaluate}
+            options["evaluate"] = {**default, **evaluate}
         train = grammar.Train(**reader.options(parameters, options))
         train = dataclasses.replace(
             train,

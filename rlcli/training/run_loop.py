@@ -246,7 +246,8 @@ def run_chunks(
         stack.enter_context(report_idling(monitor.message))
         stack.enter_context(_record_errors([member.run for member in members]))
         stack.enter_context(_explain_errors(experiment))
-        for message in filter(None, [session.warning, *messages]):
+        evaluations = [_describe_evaluations(experiment)] if None in resume_at else []
+        for message in filter(None, [*evaluations, session.warning, *messages]):
             monitor.message(message)
         while True:
             status, reason = agreed_status(members, signals, session.deadline)
@@ -360,6 +361,15 @@ def _begin(
     experiment.program.report_phase = monitor.set_phase
     has_checkpoint = [each.latest_checkpoint() is not None for each in runs]
     return [experiment.step if each else None for each in has_checkpoint]
+
+
+def _describe_evaluations(experiment: Experiment) -> str:
+    """How a new run is evaluated, whether its recipe or a default says so."""
+    evaluate = experiment.recipe.train.evaluate
+    if evaluate.every is None:
+        return "no evaluations: `--set train.evaluate.every=N` has one every N steps"
+    episodes = f"{evaluate.episodes:,} episode" + "s" * (evaluate.episodes > 1)
+    return f"evaluates {episodes} every {evaluate.every:,} steps"
 
 
 def _show_chunk(

@@ -405,11 +405,36 @@ def test_a_run_is_evaluated_ten_times_unless_it_is_short(train, expected):
     assert recipe.load_recipe(recipe.resolve(read)) == read
 
 
-@pytest.mark.parametrize(("steps", "expected"), [(499_999, None), (500_000, 50_000)])
-def test_only_long_runs_on_the_host_are_evaluated(steps, expected):
-    data = {**LEAST, "environment": "gymnasium/CartPole-v1"}
-    read = recipe.load_recipe({**data, "train": {"steps": steps, "unroll": 1}})
-    assert read.train.evaluate.every == expected
+@pytest.mark.parametrize(
+    ("environment", "train", "expected"),
+    [
+        # Episodes of at most 500 steps: 10 of them are a tenth of 50,000 steps.
+        ({}, {"steps": 50_000}, (25_000, 5)),
+        ({}, {"steps": 5_000}, (5_000, 1)),
+        ({}, {"steps": 4_999}, (None, 20)),
+        ({}, {"steps": 250_000}, (25_000, 5)),
+        ({}, {"steps": 1_000_000}, (100_000, 20)),
+        ({}, {"steps": 50_000, "evaluate": {"episodes": 2}}, (10_000, 2)),
+        ({}, {"steps": 50_000, "evaluate": {"episodes": 11}}, (None, 11)),
+        ({}, {"steps": 50_000, "evaluate": {"every": 100}}, (100, 20)),
+        ({}, {"steps": 50_000, "evaluate": None}, (None, 20)),
+        ({"time_limit": 50}, {"steps": 50_000}, (5_000, 10)),
+        # Without a limit, episodes are taken to have 1,000 steps.
+        ({"time_limit": None}, {"steps": 50_000}, (50_000, 5)),
+        ({"time_limit": None}, {"steps": 9_999}, (None, 20)),
+        ({"name": "envpool/Pong-v5"}, {"steps": 100_000}, (50_000, 5)),
+        ({"name": "gymnasium/Unknown-v1"}, {"steps": 100_000}, (50_000, 5)),
+        ({"name": "gymnasium/MountainCar-v0"}, {"steps": 50_000}, (10_000, 5)),
+    ],
+)
+def test_evaluations_on_the_host_have_at_most_a_tenth_of_the_steps(
+    environment, train, expected
+):
+    environment = {"name": "gymnasium/CartPole-v1", **environment}
+    data = {**LEAST, "environment": environment, "train": {"unroll": 1, **train}}
+    read = recipe.load_recipe(data)
+    assert (read.train.evaluate.every, read.train.evaluate.episodes) == expected
+    assert recipe.load_recipe(recipe.resolve(read)) == read
 
 
 @pytest.mark.parametrize(

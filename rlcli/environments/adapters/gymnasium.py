@@ -70,7 +70,21 @@ INSTALL_EXTRAS = {
 }
 
 
-@register("environment", "gymnasium/", adapter=True, time_limit=REGISTERED_LIMIT)
+def _registered_steps(id: str) -> int | None:
+    """The time limit that an id is registered with, if there is one."""
+    try:
+        return _find_spec(id, f"environment `gymnasium/{id}`").max_episode_steps
+    except RlcliError:  # building the environment says why
+        return None
+
+
+@register(
+    "environment",
+    "gymnasium/",
+    adapter=True,
+    time_limit=REGISTERED_LIMIT,
+    episode_steps=_registered_steps,
+)
 def gymnasium_adapter(
     id: str,
     num_envs: int,
