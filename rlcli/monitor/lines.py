@@ -19,6 +19,8 @@ LEGEND = (
     "ep episodes · T steps · t, G length and return of the last episode · "
     "avg_G mean return · avg_r reward per step · dt time per step"
 )
+MAX_LINE = 160  # characters of a row; all of its numbers are in `metrics.jsonl`
+_RATES = ("dt", "steps_per_second", "updates_per_second")
 COUNTS = frozenset(("ep", "T", "t", "updates"))
 NOT_METRICS = frozenset(
     (*LEADING_FIELDS, *CLOCK_FIELDS, "seed", "run", "evaluation", "frozen")
@@ -26,21 +28,39 @@ NOT_METRICS = frozenset(
 
 
 def format_row(row: Row) -> str:
-    """Formats a row of metrics as coax does: `[TrainMonitor|INFO] ep: 102, …`."""
+    """Formats a row of metrics as coax does: `[TrainMonitor|INFO] ep: 102, …`.
+
+    Leaves out the last metrics where the line would be too long.
+    """
+    row = without_details(row)
     first = [(name, row[name]) for name in LEADING_FIELDS if row.get(name) is not None]
     rest = [
         (name, value)
         for name, value in row.items()
         if name not in NOT_METRICS and isinstance(value, (Real, str))
     ]
-    rates = [
-        (n, row[n]) for n in CLOCK_FIELDS if n in row and n.endswith("_per_second")
-    ]
+    rates = [(n, row[n]) for n in _RATES[1:] if row.get(n)]
     frozen_pair = [("frozen", row["frozen"])] if row.get("frozen") else []
-    parts = [*first, *rest, *rates, *frozen_pair]
-    return f"{HEAD} " + ", ".join(
-        f"{name}: {_format_value(name, x)}" for name, x in parts
+    first, rest, last = (
+        [f"{name}: {_format_value(name, x)}" for name, x in pairs]
+        for pairs in (first, rest, [*rates, *frozen_pair])
     )
+    line = ", ".join([*first, *rest, *last])
+    while rest and len(HEAD) + 1 + len(line) > MAX_LINE:
+        rest.pop()
+        line = ", ".join([*first, *rest, "…", *last])
+    return f"{HEAD} {line}"
+
+
+def without_details(row: Row) -> Row:
+    """A row without the totals and maxima of what the environment reports in `info`."""
+    details = {f"{prefix}{name}" for name in row for prefix in ("total_", "max_")}
+    return {name: value for name, value in row.items() if name not in details}
+
+
+def without_rates(row: Row) -> Row:
+    """A row without its durations and speeds."""
+    return {name: value for name, value in row.items() if name not in _RATES}
 
 
 def group_by_point(rows: Sequence[Row]) -> list[list[Row]]:
@@ -107,13 +127,17 @@ def format_evaluation(evaluation: Sequence[Row]) -> str:
     end = f"at step {evaluation[0]['T']:,}"
     if frozen:
         end += ", frozen" if len(results) == 1 else f", {frozen} frozen included"
+    means = merge_evaluation(evaluation)["evaluation"]
+    successes = [name for name in means if "success" in name]
+    start = "".join(f"{name} {format_number(means[name])}, " for name in successes)
     if len(results) == 1:
-        return f"{_format_episodes(first)} {end}"
+        return f"{start}{_format_episodes(first)} {end}"
     total = summary([result["mean"] for result in results])
     low, high = (format_number(bound) for bound in total["ci95"])
     return (
-        f"G {format_number(total['mean'])}, IQM {format_number(total['iqm'])} (95 % "
-        f"interval {low} to {high} over {len(results)} {row_kind(evaluation)}s), "
+        f"{start}G {format_number(total['mean'])}, IQM "
+        f"{format_number(total['iqm'])} (95 % interval {low} to {high} over "
+        f"{len(results)} {row_kind(evaluation)}s), "
         f"{first['episodes']} episodes {end}"
     )
 

@@ -28,6 +28,7 @@ from rlcli.monitor.lines import (
     format_row,
     group_by_point,
     merge_rows,
+    without_rates,
 )
 from rlcli.monitor.notebook import NotebookDisplay, is_notebook
 from rlcli.monitor.panel import SAVES, STOPPING, RunPanel
@@ -177,7 +178,9 @@ class Monitor:
             if not self._is_explained:
                 self._write(f"{HEAD} {LEGEND}")
                 self._is_explained = True
-            self._write(format_row(merge_rows(point)))
+            row = merge_rows(point)
+            has_rate = self._panel.has_rate(row["T"])
+            self._write(format_row(row if has_rate else without_rates(row)))
         if evaluation:
             self._write(f"{HEAD} evaluation: {format_evaluation(evaluation)}")
         self.refresh()

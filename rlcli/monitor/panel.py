@@ -19,6 +19,8 @@ from rlcli.monitor.lines import (
     group_by_point,
     merge_rows,
     name_of,
+    without_details,
+    without_rates,
 )
 from rlcli.monitor.seeds_table import SeedRows, row_count, seeds_table
 from rlcli.monitor.text_drawing import (
@@ -105,6 +107,10 @@ class RunPanel:
         """Whether there is nothing to show: the run has not begun."""
         return not self.total_steps and not self._rows
 
+    def has_rate(self, step: int) -> bool:
+        """Whether a step has a speed: the first one includes the compilation."""
+        return self._first is not None and step > self._first[1]
+
     def _first_point(self, rows: Sequence[Row], step: int) -> tuple[float, int] | None:
         """Time and step of the first row since the start; of now if there are none."""
         if not rows:
@@ -147,11 +153,17 @@ class RunPanel:
         if not self._rows:
             text = f"{self.phase} …" if not self.is_finished else "no log point reached"
             return [progress, _texts("returns", _NEVER_DROPPED, [Text(text)])]
-        row = merge_rows([*self._rows.values()])
+        row = without_details(merge_rows([*self._rows.values()]))
+        if not self.has_rate(row["T"]):
+            row = without_rates(row)
+        row = {**row, "T": self.step}  # as the bar
         is_single = len(self._rows) == 1
         names = ("ep", "T", "t", "G", "avg_r") if is_single else ("ep", "T", "avg_r")
         counts = [(name, row.get(name)) for name in names]
-        rates = [(f"{rate}/s", row.get(f"{rate}_per_second")) for rate in _RATES]
+        # None before there is one, such as that of updates before the first.
+        rates = [
+            (f"{rate}/s", row.get(f"{rate}_per_second") or None) for rate in _RATES
+        ]
         metrics = [
             (printable(name), value)
             for name, value in row.items()

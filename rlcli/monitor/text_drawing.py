@@ -9,9 +9,8 @@ from rich.text import Text
 from rlcli.monitor.lines import finite_values
 
 POINTS = 512  # maximum of a curve; beyond it every second point is dropped
-CELL = 24  # maximum characters of a name with its number
-GAP = 1  # between two cells
-_CELL_STEP = 6
+GAP = 2  # between two cells
+_NUMBER = 6  # characters of a number, at least
 SPARKS = "▁▂▃▄▅▆▇█"
 
 
@@ -51,21 +50,28 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def format_cells(pairs: Sequence[tuple[str, str]], width: int) -> list[Text]:
-    """Formats names and numbers in as many columns as fit, a text per row."""
-    longest = max((len(name) + 1 + len(value) for name, value in pairs), default=0)
-    # In steps, so that the columns do not move with each digit.
-    size = min(CELL, -(-longest // _CELL_STEP) * _CELL_STEP)
-    columns = max(1, (width + GAP) // (size + GAP))
-    cell = (width + GAP) // columns - GAP
+    """Formats names and numbers in as many columns as fit, a text per row.
+
+    A name is only cut if it does not fit in a row of its own.
+    """
+    for columns in range(max(1, len(pairs)), 0, -1):
+        cells = [pairs[column::columns] for column in range(columns)]
+        names = [max((len(name) for name, _ in cell), default=0) for cell in cells]
+        # At least the size of most numbers, so that columns do not move with a digit.
+        numbers = [max([_NUMBER, *(len(x) for _, x in cell)]) for cell in cells]
+        if sum(names) + sum(numbers) + columns + GAP * (columns - 1) <= width:
+            break
+    names = [
+        min(name, max(1, width - n - 1)) for name, n in zip(names, numbers, strict=True)
+    ]
     rows = []
     for start in range(0, len(pairs), columns):
         text = Text()
         for column, (name, value) in enumerate(pairs[start : start + columns]):
-            longest = max(len(other) for other, _ in pairs[column::columns])
-            room = max(1, min(longest, cell - len(value) - 1))
+            room = names[column]
             name = name if len(name) <= room else name[: room - 1] + "…"
             text.append(name.ljust(room + 1), "dim")
-            text.append(value.ljust(cell - room - 1 + GAP))
+            text.append(value.ljust(numbers[column] + GAP))
         text.rstrip()
         rows.append(text)
     return rows

@@ -39,6 +39,22 @@ def test_rates_come_last_and_a_frozen_seed_is_marked():
     assert format_row({"T": 10, "frozen": True}).endswith("frozen: yes")
 
 
+def test_a_line_has_at_most_160_characters_and_ends_with_the_rates():
+    metrics = {f"a_long_name_of_a_metric_{index}": 1.0 for index in range(20)}
+    row = {"T": 10, "G": 1.0, **metrics, "steps_per_second": 50812.3, "dt": 1.0}
+    line = format_row(row)
+    assert 120 < len(line) <= 160
+    assert line.startswith("[TrainMonitor|INFO] T: 10, G: 1, dt: 1.000ms, a_long_")
+    assert line.endswith("a_metric_1: 1, …, steps_per_second: 50,812")
+
+
+def test_a_rate_of_nothing_and_totals_of_info_are_not_said():
+    row = {"T": 10, "success": 1.0, "total_success": 4.0, "max_success": 1.0}
+    assert format_row({**row, "updates_per_second": 0.0}) == (
+        "[TrainMonitor|INFO] T: 10, success: 1"
+    )
+
+
 def test_seeds_are_said_together_by_their_means():
     rows = [
         {"T": 500, "seed": 3, "ep": 10, "avg_G": 10.0, "loss": 1.0, "frozen": False},
@@ -71,6 +87,16 @@ def test_runs_that_are_trained_together_are_merged_as_runs():
     assert merged == {"T": 500, "evaluation": means}
     text = format_evaluation([evaluation(1.0, run="a"), evaluation(3.0, run="b")])
     assert text.startswith("G 2, IQM 2 (95 % interval 1 to 3 over 2 runs), 20 episodes")
+
+
+def test_an_evaluation_is_described_with_its_success():
+    spread = {"mean": 1.0, "std": 0.0, "min": 1.0, "max": 1.0, "episodes": 1}
+    numbers = {"is_success": 0.25, "energy": 3.0, **spread}
+    row = {"T": 500, "seed": 0, "evaluation": numbers}
+    expected = "is_success 0.25, G 1, 1 episode at step 500"
+    assert format_evaluation([row]) == expected
+    other = {**row, "seed": 1, "evaluation": numbers | {"is_success": 0.75}}
+    assert format_evaluation([row, other]).startswith("is_success 0.5, G 1, IQM 1 (")
 
 
 def test_an_evaluation_is_described_with_its_interval():

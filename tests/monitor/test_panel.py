@@ -61,7 +61,7 @@ def test_the_panel_of_one_seed_shows_what_the_rows_say():
     picture.add([row(10_000, avg_G=5.0)], 10_000, [])
     picture.add([row(20_000)], 20_500, [result(20_000, 0, 150.0)])
     text = re.sub(r"\s+", " ", draw_panel(picture))
-    for part in ["41 %", "20,500 of 50,000", "ep 102", "T 20,000", "t 200", "G 200"]:
+    for part in ["41 %", "20,500 of 50,000", "ep 102", "T 20,500", "t 200", "G 200"]:
         assert part in text
     for part in [
         "dt 1.51 ms",
@@ -255,10 +255,38 @@ def test_what_a_user_named_is_no_markup():
     assert "[bold]" in draw_panel(picture)
 
 
-def test_a_name_too_long_for_its_column_is_cut():
+def test_a_name_is_cut_only_where_there_is_no_room():
     picture = RunPanel(10, [0], "dqn")
     picture.add([row(1, a_name_of_which_there_is_no_end=0.125)], 1, [])
-    assert "a_name_of_which_t… 0.125" in draw_panel(picture)
+    assert "a_name_of_which_there_is_no_end 0.125" in draw_panel(picture, 60)
+    assert "a_name_of_which_ther… 0.125" in draw_panel(picture, 34)
+
+
+def test_names_and_numbers_stand_in_as_many_columns_as_fit():
+    pairs = [("a", "1"), ("a_longer_name", "2"), ("b", "3"), ("c", "1,234,567")]
+    lines = [text.plain for text in text_drawing.format_cells(pairs, 34)]
+    assert lines == ["a 1       a_longer_name 2", "b 3       c             1,234,567"]
+    assert len(text_drawing.format_cells(pairs, 60)) == 1
+    assert len(text_drawing.format_cells(pairs, 20)) == 4
+
+
+def test_the_first_row_has_no_rate_since_it_includes_the_compilation():
+    picture = RunPanel(50_000, [0], "dqn")
+    picture.add([row(1_000)], 1_000, [])
+    text = draw_panel(picture)
+    assert "steps/s" not in text and "dt 1.51" not in text
+    picture.add([row(2_000, updates_per_second=0.0)], 2_000, [])
+    text = draw_panel(picture)
+    assert "steps/s" in text and "dt 1.51" in text and "updates/s" not in text
+
+
+def test_totals_and_maxima_of_info_are_left_to_the_files():
+    picture = RunPanel(50_000, [0], "dqn")
+    info = {"success": 1.0, "total_success": 8.0, "max_success": 1.0, "max_q": 9.5}
+    picture.add([row(1_000, **info)], 1_000, [])
+    text = draw_panel(picture)
+    assert "success" in text and "total_" not in text and "max_success" not in text
+    assert "max_q" in text
 
 
 @pytest.mark.parametrize(
