@@ -61,7 +61,7 @@ def logged_names(env: Environment, info: Mapping[str, Any]) -> list[str]:
         known = ", ".join(map(quote, sorted(info))) or "nothing"
         message = f"the environment has no `info` named {quote(unknown[0])}"
         raise RlcliError(message, f"it reports {known}")
-    return sorted(env.info or info)
+    return sorted(env.info or info)[:MAX_INFO]
 
 
 def accumulate(

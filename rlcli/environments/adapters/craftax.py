@@ -34,11 +34,11 @@ def craftax_adapter(id: str, *, options: dict[str, Any] | None = None) -> Core:
         return state, obs
 
     def step(state: Any, action: Array, key: Key) -> tuple:
-        obs, state, reward, done, _ = env.step_env(
+        obs, state, reward, done, info = env.step_env(
             jax.random.key_data(key), state, action, params
         )
         terminated = env.is_terminal(state, endless)
-        return state, obs, reward, terminated, done & ~terminated
+        return state, obs, reward, terminated, done & ~terminated, info
 
     convert = jax_libraries.convert_gymnax_space
     observation = convert(env.observation_space(params))

@@ -38,9 +38,9 @@ def gymnax_adapter(id: str, *, options: dict[str, Any] | None = None) -> Core:
         return state, obs
 
     def step(state: ArrayTree, action: Array, key: Key) -> tuple:
-        obs, state, reward, done, _ = env.step_env(key, state, action, params)
+        obs, state, reward, done, info = env.step_env(key, state, action, params)
         terminated, truncated = _termination(env, params, state, done)
-        return state, obs, reward, terminated, truncated
+        return state, obs, reward, terminated, truncated, info
 
     return pure_core(reset, step, observation, action)
 

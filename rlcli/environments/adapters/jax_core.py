@@ -19,7 +19,6 @@ Both import their library when called, with `libraries.import_library`, and use
 Gymnasium's spaces.
 """
 
-import itertools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -29,9 +28,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli import spaces
-from rlcli.environments.episode_info import MAX_INFO, RESERVED
+from rlcli.environments.episode_info import RESERVED
 from rlcli.environments.observation_image import core_image
 from rlcli.types import Array, ArrayTree, Core, Key, TimeStep
+
+
+_OF_TIMESTEPS = RESERVED | {"discount", "return"}  # what libraries repeat in `info`
 
 
 class AdapterState(NamedTuple):
@@ -57,8 +59,8 @@ def pure_core(
 
     `obs` is the next observation, also at the end of an episode. It is cast to the
     dtypes of its space, and rendered as an image. If the library truncates an episode,
-    `last` is true and `discount` stays 1. Of `info` it logs at most `MAX_INFO` numbers
-    and booleans, by name. `costly_reset` and `agents` are those of `Core`; a game of
+    `last` is true and `discount` stays 1. Of `info` it logs single numbers and
+    booleans. `costly_reset` and `agents` are those of `Core`; a game of
     several agents is over when all have terminated.
     """
 
@@ -104,16 +106,18 @@ def pure_core(
 
 
 def _single_numbers(info: Mapping[str, Any]) -> dict[str, Array]:
-    """The first `MAX_INFO` numbers and booleans by name, without arrays."""
-    numbers = {name: jnp.asarray(info[name]) for name in sorted(info)}
-    single = {
+    """The numbers and booleans by name, without arrays and what `TimeStep` has."""
+    kinds = bool | int | float | np.generic | np.ndarray | jax.Array
+    numbers = {
+        name: jnp.asarray(value)
+        for name, value in info.items()
+        if name not in _OF_TIMESTEPS and isinstance(value, kinds)
+    }
+    return {
         name: value
         for name, value in numbers.items()
-        if name not in RESERVED
-        and not value.shape
-        and (value.dtype == bool or jnp.isrealobj(value))
+        if not value.shape and (value.dtype == bool or jnp.isrealobj(value))
     }
-    return dict(itertools.islice(single.items(), MAX_INFO))
 
 
 def _strong_type(leaf: Any) -> Array:

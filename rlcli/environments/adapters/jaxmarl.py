@@ -60,13 +60,14 @@ def jaxmarl_adapter(
     def step(state: Any, choice: Array, key: Key) -> tuple:
         choices = {agent: choice[row] for row, agent in enumerate(agents)}
         arguments = (jax.random.key_data(key), state, choices)
-        obs, state, rewards, dones, _ = env.step_env(*arguments)
+        obs, state, rewards, dones, info = env.step_env(*arguments)
         # Its own `dones` do not tell the limit of steps from an end of the game.
         *_, ends, _ = game.untimed.step_env(*arguments)
         reward = jnp.stack([jnp.reshape(rewards[agent], ()) for agent in agents])
         terminated = jnp.stack([jnp.reshape(ends[agent], ()) for agent in agents])
         terminated = terminated | ends["__all__"]
-        return state, game.observe(obs, state), reward, terminated, dones["__all__"]
+        ends = terminated, dones["__all__"]
+        return state, game.observe(obs, state), reward, *ends, info
 
     return jax_libraries.library_core(
         f"jaxmarl/{id}", reset, step, game.observation, game.action, len(agents)

@@ -39,7 +39,8 @@ def jumanji_adapter(
         state, timestep = env.step(state, jnp.asarray(choice, spec.dtype))
         obs = jax_libraries.read_fields(observation, timestep.observation)
         terminated = timestep.last() & jnp.all(timestep.discount == 0)
-        return state, obs, jnp.sum(timestep.reward), terminated, timestep.last()
+        ends, extras = (terminated, timestep.last()), timestep.extras or {}
+        return state, obs, jnp.sum(timestep.reward), *ends, extras
 
     name = f"jumanji/{id}"
     return jax_libraries.library_core(name, reset, step, observation, action)

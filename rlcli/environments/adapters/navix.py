@@ -36,7 +36,7 @@ def navix_adapter(
     def step(timestep: Any, action: Array, key: Key) -> tuple:
         timestep = env._step(timestep, action)  # `step` resets by itself
         ends = timestep.is_termination(), timestep.is_truncation()
-        return timestep, timestep.observation, timestep.reward, *ends
+        return timestep, timestep.observation, timestep.reward, *ends, timestep.info
 
     action = gymnasium.spaces.Discrete(len(env.action_set))
     name = f"navix/{id}"
