@@ -32,7 +32,6 @@ from rlcli.environments.episode_info import RESERVED
 from rlcli.environments.observation_image import core_image
 from rlcli.types import Array, ArrayTree, Core, Key, TimeStep
 
-
 _OF_TIMESTEPS = RESERVED | {"discount", "return"}  # what libraries repeat in `info`
 
 
