@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict
 from annotated_types import Ge, Gt, Le, Lt
 
 from rlcli import registry, schedules
-from rlcli.errors import quote, shorten
+from rlcli.errors import quote, shorten, suggest
 from rlcli.recipe.annotations import MismatchError, convert, quote_value
 from rlcli.recipe.documents import Place
 from rlcli.registry.common_names import suggest_name

@@ -231,6 +231,13 @@ def test_optimizers_are_one_or_by_group_with_a_default():
         ("seeds: 1", "evaluate: {evry: 1}", 8, "has no option `evry`", "`every`"),
         ("seeds: 1", "log: 1_000", 8, "expected a mapping, got `1000`", "`every`"),
         (
+            "seeds: 1",
+            "stop: {retrun: 4}",
+            8,
+            "there is no `retrun` to reach",
+            "`return`",
+        ),
+        (
             "steps: 50_000, seeds: 1",
             "steps: 4_000, stop: {return: 4}",
             8,

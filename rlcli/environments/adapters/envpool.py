@@ -19,6 +19,8 @@ from rlcli.types import ArrayTree, Environment
 from rlcli.xla.threads import most_threads
 
 EXTRA = "envpool"
+# What EnvPool itself adds to `info`.
+_OF_POOLS = frozenset(("env_id", "players", "elapsed_step", "terminated"))
 REGISTERED_LIMIT = "default"  # the time limit that the id is registered with
 
 
@@ -124,6 +126,7 @@ class _EnvPoolVector:
     def step(self, action: ArrayTree) -> HostTimeStep:
         """As `HostVector.step`."""
         obs, *numbers, info = self._step(action)
+        info = {name: each for name, each in info.items() if name not in _OF_POOLS}
         return host_timestep(self._to_canonical(obs), *numbers, info=[info])
 
     def render(self, index: int) -> HostArray:

@@ -15,6 +15,7 @@ from wording import mentions
 from rlcli import registry
 from rlcli.environments.adapters import jax_libraries
 from rlcli.errors import RlcliError
+from rlcli.spaces import zeros
 
 
 class Spec:
@@ -131,6 +132,27 @@ def test_combined_actions_of_jumanji_are_one_action_with_one_mask():
     plain = find("jumanji/Minesweeper-v0", action_mask=False)
     assert plain.action == spaces.MultiDiscrete([10, 10])
     assert "action_mask" not in plain.observation.spaces
+
+
+@pytest.mark.parametrize(
+    ("package", "id", "some"),
+    [
+        ("jumanji", "jumanji/Game2048-v1", {"highest_tile"}),
+        ("brax", "brax/ant", {"reward_forward", "reward_survive"}),
+        ("mujoco_playground", "playground/CartpoleBalance", {"reward/upright"}),
+        ("craftax", "craftax/Craftax-Classic-Symbolic-v1", {"Achievements/eat_cow"}),
+        ("gymnax", "gymnax/CartPole-v1", set()),
+        ("navix", "navix/Navix-Empty-5x5-v0", set()),
+    ],
+)
+def test_single_numbers_of_a_library_are_logged(package, id, some):
+    pytest.importorskip(package)
+    core, key = find(id), jax.random.key(0)
+    state, _ = jax.eval_shape(core.reset, key)
+    action = jax.tree.map(jnp.asarray, zeros(core.action))
+    _, timestep = jax.eval_shape(core.step, state, action, key)
+    assert timestep.info.keys() >= some and bool(timestep.info) == bool(some)
+    assert all(value.shape == () for value in timestep.info.values())
 
 
 def test_rewards_of_several_agents_are_added():
