@@ -20,7 +20,8 @@ LEGEND = (
     "avg_G mean return · avg_r reward per step · dt time per step"
 )
 MAX_LINE = 160  # characters of a row; all of its numbers are in `metrics.jsonl`
-_RATES = ("dt", "steps_per_second", "updates_per_second")
+_SHORT = {"steps_per_second": "steps/s", "updates_per_second": "updates/s"}
+_RATES = frozenset(("dt", *_SHORT))
 COUNTS = frozenset(("ep", "T", "t", "updates"))
 NOT_METRICS = frozenset(
     (*LEADING_FIELDS, *CLOCK_FIELDS, "seed", "run", "evaluation", "frozen")
@@ -39,7 +40,8 @@ def format_row(row: Row) -> str:
         for name, value in row.items()
         if name not in NOT_METRICS and isinstance(value, (Real, str))
     ]
-    rates = [(n, row[n]) for n in _RATES[1:] if row.get(n)]
+    rest.sort(key=lambda pair: "success" not in pair[0])
+    rates = [(short, row[n]) for n, short in _SHORT.items() if row.get(n)]
     frozen_pair = [("frozen", row["frozen"])] if row.get("frozen") else []
     first, rest, last = (
         [f"{name}: {_format_value(name, x)}" for name, x in pairs]
@@ -166,4 +168,4 @@ def _format_value(name: str, value: Any) -> str:
         return str(value)
     if name == "dt":
         return f"{value:.3f}ms"
-    return f"{value:,.0f}" if name.endswith("_per_second") else f"{value:.3g}"
+    return f"{value:,.0f}" if name in _SHORT.values() else f"{value:.3g}"

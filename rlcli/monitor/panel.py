@@ -79,6 +79,7 @@ class RunPanel:
         self.end_time: float | None = None
         self._start = time.time() if start_time is None else start_time
         self._first: tuple[float, int] | None = None  # time and step of the first rows
+        self._first_logged: int | None = None  # the step of the first row
         self._rows: dict[int | str, Row] = {}  # by seed, or by run
         self._curves: dict[int | str, BoundedSeries] = {}
         self._mean_curve = BoundedSeries()
@@ -91,6 +92,8 @@ class RunPanel:
         self.step = step
         # Excludes the first steps from the speed: they include the compilation.
         self._first = self._first or self._first_point(rows, step)
+        if rows and self._first_logged is None:
+            self._first_logged = rows[0]["T"]
         for row in rows:
             self._rows[name_of(row)] = row
             self._curves.setdefault(name_of(row), BoundedSeries()).add(row.get("avg_G"))
@@ -108,8 +111,8 @@ class RunPanel:
         return not self.total_steps and not self._rows
 
     def has_rate(self, step: int) -> bool:
-        """Whether a step has a speed: the first one includes the compilation."""
-        return self._first is not None and step > self._first[1]
+        """Whether a step has a speed: the first row's includes the compilation."""
+        return self._first_logged is not None and step > self._first_logged
 
     def _first_point(self, rows: Sequence[Row], step: int) -> tuple[float, int] | None:
         """Time and step of the first row since the start; of now if there are none."""

@@ -33,8 +33,7 @@ def test_a_row_says_only_what_is_known():
 def test_rates_come_last_and_a_frozen_seed_is_marked():
     row = {"T": 10, "steps_per_second": 50812.3, "frozen": "nan in `loss`", "q": 1e-5}
     assert format_row(row) == (
-        "[TrainMonitor|INFO] T: 10, q: 1e-05, steps_per_second: 50,812, "
-        "frozen: nan in `loss`"
+        "[TrainMonitor|INFO] T: 10, q: 1e-05, steps/s: 50,812, frozen: nan in `loss`"
     )
     assert format_row({"T": 10, "frozen": True}).endswith("frozen: yes")
 
@@ -45,13 +44,13 @@ def test_a_line_has_at_most_160_characters_and_ends_with_the_rates():
     line = format_row(row)
     assert 120 < len(line) <= 160
     assert line.startswith("[TrainMonitor|INFO] T: 10, G: 1, dt: 1.000ms, a_long_")
-    assert line.endswith("a_metric_1: 1, …, steps_per_second: 50,812")
+    assert line.endswith("a_metric_2: 1, …, steps/s: 50,812")
 
 
 def test_a_rate_of_nothing_and_totals_of_info_are_not_said():
-    row = {"T": 10, "success": 1.0, "total_success": 4.0, "max_success": 1.0}
+    row = {"T": 10, "q": 2.0, "success": 1.0, "total_success": 4.0, "max_success": 1.0}
     assert format_row({**row, "updates_per_second": 0.0}) == (
-        "[TrainMonitor|INFO] T: 10, success: 1"
+        "[TrainMonitor|INFO] T: 10, success: 1, q: 2"
     )
 
 

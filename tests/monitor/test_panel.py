@@ -272,6 +272,7 @@ def test_names_and_numbers_stand_in_as_many_columns_as_fit():
 
 def test_the_first_row_has_no_rate_since_it_includes_the_compilation():
     picture = RunPanel(50_000, [0], "dqn")
+    picture.add([], 500, [])
     picture.add([row(1_000)], 1_000, [])
     text = draw_panel(picture)
     assert "steps/s" not in text and "dt 1.51" not in text
@@ -283,7 +284,7 @@ def test_the_first_row_has_no_rate_since_it_includes_the_compilation():
 def test_totals_and_maxima_of_info_are_left_to_the_files():
     picture = RunPanel(50_000, [0], "dqn")
     info = {"success": 1.0, "total_success": 8.0, "max_success": 1.0, "max_q": 9.5}
-    picture.add([row(1_000, **info)], 1_000, [])
+    picture.add([row(1_000) | info], 1_000, [])
     text = draw_panel(picture)
     assert "success" in text and "total_" not in text and "max_success" not in text
     assert "max_q" in text
