@@ -70,6 +70,7 @@ def environment_factory(
             "time_limit": recipe.time_limit,
             "timeout": recipe.timeout,
             "rendering": rendering,
+            "random_numbers": recipe.random_numbers,
         }
         host_env = build_part(part, START, recipe, offers)
         host_env = _restart_on_error(recipe, host_env)

@@ -5,6 +5,7 @@ episodes to finish over all environments would favour short ones.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import jax
@@ -140,7 +141,7 @@ def episode_functions(
         state: ArrayTree,
         timestep: TimeStep,
         cut: Array,
-        parameters: Mapping[str, Array],
+        parameters: Mapping[str, Array] = MappingProxyType({}),
     ) -> EpisodeRecords:
         has_ended, only_cut = timestep.last | cut, cut & ~timestep.last
         total, length = records.running_return + timestep.reward, records.length + 1

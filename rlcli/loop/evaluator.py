@@ -36,7 +36,6 @@ from rlcli.types import (
     Clock,
     Environment,
     Policy,
-    TimeStep,
     Transition,
 )
 from rlcli.xla.temporaries import temporary_bytes
@@ -133,7 +132,7 @@ class Evaluator:
             for function, inputs in (
                 (functions.begin, (0,)),
                 (select, (0, 0, 0, 0, None)),
-                (functions.record, (0, 0, 0, 0, 0)),
+                (functions.record, (0, 0, 0, 0)),
             )
         )
         self._compiled = (
@@ -317,7 +316,7 @@ class Evaluator:
                     extras=numbers,
                 )
                 timestep = timestep._replace(info={})
-                records = self._record(records, policy, timestep, cut, numbers)
+                records = self._record(records, policy, timestep, cut)
         finally:
             _close(environment, state)
 
@@ -333,6 +332,7 @@ class Evaluator:
         state, obs = environment.reset(self._reset_seeds(evaluation_index))
         records, reward = self._begin(obs), self._no_reward()
         info: dict[str, np.ndarray] = {}  # [S, B, episodes] each
+        parameters: dict[str, np.ndarray] = {}
         try:
             for time in itertools.count():
                 stream_index = np.array([evaluation_index, time], np.int32)
@@ -348,10 +348,12 @@ class Evaluator:
                 )
                 previous, numbers = records, environment.parameters(state)
                 state, timestep = environment.step(state, action, noise, cut)
-                if logged := timestep.info:
-                    self._write_info(info, timestep, cut, records.num_finished)
-                    timestep = timestep._replace(info={})
-                records = self._record(records, policy, timestep, cut, numbers)
+                logged = timestep.info
+                has_ended = timestep.last | cut
+                for tables, values in ((info, logged), (parameters, numbers)):
+                    self._write_ends(tables, values, has_ended, records.num_finished)
+                timestep = timestep._replace(info={})
+                records = self._record(records, policy, timestep, cut)
                 reward = timestep.reward
                 if timestep.last[0, 0] or cut[0, 0]:
                     total = np.asarray(previous.running_return) + reward
@@ -363,25 +365,27 @@ class Evaluator:
                     )
                 if np.all(np.asarray(records.num_finished) >= self.episodes_per_env):
                     break
-            yield None, records._replace(info=info)
+            yield None, records._replace(info=info, parameters=parameters)
         finally:
             _close(environment, state)
 
-    def _write_info(
+    def _write_ends(
         self,
         tables: dict[str, np.ndarray],
-        timestep: TimeStep,
-        cut: np.ndarray,
+        values: Mapping[str, Array],
+        has_ended: np.ndarray,
         num_finished: Array,
     ) -> None:
-        """Writes what the episodes log that end in this step, `[S, B, episodes]`."""
+        """Writes values of the episodes that end in this step, `[S, B, episodes]`."""
+        if not values:
+            return
         episodes = np.asarray(num_finished)
-        has_ended = (timestep.last | cut) & (episodes < self.episodes_per_env)
+        has_ended = has_ended & (episodes < self.episodes_per_env)
         places = (*np.nonzero(has_ended), episodes[has_ended])
-        for name, values in timestep.info.items():
+        for name, value in values.items():
             shape = (*episodes.shape, self.episodes_per_env)
             table = tables.setdefault(name, np.zeros(shape, np.float32))
-            table[places] = values[has_ended]
+            table[places] = np.asarray(value)[has_ended]
 
 
 def _take_row(tree: ArrayTree, row: int) -> ArrayTree:

@@ -94,38 +94,49 @@ def section_schema(section: Any) -> Schema:
     }
 
 
-def each_schema(parameters: Mapping[str, inspect.Parameter]) -> Schema:
+def each_schema(parameters: Mapping[str, inspect.Parameter], takes_any: bool) -> Schema:
     """The schema of `environment.each`: of each numeric option a list of numbers.
 
-    Or the distribution from which every episode draws one.
+    Or the distribution from which every episode draws one; with `takes_any` that alone,
+    of any name.
     """
-
-    def values(number: Schema) -> Schema:
-        numbers: Schema = {"type": "array", "items": number, "minItems": 1}
-        bounds = numbers | {"minItems": 2, "maxItems": 2}
-        kinds = {**dict.fromkeys(RANGES, bounds), CHOICE: numbers}
-        distributions = [
-            {
-                "type": "object",
-                "properties": {kind: content},
-                "required": [kind],
-                "additionalProperties": False,
-            }
-            for kind, content in kinds.items()
-        ]
-        return any_of([numbers, *distributions])
-
+    numbers = {
+        key: _number(unwrap(item.annotation)[1])
+        for key, item in parameters.items()
+        if is_schedulable(item.annotation)
+    }
     return {
         "type": "object",
         "description": "a number for each environment, which takes i mod n, or the "
         "distribution from which every episode draws one",
         "properties": {
-            key: values(_number(unwrap(item.annotation)[1]))
-            for key, item in parameters.items()
-            if is_schedulable(item.annotation)
+            key: any_of([_list_of(number), *_distributions(number)])
+            for key, number in numbers.items()
+            if not takes_any
         },
-        "additionalProperties": False,
+        "additionalProperties": any_of(_distributions(_number({})))
+        if takes_any
+        else False,
     }
+
+
+def _list_of(number: Schema) -> Schema:
+    return {"type": "array", "items": number, "minItems": 1}
+
+
+def _distributions(number: Schema) -> list[Schema]:
+    """The schemas of distributions of a number."""
+    bounds = _list_of(number) | {"minItems": 2, "maxItems": 2}
+    kinds = {**dict.fromkeys(RANGES, bounds), CHOICE: _list_of(number)}
+    return [
+        {
+            "type": "object",
+            "properties": {kind: content},
+            "required": [kind],
+            "additionalProperties": False,
+        }
+        for kind, content in kinds.items()
+    ]
 
 
 def _option_schema(parameter: inspect.Parameter) -> Schema:

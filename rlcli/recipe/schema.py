@@ -192,7 +192,7 @@ class _Builder:
         parameters = registry.options(part.factory)
         shared = {key: {"$ref": f"#/$defs/common.{key}"} for key in common}
         if "each" in common:
-            shared["each"] = each_schema(parameters)
+            shared["each"] = each_schema(parameters, part.takes("random_numbers"))
         documentation = getattr(part.factory, "func", part.factory).__doc__ or ""
         key = f"{kind}.{name.rstrip('/').replace('/', '.')}"
         self.definitions[key] = {

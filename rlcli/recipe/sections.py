@@ -248,12 +248,12 @@ class Sections:
     def _varied_options(
         self, environment: Part, name: str, place: Place
     ) -> VariedOptions:
-        parameters = registry.options(
-            registry.find("environment", environment.name).factory
-        )
+        registered = registry.find("environment", environment.name)
         label = f"environment {quote(environment.name)}"
         reader = grammar.Reader(label, ("environment",), self.fail)
-        return VariedOptions(reader, parameters, name, place)
+        parameters = registry.options(registered.factory)
+        takes_any = registered.takes("random_numbers")
+        return VariedOptions(reader, parameters, name, place, takes_any)
 
     def grid(self, environment: Part, train: grammar.Train) -> grammar.Train:
         """The section `train` with the numbers of `evaluate.grid` read."""

@@ -31,6 +31,9 @@ class VariedOptions(NamedTuple):
     parameters: Mapping[str, inspect.Parameter]  # the options of the part
     name: str
     place: Place
+    # Whether episodes may draw numbers of any name, and nothing else may be varied: the
+    # environment gets them where it begins an episode.
+    takes_any: bool = False
 
     def read_each(
         self,
@@ -52,6 +55,10 @@ class VariedOptions(NamedTuple):
             if isinstance(value, Mapping):
                 varied[parameter.name] = self._distribution(key, value)
                 continue
+            if self.takes_any:
+                message = f"{self.reader.label} runs on the host: every episode draws"
+                message = f"{message} `{key}` from a distribution"
+                self._fail((key,), f"{message}, got {quote_value(value)}", _EXAMPLE)
             varied[parameter.name] = self._values(key, value)
             if len(value) > num_envs:
                 count = f"{len(value)} values for `{key}` of {self.reader.label}"
@@ -64,6 +71,9 @@ class VariedOptions(NamedTuple):
 
     def read_grid(self, options: Mapping[str, Any]) -> dict[str, list[float]]:
         """The values of each option, of which an evaluation takes all combinations."""
+        if self.takes_any:
+            message = f"{self.reader.label} runs on the host: it takes no `grid`"
+            self._fail((), message, "`each` draws numbers for every episode")
         grid = {key: self._values(key, values) for key, values in options.items()}
         count = math.prod(map(len, grid.values()))
         if count > MAX_COMBINATIONS:
@@ -76,6 +86,9 @@ class VariedOptions(NamedTuple):
 
     def _parameter(self, key: str) -> inspect.Parameter:
         """The option of that key, which has to be a number of the compiled program."""
+        if self.takes_any:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            return inspect.Parameter(key, kind, annotation=float)
         numbers = {
             name: parameter
             for name, parameter in self.parameters.items()

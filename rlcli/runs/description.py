@@ -120,6 +120,7 @@ def _fields(record: Record) -> Iterator[tuple[str, str]]:
         yield "steps", f"{record['steps']:,}{total}{speed}{smoke}"
     yield "seeds", ", ".join(map(str, record["seeds"] or ()))
     yield "return", formatting.format_return(record["return"])
+    yield "init", formatting.format_source(record["init"])
     yield "created", _describe_times(record)
     yield "command", record["command"] or ""
 

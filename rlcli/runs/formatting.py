@@ -107,6 +107,21 @@ def format_return(result: Mapping[str, Any] | None) -> str:
     )
 
 
+def format_source(init: Mapping[str, Any] | None) -> str:
+    """The field `init` of a record: file, seeds, steps and SHA-256; "" without one.
+
+    The folder is that of the source when the run was created: it may be gone.
+    """
+    if not init:
+        return ""
+    seeds, steps = (
+        ", ".join(f"{number:,}" for number in dict.fromkeys(init.get(key) or ()))
+        for key in ("seeds", "steps")
+    )
+    file, digest = init.get("file"), init.get("sha256")
+    return f"{file}, seeds {seeds}, at step {steps}, SHA-256 {digest}"
+
+
 def format_changes(changes: Mapping[str, Sequence[Any]] | None) -> list[str]:
     """The new values of changed options: `learning_rate=0.0005`.
 

@@ -16,7 +16,7 @@ Record = dict[str, Any]
 FIELDS = (
     *("run", "recipe", "name", "tags", "changes", "smoke", "status", "reason"),
     *("steps", "total_steps", "steps_per_second", "seeds", "frozen", "return"),
-    *("created", "ended", "command"),
+    *("created", "ended", "command", "init"),
 )
 UNFINISHED = ("created", "running")  # as long as there is a process
 

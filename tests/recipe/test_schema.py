@@ -92,6 +92,10 @@ GOOD = [
     ("environment.each", {"length": [0.5, 0.7]}),
     ("environment.each", {"length": {"log_uniform": [0.5, 0.7]}}),
     ("environment.each", {"length": {"choice": [0.5, 0.7, 3]}, "gravity": [9]}),
+    (
+        "environment",
+        {"name": "gymnasium/CartPole-v1", "each": {"low": {"uniform": [-1, 0]}}},
+    ),
     ("train.evaluate", {"grid": {"length": [0.5, 0.7]}}),
     ("environment.wrappers", ["previous", {"name": "reward_noise", "scale": 0.5}]),
     ("environment.time_limit", None),
@@ -139,6 +143,7 @@ BAD = [
     ("environment.each", {"length": {"uniform": [1]}}),
     ("environment.each", {"length": {"uniform": [1, 2], "choice": [1]}}),
     ("environment.each", {"length": {"normal": [1, 2]}}),
+    ("environment", {"name": "gymnasium/CartPole-v1", "each": {"low": [1]}}),
     ("train.evaluate", {"grid": {"length": 1}}),
     ("environment.wrappers", ["previus"]),
     ("network.layers", 64),

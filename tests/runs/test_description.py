@@ -45,6 +45,14 @@ def test_a_run_is_shown_in_words(tmp_path):
     ]
 
 
+def test_what_a_run_has_started_from_is_shown_with_its_hash(tmp_path):
+    init = {"file": "base/1.lz4", "sha256": "a1", "seeds": [0, 3], "steps": [9_000] * 2}
+    run = write_run(tmp_path / "run", init=init)
+    line = "init     base/1.lz4, seeds 0, 3, at step 9,000, SHA-256 a1"
+    assert line in rlcli.show(str(run)).splitlines()
+    assert read_record(run)["init"] == init
+
+
 def test_the_return_of_one_seed_has_no_interval(tmp_path):
     run = write_run(tmp_path / "run", means=(10.0,), is_evaluated=False)
     assert formatting.format_return(read_record(run)["return"]) == (

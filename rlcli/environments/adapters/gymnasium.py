@@ -14,6 +14,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Sequence, Set
+from types import MappingProxyType
 from typing import Any, Literal
 
 import gymnasium
@@ -36,6 +37,11 @@ from rlcli.environments.adapters.goals import (
 from rlcli.environments.adapters.host import host_environment, sync_host_environment
 from rlcli.environments.adapters.host_errors import ExternalEnvironment, close_or_warn
 from rlcli.environments.adapters.pools import NO_TIME_LIMIT, AsyncVector, NativeVector
+from rlcli.environments.adapters.reset_options import (
+    RandomNumbers,
+    draw_from,
+    with_reset_options,
+)
 from rlcli.environments.adapters.text import TextMode, fix_shapes
 from rlcli.errors import RlcliError
 from rlcli.registry import plugins, register, register_class_adapter, user_code
@@ -92,6 +98,7 @@ def gymnasium_adapter(
     time_limit: int | Literal["default"] | None,
     timeout: float | None,
     rendering: bool = False,
+    random_numbers: RandomNumbers = MappingProxyType({}),
     *,
     options: dict[str, Any] | None = None,
     vectorization: Literal["sync", "async", "own"] = "sync",
@@ -121,6 +128,9 @@ def gymnasium_adapter(
     `goal_reward`: `module:function`, compiled, of an achieved and a desired goal, which
     returns a reward and a discount.
 
+    Numbers that have a distribution in `each` are drawn by every episode, and go to
+    `reset(options={name: number})`, with any name that the environment reads there.
+
     Members of a Dict that have no fixed shape, such as the `mission` of MiniGrid, are
     dropped, with a note. `text: tokens` keeps texts as the ids of their words.
     """
@@ -139,8 +149,12 @@ def gymnasium_adapter(
             f"`atari` is for ids in `{arcade.NAMESPACE}/`, such as "
             "`gymnasium/ALE/Pong-v5`",
         )
-    external = ExternalEnvironment(name, _install_extra(spec), timeout)
-    spec = _with_options(spec, options)
+    draw = draw_from(random_numbers)
+    external = ExternalEnvironment(name, _install_extra(spec), timeout, draw)
+    spec = with_reset_options(_with_options(spec, options), random_numbers)
+    if vectorization == "own" and random_numbers:
+        message = f"{name}: its own vector cannot draw numbers for each episode"
+        raise RlcliError(message, "use `vectorization: sync` or `async`")
     if use_native:
         return _native_vector(external, spec, limits, num_envs, seeds)
     sizes = num_envs, seeds
@@ -168,6 +182,7 @@ def gymnasium_class_adapter(
         time_limit: int | Literal["default"] | None,
         timeout: float | None,
         rendering: bool = False,
+        random_numbers: RandomNumbers = MappingProxyType({}),
         *,
         options: dict[str, Any] | None = None,
         vectorization: Literal["sync", "async"] = "sync",
@@ -183,11 +198,12 @@ def gymnasium_class_adapter(
         if twice := options.keys() & direct:
             message = f"{label}: `{min(twice)}` is set twice"
             raise RlcliError(message, "set it beside `name` or under `options`")
-        external = ExternalEnvironment(label, _EXTRA, timeout)
+        draw = draw_from(random_numbers)
+        external = ExternalEnvironment(label, _EXTRA, timeout, draw)
         is_limited = isinstance(time_limit, int)
         limits = {"max_episode_steps": time_limit} if is_limited else {}
         spec = EnvSpec(f"{env_class.__name__}-v0", entry_point=env_class)
-        spec = _with_options(spec, direct | options)
+        spec = with_reset_options(_with_options(spec, direct | options), random_numbers)
         sizes = num_envs, seeds
         return _copies(
             external, spec, limits, vectorization, sizes, rendering, goal_reward, text

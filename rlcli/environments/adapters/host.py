@@ -176,6 +176,7 @@ def host_environment(
         action=action.space,
         render=HostVectorState.render,
         render_final=HostVectorState.render_final,
+        parameters=HostVectorState.parameters,
         num_envs=num_envs,
         draw=draw_nothing,
         external=own,

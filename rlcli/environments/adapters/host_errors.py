@@ -2,7 +2,7 @@
 
 import functools
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from gymnasium.error import DependencyNotInstalled
@@ -29,11 +29,13 @@ class WorkerDiedError(Exception):
 
 
 class ExternalEnvironment(NamedTuple):
-    """The description of an external environment in messages, and its timeout."""
+    """The description of an external environment, and its timeout."""
 
     name: str  # such as "environment `gymnasium/CartPole-v1`"
     install: str  # the extra or library with its dependencies, also for rendering
     timeout: float | None = None  # maximum seconds of a step
+    # seed of an episode -> the numbers that it draws, by name; None: it draws none
+    draw: Callable[[int], Mapping[str, float]] | None = None
 
 
 def explain_error(

@@ -100,6 +100,7 @@ class HostVectorState:
         # Empty if the vector is not replayable.
         self.history: collections.deque[ArrayTree] = collections.deque()
         self.obs: ArrayTree = None
+        self._parameters: dict[str, HostArray] = {}  # [S · B], see `parameters`
         self._restarts: RestartRecord | None = None
         if isinstance(vector, RestartingVector):
             self._restarts = RestartRecord(len(seeds))
@@ -334,7 +335,18 @@ class HostVectorState:
             episode_seed(self.seeds[row], column, int(self.episode[index]))
             for index, row, column in zip(indices, rows, columns, strict=True)
         ]
+        if self.external.draw is not None:
+            drawn = [self.external.draw(seed) for seed in seeds]
+            for name in drawn[0] if drawn else ():
+                old = self._parameters.get(name, np.zeros(self.count, np.float32))
+                new = old.copy()  # JAX may still read the other
+                new[indices] = [numbers[name] for numbers in drawn]
+                self._parameters[name] = new
         return self._call_vector("begin", indices, seeds)
+
+    def parameters(self) -> dict[str, HostArray]:
+        """The numbers that the current episodes have drawn, `[S, B]` of each."""
+        return map_tree(self._to_grid, self._parameters)
 
     def set_number(self, name: str, value: float) -> None:
         """Sets a number of all environments, as `pools.set_number`."""

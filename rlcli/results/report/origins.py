@@ -158,6 +158,7 @@ def _describe_run(member: Member, color: int) -> RunFacts:
         "Seeds": seeds,
         "Frozen seeds": ", ".join((info.get("frozen") or {}).keys()),
         "Tags": ", ".join(record["tags"] or ()),
+        "Started from": _describe_source(record["init"]),
         "Created": record["created"] or "",
         "Ended": record["ended"] or "",
         "Command": record["command"] or "",
@@ -181,6 +182,14 @@ def _describe_run(member: Member, color: int) -> RunFacts:
         diff = diff[:_LONGEST_DIFF] + "\n… (cut)"
     shown = [(name, str(text)) for name, text in facts.items() if text]
     return RunFacts(str(member.folder), color, str(record["status"]), shown, code, diff)
+
+
+def _describe_source(init: Any) -> str:
+    """The file that a run has started from, without the folders of this machine."""
+    if not isinstance(init, Mapping):
+        return ""
+    name = str(init.get("file")).rpartition("/")[2]
+    return formatting.format_source({**init, "file": name})
 
 
 def _describe_git(git: Any) -> str:

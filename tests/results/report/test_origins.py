@@ -63,6 +63,7 @@ def test_the_facts_of_a_run_are_those_of_its_files(tmp_path):
         layout={"threads": "one", "devices": 2},
         versions={"jax": "1"},
         frozen={"1": "NaN"},
+        init={"file": "/home/me/b.lz4", "sha256": "a1", "seeds": [3], "steps": [9_000]},
     )
     (run,) = origins.describe_runs(groups_of(tmp_path))
     facts = dict(run.facts)
@@ -70,6 +71,8 @@ def test_the_facts_of_a_run_are_those_of_its_files(tmp_path):
     assert facts["Devices and threads"] == "threads one, devices 2"
     assert facts["Seeds"] == "0, 1" and facts["Frozen seeds"] == "1"
     assert facts["Versions"] == "jax 1"
+    source = "b.lz4, seeds 3, at step 9,000, SHA-256 a1"
+    assert facts["Started from"] == source
     assert "IQM 12" in facts["Return"]
     assert run.code == [("env.py", "12ab")]
     assert run.diff == "+1\n"
