@@ -152,8 +152,6 @@ class SweepFolder(OpenedFolder):
                 f"supports {FORMAT}",
                 "upgrade: `pip install --upgrade rlcli`",
             )
-        # Of a sweep that was started before they existed.
-        data = {"together": 1, "ready": None, "run_storage": None, **data}
         fields = {field.name for field in dataclasses.fields(Settings)}
         if (
             version != FORMAT
