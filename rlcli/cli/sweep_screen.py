@@ -342,13 +342,13 @@ def _print_options(screen: Any, data: Mapping[str, Any]) -> None:
         share = importance.get(each["option"])
         name = quote_rich(each["option"])
         bar = "" if share is None else f"{'█' * round(_BAR * share)} {share:.2f}"
-        for part in each["values"]:
+        for values in each["values"]:
             numbers = (
-                str(part["trials"]),
-                _value(part["best"]),
-                _value(part["median"]),
+                str(values["trials"]),
+                _value(values["best"]),
+                _value(values["median"]),
             )
-            table.add_row(name, bar, quote_rich(part["label"]), *numbers)
+            table.add_row(name, bar, quote_rich(values["label"]), *numbers)
             name = bar = ""
     screen.print()
     screen.print(table)

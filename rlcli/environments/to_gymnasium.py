@@ -250,8 +250,8 @@ def _to_host(tree: ArrayTree) -> Any:
 def _to_element(obs: ArrayTree, space: gymnasium.Space) -> Any:
     """Converts an observation for Gymnasium: discrete values become int."""
     if isinstance(space, spaces.Tuple):
-        parts = zip(obs, space.spaces, strict=True)
-        return tuple(_to_element(part, member) for part, member in parts)
+        pairs = zip(obs, space.spaces, strict=True)
+        return tuple(_to_element(each, member) for each, member in pairs)
     if isinstance(space, spaces.Dict):
         return {name: _to_element(obs[name], member) for name, member in space.items()}
     if isinstance(space, spaces.Discrete):

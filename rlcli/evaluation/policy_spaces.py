@@ -84,7 +84,7 @@ def _map_elements(
     if not members and not isinstance(space, kinds.Tuple | kinds.Dict):
         return function(space, element)
     try:
-        parts = {
+        mapped = {
             name: _map_elements(function, member, element[name])
             for name, member in members.items()
         }
@@ -93,7 +93,7 @@ def _map_elements(
             f"expected an element of {describe(space)}, got {type(element).__name__}",
             f"its members are {', '.join(f'`{name}`' for name in members)}",
         ) from error
-    return tuple(parts.values()) if isinstance(space, kinds.Tuple) else parts
+    return tuple(mapped.values()) if isinstance(space, kinds.Tuple) else mapped
 
 
 def _batch_shape(space: gymnasium.Space, array: Array) -> tuple[int, ...]:

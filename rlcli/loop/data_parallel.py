@@ -75,11 +75,11 @@ class Division:
             shape = [size * n for size, n in zip(leaf.shape, counts, strict=True)]
             return jax.ShapeDtypeStruct(tuple(shape), leaf.dtype)
 
-        def enlarge_part(spec: PartitionSpec, part: ArrayTree) -> ArrayTree:
-            return jax.tree.map(lambda leaf: enlarge(spec, leaf), part)
+        def enlarge_tree(spec: PartitionSpec, tree: ArrayTree) -> ArrayTree:
+            return jax.tree.map(lambda leaf: enlarge(spec, leaf), tree)
 
         shapes = jax.eval_shape(self._expand_scalars, self._share_shapes)
-        return _map_prefix(enlarge_part, self._specs, shapes)
+        return _map_prefix(enlarge_tree, self._specs, shapes)
 
     def on_devices(self, shapes: Progress) -> Progress:
         """The shapes with the shardings of the arrays that `advance` returns."""
@@ -131,16 +131,16 @@ class Division:
         return jax.eval_shape(self._begin_share, share, numbers)
 
     def _map_scalars(self, function: Callable, progress: Progress) -> Progress:
-        def map_part(axis: int | None, shapes: ArrayTree, part: ArrayTree) -> ArrayTree:
+        def map_tree(axis: int | None, shapes: ArrayTree, tree: ArrayTree) -> ArrayTree:
             return jax.tree.map(
                 lambda shape, leaf: (
                     function(leaf) if axis is not None and shape.ndim == 1 else leaf
                 ),
                 shapes,
-                part,
+                tree,
             )
 
-        return _map_prefix(map_part, self._axes, self._share_shapes, progress)
+        return _map_prefix(map_tree, self._axes, self._share_shapes, progress)
 
     def _expand_scalars(self, progress: Progress) -> Progress:
         return self._map_scalars(lambda leaf: leaf[:, None], progress)

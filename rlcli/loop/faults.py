@@ -130,8 +130,8 @@ def _is_outside(environment: Environment, obs: ArrayTree) -> Array:
 
 
 def _is_beyond(space: gymnasium.Space, obs: Any, batch: int) -> Array:
-    if parts := members(space):
-        flags = [_is_beyond(part, obs[name], batch) for name, part in parts.items()]
+    if inner := members(space):
+        flags = [_is_beyond(member, obs[name], batch) for name, member in inner.items()]
         return functools.reduce(operator.or_, flags)
     if not _has_bounds(space):
         return jnp.zeros(batch, bool)

@@ -133,7 +133,7 @@ def expand_seed(tree: ArrayTree, axes: Any) -> ArrayTree:
 def _map_leaves(function: Callable, axes: Any, tree: ArrayTree) -> ArrayTree:
     """`function(axis, leaf)` of every leaf; `axes` is a prefix of the tree."""
     return jax.tree.map(
-        lambda axis, part: jax.tree.map(lambda leaf: function(axis, leaf), part),
+        lambda axis, subtree: jax.tree.map(lambda leaf: function(axis, leaf), subtree),
         axes,
         tree,
         is_leaf=lambda axis: axis is None,

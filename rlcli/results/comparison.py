@@ -158,12 +158,12 @@ def collect_samples(
             for each in group.members
             if protocol.environment_of(each) == environment
         ]
-        part = Group(group.label, members)
-        by_steps = reader.read_seeds(part, metric, "steps")
+        own = Group(group.label, members)
+        by_steps = reader.read_seeds(own, metric, "steps")
         if by_steps:
-            by_seconds = reader.read_seeds(part, metric, "seconds")
+            by_seconds = reader.read_seeds(own, metric, "seconds")
             results = np.array([_result(seed, result) for seed in by_steps])
-            samples.append(Sample(part, by_steps, by_seconds, results))
+            samples.append(Sample(own, by_steps, by_seconds, results))
     return samples
 
 

@@ -221,8 +221,10 @@ def to_plain(space: gymnasium.Space) -> dict[str, Any]:
             sizes = {"nvec": space.nvec.tolist(), "start": space.start.tolist()}
             return {"type": "MultiDiscrete", **sizes}
         case spaces.Tuple() | spaces.Dict():
-            parts = {str(key): to_plain(part) for key, part in members(space).items()}
-            return {"type": type(space).__name__, "members": parts}
+            plain = {
+                str(key): to_plain(member) for key, member in members(space).items()
+            }
+            return {"type": type(space).__name__, "members": plain}
     return {"type": type(space).__name__}
 
 

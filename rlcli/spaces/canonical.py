@@ -95,16 +95,16 @@ def _canonical(
     """The canonical form of a space, made of its members; `make` is for a Box."""
     match space:
         case spaces.Tuple() | spaces.Dict():
-            parts = {
+            by_key = {
                 key: _canonical(member, owner, make)
                 for key, member in members(space).items()
             }
-            joined = {key: part.space for key, part in parts.items()}
+            joined = {key: each.space for key, each in by_key.items()}
             is_tuple = isinstance(space, spaces.Tuple)
 
             def convert(function: str) -> Callable[[Any], ArrayTree]:
                 functions = {
-                    key: getattr(each, function) for key, each in parts.items()
+                    key: getattr(each, function) for key, each in by_key.items()
                 }
 
                 def apply(element: Any) -> ArrayTree:
@@ -121,7 +121,7 @@ def _canonical(
                 convert("to_canonical"),
                 convert("to_external"),
                 convert("scale_to_external"),
-                sum(part.log_volume for part in parts.values()),
+                sum(each.log_volume for each in by_key.values()),
             )
         case spaces.Discrete() | spaces.MultiDiscrete():
             return _discrete_leaf(space, space.start)

@@ -93,7 +93,7 @@ def sync_host_environment(
         num_envs,
         seeds,
         make,
-        part_size=1,
+        vector_size=1,
         goal_reward=goal_reward or host_goal_reward(external, example),
     )
 
@@ -105,7 +105,7 @@ def host_environment(
     num_envs: int,
     seeds: int,
     make_one: Callable[[], gymnasium.Env] | None = None,
-    part_size: int | None = None,
+    vector_size: int | None = None,
     *,
     goal_reward: GoalReward | None = None,
     is_restarting: bool = False,
@@ -118,7 +118,7 @@ def host_environment(
     makes a single environment, if the library has one, for use without the vector.
 
     `info` says what episodes log of the `info` that they report, see `InfoRecorder`.
-    With `is_restarting`, environments that fail are restarted, `part_size` of them
+    With `is_restarting`, environments that fail are restarted, `vector_size` of them
     together: a divisor of S · B, by default all of them.
     """
     own = External(*spaces, make_one)
@@ -130,7 +130,7 @@ def host_environment(
         count = seeds * num_envs
         vector: HostVector
         if is_restarting:
-            size = part_size or count
+            size = vector_size or count
             vector = RestartingVector(make, count, size, external.timeout)
         else:
             vector = make(count)
@@ -193,7 +193,7 @@ def host_environment(
                 num_envs,
                 seeds,
                 make_one,
-                part_size,
+                vector_size,
                 goal_reward=goal_reward,
                 is_restarting=is_restarting,
                 info=info,

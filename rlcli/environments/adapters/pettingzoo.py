@@ -93,7 +93,7 @@ def pettingzoo_adapter(
         ),
         num_envs,
         seeds,
-        part_size=len(agents),  # copies are stepped one by one, and restart alone
+        vector_size=len(agents),  # copies are stepped one by one, and restart alone
     )
 
 

@@ -71,7 +71,7 @@ class RestartRecord:
 
 
 class RestartingVector:
-    """Vectors of `part_size` environments each; one that fails is made again.
+    """Vectors of `vector_size` environments each; one that fails is made again.
 
     `report(rows, method, error)` is called for each failure, before the restart: `rows`
     are the environments whose episodes end. Closing one may take `timeout` seconds.
@@ -81,153 +81,155 @@ class RestartingVector:
         self,
         make: Callable[[int], HostVector],
         count: int,
-        part_size: int,
+        vector_size: int,
         timeout: float | None = None,
     ) -> None:
         self.report: Callable[[HostArray, str, BaseException], None] = _ignore
         self._numbers: dict[str, float] = {}  # that hooks have set
-        self._new = lambda: make(part_size)
+        self._new = lambda: make(vector_size)
         self._timeout = timeout
-        self._rows = np.split(np.arange(count), range(part_size, count, part_size))
-        self._parts = [self._make() for _ in self._rows]
-        self._failures = [0] * len(self._parts)  # in a row
+        self._rows = np.split(np.arange(count), range(vector_size, count, vector_size))
+        self._vectors = [self._make() for _ in self._rows]
+        self._failures = [0] * len(self._vectors)  # in a row
         # Rows whose episode was lost, and that have not begun another one.
         self._is_lost = np.zeros(count, np.bool_)
-        self._obs: list[ArrayTree] = [None] * len(self._parts)
-        self.is_replayable = all(part.is_replayable for part in self._parts)
-        self.can_render = all(part.can_render for part in self._parts)
-        self.group = self._parts[0].group
+        self._obs: list[ArrayTree] = [None] * len(self._vectors)
+        self.is_replayable = all(vector.is_replayable for vector in self._vectors)
+        self.can_render = all(vector.can_render for vector in self._vectors)
+        self.group = self._vectors[0].group
 
     def _make(self) -> HostVector:
-        part = self._new()
+        vector = self._new()
         for name, value in self._numbers.items():
-            _set_number(part, name, value)
-        return part
+            _set_number(vector, name, value)
+        return vector
 
     def set_number(self, name: str, value: float) -> None:
         """Sets a number of all environments, also of those that are made later."""
-        for part in self._parts:
-            _set_number(part, name, value)
+        for vector in self._vectors:
+            _set_number(vector, name, value)
         self._numbers[name] = value
 
     def begin(self, indices: HostArray, seeds: Sequence[int]) -> ArrayTree:
         """As `HostVector.begin`."""
         first = []
-        for part, rows in enumerate(self._rows):
+        for index, rows in enumerate(self._rows):
             chosen = np.isin(indices, rows)
             if chosen.any():
                 own_seeds = [
                     seed for seed, use in zip(seeds, chosen, strict=True) if use
                 ]
-                first.append(self._begin_part(part, indices[chosen], own_seeds))
+                first.append(self._begin_vector(index, indices[chosen], own_seeds))
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *first)
 
     def step(self, action: ArrayTree) -> HostTimeStep:
         """As `HostVector.step`; the environments that failed have a truncation."""
         timesteps = [
-            self._step_part(part, map_tree(lambda leaf, rows=rows: leaf[rows], action))
-            for part, rows in enumerate(self._rows)
+            self._step_vector(
+                index, map_tree(lambda leaf, rows=rows: leaf[rows], action)
+            )
+            for index, rows in enumerate(self._rows)
         ]
         obs, *rest, infos = zip(*timesteps, strict=True)
         joined = jax.tree.map(lambda *leaves: np.concatenate(leaves), *obs)
         is_aligned = len({*map(len, infos)}) == 1
-        info = [info for part in infos for info in part] if is_aligned else []
+        info = [info for each in infos for info in each] if is_aligned else []
         return HostTimeStep(joined, *(np.concatenate(each) for each in rest), info=info)
 
     def render(self, index: int) -> Any:
         """As `HostVector.render`."""
-        part, place = divmod(index, len(self._rows[0]))
-        return self._parts[part].render(place)
+        index, place = divmod(index, len(self._rows[0]))
+        return self._vectors[index].render(place)
 
     def close(self) -> None:
         """As `HostVector.close`."""
-        close_all(self._parts)
+        close_all(self._vectors)
 
-    def _begin_part(
-        self, part: int, indices: HostArray, seeds: Sequence[int]
+    def _begin_vector(
+        self, index: int, indices: HostArray, seeds: Sequence[int]
     ) -> ArrayTree:
-        rows = self._rows[part]
+        rows = self._rows[index]
         local = indices - rows[0]
         places, place_seeds = local, seeds
         while True:
             try:
-                first = self._parts[part].begin(places, place_seeds)
+                first = self._vectors[index].begin(places, place_seeds)
                 break
             except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
-                self._restart(part, rows, "begin", error)
+                self._restart(index, rows, "begin", error)
                 self._is_lost[np.setdiff1d(rows, indices)] = True
                 # All environments of the new vector have to begin.
                 seed_of = dict(zip(local, seeds, strict=True))
                 places = np.arange(len(rows))
                 place_seeds = [seed_of.get(place, seeds[0]) for place in places]
         first = map_tree(operator.itemgetter(np.isin(places, local)), first)
-        self._remember(part, local, first)
+        self._remember(index, local, first)
         self._is_lost[indices] = False
         return first
 
-    def _step_part(self, part: int, action: ArrayTree) -> HostTimeStep:
-        rows = self._rows[part]
+    def _step_vector(self, index: int, action: ArrayTree) -> HostTimeStep:
+        rows = self._rows[index]
         try:
-            timestep = self._parts[part].step(action)
+            timestep = self._vectors[index].step(action)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
-            self._restart(part, rows, "step", error)
+            self._restart(index, rows, "step", error)
             self._is_lost[rows] = True
-            return self._truncation(part)
-        self._failures[part] = 0
+            return self._truncation(index)
+        self._failures[index] = 0
         if not self._is_lost[rows].any():
-            self._obs[part] = timestep.obs
+            self._obs[index] = timestep.obs
             return timestep
-        lost, placeholder = self._is_lost[rows], self._truncation(part)
+        lost, placeholder = self._is_lost[rows], self._truncation(index)
 
         def choose(old: Any, new: Any) -> HostArray:
             new = np.asarray(new)
             return np.where(lost.reshape(lost.shape + (1,) * (new.ndim - 1)), old, new)
 
         obs = jax.tree.map(choose, placeholder.obs, timestep.obs)
-        self._obs[part] = obs
+        self._obs[index] = obs
         numbers = map(choose, placeholder[1:-1], timestep[1:-1])
         return HostTimeStep(obs, *numbers, info=timestep.info)
 
-    def _truncation(self, part: int) -> HostTimeStep:
+    def _truncation(self, index: int) -> HostTimeStep:
         """The last step of lost episodes: at the observation before, with reward 0."""
-        count = len(self._rows[part])
+        count = len(self._rows[index])
         return HostTimeStep(
-            map_tree(np.copy, self._obs[part]),
+            map_tree(np.copy, self._obs[index]),
             np.zeros(count),
             np.ones(count),
             np.ones(count, np.bool_),
             [{}],
         )
 
-    def _remember(self, part: int, local: HostArray, first: ArrayTree) -> None:
+    def _remember(self, index: int, local: HostArray, first: ArrayTree) -> None:
         """Stores the first observations of episodes."""
-        if self._obs[part] is None:  # all begin at first
-            self._obs[part] = first
+        if self._obs[index] is None:  # all begin at first
+            self._obs[index] = first
             return
-        obs = map_tree(np.copy, self._obs[part])
+        obs = map_tree(np.copy, self._obs[index])
         for leaf, new in zip(jax.tree.leaves(obs), jax.tree.leaves(first), strict=True):
             leaf[local] = new
-        self._obs[part] = obs
+        self._obs[index] = obs
 
     def _restart(
-        self, part: int, rows: HostArray, method: str, error: BaseException
+        self, index: int, rows: HostArray, method: str, error: BaseException
     ) -> None:
-        """Makes a part again; raises its error after too many failures in a row."""
-        if isinstance(error, EnvironmentFailedError):  # of an index within the part
+        """Makes a vector again; raises its error after too many failures in a row."""
+        if isinstance(error, EnvironmentFailedError):  # of an index within the vector
             error.index += int(rows[0])
-        self._failures[part] += 1
-        if self._failures[part] > MAX_FAILURES:
+        self._failures[index] += 1
+        if self._failures[index] > MAX_FAILURES:
             raise error
         self.report(rows, method, error)
         with contextlib.suppress(Exception, SystemExit):  # it may be in any state
-            with_timeout(self._parts[part].close, self._timeout)()
-        self._parts[part] = self._make()
+            with_timeout(self._vectors[index].close, self._timeout)()
+        self._vectors[index] = self._make()
 
 
-def _set_number(part: Any, name: str, value: float) -> None:
-    if not hasattr(part, "set_number"):
+def _set_number(vector: Any, name: str, value: float) -> None:
+    if not hasattr(vector, "set_number"):
         raise UnknownNumberError(name)
-    part.set_number(name, value)
+    vector.set_number(name, value)
 
 
 def _ignore(rows: HostArray, method: str, error: BaseException) -> None:

@@ -146,9 +146,11 @@ def _join(
     def join(space: gymnasium.Space, path: tuple[Any, ...]) -> ArrayTree:
         if path in by_path:
             return by_path[path]
-        parts = {k: join(each, (*path, k)) for k, each in spaces.members(space).items()}
+        members = {
+            k: join(each, (*path, k)) for k, each in spaces.members(space).items()
+        }
         is_tuple = isinstance(space, gymnasium.spaces.Tuple)
-        return tuple(parts.values()) if is_tuple else parts
+        return tuple(members.values()) if is_tuple else members
 
     return join(space, ())
 

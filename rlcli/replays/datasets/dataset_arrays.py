@@ -174,11 +174,11 @@ def _member_spaces(
     space: gymnasium.Space, path: str = ""
 ) -> Iterator[tuple[str, gymnasium.Space]]:
     """The spaces of the arrays of an element, by tree path."""
-    parts = spaces.members(space)
-    for key, part in parts.items():
+    members = spaces.members(space)
+    for key, member in members.items():
         step = escape_step(key)
-        yield from _member_spaces(part, f"{path}/{step}" if path else step)
-    if not parts:
+        yield from _member_spaces(member, f"{path}/{step}" if path else step)
+    if not members:
         yield path, space
 
 

@@ -174,9 +174,9 @@ def actor_critic(
 
     init, step = learner(init_params, optimizer)
 
-    def losses_of(part: Batch) -> Callable[[ArrayTree], Losses]:
+    def losses_of(minibatch: Batch) -> Callable[[ArrayTree], Losses]:
         return lambda params: actor_critic_losses(
-            functions, objective_function, options, regularizers, part, params
+            functions, objective_function, options, regularizers, minibatch, params
         )
 
     def update(
@@ -190,13 +190,15 @@ def actor_critic(
         )
         length = sequence_length(options.sequence, is_whole_unroll, steps)
 
-        def learn(carry: tuple, part: Batch) -> tuple[tuple, dict[str, Array]]:
+        def learn(carry: tuple, minibatch: Batch) -> tuple[tuple, dict[str, Array]]:
             state_before, is_learning = carry
-            after, _, metrics = step(state_before, losses_of(part), part.weight, clock)
+            after, _, metrics = step(
+                state_before, losses_of(minibatch), minibatch.weight, clock
+            )
             if options.kl_limit is None:
                 return (after, is_learning), metrics
             # `>`, not `~(<=)`: a NaN divergence must reach the loss, which reports it.
-            kl = approximate_kl(functions, state_before.params, part)
+            kl = approximate_kl(functions, state_before.params, minibatch)
             is_learning = is_learning & ~(kl > options.kl_limit)
             metrics = {**metrics, "stopped": 1.0 - is_learning}
             return (tree_select(is_learning, after, state_before), is_learning), metrics

@@ -85,8 +85,8 @@ def pqn(
     def max_next_q(params: ArrayTree, steps: Transition, carries: ArrayTree) -> PerRow:
         return jnp.max(apply_to_next(network, params, steps.next_obs, carries), axis=-1)
 
-    def losses(part: tuple, params: ArrayTree) -> Losses:
-        steps, weight, target = part
+    def losses(minibatch: tuple, params: ArrayTree) -> Losses:
+        steps, weight, target = minibatch
         _, action_value, _ = q(params, steps)
         error = action_value - target
         terms = [Term(0.5 * error**2, is_weighted=True)]
@@ -103,9 +103,9 @@ def pqn(
         _, action_value, after = q(state.params, batch)
         refreshed, order = refresh_carry(batch, weight, lambda carry: after)
 
-        def learn(state: Learner, part: tuple) -> tuple[Learner, dict[str, Array]]:
-            loss = functools.partial(losses, part)
-            state, _, metrics = step(state, loss, part[1], clock)
+        def learn(state: Learner, minibatch: tuple) -> tuple[Learner, dict[str, Array]]:
+            loss = functools.partial(losses, minibatch)
+            state, _, metrics = step(state, loss, minibatch[1], clock)
             return state, metrics
 
         length = sequence_length(sequence, recurrent, weight.shape[0])
