@@ -120,7 +120,7 @@ def schedule_value(schedule: Schedule, clock: Clock, total_steps: int) -> Array:
     import numpy as np  # here, as JAX: recipes are read without them
 
     time = clock.steps if schedule.per == "step" else clock.episodes
-    if isinstance(time, np.ndarray) and not clock.numbers:
+    if isinstance(time, np.ndarray) and isinstance(schedule.start, float | int):
         # At the start of a run, where JAX would compile each operation.
         return np.asarray(_evaluate(schedule, time, total_steps, np))
     import jax.numpy as jnp

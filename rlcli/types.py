@@ -534,7 +534,7 @@ class Replay(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """The counters of a run. Only `episodes` and `numbers` differ between seeds.
+    """The counters of a run, of which only `episodes` differs between seeds.
 
     In an update they are those before its unroll.
     """
@@ -545,12 +545,6 @@ class Clock(NamedTuple):
     updates: Int32[Array, "*S"]  # updates finished
     # Whether the metrics of this iteration are logged.
     compute_metrics: Bool[Array, "*S"]
-    # The numbers of the recipe that are arguments of the program, such as
-    # `optimizer.learning_rate`; all others are constants.
-    numbers: Mapping[str, Float32[Array, "*S"]] = {}
-    # The steps of the data set of a replay, `[N, ...]`; () without one. An argument of
-    # the program too, shared by all seeds.
-    data: ArrayTree = ()
 
     @staticmethod
     def zero(*seeds: int) -> Clock:
@@ -559,7 +553,16 @@ class Clock(NamedTuple):
         return Clock(integer, real, real, integer, np.zeros(seeds, bool))
 
 
-START = Clock.zero()  # the time of what does not depend on schedules
+class Inputs(NamedTuple):
+    """What environment and agent are built with inside the program."""
+
+    clock: Clock  # the time at which schedules are evaluated
+    # The numbers of the recipe that are arguments of the program, such as
+    # `optimizer.learning_rate`, by their places; {}: all are constants.
+    numbers: Mapping[str, Float32[Array, "*S"]] = {}
+
+
+START = Inputs(Clock.zero())  # for what depends neither on schedules nor on numbers
 
 
 class Report(NamedTuple):
@@ -632,8 +635,9 @@ class AgentTraits(NamedTuple):
 class Agent(NamedTuple):
     """A policy, tracer, updater and, for off-policy algorithms, a replay combined.
 
-    `learn(state, steps, clock, noise) -> state, metrics` is called once an iteration,
-    with the unroll `[T, B, ...]` of that iteration and the clock before it.
+    `learn(state, steps, clock, noise, data=()) -> state, metrics` is called once an
+    iteration, with the unroll `[T, B, ...]` of that iteration and the clock before it.
+    `data` are the steps `[N, ...]` of the data set of a replay.
     """
 
     init: Callable[[Key, Transition], ArrayTree]  # (key, example unroll) -> state

@@ -10,7 +10,7 @@ from rlcli import loop, recipe, registry
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.recipe import documents
-from rlcli.types import Clock
+from rlcli.types import START
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "algorithms"
@@ -68,7 +68,7 @@ def emitted_metrics(parsed):
     _, log = jax.eval_shape(
         lambda progress: run.advance(progress, 1), jax.eval_shape(run.begin)
     )
-    scheduled = jax.eval_shape(setup.scheduled, Clock.zero())
+    scheduled = jax.eval_shape(setup.scheduled, START)
     return set(log.metrics) - set(scheduled)
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import optax
 
-from rlcli import registry
-from rlcli.assembly.numbers import options_at
+from rlcli import registry, schedules
 from rlcli.errors import RlcliError, quote
 from rlcli.networks.memory import RecurrentCore
 from rlcli.networks.torsos import Torso
@@ -51,7 +50,7 @@ def build_part(
     registered = registry.find(part.kind, part.name)
     factory = registered.factory
     place = place or (part.kind,)
-    options = options_at(part, place, clock, recipe)
+    options = schedules.evaluate_options(part.options, clock, recipe.train.steps)
     label = f"{part.kind} {quote(part.name)}"
     try:
         record = registry.call_factory(factory, offers, {**options, **values})

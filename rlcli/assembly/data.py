@@ -69,7 +69,7 @@ def record_data(recipe: Recipe) -> Recipe:
             continue
         with explain_user_errors(recipe):
             sizes = {"window": 1, "unroll": 1, "num_envs": 1}
-            replay = build_part(part, START, recipe, sizes)
+            replay = build_part(part, START.clock, recipe, sizes)
         try:
             options[parameter.name] += HASH + replay.traits.dataset.digest()
         except RlcliError as error:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from rlcli import registry, schedules
 from rlcli.assembly import out_of_memory
 from rlcli.assembly.build_part import build_part
+from rlcli.assembly.numbers import with_numbers
 from rlcli.assembly.preprocessing import environment_preprocessing
 from rlcli.assembly.requirements import check_outputs
 from rlcli.assembly.user_errors import explain_user_errors
@@ -18,7 +19,7 @@ from rlcli.environments.randomization import randomize
 from rlcli.environments.vector import values_at, vector
 from rlcli.preprocessing.frame_stack import stack_frames
 from rlcli.recipe import Part, Recipe
-from rlcli.types import START, Clock, Core, Environment
+from rlcli.types import START, Clock, Core, Environment, Inputs
 
 
 def build_environment(
@@ -41,20 +42,20 @@ def group_size(recipe: Recipe) -> int:
     if facts.get("adapter"):
         return 1
     with out_of_memory.limit_building(recipe), explain_user_errors(recipe):
-        return build_core(recipe, START, values_at(recipe.copies, 0)).agents or 1
+        return build_core(recipe, START.clock, values_at(recipe.copies, 0)).agents or 1
 
 
 def check_environment(recipe: Recipe) -> None:
     """Refuses a compiled environment that does not match its declared spaces."""
     if registry.find("environment", recipe.environment.name).facts.get("adapter"):
         return  # on the host: the results of its steps are checked at run time
-    check_outputs(recipe, build_core(recipe, START, values_at(recipe.copies, 0)))
+    check_outputs(recipe, build_core(recipe, START.clock, values_at(recipe.copies, 0)))
 
 
 def environment_factory(
     recipe: Recipe, seeds: int, rendering: bool
-) -> Callable[[Clock], Environment]:
-    """A function that builds the vectorized environment for a given time."""
+) -> Callable[[Inputs], Environment]:
+    """A function that builds the vectorized environment for given inputs."""
     part, frame_steps = recipe.environment, environment_preprocessing(recipe)
     if registry.find(part.kind, part.name).facts.get("adapter"):
         if names := _scheduled_options(part):
@@ -72,13 +73,13 @@ def environment_factory(
             "rendering": rendering,
             "random_numbers": recipe.random_numbers,
         }
-        host_env = build_part(part, START, recipe, offers)
+        host_env = build_part(part, START.clock, recipe, offers)
         host_env = _restart_on_error(recipe, host_env)
         host_env = log_info(host_env, recipe.info, f"environment `{part.name}`")
         if host_env.external is None:  # not made by `host_environment`
             host_env = canonical_environment(host_env, f"environment `{part.name}`")
         host_env = stack_frames(host_env, frame_steps)
-        return lambda clock: host_env
+        return lambda inputs: host_env
 
     if recipe.train.on_error == "restart":
         raise recipe.error(
@@ -90,10 +91,11 @@ def environment_factory(
     limit = recipe.time_limit
     assert limit != "default"  # only adapters have a default limit
 
-    def environment(clock: Clock) -> Environment:
+    def environment(inputs: Inputs) -> Environment:
+        now = with_numbers(recipe, inputs.numbers)
         each = {name: jnp.asarray(values) for name, values in recipe.copies.items()}
         envs = vector(
-            lambda values: build_canonical_core(recipe, clock, values, rendering),
+            lambda values: build_canonical_core(now, inputs.clock, values, rendering),
             recipe.num_envs,
             time_limit=limit,
             each=each,

@@ -2,7 +2,7 @@
 
 A program that contains the learning rate as a constant would be compiled anew for each
 value. So the numbers of a recipe are one array, `Progress.numbers`, and the parts are
-built with its elements. These remain constants:
+built from a recipe with its elements. These remain constants:
 
 - 0 and 1 outside of schedules: programs are simpler with them
 - the values of `steps` schedules
@@ -36,16 +36,35 @@ def recipe_numbers(recipe: Recipe) -> dict[str, float]:
 
 
 def without_numbers(recipe: Recipe) -> Recipe:
-    """The recipe with the same value for all of its numbers.
+    """The recipe with the same value for all numbers of its agent.
 
     Two recipes have the same program if they are equal without their numbers.
     """
+    return _map_agent(recipe, lambda place, number: 0.5)
 
-    def mask(place: str, part: Part) -> Part:
-        options = _map_numbers(part, place, recipe, lambda place, number: 0.5)
-        return part._replace(options=options)
 
-    parts = {place: mask(place, part) for place, part in recipe.agent_parts.items()}
+def with_numbers(recipe: Recipe, numbers: Mapping[str, Any]) -> Recipe:
+    """The recipe with these values of its numbers, by their places; may be traced."""
+    if not numbers:
+        return recipe
+    environment = _map_part("environment", recipe.environment, recipe, numbers.get)
+    recipe = _map_agent(recipe, numbers.get)
+    return dataclasses.replace(recipe, environment=environment)
+
+
+def _map_part(
+    place: str, part: Part, recipe: Recipe, function: Callable[[str, float], Any]
+) -> Part:
+    """A part with each number replaced by `function(place, number)`."""
+    return part._replace(options=_map_numbers(part, place, recipe, function))
+
+
+def _map_agent(recipe: Recipe, function: Callable[[str, float], Any]) -> Recipe:
+    """The recipe with each number of its agent replaced."""
+    parts = {
+        place: _map_part(place, part, recipe, function)
+        for place, part in recipe.agent_parts.items()
+    }
     optimizer = {
         group: parts[".".join(recipe.optimizer_place(group))]
         for group in recipe.optimizer
@@ -77,17 +96,6 @@ def numbers_of_each(
     }
 
 
-def options_at(
-    part: Part, place: Sequence[str | int], clock: Clock, recipe: Recipe
-) -> Mapping[str, Any]:
-    """The options of a part, with the numbers of a clock and schedules evaluated."""
-    options = part.options
-    if clock.numbers:
-        label = ".".join(map(str, place))
-        options = _map_numbers(part, label, recipe, clock.numbers.get)
-    return schedules.evaluate_options(options, clock, recipe.train.steps)
-
-
 def scheduled_values(
     parts: Mapping[str, Part], clock: Clock, recipe: Recipe
 ) -> dict[str, Any]:
@@ -100,7 +108,7 @@ def scheduled_values(
         for part_place, part in parts.items()
         for place, value in _scheduled_options(
             part.options,
-            options_at(part, part_place.split("."), clock, recipe),
+            schedules.evaluate_options(part.options, clock, recipe.train.steps),
             part_place,
         )
     }

@@ -26,7 +26,7 @@ def environment_preprocessing(recipe: Recipe) -> list[Preprocess]:
                 "`preprocess` up to their last frame stack",
             )
     return [
-        build_part(part, START, recipe, place=("network",))
+        build_part(part, START.clock, recipe, place=("network",))
         for part in environment_steps
     ]
 
@@ -35,12 +35,14 @@ def network_preprocessing(recipe: Recipe, spec: NetworkSpec) -> list[Preprocess]
     """The functions that the network applies to the environment's observations."""
     begin = max(_stack_boundary(recipe, spec) - 1, 0)
     return [
-        build_part(part, START, recipe, place=("network",))
+        build_part(part, START.clock, recipe, place=("network",))
         for part in spec.preprocess[begin:]
     ]
 
 
 def _stack_boundary(recipe: Recipe, spec: NetworkSpec) -> int:
     """The index after the last function that stacks frames."""
-    steps = [build_part(e, START, recipe, place=("network",)) for e in spec.preprocess]
+    steps = [
+        build_part(e, START.clock, recipe, place=("network",)) for e in spec.preprocess
+    ]
     return max((i + 1 for i, step in enumerate(steps) if step.frames > 1), default=0)

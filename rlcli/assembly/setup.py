@@ -15,7 +15,12 @@ from rlcli.assembly.build_part import build_part, format_names
 from rlcli.assembly.data import read_data
 from rlcli.assembly.make_environment import build_simulator, environment_factory
 from rlcli.assembly.networks import build_network, frozen_at
-from rlcli.assembly.numbers import numbers_of_each, recipe_numbers, scheduled_values
+from rlcli.assembly.numbers import (
+    numbers_of_each,
+    recipe_numbers,
+    scheduled_values,
+    with_numbers,
+)
 from rlcli.assembly.requirements import (
     check_frame_stack,
     check_frozen,
@@ -43,6 +48,7 @@ from rlcli.types import (
     Agent,
     Clock,
     Environment,
+    Inputs,
     Network,
     Policy,
     Replay,
@@ -97,11 +103,16 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
     updater = parts.wrap_updater(parts.updater)
     shares.check_data_parallel(recipe, updater, parts.replay)
 
-    def build_at(clock: Clock) -> tuple[Environment, Agent]:
-        return environment_at(clock), _combine_parts(recipe, parts_at(clock), num_envs)
+    def build_at(inputs: Inputs) -> tuple[Environment, Agent]:
+        agent = _combine_parts(recipe, parts_at(inputs), num_envs)
+        return environment_at(inputs), agent
 
-    learning_parts = {**recipe.agent_parts}
-    del learning_parts["policy"]
+    def scheduled_at(inputs: Inputs) -> Mapping[str, Any]:
+        now = with_numbers(recipe, inputs.numbers)
+        parts = {**now.agent_parts}
+        del parts["policy"]
+        return scheduled_values(parts, inputs.clock, now)
+
     setup = Setup(
         environment=environment,
         agent=_combine_parts(recipe, parts, num_envs),
@@ -112,7 +123,7 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
         resets_unroll=train.reset,
         numbers=recipe_numbers(recipe),
         data=read_data(recipe, environment, parts.replay),
-        scheduled=lambda clock: scheduled_values(learning_parts, clock, recipe),
+        scheduled=scheduled_at,
         data_parallel=train.data_parallel,
         networks=parts.networks,
     )
@@ -129,8 +140,8 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
     return setup
 
 
-def _constant(environment: Environment, clock: Clock) -> Environment:
-    """Returns the environment for any clock: it does not depend on schedules."""
+def _constant(environment: Environment, inputs: Inputs) -> Environment:
+    """Returns the environment for any inputs: it does not depend on them."""
     return environment
 
 
@@ -177,7 +188,7 @@ def _device_count(recipe: Recipe, seeds: int, is_pure: bool) -> int:
 
 
 class _AgentParts(NamedTuple):
-    """The parts of an agent, built for a given time."""
+    """The parts of an agent, built for given inputs."""
 
     tracer: Tracer
     updater: Updater  # without intrinsic reward and normalization
@@ -187,9 +198,9 @@ class _AgentParts(NamedTuple):
 
 
 def _agent_parts_factory(
-    recipe: Recipe, environment_at: Callable[[Clock], Environment]
-) -> Callable[[Clock], _AgentParts]:
-    """Returns a function that builds the parts of the agent at a clock."""
+    recipe: Recipe, environment_at: Callable[[Inputs], Environment]
+) -> Callable[[Inputs], _AgentParts]:
+    """Returns a function that builds the parts of the agent for given inputs."""
     environment = environment_at(START)  # its spaces do not depend on schedules
     owner = f"environment `{recipe.environment.name}`"
     env_spaces = Spaces(
@@ -205,7 +216,7 @@ def _agent_parts_factory(
         raise recipe.locate_error(("environment",), error) from error
     networks: dict[str, Network] = {}  # of the networks that the updater requests
 
-    def build_replay(clock: Clock, window: int) -> Replay | None:
+    def build_replay(recipe: Recipe, inputs: Inputs, window: int) -> Replay | None:
         if recipe.replay is None:
             return None
         limit = recipe.time_limit
@@ -216,18 +227,17 @@ def _agent_parts_factory(
             "time_limit": limit if isinstance(limit, int) else None,
         }
         if registry.find("replay", recipe.replay.name).takes("goal_reward"):
-            offers["goal_reward"] = check_goals(recipe, environment_at(clock))
+            offers["goal_reward"] = check_goals(recipe, environment_at(inputs))
         try:
-            return build_part(recipe.replay, clock, recipe, offers)
+            return build_part(recipe.replay, inputs.clock, recipe, offers)
         except RlcliError as error:
             raise shares.explain_share(recipe, error) from error
 
-    def build_parts(clock: Clock) -> _AgentParts:
-        tracer = build_part(recipe.tracer, clock, recipe)
-        updater, wrap_updater = _build_updater(
-            recipe, env_spaces, networks, clock, tracer
-        )
-        replay = build_replay(clock, _row_window(tracer, updater))
+    def build_parts(inputs: Inputs) -> _AgentParts:
+        now, clock = with_numbers(recipe, inputs.numbers), inputs.clock
+        tracer = build_part(now.tracer, clock, now)
+        updater, wrap_updater = _build_updater(now, env_spaces, networks, clock, tracer)
+        replay = build_replay(now, inputs, _row_window(tracer, updater))
         return _AgentParts(tracer, updater, wrap_updater, replay, networks)
 
     updater = build_parts(START).updater

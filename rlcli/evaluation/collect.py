@@ -13,7 +13,7 @@ from rlcli import spaces
 from rlcli.assembly import build, out_of_memory
 from rlcli.assembly.memory_usage import Item
 from rlcli.evaluation.collection import Request, check_collection
-from rlcli.evaluation.evaluate import snapshot_clock
+from rlcli.evaluation.evaluate import snapshot_inputs
 from rlcli.evaluation.make_evaluator import make_evaluator, without_grid
 from rlcli.loop.evaluator import Evaluator
 from rlcli.policies.sampled import random as random_policy
@@ -93,7 +93,7 @@ def collect(
     )
     records = [_records_memory(environment, request)]
     with out_of_memory.limit_evaluation_memory(recipe, evaluator, acting, records):
-        rows = evaluator.transitions(acting, seed, snapshot_clock(snapshot))
+        rows = evaluator.transitions(acting, seed, snapshot_inputs(snapshot))
         data = _record(evaluator, rows, request.episodes, request.steps)
     mode = next((k for k in ("random", "explore") if request.modes[k]), "greedy")
     data = data._replace(metadata=_metadata(recipe, environment, mode))

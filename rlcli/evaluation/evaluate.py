@@ -23,7 +23,7 @@ from rlcli.runs.snapshots import Snapshot
 from rlcli.runs.statistics import episode_summary, info_summary, summary
 from rlcli.runs.study_record import find_study
 from rlcli.spaces import describe
-from rlcli.types import Clock
+from rlcli.types import Clock, Inputs
 
 
 @resolves("path")
@@ -118,9 +118,9 @@ def _evaluate(
     setup = build(recipe, snapshot.seeds)
     acting = snapshots.restore_acting(snapshot, setup, file)
     evaluator = make_evaluator(recipe, setup, episodes, explore=explore)
-    clock = snapshot_clock(snapshot)
+    inputs = snapshot_inputs(snapshot)
     with out_of_memory.limit_evaluation_memory(recipe, evaluator, acting):
-        result = evaluator.evaluate(acting, evaluation_index=seed, clock=clock)
+        result = evaluator.evaluate(acting, evaluation_index=seed, inputs=inputs)
     if result.num_cut:
         print(
             f"warning: {result.num_cut} of {result.returns.size} episodes were "
@@ -224,10 +224,11 @@ def replace_environment(recipe: Recipe, environment: str | None) -> Recipe:
     return without_grid(dataclasses.replace(other_recipe, train=recipe.train))
 
 
-def snapshot_clock(snapshot: Snapshot, seed: int | None = None) -> Clock:
-    """The time of a snapshot: that of each seed, `[S]`, or of the seed of an index."""
+def snapshot_inputs(snapshot: Snapshot, seed: int | None = None) -> Inputs:
+    """The inputs of a snapshot: those of each seed, `[S]`, or that of an index."""
     steps = np.array(snapshot.steps, np.float32)
     episodes = np.array(snapshot.episodes, np.float32)
     if seed is not None:
         steps, episodes = steps[seed, ...], episodes[seed, ...]
-    return Clock.zero(*steps.shape)._replace(steps=steps, episodes=episodes)
+    clock = Clock.zero(*steps.shape)
+    return Inputs(clock._replace(steps=steps, episodes=episodes))

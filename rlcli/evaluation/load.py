@@ -7,7 +7,7 @@ import jax
 
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
-from rlcli.evaluation.evaluate import snapshot_clock
+from rlcli.evaluation.evaluate import snapshot_inputs
 from rlcli.evaluation.trained_policy import TrainedPolicy
 from rlcli.registry.paths import resolves
 from rlcli.runs import snapshots
@@ -65,7 +65,7 @@ def load(
     return TrainedPolicy(
         snapshot.recipe,
         setup,
-        snapshot_clock(snapshot, index),
+        snapshot_inputs(snapshot, index),
         jax.tree.map(lambda leaf: leaf[index], acting),
         seed=seed,
         steps=snapshot.steps[index],

@@ -12,7 +12,7 @@ from rlcli.loop.evaluator import Evaluator, parallel_environments
 from rlcli.loop.progress import Setup
 from rlcli.recipe import Recipe
 from rlcli.recipe.varied_options import combinations
-from rlcli.types import Clock, Environment, Policy
+from rlcli.types import Environment, Inputs, Policy
 
 
 def make_evaluator(
@@ -28,7 +28,7 @@ def make_evaluator(
 
     `setup` is that of the recipe: its seeds and devices are used, and its policies
     unless there is another `policy`. If each of its seeds has its own numbers, they are
-    those of the evaluator's `clock`.
+    those of the evaluator's `inputs`.
     """
     if num_envs is None:
         small = resize_for(on_grid(recipe), episodes)
@@ -49,8 +49,8 @@ def evaluation_parts(
     *,
     rendering: bool = False,
     policy: Policy | None = None,
-) -> Callable[[Clock], tuple[Environment, Policy]]:
-    """A function of the clock: the recipe's environment, and the policy of a setup.
+) -> Callable[[Inputs], tuple[Environment, Policy]]:
+    """A function of the inputs: the environment of the recipe, a setup's policy.
 
     The recipe may have another number of environments than the setup, whose policies
     remain: evolution has a member for each environment.
@@ -59,9 +59,9 @@ def evaluation_parts(
     first = build_environment(recipe, seeds, rendering=rendering)
     factory = environment_factory(recipe, seeds, rendering) if first.pure else None
 
-    def at(clock: Clock) -> tuple[Environment, Policy]:
-        environment = first if factory is None else factory(clock)
-        return environment, policy or setup.at(clock)[1].policy
+    def at(inputs: Inputs) -> tuple[Environment, Policy]:
+        environment = first if factory is None else factory(inputs)
+        return environment, policy or setup.at(inputs)[1].policy
 
     return at
 

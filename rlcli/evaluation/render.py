@@ -14,7 +14,7 @@ from rlcli.environments.drawing import INK, PAPER, Canvas
 from rlcli.environments.rgb_image import to_rgb
 from rlcli.errors import RlcliError, quote
 from rlcli.evaluation import films, targets
-from rlcli.evaluation.evaluate import snapshot_clock
+from rlcli.evaluation.evaluate import snapshot_inputs
 from rlcli.evaluation.make_evaluator import evaluation_parts, resize
 from rlcli.loop.evaluator import EvaluationStep, Evaluator
 from rlcli.loop.progress import Setup
@@ -22,7 +22,7 @@ from rlcli.recipe import Recipe, load_recipe
 from rlcli.registry.paths import enter, resolves
 from rlcli.runs import snapshots
 from rlcli.runs.locate import locate_policy
-from rlcli.types import START, ArrayTree, Clock
+from rlcli.types import START, ArrayTree, Inputs
 
 _FPS = 50  # the default: CartPole's own rate
 _OVERLAY_HEIGHT = 28  # pixels of the line of text below a frame
@@ -64,27 +64,27 @@ def render(
     """
     targets.check_rendering(path, best=best, output=output)
     selection = _select_evaluator(path, best, episodes, trust)
-    recipe, target, evaluator, acting, clock = selection
+    recipe, target, evaluator, acting, inputs = selection
     target = enter(target if output is None else output)
     with out_of_memory.limit_evaluation_memory(recipe, evaluator, acting):
-        steps = evaluator.frames(acting, evaluation_index=seed, clock=clock)
+        steps = evaluator.frames(acting, evaluation_index=seed, inputs=inputs)
         films.write_film(target, _compose_frames(steps, size, overlay), fps or _FPS)
     return target
 
 
 def make_film_writer(
     recipe: Recipe, setup: Setup
-) -> Callable[[ArrayTree, Path, int, Clock], None]:
-    """A function `(acting, file, index, clock)` that films the first seed's episode.
+) -> Callable[[ArrayTree, Path, int, Inputs], None]:
+    """A function `(acting, file, index, inputs)` that films the first seed's episode.
 
-    `acting` and `clock` have a leading axis for the seeds. `index` is the index of the
+    `acting` and `inputs` have a leading axis for the seeds. `index` is the index of the
     evaluation.
     """
     evaluator = _first_seed_evaluator(recipe, setup, 1)
 
-    def write(acting: ArrayTree, target: Path, index: int, clock: Clock) -> None:
-        first = jax.tree.map(lambda leaf: leaf[:1], (acting, clock))
-        steps = evaluator.frames(first[0], evaluation_index=index, clock=first[1])
+    def write(acting: ArrayTree, target: Path, index: int, inputs: Inputs) -> None:
+        first = jax.tree.map(lambda leaf: leaf[:1], (acting, inputs))
+        steps = evaluator.frames(first[0], evaluation_index=index, inputs=first[1])
         films.write_film(target, _compose_frames(steps, None, False), _FPS)
 
     return write
@@ -92,7 +92,7 @@ def make_film_writer(
 
 def _select_evaluator(
     path: str | Path, best: bool, episodes: int, trust: bool | None
-) -> tuple[Recipe, Path, Evaluator, Any, Clock]:
+) -> tuple[Recipe, Path, Evaluator, Any, Inputs]:
     """The recipe, the default output file, the evaluator, acting state and time."""
     if (random := _random_recipe(path)) is not None:
         if best:
@@ -109,7 +109,7 @@ def _select_evaluator(
     first = jax.tree.map(lambda leaf: leaf[:1], acting)
     target = targets.default_output(run, file)
     evaluator = _first_seed_evaluator(snapshot.recipe, setup, episodes)
-    return snapshot.recipe, target, evaluator, first, snapshot_clock(snapshot, 0)
+    return snapshot.recipe, target, evaluator, first, snapshot_inputs(snapshot, 0)
 
 
 def _first_seed_evaluator(recipe: Recipe, setup: Setup, episodes: int) -> Evaluator:

@@ -40,7 +40,7 @@ from rlcli.loop.progress import Setup
 from rlcli.preprocessing.frame_stack import frame_stacker
 from rlcli.recipe import Recipe, resolve
 from rlcli.spaces.canonical import Canonical, canonical_spaces
-from rlcli.types import Array, ArrayTree, Clock, External, Key
+from rlcli.types import Array, ArrayTree, External, Inputs, Key
 
 
 @jax.tree_util.register_dataclass
@@ -149,19 +149,19 @@ class TrainedPolicy:
         self,
         recipe: Recipe,
         setup: Setup,
-        clock: Clock,
+        inputs: Inputs,
         params: ArrayTree,
         *,
         seed: int,
         steps: int,
         file: Path,
     ) -> None:
-        """`params` is the acting state of `seed`; `clock` the time of its policy."""
+        """`params` is the acting state of `seed`; `inputs` those of its policy."""
         self.params = jax.tree.map(jnp.asarray, params)
         self.recipe: dict[str, Any] = resolve(recipe)
         self.seed, self.steps, self.file = seed, steps, file
-        self._source = recipe, clock
-        self._policy = setup.at(clock)[1].policy
+        self._source = recipe, inputs.clock
+        self._policy = setup.at(inputs)[1].policy
         own = setup.environment.own
         self.spaces = PolicySpaces(own.frame or own.observation, own.action)
         self._observation, self._action = canonical_spaces(External(*self.spaces))

@@ -14,14 +14,14 @@ from rlcli.loop.progress import (
     Pending,
     Progress,
     Setup,
-    clock_at,
     current_step,
     draw_step_noise,
+    inputs_at,
     is_cut,
     select_action,
     unroll_clock,
 )
-from rlcli.types import Agent, Array, ArrayTree, Clock, TimeStep, Transition
+from rlcli.types import Agent, Array, ArrayTree, Inputs, TimeStep, Transition
 from rlcli.xla.control_flow import run_if, tree_select
 
 # One call draws the noise of a block of steps, of at most `_BLOCK` steps and
@@ -49,15 +49,17 @@ def advance(
     row = _complete_transition(pending, timestep)
     progress = progress._replace(statistics=statistics)
     step = current_step(setup, progress) + 1
-    clock = clock_at(setup, progress, step, compute_metrics)
-    environment, agent = setup.at(clock)
+    inputs = inputs_at(setup, progress, step, compute_metrics)
+    environment, agent = setup.at(inputs)
     action = progress.pending.action
     with jax.named_scope(phases.STATISTICS):
         faults = update_faults(progress.faults, environment, action, timestep, step)
     progress = progress._replace(faults=faults)
     if setup.unroll == 1:  # the row is the whole unroll: it is not stored
         unroll = jax.tree.map(lambda leaf: leaf[None], row)
-        agent_state, metrics = _learn(setup, progress.agent, unroll, clock, learn_noise)
+        agent_state, metrics = _learn(
+            setup, progress.agent, unroll, inputs, learn_noise, progress.data
+        )
         position, is_full = progress.position, 1
     else:
         with jax.named_scope(phases.STORE):
@@ -73,7 +75,8 @@ def advance(
         position = jnp.where(is_full, 0, progress.position + 1)
 
         def learn(state: ArrayTree) -> tuple[ArrayTree, Any]:
-            return _learn(setup, state, unroll, clock, agent.draw(learn_noise))
+            noise = agent.draw(learn_noise)
+            return _learn(setup, state, unroll, inputs, noise, progress.data)
 
         agent_state, metrics = run_if(is_full, learn, progress.agent)
     with jax.named_scope(phases.ACT):
@@ -95,15 +98,20 @@ def advance(
 
 
 def _learn(
-    setup: Setup, state: ArrayTree, unroll: Transition, clock: Clock, noise: ArrayTree
+    setup: Setup,
+    state: ArrayTree,
+    unroll: Transition,
+    inputs: Inputs,
+    noise: ArrayTree,
+    data: ArrayTree,
 ) -> tuple[ArrayTree, dict[str, Real[Array, ""]]]:
     """Learns with the schedules' values at the time at which the unroll began.
 
-    `clock` is that after the unroll. The values are among the metrics.
+    `inputs` are those after the unroll. The values are among the metrics.
     """
-    began = unroll_clock(setup, clock, unroll)
+    began = inputs._replace(clock=unroll_clock(setup, inputs.clock, unroll))
     _, agent = setup.at(began)
-    state, metrics = agent.learn(state, unroll, began, noise)
+    state, metrics = agent.learn(state, unroll, began.clock, noise, data)
     return state, {**metrics, **setup.scheduled(began)}
 
 

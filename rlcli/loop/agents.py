@@ -85,10 +85,14 @@ def replay_agent(
     update_from_sample = _sample_updater(updater, tracer, replay)
 
     def learn(
-        state: ReplayAgentState, steps: Transition, clock: Clock, noise: ArrayTree
+        state: ReplayAgentState,
+        steps: Transition,
+        clock: Clock,
+        noise: ArrayTree,
+        data: ArrayTree = (),
     ) -> tuple[ReplayAgentState, dict[str, Real[Array, ""]]]:
         with jax.named_scope(phases.STORE):
-            replay_state, count = _store(replay, state.replay, steps, clock)
+            replay_state, count = _store(replay, state.replay, steps, clock, data)
         updates_before = count_updates(clock.iteration)
         num_updates = count_updates(clock.iteration + 1) - updates_before
 
@@ -100,7 +104,7 @@ def replay_agent(
             metrics: ArrayTree,
         ) -> tuple:
             states, time = (learner, replay_state, metrics), (updates_before, i)
-            return update_from_sample(states, count, clock, time, noise)
+            return update_from_sample(states, count, clock, time, noise, data)
 
         def update_next(i: Int[Array, ""] | int, carry: tuple) -> tuple:
             learner, replay_state, metrics = carry
@@ -109,7 +113,7 @@ def replay_agent(
 
         learner = state.learner
         if replay.traits.dataset is not None:
-            learner = _observe_data(replay, updater, learner, clock, steps)
+            learner = _observe_data(replay, updater, learner, clock, steps, data)
         before = learner
         initial = learner, replay_state, state.metrics
         *_, shapes = jax.eval_shape(update, 0, *initial)
@@ -149,7 +153,9 @@ def replay_agent(
 
 
 def _sample_updater(updater: Updater, tracer: Tracer, replay: Replay) -> Callable:
-    """Returns `(states, count, clock, time, noise) -> states`: learns from one sample.
+    """Returns a function that learns from one sample.
+
+    It is `(states, count, clock, time, noise, data) -> states`.
 
     `states` are the learner, the replay and the metrics of the last update. `count` is
     the number of unrolls added to the replay. `time` is the number of updates before
@@ -158,13 +164,18 @@ def _sample_updater(updater: Updater, tracer: Tracer, replay: Replay) -> Callabl
     """
 
     def update(
-        states: tuple, count: Int[Array, ""], clock: Clock, time: tuple, noise: tuple
+        states: tuple,
+        count: Int[Array, ""],
+        clock: Clock,
+        time: tuple,
+        noise: tuple,
+        data: ArrayTree,
     ) -> tuple:
         learner, replay_state, metrics = states
         updates_before, i = time
         sample_noise, key = jax.tree.map(lambda x: x[i], noise)
         with jax.named_scope(phases.SAMPLE):
-            source = clock.data if replay.traits.is_offline else replay_state
+            source = data if replay.traits.is_offline else replay_state
             raw, weight, index = replay.sample(source, count, sample_noise)
         clock = clock._replace(updates=updates_before + i)
         if replay.traits.episodes:
@@ -202,8 +213,13 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
         return OnlineAgentState(updater.init(key), tail)
 
     def learn(
-        state: OnlineAgentState, steps: Transition, clock: Clock, noise: Key
+        state: OnlineAgentState,
+        steps: Transition,
+        clock: Clock,
+        noise: Key,
+        data: ArrayTree = (),
     ) -> tuple[OnlineAgentState, dict[str, Real[Array, ""]]]:
+        del data  # only for replays
         steps_with_tail = jax.tree.map(
             lambda a, b: jnp.concatenate([a, b]), state.tail, steps
         )
@@ -244,10 +260,10 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
 
 
 def _store(
-    replay: Replay, state: ArrayTree, steps: Transition, clock: Clock
+    replay: Replay, state: ArrayTree, steps: Transition, clock: Clock, data: ArrayTree
 ) -> tuple[ArrayTree, Int[Array, ""]]:
     """Adds an unroll; returns the replay, and the number of unrolls added so far."""
-    count, data = jnp.asarray(clock.iteration), clock.data
+    count = jnp.asarray(clock.iteration)
     if replay.traits.is_offline:
         return state, count
     if replay.traits.dataset is not None:
@@ -266,6 +282,7 @@ def _observe_data(
     learner: ArrayTree,
     clock: Clock,
     steps: Transition,
+    data: ArrayTree,
 ) -> ArrayTree:
     """Lets the updater observe the data set, in the first iteration.
 
@@ -273,17 +290,17 @@ def _observe_data(
     steps that are added to its replay, each environment its own.
     """
     observe = updater.observe
-    share = _count_unrolls(clock.data, steps) * steps.reward.shape[0]
+    share = _count_unrolls(data, steps) * steps.reward.shape[0]
     if observe is None or not (replay.traits.is_offline or share):
         return learner
 
     def observe_all(_: Any, learner: ArrayTree) -> ArrayTree:
         # Here, because outside of the condition every iteration would copy the steps.
         if replay.traits.is_offline:
-            data = jax.tree.map(lambda leaf: leaf[:, None], clock.data)
+            rows = jax.tree.map(lambda leaf: leaf[:, None], data)
         else:
-            data = _divide_dataset(clock.data, steps, jnp.arange(share))
-        return observe(learner, data, learner)
+            rows = _divide_dataset(data, steps, jnp.arange(share))
+        return observe(learner, rows, learner)
 
     return update_if(clock.iteration == 0, observe_all, learner)
 

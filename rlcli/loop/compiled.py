@@ -22,11 +22,11 @@ from rlcli.loop.progress import (
     RESET,
     Progress,
     Setup,
-    clock_at,
     current_step,
     draw_step_noise,
     info_names,
     initial_progress,
+    inputs_at,
     is_cut,
     numbers_array,
     stream_key,
@@ -123,10 +123,10 @@ def _step_function(setup: Setup) -> Callable:
         progress: Progress, noise: tuple[ArrayTree, ...], compute_metrics: Array
     ) -> tuple[Progress, Mapping[str, Array]]:
         step_noise, *rest = noise
-        clock = clock_at(
+        inputs = inputs_at(
             setup, progress, current_step(setup, progress), compute_metrics
         )
-        environment, _ = setup.at(clock)
+        environment, _ = setup.at(inputs)
         cut = is_cut(setup, progress)
         with jax.named_scope(phases.ENVIRONMENT):
             outcome = environment.step(

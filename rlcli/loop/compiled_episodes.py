@@ -25,7 +25,7 @@ from rlcli.loop.seeds import (
     shard_seeds,
     vmap_seeds,
 )
-from rlcli.types import Array, ArrayTree, Clock, Environment, Policy
+from rlcli.types import Array, ArrayTree, Environment, Inputs, Policy
 from rlcli.xla.fusion_barrier import round_to_dtype
 from rlcli.xla.numeric_limits import INT32_MAX
 from rlcli.xla.temporaries import temporary_bytes
@@ -40,33 +40,34 @@ _RECORDED_BYTES = 1 << 24  # … and their size for each seed
 class CompiledEpisodes(NamedTuple):
     """The compiled functions of an evaluation, for all seeds."""
 
-    begin: jax.stages.Wrapped  # (clocks[S], reset_seeds[S]) -> state
-    # (acting, clocks, state, seeds, evaluation_index, limit) -> state, is_done[S]
+    begin: jax.stages.Wrapped  # (inputs[S], reset_seeds[S]) -> state
+    # (acting, inputs, state, seeds, evaluation_index, limit) -> state, is_done[S]
     advance: jax.stages.Wrapped
     padded_seeds: int  # a multiple of `devices`
     devices: int
 
     def run(
         self,
-        agents: tuple[ArrayTree, Clock],
+        agents: tuple[ArrayTree, Inputs],
         seeds: Array,
         reset_seeds: Array,
         evaluation_index: int,
     ) -> Iterator[CompiledEpisodesState]:
         """Runs all episodes, in calls of the program short enough to interrupt.
 
-        `agents` are the acting state and the clock of each seed. Yields the state after
-        each call, `[padded_seeds, ...]`. The next call overwrites it.
+        `agents` are the acting state and the inputs of each seed. Yields the state
+        after each call, `[padded_seeds, ...]`. The next call overwrites it.
         """
-        inputs = (*agents, seeds, reset_seeds)
-        acting, clocks, padded_seeds, reset_seeds = pad_seeds(self.padded_seeds, inputs)
-        state, index = self.begin(clocks, reset_seeds), np.int32(evaluation_index)
+        acting, inputs, padded_seeds, reset_seeds = pad_seeds(
+            self.padded_seeds, (*agents, seeds, reset_seeds)
+        )
+        state, index = self.begin(inputs, reset_seeds), np.int32(evaluation_index)
         recorded = jax.tree.leaves(state.recording)
         count = limit = recorded[0].shape[1] if recorded else _FIRST_STEPS
         while True:
             start = time.perf_counter()
             state, is_done = self.advance(
-                acting, clocks, state, padded_seeds, index, np.int32(limit)
+                acting, inputs, state, padded_seeds, index, np.int32(limit)
             )
             has_ended = bool(np.all(is_done))
             if not recorded and time.perf_counter() - start < _TARGET:
@@ -77,17 +78,17 @@ class CompiledEpisodes(NamedTuple):
             limit += count
 
     def shapes(
-        self, agents: tuple[ArrayTree, Clock], seeds: Array | jax.ShapeDtypeStruct
+        self, agents: tuple[ArrayTree, Inputs], seeds: Array | jax.ShapeDtypeStruct
     ) -> tuple[ArrayTree, int]:
         """The shapes of the state, and the bytes of temporaries; may take shapes."""
-        acting, clocks, seeds = resize_seeds(self.padded_seeds, (*agents, seeds))
-        state = jax.eval_shape(self.begin, clocks, seeds)
+        acting, inputs, seeds = resize_seeds(self.padded_seeds, (*agents, seeds))
+        state = jax.eval_shape(self.begin, inputs, seeds)
         state = shapes_on_devices(self.devices, state, 0)
         sizes = [size for leaf in jax.tree.leaves(state) for size in leaf.shape]
         if max(sizes) > INT32_MAX:  # XLA cannot index it, and no memory can hold it
             return state, 0
         number = jax.ShapeDtypeStruct((), np.int32)
-        program = self.advance.trace(acting, clocks, state, seeds, number, number)
+        program = self.advance.trace(acting, inputs, state, seeds, number, number)
         return state, self.devices * temporary_bytes(program.jaxpr)
 
 
@@ -114,7 +115,7 @@ class CompiledEpisodesState(NamedTuple):
 
 
 def compiled_episodes(
-    at: Callable[[Clock], tuple[Environment, Policy]],
+    at: Callable[[Inputs], tuple[Environment, Policy]],
     functions: EpisodeFunctions,
     seeds: int,
     *,
@@ -124,7 +125,7 @@ def compiled_episodes(
 ) -> CompiledEpisodes:
     """Compiles an evaluation of `seeds` policies, sharded over devices.
 
-    `at(clock)` are the environment and the policy of a time. Every environment is
+    `at(inputs)` are the environment and the policy of a time. Every environment is
     stepped until all those on its device have finished their episodes. With `recording`
     every call of the program returns its steps.
     """
@@ -132,9 +133,9 @@ def compiled_episodes(
     block = noise_block_size(num_envs * share)
 
     def begin_one(
-        clock: Clock, reset_seed: Array
+        inputs: Inputs, reset_seed: Array
     ) -> tuple[ArrayTree, ArrayTree, EpisodeRecords]:
-        environment, _ = at(clock)
+        environment, _ = at(inputs)
         state, obs = environment.reset(jax.random.key(reset_seed))
         names = info_names(environment, state), [*environment.parameters(state)]
         records = functions.begin(obs, *names)
@@ -147,14 +148,14 @@ def compiled_episodes(
 
     def step_one(
         acting: ArrayTree,
-        clock: Clock,
+        inputs: Inputs,
         state: ArrayTree,
         steps: ArrayTree,
         records: EpisodeRecords,
         noise: tuple[ArrayTree, ArrayTree],
         time: Array,
     ) -> tuple[ArrayTree, ArrayTree, EpisodeRecords]:
-        environment, policy = at(clock)
+        environment, policy = at(inputs)
         policy_noise, environment_noise = noise
         cut = functions.cut(records)
         action, policy_state = functions.select(policy, acting, records, policy_noise)
@@ -181,9 +182,9 @@ def compiled_episodes(
     draw_all = vmap_seeds(draw_block, share, (0, None, None), 0)
     step_all = vmap_seeds(step_one, share, (0, 0, 0, 0, 0, 0, None), 0)
 
-    def begin(clocks: Clock, reset_seeds: Array) -> CompiledEpisodesState:
+    def begin(inputs: Inputs, reset_seeds: Array) -> CompiledEpisodesState:
         return CompiledEpisodesState(
-            jnp.zeros(share, jnp.int32), *begin_all(clocks, reset_seeds)
+            jnp.zeros(share, jnp.int32), *begin_all(inputs, reset_seeds)
         )
 
     advance = functools.partial(_advance, functions, draw_all, step_all, block)
@@ -235,7 +236,7 @@ def _advance(
     step: Callable,
     block: int,
     acting: ArrayTree,
-    clocks: Clock,
+    inputs: Inputs,
     state: CompiledEpisodesState,
     seeds: Array,
     evaluation_index: Array,
@@ -260,7 +261,7 @@ def _advance(
         def run_step(carry: tuple) -> tuple:
             time, *rest = carry
             step_noise = jax.tree.map(lambda leaf: leaf[:, time - start], noise)
-            return time + 1, *step(acting, clocks, *rest, step_noise, time)
+            return time + 1, *step(acting, inputs, *rest, step_noise, time)
 
         def is_in_block(carry: tuple) -> Array:
             return (carry[0] < start + block) & is_running(carry)

@@ -33,8 +33,8 @@ from rlcli.types import (
     START,
     Array,
     ArrayTree,
-    Clock,
     Environment,
+    Inputs,
     Policy,
     Transition,
 )
@@ -86,7 +86,7 @@ class Evaluator:
 
     def __init__(
         self,
-        at: Callable[[Clock], tuple[Environment, Policy]],
+        at: Callable[[Inputs], tuple[Environment, Policy]],
         seeds: Sequence[int],
         episodes_per_env: int,
         *,
@@ -96,7 +96,7 @@ class Evaluator:
     ) -> None:
         """`episodes_per_env` is the number of episodes that each environment counts.
 
-        `at(clock)` are the environment and the policy of a time; a host environment is
+        `at(inputs)` are the environment and the policy of a time; a host environment is
         always the same. `devices` share the seeds of a pure environment. `frames`
         requires `recording`.
         """
@@ -117,19 +117,19 @@ class Evaluator:
 
         def select(
             acting: ArrayTree,
-            clock: Clock,
+            inputs: Inputs,
             records: EpisodeRecords,
             seed: Array,
             index: Array,
         ) -> tuple[ArrayTree, ArrayTree, ArrayTree, Array]:
-            _, policy = self._at(clock)
+            _, policy = self._at(inputs)
             policy_noise, environment_noise = functions.draw(seed, index[0], index[1])
             action, state = functions.select(policy, acting, records, policy_noise)
             return action, state, environment_noise, functions.cut(records)
 
         self._begin, self._select, self._record = (
-            jax.jit(vmap_seeds(function, len(seeds), inputs, 0))
-            for function, inputs in (
+            jax.jit(vmap_seeds(function, len(seeds), axes, 0))
+            for function, axes in (
                 (functions.begin, (0,)),
                 (select, (0, 0, 0, 0, None)),
                 (functions.record, (0, 0, 0, 0)),
@@ -149,18 +149,18 @@ class Evaluator:
         )
 
     def evaluate(
-        self, acting: ArrayTree, evaluation_index: int = 0, clock: Clock = START
+        self, acting: ArrayTree, evaluation_index: int = 0, inputs: Inputs = START
     ) -> EvaluationResult:
         """Evaluates all episodes. `acting` has a leading axis for the seeds.
 
         `evaluation_index` selects the random numbers of the evaluation. Evaluation uses
-        its own random stream, so it never changes training. `clock` is the time of the
-        evaluation, of all seeds or `[S]`.
+        its own random stream, so it never changes training. `inputs` have the time of
+        the evaluation, of all seeds or `[S]`.
         """
         if self._compiled is None:
-            *_, (_, records) = self._steps(acting, evaluation_index, clock)
+            *_, (_, records) = self._steps(acting, evaluation_index, inputs)
         else:
-            *_, state = self._calls(self._compiled, acting, evaluation_index, clock)
+            *_, state = self._calls(self._compiled, acting, evaluation_index, inputs)
             records = drop_padding(len(self._seeds), state.records)
         shape = (len(self._seeds), -1)
         return EvaluationResult(
@@ -173,10 +173,10 @@ class Evaluator:
             ),
         )
 
-    def _clocks(self, clock: Clock) -> Clock:
-        """The clock of each seed, `[S]`."""
+    def _inputs(self, inputs: Inputs) -> Inputs:
+        """The inputs of each seed, `[S]`."""
         return jax.tree.map(
-            lambda leaf: np.broadcast_to(np.asarray(leaf), self.seeds), clock
+            lambda leaf: np.broadcast_to(np.asarray(leaf), self.seeds), inputs
         )
 
     def _no_reward(self) -> np.ndarray:
@@ -201,18 +201,18 @@ class Evaluator:
         Does not allocate memory. `acting` may consist of shapes.
         """
         seeds = jax.ShapeDtypeStruct(self._seeds.shape, self._seeds.dtype)
-        clocks = self._clocks(START)
+        inputs = self._inputs(START)
         if self._compiled is not None:
-            return self._compiled.shapes((acting, clocks), seeds)
+            return self._compiled.shapes((acting, inputs), seeds)
         obs, _ = timestep_shapes(self.seeds, self.environment)
         records = jax.eval_shape(self._begin, obs)
         stream_index = jax.ShapeDtypeStruct((2,), np.int32)
-        select = self._select.trace(acting, clocks, records, seeds, stream_index)
+        select = self._select.trace(acting, inputs, records, seeds, stream_index)
         # The old and the new records exist simultaneously.
         return (records, records, select.out_info), temporary_bytes(select.jaxpr)
 
     def frames(
-        self, acting: ArrayTree, evaluation_index: int = 0, clock: Clock = START
+        self, acting: ArrayTree, evaluation_index: int = 0, inputs: Inputs = START
     ) -> Iterator[tuple[EvaluationStep, np.ndarray]]:
         """Yields every step of the first environment, with its image.
 
@@ -226,12 +226,12 @@ class Evaluator:
         if not self._recording and self.environment.pure:
             raise ValueError("frames of a pure environment need `recording=True`")
         if self._compiled is None:
-            steps = (step for step, _ in self._steps(acting, evaluation_index, clock))
+            steps = (step for step, _ in self._steps(acting, evaluation_index, inputs))
             environment = self.environment
         else:
-            calls = self._calls(self._compiled, acting, evaluation_index, clock)
+            calls = self._calls(self._compiled, acting, evaluation_index, inputs)
             steps = self._recorded_steps(calls)
-            first = jax.tree.map(lambda leaf: leaf[0], self._clocks(clock))
+            first = jax.tree.map(lambda leaf: leaf[0], self._inputs(inputs))
             environment, _ = self._at(first)
         convert = canonical_action(environment.own.action).to_external
         numbers: Mapping[str, float] = {}
@@ -274,25 +274,25 @@ class Evaluator:
         compiled: CompiledEpisodes,
         acting: ArrayTree,
         evaluation_index: int,
-        clock: Clock,
+        inputs: Inputs,
     ) -> Iterator[CompiledEpisodesState]:
         """Yields the state of the compiled program after each call of it."""
         resets = self._reset_seeds(evaluation_index)
-        agents = acting, self._clocks(clock)
+        agents = acting, self._inputs(inputs)
         return compiled.run(agents, self._seeds, resets, evaluation_index)
 
     def transitions(
-        self, acting: ArrayTree, evaluation_index: int = 0, clock: Clock = START
+        self, acting: ArrayTree, evaluation_index: int = 0, inputs: Inputs = START
     ) -> Iterator[Transition]:
         """Yields the steps `[S, B, ...]` of all environments, without an end.
 
         The environments are those of the latest time of all seeds. The extras are their
         numbers, see `Environment.parameters`.
         """
-        clocks, seeds = self._clocks(clock), self._seeds
+        inputs, seeds = self._inputs(inputs), self._seeds
         environment = self._host_env
         if self.environment.pure:
-            latest, _ = self._at(jax.tree.map(np.max, clocks))
+            latest, _ = self._at(jax.tree.map(np.max, inputs))
             environment = to_host_environment(latest, self.seeds)
         state, obs = environment.reset(self._reset_seeds(evaluation_index))
         records = self._begin(obs)
@@ -300,7 +300,7 @@ class Evaluator:
             for time in itertools.count():
                 stream_index = np.array([evaluation_index, time], np.int32)
                 action, policy, noise, cut = self._select(
-                    acting, clocks, records, seeds, stream_index
+                    acting, inputs, records, seeds, stream_index
                 )
                 action, cut = jax.tree.map(np.asarray, (action, cut))
                 numbers = environment.parameters(state)
@@ -321,14 +321,14 @@ class Evaluator:
             _close(environment, state)
 
     def _steps(
-        self, acting: ArrayTree, evaluation_index: int, clock: Clock
+        self, acting: ArrayTree, evaluation_index: int, inputs: Inputs
     ) -> Iterator[tuple[EvaluationStep | None, EpisodeRecords]]:
         """Yields every step until all environments are done, then the final records.
 
         A step without an action is the end of an episode of the first environment.
         """
         environment, seeds = self._host_env, self._seeds
-        clocks = self._clocks(clock)
+        inputs = self._inputs(inputs)
         state, obs = environment.reset(self._reset_seeds(evaluation_index))
         records, reward = self._begin(obs), self._no_reward()
         info: dict[str, np.ndarray] = {}  # [S, B, episodes] each
@@ -337,7 +337,7 @@ class Evaluator:
             for time in itertools.count():
                 stream_index = np.array([evaluation_index, time], np.int32)
                 action, policy, noise, cut = self._select(
-                    acting, clocks, records, seeds, stream_index
+                    acting, inputs, records, seeds, stream_index
                 )
                 action, cut = jax.tree.map(np.asarray, (action, cut))
                 yield (

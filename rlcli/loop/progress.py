@@ -20,11 +20,13 @@ from rlcli.errors import RlcliError, quote
 from rlcli.loop.episode_statistics import EpisodeStatistics, begin_statistics
 from rlcli.loop.faults import Faults, begin_faults
 from rlcli.types import (
+    START,
     Agent,
     Array,
     ArrayTree,
     Clock,
     Environment,
+    Inputs,
     Key,
     Network,
     Transition,
@@ -43,7 +45,7 @@ class Setup(NamedTuple):
     `environment` and `agent` are the parts at the start of the run. Use them only for
     values that do not depend on schedules: spaces, `num_envs`, `draw`, `init`,
     `acting`, `count_updates`. Code that steps the environment, selects actions or
-    learns must call `at(clock)`, which evaluates the schedules. With `data_parallel`,
+    learns must call `at(inputs)`, which evaluates the schedules. With `data_parallel`,
     both fields are the parts of one device, with its share of the environments.
 
     Step t of the environments and the action of that step see time t. The updates of an
@@ -52,8 +54,8 @@ class Setup(NamedTuple):
 
     environment: Environment
     agent: Agent
-    # clock -> environment and agent, with the schedules' values at that time
-    at: Callable[[Clock], tuple[Environment, Agent]]
+    # inputs -> environment and agent, with the schedules' values at their time
+    at: Callable[[Inputs], tuple[Environment, Agent]]
     unroll: int  # steps of each environment per iteration
     seeds: tuple[int, ...]
     devices: int = 1
@@ -65,9 +67,9 @@ class Setup(NamedTuple):
     # The steps of the data set of a replay, `[N, ...]` on the host; () without one. A
     # function, because only training reads the file: evaluation does not need it.
     data: Callable[[], ArrayTree] = lambda: ()
-    # clock -> the values of options that follow a schedule, by their places in the
+    # inputs -> the values of options that follow a schedule, by their places in the
     # recipe, apart from those of the policy: they are metrics of the updates.
-    scheduled: Callable[[Clock], Mapping[str, Float32[Array, ""]]] = lambda clock: {}
+    scheduled: Callable[[Inputs], Mapping[str, Float32[Array, ""]]] = lambda inputs: {}
     networks: Mapping[str, Network] = {}  # by function, for what their groups contain
     # (agent state, seed) -> the agent state with which a seed begins, of the same shape
     start: Callable[[ArrayTree, UInt32[Array, ""]], ArrayTree] = lambda state, _: state
@@ -123,8 +125,9 @@ class Progress(NamedTuple):
     agent: ArrayTree
     statistics: EpisodeStatistics
     faults: Faults
-    numbers: Float32[Array, "... N"]  # see `Setup.numbers`; not saved
-    data: ArrayTree = ()  # see `Setup.data`; not saved
+    # The inputs of the program, which its steps only read. They are not saved.
+    numbers: Float32[Array, "... N"]  # see `Setup.numbers`
+    data: ArrayTree = ()  # see `Setup.data`
 
 
 # The axis of the seeds in each field; None for a field without this axis.
@@ -150,19 +153,19 @@ def numbers_array(setup: Setup) -> Float32[Array, "... N"]:
 def numbers_by_place(
     setup: Setup, numbers: Float32[Array, "N"]
 ) -> dict[str, Float32[Array, ""]]:
-    """The numbers of a `Clock`, from the array of their values."""
+    """The numbers of `Inputs`, from the array of their values."""
     return dict(zip(setup.numbers, numbers, strict=True))
 
 
-def clock_at(
+def inputs_at(
     setup: Setup,
     progress: Progress,
     steps: Int32[Array, ""],
     compute_metrics: Bool[Array, ""],
-) -> Clock:
-    """The clock after `steps` steps of each environment, those of `progress`.
+) -> Inputs:
+    """The inputs after `steps` steps of each environment, those of `progress`.
 
-    The environment steps by this clock, and a policy selects the next action by it. An
+    The environment steps by their clock, and a policy selects the next action by it. An
     update sees an earlier one, see `unroll_clock`.
     """
     num_envs = progress.pending.first.shape[0] * setup.data_parallel
@@ -170,15 +173,14 @@ def clock_at(
     # expressions that depend only on the numbers, such as the negated learning rate,
     # out of the compiled loop, which would then round differently from the host loop.
     numbers = jnp.where(progress.iteration >= 0, progress.numbers, 0)
-    return Clock(
+    clock = Clock(
         iteration=progress.iteration,
         steps=steps.astype(jnp.float32) * num_envs,
         episodes=progress.statistics.episodes.astype(jnp.float32),
         updates=jnp.int32(0),  # set by the agent
         compute_metrics=compute_metrics,
-        numbers=numbers_by_place(setup, numbers),
-        data=progress.data,
     )
+    return Inputs(clock, numbers_by_place(setup, numbers))
 
 
 def unroll_clock(setup: Setup, clock: Clock, unroll: Transition) -> Clock:
@@ -279,8 +281,8 @@ def initial_progress(
 
     `info_keys` are the names of the environment's `info` that are summed over episodes.
     """
-    clock = Clock.zero()._replace(numbers=numbers_by_place(setup, numbers))
-    environment, agent = setup.at(clock)
+    inputs = START._replace(numbers=numbers_by_place(setup, numbers))
+    environment, agent = setup.at(inputs)
     batch = environment.num_envs
     first = jnp.ones(batch, bool)
     # The action of step t + 1 uses the key of step t, so the first action uses key −1.

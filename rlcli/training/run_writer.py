@@ -48,8 +48,8 @@ class FilmMaker:
             self._write = make_film_writer(experiment.recipe, experiment.setup)
         self._run.make_films_folder()
         film = self._run.film(experiment.step)
-        index, clock = program.evaluation_index, program.clock(experiment.seeds)
-        self._write(experiment.acting_state(), film, index, clock)
+        index, inputs = program.evaluation_index, program.inputs(experiment.seeds)
+        self._write(experiment.acting_state(), film, index, inputs)
         return film
 
 

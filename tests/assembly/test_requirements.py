@@ -7,7 +7,7 @@ from wording import mentions
 from rlcli.policies.discrete import epsilon_greedy
 from rlcli.tracers.n_step import n_step
 from rlcli.training.experiment.program import Program
-from rlcli.types import Clock, Tracer
+from rlcli.types import START, Clock, Inputs, Tracer
 from rlcli.updaters.td.q_learning import q_learning
 from tests.assembly.building import CARTPOLE, build_error, built, setup_of
 
@@ -233,7 +233,7 @@ def test_other_parts_receive_the_discount_factor_of_the_tracer(tmp_path):
     )
     setup = setup_of(text, tmp_path)
     assert SEEN == {"updater": (0.25, 3), "policy": 0.25}
-    setup.at(Clock.zero()._replace(steps=np.float32(1_000)))
+    setup.at(Inputs(Clock.zero()._replace(steps=np.float32(1_000))))
     assert SEEN == {"updater": (0.75, 3), "policy": 0.75}
 
 
@@ -250,7 +250,7 @@ def test_parts_are_checked_once_and_not_at_every_time(monkeypatch):
         "rlcli.assembly.setup.check_parts", lambda *parts: calls.append(parts)
     )
     setup = setup_of({"environment": "CartPole-v1", "updater": "ppo"})
-    setup.at(Clock.zero())
+    setup.at(START)
     assert len(calls) == 1
 
 

@@ -12,7 +12,7 @@ from rlcli.assembly import build_environment
 from rlcli.errors import RlcliError
 from rlcli.replays.uniform import uniform
 from rlcli.training.experiment.program import Program
-from rlcli.types import Clock, Count, Transition
+from rlcli.types import Clock, Count, Inputs, Transition
 from tests.assembly.building import CARTPOLE, build_error, built, setup_of
 
 BOX = "environment: probe-continuous-action\n"
@@ -323,7 +323,7 @@ def test_a_schedule_is_evaluated_at_the_clock_inside_the_program(tmp_path):
 
     @jax.jit
     def reward(steps):
-        env, _ = setup.at(Clock.zero()._replace(steps=steps))
+        env, _ = setup.at(Inputs(Clock.zero()._replace(steps=steps)))
         state, _ = env.reset(jax.random.key(0))
         fallen = state._replace(core=type(state.core)(jnp.full((1, 4), 9.0)))
         noise = env.draw(jax.random.key(1))
@@ -404,7 +404,7 @@ def test_warmup_plays_at_random_until_the_start_and_the_policy_from_then_on():
     setup = setup_of(data)
 
     def actions(steps: int):
-        _, agent = setup.at(Clock.zero()._replace(steps=jnp.float32(steps)))
+        _, agent = setup.at(Inputs(Clock.zero()._replace(steps=jnp.float32(steps))))
         state = agent.init(jax.random.key(3), _unroll())
         obs = jnp.ones((64, 4))
         noise = agent.policy.draw(jax.random.key(1), 64)

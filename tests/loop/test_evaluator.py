@@ -19,7 +19,7 @@ from rlcli.loop import evaluator as evaluator_module
 from rlcli.loop.evaluator import Evaluator
 from rlcli.loop.progress import EVALUATION
 from rlcli.runs.metrics import read_metrics
-from rlcli.types import Clock, Core, TimeStep
+from rlcli.types import Clock, Core, Inputs, TimeStep
 
 LIMITED = {"name": "probe-truncation", "num_envs": 3}  # 1 for each of its 5 steps
 NETWORK = {"name": "mlp", "layers": [8]}
@@ -287,8 +287,8 @@ def test_the_steps_of_an_evaluation_are_those_of_its_time():
     evaluator = Evaluator(evaluation_parts(parsed, setup), (0, 1), 1)
     clock = Clock.zero()._replace(steps=np.array([10, 30], np.float32))
     acting = draw_acting(setup)
-    result = evaluator.evaluate(acting, clock=clock)
+    result = evaluator.evaluate(acting, inputs=Inputs(clock))
     np.testing.assert_allclose(result.returns[:, 0], [0.75, 0.25])
     both = clock._replace(steps=np.float32(30))
-    (step,) = itertools.islice(evaluator.transitions(acting, clock=both), 1)
+    (step,) = itertools.islice(evaluator.transitions(acting, inputs=Inputs(both)), 1)
     np.testing.assert_allclose(step.reward[:, 0], 0.25)

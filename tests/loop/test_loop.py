@@ -117,7 +117,7 @@ def hosted_loop(setup: Setup) -> loop.Loop:
         key=lambda seed: stream_key(seed, RESET),
     )
     hosted = setup._replace(
-        environment=host, at=lambda clock: (host, setup.at(clock)[1])
+        environment=host, at=lambda given: (host, setup.at(given)[1])
     )
     return loop.make_loop(hosted)
 
@@ -527,8 +527,8 @@ def test_every_unroll_starts_with_a_reset_if_the_recipe_sets_it(env):
 def test_tracing_raises_an_error_for_an_inconsistent_program():
     good = setup_of(WITH_REPLAY)
 
-    def build_at(clock):
-        env, agent = good.at(clock)
+    def build_at(inputs):
+        env, agent = good.at(inputs)
         return env, agent._replace(learn=lambda *_: jnp.zeros(3) @ jnp.zeros(4))
 
     with pytest.raises(TypeError, match="dot_general"):

@@ -19,11 +19,11 @@ from rlcli.loop.progress import (
     STEP,
     Progress,
     Setup,
-    clock_at,
     current_step,
     draw_step_noise,
     info_names,
     initial_progress,
+    inputs_at,
     numbers_array,
     stream_key,
 )
@@ -135,7 +135,7 @@ def test_a_clock_counts_the_steps_of_all_environments_of_a_seed(setup, progress)
     later = progress._replace(iteration=np.int32(10), position=np.int32(2))
     step = current_step(setup, later)
     assert int(step) == 10 * 4 + 2
-    clock = clock_at(setup, later, step, np.bool_(True))
+    clock, _ = inputs_at(setup, later, step, np.bool_(True))
     assert (int(clock.iteration), float(clock.steps)) == (10, 42 * 3)
     assert setup.steps_per_iteration == 4 * 3
 

@@ -121,7 +121,7 @@ def setup_of(num_envs: int, train: dict, schedule: dict = FALLING, **sections) -
 def hosted(setup: Setup) -> Setup:
     """The same setup, with its environments on the host."""
     host = to_host_environment(setup.environment, len(setup.seeds))
-    return setup._replace(environment=host, at=lambda clock: (host, setup.at(clock)[1]))
+    return setup._replace(environment=host, at=lambda given: (host, setup.at(given)[1]))
 
 
 def seen_by(setup: Setup, points: list[int]) -> tuple[dict, dict]:

@@ -12,7 +12,7 @@ from rlcli import recipe
 from rlcli.assembly import build
 from rlcli.policies.sampled import random
 from rlcli.policies.warmup import warmup_policy
-from rlcli.types import Clock, Decision
+from rlcli.types import Clock, Decision, Inputs
 
 DRAWS = 2_000
 
@@ -79,7 +79,7 @@ def test_a_run_warms_up_until_learning_starts():
 
     @jax.jit
     def explore(steps):
-        policy = setup.at(Clock.zero()._replace(steps=steps))[1].policy
+        policy = setup.at(Inputs(Clock.zero()._replace(steps=steps)))[1].policy
         noise = policy.draw(jax.random.key(1), 1000)
         state, first = policy.initial(1000), jnp.zeros(1000, bool)
         return policy.explore(best, jnp.ones((1000, 1)), state, first, noise)[0]

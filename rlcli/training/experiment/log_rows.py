@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli.assembly.numbers import options_at, scheduled_values
+from rlcli import schedules
+from rlcli.assembly.numbers import scheduled_values, with_numbers
 from rlcli.environments.adapters.restarting import Restarts
 from rlcli.loop.log import MAX_LOG_POINTS, Log
 from rlcli.loop.progress import Setup, numbers_by_place
@@ -188,10 +189,10 @@ def policy_options_at(
             episodes=episodes.astype(jnp.float32),
             updates=jnp.int32(0),
             compute_metrics=jnp.bool_(True),
-            numbers=numbers_by_place(setup, numbers),
         )
-        values = scheduled_values({"policy": recipe.policy}, clock, recipe)
-        options = options_at(recipe.policy, ("policy",), clock, recipe)
+        policy = with_numbers(recipe, numbers_by_place(setup, numbers)).policy
+        values = scheduled_values({"policy": policy}, clock, recipe)
+        options = schedules.evaluate_options(policy.options, clock, recipe.train.steps)
         if "epsilon" in options:  # also without a schedule
             values["policy.epsilon"] = options["epsilon"]
         return jax.tree.map(jnp.asarray, values)

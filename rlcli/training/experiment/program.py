@@ -35,7 +35,7 @@ from rlcli.runs.snapshots import CheckpointContent
 from rlcli.training.experiment.first_steps import check_first_steps
 from rlcli.training.experiment.initial_values import InitialValues
 from rlcli.training.experiment.log_rows import policy_options_at
-from rlcli.types import Array, ArrayTree, Clock
+from rlcli.types import Array, ArrayTree, Clock, Inputs
 from rlcli.xla import processes
 from rlcli.xla.numeric_limits import INT32_MAX
 from rlcli.xla.packing import PackedTree, Packing
@@ -213,24 +213,24 @@ class Program:
             episodes = self.recipe.train.evaluate.episodes
             self._evaluator = make_evaluator(self.recipe, self.setup, episodes)
         return self._evaluator.evaluate(
-            self.acting_state(ALL_SEEDS), self.evaluation_index, self.clock(ALL_SEEDS)
+            self.acting_state(ALL_SEEDS), self.evaluation_index, self.inputs(ALL_SEEDS)
         )
 
-    def clock(self, seeds: slice) -> Clock:
-        """The time of the current policies of some seeds, `[S]`, on the host.
+    def inputs(self, seeds: slice) -> Inputs:
+        """The inputs of the current policies of some seeds, `[S]`, on the host.
 
-        It has numbers only if each seed has its own.
+        They have numbers only if each seed has its own.
         """
         numbers = self.progress.numbers if self.setup.has_own_numbers else ()
         arrays = processes.fetch((self.progress.statistics.episodes, numbers))
         arrays = drop_padding(len(self.setup.seeds), arrays)
         episodes, numbers = take_seeds(seeds, arrays)
         by_place = zip(self.setup.numbers, np.transpose(numbers), strict=False)
-        return Clock.zero(len(episodes))._replace(
+        clock = Clock.zero(len(episodes))._replace(
             steps=np.full(len(episodes), self.step, np.float32),
             episodes=np.asarray(episodes, np.float32),
-            numbers=dict(by_place),
         )
+        return Inputs(clock, dict(by_place))
 
     def close(self) -> None:
         """Releases the resources of a host environment."""
