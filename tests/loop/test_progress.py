@@ -28,7 +28,7 @@ from rlcli.loop.progress import (
     stream_key,
 )
 from rlcli.runs import checkpoint
-from rlcli.types import Clock
+from rlcli.types import Clock, Inputs
 
 DATA = {
     "environment": {"name": "CartPole-v1", "num_envs": 3},
@@ -145,7 +145,6 @@ def test_iteration_and_position_are_the_same_for_all_seeds():
     assert unbatched == ["iteration", "position", "numbers", "data"]
 
 
-def test_clock_zero_has_zero_counters():
-    *counters, numbers, data = Clock.zero()
-    assert [float(value) for value in counters] == [0, 0, 0, 0, False]
-    assert (numbers, data) == ({}, ())
+def test_a_clock_consists_of_counters_and_begins_at_zero():
+    assert [float(value) for value in Clock.zero()] == [0, 0, 0, 0, False]
+    assert Inputs(Clock.zero()) == (Clock.zero(), {})
