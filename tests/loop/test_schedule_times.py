@@ -5,10 +5,13 @@ The parts of these tests put them where the updater finds them: the reward is a 
 of the environment, the action one of the policy.
 """
 
+from typing import TypedDict
+
 import gymnasium
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import quick_first
 
 from rlcli import recipe
 from rlcli.assembly import build
@@ -58,6 +61,12 @@ def number_policy(observation, *, number: float = 0.0) -> Policy:
     return Policy(lambda batch: ((), ()), lambda key, batch: (), act, act, log_prob)
 
 
+class Item(TypedDict):
+    """A number within an option."""
+
+    number: float
+
+
 def number_tracer(*, number: float = 0.0) -> Tracer:
     """The number is the discount of the rows."""
 
@@ -67,11 +76,20 @@ def number_tracer(*, number: float = 0.0) -> Tracer:
     return Tracer(1, trace, gamma=0.9)
 
 
-def recorder(spaces, networks, policies, optimizer, *, number: float = 0.0) -> Updater:
-    """Records, for each update, its number, that of the tracer and the rows."""
+def recorder(
+    spaces,
+    networks,
+    policies,
+    optimizer,
+    *,
+    number: float = 0.0,
+    more: list[Item] = [],  # noqa: B006 - never mutated
+) -> Updater:
+    """Records, for each update, its numbers, that of the tracer and the rows."""
 
     def update(state, batch, weight, clock, key):
         seen = {
+            **{f"{i}": jnp.float32(x["number"])[None] for i, x in enumerate(more)},
             "updater": jnp.float32(number)[None],
             "tracer": batch.discount[:1, 0],
             "policy": batch.action[:, 0, 0],
@@ -85,6 +103,7 @@ def recorder(spaces, networks, policies, optimizer, *, number: float = 0.0) -> U
 
     def init(key):
         names = ("updater", "tracer", "policy", "environment")
+        names += tuple(map(str, range(len(more))))
         return {name: jnp.full((MOST, MOST), jnp.nan) for name in names}
 
     def estimate(state, steps, key):
@@ -114,7 +133,8 @@ def setup_of(num_envs: int, train: dict, schedule: dict = FALLING, **sections) -
         name: part | {"name": f"{__name__}:{part['name'].__name__}", "number": schedule}
         for name, part in parts.items()
     }
-    data["environment"] |= sections.pop("environment", {})
+    for name in ("environment", "updater"):
+        data[name] |= sections.pop(name, {})
     return build(recipe.load_recipe({**data, "train": train, **sections}))
 
 
@@ -187,16 +207,22 @@ SCHEDULES = [  # with the values at t = 0, 4, 8, 12 of 16
 ]
 
 
-@pytest.mark.parametrize(("schedule", "expected"), SCHEDULES)
-def test_every_schedule_is_read_at_the_beginning_of_an_unroll(schedule, expected):
-    setup = setup_of(2, {"steps": 16, "unroll": 2}, schedule)
-    seen, logged = seen_by(setup, [1, 2, 3, 4])
-    np.testing.assert_allclose(seen["updater"][:4, 0], expected, rtol=1e-5)
-    np.testing.assert_allclose(logged["updater.number"], expected, rtol=1e-5)
+def test_every_schedule_is_read_at_the_beginning_of_an_unroll():
+    items = [{"number": schedule} for schedule, _ in SCHEDULES]
+    train = {"steps": 16, "unroll": 2}
+    seen, logged = seen_by(setup_of(2, train, updater={"more": items}), [1, 2, 3, 4])
+    for index, (schedule, expected) in enumerate(SCHEDULES):
+        for values in (
+            seen[f"{index}"][:4, 0],
+            logged[f"updater.more.{index}.number"],
+        ):
+            np.testing.assert_allclose(values, expected, 1e-5, err_msg=f"{schedule}")
 
 
-@pytest.mark.parametrize("is_host", [False, True])
-@pytest.mark.parametrize("unroll", [1, 4])
+@pytest.mark.parametrize(
+    ("unroll", "is_host"),
+    [(1, True), *quick_first([(4, False), (1, False), (4, True)])],
+)
 def test_a_schedule_per_episode_sees_the_episodes_that_had_ended(unroll, is_host):
     """Episodes of 3 steps in two environments: 2 ⌊t / 3⌋ after t steps of each."""
     schedule = {"from": 0, "to": 100, "over": 100, "per": "episode"}
@@ -215,15 +241,22 @@ def test_a_schedule_per_episode_sees_the_episodes_that_had_ended(unroll, is_host
 
 
 REPLAY = {"name": "uniform", "capacity": 64, "batch_size": 4}
+TWICE = [6, 6, 8, 8, 10, 10, 12, 12, 14, 14]
 
 
-@pytest.mark.parametrize("is_host", [False, True])
 @pytest.mark.parametrize(
-    ("updates", "times"),
+    ("updates", "times", "is_host"),
     [  # Two environments; updates begin after 6 of 16 steps: in the fourth iteration
-        (1, [6, 8, 10, 12, 14]),
-        (2, [6, 6, 8, 8, 10, 10, 12, 12, 14, 14]),
-        ({"per_step": 0.25}, [8, 12]),
+        ({"per_step": 0.25}, [8, 12], False),
+        *quick_first(
+            [
+                (2, TWICE, True),
+                (1, [6, 8, 10, 12, 14], True),
+                (1, [6, 8, 10, 12, 14], False),
+                (2, TWICE, False),
+                ({"per_step": 0.25}, [8, 12], True),
+            ]
+        ),
     ],
 )
 def test_updates_from_a_replay_see_the_time_at_which_their_unroll_began(
