@@ -65,6 +65,10 @@ SIMILAR = {
     *("iqn_frozenlake", "qrdqn_frozenlake", "qlearning_deep_sea", "open_es_pendulum"),
     *("ppo_fourrooms", "ppo_frozenlake", "ppo_mountain_car", "ppo_recurrent_probe"),
     *("ppo_asterix", "ppo_freeway", "ppo_seaquest", "ppo_space_invaders"),
+    *("ppo_breakout_10m", "ppo_deep_sea", "r2d2_cartpole_no_velocity"),
+    *("ppo_gymnasium_half_cheetah", "ppo_gymnasium_walker2d", "redq_gymnasium_hopper"),
+    *("sac_gymnasium_half_cheetah", "sac_gymnasium_hopper", "sac_gymnasium_walker2d"),
+    *("td3_gymnasium_half_cheetah", "td3_gymnasium_hopper", "td3_gymnasium_walker2d"),
 }
 
 
