@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # a test compares these rows with the tables below
     from rlcli.evaluation.collect import collect as collect
     from rlcli.evaluation.evaluate import eval as eval
     from rlcli.evaluation.export.export import export as export
+    from rlcli.evaluation.inspection.inspect import inspect as inspect
     from rlcli.evaluation.load import load
     from rlcli.evaluation.render import render as render
     from rlcli.monitor.train_monitor import TrainMonitor
@@ -30,7 +31,7 @@ if TYPE_CHECKING:  # a test compares these rows with the tables below
     from rlcli.recipe.new import new as new
     from rlcli.recipe.schema import schema as schema
     from rlcli.results.compare import compare as compare
-    from rlcli.results.metric_table import metrics
+    from rlcli.results.metric_table import episodes, metrics
     from rlcli.results.plot import plot as plot
     from rlcli.results.report.report import report as report
     from rlcli.runs.description import show as show
@@ -69,6 +70,7 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, str]] = {
         "show": "rlcli.runs.description",
         "runs": "rlcli.runs.listing",
         "watch": "rlcli.monitor.watch",
+        "inspect": "rlcli.evaluation.inspection.inspect",
     },
     "Compare": {
         "diff": "rlcli.runs.diff",
@@ -102,6 +104,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - partly from the tab
     "act",
     "chunks",
     "clock",
+    "episodes",
     "export_sweep",
     "from_pytree",
     "load",
@@ -122,6 +125,7 @@ _MODULES = {
     "act": "rlcli.utils.custom_loop",
     "chunks": "rlcli.training",
     "clock": "rlcli.utils.custom_loop",
+    "episodes": "rlcli.results.metric_table",
     "export_sweep": "rlcli.sweeps.export_sweep",
     "from_pytree": "rlcli.networks.pytree",
     "load": "rlcli.evaluation.load",

@@ -531,6 +531,9 @@ class Replay(NamedTuple):
     # (state, count, before, after) -> state, on the host: divides the state `[S, ...]`
     # of `before` devices among `after` devices. None: it cannot be divided anew.
     redivide: Callable[..., ArrayTree] | None = None
+    # (state, count, most) -> the number of stored steps, and at most `most` of them,
+    # oldest first and evenly spaced, `[N, ...]`: on the host. None: not known.
+    contents: Callable[..., tuple[int, Transition]] | None = None
 
 
 class Clock(NamedTuple):
@@ -651,3 +654,9 @@ class Agent(NamedTuple):
     traits: AgentTraits = AgentTraits()
     # (state, iteration, before, after) -> state, see `Replay.redivide`
     redivide: Callable[..., ArrayTree] | None = lambda state, *_: state
+    # What shows an agent outside of training. state -> the state of its updater, whose
+    # `estimate(learner, steps, key) -> Estimates` this is; and `Replay.contents`, of
+    # (state, iteration, unroll, data, most).
+    learner: Callable[[ArrayTree], ArrayTree] = lambda state: state
+    estimate: Callable[[ArrayTree, Transition, Key], Estimates] | None = None
+    contents: Callable[..., tuple[int, Transition]] | None = None

@@ -104,7 +104,7 @@ def test_the_documentation_lists_every_command():
     commands = set(re.findall(r"^rlcli ([\w-]+)", shell, re.MULTILINE))
     assert {*map(command_name, COMMANDS)} == commands - {"--install-completion"}
     functions = re.findall(r"`rlcli\.(\w+)\(", table.partition("\n## ")[0])
-    assert {*functions} == {*COMMANDS, "chunks", "load"}
+    assert {*functions} == {*COMMANDS, "chunks", "load", "metrics", "episodes"}
 
 
 def test_continuous_integration_asks_the_table_for_the_commands():

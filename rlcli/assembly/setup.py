@@ -46,19 +46,24 @@ from rlcli.registry import plugins
 from rlcli.types import (
     START,
     Agent,
+    Array,
+    ArrayTree,
     Clock,
     Environment,
     Inputs,
+    Key,
     Network,
     Policy,
     Replay,
+    Report,
     Tracer,
+    Transition,
     Updater,
 )
 from rlcli.updaters import Spaces
 from rlcli.updaters.intrinsic_rewards import add_intrinsic_reward
 from rlcli.updaters.optimizers import partition_by_group
-from rlcli.xla import backend, switches, threads
+from rlcli.xla import backend, switches, taps, threads
 
 
 def build(
@@ -278,12 +283,24 @@ def _build_updater(
     }
     if registry.find("updater", recipe.updater.name).takes("simulator"):
         offers["simulator"] = build_simulator(recipe, clock)
-    updater = build_part(recipe.updater, clock, recipe, offers)
+    updater = _tap_batch(build_part(recipe.updater, clock, recipe, offers))
     normalize = _build_normalizer(recipe, env_spaces, tracer)
     if recipe.intrinsic_reward is None:
         return updater, normalize
     reward = build_part(recipe.intrinsic_reward, clock, recipe, offers)
     return updater, lambda updater: normalize(add_intrinsic_reward(updater, reward))
+
+
+def _tap_batch(updater: Updater) -> Updater:
+    """The updater, which offers what it gets to `xla.taps`."""
+
+    def update(
+        state: ArrayTree, batch: Transition, weight: Array, clock: Clock, key: Key
+    ) -> tuple[ArrayTree, Report]:
+        taps.tap(taps.BATCH, lambda: (batch, weight))
+        return updater.update(state, batch, weight, clock, key)
+
+    return updater._replace(update=update)
 
 
 def _combine_parts(recipe: Recipe, parts: _AgentParts, num_envs: int) -> Agent:

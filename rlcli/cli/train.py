@@ -51,6 +51,11 @@ def command(
     profile: bool = option(
         False, "--profile", "Profile a few iterations: print where time is spent."
     ),
+    debug: bool = option(
+        False,
+        "--debug",
+        "Like `--smoke`, without compilation: say where a number is not finite.",
+    ),
     trust: bool = options.TRUST_RECIPE,
     coordinator: str | None = options.COORDINATOR,
     process: str | None = options.PROCESS,
@@ -83,6 +88,7 @@ def command(
     if others or vary or vary_zip or varies:
         for flag, is_given in (
             ("--profile", profile),
+            ("--debug", debug),
             ("--coordinator", coordinator is not None),
         ):
             if is_given:
@@ -96,6 +102,7 @@ def command(
         rlcli.train,
         first,
         profile=profile,
+        debug=debug,
         coordinator=coordinator,
         process=process,
         **keywords,

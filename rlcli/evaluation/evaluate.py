@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,11 @@ from rlcli.recipe import Recipe, documents, load_recipe, resolve
 from rlcli.recipe.merging import merge_part
 from rlcli.registry.paths import resolves
 from rlcli.runs import snapshots
+from rlcli.runs.formatting import format_number
 from rlcli.runs.frozen import format_frozen_count
 from rlcli.runs.locate import locate_policy
+from rlcli.runs.result import Result
+from rlcli.runs.result_tables import Table
 from rlcli.runs.snapshots import Snapshot
 from rlcli.runs.statistics import episode_summary, info_summary, summary
 from rlcli.runs.study_record import find_study
@@ -36,7 +40,7 @@ def eval(
     explore: bool = False,
     environment: str | None = None,
     trust: bool | None = None,
-) -> dict[str, Any]:
+) -> Result:
     """Evaluates the policy of each seed of a run over `episodes` whole episodes.
 
     Each of n parallel environments runs exactly ⌈episodes / n⌉ episodes, so that short
@@ -82,7 +86,7 @@ def eval(
     }
     study = find_study(path)
     if study is None:
-        return _evaluate(path, **keywords)
+        return Result(_evaluate(path, **keywords), _tables)
     found = []
     for cell in study.cells:
         if not cell.exists:
@@ -98,7 +102,23 @@ def eval(
         raise RlcliError(
             f"no run of `{path}` has a policy yet", "`rlcli resume` continues them"
         )
-    return {"cells": found}
+    return Result({"cells": found}, _tables)
+
+
+def _tables(result: Mapping[str, Any]) -> Iterator[Table]:
+    """The seeds of an evaluation in a notebook."""
+    columns = ("mean", "std", "min", "max", "length")
+    for each in result.get("cells", [result]):
+        rows = [
+            [str(row["seed"]), *(format_number(row[name]) for name in columns)]
+            for row in each["seeds"]
+        ]
+        total = each["return"]
+        numbers = (total["mean"], total["iqm"], *(total["ci95"] or (None, None)))
+        mean, iqm, low, high = map(format_number, numbers)
+        interval = f", 95 % interval {low} to {high}" if total["ci95"] else ""
+        title = f"{each['episodes']} episodes on {each['environment']}: mean {mean}"
+        yield Table(f"{title}, IQM {iqm}{interval}", ["seed", *columns], rows)
 
 
 def _evaluate(

@@ -11,7 +11,9 @@ from rlcli.evaluation.evaluate import snapshot_inputs
 from rlcli.evaluation.trained_policy import TrainedPolicy
 from rlcli.registry.paths import resolves
 from rlcli.runs import snapshots
-from rlcli.runs.locate import locate_policy
+from rlcli.runs.locate import locate_checkpoint, locate_policy
+
+LATEST = -1  # the step of the latest checkpoint
 
 
 @resolves("run")
@@ -19,6 +21,7 @@ def load(
     run: str | Path,
     *,
     best: bool = False,
+    checkpoint: int | None = None,
     seed: int | None = None,
     trust: bool | None = None,
 ) -> TrainedPolicy:
@@ -36,6 +39,9 @@ def load(
             (then the newest run), the folder of runs with varied options (then the one
             with the highest return), a policy file or a checkpoint.
         best: loads the policy of the seed's best evaluation instead of the latest.
+        checkpoint: the step of a checkpoint of the run; −1 is the latest. A checkpoint
+            has the critics, so that `value` and `action_value` work with every
+            algorithm that learns values.
         seed: a seed of the run, as metrics and `rlcli eval` name it; by default the
             first.
         trust: whether the file's recipe may import code from outside rlcli and
@@ -45,14 +51,16 @@ def load(
         RlcliError: if there is no such run, file or seed; if the file is damaged; or if
             its recipe imports code that is not trusted.
     """
-    _, file = locate_policy(run, best=best)
-    snapshot = snapshots.load_snapshot(file, trust=trust)
-    seed = snapshot.seeds[0] if seed is None else seed
-    if seed not in snapshot.seeds:
-        numbers = ", ".join(f"`{number}`" for number in snapshot.seeds)
+    if checkpoint is None:
+        _, file = locate_policy(run, best=best)
+    elif best:
         raise RlcliError(
-            f"`{file}` has no policy of seed {seed}", f"choose the seed from {numbers}"
+            "`best` is a policy, and `checkpoint` another one", "pass one of them"
         )
+    else:
+        file = locate_checkpoint(run, None if checkpoint == LATEST else checkpoint)
+    snapshot = snapshots.load_snapshot(file, trust=trust)
+    seed = snapshots.choose_seed(file, snapshot.seeds, seed)
     index = snapshot.seeds.index(seed)
     setup = build(snapshot.recipe, snapshot.seeds)
     acting = snapshots.restore_acting(snapshot, setup, file)
@@ -70,4 +78,5 @@ def load(
         seed=seed,
         steps=snapshot.steps[index],
         file=file,
+        learner=jax.tree.map(lambda leaf: leaf[index], snapshot.learner),
     )

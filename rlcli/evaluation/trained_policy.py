@@ -12,7 +12,7 @@ random numbers of `act` and of `make_env` are those of an evaluation
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from rlcli.assembly import environment_preprocessing
 from rlcli.distributions import Distribution
 from rlcli.environments.vector import select_per_environment
 from rlcli.errors import RlcliError
+from rlcli.evaluation.critic_functions import critic_functions
 from rlcli.evaluation.episodes_env import make_episodes_env
 from rlcli.evaluation.policy_spaces import (
     PolicySpaces,
@@ -101,14 +102,23 @@ _INSPECTIONS: Mapping[str, tuple[str, str]] = {
     "value": (
         "value function",
         "a policy file contains only what acting needs, not the critics of "
-        "off-policy actor-critics; some algorithms learn no value function",
+        "off-policy actor-critics, which `rlcli.load(run, checkpoint=-1)` loads; some "
+        "algorithms learn no value function",
     ),
+    "action_value": ("critic", "load a checkpoint: `rlcli.load(run, checkpoint=-1)`"),
     "action_values": (
         "action values",
         "only algorithms that act on action values have them; try `value`",
     ),
     "parameters": ("distribution over actions", "`explore` samples its actions"),
 }
+
+
+def of_policy(function: Callable[..., Array]) -> Callable[..., Array]:
+    """A function of a policy's `Inspection` as one that gets an action, too."""
+    return lambda params, obs, memory, first, action: function(
+        params, obs, memory, first
+    )
 
 
 class PolicyState(NamedTuple):
@@ -155,15 +165,39 @@ class TrainedPolicy:
         seed: int,
         steps: int,
         file: Path,
+        learner: ArrayTree = (),
     ) -> None:
-        """`params` is the acting state of `seed`; `inputs` those of its policy."""
+        """`params` is the acting state of `seed`; `inputs` those of its policy.
+
+        `learner` is the state of its updater; () in a policy file.
+        """
         self.params = jax.tree.map(jnp.asarray, params)
         self.recipe: dict[str, Any] = resolve(recipe)
         self.seed, self.steps, self.file = seed, steps, file
         self._source = recipe, inputs.clock
-        self._policy = setup.at(inputs)[1].policy
-        own = setup.environment.own
-        self.spaces = PolicySpaces(own.frame or own.observation, own.action)
+        agent = setup.at(inputs)[1]
+        self._policy = agent.policy
+        own = self._policy.inspection
+        self._inspections = {
+            name: of_policy(function)
+            for name in _INSPECTIONS
+            if (function := getattr(own, name, None)) is not None
+        }
+        self._learner = jax.tree.map(jnp.asarray, learner)
+        self._of_learner: Mapping[str, Callable[..., Array]] = {}
+        if jax.tree.leaves(learner):
+            of_learner = critic_functions(agent, setup.environment.action)
+            has_value = own.value is not None or own.action_values is not None
+            self._of_learner = {
+                name: function
+                for name, function in of_learner.items()
+                if not (name == "value" and has_value)
+            }
+            self._inspections |= self._of_learner
+        external = setup.environment.own
+        self.spaces = PolicySpaces(
+            external.frame or external.observation, external.action
+        )
         self._observation, self._action = canonical_spaces(External(*self.spaces))
         # JAX compiles functions of a distribution for each family: it is always this.
         family = self._policy.inspection.family
@@ -237,14 +271,31 @@ class TrainedPolicy:
         """The value of observations, `[*batch]`: v(s), or max q(s, ·).
 
         The arguments are those that `act` would get. With `normalize: {reward: true}`
-        values are in the unit of normalized rewards. Raises an `RlcliError` if the
-        policy has no value, as those of DDPG, TD3, SAC and evolution strategies.
+        values are in the unit of normalized rewards. Raises an `RlcliError` if there is
+        none: DDPG, TD3 and SAC have one only in a checkpoint, that of their target
+        critics and of actions of the policy, in the unit of the environment; evolution
+        strategies have none.
         """
         inspection = self._policy.inspection
         if inspection.value is None and inspection.action_values is not None:
             q = self.action_values(obs, state, first)
             return q.max(axis=-1)
         return self._inspect("value", obs, state, first)
+
+    def action_value(
+        self,
+        obs: Any,
+        action: Any,
+        state: PolicyState | None = None,
+        first: Bool[Array, "*batch"] | bool | None = None,
+    ) -> Array:
+        """The critic's value q(s, a) of actions, `[*batch]`, in the environment's unit.
+
+        `action` is what `act` would return. Only of a policy that was loaded from a
+        checkpoint, see `rlcli.load`; v(s) where the algorithm learns no action values.
+        """
+        element, _ = read_elements(self._action, action)
+        return self._inspect("action_value", obs, state, first, element)
 
     def action_values(
         self,
@@ -290,21 +341,29 @@ class TrainedPolicy:
         as_numpy = not (has_jax_arrays(obs) or _is_traced(action))
         return write_action(self._action, action, as_numpy), new_state
 
-    def _inspect(self, name: str, obs: Any, state: Any, first: Any) -> Array:
-        """Calls an optional function of the policy."""
-        if getattr(self._policy.inspection, name) is None:
+    def _inspect(
+        self, name: str, obs: Any, state: Any, first: Any, action: Any = None
+    ) -> Array:
+        """Calls an optional function of the policy, or of the critics."""
+        if name not in self._inspections:
             policy, updater = (
                 self.recipe[part]["name"] for part in ("policy", "updater")
             )
             what, hint = _INSPECTIONS[name]
             message = f"policy `{policy}` of updater `{updater}` has no {what}"
             raise RlcliError(message, hint)
-        result = self._read_and_compute(name, obs, state, first, None)
+        result = self._read_and_compute(name, obs, state, first, None, action)
         is_jax = has_jax_arrays(obs) or _is_traced(result)
         return result if is_jax else np.asarray(result)[()]
 
     def _read_and_compute(
-        self, name: str, obs: Any, state: PolicyState | None, first: Any, key: Any
+        self,
+        name: str,
+        obs: Any,
+        state: PolicyState | None,
+        first: Any,
+        key: Any,
+        action: Any = None,
     ) -> Any:
         """Converts an observation, checks the batch shapes, and calls a function."""
         obs, batch = read_elements(self._observation, obs)
@@ -322,7 +381,8 @@ class TrainedPolicy:
                 f"shape {batch}",
                 "pass one bool for each observation",
             )
-        return self._call(name, batch, self.params, obs, state, first, key)
+        params = self._learner if name in self._of_learner else self.params
+        return self._call(name, batch, params, obs, state, first, key, action)
 
     def _initial_state(
         self, batch: tuple[int, ...], evaluation: Int32[Array, ""]
@@ -349,6 +409,7 @@ class TrainedPolicy:
         state: PolicyState,
         first: Bool[Array, "..."] | bool,
         key: Key | None,
+        action: ArrayTree,
     ) -> Any:
         """Calls a function of the policy with flat batches. Pure and compiled."""
         begins = state.first | first
@@ -359,8 +420,8 @@ class TrainedPolicy:
         )
         inputs = params, self._stacker.observation(frames, obs), memory, begins
         if name in _INSPECTIONS:
-            inspect = getattr(self._policy.inspection, name)
-            return _unflatten(inspect(*inputs), batch)
+            values = self._inspections[name](*inputs, _flatten(action, batch))
+            return _unflatten(values, batch)
         act = getattr(self._policy, name)
         key = self._action_key(state) if key is None else key
         noise = self._policy.draw(key, begins.shape[0])

@@ -23,6 +23,7 @@ from rlcli.loop.progress import (
 )
 from rlcli.types import Agent, Array, ArrayTree, Inputs, TimeStep, Transition
 from rlcli.xla.control_flow import run_if, tree_select
+from rlcli.xla.debugging import locate
 
 # One call draws the noise of a block of steps, of at most `_BLOCK` steps and
 # `_BLOCK_ROWS` transitions.
@@ -79,7 +80,7 @@ def advance(
             return _learn(setup, state, unroll, inputs, noise, progress.data)
 
         agent_state, metrics = run_if(is_full, learn, progress.agent)
-    with jax.named_scope(phases.ACT):
+    with jax.named_scope(phases.ACT), locate("the policy, which acts"):
         pending, policy_state = select_action(
             agent,
             agent_state,

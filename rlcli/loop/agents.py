@@ -1,5 +1,6 @@
 """Agents: policy, tracer and updater combined, with or without a replay."""
 
+import functools
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ from rlcli.types import (
 )
 from rlcli.xla.control_flow import update_if, zeros_of_shapes
 from rlcli.xla.data_axis import any_over_devices
+from rlcli.xla.debugging import locate
 
 # Separates the estimates of the tracer from the random numbers of the update, which
 # splits its key, or folds in 0, 1, …
@@ -143,6 +145,9 @@ def replay_agent(
         count_updates=count_updates,
         failed_at=lambda state: updater.failed_at(state.learner),
         redivide=redivide if replay.redivide else None,
+        learner=lambda state: state.learner,
+        estimate=updater.estimate,
+        contents=functools.partial(_contents, replay) if replay.contents else None,
         traits=AgentTraits(
             requires=required_extras,
             is_offline=replay.traits.is_offline,
@@ -186,7 +191,7 @@ def _sample_updater(updater: Updater, tracer: Tracer, replay: Replay) -> Callabl
         def step(learner: ArrayTree) -> tuple:
             rows = _trace(tracer, updater, learner, raw, key)
             row_weight = weight[: rows.reward.shape[0]]
-            with jax.named_scope(phases.UPDATE):
+            with jax.named_scope(phases.UPDATE), locate("the update"):
                 learner, report = updater.update(learner, rows, row_weight, clock, key)
             return learner, report.priority, _metrics_of(report)
 
@@ -233,7 +238,7 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
             jnp.float32
         )
         clock = clock._replace(updates=clock.iteration)
-        with jax.named_scope(phases.UPDATE):
+        with jax.named_scope(phases.UPDATE), locate("the update"):
             learner, report = updater.update(state.learner, rows, weight, clock, noise)
         if updater.observe is not None:
             learner = updater.observe(learner, steps, state.learner)
@@ -250,6 +255,8 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
         learn=learn,
         count_updates=lambda iterations: iterations,
         failed_at=lambda state: updater.failed_at(state.learner),
+        learner=lambda state: state.learner,
+        estimate=updater.estimate,
         traits=AgentTraits(
             requires=_required_extras(tracer, updater),
             environment_axes=OnlineAgentState._make(
@@ -274,6 +281,23 @@ def _store(
         )
         count = count + _count_unrolls(data, steps)
     return replay.add(state, steps, count), count + 1
+
+
+def _contents(
+    replay: Replay,
+    state: ReplayAgentState,
+    iteration: int,
+    unroll: Transition,
+    data: ArrayTree,
+    most: int,
+) -> tuple[int, Transition]:
+    """The steps in the replay of an agent, see `Replay.contents`."""
+    assert replay.contents is not None  # else this function is not offered
+    if replay.traits.is_offline:
+        return replay.contents(data, 0, most)
+    if replay.traits.dataset is not None and iteration:
+        iteration += _count_unrolls(data, unroll)
+    return replay.contents(state.replay, iteration, most)
 
 
 def _observe_data(
@@ -372,7 +396,7 @@ def _trace(
     Raises an AssertionError if a shape violates the contracts. The shapes are compared
     while JAX traces the program, so a compiled step pays nothing.
     """
-    with jax.named_scope(phases.TRACE):
+    with jax.named_scope(phases.TRACE), locate("the estimates and targets"):
         estimates = updater.estimate(
             learner, steps, jax.random.fold_in(key, _ESTIMATES)
         )

@@ -44,6 +44,7 @@ from rlcli.loop.seeds import (
 from rlcli.types import Array, ArrayTree
 from rlcli.xla import processes
 from rlcli.xla.control_flow import zeros_of_shapes
+from rlcli.xla.debugging import locate
 from rlcli.xla.fusion_barrier import round_to_dtype
 from rlcli.xla.packing import PackedTree, Packing
 from rlcli.xla.temporaries import temporary_bytes
@@ -128,7 +129,7 @@ def _step_function(setup: Setup) -> Callable:
         )
         environment, _ = setup.at(inputs)
         cut = is_cut(setup, progress)
-        with jax.named_scope(phases.ENVIRONMENT):
+        with jax.named_scope(phases.ENVIRONMENT), locate("the environment"):
             outcome = environment.step(
                 progress.environment, progress.pending.action, step_noise, cut
             )

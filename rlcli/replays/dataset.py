@@ -13,6 +13,7 @@ data set have no extras. Its SHA-256 is part of the name in the resolved recipe.
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float, Int, UInt32
 
 from rlcli.errors import RlcliError
@@ -62,6 +63,11 @@ def dataset(
         rows = jax.tree.map(lambda leaf: leaf[index], data)
         return rows, jnp.ones(index.shape), start
 
+    def contents(data: Transition, count: int, most: int) -> tuple[int, Transition]:
+        stored = len(data.reward)
+        index = np.linspace(0, stored - 1, min(most, stored)).astype(np.int32)
+        return stored, jax.tree.map(lambda leaf: leaf[index], data)
+
     return Replay(
         init=lambda steps: (),
         draw=draw,
@@ -71,4 +77,5 @@ def dataset(
         traits=ReplayTraits(
             dataset=Dataset.parse(source, is_minari=minari is not None), is_offline=True
         ),
+        contents=contents,
     )

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int, Int32
 
 from rlcli.registry import register
-from rlcli.replays.rings import check_capacity, ring_rows, step_ring
+from rlcli.replays.rings import check_capacity, read_ring, ring_rows, step_ring
 from rlcli.types import (
     Array,
     ArrayTree,
@@ -139,5 +139,8 @@ def episodes(
             batch_size=size,
             sequence_length=length,
             is_on_policy=True,
+        ),
+        contents=lambda state, *rest: read_ring(
+            ring, unroll, num_envs, state.steps, *rest
         ),
     )

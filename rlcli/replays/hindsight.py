@@ -9,7 +9,7 @@ from annotated_types import Ge
 from jaxtyping import Bool, Float, Int, Int32, UInt32
 
 from rlcli.registry import register
-from rlcli.replays.rings import Ring, check_capacity, step_ring
+from rlcli.replays.rings import Ring, check_capacity, read_ring, step_ring
 from rlcli.replays.uniform import sample_indices
 from rlcli.replays.windows import Windows
 from rlcli.types import Array, ArrayTree, Count, Key, Replay, ReplayTraits, Transition
@@ -132,6 +132,10 @@ def hindsight(
         del index, priority  # probabilities are constant
         return state
 
+    def contents(state: Any, count: int, most: int) -> tuple[int, Transition]:
+        stored, rows = read_ring(ring, unroll, num_envs, state.steps, count, most)
+        return stored, rows.step
+
     return Replay(
         init,
         draw,
@@ -139,6 +143,7 @@ def hindsight(
         sample,
         reweigh,
         traits=ReplayTraits(capacity, windows.min_steps, batch_size=batch_size),
+        contents=contents,
     )
 
 

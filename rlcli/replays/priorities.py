@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from rlcli.replays import sum_tree
+from rlcli.replays.rings import read_ring
 from rlcli.replays.sum_tree import Tree
 from rlcli.replays.windows import Windows
 from rlcli.types import Array, ArrayTree, Key, Replay, ReplayTraits, Transition
@@ -210,6 +211,9 @@ def prioritized_replay(
         sample,
         reweigh,
         traits=ReplayTraits(capacity, windows.min_steps, batch_size=batch_size),
+        contents=lambda state, *rest: read_ring(
+            ring, windows.unroll, num_envs, state.steps, *rest
+        ),
     )
 
 

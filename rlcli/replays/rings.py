@@ -119,6 +119,19 @@ def _ring_layout(rows: int, unroll: int, num_envs: int) -> tuple[int, int]:
     return rows // unroll + spare, num_writes
 
 
+def read_ring(
+    ring: Ring, unroll: int, num_envs: int, state: Any, count: int, most: int
+) -> tuple[int, ArrayTree]:
+    """The number of steps in a ring, and at most `most` of them: `Replay.contents`."""
+    end = count * unroll
+    oldest = max(end - ring.rows, 0)
+    stored = (end - oldest) * num_envs
+    index = np.linspace(0, max(stored - 1, 0), min(most, stored)).astype(np.int32)
+    times, environments = oldest + index // num_envs, index % num_envs
+    steps, _ = jax.jit(ring.take, static_argnums=3)(state, times, environments, 1)
+    return stored, jax.tree.map(lambda leaf: leaf[0], steps)
+
+
 def redivide_ring(
     rows: int,
     unroll: int,

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int, Int32, UInt32
 from rlcli.registry import register
 from rlcli.replays.datasets.names import DataFile
 from rlcli.replays.datasets.recipe_dataset import Dataset
-from rlcli.replays.rings import check_capacity, redivide_ring, step_ring
+from rlcli.replays.rings import check_capacity, read_ring, redivide_ring, step_ring
 from rlcli.replays.windows import Windows
 from rlcli.types import Array, ArrayTree, Divided, Key, Replay, ReplayTraits, Transition
 
@@ -74,6 +74,7 @@ def uniform_replay(
         sample,
         reweigh,
         traits=ReplayTraits(capacity, windows.min_steps, batch_size=batch_size),
+        contents=functools.partial(read_ring, ring, windows.unroll, num_envs),
     )
 
 

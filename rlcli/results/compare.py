@@ -9,6 +9,7 @@ from rlcli.results import figure
 from rlcli.results.checks import check_choice, check_threshold
 from rlcli.results.groups import RECIPE, find_members
 from rlcli.runs.files import check_output
+from rlcli.runs.result import Result
 
 RESULTS = ("last", "best", "auc")
 FORMATS = (".md", ".tex", ".csv", ".html", ".json", *figure.FORMATS)
@@ -26,7 +27,7 @@ def compare(
     normalize: Sequence[str] = (),
     allow_differences: bool = False,
     output: str | Path | None = None,
-) -> dict[str, Any]:
+) -> Result:
     """Compares groups of runs in each environment, and over several environments.
 
     Means, medians and interquartile means (IQM) over seeds have 95 % bootstrap
@@ -56,7 +57,7 @@ def compare(
     """
     check_choice("result", result, RESULTS)
     check_threshold(threshold)
-    from rlcli.results import comparison  # here: imports NumPy
+    from rlcli.results import comparison, comparison_tables  # here: import NumPy
 
     if output is not None:
         check_output(Path(output), "a comparison", FORMATS)
@@ -76,7 +77,7 @@ def compare(
         raise RlcliError("there are no results to compare", "; ".join(notes))
     if output is not None:
         _write(data, Path(output))
-    return data
+    return Result(data, comparison_tables.tables)
 
 
 def _is_figure(path: Path) -> bool:

@@ -6,11 +6,12 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any, NamedTuple
+from typing import Any
 
 from rlcli.quoting import quote_html, quote_latex, quote_markdown
 from rlcli.runs.files import to_json, write_output
 from rlcli.runs.formatting import NOTHING, format_number
+from rlcli.runs.result_tables import Table, html_lines, width_of
 
 _SHOWN_SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of a performance profile
 _RESULTS = {
@@ -24,15 +25,6 @@ _STYLE = (
     "th,td{padding:.3em .8em;text-align:right;border-bottom:1px solid #ccc}"
     "th:first-child,td:first-child{text-align:left}"
 )
-
-
-class Table(NamedTuple):
-    """A table with a title; the first column is text, the others are numbers."""
-
-    title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    best: Sequence[tuple[int, int]] = ()  # row and column of the best estimates
 
 
 def write_comparison(data: Mapping[str, Any], path: Path) -> None:
@@ -135,16 +127,6 @@ def _stack_intervals(table: Table) -> Table:
     return table._replace(rows=rows)
 
 
-def width_of(table: Table) -> int:
-    """The characters of a line in a terminal, with three for each gap."""
-    columns = zip(table.header, *table.rows, strict=True)
-    widths = [
-        max(len(line) for cell in column for line in cell.splitlines() or [""])
-        for column in columns
-    ]
-    return sum(width + 3 for width in widths)
-
-
 def as_markdown(data: Mapping[str, Any]) -> str:
     """The tables in Markdown."""
     lines = [quote_markdown(describe_comparison(data))]
@@ -228,21 +210,14 @@ def as_html(data: Mapping[str, Any]) -> str:
         f"<style>{_STYLE}</style><p>{quote_html(describe_comparison(data))}</p>",
     ]
     for table in tables(data):
-        parts.append(f"<h2>{quote_html(table.title)}</h2><table>")
-        parts.append(_html_row("th", table.header))
-        parts += [_html_row("td", row) for row in table.rows]
-        parts.append("</table>")
+        parts.append(f"<h2>{quote_html(table.title)}</h2>")
+        parts += html_lines(table)
     parts += [f"<p>{quote_html(note)}</p>" for note in data["notes"]]
     return "\n".join([*parts, "</html>", ""])
 
 
 def _as_json(data: Mapping[str, Any]) -> str:
     return to_json(data, indent=2) + "\n"
-
-
-def _html_row(tag: str, cells: Sequence[str]) -> str:
-    inner = "".join(f"<{tag}>{quote_html(cell)}</{tag}>" for cell in cells)
-    return f"<tr>{inner}</tr>"
 
 
 def _environment_table(data: Mapping[str, Any]) -> Table:

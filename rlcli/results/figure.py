@@ -23,7 +23,7 @@ def check_figure(path: Path) -> None:
 
 def check_library() -> None:
     """An error if matplotlib is not installed."""
-    if missing_modules("plot"):
+    if not has_library():
         raise RlcliError(
             "figures require matplotlib, which is not installed",
             f"{install_command('plot')}; without `--output` the result is shown in the "
@@ -31,19 +31,35 @@ def check_library() -> None:
         )
 
 
+def has_library() -> bool:
+    """Whether matplotlib is installed."""
+    return not missing_modules("plot")
+
+
 def draw(result: Mapping[str, Any], path: Path) -> None:
     """Writes the curves of `rlcli.plot`; equal curves give equal bytes."""
-    save(path, lambda canvas: _fill(canvas.add_subplot(), result))
+    write_output(path, draw_bytes(result, path.suffix.lower()))
+
+
+def draw_bytes(result: Mapping[str, Any], suffix: str) -> bytes:
+    """The curves of `rlcli.plot` as the bytes of a file with this suffix."""
+    return make_bytes(suffix, lambda canvas: _fill(canvas.add_subplot(), result))
 
 
 def save(
     path: Path, fill: Callable[[Any], None], *, size: tuple[float, float] = (8, 5)
 ) -> None:
     """Writes a figure that `fill` draws on; `size` is in inches."""
+    write_output(path, make_bytes(path.suffix.lower(), fill, size=size))
+
+
+def make_bytes(
+    suffix: str, fill: Callable[[Any], None], *, size: tuple[float, float] = (8, 5)
+) -> bytes:
+    """The bytes of a figure that `fill` draws on; `size` is in inches."""
     styles = import_library("matplotlib.style", "plot")
     from matplotlib.figure import Figure
 
-    suffix = path.suffix.lower()
     style = {"svg.hashsalt": "rlcli", "svg.fonttype": "none", "pdf.fonttype": 42}
     # Not that of a `matplotlibrc` in the current folder, which can start LaTeX.
     with styles.context(["default", style]):
@@ -51,7 +67,7 @@ def save(
         fill(figure)
         data = io.BytesIO()
         figure.savefig(data, format=suffix[1:], dpi=150, metadata=_DATES[suffix])
-    write_output(path, data.getvalue())
+    return data.getvalue()
 
 
 def _fill(axes: Any, result: Mapping[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """Metric table: the metrics of a run as a table for pandas, polars or NumPy."""
 
 import importlib.util
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,38 @@ def metrics(run: str | Path) -> Any:
     Raises:
         RlcliError: if there is no such run, or its metrics are damaged.
     """
-    rows = [_flatten(row) for row in read_metrics(locate_run(run).folder)]
+    return make_table(_flatten(row) for row in read_metrics(locate_run(run).folder))
+
+
+def episodes(run: str | Path, **keywords: Any) -> Any:
+    """Evaluates a run as `rlcli.eval`, and returns its episodes as a table.
+
+    The columns are `seed`, `episode`, `return` and `length`; of a study also what
+    tells its runs apart. The keywords are those of `rlcli.eval`. Returns a table of the
+    same kind as `rlcli.metrics`.
+    """
+    from rlcli.evaluation.evaluate import eval  # here: imports JAX
+
+    result = eval(run, **keywords)
+    return make_table(
+        {
+            **each.get("values", {}),
+            "seed": row["seed"],
+            "episode": number,
+            "return": total,
+            "length": length,
+        }
+        for each in result.get("cells", [result])
+        for row in each["seeds"]
+        for number, (total, length) in enumerate(
+            zip(row["returns"], row["lengths"], strict=True)
+        )
+    )
+
+
+def make_table(found: Iterable[Mapping[str, Any]]) -> Any:
+    """Rows as a table of pandas or polars, or as arrays by name."""
+    rows = [*found]
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {name: _column([row.get(name) for row in rows]) for name in names}
     if importlib.util.find_spec("pandas"):

@@ -1,15 +1,38 @@
 """Plot: learning curves of runs; the function behind `rlcli plot`."""
 
+import base64
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError, quote
+from rlcli.quoting import quote_html
 from rlcli.results.checks import check_choice, check_threshold
 from rlcli.results.groups import RECIPE, find_members, group_members
+from rlcli.runs.result import Result
 
 AXES = ("steps", "seconds", "updates")
 CENTERS = ("mean", "iqm")
+
+
+class Curves(Result):
+    """The learning curves of runs, which a notebook shows as a figure.
+
+    Attributes: `x` and `y` are the names of the axes, and `curves` have `label`,
+    `runs`, `seeds`, and the numbers `x`, `y`, `low` and `high`, the limits of the
+    interval over seeds, or None.
+    """
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        """A figure, or the chart of the terminal where matplotlib is not installed."""
+        from rlcli.results import chart, figure
+
+        if figure.has_library():
+            image = base64.b64encode(figure.draw_bytes(self, ".png")).decode()
+            return f'<img src="data:image/png;base64,{image}" style="max-width: 100%">'
+        return f"<pre>{quote_html(chart.draw_chart(self, 80).plain)}</pre>"
 
 
 def plot(
@@ -23,7 +46,7 @@ def plot(
     filter: Sequence[str] = (),
     tag: Sequence[str] = (),
     output: str | Path | None = None,
-) -> dict[str, Any]:
+) -> Curves:
     """Returns the learning curves of runs, and writes them to a file if `output`.
 
     The seeds of all runs of a group are one curve: their mean or IQM, with the 95 %
@@ -59,14 +82,16 @@ def plot(
     reader = CurveReader(members, wanted, notes)
     metric = reader.choose_metric(points=2) if y is None else y
     reader.check_metric(metric)
-    result: dict[str, Any] = {
-        "x": x,
-        "y": metric,
-        "center": center,
-        "threshold": threshold,
-        "curves": _curves(reader, groups, metric, x, center, threshold),
-        "notes": notes,
-    }
+    result = Curves(
+        {
+            "x": x,
+            "y": metric,
+            "center": center,
+            "threshold": threshold,
+            "curves": _curves(reader, groups, metric, x, center, threshold),
+            "notes": notes,
+        }
+    )
     if output is not None:
         figure.draw(result, Path(output))
     return result

@@ -16,6 +16,7 @@ from rlcli.runs.cell_table import MISSING, describe_recorded
 from rlcli.runs.conditions import read_recipe
 from rlcli.runs.locate import complete_path, locate_run, owning_run
 from rlcli.runs.records import Record, read_record
+from rlcli.runs.result import Text
 from rlcli.runs.run_folder import SUFFIX
 from rlcli.runs.study_record import Cell, find_study
 from rlcli.runs.zoo import find_shipped_policy
@@ -23,7 +24,7 @@ from rlcli.runs.zoo import find_shipped_policy
 _LONGEST = 200  # characters of a value
 
 
-def show(*what: str, set: Sequence[str] = (), diff_from_base: bool = False) -> str:
+def show(*what: str, set: Sequence[str] = (), diff_from_base: bool = False) -> Text:
     """Returns a recipe with every default, the options of a part, or a run in short.
 
     `what` is a recipe, the kind and the name of a part, or the folder of a run, or of
@@ -34,13 +35,13 @@ def show(*what: str, set: Sequence[str] = (), diff_from_base: bool = False) -> s
     if len(what) == 1 and is_run_path(what[0]):
         _refuse_recipe_options(what[0], set, diff_from_base)
         if file := find_policy_file(what[0]):
-            return _lines(_policy_fields(read_policy_record(file)))
+            return Text(_lines(_policy_fields(read_policy_record(file))))
         if study := find_study(what[0]):
-            return describe_recorded(study)
-        return describe_run(read_record(locate_run(what[0]).folder))
+            return Text(describe_recorded(study))
+        return Text(describe_run(read_record(locate_run(what[0]).folder)))
     from rlcli.recipe import catalog  # here: imports JAX
 
-    return catalog.show_entry(*what, set=set, diff_from_base=diff_from_base)
+    return Text(catalog.show_entry(*what, set=set, diff_from_base=diff_from_base))
 
 
 def show_data(

@@ -7,7 +7,10 @@ from typing import Any
 
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.runs.conditions import parse_condition, select
+from rlcli.runs.formatting import format_count, format_number
 from rlcli.runs.records import Record, read_record
+from rlcli.runs.result import Records
+from rlcli.runs.result_tables import Table
 from rlcli.runs.run_folder import TIME
 
 MAX_DEPTH = 7  # folders between the given one and a run
@@ -23,8 +26,10 @@ def runs(
     filter: Sequence[str] = (),
     tag: Sequence[str] = (),
     sort: str = "created",
-) -> list[Record]:
+) -> Records:
     """Returns a record of every run below a folder (`rlcli.runs.records.read_record`).
+
+    The fields of a record are attributes, too, and a notebook shows a table.
 
     Args:
         folder: a folder with runs, such as `runs`, or a run.
@@ -39,7 +44,23 @@ def runs(
         raise RlcliError(
             f"runs cannot be sorted by {quote(sort)}", suggest(sort, SORTS)
         )
-    return _sort(select_runs(find_runs(Path(folder)), filter, tag), sort)
+    found = _sort(select_runs(find_runs(Path(folder)), filter, tag), sort)
+    return Records(found, _table)
+
+
+def _table(records: Sequence[Record]) -> Table:
+    """The runs in a notebook."""
+    rows = [
+        [
+            each["run"],
+            each["status"],
+            format_count(each["steps"]),
+            format_number(each["return"] and each["return"]["mean"]),
+            str(len(each["seeds"])),
+        ]
+        for each in records
+    ]
+    return Table("", ["run", "status", "steps", "return", "seeds"], rows)
 
 
 def select_runs(

@@ -10,7 +10,7 @@ from rlcli.quoting import quote_shell
 from rlcli.registry.paths import enter
 from rlcli.runs.files import explain_file_errors, read_json
 from rlcli.runs.naming import TIME_FORMAT
-from rlcli.runs.run_folder import TIME, Run, is_run
+from rlcli.runs.run_folder import TIME, Run, checkpoint_step, is_run
 from rlcli.runs.study_record import find_study
 from rlcli.runs.zoo import find_shipped_policy
 
@@ -43,6 +43,35 @@ def locate_policy(path: str | Path, *, best: bool = False) -> tuple[Run | None, 
             f"`rlcli resume {quote_shell(run.folder)}` continues the run",
         )
     return run, policy
+
+
+@explain_file_errors()
+def locate_checkpoint(path: str | Path, step: int | None = None) -> Path:
+    """Finds a checkpoint: a file, or that of a run, by default the latest.
+
+    `path` is what `locate_run` takes. Raises an error that lists the steps of the run
+    if it has no checkpoint of `step`.
+    """
+    path = complete_path(path)
+    if path.is_file():
+        if step is not None:
+            raise RlcliError(
+                f"`{path}` is a file: it is one checkpoint", "pass the run's folder"
+            )
+        return path
+    run = locate_run(path)
+    file = run.latest_checkpoint() if step is None else run.checkpoint(step)
+    if file is not None and file.is_file():
+        return file
+    steps = sorted(map(checkpoint_step, run.list_checkpoints()))
+    if not steps:
+        message = f"run `{run.folder}` has no checkpoint"
+        raise RlcliError(message, "train it up to its first checkpoint")
+    raise RlcliError(
+        f"run `{run.folder}` has no checkpoint of step {step:,}",
+        f"choose from {', '.join(f'`{each}`' for each in steps)}; "
+        "`train.checkpoint.keep` says how many a run keeps",
+    )
 
 
 @explain_file_errors()

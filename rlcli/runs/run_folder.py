@@ -119,7 +119,7 @@ class Run:
     def newest_first(self) -> list[Path]:
         """All checkpoints: the latest by the index, then by descending step."""
         named = self.checkpoints / str(self.read_index().get("latest"))
-        by_step = sorted(self.list_checkpoints(), key=_checkpoint_step, reverse=True)
+        by_step = sorted(self.list_checkpoints(), key=checkpoint_step, reverse=True)
         return sorted(by_step, key=lambda path: path != named)
 
     def is_missing_checkpoints(self) -> bool:
@@ -135,9 +135,9 @@ class Run:
         if keep < 1:
             raise ValueError(f"expected to keep at least 1 checkpoint, got {keep}")
         older = [
-            path for path in self.list_checkpoints() if _checkpoint_step(path) <= step
+            path for path in self.list_checkpoints() if checkpoint_step(path) <= step
         ]
-        for path in sorted(older, key=_checkpoint_step)[:-keep]:
+        for path in sorted(older, key=checkpoint_step)[:-keep]:
             with files.name_file_in_errors(path, "removed"):
                 path.unlink(missing_ok=True)
 
@@ -327,5 +327,6 @@ def timestamp() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def _checkpoint_step(checkpoint: Path) -> int:
+def checkpoint_step(checkpoint: Path) -> int:
+    """The step in the name of a checkpoint."""
     return int(checkpoint.name.removesuffix(SUFFIX))

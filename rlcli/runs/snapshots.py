@@ -48,6 +48,7 @@ class Snapshot(NamedTuple):
     returns: tuple[float, ...]  # of the best evaluations; () for the latest policies
     acting: Mapping[str, np.ndarray]  # by tree path, `[S, ...]`
     frozen: FrozenSeeds = _NO_SEED  # when the file was written
+    learner: ArrayTree = ()  # of a checkpoint: the state of the updater, `[S, ...]`
 
 
 class Policies(NamedTuple):
@@ -116,6 +117,18 @@ def read_checkpoint(path: Path) -> CheckpointContent:
         frozen=load_frozen_seeds(content.get(_FROZEN, {}), content["seeds"]),
         hooks=content.get(_HOOKS, {}),
     )
+
+
+def choose_seed(path: Path, seeds: Sequence[int], seed: int | None) -> int:
+    """The seed, by default the first; refuses one that the file does not have."""
+    if seed is None:
+        return seeds[0]
+    if seed not in seeds:
+        numbers = ", ".join(f"`{number}`" for number in seeds)
+        raise RlcliError(
+            f"`{path}` has no policy of seed {seed}", f"choose the seed from {numbers}"
+        )
+    return seed
 
 
 def stack_progress(trees: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -225,6 +238,7 @@ def load_snapshot(path: Path, *, trust: bool | None = None) -> Snapshot:
         returns=(),
         acting=checkpoint.flatten_tree(setup.agent.acting(progress.agent)),
         frozen=frozen,
+        learner=setup.agent.learner(progress.agent),
     )
 
 

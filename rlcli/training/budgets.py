@@ -13,21 +13,23 @@ MIN_ITERATIONS = 4
 MAX_LOG_POINTS = 2_000
 
 
-def smoke_recipe(recipe: Recipe) -> Recipe:
+def smoke_recipe(recipe: Recipe, *, updates: int = 4, least_steps: int = 256) -> Recipe:
     """The recipe with a budget of seconds: every part runs, the agent hardly learns."""
     from rlcli.assembly import build  # here: imports JAX
 
     train = recipe.train
     unroll_size = train.unroll * recipe.num_envs
-    iterations = math.ceil(4 / min(1, train.updates))  # so that some include updates
+    iterations = math.ceil(
+        updates / min(1, train.updates)
+    )  # so that some include updates
     if recipe.replay is not None:  # it may have to wait for long sequences
         early = dataclasses.replace(train, start=0)
         agent = build(dataclasses.replace(recipe, train=early)).agent
         numbers = itertools.count(iterations)
         iterations = next(
-            number for number in numbers if agent.count_updates(number) >= 4
+            number for number in numbers if agent.count_updates(number) >= updates
         )
-    steps = max(iterations * unroll_size, 256)
+    steps = max(iterations * unroll_size, least_steps)
     half = max(1, steps // 2)
     return dataclasses.replace(
         recipe,

@@ -61,11 +61,17 @@ class TrainRequest:
     smoke: bool = False
     quiet: bool = False
     profile: bool = False
+    debug: bool = False
     group: ProcessGroup = ALONE
     ends_at_log_points: bool = False  # whether chunks end there
     steps: int | None = None  # of a short run, see `short_recipe`
     is_short: bool = False
     original: Run | None = None  # the run that is reproduced: its threads and its code
+
+    @property
+    def has_tiny_budget(self) -> bool:
+        """Whether the whole pipeline runs for seconds only."""
+        return self.smoke or self.debug
 
 
 def train(recipe: AnyRecipe, **keywords: Any) -> Path:
@@ -97,6 +103,7 @@ def chunks(
     smoke: bool = False,
     quiet: bool = False,
     profile: bool = False,
+    debug: bool = False,
     trust: bool = True,
     coordinator: str | None = None,
     process: str | None = None,
@@ -122,6 +129,9 @@ def chunks(
         quiet: prints only warnings and errors.
         profile: traces a few iterations, and writes `<run>/profile/table.txt`: how the
             time of an iteration is divided.
+        debug: runs as `smoke` does, one seed without `jit`, so that `print` and
+            `breakpoint()` show numbers; raises an error that names the layer, the term
+            of the loss and the line where a number is not finite.
         trust: whether the recipe may import code from outside rlcli and its plug-ins,
             and have trackers that contact a host. A recipe that you name may, unless
             you say False.
@@ -209,10 +219,11 @@ def train_chunks(request: TrainRequest) -> Generator[Chunk, None, Path]:
         seeds = range(train.seed, train.seed + train.seeds)
         experiments = build_experiments(recipes, seeds, is_new=True)
         experiments[0].program.check()
+        experiments[0].program.debugs = request.debug
         runs = _create_runs(request.runs, recipes, changes)
         members = [*map(ActiveRun, runs, experiments)]
         session.hold(runs)
-        messages = begin_runs(members, request.smoke, sign=trust)
+        messages = begin_runs(members, request.has_tiny_budget, sign=trust)
         if request.ends_at_log_points:
             experiments[0].log_rows.max_points = 1
         messages += describe_origin(request.original, runs[0], warning)
@@ -274,11 +285,19 @@ def _limit(request: TrainRequest, recipe: Recipe) -> Recipe:
     from rlcli.assembly import record_data
     from rlcli.training.experiment.initial_values import record_source
 
-    if request.smoke:
+    if request.debug:  # every operation takes as long as a whole compiled step
+        recipe = dataclasses.replace(recipe, train=_single(recipe.train))
+        recipe = smoke_recipe(recipe, updates=2, least_steps=8)
+    elif request.smoke:
         recipe = smoke_recipe(recipe)
     elif request.is_short:
         recipe = short_recipe(recipe, request.steps)
     return record_source(record_data(recipe))
+
+
+def _single(train: Any) -> Any:
+    """The options of a run with one seed on one device."""
+    return dataclasses.replace(train, seeds=1, devices=1, data_parallel=1)
 
 
 def _create_runs(

@@ -276,9 +276,10 @@ def regression_losses(
     row_priority = jnp.mean(distance, axis=0)
     has_rows = row_priority.shape[0] > 1
     return Losses(
-        [Term(term, is_weighted=True)],
+        [Term(term, is_weighted=True, name=f"{metric}_loss")],
         row_priority if has_rows else row_priority[0],
         row_metrics,
+        inputs={"target": target.mean()},
     )
 
 
@@ -309,7 +310,7 @@ def gradient_norms(
 def add_penalty(losses: Losses, penalty: PerRow) -> Losses:
     """The losses of critics with one more term, logged as `penalty`."""
     return losses._replace(
-        terms=[*losses.terms, Term(penalty, is_weighted=True)],
+        terms=[*losses.terms, Term(penalty, is_weighted=True, name="penalty")],
         row_metrics={**losses.row_metrics, "penalty": penalty},
     )
 

@@ -31,8 +31,10 @@ from jaxtyping import Bool, Float, Int32, Shaped
 
 from rlcli.errors import RlcliError
 from rlcli.types import Array, ArrayTree, Clock, Count, Key, Params, PerRow
+from rlcli.xla import taps
 from rlcli.xla.control_flow import tree_select, update_if
 from rlcli.xla.data_axis import axis_size, mean_over_devices, sum_over_devices
+from rlcli.xla.debugging import check_finite, is_debugging, locate
 
 NOT_FAILED = -1  # the value of `Learner.failed` while all losses are finite
 
@@ -65,10 +67,11 @@ class Term:
     # prioritized replay scale a TD loss. False: they only mask it, so that rows of
     # weight 0 do not count.
     is_weighted: bool
+    name: str = "loss"  # as `rlcli inspect` and errors call it
 
 
 jax.tree_util.register_dataclass(
-    Term, data_fields=["value"], meta_fields=["is_weighted"]
+    Term, data_fields=["value"], meta_fields=["is_weighted", "name"]
 )
 
 
@@ -83,6 +86,9 @@ class Losses(NamedTuple):
     # Updated running statistics of networks, by group (`Network.learn`): they replace
     # those in the parameters if the gradient step is taken.
     statistics: Mapping[str, ArrayTree] = {}
+    # What the terms are computed from, such as targets and advantages, one value per
+    # row; only `rlcli inspect` reads them.
+    inputs: Mapping[str, Shaped[Array, "... T B"]] = {}
 
 
 def target_update(
@@ -260,6 +266,17 @@ def _select_groups(params: Params, groups: Sequence[str]) -> Params:
     return {name: params[name] for name in groups if name in params}
 
 
+class GradientStepRecord(NamedTuple):
+    """A gradient step, as `xla.taps` collects it."""
+
+    params: Params  # before the step, of the groups that it changes
+    gradient: Params
+    change: Params  # which the optimizer makes of the gradient
+    loss: Float[Array, ""]
+    losses: Losses
+    weight: PerRow
+
+
 class _GradientStep(NamedTuple):
     """The result of a gradient step."""
 
@@ -283,14 +300,13 @@ def _gradient_step(
     gets it, so the optimizer clips the same gradient as on a single device.
     """
     params, opt_state, failed = state
+    if is_debugging():
+        _check_terms(loss, weight, params)
 
     def total(params: Params) -> tuple[Float[Array, ""], Losses]:
         losses = loss(params)
         chex.assert_equal_shape([weight, *(term.value for term in losses.terms)])
-        terms = [
-            _weighted_mean(term.value, weight if term.is_weighted else jnp.sign(weight))
-            for term in losses.terms
-        ]
+        terms = [_term_mean(term, weight) for term in losses.terms]
         return functools.reduce(operator.add, terms), losses
 
     (value, losses), gradient = jax.value_and_grad(total, has_aux=True)(params)
@@ -302,6 +318,10 @@ def _gradient_step(
     # Only the change of the parameters is masked: the optimizer state of a failed
     # learner is never used again.
     change = jax.tree.map(lambda leaf: jnp.where(is_applied, leaf, 0), change)
+    taps.tap(
+        taps.GRADIENT_STEP,
+        lambda: GradientStepRecord(params, gradient, change, value, losses, weight),
+    )
 
     def report() -> dict[str, Array]:
         means = _mean_metrics(losses, weight)
@@ -314,6 +334,34 @@ def _gradient_step(
         is_applied,
         report,
     )
+
+
+def _check_terms(
+    loss: Callable[[Params], Losses], weight: PerRow, params: Params
+) -> None:
+    """Raises a `FloatingPointError` that names a term that is not finite.
+
+    Checks the terms, and then the gradient of each.
+    """
+    groups = ", ".join(params)
+    with locate(f"the loss of `{groups}`"):
+        terms = loss(params).terms
+        for index, term in enumerate(terms):
+            place = f"the term `{term.name}`"
+            check_finite(place, jnp.where(weight > 0, term.value, 0.0))
+            with locate(f"the gradient of {place}"):
+                gradient = jax.grad(
+                    lambda params, index=index: _term_mean(
+                        loss(params).terms[index], weight
+                    )
+                )(params)
+                check_finite(f"the gradient of {place}", gradient)
+
+
+def _term_mean(term: Term, weight: PerRow) -> Float[Array, ""]:
+    """The mean of a term, with the weights of a replay or only masked by them."""
+    weights = weight if term.is_weighted else jnp.sign(weight)
+    return _weighted_mean(term.value, weights)
 
 
 def _mean_metrics(losses: Losses, weight: PerRow) -> dict[str, Array]:

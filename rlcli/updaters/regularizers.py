@@ -104,7 +104,8 @@ def penalties(
             term = family.kl(parameters, uniform_like(parameters))
         else:
             continue  # `n_step_entropy` is part of the return
-        terms.append(Term(regularizer["weight"] * term, is_weighted=False))
+        weighted = regularizer["weight"] * term
+        terms.append(Term(weighted, is_weighted=False, name=regularizer["name"]))
     return terms
 
 

@@ -43,6 +43,8 @@ COMMANDS = [
     ("eval nope", "there is no file or folder `nope`"),
     ("eval runs/nope", "there is no file or folder `runs/nope`"),
     ("eval old", "run `old` has no policy yet"),
+    ("inspect nope", "there is no file or folder `nope`"),
+    ("inspect old", "run `old` has no checkpoint"),
     ("resume nope", "there is no file or folder `nope`"),
     ("render runs/nope", "there is no file or folder `runs/nope`"),
     ("render nope.pkl.lz4", "there is no file or folder `nope.pkl.lz4`"),

@@ -263,3 +263,23 @@ def test_without_replacement_windows_are_distinct_and_missing_ones_have_weight_z
         assert np.all(counts == counts[0])
         starts = batch.action[count][0][counts[0]]
         assert len(set(starts.tolist())) == len(starts) == min(windows, 40)
+
+
+@pytest.mark.parametrize(("window", "unroll", "num_envs", "capacity"), SIZES)
+def test_the_contents_are_the_newest_steps_of_a_deque(
+    window, unroll, num_envs, capacity
+):
+    replay = uniform(window, unroll, num_envs, capacity=capacity)
+    rows = capacity // (num_envs * unroll) * unroll
+    state = replay.init(unroll_of(0, unroll, num_envs))
+    steps = collections.deque(maxlen=rows)
+    for count in range(3 * rows // unroll + 1):
+        new = unroll_of(count, unroll, num_envs)
+        state = replay.add(state, new, np.int32(count))
+        steps.extend(new.reward)
+    stored, found = replay.contents(state, count + 1, 10_000)
+    assert stored == len(steps) * num_envs
+    np.testing.assert_array_equal(found.reward, np.concatenate(steps))
+    few, sample = replay.contents(state, count + 1, 2)
+    assert few == stored and len(sample.reward) == min(2, stored)
+    assert sample.reward[0] == steps[0][0]

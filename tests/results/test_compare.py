@@ -16,6 +16,7 @@ from rlcli.results import comparison, comparison_tables
 from rlcli.results.aggregates import estimate, iqm
 from rlcli.results.comparison import REFERENCES
 from rlcli.results.comparison_tables import name_letters
+from rlcli.runs.result_tables import Table
 from rlcli.runs.statistics import iqm as iqm_of_seeds
 
 ACROBOT = RESOLVED.replace("CartPole-v1", "Acrobot-v1")
@@ -335,20 +336,16 @@ def test_the_documented_reference_scores_are_those_of_the_program():
 
 
 def test_letters_stand_for_groups_where_a_table_is_too_wide():
-    table = comparison_tables.Table(
-        "t", ["first", "second", "p"], [["long " * 9, "other", "0.5"]]
-    )
+    table = Table("t", ["first", "second", "p"], [["long " * 9, "other", "0.5"]])
     assert comparison_tables.fit([table], 80) == ({}, [table])
-    other = comparison_tables.Table("t", ["group", "p"], [["other", "1"]])
+    other = Table("t", ["group", "p"], [["other", "1"]])
     letters, tables = comparison_tables.fit([table, other], 40)
     assert letters == {"long " * 9: "A", "other": "B"}
     assert [each.rows for each in tables] == [[["A", "B", "0.5"]], [["B", "1"]]]
 
 
 def test_letters_do_not_replace_numbers_that_equal_a_group():
-    table = comparison_tables.Table(
-        "t", ["group", "seeds"], [["3", "3"], ["long " * 9, "3"]]
-    )
+    table = Table("t", ["group", "seeds"], [["3", "3"], ["long " * 9, "3"]])
     _, (lettered,) = comparison_tables.fit([table], 40)
     assert lettered.rows == [["A", "3"], ["B", "3"]]
 

@@ -73,6 +73,7 @@ COMMAND_INPUTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "runs": ("run folder", "folder of several runs"),
         "diff": ("recipe", "run folder"),
         "watch": ("run folder",),
+        "inspect": ("run folder", "checkpoint", "data set"),
         "plot": ("run folder", "folder of several runs"),
         "compare": ("run folder", "folder of several runs"),
         "report": _POLICY,

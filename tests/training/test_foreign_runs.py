@@ -226,7 +226,8 @@ def test_ones_own_run_is_not_trusted_once_it_is_changed(own_run, folder):
         use(own_run, 288, trust=False)
     (folder / "lab/own_lake.py").write_text(OWN + "open('marker', 'w')\n")
     (own_run / "code/own_lake.py").write_text(OWN + "open('marker', 'w')\n")
-    for command in (rlcli.eval, rlcli.resume, rlcli.reproduce, rlcli.load):
+    commands = rlcli.eval, rlcli.resume, rlcli.reproduce, rlcli.load, rlcli.inspect
+    for command in commands:
         with pytest.raises(RlcliError, match="would import code") as error:
             command(own_run)
         assert "--trust" in error.value.hint

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rlcli.results import comparison, comparison_tables, protocol
-from rlcli.results.comparison_tables import Table
 from rlcli.results.curves import (
     DEFAULT_METRICS,
     EVALUATION,
@@ -20,6 +19,7 @@ from rlcli.results.report import charts
 from rlcli.results.report.charts import Chart, Line
 from rlcli.runs.formatting import format_duration, format_number
 from rlcli.runs.metrics import CLOCK_FIELDS, FIRST_FIELDS, read_last_rows
+from rlcli.runs.result_tables import Table
 
 CURVE_POINTS = 400  # of a curve over the width of the page
 SMALL_POINTS = 150  # of a small chart

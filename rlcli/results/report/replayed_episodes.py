@@ -16,12 +16,12 @@ from rlcli.environments.adapters.host_errors import close_or_warn
 from rlcli.environments.rgb_image import to_rgb
 from rlcli.errors import RlcliError
 from rlcli.evaluation.evaluate import eval
+from rlcli.evaluation.inspection.values import discount_of, discounted_returns
 from rlcli.evaluation.load import load
 from rlcli.evaluation.make_evaluator import resize_for
 from rlcli.evaluation.trained_policy import TrainedPolicy
 from rlcli.results.groups import Group, Member
 from rlcli.results.report.frame_sheet import FrameSheet, FrameSheetMaker
-from rlcli.runs.conditions import get_nested_value
 from rlcli.runs.snapshots import snapshot_recipe
 
 MAX_STEPS = 2_000  # of an episode that is replayed
@@ -219,17 +219,10 @@ class _Recorder:
         self, rewards: Sequence[float], has_ended: bool
     ) -> np.ndarray | None:
         """Σ γᵏ r from each step on; None if values are in another unit."""
-        recipe = self._policy.recipe
-        gamma = get_nested_value(recipe, "tracer", "gamma")
-        is_number = isinstance(gamma, int | float) and not isinstance(gamma, bool)
-        is_scaled = get_nested_value(recipe, "normalize", "reward", default=False)
-        if is_scaled or not (is_number and has_ended):
+        gamma = discount_of(self._policy.recipe)
+        if gamma is None or not has_ended:
             return None
-        sums, total = np.zeros(len(rewards)), 0.0
-        for step in reversed(range(len(rewards))):
-            total = rewards[step] + gamma * total
-            sums[step] = total
-        return sums
+        return discounted_returns(rewards, gamma)
 
 
 def _first_action(policy: TrainedPolicy) -> int:

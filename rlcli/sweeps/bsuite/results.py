@@ -8,9 +8,10 @@ from typing import Any
 from rlcli.errors import RlcliError
 from rlcli.quoting import quote_markdown, quote_mathtext
 from rlcli.results import figure
-from rlcli.results.comparison_tables import Table, markdown_lines
+from rlcli.results.comparison_tables import markdown_lines
 from rlcli.runs.files import replace_file, write_json
 from rlcli.runs.formatting import format_number
+from rlcli.runs.result_tables import Table
 from rlcli.sweeps.bsuite.episode_points import read_results, write_csv
 from rlcli.sweeps.bsuite.scores import score_experiments, score_tags
 from rlcli.sweeps.bsuite.suite_files import RESULTS, RUNS, SuiteFolder, list_groups

@@ -29,6 +29,7 @@ from rlcli.loop.evaluator import EvaluationResult, Evaluator
 from rlcli.loop.log import Log, log_points
 from rlcli.loop.progress import Progress, Setup
 from rlcli.loop.seeds import drop_padding, take_seeds
+from rlcli.networks.layer_names import name_layers
 from rlcli.recipe import Recipe
 from rlcli.runs import snapshots
 from rlcli.runs.snapshots import CheckpointContent
@@ -36,7 +37,7 @@ from rlcli.training.experiment.first_steps import check_first_steps
 from rlcli.training.experiment.initial_values import InitialValues
 from rlcli.training.experiment.log_rows import policy_options_at
 from rlcli.types import Array, ArrayTree, Clock, Inputs
-from rlcli.xla import processes
+from rlcli.xla import debugging, processes
 from rlcli.xla.numeric_limits import INT32_MAX
 from rlcli.xla.packing import PackedTree, Packing
 
@@ -56,6 +57,7 @@ class Program:
         self.iteration = 0
         self.memory: Sequence[memory_usage.Item] = ()  # set by `check`
         self.initial: InitialValues | None = None  # with which a new run starts
+        self.debugs = False  # whether it runs without `jit`, and stops at NaN
         self.report_phase: Callable[[str], None] = lambda phase: None
         self._progress: Progress | None = None
         self._on_host: dict[str, ArrayTree] = {}  # copies of the current progress
@@ -145,12 +147,26 @@ class Program:
         """
         before, start = self.iteration, time.perf_counter()
         self._on_host.clear()
-        self._progress, log = self.loop.advance(
-            self.progress, [point - before for point in points]
-        )
+        counts = [point - before for point in points]
+        if self.debugs:
+            self._progress, log = self._debug(counts)
+        else:
+            self._progress, log = self.loop.advance(self.progress, counts)
         self.iteration = points[-1]
         summary = self._fetch(log, points)
         return summary, (start, time.perf_counter())
+
+    def _debug(self, counts: Sequence[int]) -> tuple[Progress, Log]:
+        """Advances without `jit`; an `RlcliError` says where a number is not finite."""
+        try:
+            with debugging.debug(), name_layers():
+                return self.loop.advance(self.progress, counts)
+        except FloatingPointError as error:
+            raise RlcliError(
+                f"the first number that is not finite: {debugging.describe(error)}",
+                "`breakpoint()` in that code stops before it: with `--debug` every "
+                "array has its numbers",
+            ) from error
 
     def _fetch(self, log: Log, points: Sequence[int]) -> dict[str, Any]:
         # Without the environment, whose state may not be a tree of arrays.

@@ -172,7 +172,8 @@ def _update_predictor(
         errors = parts.errors(params, state, rows)
         metrics = {"intrinsic_reward": parts.reward(state, errors)}
         zeros = jnp.zeros(errors.shape[1:])
-        return Losses([Term(errors, is_weighted=False)], zeros, metrics)
+        term = Term(errors, is_weighted=False, name="predictor_loss")
+        return Losses([term], zeros, metrics)
 
     def learn(before: Learner, minibatch: tuple) -> tuple[Learner, dict[str, Array]]:
         rows, weight = minibatch

@@ -235,7 +235,8 @@ def _lookahead_updater(
             )
             model_losses = model.losses(params, batch)
             model_terms = [
-                Term(loss, is_weighted=False) for loss in model_losses.values()
+                Term(loss, is_weighted=False, name=name)
+                for name, loss in model_losses.items()
             ]
             return value_losses._replace(
                 terms=[*value_losses.terms, *model_terms],

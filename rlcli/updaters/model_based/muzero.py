@@ -298,7 +298,8 @@ def muzero_losses(
         "td_error": error,
         "value": _expected_value(root, transform),
     }
-    return Losses([Term(total, is_weighted=True)], priority, row_metrics)
+    inputs = {"target": targets.value[0], "target_reward": targets.reward[-1]}
+    return Losses([Term(total, is_weighted=True)], priority, row_metrics, inputs=inputs)
 
 
 def _build_networks(

@@ -314,7 +314,7 @@ def _actor_losses(
     policy_loss = parts.options.change_policy_loss(
         parts, fixed_params, -parts.soft(fixed_params, choice, q), choice, rows
     )
-    terms = [Term(policy_loss, is_weighted=False)]
+    terms = [Term(policy_loss, is_weighted=False, name="policy_loss")]
     row_metrics, metrics = {"policy_loss": policy_loss}, {}
     entropy = -jnp.sum(choice.probability * choice.log_prob, axis=-1)
     if parts.actor.family is not None:
@@ -326,10 +326,12 @@ def _actor_losses(
         target_entropy = parts.temperature.target_entropy(choice.outputs)
         excess_entropy = jax.lax.stop_gradient(entropy - target_entropy)
         value = parts.temperature.value(params)
-        terms.append(Term(value * excess_entropy, is_weighted=False))
+        excess = Term(value * excess_entropy, is_weighted=False, name="temperature")
+        terms.append(excess)
         metrics["temperature"] = jnp.asarray(value)
     zeros = jnp.zeros(rows.reward.shape[1:])
-    return Losses(terms, zeros, row_metrics, metrics, choice.statistics)
+    inputs = {"action_value": jnp.sum(choice.probability * q, axis=-1)}
+    return Losses(terms, zeros, row_metrics, metrics, choice.statistics, inputs)
 
 
 def _estimate(

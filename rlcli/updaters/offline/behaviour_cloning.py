@@ -73,7 +73,7 @@ def behaviour_cloning(
         if loss == "mse":
             imitation = squared_error(family.mean(outputs), rows.action)
         row_metrics = {"log_prob": log_prob, "entropy": family.entropy(outputs)}
-        terms = [Term(imitation, is_weighted=False)]
+        terms = [Term(imitation, is_weighted=False, name="imitation")]
         return Losses(terms, jnp.zeros(rows.reward.shape[1:]), row_metrics)
 
     def update(

@@ -129,7 +129,7 @@ def iql(
         def value_losses(params: Params) -> Losses:
             v = state_value(value, params, batch.obs, batch.first)
             term = expectile_loss(q - v, expectile)
-            return _one_term(term, {"value_loss": term, "v": v})
+            return _one_term("value_loss", term, {"v": v})
 
         def policy_losses(params: Params) -> Losses:
             outputs, _ = network.apply(params, None, batch.obs, (), batch.first)
@@ -137,8 +137,8 @@ def iql(
             v = state_value(value, params, batch.obs, batch.first)
             advantage = jax.lax.stop_gradient(q - v)
             term = -exponential_weight(advantage, beta, weight_clip) * log_prob
-            metrics = {"policy_loss": term, "advantage": advantage}
-            return _one_term(term, {**metrics, "entropy": family.entropy(outputs)})
+            metrics = {"advantage": advantage, "entropy": family.entropy(outputs)}
+            return _one_term("policy_loss", term, metrics)
 
         losses = [critic_losses, value_losses, policy_losses]
         state, priority, metrics = step(state, losses, weight, clock)
@@ -190,8 +190,7 @@ def action_value(critic: Critic, params: Params, rows: Transition) -> Array:
     return min_over_critics(prediction.particles()).mean()
 
 
-def _one_term(term: PerRow, row_metrics: dict[str, Array]) -> Losses:
-    """Losses of one term, which weights of a replay only mask."""
-    return Losses(
-        [Term(term, is_weighted=False)], jnp.zeros(term.shape[1:]), row_metrics
-    )
+def _one_term(name: str, term: PerRow, row_metrics: dict[str, Array]) -> Losses:
+    """Losses of one term, also a metric, which weights of a replay only mask."""
+    terms, zeros = [Term(term, is_weighted=False, name=name)], jnp.zeros(term.shape[1:])
+    return Losses(terms, zeros, {name: term, **row_metrics})

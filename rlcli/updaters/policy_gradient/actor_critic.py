@@ -282,7 +282,7 @@ def actor_critic_losses(
     outputs, value = joint["policy"], joint["value"]
     log_prob = functions.family.log_prob(outputs, batch.steps.action)
     policy, objective_metrics = objective_function(_objective_context(log_prob, batch))
-    terms = [Term(policy, is_weighted=False)]
+    terms = [Term(policy, is_weighted=False, name="policy_loss")]
     terms += penalties(regularizers, functions.family, outputs, batch.old_policy)
     row_metrics = {"entropy": functions.family.entropy(outputs), **objective_metrics}
     priority = jnp.zeros(weight.shape[1:])  # not used: `update` computes the priority
@@ -293,8 +293,11 @@ def actor_critic_losses(
             limit = options.value_clip_ratio
             clipped_value = batch.value + jnp.clip(value - batch.value, -limit, limit)
             error = jnp.maximum(error, 0.5 * (clipped_value - batch.target) ** 2)
-        terms.append(Term(options.value_weight * error, is_weighted=True))
-    return Losses(terms, priority, row_metrics)
+        error = options.value_weight * error
+        terms.append(Term(error, is_weighted=True, name="value_loss"))
+    inputs = {"target": batch.target, "value": batch.value}
+    inputs |= {"advantage": batch.advantage, "log_prob": log_prob}
+    return Losses(terms, priority, row_metrics, inputs=inputs)
 
 
 def _objective_context(log_prob: Array, batch: Batch) -> ObjectiveContext:

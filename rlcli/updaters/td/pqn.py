@@ -89,9 +89,10 @@ def pqn(
         steps, weight, target = minibatch
         _, action_value, _ = q(params, steps)
         error = action_value - target
-        terms = [Term(0.5 * error**2, is_weighted=True)]
+        terms = [Term(0.5 * error**2, is_weighted=True, name="q_loss")]
         row_metrics = {"td_error": jnp.abs(error), "q": action_value}
-        return Losses(terms, jnp.zeros(weight.shape[1:]), row_metrics)
+        zeros = jnp.zeros(weight.shape[1:])
+        return Losses(terms, zeros, row_metrics, inputs={"target": target})
 
     def update(
         state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key

@@ -1,0 +1,102 @@
+"""Signs: what is often wrong where an agent does not learn, in sentences.
+
+The thresholds are coarse: a sign is a place to look at, not a fault.
+"""
+
+from collections.abc import Iterator
+
+from rlcli.evaluation.inspection.inspection_records import (
+    ActivationRecord,
+    InspectionData,
+    LayerRecord,
+    ValueRecord,
+)
+from rlcli.runs.formatting import format_number
+
+_MOST_DEAD = 0.5  # of the units of a layer
+_MOST_SATURATED = 0.5  # of the outputs of a tanh
+_LARGEST_CHANGE = 0.1  # of the norm of a layer, in one gradient step
+_SMALLEST_CHANGE = 1e-7
+_ONE_ACTION = 0.99
+
+
+def find_signs(found: InspectionData) -> list[str]:
+    """The signs of an inspection."""
+    arrays = {each.name: each for each in found.batch}
+    signs = [
+        f"`{each.name}` of the batch is not finite"
+        for each in found.batch
+        if not each.finite
+    ]
+    reward = arrays["reward"]
+    # Equal rewards can tell actions apart by how long an episode lasts.
+    if reward.min == reward.max and (reward.min == 0 or arrays["discount"].min > 0):
+        value = format_number(reward.min)
+        signs.append(
+            f"every reward of the batch is {value}: nothing tells actions apart"
+        )
+    if arrays["last"].max == 0 and found.replay and found.replay.episodes == 0:
+        signs.append("no episode ends in the batch or in the replay")
+    weight = arrays["weight"]
+    if weight.max == 0:
+        signs.append("every weight of the batch is 0: the update learns nothing")
+    advantage = arrays.get("advantage")
+    if advantage and advantage.std == 0:
+        signs.append(
+            "every advantage of the batch is equal: the policy has no gradient"
+        )
+    if found.replay and found.replay.rewarded == 0:
+        signs.append("every reward in the replay is 0: the agent has found none")
+    if found.layers and not any(layer.change for layer in found.layers):
+        signs.append(
+            "the optimizer changes no parameter: the learning rate is 0 at this step, "
+            "or everything is frozen"
+        )
+    else:
+        signs += filter(None, map(_sign_of_layer, found.layers))
+    signs += filter(None, map(_sign_of_activation, found.activations))
+    signs += [
+        f"action {each.action} is {each.batch:.0%} of the batch"
+        for each in found.actions
+        if each.batch > _ONE_ACTION and len(found.actions) > 1
+    ]
+    if found.value is not None:
+        signs += _signs_of_value(found.value)
+    return signs
+
+
+def _sign_of_layer(layer: LayerRecord) -> str:
+    if layer.gradient == 0:
+        return f"`{layer.name}` has no gradient"
+    if layer.norm == 0 or not layer.parameters:
+        return ""
+    ratio = layer.change / layer.norm
+    if ratio > _LARGEST_CHANGE:
+        return f"`{layer.name}` changes by {ratio:.0%} of its norm in one gradient step"
+    if ratio < _SMALLEST_CHANGE:
+        return f"`{layer.name}` changes by {ratio:.0e} of its norm: hardly at all"
+    return ""
+
+
+def _sign_of_activation(found: ActivationRecord) -> str:
+    place = f"{found.activation} after `{found.layer}` of `{found.function}`"
+    if found.dead > _MOST_DEAD:
+        return f"{found.dead:.0%} of {found.units} units are dead: {place}"
+    if found.saturated is not None and found.saturated > _MOST_SATURATED:
+        return f"{found.saturated:.0%} of outputs are saturated: {place}"
+    return ""
+
+
+def _signs_of_value(value: ValueRecord) -> Iterator[str]:
+    explained = value.explained_variance
+    if explained is not None and explained < 0:
+        yield (
+            f"values explain none of the variance of returns ({explained:.2g}): the "
+            "critic does not predict what the policy gets"
+        )
+    spread = max((abs(each.result) for each in value.bins), default=0.0)
+    if value.value - value.result > max(spread, 1e-6):
+        yield (
+            f"values overestimate: {format_number(value.value)} on average, against "
+            f"returns of {format_number(value.result)}"
+        )

@@ -1,0 +1,146 @@
+"""Values: what a policy expects in whole episodes, against what it then gets."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+from rlcli.environments.adapters.host_errors import close_or_warn
+from rlcli.errors import RlcliError
+from rlcli.evaluation.inspection.inspection_records import ValueBin, ValueRecord
+from rlcli.evaluation.trained_policy import TrainedPolicy
+from rlcli.runs.conditions import get_nested_value
+
+MOST_STEPS = 2_000  # of an episode
+_BINS = 5
+_CUT = 0.05  # the weight γᵏ of what a time limit cuts from a return that counts
+
+
+class Visits(NamedTuple):
+    """The steps of evaluated episodes."""
+
+    values: np.ndarray | None  # v(s) of each step; None if the policy has none
+    returns: np.ndarray | None  # Σ γᵏ r; None without a number γ
+    is_whole: np.ndarray  # whether the return is not cut by a time limit
+    probabilities: np.ndarray | None  # `[steps, actions]`
+    entropy: float | None
+    reasons: Sequence[str]  # why there is no value
+
+
+def visit(policy: TrainedPolicy, episodes: int, seed: int) -> Visits:
+    """Runs whole episodes of the greedy policy, and asks it at every step."""
+    env = policy.make_env()
+    gamma = discount_of(policy.recipe)
+    asked = _Asked(policy)
+    returns, is_whole = [], []
+    try:
+        for episode in range(episodes):
+            obs, _ = env.reset(seed=seed) if episode == 0 else env.reset()
+            state = policy.initial_state(evaluation=seed)
+            rewards, terminated, truncated = [], False, False
+            while not (terminated or truncated) and len(rewards) < MOST_STEPS:
+                asked.ask(obs, state)
+                action, state = policy.act(obs, state)
+                obs, reward, terminated, truncated, _ = env.step(action)
+                rewards.append(float(reward))
+            left = np.arange(len(rewards), 0, -1)  # steps up to the end
+            returns.append(discounted_returns(rewards, gamma or 0.0))
+            is_whole.append(terminated | ((gamma or 0.0) ** left < _CUT))
+    finally:
+        close_or_warn(f"environment `{policy.recipe['environment']['name']}`", env)
+    return Visits(
+        asked.column("value"),
+        None if gamma is None else np.concatenate(returns),
+        np.concatenate(is_whole),
+        asked.column("probabilities"),
+        asked.mean_entropy(),
+        [*asked.reasons.values()],
+    )
+
+
+def discount_of(recipe: Any) -> float | None:
+    """γ of a recipe; None if it is a schedule, or values are in another unit."""
+    gamma = get_nested_value(recipe, "tracer", "gamma")
+    is_number = isinstance(gamma, int | float) and not isinstance(gamma, bool)
+    is_scaled = get_nested_value(recipe, "normalize", "reward", default=False)
+    return float(gamma) if is_number and not is_scaled else None
+
+
+def discounted_returns(rewards: Sequence[float], gamma: float) -> np.ndarray:
+    """Σ γᵏ r from each step on, `[steps]`."""
+    sums, total = np.zeros(len(rewards)), 0.0
+    for step in reversed(range(len(rewards))):
+        total = rewards[step] + gamma * total
+        sums[step] = total
+    return sums
+
+
+def compare_values(visits: Visits, episodes: int) -> ValueRecord | None:
+    """Value estimates against discounted returns; None if there are none."""
+    if visits.values is None or visits.returns is None or not visits.is_whole.any():
+        return None
+    value, result = (
+        each[visits.is_whole].astype(np.float64)
+        for each in (visits.values, visits.returns)
+    )
+    order = np.argsort(value, kind="stable")
+    spread = float(result.var())
+    has_spread = spread > 0 and value.var() > 0
+    return ValueRecord(
+        episodes=episodes,
+        steps=len(value),
+        value=float(value.mean()),
+        result=float(result.mean()),
+        correlation=float(np.corrcoef(value, result)[0, 1]) if has_spread else None,
+        explained_variance=1 - float((result - value).var()) / spread
+        if spread > 0
+        else None,
+        bins=[
+            ValueBin(len(part), float(value[part].mean()), float(result[part].mean()))
+            for part in np.array_split(order, _BINS)
+            if len(part)
+        ],
+        entropy=visits.entropy,
+    )
+
+
+class _Asked:
+    """What a policy has answered, step by step."""
+
+    def __init__(self, policy: TrainedPolicy) -> None:
+        self._policy = policy
+        self._found: dict[str, list[np.ndarray]] = {}
+        self.reasons: dict[str, str] = {}
+        self._has_table = isinstance(policy.spaces.action, gymnasium.spaces.Discrete)
+
+    def ask(self, obs: Any, state: Any) -> None:
+        """Asks for the value, and for the distribution over actions."""
+        for name, ask in (("value", self._value), ("entropy", self._distribution)):
+            if name in self.reasons:
+                continue
+            try:
+                ask(obs, state)
+            except RlcliError as error:
+                self.reasons[name] = error.message
+
+    def _value(self, obs: Any, state: Any) -> None:
+        self._add("value", self._policy.value(obs, state))
+
+    def _distribution(self, obs: Any, state: Any) -> None:
+        distribution = self._policy.distribution(obs, state)
+        self._add("entropy", distribution.entropy())
+        if self._has_table:
+            self._add("probabilities", distribution.probabilities)
+
+    def _add(self, name: str, value: Any) -> None:
+        self._found.setdefault(name, []).append(np.asarray(value, np.float64))
+
+    def column(self, name: str) -> np.ndarray | None:
+        """The answers of all steps; None if there are none."""
+        return np.stack(self._found[name]) if name in self._found else None
+
+    def mean_entropy(self) -> float | None:
+        """The mean entropy in nats; None if the policy has no distribution."""
+        entropy = self.column("entropy")
+        return None if entropy is None else float(entropy.mean())

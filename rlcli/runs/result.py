@@ -1,0 +1,101 @@
+"""Results: dicts, lists and text whose fields are attributes, and tables in a notebook.
+
+Imports no JAX.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rlcli.quoting import quote_html
+from rlcli.runs.formatting import format_number, format_value
+from rlcli.runs.result_tables import Table, html_lines
+
+
+class Result(dict[str, Any]):
+    """A result: a dict whose fields are attributes, too.
+
+        result["return"]["mean"] == result.return_.mean
+
+    A field that is a word of Python, or a method of dicts, has an underscore behind it
+    as an attribute: `return_`, `values_`. `describe` makes its tables in a notebook, by
+    default one of its fields.
+    """
+
+    __slots__ = ("_describe",)
+
+    def __init__(
+        self,
+        data: Mapping[str, Any],
+        describe: Callable[[Mapping[str, Any]], Iterable[Table]] | None = None,
+    ) -> None:
+        super().__init__(data)
+        self._describe = describe or _describe_fields
+
+    def __getattr__(self, name: str) -> Any:
+        key = name if name in self else name.removesuffix("_")
+        if key not in self:
+            fields = ", ".join(f"`{each}`" for each in self)
+            raise AttributeError(f"there is no field `{name}`: there are {fields}")
+        return _wrap(self[key])
+
+    def __dir__(self) -> Iterator[str]:
+        taken = dir(dict)
+        names = (f"{key}_" if key in (*taken, "return") else key for key in self)
+        yield from (*super().__dir__(), *filter(str.isidentifier, names))
+
+    def __reduce__(self) -> Any:
+        return Result, (dict(self),)
+
+    def _repr_html_(self) -> str:
+        return _tables_html(self._describe(self))
+
+
+class Records(list[Any]):
+    """A list of results, which a notebook shows as one table."""
+
+    def __init__(
+        self, rows: Iterable[Mapping[str, Any]], table: Callable[[Sequence], Table]
+    ) -> None:
+        super().__init__(map(_wrap, rows))
+        self._table = table
+
+    def __reduce__(self) -> Any:
+        return list, ([*self],)
+
+    def _repr_html_(self) -> str:
+        return _tables_html([self._table(self)])
+
+
+class Text(str):
+    """Text, which a notebook shows with its lines."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{quote_html(self)}</pre>"
+
+
+def _wrap(value: Any) -> Any:
+    if isinstance(value, dict):
+        return value if isinstance(value, Result) else Result(value)
+    return [*map(_wrap, value)] if isinstance(value, list) else value
+
+
+def _tables_html(tables: Iterable[Table]) -> str:
+    lines: list[str] = []
+    for table in tables:
+        lines += [f"<p>{quote_html(table.title)}</p>"] if table.title else []
+        lines += html_lines(table)
+    return "\n".join(lines)
+
+
+def _describe_fields(data: Mapping[str, Any]) -> Iterator[Table]:
+    """A table of the fields of a result."""
+    rows = [(name, _cell(value)) for name, value in data.items()]
+    yield Table("", ["field", "value"], rows)
+
+
+def _cell(value: Any) -> str:
+    """A value in short."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return format_number(value) if is_number else format_value(value, 80)
