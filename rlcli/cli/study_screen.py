@@ -22,16 +22,21 @@ def train_and_report(
 ) -> int:
     """Calls a function that trains a study; prints a table and the folders of its runs.
 
-    Returns the exit code.
+    Returns the exit code. An error of cells that the user has named is printed once.
     """
     with show_runs(quiet) as report:
         keywords |= {"report": report, "quiet": quiet}
         ended = training_outcome.complete(function, *what, **keywords)
     from rlcli.studies.process_runs import exit_code  # here, to keep `--help` fast
 
-    for each in ended:
-        if each.code != errors.OK and each.message:
-            output.print_message(f"`{each.cell.folder}`: {each.message}")
+    is_worker = bool(keywords.get("cells"))
+    messages = [
+        each.message if is_worker else f"`{each.cell.folder}`: {each.message}"
+        for each in ended
+        if each.code != errors.OK and each.message
+    ]
+    for message in dict.fromkeys(messages):
+        output.print_message(message)
     if not quiet and ended:
         _print_end(ended)
     for folder in sorted(each.cell.folder for each in ended if each.cell.exists):
