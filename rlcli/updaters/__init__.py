@@ -24,7 +24,8 @@ The registered facts are the recipe's defaults: `policy`, `tracer`, `network` an
 steps of each environment between two updates.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import gymnasium
 
@@ -32,7 +33,11 @@ from rlcli import distributions
 from rlcli.distributions import BoxFamily, Distribution
 from rlcli.errors import RlcliError
 from rlcli.spaces import describe
-from rlcli.types import External
+from rlcli.types import External, Network, Policy
+
+# What a factory gets as `networks` and as `policies`.
+Networks: TypeAlias = Callable[..., Network]
+Policies: TypeAlias = Callable[..., Policy]
 
 
 class Spaces(NamedTuple):

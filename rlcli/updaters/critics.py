@@ -28,6 +28,7 @@ from rlcli.networks.predictions import (
     mix_particles,
 )
 from rlcli.types import Array, ArrayTree, Key, Network, Params, PerRow, Transition
+from rlcli.updaters import Networks
 from rlcli.updaters.burn_in import first_carry
 from rlcli.updaters.learner import Losses, Term
 
@@ -71,9 +72,7 @@ class Backup(NamedTuple):
     target_policy: Float[Array, "T B A"] | None = None
 
 
-def state_critic(
-    networks: Callable[..., Network], name: str, critics: int = 1
-) -> Critic:
+def state_critic(networks: Networks, name: str, critics: int = 1) -> Critic:
     """A critic v(s): independent of the action; A = 1 in `predict_all_actions`."""
     apply, learn, network = _apply_by_role(networks, name, (), critics)
     _refuse_recurrence(network, "the value of states")
@@ -89,7 +88,7 @@ def state_critic(
 
 
 def all_actions_critic(
-    networks: Callable[..., Network],
+    networks: Networks,
     name: str,
     space: gymnasium.spaces.Discrete,
     critics: int = 1,
@@ -121,7 +120,7 @@ def all_actions_critic(
 
 
 def one_action_critic(
-    networks: Callable[..., Network],
+    networks: Networks,
     name: str,
     space: gymnasium.Space,
     critics: int = 1,
@@ -161,7 +160,7 @@ def repeat_for_actions(
 
 
 def _apply_by_role(
-    networks: Callable[..., Network],
+    networks: Networks,
     name: str,
     actions: Actions,
     critics: int,

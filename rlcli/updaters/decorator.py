@@ -10,8 +10,8 @@ import optax
 
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.registry import register
-from rlcli.types import Network, Policy, Updater
-from rlcli.updaters import Spaces
+from rlcli.types import Updater
+from rlcli.updaters import Networks, Policies, Spaces
 
 # The sections of a recipe for which an updater may have defaults.
 _SECTIONS = ("policy", "tracer", "replay", "unroll", "network", "head", "heads")
@@ -21,8 +21,8 @@ class Parts(NamedTuple):
     """The positional arguments of an updater factory."""
 
     spaces: Spaces
-    networks: Callable[..., Network]
-    policies: Callable[..., Policy]
+    networks: Networks
+    policies: Policies
     optimizer: optax.GradientTransformation
 
 

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 from rlcli.distributions import Distribution
 from rlcli.policies import DistributionOffer, Offer, ValuesOffer, predict
 from rlcli.types import Array, ArrayTree, Key, Network, Params, Policy
+from rlcli.updaters import Policies
 
 # Separates the noise of the network from the policy's random numbers, which fold in 0,
 # 1, …
@@ -17,7 +18,7 @@ _NOISE_STREAM = 2**31
 
 def value_policy(
     network: Network,
-    policies: Callable[..., Policy],
+    policies: Policies,
     space: gymnasium.spaces.Discrete,
     family: Distribution | None = None,
 ) -> Policy:

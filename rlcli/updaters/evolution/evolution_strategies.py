@@ -27,7 +27,6 @@ from rlcli.types import (
     Clock,
     Estimates,
     Key,
-    Network,
     Params,
     PerRow,
     Policy,
@@ -38,7 +37,7 @@ from rlcli.types import (
     Updater,
     UpdaterTraits,
 )
-from rlcli.updaters import Spaces, default_distribution
+from rlcli.updaters import Networks, Policies, Spaces, default_distribution
 from rlcli.updaters.learner import NOT_FAILED
 from rlcli.xla.control_flow import tree_select
 
@@ -70,8 +69,8 @@ class Strategy(NamedTuple):
 @register("updater", **_DEFAULTS)
 def open_es(
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
     *,
     deviation: Positive = 0.1,
@@ -111,8 +110,8 @@ def open_es(
 @register("updater", **_DEFAULTS)
 def cma_es(
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
     *,
     deviation: _InitialDeviation = 0.1,
@@ -142,8 +141,8 @@ def cma_es(
 @register("updater", **_DEFAULTS)
 def simple_ga(
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
     *,
     deviation: Positive = 0.1,
@@ -211,8 +210,8 @@ def fitness(steps: Transition) -> Array:
 def _evolution_updater(
     name: str,
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     build_strategy: Callable[[Any, Array, Callable], Strategy],
 ) -> Updater:
     """The updater of a strategy: members act, and the strategy gets their fitness."""

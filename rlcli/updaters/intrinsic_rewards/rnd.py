@@ -36,7 +36,7 @@ from rlcli.types import (
     Probability,
     Transition,
 )
-from rlcli.updaters import Spaces
+from rlcli.updaters import Networks, Spaces
 from rlcli.updaters.intrinsic_rewards.contract import IntrinsicReward
 from rlcli.updaters.learner import Learner, Losses, Term, learner
 from rlcli.updaters.minibatch_epochs import minibatch_epochs, split_sequences
@@ -81,7 +81,7 @@ class RNDParts(NamedTuple):
 @register("intrinsic_reward")
 def rnd(
     spaces: Spaces,
-    networks: Callable[..., Network],
+    networks: Networks,
     optimizer: optax.GradientTransformation,
     *,
     coefficient: NonNegative = 1.0,

@@ -32,14 +32,13 @@ from rlcli.types import (
     Network,
     Params,
     PerRow,
-    Policy,
     Report,
     Tracer,
     Transition,
     Updater,
     UpdaterTraits,
 )
-from rlcli.updaters import Spaces, require_discrete
+from rlcli.updaters import Networks, Policies, Spaces, require_discrete
 from rlcli.updaters.critics import (
     Backup,
     Critic,
@@ -69,8 +68,8 @@ _DEFAULTS = {
 @register("updater", **_DEFAULTS)
 def model_learning(
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
     tracer: Tracer,
     *,
@@ -123,8 +122,8 @@ def model_learning(
 @register("updater", **_DEFAULTS)
 def model_known(
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
     tracer: Tracer,
     simulator: Core | None,
@@ -193,8 +192,8 @@ def _lookahead_updater(
     model: TransitionModel,
     options: ModelLearningOptions,
     actions: gymnasium.spaces.Discrete,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
 ) -> Updater:
     """The updater that acts by one-step lookahead with a model."""

@@ -43,13 +43,12 @@ from rlcli.types import (
     NonNegative,
     Params,
     PerRow,
-    Policy,
     Report,
     Transition,
     Updater,
     UpdaterTraits,
 )
-from rlcli.updaters import Spaces, require_discrete
+from rlcli.updaters import Networks, Policies, Spaces, require_discrete
 from rlcli.updaters.learner import Learner, Losses, Target, Term, learner
 
 
@@ -88,8 +87,8 @@ class MuZeroNetworks(NamedTuple):
 )
 def muzero(
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
     *,
     size: Count = 64,
@@ -303,7 +302,7 @@ def muzero_losses(
 
 
 def _build_networks(
-    networks: Callable[..., Network], actions: gymnasium.spaces.Discrete, size: int
+    networks: Networks, actions: gymnasium.spaces.Discrete, size: int
 ) -> MuZeroNetworks:
     """Builds the model from the recipe's networks."""
     state = gymnasium.spaces.Box(0.0, 1.0, (size,), np.float32)

@@ -30,6 +30,7 @@ from rlcli.networks.predictions import (
 from rlcli.policies import DistributionOffer
 from rlcli.spaces import describe
 from rlcli.types import Array, ArrayTree, Core, Key, Network, Params, PerRow, Transition
+from rlcli.updaters import Networks
 from rlcli.updaters.critics import Critic, repeat_for_actions
 
 # Without a bound, the density of a deterministic outcome grows without limit.
@@ -58,7 +59,7 @@ class TransitionModel(NamedTuple):
 
 
 def learned_model(
-    networks: Callable[..., Network],
+    networks: Networks,
     observation: gymnasium.Space,
     actions: gymnasium.spaces.Discrete,
     *,
@@ -224,7 +225,7 @@ def _observation_distribution(space: gymnasium.Space) -> distributions.Distribut
 
 
 def _prediction_network(
-    networks: Callable[..., Network],
+    networks: Networks,
     name: str,
     family: distributions.Distribution,
     actions: gymnasium.spaces.Discrete,

@@ -25,7 +25,7 @@ from rlcli.networks.heads import action_head, distribution_head
 from rlcli.networks.predictions import Prediction
 from rlcli.policies import ActionOffer, DistributionOffer, Offer, ValuesOffer
 from rlcli.types import Array, ArrayTree, Key, Network, Params
-from rlcli.updaters import Spaces, default_distribution
+from rlcli.updaters import Networks, Spaces, default_distribution
 from rlcli.updaters.critics import Critic
 
 
@@ -56,7 +56,7 @@ class Actor(NamedTuple):
 def distribution_actor(
     updater: str,
     spaces: Spaces,
-    networks: Callable[..., Network],
+    networks: Networks,
     *,
     box: BoxFamily,
     hint: str = "`ppo` and `a2c` support any action space",
@@ -78,7 +78,7 @@ def distribution_actor(
     return stochastic_actor(networks, family)
 
 
-def categorical_actor(networks: Callable[..., Network], family: Distribution) -> Actor:
+def categorical_actor(networks: Networks, family: Distribution) -> Actor:
     """A categorical policy π(·|s) over Discrete actions.
 
     It returns all actions with their probabilities, so expectations and their gradients
@@ -104,7 +104,7 @@ def categorical_actor(networks: Callable[..., Network], family: Distribution) ->
     return Actor(logits, choose, choose_target, offers, family)
 
 
-def stochastic_actor(networks: Callable[..., Network], family: Distribution) -> Actor:
+def stochastic_actor(networks: Networks, family: Distribution) -> Actor:
     """A stochastic policy π(·|s) over continuous actions, with pathwise gradients."""
     network = networks("policy", functools.partial(distribution_head, family))
     sample = family.differentiable
@@ -142,7 +142,7 @@ def stochastic_actor(networks: Callable[..., Network], family: Distribution) -> 
 
 
 def deterministic_actor(
-    networks: Callable[..., Network],
+    networks: Networks,
     space: gymnasium.spaces.Box,
     smoothing: Array | float,
     clip: Array | float,

@@ -1,15 +1,13 @@
 """CrossQ: soft actor-critic with batch normalization and without target parameters."""
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import optax
 
 from rlcli.networks.predictions import Particles, Prediction
 from rlcli.registry import register
-from rlcli.types import ArrayTree, Network, Params, Policy, Updater
-from rlcli.updaters import Spaces
+from rlcli.types import ArrayTree, Params, Updater
+from rlcli.updaters import Networks, Policies, Spaces
 from rlcli.updaters.decorator import Parts
 from rlcli.updaters.off_policy.off_policy_actor_critic import (
     CriticInputs,
@@ -24,8 +22,8 @@ from rlcli.updaters.off_policy.soft_pg import SECTIONS, SoftOptions, soft_actor_
 @register("updater", **SECTIONS, network={"name": "mlp", "batch_norm": True})
 def crossq(
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
     *,
     options: SoftOptions = SoftOptions("learned", critics=2, delay=3),

@@ -1,6 +1,5 @@
 """The deterministic policy gradient (DPG), DDPG and TD3."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import gymnasium
@@ -9,8 +8,8 @@ import optax
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss, TransformName
 from rlcli.registry import register
-from rlcli.types import Count, Network, NonNegative, Policy, Updater
-from rlcli.updaters import Spaces, default_distribution
+from rlcli.types import Count, NonNegative, Updater
+from rlcli.updaters import Networks, Policies, Spaces, default_distribution
 from rlcli.updaters.decorator import Parts
 from rlcli.updaters.learner import POLYAK_TARGET, Target
 from rlcli.updaters.off_policy.actors import (
@@ -50,8 +49,8 @@ class DeterministicOptions(NamedTuple):
 @register("updater", **_SECTIONS)
 def deterministic_pg(
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
     *,
     options: DeterministicOptions = DeterministicOptions(),
@@ -84,8 +83,8 @@ def deterministic_pg(
 @register("updater", preset_of="deterministic_pg", **_SECTIONS)
 def ddpg(
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
     *,
     options: DeterministicOptions = DeterministicOptions(target=POLYAK_TARGET),
@@ -102,8 +101,8 @@ def ddpg(
 @register("updater", preset_of="deterministic_pg", **_SECTIONS)
 def td3(
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
     *,
     options: DeterministicOptions = DeterministicOptions(

@@ -43,7 +43,6 @@ from rlcli.types import (
     Count,
     Estimates,
     Key,
-    Network,
     Params,
     PerRow,
     Policy,
@@ -52,7 +51,7 @@ from rlcli.types import (
     Updater,
     UpdaterTraits,
 )
-from rlcli.updaters import Spaces, refuse_recurrence
+from rlcli.updaters import Networks, Policies, Spaces, refuse_recurrence
 from rlcli.updaters.critics import (
     Backup,
     Critic,
@@ -168,8 +167,8 @@ class OffPolicyParts(NamedTuple):
 def off_policy_actor_critic(
     name: str,
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
     actor: Actor,
     temperature: Temperature,

@@ -1,14 +1,12 @@
 """Randomized ensembled double Q-learning (REDQ), and DroQ."""
 
-from collections.abc import Callable
-
 import optax
 
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import mix_critics
 from rlcli.registry import register
-from rlcli.types import Count, Network, Policy, Updater
-from rlcli.updaters import Spaces
+from rlcli.types import Count, Updater
+from rlcli.updaters import Networks, Policies, Spaces
 from rlcli.updaters.decorator import Parts
 from rlcli.updaters.learner import POLYAK_TARGET, Target
 from rlcli.updaters.off_policy.off_policy_actor_critic import OffPolicyOptions
@@ -18,8 +16,8 @@ from rlcli.updaters.off_policy.soft_pg import SECTIONS, SoftOptions, soft_actor_
 @register("updater", **SECTIONS)
 def redq(
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
     *,
     subset: Count = 2,

@@ -18,14 +18,12 @@ from rlcli.spaces import bounds
 from rlcli.types import (
     Array,
     Count,
-    Network,
     PerRow,
-    Policy,
     Positive,
     Structural,
     Updater,
 )
-from rlcli.updaters import Spaces
+from rlcli.updaters import Networks, Policies, Spaces
 from rlcli.updaters.decorator import Parts
 from rlcli.updaters.learner import POLYAK_TARGET, Target
 from rlcli.updaters.off_policy.actors import distribution_actor
@@ -57,8 +55,8 @@ class SoftOptions(NamedTuple):
 @register("updater", **SECTIONS)
 def soft_pg(
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
     *,
     target: Target | None = None,
@@ -95,8 +93,8 @@ def soft_pg(
 @register("updater", preset_of="soft_pg", **SECTIONS)
 def sac(
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
     *,
     target: Target | None = POLYAK_TARGET,

@@ -1,6 +1,5 @@
 """Truncated quantile critics (TQC)."""
 
-from collections.abc import Callable
 from typing import Annotated
 
 import optax
@@ -9,8 +8,8 @@ from annotated_types import Ge
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Particles, mix_critics, truncate_particles
 from rlcli.registry import register
-from rlcli.types import Network, Policy, Updater
-from rlcli.updaters import Spaces
+from rlcli.types import Updater
+from rlcli.updaters import Networks, Policies, Spaces
 from rlcli.updaters.decorator import Parts
 from rlcli.updaters.learner import POLYAK_TARGET, Target
 from rlcli.updaters.off_policy.off_policy_actor_critic import OffPolicyOptions
@@ -22,8 +21,8 @@ from rlcli.updaters.off_policy.soft_pg import SECTIONS, SoftOptions, soft_actor_
 )
 def tqc(
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
     *,
     drop: Annotated[int, Ge(0)] = 2,

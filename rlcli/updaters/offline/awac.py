@@ -1,7 +1,6 @@
 """Advantage-weighted actor-critic (AWAC)."""
 
 import functools
-from collections.abc import Callable
 
 import jax
 import optax
@@ -11,16 +10,14 @@ from rlcli.registry import register
 from rlcli.types import (
     Array,
     Count,
-    Network,
     NonNegative,
     Params,
     PerRow,
-    Policy,
     Positive,
     Transition,
     Updater,
 )
-from rlcli.updaters import Spaces
+from rlcli.updaters import Networks, Policies, Spaces
 from rlcli.updaters.advantage_weights import exponential_weight
 from rlcli.updaters.learner import POLYAK_TARGET, Target
 from rlcli.updaters.off_policy.actors import ActionChoices, distribution_actor
@@ -37,8 +34,8 @@ from rlcli.updaters.off_policy.off_policy_actor_critic import (
 )
 def awac(
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
     *,
     beta: NonNegative = 1.0,

@@ -2,7 +2,6 @@
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Literal
 
 import gymnasium
@@ -20,15 +19,19 @@ from rlcli.types import (
     Clock,
     Estimates,
     Key,
-    Network,
     Params,
     PerRow,
-    Policy,
     Report,
     Transition,
     Updater,
 )
-from rlcli.updaters import Spaces, default_distribution, refuse_recurrence
+from rlcli.updaters import (
+    Networks,
+    Policies,
+    Spaces,
+    default_distribution,
+    refuse_recurrence,
+)
 from rlcli.updaters.learner import Learner, Losses, Term, learner
 
 
@@ -37,8 +40,8 @@ from rlcli.updaters.learner import Learner, Losses, Term, learner
 )
 def behaviour_cloning(
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
     *,
     loss: Literal["log_prob", "mse"] = "log_prob",

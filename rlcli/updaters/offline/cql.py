@@ -1,7 +1,6 @@
 """Conservative Q-learning (CQL): low values for actions that a data set lacks."""
 
 import functools
-from collections.abc import Callable
 from typing import Literal
 
 import gymnasium
@@ -19,17 +18,15 @@ from rlcli.types import (
     Array,
     Count,
     Key,
-    Network,
     NonNegative,
     Params,
     PerRow,
-    Policy,
     Positive,
     Structural,
     Transition,
     Updater,
 )
-from rlcli.updaters import Spaces, default_distribution
+from rlcli.updaters import Networks, Policies, Spaces, default_distribution
 from rlcli.updaters.decorator import Parts
 from rlcli.updaters.learner import POLYAK_TARGET, Target
 from rlcli.updaters.off_policy.actors import distribution_actor
@@ -52,8 +49,8 @@ _SAMPLES = 10
 )
 def cql(
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
     *,
     alpha: NonNegative = 1.0,

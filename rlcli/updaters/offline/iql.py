@@ -1,7 +1,6 @@
 """Implicit Q-learning (IQL): values of the best actions that a data set contains."""
 
 import functools
-from collections.abc import Callable
 from typing import Annotated
 
 import gymnasium
@@ -30,17 +29,21 @@ from rlcli.types import (
     Count,
     Estimates,
     Key,
-    Network,
     NonNegative,
     Params,
     PerRow,
-    Policy,
     Positive,
     Report,
     Transition,
     Updater,
 )
-from rlcli.updaters import Spaces, default_distribution, refuse_recurrence
+from rlcli.updaters import (
+    Networks,
+    Policies,
+    Spaces,
+    default_distribution,
+    refuse_recurrence,
+)
 from rlcli.updaters.advantage_weights import exponential_weight
 from rlcli.updaters.critics import (
     Backup,
@@ -66,8 +69,8 @@ from rlcli.updaters.learner import (
 )
 def iql(
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
     *,
     expectile: Annotated[float, Gt(0.0), Lt(1.0)] = 0.7,

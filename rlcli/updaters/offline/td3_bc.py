@@ -1,7 +1,5 @@
 """TD3+BC: TD3 with a policy that stays close to the actions of a data set."""
 
-from collections.abc import Callable
-
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -13,14 +11,12 @@ from rlcli.registry import register
 from rlcli.types import (
     Array,
     Count,
-    Network,
     NonNegative,
     PerRow,
-    Policy,
     Transition,
     Updater,
 )
-from rlcli.updaters import Spaces
+from rlcli.updaters import Networks, Policies, Spaces
 from rlcli.updaters.learner import POLYAK_TARGET, Target
 from rlcli.updaters.off_policy.actors import ActionChoices, deterministic_actor
 from rlcli.updaters.off_policy.off_policy_actor_critic import (
@@ -42,8 +38,8 @@ from rlcli.xla.data_axis import mean_over_devices
 )
 def td3_bc(
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
     *,
     alpha: NonNegative = 2.5,

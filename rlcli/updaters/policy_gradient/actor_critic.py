@@ -31,7 +31,7 @@ from rlcli.types import (
     Updater,
     UpdaterTraits,
 )
-from rlcli.updaters import Spaces, default_distribution
+from rlcli.updaters import Networks, Spaces, default_distribution
 from rlcli.updaters.burn_in import first_carry, refresh_carry
 from rlcli.updaters.decorator import Parts
 from rlcli.updaters.learner import Learner, Losses, Term, learner, masked_mean
@@ -239,7 +239,7 @@ def actor_critic(
 
 
 def build_actor_critic(
-    name: str, spaces: Spaces, networks: Callable[..., Network], baseline: bool
+    name: str, spaces: Spaces, networks: Networks, baseline: bool
 ) -> ActorCriticNetworks:
     """Builds policy and value from the recipe's networks."""
     family = default_distribution(spaces.action, name)

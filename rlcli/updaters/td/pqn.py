@@ -1,7 +1,6 @@
 """Parallelised Q-networks (PQN): Q-learning from unrolls, without replay or target."""
 
 import functools
-from collections.abc import Callable
 
 import jax.numpy as jnp
 import optax
@@ -18,15 +17,13 @@ from rlcli.types import (
     Count,
     Estimates,
     Key,
-    Network,
     PerRow,
-    Policy,
     Report,
     Transition,
     Updater,
     UpdaterTraits,
 )
-from rlcli.updaters import Spaces, require_discrete
+from rlcli.updaters import Networks, Policies, Spaces, require_discrete
 from rlcli.updaters.burn_in import first_carry, refresh_carry
 from rlcli.updaters.learner import Learner, Losses, Term, learner, masked_mean
 from rlcli.updaters.minibatch_epochs import (
@@ -46,8 +43,8 @@ from rlcli.xla.indexing import select_index
 )
 def pqn(
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
     *,
     epochs: Count = 2,

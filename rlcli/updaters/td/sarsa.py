@@ -1,7 +1,5 @@
 """SARSA, expected SARSA and TD(0): the values of the policy that acts."""
 
-from collections.abc import Callable
-
 import jax
 import optax
 from jaxtyping import Bool, Float
@@ -10,8 +8,8 @@ from rlcli.distributions.action_masks import get_mask, uniform_logits
 from rlcli.networks import predictions
 from rlcli.networks.predictions import LOSSES, Loss, TransformName, min_over_critics
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Count, Network, Params, Policy, Updater
-from rlcli.updaters import Spaces
+from rlcli.types import Array, ArrayTree, Count, Params, Updater
+from rlcli.updaters import Networks, Policies, Spaces
 from rlcli.updaters.critics import Backup, state_critic
 from rlcli.updaters.learner import Target
 from rlcli.updaters.td.rule_context import RuleContext, TDParts
@@ -48,8 +46,8 @@ def expected_sarsa(context: RuleContext) -> Backup:
 @register("updater", policy="random", tracer="n_step", unroll=1)
 def simple_td(
     spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
+    networks: Networks,
+    policies: Policies,
     optimizer: optax.GradientTransformation,
     *,
     critics: Count = 1,
