@@ -7,13 +7,17 @@ timestep and selects the next action in one compiled call, as rlcli does, and do
 nothing else: no statistics, no metrics, no seeding of episodes. All loops are pinned to
 one core, as in rlcli: on two cores the speed of the plain loop varies from 3 500 to 6
 300 steps per second with the scheduling of its threads. Compile time is not included.
-Gymnasium's own stepping is measured separately.
+Gymnasium's own stepping is measured separately. The second table is the cost of what
+an environment reports in `info`: six numbers, which rlcli logs, and as many texts,
+which it does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import gymnasium
 
 from benchmarks import pairs
 from benchmarks.loop import RECIPE
@@ -26,7 +30,6 @@ STEPS, ROUNDS = 3_000, 11
 
 def plain_loop() -> Callable[[int], None]:
     """Returns a function that steps the environment and learns."""
-    import gymnasium
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -72,8 +75,6 @@ def plain_loop() -> Callable[[int], None]:
 
 def stepping() -> Callable[[int], None]:
     """Returns a function that only steps Gymnasium."""
-    import gymnasium
-
     env = gymnasium.make("CartPole-v1")
     env.reset(seed=0)
 
@@ -86,14 +87,28 @@ def stepping() -> Callable[[int], None]:
     return advance
 
 
-def rlcli_loop() -> Callable[[int], None]:
-    """Returns rlcli's loop."""
+def reporting_cartpole(value: float | str = 1.0) -> gymnasium.Env:
+    """CartPole that reports `value` six times in `info`."""
+    names = [f"reward_{term}" for term in ("ctrl", "forward", "survive")]
+    names += ["x_position", "x_velocity", "energy"]
+    env: Any = gymnasium.make("CartPole-v1")
+    step = env.unwrapped.step
+
+    def report(action: Any) -> tuple:
+        return *step(action)[:4], dict.fromkeys(names, value)
+
+    env.unwrapped.step = report
+    return env
+
+
+def rlcli_loop(environment: Mapping[str, Any]) -> Callable[[int], None]:
+    """Returns rlcli's loop in this environment."""
     import jax
 
     from rlcli import loop, recipe
     from rlcli.assembly import build
 
-    data = {**RECIPE, "environment": {"name": "gymnasium/CartPole-v1"}}
+    data = {**RECIPE, "environment": environment}
     rlcli_loop = loop.make_loop(build(recipe.load_recipe(data)))
     progress = rlcli_loop.begin()
 
@@ -117,9 +132,16 @@ def main() -> None:
 
         return pairs.Loop(run, STEPS)
 
-    ours = {"rlcli": pin(rlcli_loop())}
+    ours = {"rlcli": pin(rlcli_loop({"name": "gymnasium/CartPole-v1"}))}
     others = {"plain": pin(plain_loop()), "only Gymnasium": pin(stepping())}
     pairs.compare("DQN on Gymnasium's CartPole", ours, others, ROUNDS)
+    name = "benchmarks.host:reporting_cartpole"
+    numbers, texts = (
+        pin(rlcli_loop({"name": name, "value": value})) for value in (1.0, "text")
+    )
+    pairs.compare(
+        "six values in `info`", {"numbers": numbers}, {"texts": texts}, 4 * ROUNDS
+    )
 
 
 if __name__ == "__main__":

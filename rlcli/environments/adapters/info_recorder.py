@@ -3,8 +3,8 @@
 A step only stores the numbers that it reports; they are summed where an episode ends.
 """
 
-import itertools
 import json
+import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -26,12 +26,57 @@ _FINAL = "final_info"
 _OF_VECTORS = frozenset((_FINAL, "final_obs", "final_observation"))
 
 
-class _Layout:
-    """How to read the mappings with certain names: the numbers of some columns."""
+class _Layout(NamedTuple):
+    """How to read the mappings with certain names."""
 
-    def __init__(self, columns: Sequence[int], read: Callable[[Any], Any]) -> None:
-        self.columns = np.array(columns, int)
-        self.read = read if columns else None
+    columns: Sequence[int]
+    read: Callable[[Any], Sequence[Any]]  # mapping -> the numbers of these columns
+
+
+class _Source:
+    """What the environments of one mapping have reported in their current episodes.
+
+    Each value is a number, or an array `[size]` of several environments.
+    """
+
+    def __init__(self, size: int, columns: int) -> None:
+        self.layout = _Layout((), lambda info: ())
+        self.values: list[Any] = []  # of steps with this layout, not yet summed
+        self._size = size
+        self.sums: list[Any] = []
+        self.last: list[Any] = []
+        for _ in range(columns):
+            self.add_column()
+
+    def add_column(self) -> None:
+        """Adds a column of zeros."""
+        for column in (self.sums, self.last):
+            column.append(0.0 if self._size == 1 else np.zeros(self._size))
+
+    def sum_up(self) -> None:
+        """Adds the values to the sums."""
+        if not self.values:
+            return
+        columns = self.layout.columns
+        totals, final = _sum_steps(self.values, len(columns), self._size)
+        for column, total, value in zip(columns, totals, final, strict=True):
+            self.sums[column] += total
+            self.last[column] = _newest(self.last[column], value)
+        self.values.clear()
+
+    def take(self, index: int) -> tuple[list[float], list[float]]:
+        """The sums and the last values of one environment; they become 0."""
+        self.sum_up()
+        if self._size == 1:
+            sums, last = self.sums[:], self.last[:]
+            self.sums[:] = self.last[:] = [0.0] * len(sums)
+            return sums, last
+        sums, last = (
+            [float(each[index]) for each in column] for column in (self.sums, self.last)
+        )
+        for each in (*self.sums, *self.last):
+            each[index] = 0
+        return sums, last
 
 
 class InfoStatistics(NamedTuple):
@@ -58,15 +103,13 @@ class InfoRecorder:
         self._messages: list[str] = []
         self._rules: dict[str, InfoRule] = {}  # of each column
         self._layouts: dict[tuple, _Layout] = {}
-        # What each mapping of a step has reported since it was summed.
-        self._buffers: list[list[tuple[_Layout, Any]]] = []
-        self._steps, self._is_empty = 0, True
+        self._sources: list[_Source] = []  # of each mapping of a step
+        self._size = 1  # environments of a mapping
+        self._steps = 0
         self._reported: set[str] = set()  # names of numbers
-        self._sums = np.zeros((0, self._count))
-        self._last = np.zeros((0, self._count))
-        # The last, the total and the maximum of finished episodes.
-        self._finished = np.zeros((3, 0, grid[0]))
-        self._has_finished = np.zeros(grid[0], np.bool_)
+        # Of each seed: the last, the total and the maximum of finished episodes.
+        self._finished: list[list[list[float]]] = [[[], [], []] for _ in range(grid[0])]
+        self._has_finished = [False] * grid[0]
         for key in sorted(rules):
             self._add_column(key, rules[key])
 
@@ -77,58 +120,83 @@ class InfoRecorder:
         Gymnasium's vectors return them: a mask `_name` says who reports, `final_info`
         is what was reported before a reset.
         """
-        if len(infos) != len(self._buffers):
+        if len(infos) != len(self._sources):
             if not any(infos):
                 return
-            self._sum_up()
-            self._buffers, self._layouts = [[] for _ in infos], {}
-        for buffer, info in zip(self._buffers, infos, strict=True):
+            self._size, self._layouts = self._count // len(infos), {}
+            self._sources = [_Source(self._size, len(self._rules)) for _ in infos]
+        for source, info in zip(self._sources, infos, strict=True):
             if not info:
                 continue
             try:
                 layout = self._layouts.get(tuple(info)) or self._find_layout(info)
             except TypeError:  # no mapping
                 continue
-            if layout.read is not None:
-                buffer.append((layout, layout.read(info)))
-                self._is_empty = False
+            if layout is not source.layout:
+                source.sum_up()
+                source.layout = layout
+            source.values.extend(layout.read(info))
         self._steps += 1
-        if self._steps >= _MOST_STEPS:
-            self._sum_up()
+        if self._steps == _MOST_STEPS:
+            self._steps = 0
+            for source in self._sources:
+                source.sum_up()
 
     def finish(self, rows: HostArray, lengths: HostArray) -> dict[str, HostArray]:
         """Ends the episodes of some environments; returns the values, `[S, B]` each.
 
         `lengths` are their steps. Values of other environments are 0.
         """
-        if not self._has_finished.any():
+        if not any(self._has_finished):
             self._check_names()
-        seeds = rows // self._grid[1]
+        per_seed = self._grid[1]
         if not self._rules:
-            self._has_finished[seeds] = True
+            for row in rows.tolist():
+                self._has_finished[row // per_seed] = True
             return {}
-        self._sum_up()
-        rules = np.array([*self._rules.values()])[:, None]
-        values = np.where(rules == "last", self._last[:, rows], self._sums[:, rows])
-        values /= np.where(rules == "mean", np.maximum(lengths, 1), 1)
-        self._sums[:, rows] = self._last[:, rows] = 0
-        last, total, most = self._finished
-        for seed in np.unique(seeds):
-            own = values[:, seeds == seed]
-            last[:, seed] = own.mean(axis=1)
-            total[:, seed] += own.sum(axis=1)
-            best = own.max(axis=1)
-            is_first = not self._has_finished[seed]
-            most[:, seed] = best if is_first else np.maximum(best, most[:, seed])
-        self._has_finished[seeds] = True
-        table = np.zeros((len(rules), self._count), np.float32)
-        table[:, rows] = values
+        by_seed: dict[int, list[list[float]]] = {}
+        values = self._take(rows.tolist(), lengths.tolist())
+        for row, own in zip(rows.tolist(), values, strict=True):
+            by_seed.setdefault(row // per_seed, []).append(own)
+        for seed, episodes in by_seed.items():
+            columns = [*zip(*episodes, strict=True)]
+            _, total, most = self._finished[seed]
+            best = [max(column) for column in columns]
+            if self._has_finished[seed]:
+                best = [max(pair) for pair in zip(best, most, strict=True)]
+            sums = [sum(column) for column in columns]
+            self._finished[seed] = [
+                [each / len(episodes) for each in sums],
+                [sum(pair) for pair in zip(sums, total, strict=True)],
+                best,
+            ]
+            self._has_finished[seed] = True
+        table = np.zeros((len(self._rules), self._count), np.float32)
+        table[:, rows] = np.array(values).T
         return dict(zip(self._rules, table.reshape(-1, *self._grid), strict=True))
 
     def drop(self, rows: HostArray) -> None:
         """Forgets what the current episodes of some environments have reported."""
-        self._sum_up()
-        self._sums[:, rows] = self._last[:, rows] = 0
+        where = np.arange(self._count)[rows]
+        self._take(where.tolist(), [1] * len(where))
+
+    def _take(self, rows: list[int], lengths: list[int]) -> list[list[float]]:
+        """What episodes log, by column; sets their sums to 0."""
+        rules = [*self._rules.values()]
+        if not self._sources:
+            return [[0.0] * len(rules) for _ in rows]
+        values = []
+        for row, length in zip(rows, lengths, strict=True):
+            place, index = divmod(row, self._size)
+            sums, last = self._sources[place].take(index)
+            divisors = {"last": 1, "sum": 1, "mean": max(length, 1)}
+            values.append(
+                [
+                    (last if rule == "last" else sums)[column] / divisors[rule]
+                    for column, rule in enumerate(rules)
+                ]
+            )
+        return values
 
     def take_messages(self) -> list[str]:
         """What the user should know, since the last call."""
@@ -137,7 +205,7 @@ class InfoRecorder:
 
     def statistics(self) -> InfoStatistics:
         """The values of finished episodes."""
-        arrays = self._finished.copy()
+        arrays = np.moveaxis(np.array(self._finished, np.float64), 0, -1)
         return InfoStatistics(
             *(dict(zip(self._rules, each, strict=True)) for each in arrays)
         )
@@ -145,26 +213,32 @@ class InfoRecorder:
     def save(self) -> dict[str, HostArray]:
         """The arrays of a checkpoint; replaying restores the current episodes."""
         names = json.dumps(self._rules).encode()
-        return {_FINISHED: self._finished.copy(), _NAMES: np.frombuffer(names, "u1")}
+        finished = np.array(self._finished, np.float64)  # [S, 3, names]
+        return {_FINISHED: finished, _NAMES: np.frombuffer(names, "u1")}
 
     def restore(self, arrays: Mapping[str, HostArray], has_finished: HostArray) -> None:
         """Continues from a checkpoint; `has_finished` `[S]`: seeds with an episode."""
         rules = json.loads(np.asarray(arrays[_NAMES], "u1").tobytes())
         finished = np.array(arrays[_FINISHED], np.float64)
-        if finished.shape != (3, len(rules), self._grid[0]):
+        if finished.shape != (self._grid[0], 3, len(rules)):
             raise ValueError(f"`{_FINISHED}` has the shape {finished.shape}")
         for key in rules.keys() - self._rules.keys():
             self._add_column(key, rules[key])
-        self._finished[:, self._columns(rules)] = finished
-        self._has_finished = np.array(has_finished, np.bool_)
+        places = {key: index for index, key in enumerate(rules)}
+        for own, saved in zip(self._finished, finished.tolist(), strict=True):
+            own[:] = [
+                [each[places[key]] if key in places else 0.0 for key in self._rules]
+                for each in saved
+            ]
+        self._has_finished = has_finished.tolist()
 
     def _add_column(self, key: str, rule: InfoRule) -> None:
         self._rules[key] = rule
-        zeros = np.zeros((1, self._count))
-        self._sums = np.concatenate([self._sums, zeros])
-        self._last = np.concatenate([self._last, zeros])
-        finished = np.zeros((3, 1, self._grid[0]))
-        self._finished = np.concatenate([self._finished, finished], axis=1)
+        for source in self._sources:
+            source.add_column()
+        for seed in self._finished:
+            for each in seed:
+                each.append(0.0)
 
     def _columns(self, keys: Sequence[str] | Mapping[str, Any]) -> list[int]:
         places = {key: column for column, key in enumerate(self._rules)}
@@ -174,7 +248,7 @@ class InfoRecorder:
         """Finds the numbers of a mapping, and how to read those that are logged."""
         if not isinstance(info, Mapping):
             raise TypeError
-        size = self._count // len(self._buffers)
+        size = self._size
         found = {
             key: numbers
             for key in _names(info)
@@ -186,18 +260,19 @@ class InfoRecorder:
         else:
             keys = self._choose(found)
 
-        def read(info: Mapping[str, Any]) -> list[HostArray]:
-            missing = _Numbers(np.full(size, np.nan), is_bool=False)
-            return [(_find_numbers(info, key, size) or missing).values for key in keys]
+        missing = _Numbers(np.full(size, np.nan), is_bool=False)
+
+        def read(info: Mapping[str, Any]) -> list[Any]:
+            found = [(_find_numbers(info, key, size) or missing).values for key in keys]
+            return found if size > 1 else [float(each[0]) for each in found]
 
         is_plain = size == 1 and not any(key in info for key in _OF_VECTORS)
         is_plain &= all(isinstance(info.get(key), _PLAIN) for key in keys)
-        reader: Callable[[Any], Any] = read
-        if is_plain and len(keys) > 1:
-            reader = operator.itemgetter(*keys)
-        elif is_plain and keys:
-            (key,) = keys
-            reader = lambda info: (info[key],)  # noqa: E731 - it is fast
+        reader: Callable[[Any], Sequence[Any]] = read
+        if is_plain and keys:
+            # With a single key, the getter would return no tuple.
+            get = operator.itemgetter(*keys)
+            reader = get if len(keys) > 1 else lambda info: (get(info),)
         layout = _Layout(self._columns(keys), reader)
         may_change = any(value is None for value in info.values())
         if not may_change and len(self._layouts) < _MOST_LAYOUTS:
@@ -247,25 +322,6 @@ class InfoRecorder:
                 + (f": {hint}" if "did you mean" in hint else "")
                 + "; what is missing counts as 0"
             )
-
-    def _sum_up(self) -> None:
-        """Adds what the buffers have to the sums."""
-        self._steps = 0
-        if self._is_empty:
-            return
-        self._is_empty = True
-        for place, buffer in enumerate(self._buffers):
-            size = self._count // len(self._buffers)
-            rows = slice(place * size, (place + 1) * size)
-            for layout, group in itertools.groupby(buffer, operator.itemgetter(0)):
-                steps = [values for _, values in group]
-                sums, last = _sum_steps(steps, len(layout.columns), size)
-                self._sums[layout.columns, rows] += sums
-                before = self._last[layout.columns, rows]
-                self._last[layout.columns, rows] = np.where(
-                    np.isnan(last), before, last
-                )
-            buffer.clear()
 
 
 class _Numbers(NamedTuple):
@@ -334,24 +390,34 @@ def _as_numbers(value: Any, size: int) -> _Numbers | None:
 
 
 def _sum_steps(
-    steps: Sequence[Any], columns: int, size: int
-) -> tuple[HostArray, HostArray]:
-    """The sums and the last known values of some steps, `[columns, size]` each."""
-    if type(steps[0]) is tuple:  # numbers of one environment: faster without NumPy
+    values: Sequence[Any], columns: int, size: int
+) -> tuple[list[Any], list[Any]]:
+    """The sums and the last known values, by column, of the values of some steps.
+
+    A last value that is not known is NaN.
+    """
+    if size == 1:  # faster without NumPy
         try:
-            sums = np.array([sum(column) for column in zip(*steps, strict=True)], float)
-            if not np.isnan(sums).any():
-                return sums[:, None], np.array(steps[-1], np.float64)[:, None]
-        except (TypeError, ValueError):  # something has become no number
+            sums = [math.fsum(values[column::columns]) for column in range(columns)]
+            if not any(map(math.isnan, sums)):
+                return sums, [*map(float, values[-columns:])]
+        except (TypeError, ValueError, OverflowError):  # something is no number
             pass
-        steps = [
-            [float(x) if isinstance(x, _PLAIN) else np.nan for x in step]
-            for step in steps
-        ]
-    values = np.array(steps, np.float64).reshape(-1, columns, size)
-    is_known = ~np.isnan(values)
-    last = values[-1]
+        values = [float(x) if isinstance(x, _PLAIN) else np.nan for x in values]
+    steps = np.array(values, np.float64).reshape(-1, columns, size)
+    is_known = ~np.isnan(steps)
+    last = steps[-1]
     if not is_known[-1].all():
-        for step, known in zip(values, is_known, strict=True):
+        for step, known in zip(steps, is_known, strict=True):
             last = np.where(known, step, last)
-    return np.where(is_known, values, 0).sum(axis=0), last
+    sums = np.where(is_known, steps, 0).sum(axis=0)
+    if size == 1:
+        return sums[:, 0].tolist(), last[:, 0].tolist()
+    return [*sums], [*last]
+
+
+def _newest(before: Any, after: Any) -> Any:
+    """The later of two numbers, or arrays, that is known."""
+    if isinstance(after, float):
+        return before if math.isnan(after) else after
+    return np.where(np.isnan(after), before, after)
