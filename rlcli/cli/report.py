@@ -28,6 +28,9 @@ def command(
         "Episodes of each seed. 0 loads no policies: no films, no JAX.",
         min=0,
     ),
+    inspect: bool = option(
+        False, "--inspect", "Show the next update of a run of each group."
+    ),
     best: bool = options.BEST,
     seed: int = options.SEED,
     open_: bool = option(False, "--open", "Open the page in the browser."),
@@ -39,7 +42,7 @@ def command(
     The page shows results with intervals over seeds, learning curves, episodes, the
     metrics of updates, recipes and their differences. It works offline.
     """
-    if episodes:
+    if episodes or inspect:
         thread_layout.apply_for_policy(runs[0])
     file = rlcli.report(
         runs,
@@ -51,6 +54,7 @@ def command(
         filter=filter,
         tag=tag,
         episodes=episodes,
+        inspect=inspect,
         best=best,
         seed=seed,
         trust=trust,

@@ -25,7 +25,7 @@ def calls(monkeypatch):
 def test_every_option_reaches_the_page(calls, capsys):
     options = ["--output", "page.html", "--y", "loss", "--threshold", "3"]
     options += ["--center", "iqm", "--group", "name", "--episodes", "0"]
-    options += ["--filter", "recipe=dqn", "--tag", "paper"]
+    options += ["--filter", "recipe=dqn", "--tag", "paper", "--inspect"]
     assert main(["report", "a", "b", *options, "--best", "--seed", "4", "--trust"]) == 0
     assert calls == [
         (
@@ -39,6 +39,7 @@ def test_every_option_reaches_the_page(calls, capsys):
                 "filter": ["recipe=dqn"],
                 "tag": ["paper"],
                 "episodes": 0,
+                "inspect": True,
                 "best": True,
                 "seed": 4,
                 "trust": True,

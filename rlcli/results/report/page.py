@@ -40,6 +40,7 @@ class Content(NamedTuple):
     recipe_differences: Sequence[Difference]
     machine_differences: Sequence[Difference]
     runs: Sequence[RunFacts]
+    updates: Sequence[Any] = ()  # of `UpdateView`, likewise
 
 
 def make_content(
@@ -48,6 +49,7 @@ def make_content(
     notes: Sequence[str],
     learning: Sequence[Learning],
     episodes: Sequence[Any],
+    updates: Sequence[Any] = (),
 ) -> Content:
     """The content of the page on groups, with their recipes and provenance."""
     members = [member for group in groups for member in group.members]
@@ -57,6 +59,7 @@ def make_content(
         notes=[*dict.fromkeys(notes)],
         learning=learning,
         episodes=episodes,
+        updates=updates,
         recipes=origins.describe_recipes(groups),
         recipe_differences=origins.find_option_differences(groups),
         machine_differences=origins.find_machine_differences(members),

@@ -28,6 +28,7 @@ def report(
     filter: Sequence[str] = (),
     tag: Sequence[str] = (),
     episodes: int = 50,
+    inspect: bool = False,
     best: bool = False,
     seed: int = 0,
     trust: bool | None = None,
@@ -51,6 +52,8 @@ def report(
         tag: only runs with all these tags.
         episodes: the number of episodes of each seed; with 0 no policy is loaded, and
             JAX is not imported.
+        inspect: adds the next update of the newest run of each group, as shown by
+            `rlcli.inspect`.
         best: uses the policy of each seed's best evaluation instead of the latest.
         seed: random seed of the episodes.
         trust: whether recipes of runs may import code from outside rlcli and plug-ins.
@@ -65,7 +68,7 @@ def report(
     notes: list[str] = []
     members = find_members(runs, notes, filter, tag)
     target = _choose_output(output, members)
-    if episodes and not trust:
+    if (episodes or inspect) and not trust:
         _refuse_imports(members, trust)
     groups = group_members(members, group)
     from rlcli.results.report import learning, page  # here: import NumPy
@@ -79,8 +82,14 @@ def report(
 
         evaluation = episode_views.EpisodeOptions(episodes, seed, best, trust)
         views = episode_views.describe_episodes(groups, evaluation, notes, report_phase)
+    updates: Sequence[Any] = ()
+    if inspect:
+        from rlcli.results.report import update_views  # here: imports JAX
+
+        updates = update_views.describe_updates(groups, trust, notes, report_phase)
     report_phase("writing the page")
-    page.write_page(target, page.make_content(groups, center, notes, results, views))
+    content = page.make_content(groups, center, notes, results, views, updates)
+    page.write_page(target, content)
     return target
 
 
