@@ -22,7 +22,7 @@ def command(
         "A metric. Default: `evaluation.mean`, or without evaluations `avg_G`.",
     ),
     threshold: float | None = THRESHOLD,
-    group: str = GROUP,
+    group: str | None = GROUP,
     filter: list[str] = FILTER,
     tag: list[str] = TAGGED,
     normalize: list[str] = option(

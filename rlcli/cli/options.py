@@ -175,10 +175,11 @@ RUNS = argument(
     complete=completion.complete_run,
 )
 GROUP = option(
-    "recipe",
+    None,
     "--group KEY",
     "Group runs by `recipe` (with all its options), by `name`, or by an "
-    "option such as `updater.name`. `run`: one group per run.",
+    "option such as `updater.name`. `run`: one group per run; `cell`: the cells of a "
+    "study over all its environments. Default: `cell` in a study, else `recipe`.",
 )
 FILTER = option(
     [],

@@ -28,7 +28,7 @@ def command(
     y: str | None = METRIC,
     threshold: float | None = THRESHOLD,
     center: str = CENTER,
-    group: str = GROUP,
+    group: str | None = GROUP,
     filter: list[str] = FILTER,
     tag: list[str] = TAGGED,
     output_: Path | None = option(

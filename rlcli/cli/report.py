@@ -19,7 +19,7 @@ def command(
     y: str | None = options.METRIC,
     threshold: float | None = options.THRESHOLD,
     center: str = options.CENTER,
-    group: str = options.GROUP,
+    group: str | None = options.GROUP,
     filter: list[str] = options.FILTER,
     tag: list[str] = options.TAGGED,
     episodes: int = option(

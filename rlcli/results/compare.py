@@ -7,7 +7,7 @@ from typing import Any
 from rlcli.errors import RlcliError
 from rlcli.results import figure
 from rlcli.results.checks import check_choice, check_threshold
-from rlcli.results.groups import RECIPE, find_members
+from rlcli.results.groups import find_members
 from rlcli.runs.files import check_output
 from rlcli.runs.result import Result
 
@@ -21,7 +21,7 @@ def compare(
     result: str = "last",
     y: str | None = None,
     threshold: float | None = None,
-    group: str = RECIPE,
+    group: str | None = None,
     filter: Sequence[str] = (),
     tag: Sequence[str] = (),
     normalize: Sequence[str] = (),
@@ -42,7 +42,8 @@ def compare(
         y: a metric of `metrics.jsonl`; by default the return of evaluations, or without
             them the mean return in training, `avg_G`.
         threshold: a return; groups have the steps and seconds until a seed reaches it.
-        group: `recipe`, `run`, or an option or field by which runs are grouped. Over
+        group: `recipe`, `run`, `cell`, or an option or field by which runs are grouped;
+            by default `cell` for the runs of a study, else `recipe`. Over
             several environments it has to be one that their recipes share, such as
             `updater.name` or `name`.
         filter: only runs with this `KEY=VALUE`, as for `rlcli.runs`.

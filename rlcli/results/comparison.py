@@ -44,7 +44,7 @@ class ComparisonSettings(NamedTuple):
     result: str
     metric: str | None
     threshold: float | None
-    group: str
+    group: str | None  # see `group_members`
     scales: Mapping[str, Reference]
     allow_differences: bool
 

@@ -16,6 +16,7 @@ from rlcli.runs.differences import find_differences
 from rlcli.runs.formatting import format_changes, format_value
 from rlcli.runs.listing import find_runs, select_runs
 from rlcli.runs.locate import complete_path, locate_run
+from rlcli.runs.naming import shorten_keys
 from rlcli.runs.run_folder import Run
 
 # Options of `train` that do not change what a seed learns.
@@ -23,7 +24,7 @@ _IRRELEVANT = (
     *("seed", "seeds", "devices", "data_parallel", "threads", "log", "checkpoint"),
     *("evaluate", "trackers", "on_error"),
 )
-RECIPE, RUN = "recipe", "run"  # special values of `group`
+RECIPE, RUN, CELL = "recipe", "run", "cell"  # special values of `group`
 
 
 class Member(NamedTuple):
@@ -37,6 +38,16 @@ class Member(NamedTuple):
     def name(self) -> str:
         """The name of the recipe."""
         return str(self.info.get("recipe") or self.folder.absolute().parent.name)
+
+    @property
+    def cell(self) -> tuple[str, Mapping[str, str]] | None:
+        """The folder of its study, and what tells it from the others; None without."""
+        cell: Any = self.info.get("cell")
+        try:
+            depth = len(Path(cell["label"]).parts)
+            return str(self.folder.absolute().parents[depth - 1]), dict(cell["values"])
+        except (TypeError, KeyError, ValueError, IndexError):  # none, or damaged
+            return None
 
     @property
     def identity(self) -> str:
@@ -112,14 +123,21 @@ def _read_member(folder: Path) -> Member:
     return Member(folder, info, read_recipe(folder))
 
 
-def group_members(members: Sequence[Member], group: str = RECIPE) -> list[Group]:
+def group_members(members: Sequence[Member], group: str | None = None) -> list[Group]:
     """Groups runs, in their order.
 
     `group` is `recipe`: the same recipe with the same options; `run`: every run by
-    itself; or a field or an option of the recipe, such as `name` or `updater.name`.
+    itself; `cell`: the same cell of a study in all its environments; or a field or an
+    option of the recipe, such as `name` or `updater.name`. By default `cell` if all
+    runs are those of one study, else `recipe`.
     """
+    if group is None:
+        studies = {member.cell[0] if member.cell else "" for member in members}
+        group = CELL if len(studies) == 1 and "" not in studies else RECIPE
     if group == RUN:
         return [Group(str(member.folder), [member]) for member in members]
+    if group == CELL:
+        return _group_cells(members)
     keys: dict[str, list[Member]] = defaultdict(list)
     for member in members:
         key = member.identity if group == RECIPE else _value_of(member, group)
@@ -132,6 +150,26 @@ def group_members(members: Sequence[Member], group: str = RECIPE) -> list[Group]
     )
     return [
         Group(label, each) for label, each in zip(labels, keys.values(), strict=True)
+    ]
+
+
+def _group_cells(members: Sequence[Member]) -> list[Group]:
+    """Groups the cells of studies that differ in nothing but the environment."""
+    groups: dict[tuple[str, str], list[Member]] = {}
+    for member in members:
+        if member.cell is None:
+            message = f"run `{member.folder}` is no cell of a study"
+            raise RlcliError(message, "group by `recipe` or `run`")
+        study, values = member.cell
+        kept = {key: text for key, text in values.items() if key != "environment"}
+        name = kept.pop("recipe", member.name)
+        options = zip(shorten_keys([*kept]), kept.values(), strict=True)
+        label = " ".join([name, *(f"{key}={text}" for key, text in options)])
+        groups.setdefault((study, label), []).append(member)
+    several = len({study for study, _ in groups}) > 1
+    return [
+        Group(f"{Path(study).name}: {label}" if several else label, each)
+        for (study, label), each in groups.items()
     ]
 
 

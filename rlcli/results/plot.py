@@ -8,7 +8,7 @@ from typing import Any
 from rlcli.errors import RlcliError, quote
 from rlcli.quoting import quote_html
 from rlcli.results.checks import check_choice, check_threshold
-from rlcli.results.groups import RECIPE, find_members, group_members
+from rlcli.results.groups import find_members, group_members
 from rlcli.runs.result import Result
 
 AXES = ("steps", "seconds", "updates")
@@ -42,7 +42,7 @@ def plot(
     y: str | None = None,
     threshold: float | None = None,
     center: str = "mean",
-    group: str = RECIPE,
+    group: str | None = None,
     filter: Sequence[str] = (),
     tag: Sequence[str] = (),
     output: str | Path | None = None,
@@ -60,8 +60,8 @@ def plot(
             training, `avg_G`.
         threshold: a value of y; each curve has the first x at which it crosses it.
         center: `mean` or `iqm` over seeds.
-        group: `recipe`, `run`, or an option or field by which runs are grouped, such
-            as `name` or `updater.name`.
+        group: `recipe`, `run`, `cell`, or an option or field by which runs are grouped,
+            such as `name` or `updater.name`.
         filter: only runs with this `KEY=VALUE`, as for `rlcli.runs`.
         tag: only runs with all these tags.
         output: a `.png`, `.svg` or `.pdf` file; requires the extra `plot`.

@@ -122,7 +122,12 @@ def train_cells(
     new = [
         NewRun(
             read_cell(cell, set),
-            {"run": cell.folder, "name": cell.name, "tags": [*cell.tags]},
+            {
+                "run": cell.folder,
+                "name": cell.name,
+                "tags": [*cell.tags],
+                "cell": {"label": cell.label, "values": dict(cell.values)},
+            },
         )
         for cell in cells
     ]

@@ -21,6 +21,7 @@ RESULT = {
         {"seed": 1, "mean": 97.256, "std": 1.5, "min": 9, "max": 99, "length": 97.2},
     ],
     "return": {"mean": 298.628, "iqm": 298.6, "ci95": [97.3, math.nan], "frozen": 0},
+    "parameters": {},
     "info": {},
 }
 for _row in RESULT["seeds"]:

@@ -95,3 +95,34 @@ def test_runs_without_a_recipe_repeat_no_other(tmp_path):
     for name in ("a", "b"):
         (write_run(tmp_path / name) / "resolved.yaml").unlink()
     assert [*labels(tmp_path)] == ["dqn_cartpole (a)", "dqn_cartpole (b)"]
+
+
+def write_cell(folder, label, study="first", **values):
+    values = {key.replace("_", "."): text for key, text in values.items()}
+    write_run(folder / study / label, cell={"label": label, "values": values})
+
+
+def test_cells_of_a_study_are_grouped_over_environments(tmp_path):
+    for place in ("cart", "acro"):
+        for rate in ("1", "2"):
+            label = f"{place}/rate={rate}"
+            write_cell(tmp_path, label, environment=place, optimizer_rate=rate)
+    by_rate = {"dqn_cartpole rate=1": ["rate=1"] * 2}
+    by_rate |= {"dqn_cartpole rate=2": ["rate=2"] * 2}
+    assert labels([tmp_path], None) == labels([tmp_path], "cell") == by_rate
+    write_cell(tmp_path, "b", "second", recipe="large")
+    assert [*labels([tmp_path], "cell")] == [
+        *(f"first: {label}" for label in by_rate),
+        "second: large",
+    ]
+    assert [*labels([tmp_path / "second"], None)] == ["large"]
+
+
+@pytest.mark.parametrize(
+    "cell", [3, {"label": ""}, {"label": 3, "values": {}}, {"label": "a", "values": 3}]
+)
+def test_a_run_without_a_study_has_no_cell(cell, tmp_path):
+    write_run(tmp_path / "a", cell=cell)
+    assert [*labels([tmp_path], None)] == ["dqn_cartpole"]
+    with pytest.raises(RlcliError, match="is no cell of a study"):
+        labels([tmp_path], "cell")

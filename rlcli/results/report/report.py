@@ -8,7 +8,7 @@ from rlcli.errors import RlcliError
 from rlcli.registry.libraries import require_extra
 from rlcli.registry.paths import enter, resolves
 from rlcli.results.checks import check_choice, check_threshold
-from rlcli.results.groups import RECIPE, Member, find_members, group_members
+from rlcli.results.groups import Member, find_members, group_members
 from rlcli.results.plot import CENTERS
 from rlcli.runs.files import check_output
 from rlcli.runs.run_folder import Run
@@ -24,7 +24,7 @@ def report(
     y: str | None = None,
     threshold: float | None = None,
     center: str = "mean",
-    group: str = RECIPE,
+    group: str | None = None,
     filter: Sequence[str] = (),
     tag: Sequence[str] = (),
     episodes: int = 50,
