@@ -224,7 +224,12 @@ def replace_environment(recipe: Recipe, environment: str | None) -> Recipe:
     if isinstance(section, dict) and "name" not in section:
         section = merge_part("environment", data["environment"], section)
     if isinstance(section, dict):  # the same number: evolution has a member for each
-        section = {"num_envs": recipe.num_envs, **section}
+        each = section.get("each")
+        lists = each.values() if isinstance(each, dict) else ()
+        longest = max((len(v) for v in lists if isinstance(v, list)), default=1)
+        given = section.get("num_envs", recipe.num_envs)
+        if isinstance(given, int):
+            section = {**section, "num_envs": max(given, longest)}
     other_recipe = load_recipe({**data, "environment": section})
     own_spaces, other_spaces = (
         build_environment(each, 1).own for each in (recipe, other_recipe)

@@ -24,7 +24,7 @@ from rlcli.runs.zoo import find_shipped_policy
 # strategies have none, but parameters for evaluation.
 _LEARNED = re.compile(
     r"learner/(?:learner/)*"
-    r"((?:params|target|optimizer|best|statistics/(?:observation|returns))/.+)",
+    r"((?:params|target|initial|optimizer|best|statistics/(?:observation|returns))/.+)",
     re.DOTALL,
 )
 Leaves = Mapping[str, Any]  # arrays or shapes, by tree path
@@ -98,7 +98,8 @@ def learned_leaves(leaves: Leaves) -> dict[str, Any]:
     """What an agent has learned, from the leaves of its state by tree path."""
     learned = {learned_path(path): leaf for path, leaf in leaves.items()}
     best = {f"params/{path}": leaf for path, leaf in _below("best/", learned).items()}
-    others = ("best/", "target/")  # a target starts as a copy of its parameters
+    # These start as copies of parameters.
+    others = ("best/", "target/", "initial/")
     return best | {
         path: leaf
         for path, leaf in learned.items()

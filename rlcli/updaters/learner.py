@@ -56,6 +56,8 @@ class Learner(NamedTuple):
     target: ArrayTree  # target parameters; () without a target
     optimizer: ArrayTree
     failed: Int32[Array, ""]  # the update whose loss was not finite, or `NOT_FAILED`
+    # The parameters at the start of the run, of groups that a loss refers to.
+    initial: ArrayTree = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,11 +120,13 @@ def learner(
     init_params: Callable[[Key], Params],
     optimizer: optax.GradientTransformation,
     target: Target | None = None,
+    initial: Sequence[str] = (),
 ) -> tuple[Callable, Callable]:
     """Gradient-based learning: returns the functions `init` and `step`.
 
     `init(key) -> Learner` and `step(learner, loss, weight, clock) -> learner,
-    priority, metrics`. `loss(params)` returns `Losses`.
+    priority, metrics`. `loss(params)` returns `Losses`. `initial` are the groups of
+    `Learner.initial`.
     """
     update_target = target_update(target)
 
@@ -130,7 +134,13 @@ def learner(
         params = init_params(key)
         # Copied: the state is donated, and a buffer cannot be donated twice.
         copy = jax.tree.map(jnp.copy, params) if target is not None else ()
-        return Learner(params, copy, optimizer.init(params), jnp.int32(NOT_FAILED))
+        return Learner(
+            params,
+            copy,
+            optimizer.init(params),
+            jnp.int32(NOT_FAILED),
+            _copy_groups(params, initial),
+        )
 
     def step(
         state: Learner, loss: Callable[[Params], Losses], weight: PerRow, clock: Clock
@@ -150,7 +160,7 @@ def learner(
         params, opt_state, failed = gradient_step.state
         target = update_target(params, state.target, clock.updates + 1)
         metrics = _metrics_if_requested(clock.compute_metrics, gradient_step.report)
-        new_state = Learner(params, target, opt_state, failed)
+        new_state = Learner(params, target, opt_state, failed, state.initial)
         return new_state, gradient_step.losses.priority, metrics
 
     return init, step
@@ -165,6 +175,7 @@ def alternating_learner(
     target_groups: Sequence[str] = (),
     delay: int = 1,
     delays_target: bool = True,
+    initial: Sequence[str] = (),
 ) -> tuple[Callable, Callable]:
     """Alternating updates of parameter groups, such as critic and policy.
 
@@ -174,19 +185,24 @@ def alternating_learner(
     updated. The first turn is taken in every update. The other turns, and then the
     target update of `target_groups`, are taken once every `delay` updates (Fujimoto et
     al., 2018, https://arxiv.org/abs/1802.09477). Without `delays_target`, the target is
-    updated in every update. Groups without parameters are ignored.
+    updated in every update. `initial` are the groups of `Learner.initial`. Groups
+    without parameters are ignored.
     """
     update_target = target_update(target)
 
     def init(key: Key) -> Learner:
         params = init_params(key)
-        copy = _select_groups(params, target_groups) if target is not None else ()
+        copy = _copy_groups(params, target_groups if target is not None else ())
         opt_states = tuple(
             optimizer.init(_select_groups(params, groups)) for groups in turns
         )
-        # Copied: the state is donated, and a buffer cannot be donated twice.
-        copy = jax.tree.map(jnp.copy, copy)
-        return Learner(params, copy, opt_states, jnp.int32(NOT_FAILED))
+        return Learner(
+            params,
+            copy,
+            opt_states,
+            jnp.int32(NOT_FAILED),
+            _copy_groups(params, initial),
+        )
 
     def step(
         state: Learner,
@@ -224,6 +240,7 @@ def alternating_learner(
                 state_before.target,
                 opt_states,
                 failed,
+                state_before.initial,
             ), gradient_step
 
         def later_turns(_, state_before: Learner) -> Learner:
@@ -260,6 +277,11 @@ def alternating_learner(
         )
 
     return init, step
+
+
+def _copy_groups(params: Params, groups: Sequence[str]) -> ArrayTree:
+    """Copies of groups, because a buffer cannot be donated twice; () of none."""
+    return jax.tree.map(jnp.copy, _select_groups(params, groups)) if groups else ()
 
 
 def _select_groups(params: Params, groups: Sequence[str]) -> Params:

@@ -8,6 +8,9 @@ With policy parameters θ, weight w, and means over the rows:
   over legal discrete actions, the standard normal distribution over continuous ones;
 - `kl` to `old`: adds w KL(π_old(·|s) ‖ π(·|s)), where π_old is the policy before this
   update (Schulman et al., 2017, https://arxiv.org/abs/1707.06347, section 4);
+- `kl` to `initial`: adds w KL(π_0(·|s) ‖ π(·|s)), where π_0 is the policy at the start
+  of the run: with `init` a teacher (kickstarting, Schmitt et al., 2018,
+  https://arxiv.org/abs/1803.03835). A weight that falls to 0 lets go of it;
 - `n_step_entropy`: adds the discounted entropies of later states to the return,
 
       Gₜ += w Σ_{k≥1} γᵏ λᵏ⁻¹ H(π(·|sₜ₊ₖ))
@@ -30,6 +33,7 @@ from jaxtyping import Bool, Float
 from rlcli.distributions import Distribution
 from rlcli.distributions.action_masks import uniform_like
 from rlcli.errors import RlcliError, suggest
+from rlcli.networks.functions import SHARED, statistics_group
 from rlcli.types import Array, NonNegative, PerRow, Probability
 from rlcli.updaters.learner import Term
 
@@ -38,7 +42,7 @@ Regularizer = TypedDict(  # functional syntax, because `lambda` is a Python keyw
     {
         "name": Required[Literal["entropy", "kl", "n_step_entropy"]],
         "weight": Required[NonNegative],
-        "to": NotRequired[Literal["prior", "old"]],
+        "to": NotRequired[Literal["prior", "old", "initial"]],
         "gamma": NotRequired[Probability],
         "lambda": NotRequired[Probability],
     },
@@ -66,9 +70,18 @@ def fill_defaults(regularizers: Sequence[Regularizer]) -> list[Mapping[str, Any]
     ]
 
 
-def requires_old_policy(regularizers: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a regularizer needs the policy before the update."""
-    return any(regularizer.get("to") == "old" for regularizer in regularizers)
+def refers_to(regularizers: Sequence[Mapping[str, Any]], policy: str) -> bool:
+    """Whether a regularizer needs another policy: that before the update (`old`) …
+
+    … or that at the start of the run (`initial`).
+    """
+    return any(regularizer.get("to") == policy for regularizer in regularizers)
+
+
+def initial_groups(regularizers: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The groups of parameters whose values at the start of the run are needed."""
+    is_needed = refers_to(regularizers, "initial")
+    return ("policy", SHARED, statistics_group("policy")) if is_needed else ()
 
 
 def requires_entropy_bonus(regularizers: Sequence[Mapping[str, Any]]) -> bool:
@@ -90,16 +103,18 @@ def penalties(
     regularizers: Sequence[Mapping[str, Any]],
     family: Distribution,
     parameters: Float[Array, "T B size"],
-    old: Float[Array, "T B size"] | None,
+    others: Mapping[str, Float[Array, "T B size"]],
 ) -> list[Term]:
-    """Terms of a policy loss, from the parameters of the policy."""
+    """Terms of a policy loss, from the parameters of the policy.
+
+    `others` are those of the `old` and the `initial` policy, if they are needed.
+    """
     terms = []
     for regularizer in regularizers:
         if regularizer["name"] == "entropy":
             term = -family.entropy(parameters)
-        elif regularizer.get("to") == "old":
-            assert old is not None  # checked by `requires_old_policy`
-            term = family.kl(old, parameters)
+        elif regularizer.get("to") in ("old", "initial"):
+            term = family.kl(others[regularizer["to"]], parameters)
         elif regularizer["name"] == "kl":
             term = family.kl(parameters, uniform_like(parameters))
         else:

@@ -7,6 +7,7 @@ it, in one error.
 
 import contextlib
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -110,8 +111,8 @@ def start_from_source(
         _check_values(source, given)
     values: dict[str, np.ndarray] = {}
     for path in state:
-        # A target begins as a copy of its parameters, as at the start of any run.
-        learned = learned_path(path).replace("target/", "params/", 1)
+        # These begin as copies of parameters, as at the start of any run.
+        learned = re.sub("^(target|initial)/", "params/", learned_path(path))
         if learned in given:
             values[path] = given[learned]
     start = _replace_leaves(values, setup.seeds)

@@ -63,7 +63,7 @@ from rlcli.updaters.critics import (
 )
 from rlcli.updaters.learner import Learner, Losses, Target, Term, alternating_learner
 from rlcli.updaters.off_policy.actors import ActionChoices, Actor, evaluate_choices
-from rlcli.updaters.regularizers import penalties
+from rlcli.updaters.regularizers import initial_groups, penalties
 
 CriticReduction = Callable[[Particles], Particles]  # reduces C critics to one
 PredictionFunction = Callable[[Params], tuple[Prediction, Particles, Params]]
@@ -202,6 +202,7 @@ def off_policy_actor_critic(
         ),
         delay=options.delay,
         delays_target=options.delays_target,
+        initial=initial_groups(options.regularizers),
     )
 
     def target_params(state: Learner) -> Params:
@@ -232,7 +233,7 @@ def off_policy_actor_critic(
             return add_penalty(losses, penalty)
 
         def actor_losses(params: Params) -> Losses:
-            return _actor_losses(parts, params, batch, policy_key)
+            return _actor_losses(parts, params, batch, policy_key, state.initial)
 
         losses = [critic_losses, actor_losses]
         state, priority, metrics = step(state, losses, weight, clock)
@@ -300,9 +301,16 @@ def soft_target(
 
 
 def _actor_losses(
-    parts: OffPolicyParts, params: Params, rows: Transition, key: Key
+    parts: OffPolicyParts,
+    params: Params,
+    rows: Transition,
+    key: Key,
+    initial: ArrayTree,
 ) -> Losses:
-    """The losses of the policy and of a learned temperature."""
+    """The losses of the policy and of a learned temperature.
+
+    `initial` are groups of parameters at the start of the run, see `Learner.initial`.
+    """
     choice_key, critic_key = jax.random.split(key)
     fixed_params = jax.lax.stop_gradient(params)
     choice = parts.actor.choose(params, rows.obs, rows.first, choice_key)
@@ -317,8 +325,13 @@ def _actor_losses(
     row_metrics, metrics = {"policy_loss": policy_loss}, {}
     entropy = -jnp.sum(choice.probability * choice.log_prob, axis=-1)
     if parts.actor.family is not None:
+        others = {}
+        if initial:
+            inputs = rows.obs, (), rows.first
+            params_then = {**fixed_params, **initial}
+            others["initial"], _ = parts.actor.network.apply(params_then, None, *inputs)
         terms += penalties(
-            parts.options.regularizers, parts.actor.family, choice.outputs, None
+            parts.options.regularizers, parts.actor.family, choice.outputs, others
         )
         row_metrics["entropy"] = entropy
     if parts.temperature.params:
@@ -390,7 +403,7 @@ def _check_regularizers(
             raise RlcliError(
                 f"updater `{name}` learns from single steps and does not support the "
                 f"regularizer {dict(regularizer)}",
-                "use `entropy`, or `kl` to the prior",
+                "use `entropy`, or `kl` to the prior or to the initial policy",
             )
         if actor.family is None:
             raise RlcliError(

@@ -46,9 +46,10 @@ from rlcli.updaters.regularizers import (
     Regularizer,
     entropy_bonus,
     fill_defaults,
+    initial_groups,
     penalties,
+    refers_to,
     requires_entropy_bonus,
-    requires_old_policy,
     requires_single_steps,
 )
 from rlcli.xla.control_flow import tree_select
@@ -123,8 +124,9 @@ class Batch(NamedTuple):
     value: PerRow  # the value before this update
     # The tracer's, else target − value; optionally normalized.
     advantage: PerRow
-    # Policy parameters before this update, if a regularizer needs them.
-    old_policy: Float[Array, "T B size"] | None
+    # Policy parameters before this update, `old`, and of the policy at the start of the
+    # run, `initial`, if a regularizer needs them.
+    others: Mapping[str, Float[Array, "T B size"]]
 
 
 class ActorCriticOptions(NamedTuple):
@@ -162,6 +164,12 @@ def actor_critic(
     spaces, networks, policies, optimizer = parts
     functions = build_actor_critic(name, spaces, networks, options.baseline)
     regularizers = fill_defaults(options.regularizers)
+    if functions.is_recurrent and refers_to(regularizers, "initial"):
+        raise RlcliError(
+            f"updater `{name}`: the regularizer `kl` to the initial policy does not "
+            "support memory: the steps have the state of the present policy alone",
+            "remove `memory` from the network, or use `to: old`",
+        )
     offer = DistributionOffer(functions.joint_actor, functions.family)
     policy = policies(distribution=offer, space=spaces.action)
     if functions.critic:
@@ -172,7 +180,7 @@ def actor_critic(
         critic = functions.critic.init(key) if functions.critic else {}
         return {**functions.actor.init(key), **critic}
 
-    init, step = learner(init_params, optimizer)
+    init, step = learner(init_params, optimizer, initial=initial_groups(regularizers))
 
     def losses_of(minibatch: Batch) -> Callable[[ArrayTree], Losses]:
         return lambda params: actor_critic_losses(
@@ -182,7 +190,7 @@ def actor_critic(
     def update(
         state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
-        rows = _make_batch(functions, regularizers, state.params, batch, weight)
+        rows = _make_batch(functions, regularizers, state, batch, weight)
         rows = _burn_in(functions, state.params, rows)
         steps = weight.shape[0]
         is_whole_unroll = (
@@ -283,7 +291,7 @@ def actor_critic_losses(
     log_prob = functions.family.log_prob(outputs, batch.steps.action)
     policy, objective_metrics = objective_function(_objective_context(log_prob, batch))
     terms = [Term(policy, is_weighted=False, name="policy_loss")]
-    terms += penalties(regularizers, functions.family, outputs, batch.old_policy)
+    terms += penalties(regularizers, functions.family, outputs, batch.others)
     row_metrics = {"entropy": functions.family.entropy(outputs), **objective_metrics}
     priority = jnp.zeros(weight.shape[1:])  # not used: `update` computes the priority
     if functions.critic:
@@ -406,11 +414,12 @@ def _next_values(
 def _make_batch(
     functions: ActorCriticNetworks,
     regularizers: Sequence[Mapping],
-    params: ArrayTree,
+    state: Learner,
     steps: Transition,
     weight: PerRow,
 ) -> Batch:
     """The tracer's rows with value targets and advantages."""
+    params = state.params
     next_carries = steps.extras.get("next_carry", ())
     carries = functions.value_carry(next_carries)
     outputs, _ = _apply(functions, params, steps)
@@ -422,8 +431,11 @@ def _make_batch(
     if requires_entropy_bonus(regularizers):
         bonus = entropy_bonus(regularizers, next_carries["entropy"], steps.last)
         target, advantage = target + bonus, advantage + bonus
-    old = outputs["policy"] if requires_old_policy(regularizers) else None
-    return Batch(steps, weight, target, value, advantage, old)
+    others = {"old": outputs["policy"]} if refers_to(regularizers, "old") else {}
+    if refers_to(regularizers, "initial"):
+        initial, _ = _apply(functions, {**params, **state.initial}, steps)
+        others["initial"] = initial["policy"]
+    return Batch(steps, weight, target, value, advantage, others)
 
 
 def _estimate(

@@ -144,6 +144,21 @@ def test_a_target_starts_as_a_copy_and_the_optimizer_anew(dqn):
     assert not any(start[path].any() for path in moments)
 
 
+def test_the_policy_to_stay_near_is_that_of_the_source(ppo):
+    kl = {
+        "name": "kl",
+        "to": "initial",
+        "weight": {"from": 0.5, "to": 0, "over": "50%"},
+    }
+    data = {**PPO, "updater": {"name": "ppo", "regularizers": [kl]}}
+    _, start = begin(data, [f"init.from={ppo}"])
+    paths = [p for p in start if p.startswith("learner/initial/policy/")]
+    assert paths
+    for path in paths:
+        theirs = learned(ppo)[path.replace("initial/", "params/")]
+        np.testing.assert_array_equal(start[path], theirs, err_msg=path)
+
+
 def test_the_first_action_is_that_of_the_source(tmp_path):
     def prefer_the_second(path, leaf):
         is_bias = path.endswith("policy/linear_2/b")

@@ -406,7 +406,7 @@ def test_unsupported_options_are_refused_with_a_reason():
         "regularizers": [{**entropy[0], "name": "n_step_entropy"}],
     }
     hint = build_error(updater=updater).hint
-    assert hint == "use `entropy`, or `kl` to the prior"
+    assert hint == "use `entropy`, or `kl` to the prior or to the initial policy"
     wordy = {"name": "sac", "temperature": "auto"}
     assert build_error(updater=wordy).message.endswith('or "learned", got `auto`')
     groups = {"temperatur": "adam"}

@@ -253,7 +253,7 @@ def test_there_is_no_variance_to_explain_of_equal_targets():
     """1 − Var[G − v] / 10⁻⁸ would be −10⁸."""
     ones = np.ones((2, 3), "f4")
     for value, expected in ((np.arange(6.0).reshape(2, 3), 0.0), (3 * ones, 1.0)):
-        rows = actor_critic.Batch(batch(), ones, 0.1 * ones, value, ones, None)
+        rows = actor_critic.Batch(batch(), ones, 0.1 * ones, value, ones, {})
         explained = actor_critic.explained_variance(rows)
         assert explained == pytest.approx(expected, abs=1e-5)
 
@@ -340,7 +340,9 @@ def test_divergences_equal_a_sum_over_actions():
             {"name": "n_step_entropy", "weight": 1.0},
         ]
     )
-    terms = jax.jit(lambda *each: penalties(regularizers, FAMILY, *each))(now, old)
+    terms = jax.jit(lambda *each: penalties(regularizers, FAMILY, *each))(
+        now, {"old": old}
+    )
     found = [term.value for term in terms]
     expected = [
         2.0 * np.sum(p * np.log(p), -1),
