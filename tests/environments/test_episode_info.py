@@ -115,8 +115,10 @@ def test_a_restored_environment_goes_on_with_what_its_episodes_have_reported(rea
     state, _ = env.reset(np.zeros(1, np.uint32))
     for _ in range(5):  # an episode, and two steps
         state, _ = env.step(state, jnp.array([[1, 0]]))
-    restored, warning = env.host.restore(env.host.save(state))
+    saved = env.host.save(state)
+    restored, warning = env.host.restore(saved)
     assert not warning
+    jax.tree.map(np.testing.assert_array_equal, env.host.save(restored), saved)
     ends = []
     for each in (state, restored):
         _, timestep = env.step(each, jnp.array([[0, 1]]))

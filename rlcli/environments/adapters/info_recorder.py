@@ -222,8 +222,9 @@ class InfoRecorder:
         finished = np.array(arrays[_FINISHED], np.float64)
         if finished.shape != (self._grid[0], 3, len(rules)):
             raise ValueError(f"`{_FINISHED}` has the shape {finished.shape}")
-        for key in rules.keys() - self._rules.keys():
-            self._add_column(key, rules[key])
+        for key in rules:  # in their order, so that a resumed run saves the same
+            if key not in self._rules:
+                self._add_column(key, rules[key])
         places = {key: index for index, key in enumerate(rules)}
         for own, saved in zip(self._finished, finished.tolist(), strict=True):
             own[:] = [
