@@ -152,11 +152,11 @@ def _describe_part(part: registry.RegisteredPart) -> str:
     for path, hint, default in describe_options(part):
         value = "" if default is None else f" = {default}"
         lines.append(f"{'  ' * len(path)}{path[-1]}: {hint}{value}")
-    if part.facts:
+    # Functions, which an adapter may have, are no defaults.
+    facts = {name: fact for name, fact in part.facts.items() if not callable(fact)}
+    if facts:
         lines += ["", "defaults for other sections:"]
-        lines += [
-            f"  {name}: {format_inline(fact)}" for name, fact in part.facts.items()
-        ]
+        lines += [f"  {name}: {format_inline(fact)}" for name, fact in facts.items()]
     if part.kind == "environment":
         lines += ["", "with default options:"]
         lines += [

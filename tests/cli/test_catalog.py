@@ -96,6 +96,12 @@ def test_show_says_the_spaces_of_an_environment(name):
     assert "  action: Discrete(2)" in said
 
 
+def test_show_leaves_out_what_an_adapter_has_for_the_program_alone():
+    """As the function that counts the agents of a game."""
+    said = rlcli.show("environment", "pettingzoo/mpe2/simple_spread_v3")
+    assert "time_limit" in said and "group" not in said
+
+
 def test_list_prints_what_it_got_as_json(put, capsys):
     put("list", lambda kind: {kind: KINDS["tracer"]})
     assert main(["list", "tracer", "--json"]) == 0

@@ -38,6 +38,7 @@ class Case(NamedTuple):
     limit: int | None = 9  # steps, so that episodes end
     exact: bool = True  # whether what was saved comes back
     late: int = 0  # steps that an episode begins late
+    is_slow: bool = False  # because its processes import much, at every reset
 
 
 CASES = [
@@ -72,10 +73,12 @@ CASES = [
         "gymnasium/PointMaze_UMaze-v3",
         "gymnasium_robotics",
     ),
+    Case("gymnasium/BabyAI-GoToLocal-v0", "minigrid", {"text": "tokens"}),
     Case(
         "gymnasium/BabyAI-GoToLocal-v0",
         "minigrid",
         {"text": "tokens", "vectorization": "async"},
+        is_slow=True,
     ),
     Case("gymnasium/ALE/Breakout-v5", "ale_py"),
     Case(
@@ -172,7 +175,8 @@ def make_case(case):
     missing = importlib.util.find_spec(case.package) is None
     reason = f"`{case.package}` is not installed"
     name = "-".join([case.name, *map(str, case.options.values())])
-    marks = pytest.mark.skipif(missing, reason=reason)
+    marks = [pytest.mark.skipif(missing, reason=reason)]
+    marks += [pytest.mark.slow] if case.is_slow else []
     return pytest.param(case, marks=marks, id=name)
 
 
