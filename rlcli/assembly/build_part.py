@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 import optax
+from gymnasium.envs.registration import WrapperSpec
 
 from rlcli import registry, schedules
 from rlcli.errors import RlcliError, quote
@@ -68,8 +69,11 @@ def build_part(
         if is_own(factory):
             raise
         raise recipe.error(place, failure_message(label, error, factory)) from error
-    is_adapter = registered.facts.get("adapter")
-    expected = Environment if is_adapter else _RECORDS[part.kind]
+    expected = _RECORDS[part.kind]
+    if registered.facts.get("adapter"):
+        expected = Environment
+    elif registered.facts.get("library"):
+        expected = WrapperSpec
     _check_record(recipe, place, expected, label, record)
     return record
 

@@ -17,8 +17,10 @@ from rlcli.environments.episode_info import log_info
 from rlcli.environments.observation_image import with_render
 from rlcli.environments.randomization import randomize
 from rlcli.environments.vector import values_at, vector
+from rlcli.environments.wrappers.wrapped_host import wrap_host
 from rlcli.preprocessing.frame_stack import stack_frames
 from rlcli.recipe import Part, Recipe
+from rlcli.recipe.documents import Place
 from rlcli.types import START, Clock, Core, Environment, Inputs
 
 
@@ -58,26 +60,7 @@ def environment_factory(
     """A function that builds the vectorized environment for given inputs."""
     part, frame_steps = recipe.environment, environment_preprocessing(recipe)
     if registry.find(part.kind, part.name).facts.get("adapter"):
-        if names := _scheduled_options(part):
-            raise recipe.error(
-                ("environment", names[0]),
-                f"environment `{part.name}` runs on the host: `{names[0]}` cannot "
-                "follow a schedule",
-                f"set `{names[0]}` to a number",
-            )
-        offers = {
-            "num_envs": recipe.num_envs,
-            "seeds": seeds,
-            "time_limit": recipe.time_limit,
-            "timeout": recipe.timeout,
-            "rendering": rendering,
-            "random_numbers": recipe.random_numbers,
-        }
-        host_env = build_part(part, START.clock, recipe, offers)
-        host_env = _restart_on_error(recipe, host_env)
-        host_env = log_info(host_env, recipe.info, f"environment `{part.name}`")
-        if host_env.external is None:  # not made by `host_environment`
-            host_env = canonical_environment(host_env, f"environment `{part.name}`")
+        host_env = _build_host(recipe, seeds, rendering)
         host_env = stack_frames(host_env, frame_steps)
         return lambda inputs: host_env
 
@@ -105,6 +88,59 @@ def environment_factory(
         return stack_frames(envs, frame_steps)
 
     return environment
+
+
+def _build_host(recipe: Recipe, seeds: int, rendering: bool) -> Environment:
+    """The environment of an adapter with its wrappers, in canonical spaces."""
+    part, label = recipe.environment, f"environment `{recipe.environment.name}`"
+    _refuse_schedules(recipe, part, ("environment",))
+    inner: list[Any] = []  # wrappers of single environments, which their adapter calls
+    outer: list[tuple[Place, Part]] = []
+    for index, wrapper in enumerate(recipe.wrappers):
+        place = ("environment", "wrappers", index)
+        _refuse_schedules(recipe, wrapper, place)
+        if "library" in registry.find("wrapper", wrapper.name).facts:
+            inner.append(build_part(wrapper, START.clock, recipe, place=place))
+        else:
+            outer.append((place, wrapper))
+    offers = {
+        "num_envs": recipe.num_envs,
+        "seeds": seeds,
+        "time_limit": recipe.time_limit,
+        "timeout": recipe.timeout,
+        "rendering": rendering,
+        "random_numbers": recipe.random_numbers,
+        "wrappers": tuple(inner),
+    }
+    env = _restart_on_error(recipe, build_part(part, START.clock, recipe, offers))
+    env = log_info(env, recipe.info, label)
+    if env.external is None:  # not made by `host_environment`
+        env = canonical_environment(env, label)
+    if not outer:
+        return env
+    if env.pure:
+        message = f"{label} is a compiled vector: it takes no `wrappers`"
+        raise recipe.error(outer[0][0], message, "remove `wrappers`")
+
+    def wrap_core(core: Core) -> Core:
+        for place, wrapper in outer:
+            offers = {"core": core}
+            core = build_part(wrapper, START.clock, recipe, offers, place=place)
+        return core
+
+    return wrap_host(env, wrap_core, seeds, label)
+
+
+def _refuse_schedules(recipe: Recipe, part: Part, place: Place) -> None:
+    """Refuses schedules as options of what runs on the host."""
+    for name, value in part.options.items():
+        if isinstance(value, schedules.Schedule):
+            raise recipe.error(
+                (*place, name),
+                f"environment `{recipe.environment.name}` runs on the host: `{name}` "
+                "cannot follow a schedule",
+                f"set `{name}` to a number",
+            )
 
 
 def _restart_on_error(recipe: Recipe, environment: Environment) -> Environment:
@@ -180,11 +216,3 @@ def build_simulator(recipe: Recipe, clock: Clock) -> Core | None:
         return None
     core = build_canonical_core(recipe, clock, {})
     return None if core.agents else core
-
-
-def _scheduled_options(part: Part) -> list[str]:
-    return [
-        name
-        for name, value in part.options.items()
-        if isinstance(value, schedules.Schedule)
-    ]

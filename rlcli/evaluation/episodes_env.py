@@ -36,9 +36,9 @@ def make_episodes_env(recipe: Recipe, clock: Clock, seed: int) -> gymnasium.Env:
         return _NativeEpisodes(recipe, clock, seed)
     make = build_environment(single, 1, rendering=True).own.make
     if make is None:
+        cause = "rlcli wraps" if recipe.wrappers else "its library only makes"
         raise RlcliError(
-            f"environment `{part.name}` has no single environment: its "
-            "library only makes vectors",
+            f"environment `{part.name}` has no single environment: {cause} vectors",
             "make the vector with that library; `act` takes batches of observations",
         )
     return _ExternalEpisodes(TimeLimit(make(), MAX_EPISODE_STEPS), seed)

@@ -27,8 +27,6 @@ from rlcli.types import (
 
 _E = TypeVar("_E", Core, Environment)
 
-_SAVED_PREFIX = "stack"  # prefix of the stacks' names in a host environment's `save`
-
 
 class FrameStackState(NamedTuple):
     """The state of the environment and the current stack of each stage."""
@@ -130,36 +128,47 @@ def _stack_external(
 
 def _stack_host(host: Host, stacker: FrameStacker) -> Host:
     """The functions of a host environment, including the stacks."""
-    tree = jax.tree.structure(
-        jax.eval_shape(lambda: [*map(spaces.zeros, stacker.spaces)])
-    )
+    stacks = jax.eval_shape(lambda: tuple(map(spaces.zeros, stacker.spaces)))
+    return extend_host(host, "stack", jax.tree.structure(stacks), FrameStackState)
 
-    def save(state: FrameStackState) -> dict[str, Any]:
-        leaves = jax.tree.leaves(state.stacks)
-        stacks = {f"{_SAVED_PREFIX}{index}": leaf for index, leaf in enumerate(leaves)}
-        return {**host.save(state.environment), **stacks}
 
-    def restore(arrays: Mapping[str, Any]) -> tuple[FrameStackState, str]:
-        names = [f"{_SAVED_PREFIX}{index}" for index in range(tree.num_leaves)]
+def extend_host(
+    host: Host, prefix: str, memory: Any, state_of: Callable[[ArrayTree, Any], Any]
+) -> Host:
+    """The functions of a host environment whose state is a pair with a `memory`.
+
+    Args:
+        prefix: of the names of its arrays in a checkpoint.
+        memory: the tree structure of the second of the pair.
+        state_of: makes the pair.
+    """
+
+    def save(state: Any) -> dict[str, Any]:
+        leaves = enumerate(jax.tree.leaves(state[1]))
+        own = {f"{prefix}{index}": np.asarray(leaf) for index, leaf in leaves}
+        return {**host.save(state[0]), **own}
+
+    def restore(arrays: Mapping[str, Any]) -> tuple[Any, str]:
+        names = [f"{prefix}{index}" for index in range(memory.num_leaves)]
         rest = {name: array for name, array in arrays.items() if name not in names}
         state, warning = host.restore(rest)
         leaves = [np.array(arrays[name]) for name in names]
-        return FrameStackState(state, tuple(jax.tree.unflatten(tree, leaves))), warning
+        return state_of(state, jax.tree.unflatten(memory, leaves)), warning
 
     set_number = host.set_number
 
-    def set_inner(state: FrameStackState | None, name: str, value: float) -> None:
+    def set_inner(state: Any, name: str, value: float) -> None:
         assert set_number is not None  # else it is not called
-        set_number(state and state.environment, name, value)
+        set_number(state and state[0], name, value)
 
     return Host(
         save,
         restore,
-        close=lambda state: host.close(state.environment),
-        restarts=lambda state: host.restarts(state.environment),
+        close=lambda state: host.close(state[0]),
+        restarts=lambda state: host.restarts(state[0]),
         set_number=set_number and set_inner,
-        info=lambda state: host.info(state.environment),
-        messages=lambda state: host.messages(state.environment),
+        info=lambda state: host.info(state[0]),
+        messages=lambda state: host.messages(state[0]),
     )
 
 

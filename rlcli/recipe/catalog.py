@@ -154,7 +154,7 @@ def _describe_part(part: registry.RegisteredPart) -> str:
         lines.append(f"{'  ' * len(path)}{path[-1]}: {hint}{value}")
     # Functions, which an adapter may have, are no defaults.
     facts = {name: fact for name, fact in part.facts.items() if not callable(fact)}
-    if facts:
+    if facts and part.kind != "wrapper":
         lines += ["", "defaults for other sections:"]
         lines += [f"  {name}: {format_inline(fact)}" for name, fact in facts.items()]
     if part.kind == "environment":

@@ -222,13 +222,31 @@ class Sections:
         return known or grammar.UNKNOWN_LENGTH
 
     def wrappers(self, environment: Part, wrappers: Sequence[Any]) -> tuple[Part, ...]:
-        """The wrappers of the environment, from the inside out."""
-        place = ("environment", "wrappers")
-        facts = registry.find("environment", environment.name).facts
-        if wrappers and facts.get("adapter"):
-            message = f"environment {quote(environment.name)} runs on the host"
-            self.fail(place, f"{message}: it takes no `wrappers`", "remove `wrappers`")
-        return self.parts("wrapper", wrappers, place)
+        """The wrappers of the environment, from the inside out.
+
+        Those of Gymnasium wrap single environments of Gymnasium. Others wrap compiled
+        ones, and on the host a vector: these do not need the state of an environment.
+        """
+        parts = self.parts("wrapper", wrappers, ("environment", "wrappers"))
+        wrapped = registry.find("environment", environment.name)
+        label, outer = f"environment {quote(environment.name)}", ""
+        for index, part in enumerate(parts):
+            place = ("environment", "wrappers", index)
+            facts, own = registry.find("wrapper", part.name).facts, quote(part.name)
+            if "library" not in facts:
+                outer = outer or own
+                if wrapped.facts.get("adapter") and facts.get("compiled"):
+                    message = f"wrapper {own} needs a compiled environment"
+                    message += f", but {label} runs on the host"
+                    self.fail(place, message, "remove it from `wrappers`")
+            elif not wrapped.takes("wrappers"):
+                message = f"wrapper {own} wraps environments of Gymnasium"
+                hint = "`rlcli list wrappers` lists those for all environments"
+                self.fail(place, f"{message}, and {label} is none", hint)
+            elif outer:
+                message = f"wrapper {own} wraps each environment, and {outer} all"
+                self.fail(place, message, f"list {own} before {outer}")
+        return parts
 
     def parts(self, kind: str, values: Sequence[Any], place: Place) -> tuple[Part, ...]:
         """A list of parts; each would be traced separately, so there are not many."""

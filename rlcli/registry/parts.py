@@ -77,12 +77,14 @@ class _ClassAdapter(NamedTuple):
     base: type
     factory: Callable[[str, Callable], Callable]  # (name, class) -> factory
     facts: Mapping[str, Any]
+    argument: str  # the first parameter of functions that need one, "" if none does
 
     def accepts(self, maker: Any) -> bool:
         """Whether a maker is a subclass of `base`, or a function that returns one.
 
-        The annotation of a function tells what it returns. One without is called, if it
-        needs no argument: the factories of rlcli are pure and cheap.
+        The annotation of a function tells what it returns. One without is known by the
+        name of its first parameter, or is called, if it needs no argument: the
+        factories of rlcli are pure and cheap.
         """
         if isinstance(maker, type):
             return issubclass(maker, self.base)
@@ -93,6 +95,10 @@ class _ClassAdapter(NamedTuple):
         except RlcliError:  # a name that only type checkers import
             result = inspect.Signature.empty
         if result is inspect.Signature.empty:
+            if self.argument:
+                return next(iter(inspect.signature(maker).parameters), "") == (
+                    self.argument
+                )
             return _returns(maker, self.base)
         result = typing.get_origin(result) or result
         return isinstance(result, type) and issubclass(result, self.base)
@@ -130,16 +136,19 @@ def register(
     return decorate
 
 
-def register_class_adapter(kind: str, base: type, **facts: Any) -> Callable:
+def register_class_adapter(
+    kind: str, base: type, *, argument: str = "", **facts: Any
+) -> Callable:
     """Returns a decorator for `(name, class) -> factory`, for the subclasses of `base`.
 
     An import path that names such a class, as in `my_env:MyEnv`, or a function that
-    returns its objects becomes that factory.
+    returns its objects becomes that factory. `argument` is the first parameter of
+    functions that take one, such as an environment to wrap.
     """
 
     def decorate(factory: Callable[[str, Callable], Callable]) -> Callable:
         _CLASS_ADAPTERS.append(
-            _ClassAdapter(kind, base, factory, MappingProxyType(facts))
+            _ClassAdapter(kind, base, factory, MappingProxyType(facts), argument)
         )
         return factory
 

@@ -13,9 +13,9 @@ import difflib
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import gymnasium
 from gymnasium.envs.registration import (
@@ -45,8 +45,9 @@ from rlcli.environments.adapters.reset_options import (
 from rlcli.environments.adapters.text import TextMode, fix_shapes
 from rlcli.errors import RlcliError
 from rlcli.registry import plugins, register, register_class_adapter, user_code
+from rlcli.registry.class_options import class_options
 from rlcli.registry.libraries import import_library, install_command
-from rlcli.types import Environment, Structural
+from rlcli.types import Environment
 
 REGISTERED_LIMIT = "default"  # the time limit that the id is registered with
 RESERVED_OPTIONS = {  # arguments of `gymnasium.make` that rlcli sets itself
@@ -99,6 +100,7 @@ def gymnasium_adapter(
     timeout: float | None,
     rendering: bool = False,
     random_numbers: RandomNumbers = MappingProxyType({}),
+    wrappers: Sequence[WrapperSpec] = (),
     *,
     options: dict[str, Any] | None = None,
     vectorization: Literal["sync", "async", "own"] = "sync",
@@ -133,12 +135,16 @@ def gymnasium_adapter(
 
     Members of a Dict that have no fixed shape, such as the `mission` of MiniGrid, are
     dropped, with a note. `text: tokens` keeps texts as the ids of their words.
+
+    `wrappers` of the recipe that are a `gymnasium.Wrapper`, by import path, wrap each
+    environment. The limit of the id is inside of them, a `time_limit` outside.
     """
     name = f"environment `gymnasium/{id}`"
     options = _check_options(name, options)
     spec = _find_spec(id, name)
-    limit = NO_TIME_LIMIT if time_limit is None else time_limit
-    limits = {"max_episode_steps": limit} if isinstance(limit, int) else {}
+    limits, wrappers = _limit_steps(
+        NO_TIME_LIMIT if time_limit is None else time_limit, wrappers
+    )
     use_native = vectorization == "own" and not rendering
     if spec.namespace == arcade.NAMESPACE:
         steps = limits.pop("max_episode_steps", None)
@@ -156,11 +162,12 @@ def gymnasium_adapter(
         message = f"{name}: its own vector cannot draw numbers for each episode"
         raise RlcliError(message, "use `vectorization: sync` or `async`")
     if use_native:
+        if wrappers:
+            message = f"{name}: `{wrappers[0].name}` wraps single environments"
+            raise RlcliError(message, "set `vectorization` to `sync` or `async`")
         return _native_vector(external, spec, limits, num_envs, seeds)
-    sizes = num_envs, seeds
-    return _copies(
-        external, spec, limits, vectorization, sizes, rendering, goal_reward, text
-    )
+    make = _Maker(external, spec, limits, tuple(wrappers), text)
+    return _copies(make, vectorization, (num_envs, seeds), rendering, goal_reward)
 
 
 @register_class_adapter("environment", gymnasium.Env, adapter=True, time_limit=None)
@@ -183,6 +190,7 @@ def gymnasium_class_adapter(
         timeout: float | None,
         rendering: bool = False,
         random_numbers: RandomNumbers = MappingProxyType({}),
+        wrappers: Sequence[WrapperSpec] = (),
         *,
         options: dict[str, Any] | None = None,
         vectorization: Literal["sync", "async"] = "sync",
@@ -200,23 +208,33 @@ def gymnasium_class_adapter(
             raise RlcliError(message, "set it beside `name` or under `options`")
         draw = draw_from(random_numbers)
         external = ExternalEnvironment(label, _EXTRA, timeout, draw)
-        is_limited = isinstance(time_limit, int)
-        limits = {"max_episode_steps": time_limit} if is_limited else {}
+        limits, wrappers = _limit_steps(time_limit, wrappers)
         spec = EnvSpec(f"{env_class.__name__}-v0", entry_point=env_class)
         spec = with_reset_options(_with_options(spec, direct | options), random_numbers)
-        sizes = num_envs, seeds
-        return _copies(
-            external, spec, limits, vectorization, sizes, rendering, goal_reward, text
-        )
+        make = _Maker(external, spec, limits, tuple(wrappers), text)
+        return _copies(make, vectorization, (num_envs, seeds), rendering, goal_reward)
 
     signature = inspect.signature(factory, eval_str=True)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     taken = RECIPE_KEYS | RESERVED_OPTIONS.keys() | {each.name for each in own}
-    own_options.update(_class_options(env_class, taken))
+    own_options.update(class_options(env_class, taken))
     factory.__signature__ = signature.replace(parameters=[*own, *own_options.values()])
     factory.__doc__ = env_class.__doc__
     factory.__module__ = env_class.__module__
     return factory
+
+
+def _limit_steps(
+    limit: int | Literal["default"] | None, wrappers: Sequence[WrapperSpec]
+) -> tuple[dict[str, Any], Sequence[WrapperSpec]]:
+    """The time limit as a keyword of `gymnasium.make`, or outside of all wrappers."""
+    if not isinstance(limit, int):
+        return {}, wrappers
+    if not wrappers or limit == NO_TIME_LIMIT:
+        return {"max_episode_steps": limit}, wrappers
+    keywords = {"max_episode_steps": limit}
+    outer = WrapperSpec("TimeLimit", "gymnasium.wrappers:TimeLimit", keywords)
+    return {"max_episode_steps": NO_TIME_LIMIT}, (*wrappers, outer)
 
 
 def _check_options(name: str, options: dict[str, Any] | None) -> dict[str, Any]:
@@ -230,33 +248,6 @@ def _check_options(name: str, options: dict[str, Any] | None) -> dict[str, Any]:
 def _with_options(spec: EnvSpec, options: dict[str, Any]) -> EnvSpec:
     """A spec with these keyword arguments, whose names `gymnasium.make` may use."""
     return dataclasses.replace(spec, kwargs=spec.kwargs | options)
-
-
-def _class_options(
-    env_class: Callable, taken: Set[str]
-) -> dict[str, inspect.Parameter]:
-    """The parameters of a class as keyword-only options, without names in `taken`."""
-    try:
-        signature = inspect.signature(env_class, eval_str=True)
-    except Exception:  # noqa: BLE001 - annotations may raise anything
-        signature = inspect.signature(env_class)
-    # On the host a number cannot follow a schedule.
-    plain = {float: Structural, inspect.Parameter.empty: Any}
-
-    def keyword(parameter: inspect.Parameter) -> inspect.Parameter:
-        value = parameter.annotation
-        value = Any if isinstance(value, str) else plain.get(value, value)
-        if parameter.default is parameter.empty:  # it may be under `options`
-            parameter = parameter.replace(default=None)
-            value = value | None
-        return parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=value)
-
-    return {
-        name: keyword(parameter)
-        for name, parameter in signature.parameters.items()
-        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-        and name not in taken
-    }
 
 
 def _find_spec(id: str, name: str) -> EnvSpec:
@@ -333,31 +324,40 @@ def _install_extra(spec: EnvSpec) -> str:
     return next(extras, _EXTRA)
 
 
-def _make_env(
-    external: ExternalEnvironment,
-    spec: EnvSpec,
-    keywords: dict[str, Any],
-    text: TextMode = "drop",
-) -> gymnasium.Env:
-    """Creates one environment whose observations have shapes; errors name it."""
-    env = _make_plain(external, spec, keywords)
-    return _wrap(external, env, fix_shapes(external.name, env.observation_space, text))
+class _Maker(NamedTuple):
+    """Makes one environment, with its wrappers; errors name it."""
 
+    external: ExternalEnvironment
+    spec: EnvSpec
+    keywords: dict[str, Any]
+    wrappers: tuple[WrapperSpec, ...]  # of the recipe, the innermost first
+    text: TextMode
 
-def _make_plain(
-    external: ExternalEnvironment, spec: EnvSpec, keywords: dict[str, Any]
-) -> gymnasium.Env:
-    return _call_external(
-        external, gymnasium.make, spec, disable_env_checker=True, **keywords
-    )
+    def __call__(self) -> gymnasium.Env:
+        """Makes an environment whose observations have shapes."""
+        return self.make_all()[0]
+
+    def make_all(self) -> tuple[gymnasium.Env, tuple[WrapperSpec, ...]]:
+        """The environment, and all wrappers around what `gymnasium.make` returns."""
+        external = self.external
+        make = functools.partial(gymnasium.make, disable_env_checker=True)
+        env = _call_external(external, make, self.spec, **self.keywords)
+        env = _wrap(external, env, self.wrappers)
+        fixes = fix_shapes(external.name, env.observation_space, self.text)
+        return _wrap(external, env, fixes), (*self.wrappers, *fixes)
 
 
 def _wrap(
     external: ExternalEnvironment, env: gymnasium.Env, wrappers: Sequence[WrapperSpec]
 ) -> gymnasium.Env:
     for each in wrappers:
+        label = f"{external.name}: wrapper `{each.name}`"
         wrap = load_env_creator(each.entry_point)
-        env = _call_external(external, wrap, env, **each.kwargs or {})
+        named = external._replace(name=label)
+        env = _call_external(named, wrap, env, **each.kwargs or {})
+        if not isinstance(env, gymnasium.Env):
+            kind = type(env).__name__
+            raise RlcliError(f"{label} returned {kind}, not an environment")
     return env
 
 
@@ -378,49 +378,46 @@ def _call_external(
     except (Exception, SystemExit) as error:  # foreign code may raise anything
         raise RlcliError(
             f"{external.name} cannot be made: {plugins.reason(error)}",
-            "`options` are the keyword arguments of the environment",
+            "its options are keyword arguments of the library's class or function",
         ) from error
 
 
 def _copies(
-    external: ExternalEnvironment,
-    spec: EnvSpec,
-    keywords: dict[str, Any],
+    make: _Maker,
     vectorization: str,
     sizes: tuple[int, int],
     rendering: bool,
     goal_reward: str | None,
-    text: TextMode,
 ) -> Environment:
     """Builds copies of an environment, stepped in this process or in one each."""
-    mode = _render_mode(external, spec, keywords) if rendering else {}
-    keywords = {**mode, **keywords}
+    external = make.external
+    if rendering:
+        make = make._replace(keywords={**_render_mode(make), **make.keywords})
     goals = import_goal_reward(external.name, goal_reward) if goal_reward else None
     if vectorization == "async" and not rendering:
-        return _async_vector(external, spec, keywords, sizes, goals, text)
-    make = functools.partial(_make_env, external, spec, keywords, text)
+        return _async_vector(make, sizes, goals)
     return sync_host_environment(external, make, *sizes, goals)
 
 
 def _async_vector(
-    external: ExternalEnvironment,
-    spec: EnvSpec,
-    keywords: dict[str, Any],
-    sizes: tuple[int, int],
-    goal_reward: GoalReward | None,
-    text: TextMode,
+    maker: _Maker, sizes: tuple[int, int], goal_reward: GoalReward | None
 ) -> Environment:
     """Builds a vector with one process for each environment."""
-    plain = _make_plain(external, spec, keywords)
-    fixes = fix_shapes(external.name, plain.observation_space, text)
-    if fixes:  # Gymnasium makes the others itself, from the same `spec`
-        assert plain.spec is not None  # `gymnasium.make` sets it
-        wrappers = (*plain.spec.additional_wrappers, *fixes)
-        spec = dataclasses.replace(spec, additional_wrappers=wrappers)
-    example = _wrap(external, plain, fixes)
+    external, (example, wrappers) = maker.external, maker.make_all()
     close_or_warn(external.name, example)
-    # Only Gymnasium objects are pickled: unpickling rlcli ones would import JAX.
-    make = functools.partial(gymnasium.make, spec, disable_env_checker=True, **keywords)
+    make_plain = functools.partial(
+        gymnasium.make, maker.spec, disable_env_checker=True, **maker.keywords
+    )
+
+    # Local, so that it is pickled by value, with objects of Gymnasium only: unpickling
+    # those of rlcli would import JAX.
+    def make() -> gymnasium.Env:
+        env = make_plain()
+        for each in wrappers:
+            wrap: Any = load_env_creator(each.entry_point)
+            env = wrap(env, **each.kwargs or {})
+        return env
+
     return host_environment(
         external,
         (example.observation_space, example.action_space),
@@ -469,15 +466,13 @@ def _native_vector(
     )
 
 
-def _render_mode(
-    external: ExternalEnvironment, spec: EnvSpec, keywords: dict[str, Any]
-) -> dict[str, str]:
+def _render_mode(make: _Maker) -> dict[str, str]:
     """Returns `{"render_mode": "rgb_array"}` if the environment supports it."""
-    env = _make_env(external, spec, keywords)
-    close_or_warn(external.name, env)
+    env, entry_point = make(), make.spec.entry_point
+    close_or_warn(make.external.name, env)
     can_render = "rgb_array" in env.metadata.get("render_modes", [])
-    if inspect.isfunction(spec.entry_point):  # it may choose the mode itself
-        parameters = inspect.signature(spec.entry_point).parameters.values()
+    if inspect.isfunction(entry_point):  # it may choose the mode itself
+        parameters = inspect.signature(entry_point).parameters.values()
         can_render &= any(
             each.name == "render_mode" or each.kind is each.VAR_KEYWORD
             for each in parameters

@@ -59,7 +59,7 @@ def sticky_actions(core: Core, *, probability: Probability = 0.25) -> Core:
     )
 
 
-@register("wrapper")
+@register("wrapper", compiled=True)
 def action_repeat(core: Core, *, times: Count = 4) -> Core:
     """Action repeat: plays each action `times` times and sums rewards, up to an end.
 

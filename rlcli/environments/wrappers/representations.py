@@ -53,7 +53,7 @@ def frame_stack(core: Core, *, frames: Count = 4, axis: int = -1) -> Core:
     return stack_frames(core, [step] if frames > 1 else [])
 
 
-@register("wrapper")
+@register("wrapper", compiled=True)
 def expose_state(core: Core) -> Core:
     """Adds the environment state to the observation, for planning with `core.step`.
 

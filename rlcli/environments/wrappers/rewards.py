@@ -46,7 +46,7 @@ def reward_noise(core: Core, *, scale: NonNegative) -> Core:
     return wrap(core, keeps=_KEPT, draw=draw, step=step)
 
 
-@register("wrapper")
+@register("wrapper", compiled=True)
 def log_return(core: Core) -> Core:
     """Logs the rewards as `return`: metrics have `total_return`, over all episodes."""
 

@@ -8,7 +8,7 @@ from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Core, Key, TimeStep, wrap
 
 
-@register("wrapper")
+@register("wrapper", compiled=True)
 def terminal_on_life_loss(core: Core, *, lives: str = "lives") -> Core:
     """Terminates the episode when a life is lost (Mnih et al., 2015).
 

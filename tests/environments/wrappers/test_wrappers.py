@@ -195,7 +195,7 @@ def test_a_recipe_applies_wrappers_from_the_inside_out():
         ),
         ("ConnectFour-v0", "sticky_actions", "`action_mask` forbids"),
         ("ConnectFour-v0", "action_repeat", "`action_mask` forbids"),
-        ("gymnasium/CartPole-v1", "previous", "takes no `wrappers`"),
+        ("gymnasium/CartPole-v1", "action_repeat", "needs a compiled"),
     ],
 )
 def test_an_incompatible_wrapper_is_refused_with_its_line(
