@@ -36,7 +36,7 @@ a row's first step. An extra named `next_…` belongs to `next_obs`: tracers mov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -230,8 +230,6 @@ class Host(NamedTuple):
     set_number: Callable[[ArrayTree | None, str, float], None] | None = None
     # state -> the `environments.adapters.info_recorder.InfoStatistics` of the run
     info: Callable[[ArrayTree], Any] = lambda state: None
-    # state -> what the user should know, since the last call
-    messages: Callable[[ArrayTree], Sequence[str]] = lambda state: ()
 
 
 class Environment(NamedTuple):
@@ -261,8 +259,8 @@ class Environment(NamedTuple):
     frame_stack: FrameStack | None = None
     external: External | None = None
     host: Host | None = None
-    # What episodes of a pure one log of `TimeStep.info`, by name: `last`, `sum` or
-    # `mean`. Empty: all of it, as `episode_info.default_rule` says.
+    # What episodes log of `TimeStep.info`, by name: `last`, `sum` or `mean`. Empty: all
+    # of it, as `episode_info.default_rule` says.
     info: Mapping[str, InfoRule] = {}
 
     @property

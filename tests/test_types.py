@@ -63,4 +63,4 @@ def test_no_field_belongs_to_some_environments_only():
     """A core has no batch, a vector no resources: each record has what it needs."""
     core, vector = {*types.Core._fields}, {*types.Environment._fields}
     assert core - vector == {"costly_reset", "agents"}
-    assert vector - core == {"num_envs", "render_final", "host"}
+    assert vector - core == {"num_envs", "render_final", "host", "info"}

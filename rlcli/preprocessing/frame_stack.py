@@ -168,7 +168,6 @@ def extend_host(
         restarts=lambda state: host.restarts(state[0]),
         set_number=set_number and set_inner,
         info=lambda state: host.info(state[0]),
-        messages=lambda state: host.messages(state[0]),
     )
 
 

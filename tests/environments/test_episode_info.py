@@ -188,18 +188,18 @@ def test_a_rule_may_name_a_key_with_a_dot_and_no_array():
 def test_the_first_episode_says_which_names_of_the_rules_it_has_not_reported():
     recorder = InfoRecorder({"succes": "last"}, (1, 1), "environment `mine`")
     assert log_episode(recorder, {"success": True, "energy": 1.0}) == {"succes": 0}
-    (message,) = recorder.take_messages()
+    (message,) = recorder.statistics().messages
     assert "no `succes` in `info`, only `energy`, `success`" in message
     assert "did you mean `success`?" in message
     log_episode(recorder, {"success": True, "energy": 1.0})
-    assert not recorder.take_messages()
+    assert len(recorder.statistics().messages) == 1
 
 
 def test_without_rules_the_number_of_names_is_bounded():
     recorder = InfoRecorder({}, (1, 1), "environment `mine`")
     info = {f"n{index:03}": index for index in range(MAX_INFO + 5)}
     assert [*log_episode(recorder, info)] == sorted(info)[:MAX_INFO]
-    (message,) = recorder.take_messages()
+    (message,) = recorder.statistics().messages
     assert f"`n{MAX_INFO:03}` and others are not logged" in message
 
 

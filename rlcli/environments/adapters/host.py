@@ -181,6 +181,7 @@ def host_environment(
         draw=draw_nothing,
         external=own,
         goal_reward=goal_reward,
+        info=info,
         host=Host(
             HostVectorState.save,
             restore,
@@ -201,7 +202,6 @@ def host_environment(
             HostVectorState.take_restarts,
             set_number,
             HostVectorState.info_statistics,
-            HostVectorState.take_messages,
         ),
     )
     return environment

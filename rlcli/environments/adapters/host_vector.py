@@ -122,10 +122,6 @@ class HostVectorState:
         """What the finished episodes of the run have logged of `info`."""
         return self._info.statistics()
 
-    def take_messages(self) -> list[str]:
-        """What the user should know, since the last call."""
-        return self._info.take_messages()
-
     def _record_restart(
         self, rows: HostArray, method: str, error: BaseException
     ) -> None:

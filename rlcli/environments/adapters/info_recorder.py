@@ -85,6 +85,7 @@ class InfoStatistics(NamedTuple):
     last: Mapping[str, HostArray]  # the mean of those that ended in the same step
     total: Mapping[str, HostArray]
     max: Mapping[str, HostArray]
+    messages: Sequence[str]  # what the user should know, since the start
 
 
 class InfoRecorder:
@@ -198,17 +199,11 @@ class InfoRecorder:
             )
         return values
 
-    def take_messages(self) -> list[str]:
-        """What the user should know, since the last call."""
-        messages, self._messages = self._messages, []
-        return messages
-
     def statistics(self) -> InfoStatistics:
         """The values of finished episodes."""
         arrays = np.moveaxis(np.array(self._finished, np.float64), 0, -1)
-        return InfoStatistics(
-            *(dict(zip(self._rules, each, strict=True)) for each in arrays)
-        )
+        columns = (dict(zip(self._rules, each, strict=True)) for each in arrays)
+        return InfoStatistics(*columns, messages=tuple(self._messages))
 
     def save(self) -> dict[str, HostArray]:
         """The arrays of a checkpoint; replaying restores the current episodes."""

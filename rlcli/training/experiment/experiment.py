@@ -62,6 +62,7 @@ class Experiment:
         self.trackers = build_trackers(recipe)
         self.log_rows = LogRows(setup, recipe.train.log.every)
         self.seeds = slice(first, first + len(setup.seeds)) if program else ALL_SEEDS
+        self._told = 0  # messages of the environment that were shown
         self.hooks = Hooks(recipe)
         if recipe.train.hooks:  # events are at log points, whatever the speed
             self.log_rows.max_points = 1
@@ -147,8 +148,10 @@ class Experiment:
         restarts = host and host.restarts(self.program.progress.environment)
         if restarts is not None:
             messages += describe_restarts(restarts)
-        if host is not None:
-            messages += host.messages(self.program.progress.environment)
+        info = host and host.info(self.program.progress.environment)
+        if info is not None:
+            messages += info.messages[self._told :]
+            self._told = len(info.messages)
         rows = self.log_rows.rows(points, summary, times, self.frozen, restarts)
         period, steps = (
             self.recipe.train.checkpoint.every,
