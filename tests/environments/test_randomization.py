@@ -175,3 +175,25 @@ def test_environments_of_python_draw_too():
     single = rlcli.make("CartPole-v1", each={"length": {"choice": [0.7]}})
     state, _ = single.reset(jax.random.key(0))
     np.testing.assert_allclose(single.parameters(state)["length"], 0.7)
+
+
+RECIPE = {
+    "environment": {
+        "name": "CartPole-v1",
+        "num_envs": 2,
+        "each": {"masspole": {"uniform": [0.05, 0.2]}, "length": {"choice": [0.4, 2]}},
+    },
+    "updater": "ppo",
+    "network": {"name": "mlp", "layers": [4]},
+    "train": {
+        "steps": 4_000,
+        "unroll": 32,
+        "evaluate": {"every": 2_000, "episodes": 2},
+    },
+}
+
+
+@pytest.mark.slow
+def test_a_run_that_is_stopped_within_episodes_resumes_with_their_numbers():
+    result = rlcli.verify_resume(RECIPE, seeds=2, quiet=True)
+    assert result["inexact"] == [] and result["stops"]
