@@ -62,6 +62,9 @@ if TYPE_CHECKING:
     # Arrays that a function of a part receives: inside of compiled programs, they are
     # JAX's, so the function may be annotated with `jax.Array`.
     Traced: TypeAlias = jax.Array
+    # Arrays of records that compiled programs and the host make. Whoever reads one may
+    # pass it to a function of `jax.Array`, and whoever makes one may give NumPy's.
+    Recorded: TypeAlias = jax.Array | Any
     Key: TypeAlias = jax.Array  # a typed JAX PRNG key, consumed once
 else:
 
@@ -76,6 +79,7 @@ else:
         dtype: np.dtype
 
     Traced: TypeAlias = Array
+    Recorded: TypeAlias = Array
     Key: TypeAlias = jaxtyping.Key[Array, ""]
 
 PerRow: TypeAlias = Float[Array, "T B"]  # one number per row
@@ -106,14 +110,14 @@ class TimeStep(NamedTuple):
     # The input of the next action: where `last` or cut, the first of the new episode.
     obs: ArrayTree
     next_obs: ArrayTree  # the true successor, also where `last`
-    reward: Float[Array, "*B"]
+    reward: Float[Recorded, "*B"]
     # 0 where the episode terminated, else 1; also 0 where an agent has ended before the
     # others of its game
-    discount: Float[Array, "*B"]
-    last: Bool[Array, "*B"]  # any end of the episode, terminated or truncated
+    discount: Float[Recorded, "*B"]
+    last: Bool[Recorded, "*B"]  # any end of the episode, terminated or truncated
     # Numbers and booleans by name, logged as `Environment.info` says. On the host only
     # what the episodes log that end in this step.
-    info: Mapping[str, Shaped[Array, "*B"]]
+    info: Mapping[str, Shaped[Recorded, "*B"]]
 
 
 class RandomNumber(NamedTuple):
@@ -355,11 +359,11 @@ class Transition(NamedTuple):
 
     obs: ArrayTree
     action: ArrayTree
-    reward: Float[Array, "*T B"]
-    discount: Float[Array, "*T B"]
+    reward: Float[Recorded, "*T B"]
+    discount: Float[Recorded, "*T B"]
     next_obs: ArrayTree
-    first: Bool[Array, "*T B"]  # `obs` is the first of an episode
-    last: Bool[Array, "*T B"]  # `next_obs` is the last of an episode
+    first: Bool[Recorded, "*T B"]  # `obs` is the first of an episode
+    last: Bool[Recorded, "*T B"]  # `next_obs` is the last of an episode
     # The extras that the tracer or the updater requires. Those named `next_…` belong to
     # `next_obs`: a tracer that replaces `next_obs` replaces them too.
     extras: Mapping[str, ArrayTree]
@@ -450,16 +454,16 @@ class Estimates(NamedTuple):
     Values are those of the target parameters, if the updater has any.
     """
 
-    v_tm1: Float[Array, "T B"]  # value of `obs`
-    v_t: Float[Array, "T B"]  # value of `next_obs`
+    v_tm1: Float[Recorded, "T B"]  # value of `obs`
+    v_t: Float[Recorded, "T B"]  # value of `next_obs`
     # Of the action, under the policy whose values these are.
-    log_prob: Float[Array, "T B"]
-    q_tm1: Float[Array, "T B"]  # value of the action taken
+    log_prob: Float[Recorded, "T B"]
+    q_tm1: Float[Recorded, "T B"]  # value of the action taken
     carry: ArrayTree = ()  # `[T, B, ...]`: the recurrent state before `next_obs`
     # The environment's rewards as the updater bounds them; None: those of the steps.
-    reward: Float[Array, "T B"] | None = None
+    reward: Float[Recorded, "T B"] | None = None
     # Added to the rewards of the steps before they are traced; None: nothing is added.
-    intrinsic_reward: Float[Array, "T B"] | None = None
+    intrinsic_reward: Float[Recorded, "T B"] | None = None
 
 
 class Tracer(NamedTuple):
@@ -570,8 +574,8 @@ class Report(NamedTuple):
     """Priorities and metrics of one update."""
 
     # Of the rows in the replay, see `UpdaterTraits.priority`.
-    priority: Float[Array, "*T B"]
-    metrics: Mapping[str, Real[Array, ""]]
+    priority: Float[Recorded, "*T B"]
+    metrics: Mapping[str, Real[Recorded, ""]]
 
 
 class UpdaterTraits(NamedTuple):

@@ -54,13 +54,20 @@ def scale() -> Preprocess:
 
 
 @register("preprocess")
-def member(*, of: str) -> Preprocess:
-    """Selects one member of a Dict by name and drops the others."""
+def member(*, of: str | list[str]) -> Preprocess:
+    """Selects a member of a Dict by name, or a Dict of several; drops the others."""
+    names = [of] if isinstance(of, str) else of
+    if not names:
+        raise RlcliError("`member` selects nothing", "name a member: `of: position`")
 
     def build(space: gymnasium.Space) -> tuple[gymnasium.Space, ObservationFunction]:
-        if not isinstance(space, kinds.Dict) or of not in space.spaces:
-            raise _refusal("member", space, f"a Dict with a member `{of}`")
-        return space.spaces[of], lambda obs: obs[of]
+        known = space.spaces if isinstance(space, kinds.Dict) else {}
+        if missing := [name for name in names if name not in known]:
+            raise _refusal("member", space, f"a Dict with a member `{missing[0]}`")
+        if isinstance(of, str):
+            return known[of], lambda obs: obs[of]
+        selected = kinds.Dict({name: known[name] for name in names})
+        return selected, lambda obs: {name: obs[name] for name in names}
 
     return Preprocess(build)
 

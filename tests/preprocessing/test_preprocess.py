@@ -81,6 +81,21 @@ def test_member_selects_one_entry_of_a_dict():
         compose([preprocess.member(of="c")], TREE)
 
 
+def test_member_selects_several_entries_of_a_dict():
+    tree = spaces.Dict({"position": BOX, "goal": BOX, "image": spaces.MultiBinary(3)})
+    step = preprocess.member(of=["position", "goal"])
+    new_space, function = build_function([step], tree)
+    assert new_space == spaces.Dict({"position": BOX, "goal": BOX})
+    for obs in sample_space(tree, 2):
+        expected = {name: obs[name] for name in ("position", "goal")}
+        jax.tree.map(np.testing.assert_array_equal, function(obs), expected)
+        assert jax.tree.structure(function(obs)) == jax.tree.structure(expected)
+    with pytest.raises(RlcliError, match="a Dict with a member `speed`"):
+        compose([preprocess.member(of=["goal", "speed"])], tree)
+    with pytest.raises(RlcliError, match="selects nothing"):
+        preprocess.member(of=[])
+
+
 def test_entries_are_selected_along_the_last_axis():
     low, high = np.float32([[-1, -2, -3, -4], [-5, -6, -7, -8]]), np.ones((2, 4), "f4")
     space = spaces.Box(low, high)

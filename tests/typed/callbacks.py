@@ -3,10 +3,12 @@
 import gymnasium
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from rlcli.types import (
     Core,
     Decision,
+    Environment,
     Estimates,
     Inspection,
     Network,
@@ -48,12 +50,30 @@ def walk() -> Core:
     )
 
 
+def scale(values: jax.Array, factor: jax.Array | float) -> jax.Array:
+    return values.at[0].set(0.0) * factor
+
+
 def one_step(*, gamma: float = 0.9) -> Tracer:
     def trace(steps: Transition, estimates: Estimates) -> Transition:
-        discount = gamma * steps.discount
-        return steps._replace(discount=discount)
+        # Fields of records are arrays of JAX wherever a function takes such.
+        discount: jax.Array = scale(steps.discount, gamma)
+        reward = steps.reward.at[-1].add(estimates.v_t[-1])
+        log_prob = scale(estimates.log_prob, steps.extras["log_prob"])
+        return steps._replace(discount=discount, reward=scale(reward, log_prob))
 
     return Tracer(1, trace, gamma)
+
+
+def first_reward(env: Environment, key: jax.Array) -> jax.Array:
+    state, _ = env.reset(key)
+    _, timestep = env.step(state, jnp.zeros(env.num_envs), env.draw(key))
+    return scale(timestep.reward, scale(timestep.discount, timestep.info["energy"]))
+
+
+def on_host(obs: np.ndarray) -> TimeStep:
+    reward = np.zeros(len(obs), np.float32)
+    return TimeStep(obs, obs, reward, reward + 1, reward > 0, {})
 
 
 def replay() -> Replay:
