@@ -417,3 +417,18 @@ def test_warmup_plays_at_random_until_the_start_and_the_policy_from_then_on():
 
     assert set(actions(0)) == set(actions(639)) == {0, 1}
     assert len(set(actions(640))) == 1  # greedy, and all see the same
+
+
+def test_a_critic_may_read_members_that_the_policy_does_not(tmp_path):
+    _, setup = built(
+        "environment: BitFlip-v0\nupdater: ppo\nnetwork:\n  policy: {name: mlp, "
+        "preprocess: [{name: member, of: [observation, desired_goal]}]}\n"
+        "  value: mlp\n",
+        tmp_path,
+    )
+    # 15 bits in each of three members; the policy does not read `achieved_goal`.
+    first = {
+        name: jax.tree.leaves(jax.eval_shape(each.init, jax.random.key(0)))[1].shape[0]
+        for name, each in setup.networks.items()
+    }
+    assert first == {"policy": 30, "value": 45}
