@@ -19,7 +19,7 @@ from rlcli.loop import evaluator as evaluator_module
 from rlcli.loop.evaluator import Evaluator
 from rlcli.loop.progress import EVALUATION
 from rlcli.runs.metrics import read_metrics
-from rlcli.types import Clock, Core, Inputs, TimeStep
+from rlcli.types import START, Clock, Core, Inputs, TimeStep
 
 LIMITED = {"name": "probe-truncation", "num_envs": 3}  # 1 for each of its 5 steps
 NETWORK = {"name": "mlp", "layers": [8]}
@@ -72,7 +72,7 @@ def test_evaluation_does_not_favour_short_episodes():
     lengths = evaluator.evaluate(evaluator.acting).lengths
     observed = [[[] for _ in range(4)] for _ in range(2)]
     before = None
-    for step, _ in evaluator._steps(evaluator.acting, 0, Clock.zero()):
+    for step, _ in evaluator._steps(evaluator.acting, 0, START):
         if step is None:
             break
         if step.action is None:
@@ -239,7 +239,7 @@ def test_a_host_environment_is_closed_even_if_the_iterator_is_not_exhausted():
     evaluator._host_env = evaluator._host_env._replace(
         host=host._replace(close=lambda state: closed.append(host.close(state)))
     )
-    steps = evaluator._steps(evaluator.acting, 0, Clock.zero())
+    steps = evaluator._steps(evaluator.acting, 0, START)
     next(steps)
     steps.close()
     assert len(closed) == 1
@@ -285,10 +285,10 @@ def test_the_steps_of_an_evaluation_are_those_of_its_time():
     parsed = recipe.load_recipe(falling("step"))
     setup = build(parsed, (0, 1))
     evaluator = Evaluator(evaluation_parts(parsed, setup), (0, 1), 1)
-    clock = Clock.zero()._replace(steps=np.array([10, 30], np.float32))
+    clock = Clock.zero(2)._replace(steps=np.array([10, 30], np.float32))
     acting = draw_acting(setup)
     result = evaluator.evaluate(acting, inputs=Inputs(clock))
     np.testing.assert_allclose(result.returns[:, 0], [0.75, 0.25])
-    both = clock._replace(steps=np.float32(30))
+    both = Clock.zero()._replace(steps=np.float32(30))
     (step,) = itertools.islice(evaluator.transitions(acting, inputs=Inputs(both)), 1)
     np.testing.assert_allclose(step.reward[:, 0], 0.25)
