@@ -130,6 +130,10 @@ def _network_factory(
 
         return build_forward_pass
     torso = prepare_torso(build_part(part, clock, recipe), steps)
+    factory = registry.find("network", part.name).factory
+    if not is_own(factory):
+        features = _explain_inputs(recipe, part, factory, torso.features)
+        torso = torso._replace(features=features)
     precision = recipe.train.precision
     torso = torso._replace(features=compute_in(precision, torso.features))
     if torso.learn_features is not None:
@@ -190,15 +194,8 @@ def _forward(
     def forward(*inputs: Any) -> Any:
         # Copies at each call, because the function may change its options in place.
         settings = schedules.evaluate_options(part.options, clock, recipe.train.steps)
-        try:
-            outputs = factory(*inputs, **settings)
-        except RlcliError:
-            raise
-        except (Exception, SystemExit) as error:  # a plug-in may raise anything
-            if is_own(factory):
-                raise
-            message = failure_message(label, error, factory)
-            raise recipe.error(("network",), message) from error
+        call = functools.partial(factory, **settings)
+        outputs = _explain_inputs(recipe, part, factory, call)(*inputs)
         for leaf in jax.tree.leaves(outputs):
             if not hasattr(leaf, "shape"):
                 kind = quote(type(leaf).__name__)
@@ -207,6 +204,34 @@ def _forward(
         return outputs
 
     return forward
+
+
+def _explain_inputs(
+    recipe: Recipe, part: Part, factory: Callable, function: Callable
+) -> Callable[..., Any]:
+    """A function of a user's network, whose errors say what it was given."""
+
+    def explained(*inputs: Any) -> Any:
+        try:
+            return function(*inputs)
+        except (RlcliError, MemoryError):
+            raise
+        except (Exception, SystemExit) as error:  # a plug-in may raise anything
+            message = failure_message(f"network {quote(part.name)}", error, factory)
+            given = ", ".join(map(_describe_input, inputs))
+            raise recipe.error(("network",), message, f"it got {given}") from error
+
+    return explained
+
+
+def _describe_input(value: Any) -> str:
+    """The shapes and dtypes of a tree: `{goal: float32[8, 2]}`."""
+    if isinstance(value, Mapping):
+        members = (f"{name}: {_describe_input(each)}" for name, each in value.items())
+        return "{" + ", ".join(members) + "}"
+    if isinstance(value, tuple | list):
+        return "(" + ", ".join(map(_describe_input, value)) + ")"
+    return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
 
 
 def _refuse_large_parameters(recipe: Recipe, name: str, network: Network) -> Network:

@@ -138,6 +138,8 @@ class Recipe:
         prefix = self.document.where(place)
         files = {self.source, *self.document.files.values()}
         known_prefixes = ("--set ", prefix, *(f"{file}:" for file in files))
+        if shown := prefix.removesuffix(": ").rpartition(":")[0]:
+            known_prefixes += (f"{shown}:",)  # the file as messages name it
         if not prefix or error.message.startswith(known_prefixes):
             return RlcliError(error.message, error.hint)
         return self.error(place, error.message, error.hint)

@@ -201,6 +201,43 @@ def test_an_exception_while_tracing_names_the_part_and_the_line(tmp_path, step):
     assert error.value.hint == plugins.TRACEBACK
 
 
+@pytest.mark.parametrize(
+    ("network", "updater", "given"),
+    [
+        ("mine:members", "ppo", "{goal: float32[2, 3], speed: float32[2]}"),
+        ("mine:forward", "dqn", "float32[2, 4]"),
+    ],
+)
+def test_an_error_of_a_network_says_once_where_it_is_and_what_it_got(
+    tmp_path, monkeypatch, fresh_imports, network, updater, given
+):
+    from rlcli.assembly import build
+    from rlcli.training.experiment.program import Program
+
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        "import haiku as hk, jax, jax.numpy as jnp",
+        "from rlcli.networks.torsos import Torso",
+        "def members() -> Torso:",
+        "    def read(space):",
+        "        return lambda obs: {'goal': obs[:, 1:], 'speed': obs[:, 0]}",
+        "    def features(inputs):",
+        "        return inputs['position']",
+        "    return Torso(features, lambda size, scale: hk.Linear(size), read)",
+        "def forward(obs):",
+        "    return obs['position']",
+    ]
+    Path("mine.py").write_text("\n".join(lines) + "\n")
+    text = f"environment: CartPole-v1\nnetwork: {network}\nupdater: {updater}\n"
+    Path("own.yaml").write_text(text)
+    with pytest.raises(RlcliError) as error:
+        loaded = recipe.load_recipe(Path("own.yaml"))
+        Program(loaded, build(loaded)).check()
+    message = error.value.message
+    assert message.count("own.yaml:") == 1 and f"network `{network}`" in message
+    assert given in error.value.hint
+
+
 @pytest.mark.slow
 def test_a_core_without_render_draws_its_observations(tmp_path):
     from rlcli.assembly import build_environment
