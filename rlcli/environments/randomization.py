@@ -93,14 +93,19 @@ def randomize(
 
 
 def _uniform(key: Key, count: int) -> Array:
-    """Uniform numbers in [0, 1), `[count]`, two from each hash of the key.
+    """Uniform multiples of 2⁻²¹ in [0, 1), `[count]`: three from each hash of the key.
 
-    Every environment draws them in every step, in case that its episode ends.
+    Every environment draws them in every step, in case that its episode ends, and most
+    of the time is that of the hashes.
     """
-    counters = _PARAMETERS - np.arange(-(-count // 2), dtype=np.uint32)
+    counters = _PARAMETERS - np.arange(-(-count // 3), dtype=np.uint32)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, counters)
-    words = jax.random.key_data(keys)[:, :2].reshape(-1)[:count]
-    return (words >> 8).astype(jnp.float32) * np.float32(2**-24)
+    words = jax.random.key_data(keys)
+    first, second = words[:, 0], words[:, 1]
+    lowest = np.uint32(2**21 - 1)
+    bits = [first & lowest, second & lowest, (first >> 21) << 10 | second >> 22]
+    shares = jnp.stack(bits, axis=1).reshape(-1)[:count]
+    return shares.astype(jnp.float32) * np.float32(2**-21)
 
 
 def _noise_depends(
