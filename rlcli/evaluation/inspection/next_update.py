@@ -23,6 +23,7 @@ from rlcli.xla.taps import BATCH, GRADIENT_STEP, collect_taps
 
 _MOST_ITERATIONS = 2**20  # without an update
 _RESTARTS = "environment/restarts"  # of environments, not of seeds
+_SHARED = {"environment/info_names"}  # by all seeds
 _ENVIRONMENT = "environment."
 
 
@@ -98,7 +99,7 @@ def _take_seed(content: CheckpointContent, seed: int) -> CheckpointContent:
     index = content.seeds.index(seed)
 
     def take(path: str, leaf: Any) -> Any:
-        is_shared = getattr(AXES, path.split("/")[0]) is None
+        is_shared = path in _SHARED or getattr(AXES, path.split("/")[0]) is None
         return leaf if is_shared else leaf[index : index + 1]
 
     leaves = content.progress.items()
