@@ -323,7 +323,8 @@ def wrap(
     fields: dict[str, Any] = {name: inner._field_defaults[name] for name in optional}
     for name in optional.intersection(keeps):
         fields[name] = value = getattr(inner, name)
-        if inner_state and name in _OF_STATE and value is not missing_render:
+        is_own = value is not inner._field_defaults[name]
+        if inner_state and name in _OF_STATE and is_own:
             fields[name] = _of_inner(value, inner_state)
     return inner._replace(**(fields | changes))
 
@@ -637,6 +638,16 @@ class AgentTraits(NamedTuple):
     environment_axes: ArrayTree = None
 
 
+class AgentInside(NamedTuple):
+    """What shows an agent outside of training."""
+
+    learner: Callable[[ArrayTree], ArrayTree]  # state -> the state of its updater
+    # `Updater.estimate`, of (learner, steps, key)
+    estimate: Callable[[ArrayTree, Transition, Key], Estimates]
+    # `Replay.contents`, of (state, iteration, unroll, data, most)
+    contents: Callable[..., tuple[int, Transition]] | None = None
+
+
 class Agent(NamedTuple):
     """A policy, tracer, updater and, for off-policy algorithms, a replay combined.
 
@@ -656,9 +667,4 @@ class Agent(NamedTuple):
     traits: AgentTraits = AgentTraits()
     # (state, iteration, before, after) -> state, see `Replay.redivide`
     redivide: Callable[..., ArrayTree] | None = lambda state, *_: state
-    # What shows an agent outside of training. state -> the state of its updater, whose
-    # `estimate(learner, steps, key) -> Estimates` this is; and `Replay.contents`, of
-    # (state, iteration, unroll, data, most).
-    learner: Callable[[ArrayTree], ArrayTree] = lambda state: state
-    estimate: Callable[[ArrayTree, Transition, Key], Estimates] | None = None
-    contents: Callable[..., tuple[int, Transition]] | None = None
+    inside: AgentInside | None = None

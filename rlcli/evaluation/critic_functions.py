@@ -23,9 +23,11 @@ def critic_functions(
 ) -> dict[str, Callable[..., Float[Array, "B"]]]:
     """`value` and `action_value`: (learner, obs[B], memory, first[B], action) -> `[B]`.
 
-    `learner` is the state of the agent's updater (`Agent.learner`), and `space` that of
+    `learner` is the state of the agent's updater (`AgentInside`), and `space` that of
     canonical actions. The values are those of `Estimates`.
     """
+    assert agent.inside is not None  # as in every agent that `loop.agents` makes
+    function = agent.inside.estimate
 
     def estimate(
         learner: ArrayTree,
@@ -35,8 +37,6 @@ def critic_functions(
         action: ArrayTree,
     ) -> Estimates:
         """The mean estimate of each observation, as an unroll of one step."""
-        function = agent.estimate
-        assert function is not None  # of every agent that `loop.agents` makes
         action = zeros(space, first.shape[0]) if action is None else action
         keys = jax.random.split(jax.random.key(np.uint32(0)), _SAMPLES)
 

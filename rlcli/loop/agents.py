@@ -15,6 +15,7 @@ from rlcli.errors import RlcliError, quote
 from rlcli.loop import phases
 from rlcli.types import (
     Agent,
+    AgentInside,
     AgentTraits,
     Array,
     ArrayTree,
@@ -145,9 +146,11 @@ def replay_agent(
         count_updates=count_updates,
         failed_at=lambda state: updater.failed_at(state.learner),
         redivide=redivide if replay.redivide else None,
-        learner=lambda state: state.learner,
-        estimate=updater.estimate,
-        contents=functools.partial(_contents, replay) if replay.contents else None,
+        inside=AgentInside(
+            lambda state: state.learner,
+            updater.estimate,
+            functools.partial(_contents, replay) if replay.contents else None,
+        ),
         traits=AgentTraits(
             requires=required_extras,
             is_offline=replay.traits.is_offline,
@@ -255,8 +258,7 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
         learn=learn,
         count_updates=lambda iterations: iterations,
         failed_at=lambda state: updater.failed_at(state.learner),
-        learner=lambda state: state.learner,
-        estimate=updater.estimate,
+        inside=AgentInside(lambda state: state.learner, updater.estimate),
         traits=AgentTraits(
             requires=_required_extras(tracer, updater),
             environment_axes=OnlineAgentState._make(

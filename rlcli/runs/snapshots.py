@@ -230,6 +230,8 @@ def load_snapshot(path: Path, *, trust: bool | None = None) -> Snapshot:
     }
     progress = checkpoint.restore_tree(shapes, leaves, source=path)
     steps = int(progress.iteration) * setup.steps_per_iteration
+    inside = setup.agent.inside
+    assert inside is not None  # as in every agent that `loop.agents` makes
     return Snapshot(
         recipe=recipe,
         seeds=seeds,
@@ -238,7 +240,7 @@ def load_snapshot(path: Path, *, trust: bool | None = None) -> Snapshot:
         returns=(),
         acting=checkpoint.flatten_tree(setup.agent.acting(progress.agent)),
         frozen=frozen,
-        learner=setup.agent.learner(progress.agent),
+        learner=inside.learner(progress.agent),
     )
 
 

@@ -41,6 +41,7 @@ def test_train_hands_every_option_to_the_function_of_its_name(ends):
     calls = ends("finished")
     options = "--set a.b=1 --set c=[x] --seed 3 --seeds 2 --runs there --run here "
     options += "--name base --tag a --tag b --max-time 3h50m --smoke --quiet --profile "
+    options += "--debug "
     options += "--coordinator host:9000 --process 0/4"
     assert main(["train", "dqn_cartpole", *options.split()]) == 0
     ((recipe,), keywords) = calls[0]
@@ -57,6 +58,7 @@ def test_train_hands_every_option_to_the_function_of_its_name(ends):
         "smoke": True,
         "quiet": True,
         "profile": True,
+        "debug": True,
         "coordinator": "host:9000",
         "process": "0/4",
         "trust": True,

@@ -192,11 +192,11 @@ def _describe_actions(
 
 def _read_replay(update: NextUpdate) -> tuple[int, Transition | None]:
     """The number of steps in the replay, and some of them; None without a replay."""
-    contents, progress = update.setup.agent.contents, update.progress
-    if contents is None:
+    inside, progress = update.setup.agent.inside, update.progress
+    if inside is None or inside.contents is None:
         return 0, None
     inputs = progress.agent, update.iteration, progress.unroll, progress.data
-    found = contents(*inputs, _MOST_STORED)
+    found = inside.contents(*inputs, _MOST_STORED)
     return found[0], jax.device_get(found[1])
 
 

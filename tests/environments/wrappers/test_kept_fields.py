@@ -119,7 +119,9 @@ def vector_of(core: Core) -> Environment:
     return vector(lambda values: core, 2)
 
 
+# A vector has `parameters` of its own.
 SAME_VECTOR = {"render", "render_final", "goal_reward", "frame_stack", "external"}
+SAME_VECTOR |= {"parameters"}
 # The wrappers around cores and vectors that rlcli itself adds.
 OTHERS = {
     "canonical core": (canonical_environment, ("owner",), SAME | {"external"}),
@@ -129,12 +131,16 @@ OTHERS = {
         SAME_VECTOR,
     ),
     "keyed vector": (lambda core: keyed_environment(vector_of(core)), (), SAME_VECTOR),
-    "keyed core": (simulation._keyed_core, (), SAME),
-    "statistics of a core": (simulation._record_statistics, (True,), SAME),
+    "keyed core": (simulation._keyed_core, (), SAME | {"external"}),
+    "statistics of a core": (
+        simulation._record_statistics,
+        (True,),
+        SAME | {"external"},
+    ),
     "statistics of a vector": (
         lambda core: simulation._record_statistics(vector_of(core), True),
         (),
-        SAME_VECTOR - {"external"},
+        SAME_VECTOR,
     ),
     "stack of a core": (
         stack_frames,
@@ -166,7 +172,7 @@ def test_the_stack_of_frames_describes_the_result_and_not_the_inner_environment(
 
 def test_an_image_of_the_observation_keeps_everything_else():
     drawn = with_render(full_core(render=missing_render))
-    assert optional_fields(drawn) == CORE
+    assert optional_fields(drawn) == CORE - {"parameters"}
     state, _ = drawn.reset(jax.random.key(0))
     assert drawn.render(state).shape[1:] == (320, 3)
 
