@@ -126,6 +126,8 @@ ROWS = (
     Row("td3_bc_pendulum", None, "", FIVE_NEW, range(103)),
     Row("ippo_pettingzoo_spread", None, "", FIVE_NEW, range(1)),
     Row("ppo_gymnasium_lunar_lander", 200.0, "242", FIVE_NEW, TUNED),
+    Row("ippo_jaxmarl_spread", None, "", FIVE_NEW, range(1)),
+    Row("ppo_playground_cartpole_balance", 950.0, "", FIVE_NEW, range(1)),
     # The options are usual ones, and were not tuned.
     Row("ppo_brax_ant", None, "", range(1_000, 1_001)),
     *(
