@@ -24,7 +24,7 @@ import itertools
 import math
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.xla.numeric_limits import is_float32
@@ -245,3 +245,31 @@ def _parse_milestones(
     if any(time >= next_time for time, next_time in itertools.pairwise(times)):
         fail("the step numbers in `steps` of a schedule must increase", hint)
     return tuple((t, float(v)) for t, (_, v) in zip(times, value, strict=True))
+
+
+class RandomNumber(NamedTuple):
+    """The distribution from which each episode draws a number of its environment."""
+
+    distribution: Literal["uniform", "log_uniform", "choice"]
+    numbers: tuple[float, ...]  # the bounds of the range, or the values of a `choice`
+
+    def quantile(self, share: Any, xp: Any = None) -> Any:
+        """The quantile of a share in [0, 1], float32; `xp` is JAX's NumPy, by
+        default NumPy.
+
+        The quantile of a uniform random number has this distribution.
+        """
+        import numpy as np  # here: recipes are read without it
+
+        xp = np if xp is None else xp
+        numbers = np.asarray(self.numbers, np.float32)
+        if self.distribution == "choice":
+            limits = np.arange(1, len(numbers) + 1) / len(numbers)
+            conditions = [share < np.float32(limit) for limit in limits]
+            return xp.select(conditions, list(numbers), numbers[-1])
+        low, high = numbers
+        if self.distribution == "log_uniform":
+            value = xp.exp((1 - share) * np.log(low) + share * np.log(high))
+        else:
+            value = (1 - share) * low + share * high
+        return xp.clip(value, low, high).astype(np.float32)

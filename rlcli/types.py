@@ -120,30 +120,6 @@ class TimeStep(NamedTuple):
     info: Mapping[str, Shaped[Recorded, "*B"]]
 
 
-class RandomNumber(NamedTuple):
-    """The distribution from which each episode draws a number of its environment."""
-
-    distribution: Literal["uniform", "log_uniform", "choice"]
-    numbers: tuple[float, ...]  # the bounds of the range, or the values of a `choice`
-
-    def quantile(self, share: Any, xp: Any = np) -> Any:
-        """The quantile of a share in [0, 1], float32; `xp` is NumPy or JAX's.
-
-        The quantile of a uniform random number has this distribution.
-        """
-        numbers = np.asarray(self.numbers, np.float32)
-        if self.distribution == "choice":
-            limits = np.arange(1, len(numbers) + 1) / len(numbers)
-            conditions = [share < np.float32(limit) for limit in limits]
-            return xp.select(conditions, list(numbers), numbers[-1])
-        low, high = numbers
-        if self.distribution == "log_uniform":
-            value = xp.exp((1 - share) * np.log(low) + share * np.log(high))
-        else:
-            value = (1 - share) * low + share * high
-        return xp.clip(value, low, high).astype(np.float32)
-
-
 def no_parameters(state: ArrayTree) -> Mapping[str, Array]:
     """The `parameters` of an environment whose numbers are the same in all episodes."""
     return {}

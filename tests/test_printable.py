@@ -64,6 +64,7 @@ def test_the_table_of_eval_shows_an_environments_name_without_steering(
     row["frozen"] = None
     total = {"mean": 1.0, "iqm": 1.0, "ci95": (1.0, 1.0), "frozen": 0}
     result = {"environment": EVIL, "episodes": 1, "seeds": [row], "return": total}
+    result |= {"info": {}, "parameters": {}}
     monkeypatch.setattr(rlcli, "eval", lambda *_, **__: result)
     monkeypatch.setattr(locate, "locate_policy", lambda *_, **__: None)
     assert main(["eval", str(tmp_path)]) == 0

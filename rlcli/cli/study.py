@@ -88,7 +88,7 @@ def command(
 def _as_data(preview: CellPreview) -> dict[str, object]:
     cell = preview.cell
     own = {"cell": cell.label, "values": dict(cell.values), "set": [*cell.sets]}
-    return {**preview._asdict(), **own}
+    return preview._asdict() | own
 
 
 def _print_preview(cells: Sequence[CellPreview]) -> None:

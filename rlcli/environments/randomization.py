@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rlcli.schedules import RandomNumber
 from rlcli.types import (
     Array,
     ArrayTree,
     Core,
     Key,
-    RandomNumber,
     TimeStep,
     key_as_noise,
     missing_render,

@@ -8,7 +8,7 @@ import numpy as np
 
 from rlcli.recipe.varied_options import RANGES
 from rlcli.runs.statistics import summary
-from rlcli.types import RandomNumber
+from rlcli.schedules import RandomNumber
 
 _GROUPS = 5  # of a range of numbers; each has the same probability
 

@@ -182,6 +182,7 @@ def refuse_long(size: int, source: str) -> None:
 
 def parse(text: str, source: str) -> Document:
     """Any YAML value with its lines; `source` names the text in error messages."""
+    text = str(text)  # PyYAML's parser in C takes no subclass, such as that of `show`
     try:
         text.encode()
     except UnicodeEncodeError as error:  # bytes of a command line that are not UTF-8

@@ -22,7 +22,7 @@ from rlcli.recipe.reading import AnyRecipe, RecipeDocument, read_recipe
 from rlcli.recipe.sections import NetworkSpec, Part, Sections
 from rlcli.recipe.settings import apply_settings
 from rlcli.registry import user_code
-from rlcli.types import RandomNumber
+from rlcli.schedules import RandomNumber
 
 
 @dataclasses.dataclass(frozen=True)

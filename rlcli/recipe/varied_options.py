@@ -15,7 +15,7 @@ from rlcli.errors import suggest
 from rlcli.recipe.annotations import is_schedulable, quote_value
 from rlcli.recipe.documents import Place
 from rlcli.recipe.grammar import Reader
-from rlcli.types import RandomNumber
+from rlcli.schedules import RandomNumber
 
 RANGES = ("uniform", "log_uniform")
 CHOICE = "choice"

@@ -5,18 +5,23 @@ with its seeds. Each run of it is a cell. The file is written before the first o
 begins, and has what is needed to begin the others.
 """
 
+from __future__ import annotations
+
 import contextlib
 import fcntl
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlcli.errors import RlcliError
 from rlcli.runs.files import read_json, refuse_link, write_json
 from rlcli.runs.naming import check_name, check_tags
 from rlcli.runs.records import UNFINISHED, Record, find_status, read_record
 from rlcli.runs.run_folder import Run, is_run
+
+if TYPE_CHECKING:
+    from rlcli.recipe import RecipeDocument
 
 FILE_NAME = "study.json"
 _REMEDY = "remove it: the runs below it can be used one by one"
@@ -36,6 +41,9 @@ class Cell(NamedTuple):
     name: str | None = None
     tags: tuple[str, ...] = ()
     is_smoke: bool = False
+    document: RecipeDocument | None = (
+        None  # the recipe, in the process that has read it
+    )
 
     @property
     def label(self) -> str:

@@ -152,11 +152,14 @@ def make_cell(document: RecipeDocument, **fields: Any) -> Cell:
     if document.path is not None:
         is_shipped = shipped_recipes().get(document.name) == document.path
         recipe = document.name if is_shipped else str(enter(document.path))
-    return Cell(recipe=recipe, digest=digest_of(document), sets=document.sets, **fields)
+    own = {"recipe": recipe, "digest": digest_of(document), "sets": document.sets}
+    return Cell(**own, document=document, **fields)
 
 
 def read_cell(cell: Cell, sets: Sequence[str] = ()) -> RecipeDocument:
     """The recipe of a cell with its settings; refuses one that has changed since."""
+    if cell.document is not None:
+        return cell.document.with_settings(*sets)
     document = read_recipe(cell.recipe, (*cell.sets, *sets))
     if digest_of(document) != cell.digest:
         raise RlcliError(

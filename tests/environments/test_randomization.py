@@ -13,7 +13,7 @@ from rlcli.environments.native.classic_control.cartpole import cartpole
 from rlcli.environments.native.games.pong import pong
 from rlcli.environments.randomization import randomize
 from rlcli.environments.vector import vector
-from rlcli.types import RandomNumber
+from rlcli.schedules import RandomNumber
 
 NUMBERS = {
     "masspole": RandomNumber("uniform", (0.05, 0.2)),

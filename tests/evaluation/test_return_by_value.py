@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rlcli.evaluation.return_by_value import return_by_value
-from rlcli.types import RandomNumber
+from rlcli.schedules import RandomNumber
 
 RNG = np.random.default_rng(0)
 RETURNS = RNG.normal(size=(3, 200))

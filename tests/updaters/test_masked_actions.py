@@ -94,7 +94,9 @@ def make_updater(name, space):
         return registry.call_factory(factory, offers, policy_options)
 
     factory = registry.find("updater", updater).factory
-    return factory(space, networks, policies, optax.sgd(0.1), **options)
+    offers = {"spaces": space, "networks": networks, "policies": policies}
+    offers["optimizer"] = optax.sgd(0.1)
+    return registry.call_factory(factory, offers, options)
 
 
 def legal_part(leaf):

@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec, WrapperSpec
 
-from rlcli.types import RandomNumber
+from rlcli.schedules import RandomNumber
 
 RandomNumbers = Mapping[str, RandomNumber]
 _STREAM = 0x0D7A35  # of the numbers: the environment draws from its seed, too

@@ -13,7 +13,7 @@ from rlcli.environments.adapters.host import episode_seed
 from rlcli.environments.adapters.reset_options import draw_numbers
 from rlcli.errors import RlcliError
 from rlcli.replays.datasets.dataset_files import load_dataset
-from rlcli.types import RandomNumber
+from rlcli.schedules import RandomNumber
 
 STEPS = 3
 
