@@ -36,6 +36,8 @@ steps.
 
 `python -m benchmarks.learning` repeats all measurements, `python -m benchmarks.learning
 dqn_cartpole` one of them.
+The rows of MuJoCo Playground and JaxMARL were measured with JAX 0.12 on Python 3.13, the
+others with JAX 0.10 on Python 3.11.
 
 """
 COLUMNS = (
