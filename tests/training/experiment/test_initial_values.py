@@ -316,6 +316,7 @@ def test_an_updater_without_gradients_cannot_start_from_another(ppo):
 
 
 def test_a_source_is_data_whatever_code_it_names(tmp_path, monkeypatch, dqn):
+    monkeypatch.delitem(sys.modules, "evil", raising=False)  # of another test
     marker = tmp_path / "ran"
     (tmp_path / "evil.py").write_text(f"open({str(marker)!r}, 'w')\n")
     monkeypatch.chdir(tmp_path)
