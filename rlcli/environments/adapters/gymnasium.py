@@ -13,6 +13,7 @@ import difflib
 import functools
 import inspect
 import sys
+import typing
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -399,6 +400,7 @@ def _copies(
     return sync_host_environment(external, make, *sizes, goals)
 
 
+@typing.no_type_check  # what checks annotations at run time cannot be pickled
 def _async_vector(
     maker: _Maker, sizes: tuple[int, int], goal_reward: GoalReward | None
 ) -> Environment:

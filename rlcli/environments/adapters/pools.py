@@ -10,6 +10,7 @@ import contextlib
 import functools
 import multiprocessing
 import os
+import typing
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -282,6 +283,7 @@ def _safe_path() -> Iterator[None]:
             os.environ.pop(_SAFE_PATH, None)
 
 
+@typing.no_type_check  # what checks annotations at run time cannot be pickled
 def _maker_in_process(make: Callable[[], gymnasium.Env], *, is_safe: bool) -> Callable:
     """Returns `make` for a process of `AsyncVectorEnv`.
 
