@@ -211,7 +211,7 @@ def _explain_inputs(
 ) -> Callable[..., Any]:
     """A function of a user's network, whose errors say what it was given."""
 
-    def explained(*inputs: Any) -> Any:
+    def call(*inputs: Any) -> Any:
         try:
             return function(*inputs)
         except (RlcliError, MemoryError):
@@ -221,7 +221,7 @@ def _explain_inputs(
             given = ", ".join(map(_describe_input, inputs))
             raise recipe.error(("network",), message, f"it got {given}") from error
 
-    return explained
+    return call
 
 
 def _describe_input(value: Any) -> str:

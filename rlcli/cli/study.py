@@ -121,5 +121,5 @@ def _print_preview(cells: Sequence[CellPreview]) -> None:
     count = f"{len(cells)} cells in {len(programs)} programs"
     text = f"{count}, {sum(each.seeds for each in cells)} seeds"
     if known:
-        text += f"; at least {format_duration(sum(known))} of training"
+        text += f"; about {format_duration(sum(known))} of training, as earlier runs"
     output.print_data(text)
