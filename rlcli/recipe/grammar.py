@@ -31,7 +31,7 @@ PositiveInt = Annotated[int, Ge(1)]
 Steps = Annotated[int, Ge(1), Le(EXACT_MAX)]
 # The bound of a normalized value; a number of the program that schedules cannot change.
 ClipLimit = Annotated[float, Gt(0.0), "structural"]
-InfoRule = Literal["last", "sum", "mean"]  # as in `rlcli.types`, which imports JAX
+InfoRule = Literal["last", "sum", "mean"]  # as in `rlcli.types`, which imports NumPy
 Seed = Annotated[int, Ge(0), Lt(2**31)]
 # Each seed has a row of metrics at every log point, and entries in the run's files.
 Seeds = Annotated[int, Ge(1), Le(1_000_000)]
