@@ -44,8 +44,9 @@ class Member(NamedTuple):
         """The folder of its study, and what tells it from the others; None without."""
         cell: Any = self.info.get("cell")
         try:
-            depth = len(Path(cell["label"]).parts)
-            return str(self.folder.absolute().parents[depth - 1]), dict(cell["values"])
+            *outer, _ = Path(cell["label"]).parts
+            study = self.folder.absolute().parents[len(outer)]
+            return str(study), dict(cell["values"])
         except (TypeError, KeyError, ValueError, IndexError):  # none, or damaged
             return None
 

@@ -16,7 +16,7 @@ from rlcli.runs.listing import runs as list_runs
 from rlcli.runs.study_record import Cell
 from rlcli.studies.shared_programs import group_cells
 from rlcli.studies.study_file import read_study
-from rlcli.studies.study_grid import plan_cells, read_cell
+from rlcli.studies.study_grid import plan_cells, read_cell, seed_settings
 
 
 class CellPreview(NamedTuple):
@@ -27,7 +27,7 @@ class CellPreview(NamedTuple):
     seeds: int = 0
     steps: int = 0  # of each seed
     memory: int = 0  # bytes that its program needs at least
-    seconds: float | None = None  # of its program, as long as earlier runs took
+    seconds: float | None = None  # of its program, by the speed of earlier runs
     error: str = ""  # why it cannot be trained
 
 
@@ -43,12 +43,11 @@ def preview_study(
 ) -> list[CellPreview]:
     """What `study` would train; creates nothing.
 
-    The time is that of the newest finished run below `runs` with the same recipe and
-    environment, times the steps. None if there is no such run.
+    The time is that of training alone, by the median speed of the finished runs below
+    `runs` with the same recipe and environment. None if there is no such run.
     """
-    given = {"train.seed": seed, "train.seeds": seeds}
-    overrides = [f"{key}={n}" for key, n in given.items() if n is not None]
-    cells = plan_cells(read_study(study, set, overrides), Path(runs) / "study")
+    grid = read_study(study, set, seed_settings(seed, seeds))
+    cells = plan_cells(grid, Path(runs) / "study")
     groups, refused = group_cells(cells, trust=trust)
     programs, errors = build_groups(groups, trust=trust)
     rates = _read_rates(Path(runs))

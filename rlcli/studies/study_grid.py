@@ -175,6 +175,12 @@ def digest_of(document: RecipeDocument) -> str:
     return hashlib.sha256(to_json(document.plain.data).encode()).hexdigest()
 
 
+def seed_settings(seed: int | None, seeds: int | None) -> list[str]:
+    """The settings of `seed` and `seeds`."""
+    given = {"train.seed": seed, "train.seeds": seeds}
+    return [f"{key}={value}" for key, value in given.items() if value is not None]
+
+
 def combine(
     vary: Sequence[str], vary_zip: Sequence[str] = ()
 ) -> Iterator[tuple[str, ...]]:

@@ -34,7 +34,13 @@ from rlcli.studies.process_runs import (
 )
 from rlcli.studies.shared_programs import group_cells, train_cells
 from rlcli.studies.study_file import read_study
-from rlcli.studies.study_grid import Grid, combine, grid_of, plan_cells
+from rlcli.studies.study_grid import (
+    Grid,
+    combine,
+    grid_of,
+    plan_cells,
+    seed_settings,
+)
 from rlcli.training.stopping.stops import stopping_with
 
 GROUP = "studies"  # the folder of studies of several recipes, below that of runs
@@ -101,7 +107,7 @@ def study(
         )
     if cells:
         raise RlcliError("`cells` are those of a study that exists: pass its folder")
-    grid = read_study(study, set, _seed_settings(seed, seeds))
+    grid = read_study(study, set, seed_settings(seed, seeds))
     title = "study" if isinstance(study, Mapping) else Path(study).stem
     folder = _choose_folder(Path(runs) / GROUP / title, run, name)
     planned = plan_cells(
@@ -153,7 +159,7 @@ def train_all(
         recipes,
         combinations=[*combine(vary, vary_zip)],
         sets=tuple(set),
-        overrides=tuple(_seed_settings(seed, seeds)),
+        overrides=tuple(seed_settings(seed, seeds)),
     )
     folder = _choose_folder(_place_of(grid, Path(runs)), run, name)
     planned = plan_cells(
@@ -161,12 +167,6 @@ def train_all(
     )
     depth = 0 if run is not None else 1 if len(grid.recipes) == 1 else 2
     return _train_new(planned, depth=depth, trust=trust, **keywords)
-
-
-def _seed_settings(seed: int | None, seeds: int | None) -> list[str]:
-    """The settings of `seed` and `seeds`."""
-    given = {"train.seed": seed, "train.seeds": seeds}
-    return [f"{key}={value}" for key, value in given.items() if value is not None]
 
 
 def _place_of(grid: Grid, runs: Path) -> Path:

@@ -119,7 +119,13 @@ def test_cells_of_a_study_are_grouped_over_environments(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "cell", [3, {"label": ""}, {"label": 3, "values": {}}, {"label": "a", "values": 3}]
+    "cell",
+    [
+        3,
+        {"label": "", "values": {}},
+        {"label": 3, "values": {}},
+        {"label": "a", "values": 3},
+    ],
 )
 def test_a_run_without_a_study_has_no_cell(cell, tmp_path):
     write_run(tmp_path / "a", cell=cell)
