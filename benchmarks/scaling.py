@@ -150,9 +150,9 @@ def measure(recipe: str, sets: Sequence[str], count: int) -> dict[str, float]:
 
 def print_trials() -> None:
     """Prints what the driver of a sweep does for a trial with three evaluations."""
-    from rlcli.sweeps.layout import Settings, create_sweep
-    from rlcli.sweeps.space import load_space
-    from rlcli.sweeps.study import Study
+    from rlcli.studies.search.layout import Settings, create_sweep
+    from rlcli.studies.search.space import load_space
+    from rlcli.studies.search.trials import Trials
 
     print(
         "\n| trials so far | random: ms per trial | tpe: ms per trial | journal MiB |"
@@ -180,7 +180,7 @@ def print_trials() -> None:
                 together=1,
             )
             place = create_sweep(Path(folder) / sampler, settings, space, "")
-            studies[sampler] = Study(place, settings, space)
+            studies[sampler] = Trials(place, settings, space)
             sizes[sampler] = place.journal
         done = 0
         for total in SWEEPS:

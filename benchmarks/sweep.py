@@ -21,7 +21,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlcli.sweeps.space import load_space
+from rlcli.studies.search.space import load_space
 
 RECIPE, STEPS = "dqn_cartpole", 20_000  # of each trial
 KEY = "optimizer.learning_rate"

@@ -38,13 +38,13 @@ if TYPE_CHECKING:  # a test compares these rows with the tables below
     from rlcli.runs.diff import diff as diff
     from rlcli.runs.listing import runs as runs
     from rlcli.runs.trusting import trust as trust
+    from rlcli.studies.bsuite.suite import bsuite as bsuite
     from rlcli.studies.preview import preview_study
+    from rlcli.studies.search.export_sweep import export_sweep
+    from rlcli.studies.search.summary import show_sweep
+    from rlcli.studies.search.sweep import sweep as sweep
     from rlcli.studies.train_study import study as study
     from rlcli.studies.train_study import train_all
-    from rlcli.sweeps.bsuite.suite import bsuite as bsuite
-    from rlcli.sweeps.export_sweep import export_sweep
-    from rlcli.sweeps.summary import show_sweep
-    from rlcli.sweeps.sweep import sweep as sweep
     from rlcli.training import chunks
     from rlcli.training import resume as resume
     from rlcli.training import train as train
@@ -77,9 +77,9 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, str]] = {
         "plot": "rlcli.results.plot",
         "compare": "rlcli.results.compare",
         "report": "rlcli.results.report.report",
-        "bsuite": "rlcli.sweeps.bsuite.suite",
+        "bsuite": "rlcli.studies.bsuite.suite",
     },
-    "Tune": {"sweep": "rlcli.sweeps.sweep"},
+    "Tune": {"sweep": "rlcli.studies.search.sweep"},
     "Share": {
         "export": "rlcli.evaluation.export.export",
         "collect": "rlcli.evaluation.collect",
@@ -126,7 +126,7 @@ _MODULES = {
     "chunks": "rlcli.training",
     "clock": "rlcli.utils.custom_loop",
     "episodes": "rlcli.results.metric_table",
-    "export_sweep": "rlcli.sweeps.export_sweep",
+    "export_sweep": "rlcli.studies.search.export_sweep",
     "from_pytree": "rlcli.networks.pytree",
     "load": "rlcli.evaluation.load",
     "make": "rlcli.utils.simulation",
@@ -134,7 +134,7 @@ _MODULES = {
     "preview_study": "rlcli.studies.preview",
     "q_function": "rlcli.utils.custom_loop",
     "rollout": "rlcli.utils.simulation",
-    "show_sweep": "rlcli.sweeps.summary",
+    "show_sweep": "rlcli.studies.search.summary",
     "train_all": "rlcli.studies.train_study",
     "transition": "rlcli.utils.custom_loop",
 }

@@ -21,8 +21,8 @@ from rlcli.cli import main
 from rlcli.errors import EXIT_CODES, RlcliError
 from rlcli.recipe import documents, grammar, load_recipe, resolve
 from rlcli.runs import checkpoint
+from rlcli.studies.search.space import load_space
 from rlcli.studies.study_file import read_study
-from rlcli.sweeps.space import load_space
 
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted(

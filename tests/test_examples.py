@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from rlcli.recipe.reading import read_recipe
-from rlcli.sweeps.space import load_space
-from rlcli.sweeps.validation import check_space
+from rlcli.studies.search.space import load_space
+from rlcli.studies.search.validation import check_space
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"

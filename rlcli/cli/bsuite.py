@@ -66,8 +66,8 @@ def command(
     Writes the results of each id, tables of scores and a radar plot, and prints the
     folder. The exit code is that of `rlcli train` for several runs.
     """
+    from rlcli.studies.bsuite.results import tables  # here, to keep `--help` fast
     from rlcli.studies.process_runs import exit_code
-    from rlcli.sweeps.bsuite.results import tables  # here, to keep `--help` fast
 
     last: list[CellEnd] = []
     with study_screen.show_runs(quiet) as show:

@@ -93,7 +93,7 @@ def complete_run(incomplete: str) -> list[str]:
 
 def complete_sweep(ctx: Any, incomplete: str) -> list[str]:
     """Recipes and `show` and `export`; after one of these, folders of sweeps."""
-    from rlcli.sweeps.layout import is_sweep  # here, to keep `--help` fast
+    from rlcli.studies.search.layout import is_sweep  # here, to keep `--help` fast
 
     words = ctx.params.get("words") or []
     if not words:

@@ -181,7 +181,7 @@ def command(
             raise typer.BadParameter(
                 "requires `export` or `--resume`", param_hint="--trial"
             )
-        from rlcli.sweeps.slurm import train_trial
+        from rlcli.studies.engines.slurm import train_trial
 
         limit = options.parse_max_time(max_time)
         status = train_trial(verb, trial, max_time=limit, trust=trust)
@@ -235,7 +235,7 @@ def command(
 
 
 def _train_group(file: str, recipe: str, *, trust: bool | None) -> int:
-    from rlcli.sweeps import grouping  # here, to keep `--help` fast
+    from rlcli.studies.search import grouping  # here, to keep `--help` fast
 
     return training_outcome.complete(grouping.train_group, file, recipe, trust=trust)
 

@@ -22,8 +22,8 @@ from rlcli.runs.provenance import program
 from rlcli.runs.run_folder import Run
 
 if TYPE_CHECKING:
-    from rlcli.sweeps.driver import SweepProgress
-    from rlcli.sweeps.study import Trial
+    from rlcli.studies.search.driver import SweepProgress
+    from rlcli.studies.search.trials import Trial
 
 _NO_ADDRESSES: Mapping[str, str | None] = {}
 _TOP = 10  # trials in a table
@@ -72,7 +72,7 @@ def _has_ended(trial: Trial) -> bool:
 
 
 def _best(progress: SweepProgress) -> Trial | None:
-    from rlcli.sweeps.study import rank
+    from rlcli.studies.search.trials import rank
 
     return next(iter(rank(progress.trials, progress.objective)), None)
 

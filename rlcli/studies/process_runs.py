@@ -11,7 +11,7 @@ from rlcli import errors
 from rlcli.runs.durations import deadline_of, max_time_arguments
 from rlcli.runs.files import read_json
 from rlcli.runs.study_record import Cell
-from rlcli.studies.process_pool import ProcessPool
+from rlcli.studies.engines.process_pool import ProcessPool
 from rlcli.training.stopping.signals import SignalReceiver
 from rlcli.training.stopping.stops import STATUS_OF_SIGNALS, Stop
 from rlcli.xla.threads import usable_cores

@@ -9,9 +9,9 @@ from sweeps import FakeEngine, drive, learning_curve, make_sweep, skip_disk
 
 import rlcli
 from rlcli.cli import main, sweep_screen
-from rlcli.sweeps.driver import SweepProgress
-from rlcli.sweeps.objectives import Objective
-from rlcli.sweeps.study import Trial
+from rlcli.studies.search.driver import SweepProgress
+from rlcli.studies.search.objectives import Objective
+from rlcli.studies.search.trials import Trial
 
 pytest.importorskip("optuna")
 

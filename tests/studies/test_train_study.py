@@ -16,7 +16,7 @@ from rlcli.errors import RlcliError
 from rlcli.runs.metrics import read_metrics
 from rlcli.runs.study_record import Cell
 from rlcli.studies import process_runs, train_study
-from rlcli.studies.process_pool import ProcessEnd
+from rlcli.studies.engines.process_pool import ProcessEnd
 from rlcli.studies.process_runs import CellEnd, describe_end, exit_code
 from rlcli.studies.study_grid import combine, grid_of, plan_cells
 

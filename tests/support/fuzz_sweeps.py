@@ -22,13 +22,13 @@ from sweeps import FakeEngine, skip_disk, use_fake_engines
 import rlcli
 from rlcli.errors import RlcliError
 from rlcli.runs import population_rounds
-from rlcli.studies.process_pool import ProcessEnd
-from rlcli.sweeps import grouping
-from rlcli.sweeps import sweep as sweep_module
-from rlcli.sweeps.bsuite import results
-from rlcli.sweeps.jobs import Job
-from rlcli.sweeps.opening import open_sweep
-from rlcli.sweeps.pbt import read_lineages
+from rlcli.studies.bsuite import results
+from rlcli.studies.engines.jobs import Job
+from rlcli.studies.engines.process_pool import ProcessEnd
+from rlcli.studies.search import grouping
+from rlcli.studies.search import sweep as sweep_module
+from rlcli.studies.search.opening import open_sweep
+from rlcli.studies.search.pbt import read_lineages
 
 if TYPE_CHECKING:
     from fuzz_targets import Place

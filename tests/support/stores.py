@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 
 from rlcli.errors import RlcliError
-from rlcli.sweeps.run_storage import RunStorage
+from rlcli.studies.engines.run_storage import RunStorage
 
 
 @contextmanager

@@ -11,13 +11,13 @@ import pytest
 from folders import evaluation, metric_rows
 
 from rlcli.recipe import documents
-from rlcli.studies.process_pool import ProcessEnd
-from rlcli.sweeps import grouping, sweep
-from rlcli.sweeps.driver import Driver, SweepProgress
-from rlcli.sweeps.jobs import Job
-from rlcli.sweeps.layout import Settings, SweepFolder, create_sweep
-from rlcli.sweeps.space import Space, load_space
-from rlcli.sweeps.study import Study
+from rlcli.studies.engines.jobs import Job
+from rlcli.studies.engines.process_pool import ProcessEnd
+from rlcli.studies.search import grouping, sweep
+from rlcli.studies.search.driver import Driver, SweepProgress
+from rlcli.studies.search.layout import Settings, SweepFolder, create_sweep
+from rlcli.studies.search.space import Space, load_space
+from rlcli.studies.search.trials import Trials
 
 RUNGS = (100, 200, 300)  # steps of the evaluations of a run
 Options = Mapping[str, Any]
@@ -215,7 +215,7 @@ def drive(
 ) -> str:
     """Runs a sweep to its end, and returns its status."""
     space, chosen = sweep.read_space(), sweep.read_settings()
-    study = Study(sweep, chosen, space, RUNGS[0])
+    study = Trials(sweep, chosen, space, RUNGS[0])
     driver = Driver(
         sweep,
         chosen,
@@ -228,10 +228,10 @@ def drive(
     return driver.run()
 
 
-def read_study(sweep: SweepFolder) -> Study:
+def read_study(sweep: SweepFolder) -> Trials:
     """The study of a sweep, only to be read."""
     space: Space = sweep.read_space()
-    return Study(sweep, sweep.read_settings(), space, is_reader=True)
+    return Trials(sweep, sweep.read_settings(), space, is_reader=True)
 
 
 def list_trials(sweep: SweepFolder) -> list[tuple[int, str, Mapping[str, Any], Any]]:

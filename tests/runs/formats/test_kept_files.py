@@ -25,7 +25,7 @@ from rlcli.replays.datasets import dataset_files as dataset_files
 from rlcli.results.curves import read_series
 from rlcli.runs import checkpoint, provenance, snapshots
 from rlcli.runs.metrics import read_metrics
-from rlcli.sweeps import layout
+from rlcli.studies.search import layout
 
 KEPT = Path(__file__).parent
 NEWEST = KEPT / "0.1.0"

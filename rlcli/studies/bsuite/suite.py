@@ -1,0 +1,237 @@
+"""bsuite: trains a recipe on bsuite's ids; the function behind `rlcli bsuite`."""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlcli import errors
+from rlcli.errors import RlcliError, quote
+from rlcli.quoting import quote_shell
+from rlcli.recipe import (
+    RecipeDocument,
+    check_document,
+    locate_recipe,
+    read_recipe,
+    read_without_parts,
+)
+from rlcli.registry.paths import enter, resolves
+from rlcli.results import figure
+from rlcli.runs.creation import check_place
+from rlcli.runs.durations import deadline_of
+from rlcli.runs.files import name_file_in_errors, to_json
+from rlcli.runs.naming import name_or_time, number_folder
+from rlcli.runs.study_record import Cell, record_cells
+from rlcli.studies.bsuite.experiments import EXPERIMENTS, IdGroup, select_ids
+from rlcli.studies.bsuite.results import score_sweep
+from rlcli.studies.bsuite.suite_files import INFO, RUNS, SuiteFolder, list_groups
+from rlcli.studies.process_runs import CellEnd, StudyReport
+from rlcli.studies.study_grid import make_cell
+from rlcli.studies.train_study import train_recorded
+from rlcli.training.stopping.stops import stopping_with
+
+GROUP = "bsuite"  # the folder of these sweeps, below the folder of runs
+_ROWS = 1_000  # of metrics in a run
+_MNIST = "MNISTBandit"
+
+
+@resolves(recipes="recipe", new=("mnist", "runs", "run"))
+def bsuite(
+    recipe: str | Path,
+    ids: Sequence[str] = (),
+    *,
+    set: Sequence[str] = (),
+    seed: int | None = None,
+    mnist: str | Path | None = None,
+    jobs: int | None = None,
+    runs: str | Path | None = None,
+    run: str | Path | None = None,
+    name: str | None = None,
+    max_time: str | float | None = None,
+    smoke: bool = False,
+    resume: bool = False,
+    trust: bool | None = None,
+    report: StudyReport = lambda *_: None,
+) -> dict[str, Any]:
+    """Trains a recipe on the experiments of bsuite, and scores it as bsuite does.
+
+    Returns the scores of experiments and tags, from 0 to 1, which the folder also has
+    as tables and a radar plot, with the results of each id as CSV files of bsuite.
+    Given the folder of a sweep instead of a recipe, its runs are scored again, with
+    `resume` after those that have not finished are trained.
+
+    Args:
+        recipe: a file, the name of a built-in recipe, or the folder of a sweep. The
+            environment and the number of steps are those of bsuite, `num_envs` that
+            of the recipe.
+        ids: ids such as `catch_noise/3`, experiments such as `catch_noise`, or tags
+            such as `noise`. By default all.
+        set: options that replace the recipe's.
+        seed: the first seed, by default 0. Ids with equal settings have consecutive
+            seeds.
+        mnist: the folder with the MNIST training set; without it, experiments with
+            MNIST are left out.
+        jobs: runs at once; by default the number of cores.
+        runs: the sweep is created as `<runs>/bsuite/<recipe>/<time>`; by default below
+            `runs`.
+        run: the folder of the sweep, instead of one below `runs`.
+        name: the name of its folder, instead of the time.
+        max_time: seconds, or a duration such as `3h50m`, from the call.
+        smoke: trains each run with a tiny budget.
+        resume: continues the sweep in the folder `recipe`, with its own options.
+        trust: with `resume`: allows the recipe of the sweep, which may come from
+            elsewhere, to import code, and its trackers to contact a host. A new sweep
+            has the recipe that you name.
+        report: is called with the cells and those that have ended, about once a second.
+    """
+    max_time = deadline_of(max_time)
+    figure.check_library()  # before any work
+    folder = SuiteFolder.open(enter(recipe), trust)
+    if resume or folder.exists:
+        given = {"ids": ids, "set": set, "seed": seed, "mnist": mnist, "runs": runs}
+        given |= {"run": run, "name": name, "smoke": smoke or None}
+        info = _reopen(folder, given)
+        if not resume:
+            return score_sweep(folder, info, [])
+    else:
+        read = check_document(recipe, set)
+        read.refuse_combinations("`rlcli bsuite` scores one agent")
+        title = read.name
+        chosen, notes = _leave_out_mnist(select_ids(ids), ids, mnist)
+        place = _choose_folder(title, runs or enter("runs"), run, name)
+        folder = SuiteFolder(place, trust=True)  # it has what its user has named
+        info = {
+            "recipe": title,
+            "source": locate_recipe(recipe),
+            "set": [*set],
+            "seed": seed or 0,
+            "mnist": None if mnist is None else str(mnist),
+            "smoke": smoke,
+            "chosen": [f"{name}/{index}" for name, index in chosen],
+            "notes": notes,
+        }
+
+    def score(ended: Sequence[CellEnd]) -> dict[str, Any]:
+        return score_sweep(folder, info, _describe_failures(ended))
+
+    with stopping_with(folder.folder, score):
+        ended = _train(folder, info, jobs, max_time, report)
+    return score(ended)
+
+
+def _train(
+    folder: SuiteFolder,
+    info: dict[str, Any],
+    jobs: int | None,
+    max_time: str | float | None,
+    report: StudyReport,
+) -> list[CellEnd]:
+    """Trains the runs that have not finished."""
+    cells = _plan_cells(folder, info)
+    with name_file_in_errors(folder.folder, "created"):
+        folder.folder.mkdir(parents=True, exist_ok=True)
+    folder.write_info(info)
+    record_cells(cells)
+    return train_recorded(
+        cells, trust=folder.trust, jobs=jobs, max_time=max_time, report=report
+    )
+
+
+def _describe_failures(ended: Sequence[CellEnd]) -> list[str]:
+    return [
+        f"`{each.cell.folder.name}`: {each.message or f'exit code {each.code}'}"
+        for each in ended
+        if each.code != errors.OK
+    ]
+
+
+def _reopen(folder: SuiteFolder, given: Mapping[str, object]) -> dict[str, Any]:
+    """What a sweep that exists was started with; refuses other options."""
+    if not folder.exists:
+        raise RlcliError(
+            f"{quote(folder.folder)} is not the folder of a sweep of bsuite",
+            "`--resume` takes the folder that `rlcli bsuite` has printed",
+        )
+    refused = [name for name, value in given.items() if value not in (None, (), [])]
+    if refused:
+        raise RlcliError(
+            f"{quote(folder.folder)} is the folder of a sweep, whose options cannot "
+            "change: " + ", ".join(f"`{name}`" for name in refused),
+            "leave them out, or name a recipe to start another sweep",
+        )
+    return folder.read_info()
+
+
+def _leave_out_mnist(
+    chosen: list[tuple[str, int]], words: Sequence[str], path: str | Path | None
+) -> tuple[list[tuple[str, int]], list[str]]:
+    """The ids that can be trained, and a note on the others."""
+    needs = {name for name, _ in chosen if EXPERIMENTS[name].environment == _MNIST}
+    if path is not None or not needs:
+        return chosen, []
+    hint = "give the folder of the MNIST training set: `--mnist FOLDER`"
+    if any(word.partition("/")[0] in needs for word in words):
+        raise RlcliError("experiments with MNIST need its images", hint)
+    rest = [each for each in chosen if each[0] not in needs]
+    return rest, [f"left out: {', '.join(sorted(needs))}; {hint}"]
+
+
+def _choose_folder(
+    title: str, runs: str | Path, run: str | Path | None, name: str | None
+) -> Path:
+    """The folder of a new sweep, `<runs>/bsuite/<recipe>/<time>`; creates nothing."""
+    if run is None:
+        folder = number_folder(Path(runs) / GROUP / title / name_or_time(name))
+    else:
+        folder = Path(run)
+        if any(os.path.lexists(folder / each) for each in (INFO, RUNS)):
+            raise RlcliError(
+                f"`{folder}` contains a sweep already",
+                "choose another folder; "
+                f"`rlcli bsuite {quote_shell(folder)} --resume` continues it",
+            )
+    check_place(run=folder / RUNS / "run")
+    return folder
+
+
+def _plan_cells(folder: SuiteFolder, info: Mapping[str, Any]) -> list[Cell]:
+    """The cells of a sweep; refuses a recipe or options that are wrong."""
+    recipe = read_recipe(info["source"], info["set"])
+    return [_plan(recipe, group, folder, info) for group in list_groups(info)]
+
+
+def _plan(
+    recipe: RecipeDocument, group: IdGroup, folder: SuiteFolder, info: Mapping[str, Any]
+) -> Cell:
+    """The run of ids: the recipe with the environment and the budget of bsuite."""
+    experiment, index = EXPERIMENTS[group.experiment], group.indices[0]
+    data = read_without_parts(recipe).data.get("environment")
+    num_envs = data.get("num_envs", 1) if isinstance(data, Mapping) else 1
+    num_envs = num_envs if isinstance(num_envs, int) and num_envs > 0 else 1
+    options = {**experiment.options(index), "num_envs": num_envs}
+    if experiment.environment == _MNIST:
+        options["path"] = info["mnist"]
+    rounds = math.ceil(experiment.episodes / num_envs)  # of episodes side by side
+    size = experiment.max_length(index) * num_envs  # steps of a round
+    period = math.ceil(rounds / _ROWS)  # of the rows of metrics
+    rounds = math.ceil(rounds / period) * period  # the last row is at the end
+    own = {
+        "environment": to_json(options),
+        "train.steps": rounds * size,
+        "train.log.every": period * size,
+        "train.seed": info["seed"] + group.seed,
+        "train.seeds": len(group.indices),
+        "train.evaluate": "{every: null}",
+        "train.checkpoint.every": "null",
+        "train.stop": "null",
+    }
+    settings = [f"{key}={value}" for key, value in own.items()]
+    place = folder.run(group)
+    return make_cell(
+        check_document(recipe.with_settings(*settings)),
+        folder=place,
+        study=folder.folder,
+        values={"id": place.name},
+        is_smoke=bool(info["smoke"]),
+    )

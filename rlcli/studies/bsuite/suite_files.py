@@ -1,0 +1,101 @@
+"""Layout: the files of a sweep of bsuite, and what it was started with.
+
+runs/bsuite/<recipe>/<time>/
+  bsuite.json     how it was started, and the run and seed of each id
+  runs/           the runs; ids with equal settings are the seeds of one
+  results/        a CSV file for each id, in bsuite's format
+  scores.json, scores.md, radar.png
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlcli.errors import RlcliError, quote
+from rlcli.runs.files import read_json, to_json, write_json
+from rlcli.runs.opened_folder import OpenedFolder
+from rlcli.studies.bsuite.experiments import IdGroup, group_ids, select_ids
+from rlcli.studies.search.layout import REMEDY
+
+INFO, RUNS, RESULTS = "bsuite.json", "runs", "results"
+
+
+@dataclass(frozen=True)
+class SuiteFolder(OpenedFolder):
+    """The folder of a sweep of bsuite, with the paths of its files."""
+
+    @property
+    def info(self) -> Path:
+        """How the sweep was started."""
+        return self.find(INFO)
+
+    def run(self, group: IdGroup) -> Path:
+        """The run of ids with equal settings, such as `runs/catch-0-19`."""
+        return self.find(RUNS, name_run(group))
+
+    @property
+    def exists(self) -> bool:
+        """Whether it is the folder of a sweep."""
+        return os.path.lexists(self.folder / INFO)
+
+    def read_info(self) -> dict[str, Any]:
+        """What the sweep was started with; refuses damaged files, and links."""
+        self.refuse_links(RUNS, RESULTS)
+        info = read_json(self.info, REMEDY)
+        for name, is_sound in _FIELDS.items():
+            if not is_sound(value := info.get(name)):
+                message = f"`{self.info}` is damaged: `{name}` is "
+                raise RlcliError(message + quote(to_json(value)), REMEDY)
+        try:
+            select_ids(info["chosen"])
+        except RlcliError as error:
+            message = f"`{self.info}` is damaged: {error.message}"
+            raise RlcliError(message, REMEDY) from error
+        return info
+
+    def write_info(self, info: Mapping[str, Any]) -> None:
+        """Replaces `bsuite.json`, with the run and the seed of each id."""
+        write_json(self.info, {**info, "ids": place_ids(info)})
+
+
+def name_run(group: IdGroup) -> str:
+    """The name of the run of a group of ids."""
+    ends = dict.fromkeys((group.indices[0], group.indices[-1]))  # one if they are equal
+    return "-".join([group.experiment, *map(str, ends)])
+
+
+def list_groups(info: Mapping[str, Any]) -> list[IdGroup]:
+    """The ids of a sweep, grouped by the run that they share."""
+    return group_ids(select_ids(info["chosen"]))
+
+
+def place_ids(info: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
+    """The name of the run of each id, and its seed there."""
+    return {
+        f"{group.experiment}/{index}": (name_run(group), info["seed"] + group.seed + i)
+        for group in list_groups(info)
+        for i, index in enumerate(group.indices)
+    }
+
+
+def _is_word(value: Any) -> bool:
+    """Whether a value can be an argument of a process, or a path."""
+    return isinstance(value, str) and "\0" not in value
+
+
+def _is_list_of_words(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_word, value))
+
+
+_FIELDS: Mapping[str, Callable[[Any], bool]] = {
+    "recipe": _is_word,
+    "source": _is_word,
+    "set": _is_list_of_words,
+    "seed": lambda value: type(value) is int and 0 <= value < 2**31,
+    "mnist": lambda value: value is None or _is_word(value),
+    "smoke": lambda value: isinstance(value, bool),
+    "chosen": _is_list_of_words,
+    "notes": _is_list_of_words,
+}

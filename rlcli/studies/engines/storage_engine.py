@@ -1,0 +1,105 @@
+"""Storage engine: an engine whose tasks share no file system with this machine.
+
+The tasks copy their runs to a storage. This engine copies runs from there into the
+sweep's folder: their evaluations while they train, and everything when a task has
+ended. So the driver finds the same files as with a shared file system.
+"""
+
+import contextlib
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+
+from rlcli.errors import RlcliError
+from rlcli.studies.engines import stored_runs
+from rlcli.studies.engines.jobs import Engine, Job
+from rlcli.studies.engines.process_pool import ProcessEnd
+from rlcli.studies.engines.run_storage import RunStorage
+
+_PERIOD = 10.0  # seconds between two copies of evaluations
+_MAX_THREADS = 4  # that copy the runs of a job each
+
+
+class StorageEngine:
+    """Another engine, whose tasks copy their runs to `storage`."""
+
+    def __init__(self, engine: Engine, storage: RunStorage) -> None:
+        self._engine = engine
+        self._storage = storage
+        self._running: dict[str, Job] = {}
+        self._arriving: dict[str, tuple[ProcessEnd, Future[None]]] = {}
+        self._threads = ThreadPoolExecutor(_MAX_THREADS)
+        self._evaluations: Future[None] | None = None
+        self._read_at = time.monotonic()
+
+    def restore(self, folders: Sequence[Path]) -> None:
+        """Copies the runs that an earlier process has started into these folders."""
+        stored_runs.download_runs(self._storage, Job("", tuple(folders), ()))
+
+    @property
+    def period(self) -> float:
+        """Seconds between two polls of its tasks."""
+        return self._engine.period
+
+    @property
+    def jobs(self) -> int:
+        """The number of tasks at once."""
+        return self._engine.jobs
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another task may start."""
+        return self._engine.has_room
+
+    def start(self, job: Job) -> None:
+        """Starts a task that begins or continues a job."""
+        stored_runs.retry(lambda: stored_runs.upload_inputs(self._storage, job))
+        self._running[job.key] = job
+        self._engine.start(job)
+
+    def collect(self) -> list[ProcessEnd]:
+        """The tasks that have ended, and whose runs have been copied."""
+        for end in self._engine.collect():
+            job = self._running.pop(end.key)
+            copy = self._threads.submit(self._download, job, self._evaluations)
+            self._arriving[end.key] = end, copy
+        self._download_evaluations()
+        arrived = [key for key, (_, copy) in self._arriving.items() if copy.done()]
+        ends = []
+        for key in arrived:
+            end, copy = self._arriving.pop(key)
+            copy.result()
+            ends.append(end)
+        return ends
+
+    def _download(self, job: Job, evaluations: Future[None] | None) -> None:
+        if evaluations is not None:
+            wait([evaluations])  # it might replace newer files
+        stored_runs.retry(lambda: stored_runs.download_runs(self._storage, job))
+
+    def _download_evaluations(self) -> None:
+        """Copies evaluations if it is time; after an error it tries again later."""
+        if self._evaluations is not None:
+            if not self._evaluations.done():
+                return
+            with contextlib.suppress(RlcliError):
+                self._evaluations.result()
+            self._evaluations = None
+        if self._running and time.monotonic() - self._read_at >= _PERIOD:
+            self._read_at = time.monotonic()
+            self._evaluations = self._threads.submit(
+                stored_runs.download_evaluations,
+                self._storage,
+                [*self._running.values()],
+            )
+
+    def send_signal(self, number: int, key: str | None = None) -> None:
+        """Sends a signal to the task of a job, or to all."""
+        if key is None or key in self._running:
+            self._engine.send_signal(number, key)
+
+    def close(self) -> None:
+        """Releases what the engine holds, after all tasks have ended."""
+        self._threads.shutdown(cancel_futures=True)
+        self._engine.close()

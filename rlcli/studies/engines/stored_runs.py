@@ -1,0 +1,289 @@
+"""Stored runs: copies the runs of a job between a folder and a storage.
+
+A copy may be cut off at any file. What it leaves is a run that can be opened and
+continued, because files are copied in the order of `_rank`: everything that a
+checkpoint requires, the checkpoints, what names them, and the end of the run. Rows of
+`metrics.jsonl` beyond the checkpoint are no harm: a resume removes them.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from rlcli.errors import RlcliError
+from rlcli.runs import population_rounds
+from rlcli.runs.files import exists, open_regular, replace_file, to_json
+from rlcli.runs.run_folder import SUFFIX, Run
+from rlcli.studies.engines.jobs import ENDED, Job
+from rlcli.studies.engines.run_storage import RunStorage, in_parallel, is_hidden
+
+_PERIOD = 10.0  # seconds between two copies of a run in training
+_WAITS = (1.0, 3.0, 9.0)  # seconds before another attempt
+_OWNER = ".owner"  # the file with the token of the task that trains a run
+_CHECKPOINTS = 3  # their `_rank`
+
+
+class TakenOverError(Exception):
+    """Another task trains the runs, because this one was considered lost."""
+
+
+def _rank(path: Path) -> int:
+    """The place of a file of a run in the order of a copy."""
+    run = Run(path.parent)
+    ranks = {run.metrics: 1, run.policy: 2, run.best: 2, run.index: 4, run.info: 5}
+    return ranks.get(path, _CHECKPOINTS if path.match("checkpoints/*") else 0)
+
+
+def _by_rank(paths: Iterable[Path]) -> list[list[Path]]:
+    return [[*group] for _, group in itertools.groupby(sorted(paths, key=_rank), _rank)]
+
+
+def shared_files(job: Job) -> list[Path]:
+    """The paths of files that belong to all runs of a job: those of a population."""
+    parents = {folder.parent for folder in job.folders}
+    names = population_rounds.FILE_NAME, population_rounds.ROUNDS
+    return [parent / name for parent in parents for name in names]
+
+
+def input_files(storage: RunStorage, job: Job) -> list[Path]:
+    """The paths of files that the arguments of a job name, such as its recipe."""
+    paths = [Path(each) for each in job.arguments]
+    below = [path for path in paths if path.is_relative_to(storage.folder)]
+    return [path for path in below if path not in job.folders]
+
+
+def download_runs(storage: RunStorage, job: Job) -> None:
+    """Copies the runs of a job from the storage."""
+    _save(storage, storage.read(shared_files(job)))
+    found = [path for folder in job.folders for path in storage.find(folder)]
+    for group in _by_rank(found):
+        in_parallel(storage.download, group)
+    if found:
+        for run in job.runs:
+            for path in {*run.list_checkpoints()}.difference(found):
+                path.unlink(missing_ok=True)
+
+
+def download_evaluations(storage: RunStorage, jobs: Iterable[Job]) -> None:
+    """Copies what a driver reads of runs in training, without their checkpoints."""
+    runs = [run for job in jobs for run in job.runs]
+    _save(storage, storage.read([run.metrics for run in runs]))
+    infos = storage.read([run.info for run in runs])
+    _save(storage, {path: _without_end(data) for path, data in infos.items()})
+
+
+def upload_inputs(storage: RunStorage, job: Job) -> None:
+    """Copies to the storage what a task needs before it can begin or continue a job."""
+    infos = [run.info for run in job.runs]
+    contents = _read([*input_files(storage, job), *shared_files(job), *infos])
+    for path, data in contents.items():
+        storage.write(path, data)
+
+
+@contextlib.contextmanager
+def open_job(storage: RunStorage, job: Job) -> Iterator[tuple[Job, Callable[[], None]]]:
+    """A job of a storage in a temporary folder, and a function that copies its runs.
+
+    Call the function often. At the end the runs are copied once more.
+    """
+    with tempfile.TemporaryDirectory(
+        prefix="rlcli-", ignore_cleanup_errors=True
+    ) as name:
+        local = storage._replace(folder=Path(name))
+        job = job.move(storage.folder, local.folder)
+        _save(local, local.read(input_files(local, job)))
+        with contextlib.closing(RunUploader(local, job)) as uploader:
+            uploader.take_over()
+            try:
+                yield job, uploader.poll
+            except TakenOverError:
+                raise
+            except BaseException:
+                with contextlib.suppress(RlcliError):
+                    uploader.finish()
+                raise
+            uploader.finish()
+
+
+def _save(storage: RunStorage, contents: Mapping[Path, bytes]) -> None:
+    for path, data in contents.items():
+        storage.make_parent(path)
+        replace_file(path, data)
+
+
+def _without_end(info: bytes) -> bytes:
+    """A `run.json` that marks the run as running, until all of its files are copied."""
+    fields = json.loads(info)
+    if fields.get("status") not in ENDED:
+        return info
+    return (to_json(fields | {"status": "running"}, indent=2) + "\n").encode()
+
+
+def retry(function: Callable[[], None]) -> None:
+    """Calls a function until the store does not fail, but not forever."""
+    for seconds in _WAITS:
+        with contextlib.suppress(RlcliError):
+            return function()
+        time.sleep(seconds)
+    return function()
+
+
+class RunUploader:
+    """Copies the runs of a job to the storage while a process trains them.
+
+    All copies are made by one thread, so neither the process nor a signal waits for the
+    store.
+    """
+
+    def __init__(self, storage: RunStorage, job: Job) -> None:
+        self._storage = storage
+        self._job = job
+        self._token = secrets.token_hex(8).encode()
+        # Of the files in the storage: when they changed, or what they contain.
+        self._stamps: dict[Path, tuple[int, ...]] = {}
+        self._contents: dict[Path, bytes] = {}
+        self._thread = ThreadPoolExecutor(1)
+        self._copy: Future[None] | None = None
+        self._begin = time.monotonic()
+
+    def take_over(self) -> None:
+        """Claims the runs for this task, and copies them from the storage."""
+        in_parallel(
+            lambda folder: self._storage.write(folder / _OWNER, self._token),
+            self._job.folders,
+        )
+        download_runs(self._storage, self._job)
+        self._stamps = {path: _stamp(path) for path in self._list_files()}
+        for run in self._job.runs:
+            self._contents |= _read([run.info, run.index])
+
+    def poll(self) -> None:
+        """Begins a copy if it is time for one; call it often.
+
+        After an error of the store, the next copy is another attempt.
+        """
+        if self._copy is not None and self._copy.done():
+            with contextlib.suppress(RlcliError):
+                self._copy.result()
+            self._copy = None
+        if self._copy is None and time.monotonic() - self._begin >= _PERIOD:
+            self._begin = time.monotonic()
+            self._copy = self._thread.submit(self.upload)
+
+    def finish(self) -> None:
+        """Copies what has changed since the last copy, after the process has ended.
+
+        Ray may interrupt a task repeatedly.
+        """
+        last = self._thread.submit(retry, self.upload)
+        while True:
+            with contextlib.suppress(KeyboardInterrupt):
+                return last.result()
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._thread.shutdown()
+
+    def upload(self) -> None:
+        """Copies the files that have changed, in an order that allows a cut-off."""
+        while True:
+            with contextlib.suppress(_VanishedError):
+                return self._upload()
+
+    def _upload(self) -> None:
+        runs = self._job.runs
+        # Read first: what they describe is complete, and is copied before them.
+        infos = _read([run.info for run in runs])
+        indices = _read([run.index for run in runs])
+        stamps = {path: _stamp(path) for path in self._list_files()}
+        changed = [each for each in stamps if stamps[each] != self._stamps.get(each)]
+        removed = {each for each in self._stamps if _rank(each) == _CHECKPOINTS}
+        removed -= stamps.keys()
+        infos, indices = self._select_changed(infos), self._select_changed(indices)
+        if not (changed or removed or infos or indices):
+            return
+        self._check_owner()
+        checkpoints = [path for path in changed if _rank(path) == _CHECKPOINTS]
+        for group in _by_rank({*changed}.difference(checkpoints)):
+            in_parallel(self._send, [(path, stamps[path]) for path in group])
+        self._write({path: _without_end(data) for path, data in infos.items()})
+        in_parallel(self._send, [(path, stamps[path]) for path in checkpoints])
+        self._write(indices)
+        self._write(infos)
+        self._storage.remove(removed)
+        for path in removed:
+            del self._stamps[path]
+
+    def _check_owner(self) -> None:
+        owners = self._storage.read(run.folder / _OWNER for run in self._job.runs)
+        if any(owner != self._token for owner in owners.values()):
+            raise TakenOverError(f"another task trains {self._job.key}")
+
+    def _list_files(self) -> Iterator[Path]:
+        """The files of the runs, except those whose contents are read first."""
+        for path in shared_files(self._job):
+            if path.exists():
+                yield path
+        for run in self._job.runs:
+            for parent, _, names in os.walk(run.folder):
+                for path in (Path(parent, name) for name in names):
+                    name = path.relative_to(run.folder)
+                    is_text = path in (run.info, run.index)
+                    if not (is_text or is_hidden(name) or path.is_symlink()):
+                        yield path
+
+    def _select_changed(self, contents: dict[Path, bytes]) -> dict[Path, bytes]:
+        return {
+            path: data
+            for path, data in contents.items()
+            if data != self._contents.get(path)
+        }
+
+    def _send(self, item: tuple[Path, tuple[int, ...]]) -> None:
+        path, stamp = item
+        try:
+            if path.name.endswith(SUFFIX):
+                self._storage.upload(path)
+            else:  # may grow meanwhile
+                self._storage.write(path, _read_file(path))
+        except (OSError, RlcliError) as error:
+            if path.exists():
+                raise
+            raise _VanishedError from error
+        self._stamps[path] = stamp
+
+    def _write(self, contents: dict[Path, bytes]) -> None:
+        for path, data in self._select_changed(contents).items():
+            self._storage.write(path, data)
+            self._contents[path] = data
+
+
+class _VanishedError(Exception):
+    """A file was removed while it was copied, such as an old checkpoint."""
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Changes when a file does."""
+    try:
+        status = path.stat(follow_symlinks=False)
+    except FileNotFoundError as error:
+        raise _VanishedError from error
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _read(paths: Iterable[Path]) -> dict[Path, bytes]:
+    """The contents of the files that exist."""
+    return {path: _read_file(path) for path in paths if exists(path)}
+
+
+def _read_file(path: Path) -> bytes:
+    """The content of a regular file, which is not that of a link elsewhere."""
+    with open_regular(path, os.O_RDONLY, "rb") as file:
+        return file.read()

@@ -1,0 +1,77 @@
+"""Export: the recipe of the winner of a sweep; behind `rlcli sweep export`."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from rlcli.errors import RlcliError
+from rlcli.quoting import quote_shell
+from rlcli.recipe import dump_recipe, resolve
+from rlcli.recipe.documents import format_inline
+from rlcli.runs.files import check_output, write_output
+from rlcli.runs.formatting import format_number
+from rlcli.runs.run_folder import Run
+from rlcli.studies.search.layout import SweepFolder
+from rlcli.studies.search.opening import OpenedSweep, open_sweep
+from rlcli.studies.search.pbt import PBT, member_settings
+
+
+def export_sweep(
+    folder: str | Path,
+    output: str | Path,
+    *,
+    trial: int | None = None,
+    trust: bool | None = None,
+) -> Path:
+    """Writes the recipe of the winner, and returns its file.
+
+    It is a complete recipe, with the seeds of the winner's run: `rlcli train` with it
+    makes the same run, to the byte where the machine is the same. (Up to rounding if
+    the run was trained together with others.) Numbers that a population has changed
+    during training are schedules.
+
+    Args:
+        folder: the folder of a sweep.
+        output: a `.yaml` file.
+        trial: the number of a trial, instead of the winner.
+        trust: allows the recipe of a population to import code.
+    """
+    check_output(Path(output), "a recipe", (".yaml", ".yml"))
+    opened = open_sweep(folder, trust=trust)
+    sweep, settings, _ = opened
+    if trial is None:
+        run, title = _winner(sweep)
+    else:
+        run, title = Run(sweep.trial(trial)), f"Trial {trial}"
+        if not os.path.lexists(run.resolved_recipe):
+            raise RlcliError(
+                f"`{folder}` has no trial {trial}",
+                f"`rlcli sweep show {quote_shell(folder)}` lists the trials",
+            )
+    if settings.sampler == PBT and run.folder.parent == sweep.population:
+        text = _member_recipe(opened, int(run.folder.name))
+    else:
+        text = run.read_resolved()
+    name = format_inline(sweep.folder.absolute().name)
+    comment = f"# {title} of the sweep {name}\n"
+    write_output(Path(output), (comment + text).encode())
+    return Path(output)
+
+
+def _winner(sweep: SweepFolder) -> tuple[Run, str]:
+    winner: dict[str, Any] | None = sweep.read_result().get("winner")
+    if winner is None:
+        raise RlcliError(
+            f"`{sweep.folder}` has no winner yet",
+            "`--resume` continues the sweep; `--trial N` exports a trial",
+        )
+    sentence = f"Winner (trial {winner['trial']}, {format_number(winner['value'])})"
+    return Run(sweep.find(*Path(winner["run"]).parts)), sentence
+
+
+def _member_recipe(opened: OpenedSweep, number: int) -> str:
+    """The recipe with schedules that trains a member of a population alone."""
+    sweep, settings, _ = opened
+    sets = member_settings(*opened, number)
+    seeds = f"train.seed={settings.seed}", f"train.seeds={settings.seeds}"
+    return dump_recipe(resolve(sweep.load_recipe_with(settings, [*sets, *seeds])))

@@ -1,0 +1,62 @@
+"""Opening: a sweep that exists enters a command here, see `OpenedFolder`."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rlcli.errors import RlcliError
+from rlcli.results.checks import check_choice
+from rlcli.studies.search import pbt
+from rlcli.studies.search.layout import FOLDERS, Settings, SweepFolder
+from rlcli.studies.search.objectives import parse_objective
+from rlcli.studies.search.space import Space
+from rlcli.studies.search.trials import PRUNERS, SAMPLERS
+
+_BOUNDS: Mapping[str, tuple[int, int]] = {  # of the options that are numbers
+    "trials": (1, 1_000_000),
+    "seeds": (1, 1_000_000),
+    "seed": (0, 2**31 - 1),
+    "confirm": (0, 1_000_000),
+    "confirm_seeds": (1, 1_000_000),
+    "together": (1, 10_000),
+    "ready": (1, 1_000_000),
+}
+
+
+class OpenedSweep(NamedTuple):
+    """A sweep that exists: its folder, its settings and its space."""
+
+    folder: SweepFolder
+    settings: Settings
+    space: Space
+
+
+def open_sweep(folder: str | Path, *, trust: bool | None = None) -> OpenedSweep:
+    """Opens a sweep that may come from elsewhere; refuses one that is damaged.
+
+    `trust`: whether its recipe may import code, and its trackers may contact a host; by
+    default if the user trusts the folder.
+    """
+    sweep = SweepFolder.open(folder, trust)
+    settings = sweep.read_settings()
+    sweep.refuse_links(*FOLDERS)
+    given = dataclasses.asdict(settings)
+    try:
+        check_options({key: each for key, each in given.items() if each is not None})
+    except RlcliError as error:
+        message = f"`{sweep.settings}`: {error.message}"
+        raise RlcliError(message, error.hint) from error
+    return OpenedSweep(sweep, settings, sweep.read_space())
+
+
+def check_options(given: Mapping[str, Any]) -> None:
+    """Refuses options of a sweep that cannot be; reads no file."""
+    check_choice("sampler", given.get("sampler", SAMPLERS[0]), SAMPLERS)
+    check_choice("pruner", given.get("pruner", PRUNERS[0]), PRUNERS)
+    parse_objective(given.get("objective", "return"))
+    for name, (least, most) in _BOUNDS.items():
+        if name in given and not least <= given[name] <= most:
+            expected = f"≥ {least}" if given[name] < least else f"≤ {most:,}"
+            raise RlcliError(f"`{name}` cannot be {given[name]}: expected {expected}")
+    pbt.check_options(given)

@@ -1,0 +1,398 @@
+"""Trials: the trials of a sweep in Optuna's storage; samplers and pruners.
+
+Optuna is imported when a study is opened. Its storage is the only record of trials, so
+a sweep continues from it, whichever process was killed and when.
+"""
+
+import contextlib
+import math
+import urllib.parse
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rlcli.errors import RlcliError, quote, shorten
+from rlcli.registry.libraries import import_library, require_extra
+from rlcli.runs.files import to_json
+from rlcli.studies.search.journal import REMEDY, Journal
+from rlcli.studies.search.layout import Settings, SweepFolder
+from rlcli.studies.search.objectives import Objective, parse_objective
+from rlcli.studies.search.pbt import PBT
+from rlcli.studies.search.space import CHOICE, Option, Space, Values
+
+SAMPLERS = ("tpe", "random", "grid", "cmaes", "nsga2", PBT)
+PRUNERS = ("asha", "median", "none")
+EXTRA = "sweep"
+REDUCTION = 3  # ASHA continues one trial of so many at each rung
+_MEDIAN_STARTUP = 5  # trials that are never pruned, by the pruner `median`
+_STATES = {
+    "RUNNING": "running",
+    "COMPLETE": "complete",
+    "PRUNED": "pruned",
+    "FAIL": "failed",
+    "WAITING": "waiting",
+}
+
+
+def _is_list_of_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(type(v) in (int, float) for v in value)
+
+
+_NOTES: Mapping[str, Callable[[Any], bool]] = {
+    "seeds": _is_list_of_numbers,
+    "ci95": lambda value: (
+        value is None or (_is_list_of_numbers(value) and len(value) == 2)
+    ),
+    "reason": lambda value: isinstance(value, str),
+    "pruned_at": lambda value: type(value) is int,
+}
+
+
+class Trial(NamedTuple):
+    """A trial of the storage."""
+
+    number: int
+    state: str  # a value of `_STATES`
+    values: Values  # the options that were chosen
+    value: float | None  # the objective, if it is complete
+    rungs: dict[int, float]  # the objective so far, by step
+    notes: dict[str, Any]  # see `_NOTES`
+
+
+def require_optuna() -> None:
+    """An error that says how to install Optuna, unless it is."""
+    require_extra(EXTRA, "`rlcli sweep`")
+
+
+def fixed_values(settings: Settings, space: Space, number: int) -> Values | None:
+    """The values of a trial if they depend on its number only, otherwise None."""
+    if settings.sampler == "grid":
+        return space.grid()[number]
+    if settings.sampler in ("random", PBT):
+        return space.draw(settings.seed, number)
+    return None
+
+
+class Trials:
+    """The trials of a sweep.
+
+    `first_rung` is the step of the first evaluation, at which trials are compared.
+    `is_reader`: the study is only read, while another process may continue it.
+    """
+
+    def __init__(
+        self,
+        sweep: SweepFolder,
+        settings: Settings,
+        space: Space,
+        first_rung: int = 1,
+        *,
+        is_reader: bool = False,
+    ) -> None:
+        require_optuna()
+        self._optuna: Any = import_library("optuna", EXTRA)
+        self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)
+        self._space = space
+        self._known = {option.key: option for option in space.options}
+        self._settings = settings
+        self._live: dict[int, Any] = {}  # Optuna's objects of running trials
+        self._journal: Journal | None = None
+        if settings.storage is None:
+            self._journal = Journal(sweep.journal, is_reader=is_reader)
+        with self._using_optuna():
+            self._study = self._open(is_reader)
+            self._study.pruner = self._pruner(first_rung)
+
+    def _open(self, is_reader: bool) -> Any:
+        optuna, settings = self._optuna, self._settings
+        if self._journal is not None:
+            storage = self._read_journal(self._journal)
+        else:
+            assert settings.storage is not None
+            storage = open_database(settings.storage, is_reader=is_reader)
+            if is_reader:
+                return self._find_study(storage)
+        is_maximized = parse_objective(settings.objective).is_maximized
+        return optuna.create_study(
+            storage=storage,
+            study_name=settings.study,
+            direction="maximize" if is_maximized else "minimize",
+            load_if_exists=True,
+        )
+
+    def _read_journal(self, journal: Journal) -> Any:
+        try:
+            return self._optuna.storages.JournalStorage(journal)
+        except RlcliError:
+            raise
+        except Exception as error:  # of many types: values that Optuna refuses
+            raise journal.damage(_describe(error)) from error
+
+    def _find_study(self, storage: Any) -> Any:
+        """The study in a database that is only read."""
+        name = self._settings.study
+        try:
+            return self._optuna.load_study(study_name=name, storage=storage)
+        except KeyError as error:
+            raise RlcliError(
+                f"the storage {quote(self._settings.storage)} has no trials of this "
+                "sweep",
+                "pass the `--storage` with which the sweep was started",
+            ) from error
+
+    @contextlib.contextmanager
+    def _using_optuna(self) -> Iterator[None]:
+        """Context that explains errors of Optuna, and hides its warnings.
+
+        Its samplers and pruners expect trials that they have written themselves, but
+        others may have changed the journal or the database.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # options of samplers are experimental
+            try:
+                yield
+            except RlcliError:
+                raise
+            except Exception as error:
+                raise self._damage(_describe(error)) from error
+
+    def _damage(self, reason: str) -> RlcliError:
+        """The error that trials cannot be used."""
+        place = quote(self._settings.storage or "", 200)
+        if self._journal is not None:
+            place = f"`{self._journal.path}`"
+        return RlcliError(f"{place} has trials that cannot be used: {reason}", REMEDY)
+
+    def _pruner(self, first_rung: int) -> Any:
+        pruners = self._optuna.pruners
+        if self._settings.pruner == "asha":
+            return pruners.SuccessiveHalvingPruner(
+                min_resource=first_rung, reduction_factor=REDUCTION
+            )
+        if self._settings.pruner == "median":
+            return pruners.MedianPruner(n_startup_trials=_MEDIAN_STARTUP)
+        return pruners.NopPruner()
+
+    def _sampler(self, number: int) -> Any:
+        """A sampler for one trial, seeded by its number: a crash loses no state."""
+        samplers, kind = self._optuna.samplers, self._settings.sampler
+        entropy = np.random.SeedSequence([self._settings.seed, number])
+        seed = int(entropy.generate_state(1)[0])
+        if kind == "tpe":
+            return samplers.TPESampler(
+                seed=seed, multivariate=True, group=True, constant_liar=True
+            )
+        if kind == "cmaes":
+            import_library("cmaes", EXTRA)
+            from rlcli.studies.search.cmaes_sampler import (
+                RefittedCmaEs,  # imports Optuna
+            )
+
+            return RefittedCmaEs(self._space, seed)
+        if kind == "nsga2":
+            return samplers.NSGAIISampler(seed=seed)
+        return samplers.RandomSampler(seed=seed)  # `fixed_values` has chosen before
+
+    def ask(self) -> Trial:
+        """Begins the next trial."""
+        with self._using_optuna():
+            number = len(self._study.get_trials(deepcopy=False))
+            waiting = self._study.get_trials(deepcopy=False, states=(self._waiting,))
+            if waiting:  # of a process that was killed before it began the trial
+                number = waiting[0].number
+            elif (
+                values := fixed_values(self._settings, self._space, number)
+            ) is not None:
+                self._study.enqueue_trial(values)
+            self._study.sampler = self._sampler(number)
+            return self._begin(self._study.ask())
+
+    def restore_running(self) -> list[Trial]:
+        """The trials that were running when an earlier process ended."""
+        state = self._optuna.trial.TrialState.RUNNING
+        found = []
+        with self._using_optuna():
+            for frozen in self._study.get_trials(deepcopy=False, states=(state,)):
+                self._study.sampler = self._sampler(frozen.number)
+                trial = self._optuna.trial.Trial(self._study, frozen._trial_id)
+                found.append(self._begin(trial))
+        return found
+
+    def _begin(self, trial: Any) -> Trial:
+        """Chooses the options that have no value yet."""
+        values: Values = {}
+        for option in self._space.options:
+            if option.is_active(values):
+                values[option.key] = self._suggest(trial, option)
+        self._live[trial.number] = trial
+        return self.find(trial.number)._replace(values=values)
+
+    def _suggest(self, trial: Any, option: Option) -> Any:
+        """The value of an option, which is chosen unless the trial has one."""
+        if option.kind == CHOICE:
+            value = trial.suggest_categorical(option.key, option.choices)
+        elif option.kind == "int":
+            low, high = int(option.low), int(option.high)
+            step = {} if option.log else {"step": option.step}
+            value = trial.suggest_int(option.key, low, high, log=option.log, **step)
+        else:
+            value = trial.suggest_float(
+                option.key, option.low, option.high, log=option.is_log
+            )
+        self._check_value(trial.number, option.key, value)
+        return value
+
+    def _check_value(self, number: int, key: str, value: Any) -> None:
+        """Refuses a value that the space does not have: it becomes a `--set`."""
+        if key not in self._known or not self._known[key].contains(value):
+            text = quote(f"{key}={value}")
+            raise self._damage(f"trial {number} has {text}, which the space has not")
+
+    def _read(self, trial: Any) -> Trial:
+        """A trial of Optuna, which others may have written."""
+        if type(trial.number) is not int or trial.number < 0:
+            raise self._damage(f"a trial has the number {quote(trial.number)}")
+        for key, value in trial.params.items():
+            self._check_value(trial.number, key, value)
+        attributes = trial.user_attrs
+        notes = {name: attributes[name] for name in _NOTES if name in attributes}
+        for name, value in notes.items():
+            if not _NOTES[name](value):
+                text = f"trial {trial.number} has the note {quote(name)}"
+                raise self._damage(f"{text}: {quote(to_json(value))}")
+        return Trial(
+            trial.number,
+            _STATES[trial.state.name],
+            dict(trial.params),
+            None if trial.value is None else float(trial.value),
+            {int(step): float(v) for step, v in trial.intermediate_values.items()},
+            notes,
+        )
+
+    def report(self, number: int, step: int, value: float) -> bool:
+        """Records the objective so far; returns whether the trial should be pruned."""
+        with self._using_optuna():
+            self._live[number].report(value, step)
+            return bool(self._live[number].should_prune())
+
+    def note(self, number: int, **notes: Any) -> None:
+        """Sets notes of a running trial."""
+        with self._using_optuna():
+            for name, value in notes.items():
+                self._live[number].set_user_attr(name, value)
+
+    def end(self, number: int, state: str, value: float | None = None) -> None:
+        """Ends a trial as `complete` with its value, `pruned` or `failed`."""
+        names = {state: name for name, state in _STATES.items()}
+        state_ = getattr(self._optuna.trial.TrialState, names[state])
+        with self._using_optuna():
+            self._study.tell(number, value, state_)
+        del self._live[number]
+
+    def trials(self) -> list[Trial]:
+        """All trials by their numbers."""
+        with self._using_optuna():
+            return [*map(self._read, self._study.get_trials(deepcopy=False))]
+
+    def find(self, number: int) -> Trial:
+        """The trial of a number."""
+        with self._using_optuna():
+            return self._read(self._study.get_trials(deepcopy=False)[number])
+
+    def importance(self) -> dict[str, float]:
+        """How much of the variation between good trials each option explains.
+
+        PED-ANOVA (Watanabe et al., 2023), https://arxiv.org/abs/2304.10255; {} with
+        fewer than two different results. Options that not every trial has are left out,
+        and {} for a population, whose options change.
+        """
+        values = {each.value for each in self.trials() if each.state == "complete"}
+        if self._settings.sampler == PBT or len(values) < 2:
+            return {}
+        importance = self._optuna.importance
+        with self._using_optuna(), contextlib.suppress(RuntimeError, ValueError):
+            evaluator = importance.PedAnovaImportanceEvaluator()
+            found = importance.get_param_importances(self._study, evaluator=evaluator)
+            return {key: float(value) for key, value in found.items()}
+        return {}
+
+    @property
+    def _waiting(self) -> Any:
+        return self._optuna.trial.TrialState.WAITING
+
+
+def open_database(url: str, *, is_reader: bool = False) -> Any:
+    """Optuna's storage in a database; an `RlcliError` if it cannot be opened.
+
+    `is_reader`: creates no tables, and opens the file of SQLite read-only.
+    """
+    optuna: Any = import_library("optuna", EXTRA)
+    errors: Any = import_library("sqlalchemy.exc", EXTRA)  # Optuna brings it
+    failures = errors.SQLAlchemyError, optuna.exceptions.OptunaError, ImportError
+    try:
+        if not is_reader:
+            return optuna.storages.RDBStorage(url)
+        return optuna.storages.RDBStorage(_read_only(url), skip_table_creation=True)
+    except failures as error:
+        reason = _describe(error.__cause__ or error)
+        raise RlcliError(
+            f"the storage {quote(url, 200)} cannot be opened: {reason}",
+            "for example `--storage sqlite:///sweeps.db`",
+        ) from error
+
+
+def _read_only(url: str) -> str:
+    """The URL with which SQLite opens its file read-only; other URLs as they are."""
+    parsed = import_library("sqlalchemy.engine", EXTRA).make_url(url)
+    if parsed.get_backend_name() != "sqlite" or not parsed.database:
+        return url
+    if not parsed.database.startswith("file:"):
+        path = urllib.parse.quote(str(Path(parsed.database).absolute()))
+        parsed = parsed.set(database=f"file:{path}")
+    options = {**parsed.query, "mode": "ro", "uri": "true"}
+    return parsed.set(query=options).render_as_string(hide_password=False)
+
+
+def _describe(error: BaseException) -> str:
+    """An error of Optuna in a line."""
+    text = next(iter(str(error).strip().splitlines()), "")
+    return f"{type(error).__name__}: {shorten(text, 200)}" if text else repr(error)
+
+
+def rank(trials: Sequence[Trial], objective: Objective) -> list[Trial]:
+    """The complete trials with a finite value, best first."""
+    sign = -1 if objective.is_maximized else 1
+    complete = [
+        (sign * trial.value, trial.number, trial)
+        for trial in trials
+        if trial.state == "complete"
+        and trial.value is not None
+        and math.isfinite(trial.value)
+    ]
+    return [trial for *_, trial in sorted(complete, key=lambda each: each[:2])]
+
+
+def describe_entry(trial: Trial, folder: Path) -> dict[str, Any]:
+    """A trial in the result of a sweep."""
+    return {
+        "trial": trial.number,
+        "options": trial.values,
+        "run": str(Path(folder.parent.name) / folder.name),  # within the sweep's folder
+        "trial_value": trial.value,
+        "value": trial.value,
+        "ci95": trial.notes.get("ci95"),
+        "seeds": trial.notes.get("seeds"),
+    }
+
+
+def find_winner(
+    confirmed: list[dict[str, Any]], objective: Objective
+) -> dict[str, Any]:
+    """What `result.json` says: the confirmed trials, best first, and the winner."""
+    sign = -1 if objective.is_maximized else 1
+    ranked = sorted(confirmed, key=lambda each: (sign * each["value"], each["trial"]))
+    winner = next((each for each in ranked if math.isfinite(each["value"])), None)
+    return {"winner": winner, "confirmed": ranked}
