@@ -117,7 +117,10 @@ def scheduled_values(
 def _scheduled_options(
     written: Any, values: Any, place: str
 ) -> Iterator[tuple[str, Any]]:
-    """The places and the values of the schedules in nested options."""
+    """The places and the values of the schedules in nested options.
+
+    The entry of a list is named by its part, or by its index if several have the name.
+    """
     if isinstance(written, schedules.Schedule):
         yield place, values
     elif isinstance(written, Mapping):
@@ -125,8 +128,11 @@ def _scheduled_options(
             key_place = f"{place}.{key.removesuffix('_')}"
             yield from _scheduled_options(option, values[key], key_place)
     elif isinstance(written, list | tuple):
+        names = [each.get("name") for each in written if isinstance(each, Mapping)]
         for index, option in enumerate(written):
-            yield from _scheduled_options(option, values[index], f"{place}.{index}")
+            name = option.get("name") if isinstance(option, Mapping) else None
+            entry = name if names.count(name) == 1 else index
+            yield from _scheduled_options(option, values[index], f"{place}.{entry}")
 
 
 def _map_numbers(

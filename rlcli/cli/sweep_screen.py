@@ -136,7 +136,7 @@ def _table(
             for values in options
         ]
     for (number, state, value, _), values in zip(rows, options, strict=True):
-        marked = quote_rich(state, _STYLES.get(state, ""))
+        marked = quote_rich(state, _STYLES.get(state.partition(" ")[0], ""))
         table.add_row(number, marked, value, *map(quote_rich, values))
     return table
 
@@ -184,6 +184,7 @@ def report_end(
         reason = f": {reasons[0]}" if reasons else ""
         output.print_message(f"error: no trial has a result{reason}")
     elif status == "finished" and not quiet:
+        _print_warnings(data)
         output.print_message(f"winner: {_describe_winner(winner)}")
         target = f"{program()} sweep export {path} best.yaml"
         output.print_message(f"next: {program()} sweep show {path}, or {target}")
@@ -244,6 +245,11 @@ def _describe_winner(winner: Mapping[str, Any]) -> str:
     return printable(f"trial {winner['trial']}, {value}: {options}")
 
 
+def _print_warnings(data: Mapping[str, Any]) -> None:
+    for warning in data["warnings"]:
+        output.print_message(f"warning: {warning}")
+
+
 def print_sweep(data: Mapping[str, Any], *, json: bool) -> None:
     """Prints what `rlcli.show_sweep` returns."""
     if json:
@@ -258,6 +264,11 @@ def print_sweep(data: Mapping[str, Any], *, json: bool) -> None:
     screen.print(quote_rich(search), soft_wrap=True)
     if winner := data["winner"]:
         screen.print(quote_rich(f"winner: {_describe_winner(winner)}"), soft_wrap=True)
+    rungs = Counter(each["pruned_at"] for each in data["trials"] if each["pruned_at"])
+    if rungs:
+        pruned = ", ".join(f"{n} at step {step:,}" for step, n in sorted(rungs.items()))
+        screen.print(f"pruned: {pruned}", soft_wrap=True)
+    _print_warnings(data)
     if not data["trials"]:
         return
     _print_trials(screen, data)
@@ -270,18 +281,19 @@ def print_sweep(data: Mapping[str, Any], *, json: bool) -> None:
 def _print_trials(screen: Any, data: Mapping[str, Any]) -> None:
     is_less_better = data["direction"] == "minimize"
 
-    def order(trial: Mapping[str, Any]) -> tuple[bool, float]:
-        value = trial["value"]
+    def order(trial: Mapping[str, Any]) -> tuple[bool, int, float]:
+        value, rung = _latest(trial), trial["pruned_at"] or 0
         if value is None:
-            return True, trial["trial"]
-        return False, value if is_less_better else -value
+            return True, -rung, trial["trial"]
+        is_complete = trial["value"] is not None
+        return not is_complete, -rung, value if is_less_better else -value
 
     trials = sorted(data["trials"], key=order)
     rows = [
         (
             str(each["trial"]),
-            each["state"],
-            _interval(each) if each["value"] is not None else "–",
+            each["state"] + (f" at {each['pruned_at']:,}" if each["pruned_at"] else ""),
+            _interval(each) if each["value"] is not None else _value(_latest(each)),
             each["options"],
         )
         for each in trials[:_TOP]
@@ -290,6 +302,13 @@ def _print_trials(screen: Any, data: Mapping[str, Any]) -> None:
     screen.print(_table(rows, data["objective"], screen.width))
     if len(trials) > _TOP:
         screen.print(f"{len(trials) - _TOP} more trials: --json", soft_wrap=True)
+
+
+def _latest(trial: Mapping[str, Any]) -> float | None:
+    """The objective of a trial, or that at which it was pruned."""
+    if trial["pruned_at"] is None:
+        return trial["value"]
+    return trial["rungs"].get(str(trial["pruned_at"]))
 
 
 def _print_confirmation(screen: Any, data: Mapping[str, Any]) -> None:
@@ -343,6 +362,8 @@ def _print_options(screen: Any, data: Mapping[str, Any]) -> None:
         name = quote_rich(each["option"])
         bar = "" if share is None else f"{'█' * round(_BAR * share)} {share:.2f}"
         for values in each["values"]:
+            if not values["trials"]:
+                continue
             numbers = (
                 str(values["trials"]),
                 _value(values["best"]),

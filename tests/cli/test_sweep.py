@@ -133,6 +133,30 @@ def test_values_that_are_infinite_or_missing_are_printed(tmp_path, capsys):
     assert "minimized by grid" in out
 
 
+def test_pruned_trials_have_their_rung_and_few_complete_ones_a_warning(
+    tmp_path, capsys
+):
+    """x = 3 is complete; ASHA stops the others at 100 steps with 10 − |x − 3|."""
+    space = {"x": {"int": [3, 8]}}
+    changes = {"sampler": "grid", "pruner": "asha", "trials": 6}
+    sweep = make_sweep(tmp_path / "s", space, confirm=1, **changes)
+    drive(sweep, FakeEngine(room=1))
+    assert main(["sweep", "show", str(sweep.folder)]) == 0
+    out, err = capsys.readouterr()
+    warning = "1 of 6 trials is complete: too few to rank the options"
+    assert err == f"warning: {warning}\n"
+    assert "pruned: 5 at step 100\n" in out
+    rows = [line.split() for line in out.splitlines() if " at 100 " in line]
+    assert rows == [
+        [str(x - 3), "pruned", "at", "100", str(13 - x), str(x)] for x in range(4, 9)
+    ]
+    *_, header, _, last = out.splitlines()  # only the part of x = 3 has trials
+    assert header.split()[0] == "option" and last.split()[:3] == ["x", "3", "1"]
+    data = rlcli.show_sweep(sweep.folder)
+    assert data["warnings"] == [warning]
+    assert [each["pruned_at"] for each in data["trials"]] == [None, *[100] * 5]
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [

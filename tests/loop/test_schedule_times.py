@@ -304,19 +304,19 @@ def test_each_run_of_a_program_has_its_own_schedule():
     np.testing.assert_allclose(logged, [[1 / 4, 1 / 8, 1 / 16], [1, 1 / 2, 1 / 4]])
 
 
-def test_a_schedule_of_a_part_within_a_part_is_logged():
+def test_a_schedule_in_a_list_is_logged_by_the_name_of_its_part_if_there_is_one():
+    kl = {"name": "kl", "weight": FALLING}
+    regularizers = [{"name": "entropy", "weight": FALLING}, kl, {**kl, "to": "old"}]
     data = {
         "environment": "CartPole-v1",
-        "updater": {
-            "name": "a2c",
-            "regularizers": [{"name": "entropy", "weight": FALLING}],
-        },
+        "updater": {"name": "a2c", "regularizers": regularizers},
         "train": {"steps": 8, "unroll": 2},
     }
     loop = make_loop(build(recipe.load_recipe(data)))
     _, log = loop.advance(loop.begin(), [1, 4])
-    logged = log.metrics["updater.regularizers.0.weight"][0, :2]
-    np.testing.assert_allclose(logged, [1, 0.25])
+    for part in ("entropy", "1", "2"):
+        logged = log.metrics[f"updater.regularizers.{part}.weight"][0, :2]
+        np.testing.assert_allclose(logged, [1, 0.25])
 
 
 def test_the_updates_of_an_offline_run_see_one_step_each():

@@ -1,6 +1,7 @@
 """Summary: the results of a sweep, as plain data; behind `rlcli sweep show`."""
 
 import itertools
+import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from rlcli.studies.search.trials import Trial, Trials, rank
 
 _SLICES = 4  # parts of the range of a number
 _MOST_VALUES = 8  # whole numbers that have a slice each
+_ENOUGH = 10  # complete trials, from which options are compared without a warning
 
 
 def show_sweep(folder: str | Path, *, storage: str | None = None) -> dict[str, Any]:
@@ -30,7 +32,8 @@ def show_sweep(folder: str | Path, *, storage: str | None = None) -> dict[str, A
     are the best ones trained with other seeds, and `winner` is the best of these.
     `importance` says how much of the variation between good trials each option
     explains; `slices` has the trials of each part of an option's range. The options of
-    the members of a population are their last ones, and `lineage` has all.
+    the members of a population are their last ones, and `lineage` has all. `warnings`
+    say what the results do not show.
 
     Writes nothing. `storage` is the database of a sweep that was started with one.
     """
@@ -54,6 +57,7 @@ def show_sweep(folder: str | Path, *, storage: str | None = None) -> dict[str, A
         trial.number: _describe(sweep, trial, lineages.get(trial.number, ()))
         for trial in trials
     }
+    counts = Counter(trial.state for trial in trials)
     return {
         "folder": str(folder),
         "recipe": settings.recipe,
@@ -64,7 +68,8 @@ def show_sweep(folder: str | Path, *, storage: str | None = None) -> dict[str, A
         "seeds": settings.seeds,
         "status": find_sweep_status(sweep),
         "total": settings.trials,
-        "counts": dict(Counter(trial.state for trial in trials)),
+        "counts": dict(counts),
+        "warnings": _warn_of_few(counts["complete"], settings.trials),
         "best": described[best[0].number] if best else None,
         "winner": winner,
         "confirmed": confirmed,
@@ -75,6 +80,16 @@ def show_sweep(folder: str | Path, *, storage: str | None = None) -> dict[str, A
         ],
         "trials": [*described.values()],
     }
+
+
+def _warn_of_few(complete: int, total: int) -> list[str]:
+    """A warning if options are compared by few of the trials, as after much pruning."""
+    if not 0 < complete < min(_ENOUGH, math.ceil(total / 2)):
+        return []
+    verb = "is" if complete == 1 else "are"
+    return [
+        f"{complete} of {total} trials {verb} complete: too few to rank the options"
+    ]
 
 
 def find_sweep_status(sweep: SweepFolder) -> str:
@@ -100,6 +115,7 @@ def _describe(
         "seeds": trial.notes.get("seeds"),
         "options": lineage[-1]["options"] if lineage else trial.values,
         "run": str(sweep.trial(trial.number)),
+        "pruned_at": trial.notes.get("pruned_at"),
         "rungs": {str(step): value for step, value in sorted(trial.rungs.items())},
         "reason": trial.notes.get("reason", ""),
         **({"lineage": lineage} if lineage else {}),
