@@ -70,7 +70,7 @@ def _suggest_recipe(name: str) -> str:
         return hint + separator + about_updater if about_updater else hint
     if about_updater:
         return f"{about_updater}; your own recipe can name it: `updater: {name}`"
-    hint = find_hint("updater", name)
+    hint = find_hint("updater", name) or find_hint("key", name)
     similar = suggest(name, recipes)
     if hint or similar.startswith("did you mean"):
         return hint or similar

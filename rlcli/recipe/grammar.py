@@ -183,7 +183,7 @@ class Reader(NamedTuple):
         for key in options:
             if key not in parameters:
                 message = f"{self.label} has no option {quote(key)}"
-                hint = suggest_name("option", key, (*parameters, *common))
+                hint = suggest_name("key", key, (*parameters, *common))
                 self.fail((*self.place, key), message, hint)
         return {
             parameter.name: self.option(key, parameter, options)

@@ -20,7 +20,7 @@ def find_owner(key: str, value: Any, *, is_setting: bool) -> str:
 
     `is_setting`: the key was written as `--set key=value`, not in a file.
     """
-    hint = find_hint("section", key) or find_hint("option", key)
+    hint = find_hint("key", key)
     if hint:
         return re.sub("`(.+?)`", _format_as_setting, hint) if is_setting else hint
     # Looking among the options of parts takes a second, for importing JAX.

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
 from rlcli.recipe import documents
+from rlcli.registry.common_names import find_hint
 from rlcli.replays.datasets.dataset_files import file_digest
 from rlcli.replays.datasets.names import HASH
 from rlcli.runs import snapshots
@@ -111,6 +112,8 @@ def _find_file(name: str) -> Path:
     path = find_shipped_policy(complete_path(name))
     if path.is_file():
         return path
+    if not path.exists() and (hint := find_hint("init", path.name)):
+        raise RlcliError(f"there is no file or folder `{path}`", hint)
     run = locate_run(path)
     file = run.latest_checkpoint() or run.policy
     if not file.is_file():

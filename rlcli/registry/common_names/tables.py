@@ -133,34 +133,65 @@ _HEADS = {
     "dueling": "`network: {head: {dueling: true}}`",
     "noisy": "`network: {head: {noisy: true}}`",
 }
-_SECTIONS = {
+_KEYS = {  # of sections and of options
     "env envs": "`environment: CartPole-v1`",
     "agent algo algorithm": "`updater: ppo`",
-    "model net": "`network: mlp`",
+    "model net policy_kwargs features_extractor": "`network: mlp`",
     "memory buffer replay_buffer": "`replay: uniform`",
     "exploration": "`policy: epsilon_greedy`",
-    "target": "`updater: {name: dqn, target: {polyak: 0.005}}`",
+    "target target_network": "`updater: {name: dqn, target: {polyak: 0.005}}`",
     "training": "`train: {steps: 50_000}`",
-    "eval evaluate": "`train: {evaluate: {every: 10_000, episodes: 20}}`",
-    "log": "`train: {log: {every: 1_000}}`",
-    "checkpoint": "`train: {checkpoint: {every: 10_000}}`",
-    "wrappers": "`environment: {name: CartPole-v1, wrappers: [previous]}`",
+    "eval evaluate eval_env eval_callback best_model": (
+        "`train: {evaluate: {every: 10_000, episodes: 20}}`"
+    ),
+    "log logging": "`train: {log: {every: 1_000}}`",
+    "logger tracker wandb tensorboard mlflow": (
+        "`train: {trackers: [tensorboard]}`; `rlcli list trackers` lists others"
+    ),
+    "checkpoint save_freq checkpoint_freq": ("`train: {checkpoint: {every: 10_000}}`"),
+    "wrapper wrappers": (
+        "`environment: {name: CartPole-v1, wrappers: [previous]}`; "
+        "`rlcli list wrappers` lists others"
+    ),
+    "callback callbacks hook curriculum": (
+        "`train: {hooks: []}` lists hooks of your own by import path, as in "
+        "`module:attribute` (docs/python.md)"
+    ),
+    "success is_success success_rate infos info_keywords": (
+        "`environment: {name: CartPole-v1, info: {success: last}}` logs a number of "
+        "the info of each episode (docs/environments.md)"
+    ),
+    "early_stopping stop_reward": "`train: {stop: {return: 475}}`",
+    "initialization initializer weight_init ortho_init": (
+        "`network: {init: orthogonal}`"
+    ),
     "preprocess": "`network: {preprocess: [one_hot]}`",
+    "normalize_obs norm_obs norm_reward": "`normalize: {observation: true}`",
+    "reward_scale reward_shaping": _WRAPPED % "{name: scale_reward, factor: 0.1}",
+    "domain_randomization randomize": (
+        "`environment: {name: CartPole-v1, each: {gravity: {uniform: [8, 12]}}}`"
+    ),
     "head": "`network: {head: {dueling: true}}`",
-    "pretrained warm_start finetune load_from restore_checkpoint_path": (
-        "`init: runs/base` starts from what another run has learned"
+    "pretrained warm_start finetune transfer load load_path load_from "
+    "restore_checkpoint_path": (
+        "`init: runs/base` starts from what another run has learned "
+        "(docs/guides/transfer.md)"
     ),
     "frozen freeze_layers": "`freeze: [policy/torso]`",
-    "name notes tags": "`extra: {}` holds data of your own",
+    "name notes tag tags project": (
+        "`extra: {}` holds data of your own; options of `rlcli train` name and tag runs"
+    ),
     "plugins imports": (
         "a part of your own is named where it is used, by its import path, as in "
         "`module:attribute`, or by its entry point"
     ),
-}
-_OPTIONS = {
     "gamma discount": "γ belongs to the tracer: `tracer: {gamma: 0.99}`",
     "gae_lambda lambda": "`tracer: {name: lambda_return, lambda: 0.95}`",
     "lr learning_rate": "`optimizer: {learning_rate: 1e-3}`",
+    "schedule scheduler lr_schedule lr_scheduler anneal_lr": (
+        "a number may follow a schedule, as in "
+        "`optimizer: {learning_rate: {from: 1e-3, to: 0}}`"
+    ),
     "max_grad_norm grad_clip": "`optimizer: {clip_norm: 0.5}`",
     "batch_size": (
         "the size of a batch belongs to the replay: `replay: {batch_size: 32}`; "
@@ -176,7 +207,7 @@ _OPTIONS = {
     ),
     "tau polyak": "`updater: {name: dqn, target: {polyak: 0.005}}`",
     "epsilon exploration_fraction exploration_final_eps epsilon_decay": _EPSILON,
-    "ent_coef entropy_coef": (
+    "ent_coef entropy_coef entropy": (
         "`updater: {name: ppo, regularizers: [{name: entropy, weight: 0.01}]}`, or "
         "`updater: {name: sac, temperature: 0.2}`"
     ),
@@ -192,7 +223,7 @@ _OPTIONS = {
         "n-step return are `tracer: {name: n_step, n: 3}`"
     ),
     "total_timesteps timesteps": "`train: {steps: 50_000}`",
-    "n_envs": "`environment: {name: CartPole-v1, num_envs: 8}`",
+    "n_envs vec_env workers": "`environment: {name: CartPole-v1, num_envs: 8}`",
     "max_episode_steps": "`environment: {name: CartPole-v1, time_limit: 200}`",
     "net_arch hidden_sizes hidden_dims": "`network: {layers: [64, 64]}`",
     "n_critics": "`updater: {name: sac, critics: 2}`",
@@ -205,11 +236,13 @@ _OPTIONS = {
     "device": "`train: {devices: 1}`",
     "log_interval": "`train: {log: {every: 1_000}}`",
     "eval_freq": "`train: {evaluate: {every: 10_000}}`",
-    "save_freq": "`train: {checkpoint: {every: 10_000}}`",
-    "pretrained warm_start load_path": (
-        "`init: runs/base` starts from what another run has learned"
+    "render_mode render video": "`rlcli render` renders any environment, recipe or run",
+    "amp dtype": "`train: {precision: bfloat16}`",
+}
+_INITIALIZERS = {  # in place of a run
+    "orthogonal fan_in xavier glorot kaiming he lecun normal uniform zeros random": (
+        "initial weights are an option of the network: `network: {init: orthogonal}`"
     ),
-    "render_mode": "`rlcli render` renders any environment, recipe or run",
 }
 HINTS: Mapping[str, Mapping[str, str]] = {
     "updater": _UPDATERS,
@@ -221,6 +254,6 @@ HINTS: Mapping[str, Mapping[str, str]] = {
     "command": _COMMANDS,
     "kind": _KINDS,
     "head": _HEADS,
-    "section": _SECTIONS,
-    "option": _OPTIONS,
+    "key": _KEYS,
+    "init": _INITIALIZERS,
 }

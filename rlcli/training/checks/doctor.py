@@ -24,7 +24,9 @@ from rlcli.training.checks.tested_versions import untested_packages
 from rlcli.xla import compilation_cache, flags, threads
 
 _OLDEST_PYTHON = (3, 11)
-_REINSTALL = "install it again: `pip install --force-reinstall rlcli`, in a clone `.`"
+_REINSTALL = (
+    "install it again: `pip install --force-reinstall rlcli`, in a clone `-e .`"
+)
 
 
 def doctor() -> dict[str, Any]:

@@ -14,6 +14,7 @@ from rlcli.errors import USAGE, RlcliError
 from rlcli.recipe import find_recipe, grammar, load_recipe, shipped_recipes
 from rlcli.recipe.documents import load_document
 from rlcli.registry.common_names import HINTS, find_hint, normalize_name, suggest_name
+from rlcli.training.experiment.initial_values import record_source
 
 LEAST = {"environment": "CartPole-v1", "updater": "dqn"}
 ENTRIES = [
@@ -28,8 +29,8 @@ ELSEWHERE = {"module:attribute", "--set"}  # explained in words
 def known_names(kind):
     if kind in registry.KINDS:
         return registry.names(kind)
-    sections = {"section": grammar.SECTIONS, "option": ()}
-    return {**sections, "kind": registry.KINDS, "command": COMMANDS}[kind]
+    keys = {"key": grammar.SECTIONS, "init": ()}
+    return {**keys, "kind": registry.KINDS, "command": COMMANDS}[kind]
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -108,11 +109,16 @@ def test_a_common_name_of_a_part_says_what_to_write(kind, name, hint):
         ({"polcy": "random"}, "did you mean `policy`?"),
         ({"network": {"name": "mlp", "head": "c51"}}, "did you mean `categorical`?"),
         ({"plugins": ["./mine.py"]}, "a part of your own is named where it is used"),
+        ({"callback": "mine:Stop"}, "`train: {hooks: []}` lists hooks of your own"),
+        ({"train": {"callbacks": []}}, "`train: {hooks: []}` lists hooks of your own"),
+        ({"environment": {"name": "CartPole-v1", "wrapper": "x"}}, "`environment: {na"),
+        ({"network": {"name": "mlp", "pretrained": True}}, "`init: runs/base` starts"),
+        ({"init": "orthogonal"}, "initial weights are an option of the network: `net"),
     ],
 )
 def test_a_common_key_of_a_recipe_says_what_to_write(change, hint):
     with pytest.raises(RlcliError) as caught:
-        load_recipe({**LEAST, **change})
+        record_source(load_recipe({**LEAST, **change}))
     assert caught.value.hint.startswith(hint)
 
 
@@ -145,6 +151,7 @@ def test_a_hint_names_no_section_that_is_refused(key):
         ("Wibble-v3", "`rlcli list environments` lists the environments"),
         ("trpo", "it is not supported; closest is `updater: ppo`"),
         ("updater", "`rlcli list updaters` lists the names"),
+        ("callback", "`train: {hooks: []}` lists hooks of your own"),
         ("wibble", "`rlcli list recipes` lists all recipes"),
     ],
 )
@@ -197,6 +204,9 @@ def test_no_recipe_is_suggested_that_does_not_solve_its_environment(name):
         ("env=Pong-v0", "`--set environment=CartPole-v1`"),
         ("tau=0.1", "`--set updater.target.polyak=0.005`"),
         ("render_mode=human", "`rlcli render` renders any"),
+        ("success=last", "`--set environment.info.success=last`"),
+        ("wrapper=previous", "`--set 'environment.wrappers=[previous]'`; `rlcli list"),
+        ("pretrained=runs/base", "`--set init=runs/base` starts from"),
         ("wibble=1", "choose from `environment`"),
     ],
 )
