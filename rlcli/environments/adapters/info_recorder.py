@@ -31,6 +31,7 @@ class _Layout(NamedTuple):
 
     columns: Sequence[int]
     read: Callable[[Any], Sequence[Any]]  # mapping -> the numbers of these columns
+    names: int | None = None  # of such a mapping, if `read` needs every one of them
 
 
 class _Source:
@@ -129,6 +130,13 @@ class InfoRecorder:
         for source, info in zip(self._sources, infos, strict=True):
             if not info:
                 continue
+            layout = source.layout
+            try:
+                if len(info) == layout.names:  # with the same names, or a KeyError
+                    source.values.extend(layout.read(info))
+                    continue
+            except (KeyError, TypeError):
+                pass
             try:
                 layout = self._layouts.get(tuple(info)) or self._find_layout(info)
             except TypeError:  # no mapping
@@ -160,17 +168,13 @@ class InfoRecorder:
         for row, own in zip(rows.tolist(), values, strict=True):
             by_seed.setdefault(row // per_seed, []).append(own)
         for seed, episodes in by_seed.items():
-            columns = [*zip(*episodes, strict=True)]
             _, total, most = self._finished[seed]
-            best = [max(column) for column in columns]
+            columns = [*zip(*episodes, strict=True)]
+            sums, best = [*map(sum, columns)], [*map(max, columns)]
+            last = [each / len(episodes) for each in sums]
             if self._has_finished[seed]:
-                best = [max(pair) for pair in zip(best, most, strict=True)]
-            sums = [sum(column) for column in columns]
-            self._finished[seed] = [
-                [each / len(episodes) for each in sums],
-                [sum(pair) for pair in zip(sums, total, strict=True)],
-                best,
-            ]
+                best = [*map(max, best, most)]
+            self._finished[seed] = [last, [*map(operator.add, sums, total)], best]
             self._has_finished[seed] = True
         table = np.zeros((len(self._rules), self._count), np.float32)
         table[:, rows] = np.array(values).T
@@ -269,7 +273,8 @@ class InfoRecorder:
             # With a single key, the getter would return no tuple.
             get = operator.itemgetter(*keys)
             reader = get if len(keys) > 1 else lambda info: (get(info),)
-        layout = _Layout(self._columns(keys), reader)
+        needs_all = reader is not read and len(keys) == len(info)
+        layout = _Layout(self._columns(keys), reader, len(info) if needs_all else None)
         may_change = any(value is None for value in info.values())
         if not may_change and len(self._layouts) < _MOST_LAYOUTS:
             self._layouts[tuple(info)] = layout
