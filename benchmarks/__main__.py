@@ -19,6 +19,7 @@ NAMES = (
     "loop",
     "seeds",
     "host",
+    "draws",
     "ppo",
     "continuous",
     "backend",
