@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jax
 import pytest
+import yaml
 
 import rlcli
 from rlcli import loop, recipe
@@ -70,3 +71,9 @@ def test_the_page_names_every_file_of_the_algorithm(calls):
 
 def test_the_page_names_files_that_exist():
     assert all((ROOT / file).is_file() for file in FILES)
+
+
+def test_the_recipe_of_the_page_is_the_built_in_one():
+    (text,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.M | re.DOTALL)
+    shipped = (ROOT.parent / "recipes" / "ppo_cartpole.yaml").read_text("utf-8")
+    assert yaml.safe_load(text) == yaml.safe_load(shipped)
