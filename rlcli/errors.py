@@ -41,14 +41,23 @@ class RlcliError(Exception):
     The message is one printable line, and each piece of it in backticks is short,
     whatever file, option or exception it quotes.
 
-    `rlcli.cli.main` catches it, prints both and exits with `code`.
+    `rlcli.cli.main` catches it, prints both and exits with `code`. An error that
+    `is_located` begins with the place of a recipe that it is about.
     """
 
-    def __init__(self, message: str, hint: str = "", *, code: int = USER_ERROR) -> None:
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        code: int = USER_ERROR,
+        is_located: bool = False,
+    ) -> None:
         super().__init__(message)
         self.message = fit_line(paths_as_typed(message))
         self.hint = shorten(printable(paths_as_typed(hint)), _LONGEST_HINT)
         self.code = code
+        self.is_located = is_located
 
     def __str__(self) -> str:
         return f"{self.message}\n\nhint: {self.hint}" if self.hint else self.message

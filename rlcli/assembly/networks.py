@@ -17,7 +17,7 @@ from rlcli.networks.freezing import Frozen, freeze_network
 from rlcli.networks.heads import Head
 from rlcli.networks.masking import mask_network
 from rlcli.networks.precision import compute_in
-from rlcli.networks.torsos import Torso
+from rlcli.networks.torsos import Torso, bind_inputs
 from rlcli.preprocessing import Preprocess
 from rlcli.preprocessing.network_inputs import (
     prepare_forward_pass,
@@ -28,6 +28,11 @@ from rlcli.recipe import DEFAULT, SHARED, NetworkSpec, Part, Recipe
 from rlcli.types import Clock, Key, Network, Params
 from rlcli.updaters import Spaces
 from rlcli.xla.numeric_limits import INT32_MAX
+
+_NAMED_INPUTS = (
+    "; a parameter of `features` that is named `obs` gets observations with their "
+    "members and axes, and one named `action` gets actions"
+)
 
 
 def build_network(
@@ -129,17 +134,17 @@ def _network_factory(
             return functions.forward_pass(name, batched_forward, head, space, copies)
 
         return build_forward_pass
-    torso = prepare_torso(build_part(part, clock, recipe), steps)
+    torso = prepare_torso(bind_inputs(build_part(part, clock, recipe)), steps)
     factory = registry.find("network", part.name).factory
-    if not is_own(factory):
-        features = _explain_inputs(recipe, part, factory, torso.features)
-        torso = torso._replace(features=features)
-    precision = recipe.train.precision
-    torso = torso._replace(features=compute_in(precision, torso.features))
+
+    def prepare(function: Callable) -> Callable:
+        if not is_own(factory):
+            function = _explain_inputs(recipe, part, factory, function, is_torso=True)
+        return compute_in(recipe.train.precision, function)
+
+    torso = torso._replace(features=prepare(torso.features), join=prepare(torso.join))
     if torso.learn_features is not None:
-        torso = torso._replace(
-            learn_features=compute_in(precision, torso.learn_features)
-        )
+        torso = torso._replace(learn_features=prepare(torso.learn_features))
         if spec.memory is not None or not is_separate:
             raise recipe.error(
                 ("network", "batch_norm"),
@@ -207,31 +212,52 @@ def _forward(
 
 
 def _explain_inputs(
-    recipe: Recipe, part: Part, factory: Callable, function: Callable
+    recipe: Recipe,
+    part: Part,
+    factory: Callable,
+    function: Callable,
+    *,
+    is_torso: bool = False,
 ) -> Callable[..., Any]:
-    """A function of a user's network, whose errors say what it was given."""
+    """A function of a user's network, whose errors say what it was given.
+
+    The features of a torso have to be `[N, F]`.
+    """
+    label = f"network {quote(part.name)}"
 
     def call(*inputs: Any) -> Any:
+        given = f"it got {', '.join(map(_describe_arrays, inputs))}"
         try:
-            return function(*inputs)
+            outputs = function(*inputs)
         except (RlcliError, MemoryError):
             raise
         except (Exception, SystemExit) as error:  # a plug-in may raise anything
-            message = failure_message(f"network {quote(part.name)}", error, factory)
-            given = ", ".join(map(_describe_input, inputs))
-            raise recipe.error(("network",), message, f"it got {given}") from error
+            message = failure_message(label, error, factory)
+            is_vector = is_torso and not isinstance(inputs[0], Mapping)
+            hint = f"{given}{_NAMED_INPUTS if is_vector else ''}"
+            raise recipe.error(("network",), message, hint) from error
+        rows = len(jax.tree.leaves(inputs)[0])
+        if is_torso and getattr(outputs, "shape", ())[:-1] != (rows,):
+            message = (
+                f"{label} returns features {_describe_arrays(outputs)}, expected one "
+                f"vector for each of {rows} rows"
+            )
+            raise recipe.error(("network",), message, given)
+        return outputs
 
     return call
 
 
-def _describe_input(value: Any) -> str:
+def _describe_arrays(tree: Any) -> str:
     """The shapes and dtypes of a tree: `{goal: float32[8, 2]}`."""
-    if isinstance(value, Mapping):
-        members = (f"{name}: {_describe_input(each)}" for name, each in value.items())
+    if isinstance(tree, Mapping):
+        members = (f"{name}: {_describe_arrays(each)}" for name, each in tree.items())
         return "{" + ", ".join(members) + "}"
-    if isinstance(value, tuple | list):
-        return "(" + ", ".join(map(_describe_input, value)) + ")"
-    return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
+    if isinstance(tree, tuple | list):
+        return "(" + ", ".join(map(_describe_arrays, tree)) + ")"
+    if not hasattr(tree, "shape"):
+        return type(tree).__name__
+    return f"{tree.dtype}[{', '.join(map(str, tree.shape))}]"
 
 
 def _refuse_large_parameters(recipe: Recipe, name: str, network: Network) -> Network:

@@ -113,8 +113,7 @@ def shared_network(
     """A separate head, under `group`, on a torso with shared parameters.
 
     For a pair (observation, action), only the observation is the input of the shared
-    torso. Its features are concatenated with the action, and a second torso, with
-    separate parameters, reads both.
+    torso. `torso.join`, with separate parameters, adds the action to its features.
     """
     pair = space.spaces if isinstance(space, Pair) else (space,)
     prepare = torso.input_reader(pair[0])
@@ -123,8 +122,7 @@ def shared_network(
 
     def read_head(features: Float[Array, "N F"], *action: ArrayTree) -> ArrayTree:
         for read, member_action in zip(action_readers, action, strict=True):
-            inputs = jnp.concatenate([features, read(member_action)], axis=-1)
-            features = torso.features(inputs)
+            features = torso.join(features, read(member_action))
         return head.read(torso, features)
 
     upper = _ensemble(read_head, copies)

@@ -1,5 +1,7 @@
 """Networks of other libraries: a pytree of parameters and a function of it."""
 
+import contextlib
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,7 +21,8 @@ def from_pytree(
     `init(key, *inputs)` returns the parameters: a pytree, such as the variables of Flax
     Linen or a module of Equinox or Flax NNX. Its arrays of floats are trained; leaves
     that are no arrays, such as activation functions, stay as they are.
-    `apply(params, *inputs)` returns the outputs. Inputs are batches `[N, ...]`.
+    `apply(params, *inputs)` returns the outputs. Inputs are batches `[N, ...]`; a torso
+    gets those that the parameters of `apply` name, as `apply(params, obs, action)`.
 
     Raises `RlcliError` for a network with state, such as the statistics of batch
     normalization or the keys of dropout: nothing would update it.
@@ -28,6 +31,9 @@ def from_pytree(
     def function(*inputs: Any) -> Any:
         return _Pytree(init, apply)(*inputs)
 
+    with contextlib.suppress(TypeError, ValueError):  # a function in C
+        _, *parameters = inspect.signature(apply).parameters.values()
+        function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # PEP 362
     return function
 
 

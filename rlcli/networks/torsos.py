@@ -1,5 +1,6 @@
 """Torsos: from observations to features. `images` has the torsos for images."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -11,8 +12,9 @@ import numpy as np
 from annotated_types import Ge, Lt
 from jaxtyping import Float
 
+from rlcli.errors import RlcliError
 from rlcli.networks.batch_norm import BatchRenorm
-from rlcli.networks.inputs import flat_reader
+from rlcli.networks.inputs import Pair, flat_reader
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Count, Structural
 
@@ -22,27 +24,108 @@ DropoutRate = Annotated[float, Ge(0.0), Lt(1.0), "structural"]
 GAIN = float(np.sqrt(2.0))  # keeps the scale of activations through relu
 
 
+def dense_join(
+    features: Float[Array, "N F"], action: Float[Array, "N A"]
+) -> Float[Array, "N F"]:
+    """A relu layer of features and action, with as many units as there are features.
+
+    The action enters after the first layers, as in the critic of DDPG (Lillicrap et
+    al., 2016, https://arxiv.org/abs/1509.02971).
+    """
+    return jax.nn.relu(hk.Linear(features.shape[-1])(_concatenate(features, action)))
+
+
+def _concatenate(
+    features: Float[Array, "N F"], action: Float[Array, "N A"]
+) -> Float[Array, "N F+A"]:
+    return jnp.concatenate([features, action], axis=-1)
+
+
 class Torso(NamedTuple):
-    """`features` is a Haiku function of inputs.
+    """Computes features from inputs, and has the layer from features to a head.
+
+    `features` is a Haiku function. The names of its parameters say what it reads:
+
+    - `features(obs)`: observations `[N, ...]` after preprocessing, for example a dict
+      of arrays.
+    - `features(obs, action)`: also the action, a vector `[N, A]`, one-hot if it is
+      discrete; with `action=None` it serves functions of the observation, too.
+    - `features(inputs)`, or any other name: what `input_reader(space)` returns from
+      observations or from pairs with actions, by default flat vectors of all members.
+
+    `join(features, action)` is a Haiku function. It adds the action to features without
+    it: those of `features(obs)`, and those of a shared torso.
 
     `outputs(size, scale)` returns the Haiku layer from features to outputs of a head;
     `scale` is the scale of the initial outputs (1 where it does not matter).
-    `input_reader(space)` returns a function from observations `[N, ...]` to inputs, by
-    default flat vectors. Other inputs, such as features of a shared torso concatenated
-    with an action, are always flat vectors.
     """
 
-    features: Callable[[Any], Float[Array, "N F"]]
+    features: Callable[..., Float[Array, "N F"]]
     outputs: Callable[[int, float], Callable[..., Array]]
     input_reader: Callable[[gymnasium.Space], Callable[[ArrayTree], ArrayTree]] = (
         flat_reader
     )
     # The same features, normalized by the statistics of the batch: a Haiku function
     # that updates its state. None: there is no batch normalization.
-    learn_features: Callable[[Any], Float[Array, "N F"]] | None = None
+    learn_features: Callable[..., Float[Array, "N F"]] | None = None
     # Whether features draw noise where there is a key. Only functions that predict
     # returns, on torsos of their own, get one.
     has_dropout: bool = False
+    join: Callable[[Array, Array], Array] = dense_join
+
+
+def bind_inputs(torso: Torso) -> Torso:
+    """The torso with `features` of one argument, which `input_reader` returns.
+
+    Of a torso of `obs`, or of `obs` and `action`, the argument is the dict of both.
+    """
+    parameters = _input_parameters(torso.features)
+    if parameters is None:
+        return torso
+
+    def bind(function: Callable[..., Array]) -> Callable[[dict[str, Any]], Array]:
+        def features(inputs: dict[str, Any]) -> Array:
+            given = [inputs[name] for name in parameters if name in inputs]
+            outputs = function(*given)
+            if "action" in parameters or "action" not in inputs:
+                return outputs
+            return torso.join(outputs, inputs["action"])
+
+        return features
+
+    def input_reader(space: gymnasium.Space) -> Callable[[ArrayTree], dict[str, Any]]:
+        if not isinstance(space, Pair):
+            if parameters.get("action") is inspect.Parameter.empty:
+                raise RlcliError(
+                    "a torso of `obs` and `action` cannot read observations alone",
+                    "give `action` the default None, or name the torso for functions "
+                    "of both only: `network: {policy: …, critic: …}`",
+                )
+            return lambda obs: {"obs": obs}
+        read_action = flat_reader(space.spaces[1])
+        return lambda pair: {"obs": pair[0], "action": read_action(pair[1])}
+
+    learn = torso.learn_features
+    return torso._replace(
+        features=bind(torso.features),
+        input_reader=input_reader,
+        learn_features=None if learn is None else bind(learn),
+    )
+
+
+def _input_parameters(features: Callable[..., Any]) -> dict[str, Any] | None:
+    """The defaults of parameters `obs` and `action`; None if there is no `obs`."""
+    try:
+        parameters = inspect.signature(features).parameters
+    except (TypeError, ValueError):  # of a function in C
+        return None
+    if "obs" not in parameters:
+        return None
+    return {
+        name: parameters[name].default
+        for name in parameters
+        if name in ("obs", "action")
+    }
 
 
 def _zero_linear(size: int, scale: float) -> hk.Linear:
@@ -63,13 +146,13 @@ def table(*, initial: Structural = 0.0) -> Torso:
     def outputs(size: int, scale: float) -> hk.Linear:
         return hk.Linear(size, False, hk.initializers.Constant(initial))
 
-    return Torso(lambda inputs: inputs, outputs)
+    return Torso(lambda inputs: inputs, outputs, join=_concatenate)
 
 
 @register("network")
 def linear() -> Torso:
     """Linear function of the observation, initially zero."""
-    return Torso(lambda inputs: inputs, _zero_linear)
+    return Torso(lambda inputs: inputs, _zero_linear, join=_concatenate)
 
 
 @register("network")

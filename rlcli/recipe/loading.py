@@ -131,18 +131,14 @@ class Recipe:
 
     def error(self, place: Place, message: str, hint: str = "") -> RlcliError:
         """An error about a value, which begins with its file and line."""
-        return RlcliError(f"{self.document.where(place)}{message}", hint)
+        where = self.document.where(place)
+        return RlcliError(f"{where}{message}", hint, is_located=True)
 
     def locate_error(self, place: Place, error: RlcliError) -> RlcliError:
         """Adds the file and line of a section to an error that has none."""
-        prefix = self.document.where(place)
-        files = {self.source, *self.document.files.values()}
-        known_prefixes = ("--set ", prefix, *(f"{file}:" for file in files))
-        if shown := prefix.removesuffix(": ").rpartition(":")[0]:
-            known_prefixes += (f"{shown}:",)  # the file as messages name it
-        if not prefix or error.message.startswith(known_prefixes):
-            return RlcliError(error.message, error.hint)
-        return self.error(place, error.message, error.hint)
+        where = "" if error.is_located else self.document.where(place)
+        message, hint, code = f"{where}{error.message}", error.hint, error.code
+        return RlcliError(message, hint, code=code, is_located=True)
 
 
 def load_recipe(

@@ -204,38 +204,47 @@ def test_an_exception_while_tracing_names_the_part_and_the_line(tmp_path, step):
 @pytest.mark.parametrize(
     ("network", "updater", "given"),
     [
-        ("mine:members", "ppo", "{goal: float32[2, 3], speed: float32[2]}"),
-        ("mine:forward", "dqn", "float32[2, 4]"),
+        ("mine:members", "ppo", "it got {obs: float32[2, 4]}"),
+        ("mine:members", "sac", "it got {obs: float32[2, 3], action: float32[2, 1]}"),
+        ("mine:vector", "sac", "it got float32[2, 4]; a parameter"),
+        ("mine:rows", "ppo", "it got {obs: float32[2, 4]}"),
+        ("mine:pairs", "ppo", "give `action` the default None"),
+        ("mine:forward", "dqn", "it got float32[2, 4]"),
     ],
 )
 def test_an_error_of_a_network_says_once_where_it_is_and_what_it_got(
     tmp_path, monkeypatch, fresh_imports, network, updater, given
 ):
-    from rlcli.assembly import build
-    from rlcli.training.experiment.program import Program
-
     monkeypatch.chdir(tmp_path)
     lines = [
         "import haiku as hk, jax, jax.numpy as jnp",
         "from rlcli.networks.torsos import Torso",
+        "def torso(features):",
+        "    return Torso(features, lambda size, scale: hk.Linear(size))",
         "def members() -> Torso:",
-        "    def read(space):",
-        "        return lambda obs: {'goal': obs[:, 1:], 'speed': obs[:, 0]}",
-        "    def features(inputs):",
-        "        return inputs['position']",
-        "    return Torso(features, lambda size, scale: hk.Linear(size), read)",
+        "    return torso(lambda obs: obs['position'])",
+        "def vector() -> Torso:",
+        "    return torso(lambda inputs: inputs['position'])",
+        "def rows() -> Torso:",
+        "    return torso(lambda obs: obs[:, None])",
+        "def pairs() -> Torso:",
+        "    return torso(lambda obs, action: jnp.concatenate([obs, action], -1))",
         "def forward(obs):",
         "    return obs['position']",
     ]
     Path("mine.py").write_text("\n".join(lines) + "\n")
-    text = f"environment: CartPole-v1\nnetwork: {network}\nupdater: {updater}\n"
+    environment, section = "CartPole-v1", network
+    if updater == "sac":
+        environment, section = "Pendulum-v1", f"{{policy: mlp, critic: {network}}}"
+    text = f"environment: {environment}\nupdater: {updater}\nnetwork: {section}\n"
     Path("own.yaml").write_text(text)
     with pytest.raises(RlcliError) as error:
-        loaded = recipe.load_recipe(Path("own.yaml"))
-        Program(loaded, build(loaded)).check()
+        rlcli.check("own.yaml")
     message = error.value.message
-    assert message.count("own.yaml:") == 1 and f"network `{network}`" in message
+    assert message.startswith("own.yaml:") and message.count("own.yaml:") == 1
     assert given in error.value.hint
+    if network == "mine:rows":
+        assert "features float32[2, 1, 4], expected one vector" in message
 
 
 @pytest.mark.slow
