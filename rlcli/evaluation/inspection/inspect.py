@@ -147,6 +147,7 @@ def describe_array(name: str, array: np.ndarray, mask: np.ndarray) -> ArrayRecor
         min=float(known.min()),
         max=float(known.max()),
         finite=finite.size == values.size,
+        constant=len(values) > 1 and bool(np.all(values == values[:1])),
     )
 
 

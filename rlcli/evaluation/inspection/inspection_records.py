@@ -15,6 +15,7 @@ class ArrayRecord:
     min: float
     max: float
     finite: bool  # whether all numbers are
+    constant: bool  # whether there are several rows, which are all equal
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,10 +3,12 @@
 The thresholds are coarse: a sign is a place to look at, not a fault.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from rlcli.distributions.action_masks import MASK
 from rlcli.evaluation.inspection.inspection_records import (
     ActivationRecord,
+    ArrayRecord,
     InspectionData,
     LayerRecord,
     ValueRecord,
@@ -18,6 +20,9 @@ _MOST_SATURATED = 0.5  # of the outputs of a tanh
 _LARGEST_CHANGE = 0.1  # of the norm of a layer, in one gradient step
 _SMALLEST_CHANGE = 1e-7
 _ONE_ACTION = 0.99
+_LARGEST_OBSERVATION = 100.0  # mean or standard deviation
+_LARGEST_TARGET = 10.0  # in units of the estimates, or of 1
+_IMAGE_AXES = 5  # [T, B, H, W, C]: networks scale the bytes of images
 
 
 def find_signs(found: InspectionData) -> list[str]:
@@ -28,6 +33,7 @@ def find_signs(found: InspectionData) -> list[str]:
         for each in found.batch
         if not each.finite
     ]
+    signs += filter(None, map(_sign_of_observation, found.batch))
     reward = arrays["reward"]
     # Equal rewards can tell actions apart by how long an episode lasts.
     if reward.min == reward.max and (reward.min == 0 or arrays["discount"].min > 0):
@@ -45,9 +51,12 @@ def find_signs(found: InspectionData) -> list[str]:
         signs.append(
             "every advantage of the batch is equal: the policy has no gradient"
         )
+    signs += _signs_of_target(arrays)
     if found.replay and found.replay.rewarded == 0:
         signs.append("every reward in the replay is 0: the agent has found none")
-    if found.layers and not any(layer.change for layer in found.layers):
+    if found.layers and not any(layer.gradient for layer in found.layers):
+        signs.append("no parameter has a gradient: the losses of the batch are flat")
+    elif found.layers and not any(layer.change for layer in found.layers):
         signs.append(
             "the optimizer changes no parameter: the learning rate is 0 at this step, "
             "or everything is frozen"
@@ -63,6 +72,31 @@ def find_signs(found: InspectionData) -> list[str]:
     if found.value is not None:
         signs += _signs_of_value(found.value)
     return signs
+
+
+def _sign_of_observation(array: ArrayRecord) -> str:
+    is_read = array.name.split("/")[0] == "obs" and not array.name.endswith(MASK)
+    if not is_read or len(array.shape) >= _IMAGE_AXES:
+        return ""
+    if array.constant:
+        return f"`{array.name}` is the same in every row of the batch"
+    if max(abs(array.mean), array.std) > _LARGEST_OBSERVATION:
+        mean, std = map(format_number, (array.mean, array.std))
+        return f"`{array.name}` has mean {mean} and standard deviation {std}: scale it"
+    return ""
+
+
+def _signs_of_target(arrays: Mapping[str, ArrayRecord]) -> Iterator[str]:
+    """A sign if targets are much larger than what is to equal them."""
+    if (target := arrays.get("target")) is None:
+        return
+    for name in ("q", "value"):
+        if (estimate := arrays.get(name)) is None:
+            continue
+        largest = max(1.0, abs(estimate.min), abs(estimate.max))
+        if max(abs(target.min), abs(target.max)) > _LARGEST_TARGET * largest:
+            goal, value = map(format_number, (target.mean, estimate.mean))
+            yield f"`target` is {goal} on average, but `{name}` is {value}"
 
 
 def _sign_of_layer(layer: LayerRecord) -> str:
