@@ -185,7 +185,7 @@ FILTER = option(
     [],
     "--filter KEY=VALUE",
     "Only runs with this option or field: `updater.name=ppo`, `status!=finished`, "
-    "`recipe=dqn_*`. Can be repeated.",
+    "`recipe=dqn_*`, `return>=400`. Can be repeated.",
 )
 TAGGED = option([], "--tag TAG", "Only runs with this tag. Can be repeated.")
 METRIC = option(

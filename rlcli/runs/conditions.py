@@ -1,10 +1,11 @@
-"""Conditions: selects the records of runs by `KEY=VALUE`."""
+"""Conditions: selects the records of runs by `KEY=VALUE`, or `KEY>VALUE`."""
 
+import operator
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.runs.files import open_regular
@@ -12,6 +13,8 @@ from rlcli.runs.records import FIELDS, Record
 from rlcli.runs.run_folder import Run
 
 MISSING = object()
+_ORDERS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_SIGN = re.compile("(!=|<=|>=|=|<|>)")
 _HINT = "for example `--filter updater.name=ppo`"
 
 
@@ -21,25 +24,30 @@ class Condition(NamedTuple):
     text: str
     key: str
     value: Any  # a compiled pattern if it contains `*` or `?`
-    is_negated: bool
+    sign: str  # as in `_SIGN`
 
 
 def parse_condition(text: str) -> Condition:
-    """Parses `KEY=VALUE` or `KEY!=VALUE`; the value is YAML or a pattern."""
+    """Parses `KEY=VALUE`, with `=`, `!=`, `<`, `<=`, `>` or `>=`.
+
+    The value is YAML or a pattern; that of an order is a number.
+    """
     from rlcli.recipe import documents
 
-    key, equals, value = text.partition("=")
-    is_negated, key = key.endswith("!"), key.removesuffix("!").strip()
-    if not equals or not all(key.split(".")):
+    key, sign, value = map(str.strip, [*_SIGN.split(text, 1), "", ""][:3])
+    if not sign or not all(key.split(".")):
         raise RlcliError(f"--filter {quote(text)}: expected `KEY=VALUE`", _HINT)
     parsed: Any
-    if "*" in value or "?" in value:
-        pattern = re.escape(value.strip()).replace(r"\*", ".*").replace(r"\?", ".")
+    if sign in ("=", "!=") and ("*" in value or "?" in value):
+        pattern = re.escape(value).replace(r"\*", ".*").replace(r"\?", ".")
         parsed = re.compile(pattern, re.DOTALL)
     else:
         source = f"--filter {text}"
         parsed = documents.load_document(f"value: {value}", source).data["value"]
-    return Condition(text, key, parsed, is_negated)
+    if sign not in ("=", "!=") and not _is_number(parsed):
+        message = f"--filter {quote(text)}: {quote(value)} is not a number"
+        raise RlcliError(message, "compare with a number: `return>=400`")
+    return Condition(text, key, parsed, sign)
 
 
 def select(records: Sequence[Record], condition: Condition) -> list[Record]:
@@ -50,14 +58,25 @@ def select(records: Sequence[Record], condition: Condition) -> list[Record]:
     return [
         record
         for record, value in found
-        if value is not MISSING
-        and _is_equal(value, condition.value) != condition.is_negated
+        if value is not MISSING and _holds(condition, value)
     ]
 
 
-def _is_equal(value: Any, wanted: Any) -> bool:
+def _holds(condition: Condition, value: Any) -> bool:
+    wanted = condition.value
     if isinstance(value, Mapping) and not isinstance(wanted, Mapping):
-        value = value.get("name")  # of a part
+        value = value.get("name", value.get("iqm"))  # of a part, or a return
+    if condition.sign in ("=", "!="):
+        return _is_equal(value, wanted) == (condition.sign == "=")
+    is_ordered = _is_number(value) and _is_number(wanted)
+    return is_ordered and _ORDERS[condition.sign](value, wanted)
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_equal(value: Any, wanted: Any) -> bool:
     if isinstance(wanted, re.Pattern):
         return value is not None and bool(wanted.fullmatch(str(value)))
     return isinstance(value, bool) == isinstance(wanted, bool) and value == wanted

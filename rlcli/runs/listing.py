@@ -33,9 +33,10 @@ def runs(
 
     Args:
         folder: a folder with runs, such as `runs`, or a run.
-        filter: conditions `KEY=VALUE` or `KEY!=VALUE`, which all have to hold. `KEY` is
-            an option of the recipe, such as `updater.name`, or a field of the records;
-            `*` and `?` in `VALUE` match any characters.
+        filter: conditions such as `KEY=VALUE`, also with `!=`, `<`, `<=`, `>` and `>=`,
+            which all have to hold. `KEY` is an option of the recipe, such as
+            `updater.name`, or a field of the records, such as `return`; `*` and `?` in
+            `VALUE` match any characters.
         tag: only runs that have all these tags.
         sort: `created`, `return` or `steps`, the highest first; or `status`, `recipe`
             or `name`, in alphabetical order.

@@ -146,6 +146,11 @@ def test_runs_are_selected_by_all_their_tags(runs):
         ("status=finished", [DQN]),
         ("status!=finished", [BASE, BROKEN]),
         ("steps=100", [BASE]),
+        ("steps>=100", [BASE, DQN]),
+        ("steps > 100", [DQN]),
+        ("steps<101", [BASE]),
+        ("status<=1", []),
+        ("optimizer.learning_rate<1e-3", [BROKEN, DQN]),
         ("smoke=false", [BASE, DQN]),
         ("frozen=0", [BASE, DQN]),
         ("name=b[a]se", []),
@@ -168,6 +173,7 @@ def test_all_conditions_have_to_hold(runs):
         ("updater.nam=ppo", "no run has `updater.nam`", "did you mean `updater.name`?"),
         ("statu=x", "no run has `statu`", "did you mean `status`?"),
         ("status=[", "--filter status=[", ""),
+        ("steps>many", "`many` is not a number", "`return>=400`"),
     ],
 )
 def test_a_condition_that_cannot_hold_is_refused(condition, message, hint, runs):
