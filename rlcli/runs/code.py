@@ -5,9 +5,7 @@ A run is evaluated, rendered and resumed with the code that it was trained with.
 """
 
 import atexit
-import contextlib
 import hashlib
-import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,10 +16,11 @@ from rlcli import registry
 from rlcli.errors import RlcliError
 from rlcli.recipe import Recipe, documents
 from rlcli.registry import user_code
-from rlcli.runs import ownership, user_files
-from rlcli.runs.files import exists, open_regular, replace_file
+from rlcli.runs import ownership, signed_code
+from rlcli.runs.files import exists, replace_file
 from rlcli.runs.locate import owning_run
 from rlcli.runs.run_folder import Run
+from rlcli.runs.signed_code import hash_file, read_code_record
 
 _MAX_NAMED = 3  # files in a message
 
@@ -55,58 +54,30 @@ def admit_code(
 
 
 def _admit_own(path: Path, recipes: Sequence[Mapping[str, Any]]) -> Admission | None:
-    """What a run may do that the user's rlcli has signed; None for others.
-
-    Its code has to be that which was signed: the user's own files, where they were, or
-    in the folder where the run was made the copies.
-    """
+    """What a run may do that the user's rlcli has signed; None for others."""
     run = Run(path) if path.is_dir() else owning_run(path)
     if run is None:
         return None
     info = run.read_info()
-    claims = ownership.find_claims(run.folder, info, recipes)
-    if claims is None:
+    found = signed_code.find_signed_code(run.folder, info, recipes)
+    if found is None:
         return None
-    record = _well_formed(info.get("code", {}))
-    sources = {name: Path(entry["source"]) for name, entry in record.items()}
-    changed = [n for n in record if not _is_unchanged(n, record[n])]
     warning = ""
-    if not changed:
-        user_code.search_only(*_roots(sources))
-    elif claims.is_here and (folder := _copy_unchanged(run, record)):
-        user_code.search_only(folder)
-        present = [name for name in changed if sources[name].is_file()]
-        warning = _describe_changes(run, present, sources)
+    if found.copies:
+        user_code.search_only(_write_copies(found.copies))
+        present = [name for name in found.changed if found.sources[name].is_file()]
+        warning = _describe_changes(run, present, found.sources)
     else:
-        return None
-    trackers = claims.is_here and claims.has_trackers
-    return Admission(True, trackers, warning, info.get("code", {}))
+        user_code.search_only(*_roots(found.sources))
+    return Admission(True, found.trackers, warning, found.record)
 
 
-def _is_unchanged(name: str, entry: Mapping[str, str]) -> bool:
-    """Whether a file has the recorded content, and only the user can change it.
-
-    The same for the folders in which Python finds it, where others could add modules
-    or bytecode.
-    """
-    source = Path(entry["source"])
-    folders = source.parents[: len(PurePosixPath(name).parts)]
-    places = [source, *folders, *filter(Path.exists, [source.parent / "__pycache__"])]
-    return all(map(user_files.is_own, places)) and _hash(source) == entry["sha256"]
-
-
-def _copy_unchanged(run: Run, record: Mapping[str, Mapping[str, str]]) -> Path | None:
-    """A folder of this process with the copies of a run; None if one has changed.
+def _write_copies(contents: Mapping[str, bytes]) -> Path:
+    """A folder of this process with copies of a run.
 
     Python imports the bytes that were checked, and neither bytecode nor other modules
     that lie beside them in the run.
     """
-    contents: dict[str, bytes] = {}
-    for name, entry in record.items():
-        content = _read(run.code / name)
-        if content is None or _digest(content) != entry["sha256"]:
-            return None
-        contents[name] = content
     folder = Path(tempfile.mkdtemp(prefix="rlcli-code-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for name, content in contents.items():
@@ -162,10 +133,10 @@ def use_code(run: Run) -> str:
     That is the original code while it is unchanged, so that data files beside it are
     found, and else the copy. The warning is "" if the original is unchanged or gone.
     """
-    record = _well_formed(run.read_info().get("code", {}))
+    record = read_code_record(run.read_info().get("code", {}))
     sources = {name: Path(entry["source"]) for name, entry in record.items()}
     present = [name for name, source in sources.items() if source.is_file()]
-    changed = [n for n in present if _hash(sources[n]) != record[n]["sha256"]]
+    changed = [n for n in present if hash_file(sources[n]) != record[n]["sha256"]]
     if record and len(present) == len(record) and not changed:
         user_code.search_first(*_roots(sources))
         return ""
@@ -173,7 +144,7 @@ def use_code(run: Run) -> str:
         user_code.search_first(*_roots({name: sources[name] for name in present}))
         return f"{_name_files(changed, sources)} since training" if changed else ""
     user_code.search_first(run.code)
-    edited = [n for n in record if _hash(run.code / n) != record[n]["sha256"]]
+    edited = [n for n in record if hash_file(run.code / n) != record[n]["sha256"]]
     if edited:
         copies = {name: run.code / name for name in edited}
         return f"{_name_files(edited, copies)} since training"
@@ -208,17 +179,6 @@ def _copy(file: Path, copy: Path) -> dict[str, str]:
     return {"sha256": hashlib.sha256(data).hexdigest(), "source": str(file.absolute())}
 
 
-def _well_formed(record: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
-    """The well-formed entries of `code` in `run.json`."""
-    return {
-        name: entry
-        for name, entry in record.items()
-        if isinstance(entry, Mapping)
-        and all(isinstance(entry.get(key), str) for key in ("sha256", "source"))
-        and ".." not in PurePosixPath(name).parts
-    }
-
-
 def _roots(sources: Mapping[str, Path]) -> Iterator[Path]:
     """The entries of `sys.path` from which the modules were imported."""
     roots = (
@@ -227,22 +187,6 @@ def _roots(sources: Mapping[str, Path]) -> Iterator[Path]:
         if len(source.parents) >= len(PurePosixPath(name).parts)
     )
     yield from dict.fromkeys(roots)
-
-
-def _hash(file: Path) -> str:
-    """The SHA-256 of a regular file; "" if it cannot be read."""
-    return _digest(_read(file))
-
-
-def _digest(data: bytes | None) -> str:
-    return "" if data is None else hashlib.sha256(data).hexdigest()
-
-
-def _read(file: Path) -> bytes | None:
-    """The content of a regular file; None if it cannot be read."""
-    with contextlib.suppress(RlcliError), open_regular(file, os.O_RDONLY, "rb") as data:
-        return data.read()
-    return None
 
 
 def _name_files(names: Iterable[str], files: Mapping[str, Path]) -> str:

@@ -35,7 +35,8 @@ _CLAIMS = ("folder", "recipe", "trackers", "code")
 class Claims(NamedTuple):
     """What a valid signature says about a recipe and the folder of a run."""
 
-    is_here: bool  # whether the run was made in this folder
+    folder: str  # where the run was made
+    is_here: bool  # whether that is this folder
     has_trackers: bool  # whether the recipe has the trackers that it had then
 
 
@@ -73,6 +74,7 @@ def find_claims(
     ):
         return None
     return Claims(
+        folder=claims["folder"],
         is_here=all(each["folder"] == claims["folder"] for each in actual),
         has_trackers=all(each["trackers"] == claims["trackers"] for each in actual),
     )

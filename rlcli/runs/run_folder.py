@@ -14,7 +14,7 @@ from typing import Any
 from rlcli.errors import RlcliError, as_typed, quote
 from rlcli.quoting import join_shell
 from rlcli.replays.datasets.names import POLICY_SUFFIX as SUFFIX
-from rlcli.runs import files, locks, ownership
+from rlcli.runs import files, locks, ownership, signed_code
 from rlcli.runs.files import merge_json, read_json
 from rlcli.runs.info_fields import INFO_FIELDS
 from rlcli.runs.provenance import command_line, program
@@ -62,7 +62,7 @@ class Run:
     @property
     def code(self) -> Path:
         """Copies of the modules of the user that the recipe imports."""
-        return self.folder / "code"
+        return self.folder / signed_code.CODE
 
     @property
     def checkpoints(self) -> Path:
@@ -233,8 +233,8 @@ class Run:
             data = self.resolved_data() or {}
         except RlcliError:
             return True
-        claims = ownership.find_claims(self.folder, info, [data])
-        if claims and claims.is_here and (claims.has_trackers or not starts_trackers):
+        signed = signed_code.find_signed_code(self.folder, info, [data])
+        if signed and (signed.trackers or not starts_trackers):
             return False
         return not ownership.is_remembered(self.folder)
 

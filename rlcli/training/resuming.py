@@ -236,7 +236,8 @@ def _record_resume(
         devices = experiment.program.setup.all_devices
         changes |= {"layout": threads.current_layout(devices)}
     if recorded.admission.signed is not None:  # in this folder, with these trackers
-        changes |= code.sign_run(run, experiment.recipe, recorded.admission.signed)
+        signed = recorded.admission.signed
+        changes |= {"code": signed, **code.sign_run(run, experiment.recipe, signed)}
     run.write_info(**changes)
 
 

@@ -13,7 +13,7 @@ from rlcli import recipe
 from rlcli.errors import RlcliError
 from rlcli.recipe import documents
 from rlcli.registry import user_code
-from rlcli.runs import code, ownership, user_files
+from rlcli.runs import code, ownership, signed_code, user_files
 from rlcli.runs.creation import create_run
 from rlcli.runs.run_folder import Run
 
@@ -118,7 +118,7 @@ def test_a_changed_record_of_code_is_not_trusted(run, lab):
     evil = lab / "evil.py"
     evil.write_text("VALUE = 3\n")
     record = run.read_info()["code"]
-    entry = {"sha256": code._hash(evil), "source": str(evil)}
+    entry = {"sha256": signed_code.hash_file(evil), "source": str(evil)}
     for changed in ({"own_module.py": entry}, {**record, "evil.py": entry}, {}):
         forge(run, code=changed)
         assert not admit(run.folder).code
@@ -161,6 +161,22 @@ def test_a_moved_run_is_trusted_while_the_users_files_are_where_they_were(run, l
     (lab / "own_module.py").write_text("VALUE = 2\n")
     assert not admit(moved).code  # the copies are those of a folder from elsewhere
     assert Run(moved).needs_trust("eval")
+
+
+def test_a_run_that_was_moved_with_its_files_is_trusted_with_what_was_signed(run, lab):
+    (lab.parent / "moved").mkdir()
+    shutil.move(lab, lab.parent / "moved/lab")
+    shutil.move(lab.parent / "runs", lab.parent / "moved/runs")
+    moved = lab.parent / "moved/runs/a"
+    (lab.parent / "moved/lab/optax.py").write_text("raise SystemExit\n")
+    admission = admit(moved)
+    assert admission.code and not admission.trackers
+    assert not Run(moved).needs_trust("eval")
+    assert imported() == 1  # not what lies beside the file
+    source = admission.signed["own_module.py"]["source"]
+    assert source == str(lab.parent / "moved/lab/own_module.py")
+    Path(source).write_text("VALUE = 2\n")
+    assert not admit(moved).code and Run(moved).needs_trust("eval")
 
 
 def test_a_signature_in_another_run_gives_it_nothing(run, lab, tmp_path):

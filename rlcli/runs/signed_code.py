@@ -1,0 +1,126 @@
+"""Signed code: where the code is that the user's rlcli has signed for a run.
+
+It is the user's own files where they were. If these have changed, it is the copies in
+the run, as long as the run is where it was made, or was moved together with the files.
+"""
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from rlcli.errors import RlcliError
+from rlcli.runs import ownership, user_files
+from rlcli.runs.files import open_regular
+
+CODE = "code"  # the folder with the copies in that of a run
+
+
+class SignedCode(NamedTuple):
+    """The code of a run, and whether its trackers are signed, too."""
+
+    record: Mapping[str, Any]  # `code` of `run.json`, with the files where they are
+    changed: Sequence[str]  # those that are not where they were, as they were
+    copies: Mapping[str, bytes]  # the code to import if any have changed
+    trackers: bool
+
+    @property
+    def sources(self) -> dict[str, Path]:
+        """The files of the user."""
+        entries = read_code_record(self.record)
+        return {name: Path(entry["source"]) for name, entry in entries.items()}
+
+
+def find_signed_code(
+    folder: Path, info: Mapping[str, Any], recipes: Sequence[Mapping[str, Any]]
+) -> SignedCode | None:
+    """The code of a run with a valid signature; None if it has to be trusted.
+
+    `info` is `run.json`, and `recipes` are the data that will be loaded.
+    """
+    claims = ownership.find_claims(folder, info, recipes)
+    if claims is None:
+        return None
+    record = info.get("code", {})
+    entries = read_code_record(record)
+    changed = [name for name, each in entries.items() if not _is_unchanged(name, each)]
+    copies: Mapping[str, bytes] = {}
+    if changed:
+        if not claims.is_here:
+            record = entries = _move(entries, Path(claims.folder), folder)
+            if not all(_is_unchanged(name, each) for name, each in entries.items()):
+                return None
+        copies = _read_copies(folder, entries)
+        if not copies:
+            return None
+    return SignedCode(record, changed, copies, claims.is_here and claims.has_trackers)
+
+
+def _move(
+    entries: Mapping[str, Mapping[str, str]], before: Path, now: Path
+) -> dict[str, dict[str, str]]:
+    """The entries of files that were moved together with the folder of their run."""
+    here = os.path.realpath(now)
+    return {
+        name: {
+            **entry,
+            "source": os.path.normpath(
+                os.path.join(here, os.path.relpath(entry["source"], before))
+            ),
+        }
+        for name, entry in entries.items()
+    }
+
+
+def read_code_record(record: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
+    """The well-formed entries of `code` in `run.json`."""
+    return {
+        name: entry
+        for name, entry in record.items()
+        if isinstance(entry, Mapping)
+        and all(isinstance(entry.get(key), str) for key in ("sha256", "source"))
+        and ".." not in PurePosixPath(name).parts
+    }
+
+
+def _is_unchanged(name: str, entry: Mapping[str, str]) -> bool:
+    """Whether a file has the recorded content, and only the user can change it.
+
+    The same for the folders in which Python finds it, where others could add modules
+    or bytecode.
+    """
+    source = Path(entry["source"])
+    folders = source.parents[: len(PurePosixPath(name).parts)]
+    places = [source, *folders, *filter(Path.exists, [source.parent / "__pycache__"])]
+    return all(map(user_files.is_own, places)) and hash_file(source) == entry["sha256"]
+
+
+def _read_copies(
+    folder: Path, record: Mapping[str, Mapping[str, str]]
+) -> dict[str, bytes]:
+    """The copies of a run as they were signed; {} if one has changed."""
+    contents: dict[str, bytes] = {}
+    for name, entry in record.items():
+        content = _read(folder / CODE / name)
+        if content is None or _digest(content) != entry["sha256"]:
+            return {}
+        contents[name] = content
+    return contents
+
+
+def hash_file(file: Path) -> str:
+    """The SHA-256 of a regular file; "" if it cannot be read."""
+    return _digest(_read(file))
+
+
+def _digest(data: bytes | None) -> str:
+    return "" if data is None else hashlib.sha256(data).hexdigest()
+
+
+def _read(file: Path) -> bytes | None:
+    """The content of a regular file; None if it cannot be read."""
+    with contextlib.suppress(RlcliError), open_regular(file, os.O_RDONLY, "rb") as data:
+        return data.read()
+    return None
