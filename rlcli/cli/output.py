@@ -267,8 +267,10 @@ def print_table(table: ResultTable, screen: Console) -> None:
     shown = Table(box=box.SIMPLE_HEAD if screen.is_terminal else None, pad_edge=False)
     for index, name in enumerate(table.header):
         shown.add_column(quote_rich(name), justify="right" if index else "left")
-    for row in table.rows:
-        shown.add_row(*map(quote_rich, row))
+    for number, row in enumerate(table.rows):
+        is_best = [(number, column) in table.best for column in range(len(row))]
+        styles = ["bold" if each else "" for each in is_best]
+        shown.add_row(*map(quote_rich, row, styles))
     screen.print(shown, width=max(screen.width, width_of(table)), crop=False)
 
 

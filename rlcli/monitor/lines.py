@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from rlcli.runs.formatting import format_number
+from rlcli.runs.metric_labels import label_metric
 from rlcli.runs.metrics import CLOCK_FIELDS
 from rlcli.runs.statistics import summary
 
@@ -15,10 +16,7 @@ Row = Mapping[str, Any]
 
 HEAD = "[TrainMonitor|INFO]"
 LEADING_FIELDS = ("ep", "T", "G", "avg_r", "avg_G", "t", "dt")  # as in coax
-LEGEND = (
-    "ep episodes · T steps · t, G length and return of the last episode · "
-    "avg_G mean return · avg_r reward per step · dt time per step"
-)
+LEGEND = " · ".join(f"{name} {label_metric(name)}" for name in LEADING_FIELDS)
 MAX_LINE = 160  # characters of a row; all of its numbers are in `metrics.jsonl`
 _SHORT = {"steps_per_second": "steps/s", "updates_per_second": "updates/s"}
 _RATES = frozenset(("dt", *_SHORT))

@@ -33,6 +33,7 @@ from rlcli.monitor.text_drawing import (
 )
 from rlcli.quoting import printable
 from rlcli.runs.formatting import format_number
+from rlcli.runs.metric_labels import label_metric
 
 MARGIN = 2  # right of the panel: room for the `^C` that the terminal prints
 SAVES = "Ctrl-C saves and stops"
@@ -168,7 +169,7 @@ class RunPanel:
             (f"{rate}/s", row.get(f"{rate}_per_second") or None) for rate in _RATES
         ]
         metrics = [
-            (printable(name), value)
+            (printable(label_metric(name)), value)
             for name, value in row.items()
             if name not in _SHOWN_ELSEWHERE and not isinstance(value, str)
         ]

@@ -1,6 +1,7 @@
 """Chart: learning curves as text for terminals and pipes."""
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from string import ascii_letters, digits
 from typing import Any
@@ -11,7 +12,9 @@ from rich.text import Text
 from rlcli.quoting import printable
 from rlcli.results.canvas import BrailleCanvas, choose_ticks, widen_range
 from rlcli.runs.formatting import format_number
+from rlcli.runs.metric_labels import label_metric
 
+_CENTERS = {"mean": "mean", "iqm": "IQM"}
 COLORS = ("cyan", "yellow", "magenta", "green", "red", "blue")
 _UNITS = {"steps": "steps", "seconds": "s", "updates": "updates"}
 _LETTERS = ascii_letters[26:] + ascii_letters[:26] + digits
@@ -25,10 +28,32 @@ def draw_chart(
 ) -> Text:
     """The curves of `rlcli.plot` with axes and a legend, at most `width` wide.
 
-    Several curves have letters, so that they can be told apart without colour. The
-    interval over seeds is shaded. `ascii`: for terminals without Unicode, where the
-    interval is in the legend only.
+    Each environment has a panel. Several curves have letters, so that they can be told
+    apart without colour. The interval over seeds is shaded. `ascii`: for terminals
+    without Unicode, where the interval is in the legend only.
     """
+    panels = split_panels(result).values()
+    return Text("\n").join(_draw_panel(each, width, height, ascii) for each in panels)
+
+
+def split_panels(result: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
+    """The curves of `rlcli.plot` by environment.
+
+    Each has an `index`, that of its label, which it has in common with the curves of
+    its group in other environments.
+    """
+    labels = [*dict.fromkeys(curve["label"] for curve in result["curves"])]
+    panels: dict[str | None, dict[str, Any]] = {}
+    for curve in result["curves"]:
+        indexed = {**curve, "index": labels.index(curve["label"])}
+        panel = {**result, "curves": [], "several": len(labels) > 1}
+        panels.setdefault(curve["environment"], panel)["curves"].append(indexed)
+    return panels
+
+
+def _draw_panel(
+    result: Mapping[str, Any], width: int, height: int, ascii: bool
+) -> Text:
     curves, threshold = result["curves"], result["threshold"]
     y_range, x_range = _ranges(curves, threshold)
     ticks = choose_ticks(*y_range, max(2, height // 2))
@@ -41,7 +66,7 @@ def draw_chart(
     text.append(_title(result, width) + "\n", "bold")
     rows = {canvas.row(tick): each for tick, each in zip(ticks, labels, strict=True)}
     cut = None if threshold is None else canvas.row(threshold)
-    letters = _place_letters(canvas, curves)
+    letters = _place_letters(canvas, curves) if result["several"] else {}
     for row in range(height):
         edge = lines["tick"] if row in rows else lines["y"]
         text.append(f"{rows.get(row, ''):>{margin - 1}} {edge}", "dim")
@@ -54,12 +79,12 @@ def draw_chart(
             elif owner < 0 and row == cut:
                 cell = lines["cut"]
             elif owner >= 0 and ascii:
-                cell = _letter(owner) if len(curves) > 1 else "*"
+                cell = _letter(owner) if result["several"] else "*"
             text.append(cell, style)
         text.append("\n")
     text.append(_x_axis(canvas, x_range, margin, lines), "dim")
-    for index, line in enumerate(_legend(result, width)):
-        text.append(line, COLORS[index % len(COLORS)])
+    for curve, line in zip(curves, _legend(result, width), strict=True):
+        text.append(line, COLORS[curve["index"] % len(COLORS)])
     return text
 
 
@@ -70,12 +95,12 @@ def _fill(
     arrays = [
         {key: np.array(curve[key], float) for key in ("x", "y")} for curve in curves
     ]
-    for index, (curve, each) in enumerate(zip(curves, arrays, strict=True)):
+    for curve, each in zip(curves, arrays, strict=True):
         if with_bands and curve["low"] is not None:
             low, high = np.array(curve["low"]), np.array(curve["high"])
-            canvas.shade(each["x"], low, high, index)
-    for index, each in enumerate(arrays):
-        canvas.draw_line(each["x"], each["y"], index)
+            canvas.shade(each["x"], low, high, curve["index"])
+    for curve, each in zip(curves, arrays, strict=True):
+        canvas.draw_line(each["x"], each["y"], curve["index"])
 
 
 def _ranges(
@@ -99,8 +124,6 @@ def _place_letters(
 ) -> dict[tuple[int, int], int]:
     """Cells at regular distances on each of several curves, with the curve's index."""
     cells: dict[tuple[int, int], int] = {}
-    if len(curves) < 2:
-        return cells
     for index, curve in enumerate(curves):
         first, last = canvas.column(curve["x"][0]), canvas.column(curve["x"][-1])
         distance = max(_BETWEEN_LETTERS, 3 * len(curves))
@@ -110,7 +133,7 @@ def _place_letters(
             share = (column - first + 0.5) / max(last - first + 1, 1)
             x = curve["x"][0] + share * (curve["x"][-1] - curve["x"][0])
             row = canvas.row(float(np.interp(x, curve["x"], curve["y"])))
-            cells.setdefault((row, column), index)
+            cells.setdefault((row, column), curve["index"])
     return cells
 
 
@@ -156,13 +179,26 @@ def _tick_labels(ticks: Sequence[float]) -> list[str]:
 
 
 def _title(result: Mapping[str, Any], width: int) -> str:
-    center = {"mean": "mean", "iqm": "IQM"}[result["center"]]
-    title = f"{printable(result['y'])} by {result['x']}: {center} over seeds"
+    panel, *statistics = describe_panel(result), *describe_curves(result)
+    titles = [f"{panel}: {statistic}" for statistic in statistics]
+    short = next((each for each in titles if len(each) <= width), titles[-1])
+    return textwrap.fill(short, width)
+
+
+def describe_curves(result: Mapping[str, Any]) -> list[str]:
+    """What curves and bands are, in words, from the longest to the shortest text."""
+    center = f"{_CENTERS[result['center']]} over seeds"
     if all(curve["low"] is None for curve in result["curves"]):
-        return title
+        return [center]
     intervals = (", with its 95 % bootstrap interval", ", 95 % interval", "")
-    titles = (title + interval for interval in intervals)
-    return next((each for each in titles if len(each) <= width), title)
+    return [center + interval for interval in intervals]
+
+
+def describe_panel(result: Mapping[str, Any]) -> str:
+    """What a panel shows: `return, evaluation by steps in CartPole-v1`."""
+    environment = result["curves"][0]["environment"]
+    place = f" in {printable(environment)}" if environment else ""
+    return f"{printable(label_metric(result['y']))} by {result['x']}{place}"
 
 
 def _legend(result: Mapping[str, Any], width: int) -> list[str]:
@@ -170,9 +206,9 @@ def _legend(result: Mapping[str, Any], width: int) -> list[str]:
     curves = result["curves"]
     longest = max(len(printable(curve["label"])) for curve in curves)
     lines = []
-    for index, curve in enumerate(curves):
-        letter = f"{_letter(index)}  " if len(curves) > 1 else ""
-        seeds = "1 seed" if curve["seeds"] == 1 else f"{curve['seeds']} seeds"
+    for curve in curves:
+        letter = f"{_letter(curve['index'])}  " if result["several"] else ""
+        seeds = count_seeds(curve)
         last = format_number(curve["y"][-1])
         interval = ""
         if curve["low"] is not None:
@@ -188,6 +224,11 @@ def _legend(result: Mapping[str, Any], width: int) -> list[str]:
     if all(len(label) + 2 + len(details) <= width for label, details in lines):
         return [f"{label}  {details}\n" for label, details in lines]
     return [f"{label.rstrip()}\n   {details.lstrip()}\n" for label, details in lines]
+
+
+def count_seeds(curve: Mapping[str, Any]) -> str:
+    """The number of seeds of a curve in words."""
+    return "1 seed" if curve["seeds"] == 1 else f"{curve['seeds']} seeds"
 
 
 def describe_crossing(curve: Mapping[str, Any], result: Mapping[str, Any]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,8 +11,9 @@ import numpy as np
 from rlcli.errors import RlcliError, quote
 from rlcli.results import aggregates, protocol
 from rlcli.results.aggregates import Estimate, Scores
-from rlcli.results.curves import DEFAULT_METRICS, EVALUATION, CurveReader, Seed
+from rlcli.results.curves import DEFAULT_METRICS, CurveReader, Seed
 from rlcli.results.groups import Group, Member, group_members
+from rlcli.runs.metric_labels import EVALUATION, choose_best
 from rlcli.runs.statistics import RESAMPLES
 
 
@@ -108,14 +109,17 @@ def compare_members(
     }
     protocol.check_protocol(early, notes, settings.allow_differences)
     samples = {environment: each for environment, each in samples.items() if each}
-    overall = _compare_overall(samples, settings.scales, notes)
+    overall = None
+    if len(samples) > 1 or settings.scales:
+        scales = _choose_scales([*samples], metric, settings.scales)
+        overall = _compare_overall(samples, scales, notes)
     return {
         "result": settings.result,
         "y": metric,
         "threshold": settings.threshold,
         "resamples": RESAMPLES,
         "environments": [
-            compare_environment(environment, each, settings.threshold)
+            compare_environment(environment, each, metric, settings.threshold)
             for environment, each in samples.items()
         ],
         "overall": overall,
@@ -135,11 +139,10 @@ def _split(members: Sequence[Member], notes: list[str]) -> dict[str, list[Member
     """The runs of each environment; a run without a readable recipe is left out."""
     by_environment: dict[str, list[Member]] = {}
     for member in members:
-        environment = protocol.environment_of(member)
-        if environment is None:
+        if member.environment is None:
             notes.append(f"`{member.folder}` left out: its recipe cannot be read")
         else:
-            by_environment.setdefault(environment, []).append(member)
+            by_environment.setdefault(member.environment, []).append(member)
     return by_environment
 
 
@@ -153,31 +156,27 @@ def collect_samples(
     """The groups with results in an environment; the reader has to have `dt`."""
     samples = []
     for group in groups:
-        members = [
-            each
-            for each in group.members
-            if protocol.environment_of(each) == environment
-        ]
-        own = Group(group.label, members)
+        own = group.within(environment)
         by_steps = reader.read_seeds(own, metric, "steps")
         if by_steps:
             by_seconds = reader.read_seeds(own, metric, "seconds")
-            results = np.array([_result(seed, result) for seed in by_steps])
+            best = choose_best(metric) or max
+            results = np.array([_result(seed, result, best) for seed in by_steps])
             samples.append(Sample(own, by_steps, by_seconds, results))
     return samples
 
 
-def _result(seed: Seed, result: str) -> float:
+def _result(seed: Seed, result: str, best: Callable[..., float]) -> float:
     """The result of a seed: its last or best value, or the mean over steps."""
     if result == "best":
-        return float(seed.y.max())
+        return float(best(seed.y))
     if result == "auc" and len(seed.x) > 1:
         return float(np.trapezoid(seed.y, seed.x) / (seed.x[-1] - seed.x[0]))
     return float(seed.y[-1])
 
 
 def compare_environment(
-    environment: str, samples: Sequence[Sample], threshold: float | None
+    environment: str, samples: Sequence[Sample], metric: str, threshold: float | None
 ) -> dict[str, Any]:
     """The results of the groups of an environment, with their statistics."""
     statistics = {
@@ -199,7 +198,8 @@ def compare_environment(
             row["steps_to_threshold"] = _reach(sample.by_steps, threshold)
             row["seconds_to_threshold"] = _reach(sample.by_seconds, threshold)
         rows.append(row)
-    scores = {sample.group.label: [sample.results] for sample in samples}
+    sign = -1.0 if choose_best(metric) is min else 1.0
+    scores = {sample.group.label: [sign * sample.results] for sample in samples}
     return {
         "environment": environment,
         "groups": rows,
@@ -230,20 +230,23 @@ def _reach(seeds: Sequence[Seed], threshold: float) -> dict[str, Any]:
     }
 
 
+def _choose_scales(
+    environments: Sequence[str], metric: str, scales: Mapping[str, Reference]
+) -> dict[str, Reference | None]:
+    """The scale of each environment: the user's, or else that of known returns."""
+    known = REFERENCES if metric in DEFAULT_METRICS else {}
+    return {
+        environment: scales.get(environment, scales.get(ALL, known.get(environment)))
+        for environment in environments
+    }
+
+
 def _compare_overall(
     samples: Mapping[str, Sequence[Sample]],
-    scales: Mapping[str, Reference],
+    used: Mapping[str, Reference | None],
     notes: list[str],
 ) -> dict[str, Any] | None:
-    """Statistics of normalized scores; None for one environment without a scale."""
-    if len(samples) < 2 and not scales:
-        return None
-    used = {
-        environment: scales.get(
-            environment, scales.get(ALL, REFERENCES.get(environment))
-        )
-        for environment in samples
-    }
+    """Statistics of scores normalized by `used`; None if a scale is missing."""
     unknown = [environment for environment, scale in used.items() if scale is None]
     if unknown:
         names = ", ".join(f"`{each}`" for each in unknown)

@@ -1,16 +1,18 @@
 """Comparison figure: estimates with intervals, and performance profiles."""
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli.quoting import quote_mathtext
 from rlcli.results import comparison_tables, figure
+from rlcli.runs.metric_labels import label_metric
 
 _STATISTICS = {"mean": "mean", "median": "median", "iqm": "IQM"}
-_GAP = {"optimality_gap": "optimality gap: less is better"}  # of normalized scores
-_LINE, _ROW, _PROFILE = 0.22, 0.75, 2.6  # heights of a group, a row and the profile, in
-_LONG_LABEL = 24  # characters; longer ones have a line of the legend to themselves
+_GAP = {"optimality_gap": "optimality gap\n(less is better)"}  # of normalized scores
+_ROW, _PROFILE = 0.9, 2.8  # inches beside the groups of a row, and of the profile
+_NAME = 30  # characters of a line of a group's name
 
 
 class _Row(NamedTuple):
@@ -26,22 +28,31 @@ def draw_comparison(data: Mapping[str, Any], path: Path) -> None:
     rows = list(_rows(data))
     labels = dict.fromkeys(group["group"] for row in rows for group in row.groups)
     colors = {label: f"C{index}" for index, label in enumerate(labels)}
-    heights = [_ROW + _LINE * len(row.groups) for row in rows]
+    heights = [_ROW + figure.LINE * _count_lines(row.groups) for row in rows]
     if data["overall"] is not None:
-        heights.append(_PROFILE)
-    legend = _LINE * len(colors)
+        heights += [_PROFILE + figure.LINE * len(colors)]
     figure.save(
         path,
         lambda canvas: _fill(canvas, data, rows, heights, colors),
-        size=(8, sum(heights) + legend),
+        size=(8, sum(heights)),
     )
+
+
+def _count_lines(groups: Sequence[Mapping[str, Any]]) -> int:
+    return sum(1 + len(_wrap(group["group"])) for group in groups) - len(groups) // 2
+
+
+def _wrap(name: str) -> list[str]:
+    """The name of a group in lines, so that it leaves room for the panels."""
+    return textwrap.wrap(name, _NAME) or [name]
 
 
 def _rows(data: Mapping[str, Any]) -> Iterator[_Row]:
     for each in data["environments"]:
-        yield _Row(each["environment"], _STATISTICS, each["groups"])
+        title = f"{each['environment']}: {label_metric(data['y'])}"
+        yield _Row(title, _STATISTICS, each["groups"])
     if data["overall"] is not None:
-        title = "all environments, normalized scores"
+        title = f"all environments: {label_metric(data['y'])}, normalized"
         yield _Row(title, _STATISTICS | _GAP, data["overall"]["groups"])
 
 
@@ -52,32 +63,24 @@ def _fill(
     heights: Sequence[float],
     colors: Mapping[str, str],
 ) -> None:
-    columns = max(len(row.statistics) for row in rows)
-    grid = canvas.add_gridspec(len(heights), columns, height_ratios=heights)
-    for index, row in enumerate(rows):
-        for column, (name, label) in enumerate(row.statistics.items()):
-            axes = canvas.add_subplot(grid[index, column])
+    # With a layout of their own: rows have three panels, or four.
+    places = canvas.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)
+    for (place,), row in zip(places, rows, strict=False):
+        panels = place.subplots(1, len(row.statistics))
+        for axes, (name, label) in zip(panels, row.statistics.items(), strict=True):
             _draw_estimates(axes, row.groups, name, colors)
             axes.set_xlabel(label, fontsize="small")
-            if column == 0:
-                axes.set_title(quote_mathtext(row.title), loc="left", fontsize="medium")
+        _name_groups(panels[0], row.groups)
+        # Of one unit, so a longer interval is a wider one in any of them.
+        figure.share_limits(panels[: len(_STATISTICS)], "x")
+        title = quote_mathtext(row.title)
+        place.suptitle(title, x=0.01, horizontalalignment="left", fontsize="medium")
     if (overall := data["overall"]) is not None:
-        _draw_profiles(canvas.add_subplot(grid[-1, :]), overall["groups"], colors)
+        (place,) = places[-1]
+        _draw_profiles(place.subplots(), overall["groups"], colors)
+        figure.add_legend(place, colors, loc="outside lower center")
     text = comparison_tables.describe_comparison(data, "as lines")
     canvas.supxlabel(quote_mathtext(text), fontsize="x-small")
-    names = [*map(quote_mathtext, colors)]
-    handles = [
-        canvas.axes[0].plot([], [], color=color, marker="o")[0]
-        for color in colors.values()
-    ]
-    is_long = max(map(len, names)) > _LONG_LABEL
-    canvas.legend(
-        handles,
-        names,
-        loc="outside upper center",
-        ncols=1 if is_long else min(3, len(names)),
-        fontsize="small",
-    )
 
 
 def _draw_estimates(
@@ -87,19 +90,21 @@ def _draw_estimates(
     for index, group in enumerate(groups):
         color, estimate = colors[group["group"]], group[name]
         if estimate["ci95"] is not None:
-            axes.plot(
-                estimate["ci95"],
-                [index, index],
-                color=color,
-                linewidth=3,
-                solid_capstyle="butt",
-            )
+            ends = estimate["ci95"], [index, index]
+            axes.plot(*ends, color=color, linewidth=3, solid_capstyle="butt")
         axes.plot(estimate["value"], index, color=color, marker="o", markersize=7)
     axes.set_ylim(len(groups) - 0.5, -0.5)  # the first group at the top
     axes.set_yticks([])
     axes.tick_params(axis="x", labelsize="small")
     axes.margins(x=0.1)
     axes.grid(axis="x", alpha=0.3)
+
+
+def _name_groups(axes: Any, groups: Sequence[Mapping[str, Any]]) -> None:
+    names = [group["group"] for group in groups]
+    labels = ["\n".join(map(quote_mathtext, _wrap(name))) for name in names]
+    axes.set_yticks(range(len(names)), labels, fontsize="small")
+    axes.tick_params(axis="y", length=0)
 
 
 def _draw_profiles(

@@ -11,8 +11,11 @@ from typing import Any
 from rlcli.quoting import quote_html, quote_latex, quote_markdown
 from rlcli.runs.files import to_json, write_output
 from rlcli.runs.formatting import NOTHING, format_number
-from rlcli.runs.result_tables import Table, html_lines, width_of
+from rlcli.runs.metric_labels import choose_best, label_metric
+from rlcli.runs.result_tables import Table, html_lines, quote_rows, width_of
 
+_NAMES = {"iqm": "IQM", "optimality_gap": "optimality gap"}
+_LONGEST_TITLE = 60  # characters of the names of groups in a title
 _SHOWN_SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of a performance profile
 _RESULTS = {
     "last": "the last value of each seed",
@@ -20,9 +23,10 @@ _RESULTS = {
     "auc": "the mean over training of each seed (area under the curve)",
 }
 _STYLE = (
+    ":root{color-scheme:light dark}"
     "body{font-family:sans-serif;margin:2em}"
     "table{border-collapse:collapse;margin-bottom:1em}"
-    "th,td{padding:.3em .8em;text-align:right;border-bottom:1px solid #ccc}"
+    "th,td{padding:.3em .8em;text-align:right;border-bottom:1px solid #8888}"
     "th:first-child,td:first-child{text-align:left}"
 )
 
@@ -39,21 +43,42 @@ def write_comparison(data: Mapping[str, Any], path: Path) -> None:
     write_output(path, formats[path.suffix.lower()](data).encode())
 
 
+def name_comparison(data: Mapping[str, Any]) -> str:
+    """What is compared: `dqn and ppo in CartPole-v1: return, evaluation`."""
+    groups = [row["group"] for each in data["environments"] for row in each["groups"]]
+    environments = [each["environment"] for each in data["environments"]]
+    return f"{name_groups(groups, environments)}: {label_metric(data['y'])}"
+
+
+def name_groups(labels: Sequence[str], environments: Sequence[str]) -> str:
+    """Groups in environments, in words, or how many of them where these are many."""
+    texts = []
+    for names, kind in ((labels, "groups"), (environments, "environments")):
+        names = [*dict.fromkeys(names)]
+        is_short = len(names) == 1 or sum(map(len, names)) <= _LONGEST_TITLE
+        text = " and ".join([*filter(None, [", ".join(names[:-1])]), *names[-1:]])
+        texts.append(text if is_short else f"{len(names)} {kind}")
+    return " in ".join(filter(None, texts))
+
+
 def describe_comparison(data: Mapping[str, Any], place: str = "in brackets") -> str:
     """What the numbers are, in a sentence; `place` is where their intervals are."""
     return (
-        f"{data['y']}: {_RESULTS[data['result']]}; {place} 95 % bootstrap "
-        f"intervals over seeds ({data['resamples']:,} resamples)"
+        f"{label_metric(data['y'])}: {_RESULTS[data['result']]}; {place} 95 % "
+        f"bootstrap intervals over seeds ({data['resamples']:,} resamples)"
     )
 
 
 def tables(data: Mapping[str, Any]) -> Iterator[Table]:
     """The tables of a comparison."""
+    label, best = label_metric(data["y"]), choose_best(data["y"])
     for each in data["environments"]:
-        yield _environment_table(each)
+        place = f"{each['environment']}: {label}"
+        better = dict.fromkeys(("mean", "median", "iqm"), best)
+        yield _estimate_table(each["groups"], place, better)
         if data["threshold"] is not None:
-            yield _threshold_table(each, data["threshold"])
-        yield from _improvement_table(each["improvement"], each["environment"])
+            yield _threshold_table(each["groups"], place, data["threshold"])
+        yield from _improvement_table(each["improvement"], place, best)
     overall = data["overall"]
     if overall is None:
         return
@@ -61,33 +86,15 @@ def tables(data: Mapping[str, Any]) -> Iterator[Table]:
         f"{environment} {low:g} to {high:g}"
         for environment, (low, high) in overall["normalization"].items()
     )
-    yield Table(
-        f"all environments, scores normalized: {scales}",
-        ["group", "mean", "median", "IQM", "optimality gap"],
-        [
-            [
-                row["group"],
-                *(
-                    _format_estimate(row[name])
-                    for name in ("mean", "median", "iqm", "optimality_gap")
-                ),
-            ]
-            for row in overall["groups"]
-        ],
-        [
-            *_find_best(
-                overall["groups"],
-                {"mean": max, "median": max, "iqm": max, "optimality_gap": min},
-                1,
-            )
-        ],
-    )
+    better = {"mean": max, "median": max, "iqm": max, "optimality_gap": min}
+    title = f"all environments: {label}, normalized by {scales}"
+    yield _estimate_table(overall["groups"], title, better)
     yield Table(
         "performance profile: fraction of seeds with a score above",
         ["group", *(f"{score:g}" for score in _SHOWN_SCORES)],
         [[row["group"], *_profile_cells(row["profile"])] for row in overall["groups"]],
     )
-    yield from _improvement_table(overall["improvement"], "all environments")
+    yield from _improvement_table(overall["improvement"], "all environments", max)
 
 
 _GROUP_COLUMNS = ("group", "first", "second")  # their cells are labels of groups
@@ -129,7 +136,8 @@ def _stack_intervals(table: Table) -> Table:
 
 def as_markdown(data: Mapping[str, Any]) -> str:
     """The tables in Markdown."""
-    lines = [quote_markdown(describe_comparison(data))]
+    lines = [f"# {quote_markdown(name_comparison(data))}", ""]
+    lines += [quote_markdown(describe_comparison(data))]
     for table in tables(data):
         lines += ["", *markdown_lines(table)]
     lines += (
@@ -142,9 +150,7 @@ def as_markdown(data: Mapping[str, Any]) -> str:
 
 def markdown_lines(table: Table) -> list[str]:
     """The lines of a table in Markdown, with its title."""
-    header, *cells = (
-        [*map(quote_markdown, row)] for row in (table.header, *table.rows)
-    )
+    header, *cells = quote_rows(table, quote_markdown, "**%s**")
     dashes = ["---", *["---:"] * (len(table.header) - 1)]
     rows = [f"| {' | '.join(row)} |" for row in (header, dashes, *cells)]
     return [f"**{quote_markdown(table.title)}**", "", *rows]
@@ -152,13 +158,13 @@ def markdown_lines(table: Table) -> list[str]:
 
 def as_latex(data: Mapping[str, Any]) -> str:
     """The tables in LaTeX, for the package `booktabs`; the best estimates are bold."""
-    lines = [rf"% {quote_latex(describe_comparison(data))}", r"% \usepackage{booktabs}"]
+    lines = [
+        rf"% {quote_latex(name_comparison(data))}",
+        rf"% {quote_latex(describe_comparison(data))}",
+        r"% \usepackage{booktabs}",
+    ]
     for table in tables(data):
-        header, *rows = (
-            [*map(quote_latex, row)] for row in (table.header, *table.rows)
-        )
-        for row, column in table.best:
-            rows[row][column] = rf"\textbf{{{rows[row][column]}}}"
+        header, *rows = quote_rows(table, quote_latex, r"\textbf{%s}")
         lines += [
             "",
             rf"% {quote_latex(table.title)}",
@@ -176,22 +182,23 @@ def as_latex(data: Mapping[str, Any]) -> str:
 def as_csv(data: Mapping[str, Any]) -> str:
     """The estimates, a line for each group in each environment, and over all of them.
 
+    The columns `metric` and `result` say of what: of seeds' `last` values, for example.
     Each estimate has the limits of its interval beside it, empty for a single seed.
     """
     names = ("mean", "median", "iqm", "optimality_gap")
     columns = [f"{name}{limit}" for name in names for limit in ("", "_low", "_high")]
+    what = {"metric": label_metric(data["y"]), "result": data["result"]}
+    first = ["environment", *what, "group", "seeds"]
     file = io.StringIO()
-    writer = csv.DictWriter(
-        file, ["environment", "group", "seeds", *columns], lineterminator="\n"
-    )
+    writer = csv.DictWriter(file, [*first, *columns], lineterminator="\n")
     writer.writeheader()
     places = [(each["environment"], each["groups"]) for each in data["environments"]]
     if data["overall"] is not None:
         places.append(("all environments", data["overall"]["groups"]))
     for environment, groups in places:
         for group in groups:
-            row = {"environment": environment, "group": group["group"]}
-            row["seeds"] = group.get("seeds")
+            row = {"environment": environment, **what, "group": group["group"]}
+            row["seeds"] = _count_seeds(group)
             for name in set(names) & group.keys():
                 low, high = group[name]["ci95"] or (None, None)
                 row |= {
@@ -205,9 +212,11 @@ def as_csv(data: Mapping[str, Any]) -> str:
 
 def as_html(data: Mapping[str, Any]) -> str:
     """The tables as a page without references to other files."""
+    title = quote_html(name_comparison(data))
     parts = [
-        "<!doctype html><html lang=en><meta charset=utf-8><title>Comparison</title>",
-        f"<style>{_STYLE}</style><p>{quote_html(describe_comparison(data))}</p>",
+        "<!doctype html><html lang=en><meta charset=utf-8>",
+        f"<title>{title}</title><style>{_STYLE}</style><h1>{title}</h1>",
+        f"<p>{quote_html(describe_comparison(data))}</p>",
     ]
     for table in tables(data):
         parts.append(f"<h2>{quote_html(table.title)}</h2>")
@@ -220,58 +229,56 @@ def _as_json(data: Mapping[str, Any]) -> str:
     return to_json(data, indent=2) + "\n"
 
 
-def _environment_table(data: Mapping[str, Any]) -> Table:
-    names = ("mean", "median", "iqm")
-    return Table(
-        data["environment"],
-        ["group", "seeds", "mean", "median", "IQM"],
-        [
-            [
-                group["group"],
-                str(group["seeds"]),
-                *(_format_estimate(group[name]) for name in names),
-            ]
-            for group in data["groups"]
-        ],
-        [*_find_best(data["groups"], dict.fromkeys(names, max), 2)],
-    )
-
-
-def _find_best(
-    groups: Sequence[Mapping[str, Any]], better: Mapping[str, Callable], first: int
-) -> Iterator[tuple[int, int]]:
-    """The rows with the best estimate of each column, from column `first` on.
-
-    `better` are `max` or `min`, by the names of the estimates.
-    """
-    for column, (name, choose) in enumerate(better.items(), first):
+def _estimate_table(
+    groups: Sequence[Mapping[str, Any]],
+    title: str,
+    better: Mapping[Any, Callable[..., Any] | None],
+) -> Table:
+    """The estimates that `better` names, each with its `max`, `min` or None."""
+    rows, best = [], []
+    for group in groups:
+        estimates = [_format_estimate(group[name]) for name in better]
+        rows.append([group["group"], str(_count_seeds(group)), *estimates])
+    for column, (name, choose) in enumerate(better.items(), 2):
         values = [group[name]["value"] for group in groups]
         known = [value for value in values if value is not None and value == value]
-        for row, value in enumerate(values):
-            if len(groups) > 1 and known and value == choose(known):
-                yield row, column
+        if choose and known and len(groups) > 1:
+            shown = format_number(choose(known))  # what looks equal is as good
+            numbers = enumerate(map(format_number, values))
+            best += [(row, column) for row, number in numbers if number == shown]
+    header = [_NAMES.get(name, name) for name in better]
+    return Table(title, ["group", "seeds", *header], rows, best)
 
 
-def _threshold_table(data: Mapping[str, Any], threshold: float) -> Table:
+def _count_seeds(group: Mapping[str, Any]) -> int:
+    """The seeds of a group, in all environments."""
+    seeds = group["seeds"]
+    return seeds if isinstance(seeds, int) else sum(seeds)
+
+
+def _threshold_table(
+    groups: Sequence[Mapping[str, Any]], place: str, threshold: float
+) -> Table:
     rows = []
-    for group in data["groups"]:
+    for group in groups:
         steps, seconds = group["steps_to_threshold"], group["seconds_to_threshold"]
         medians = [format_number(each["median"]) for each in (steps, seconds)]
         reached = f"{steps['reached']} of {steps['seeds']}"
         rows.append([group["group"], *medians, reached])
     return Table(
-        f"{data['environment']}: until {threshold:g} is reached, median over seeds",
+        f"{place}, until {threshold:g} is reached: median over seeds",
         ["group", "steps", "seconds", "seeds that reach it"],
         rows,
     )
 
 
 def _improvement_table(
-    pairs: Sequence[Mapping[str, Any]], place: str
+    pairs: Sequence[Mapping[str, Any]], place: str, best: Callable | None
 ) -> Iterator[Table]:
+    what = "improvement" if best else "a higher value"
     if pairs:
         yield Table(
-            f"{place}: probability of improvement, first over second",
+            f"{place}, probability of {what}: first over second",
             ["first", "second", "probability"],
             [[pair["first"], pair["second"], _format_estimate(pair)] for pair in pairs],
         )

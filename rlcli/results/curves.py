@@ -21,9 +21,9 @@ from rlcli.errors import RlcliError, quote, suggest
 from rlcli.results.groups import Group, Member
 from rlcli.runs import metrics
 from rlcli.runs.files import exists, open_regular, parse_json
+from rlcli.runs.metric_labels import EVALUATION
 from rlcli.runs.statistics import bootstrap_band, iqm
 
-EVALUATION = "evaluation"  # the field of an evaluation; its metrics are `evaluation.…`
 _START = re.compile(rb'\{"T": (\d{1,18}), "seed": (\d{1,18})([,}])')
 _BLOCK = 2**22  # bytes to read at once
 _LONGEST = 2**24  # bytes of a line; longer ones are damaged

@@ -1,17 +1,27 @@
 """Figure: PNG, SVG or PDF files drawn by matplotlib; learning curves."""
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
 from rlcli.quoting import quote_mathtext
 from rlcli.registry.libraries import import_library, install_command, missing_modules
-from rlcli.results.chart import describe_crossing
+from rlcli.results.chart import (
+    count_seeds,
+    describe_crossing,
+    describe_curves,
+    split_panels,
+)
 from rlcli.runs.files import check_output, write_output
+from rlcli.runs.metric_labels import label_metric
 
 FORMATS = (".png", ".svg", ".pdf")
+LINE = 0.22  # inches of a line of a legend, or of a group
+_COLUMNS = 3  # panels beside each other
+_WIDTHS, _HEIGHTS = (8.0, 10.0, 12.0), (4.8, 3.8, 3.4)  # inches, by columns
+_LONG_LABEL = 24  # characters; longer ones have a line of the legend to themselves
 _DATES = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
@@ -43,7 +53,15 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
 
 def draw_bytes(result: Mapping[str, Any], suffix: str) -> bytes:
     """The curves of `rlcli.plot` as the bytes of a file with this suffix."""
-    return make_bytes(suffix, lambda canvas: _fill(canvas.add_subplot(), result))
+    panels = split_panels(result)
+    columns = min(len(panels), _COLUMNS)
+    rows = -(-len(panels) // columns)
+    entries = _describe_entries(panels)
+    lines = -(-len(entries) // _count_columns([*entries.values()]))
+    size = _WIDTHS[columns - 1], _HEIGHTS[columns - 1] * rows + LINE * lines
+    return make_bytes(
+        suffix, lambda canvas: _fill(canvas, result, panels, entries), size=size
+    )
 
 
 def save(
@@ -70,31 +88,91 @@ def make_bytes(
     return data.getvalue()
 
 
-def _fill(axes: Any, result: Mapping[str, Any]) -> None:
+def _fill(
+    canvas: Any,
+    result: Mapping[str, Any],
+    panels: Mapping[str | None, Mapping[str, Any]],
+    entries: Mapping[int, str],
+) -> None:
+    """A panel for each environment, and a legend above all of them."""
+    grid = canvas.add_gridspec(-(-len(panels) // _COLUMNS), min(len(panels), _COLUMNS))
+    every_axes = [canvas.add_subplot(grid[index]) for index in range(len(panels))]
+    for axes, (environment, panel) in zip(every_axes, panels.items(), strict=True):
+        _draw_panel(axes, panel)
+        axes.set_title(quote_mathtext(environment or ""), fontsize="medium")
+    for name in ("x", "y"):
+        share_limits(every_axes, name, if_alike=True)
+    canvas.supxlabel(describe_curves(result)[0], fontsize="x-small")
+    colors = {label: f"C{index}" for index, label in entries.items()}
+    add_legend(canvas, colors, loc="outside upper center")
+
+
+def _describe_entries(
+    panels: Mapping[str | None, Mapping[str, Any]],
+) -> dict[int, str]:
+    """The entries of the legend: label, seeds, and when the threshold is crossed.
+
+    Of several panels the labels only, because the rest differs among them.
+    """
+    entries: dict[int, str] = {}
+    for panel in panels.values():
+        for curve in panel["curves"]:
+            words = [curve["label"]]
+            if len(panels) == 1:
+                words += [count_seeds(curve), *describe_crossing(curve, panel)]
+            entries[curve["index"]] = ", ".join(words)
+    return entries
+
+
+def _draw_panel(axes: Any, panel: Mapping[str, Any]) -> None:
     from matplotlib.ticker import EngFormatter
 
-    for curve in result["curves"]:
-        seeds = "1 seed" if curve["seeds"] == 1 else f"{curve['seeds']} seeds"
-        label = ", ".join([curve["label"], seeds, *describe_crossing(curve, result)])
+    for curve in panel["curves"]:
+        color = f"C{curve['index']}"
         marker = "o" if len(curve["x"]) == 1 else None
-        (line,) = axes.plot(
-            curve["x"], curve["y"], marker=marker, label=quote_mathtext(label)
-        )
+        # Not clipped: a curve at the edge, such as the best return, has its full width.
+        axes.plot(curve["x"], curve["y"], marker=marker, color=color, clip_on=False)
         if curve["low"] is not None:
-            axes.fill_between(
-                curve["x"],
-                curve["low"],
-                curve["high"],
-                color=line.get_color(),
-                alpha=0.2,
-                linewidth=0,
-            )
-    if result["threshold"] is not None:
-        axes.axhline(result["threshold"], color="gray", linestyle="--", linewidth=1)
-    center = {"mean": "mean", "iqm": "IQM"}[result["center"]]
-    axes.set_xlabel(quote_mathtext(result["x"]))
+            bounds = curve["low"], curve["high"]
+            axes.fill_between(curve["x"], *bounds, color=color, alpha=0.2, linewidth=0)
+    if panel["threshold"] is not None:
+        axes.axhline(panel["threshold"], color="gray", linestyle="--", linewidth=1)
+    axes.set_xlabel(quote_mathtext(panel["x"]))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 250k
-    axes.set_ylabel(quote_mathtext(f"{result['y']} ({center} over seeds)"))
+    axes.set_ylabel(quote_mathtext(label_metric(panel["y"])))
     axes.grid(alpha=0.3)
     axes.margins(x=0.01)
-    axes.legend(fontsize="small")
+
+
+def share_limits(
+    every_axes: Sequence[Any], name: str, *, if_alike: bool = False
+) -> None:
+    """Gives axes equal limits of `x` or `y`.
+
+    `if_alike`: only if each shows at least half of the common range. So panels of other
+    units or lengths keep limits of their own.
+    """
+    limits = [getattr(axes, f"get_{name}lim")() for axes in every_axes]
+    low, high = min(limit[0] for limit in limits), max(limit[1] for limit in limits)
+    if not if_alike or all(2 * (end - start) >= high - low for start, end in limits):
+        for axes in every_axes:
+            getattr(axes, f"set_{name}lim")(low, high)
+
+
+def add_legend(holder: Any, colors: Mapping[str, str], **place: Any) -> None:
+    """A legend of a figure or of axes, at a place where it covers no curve."""
+    from matplotlib.lines import Line2D
+
+    holder.legend(
+        [Line2D([], [], color=color, linewidth=3) for color in colors.values()],
+        [*map(quote_mathtext, colors)],
+        ncols=_count_columns([*colors]),
+        fontsize="small",
+        **place,
+    )
+
+
+def _count_columns(labels: Sequence[str]) -> int:
+    """The columns of a legend; long labels have a line to themselves."""
+    is_long = max(map(len, labels)) > _LONG_LABEL
+    return 1 if is_long else min(3, len(labels))

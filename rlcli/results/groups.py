@@ -24,6 +24,7 @@ _IRRELEVANT = (
     *("seed", "seeds", "devices", "data_parallel", "threads", "log", "checkpoint"),
     *("evaluate", "trackers", "on_error"),
 )
+_LONGEST = 60  # characters of a value as a label
 RECIPE, RUN, CELL = "recipe", "run", "cell"  # special values of `group`
 
 
@@ -38,6 +39,14 @@ class Member(NamedTuple):
     def name(self) -> str:
         """The name of the recipe."""
         return str(self.info.get("recipe") or self.folder.absolute().parent.name)
+
+    @property
+    def environment(self) -> str | None:
+        """The name of its environment; None if its recipe cannot be read."""
+        environment = self.recipe.get("environment")
+        if isinstance(environment, Mapping):
+            environment = environment.get("name")
+        return environment if isinstance(environment, str) else None
 
     @property
     def cell(self) -> tuple[str, Mapping[str, str]] | None:
@@ -63,6 +72,11 @@ class Group(NamedTuple):
 
     label: str
     members: Sequence[Member]
+
+    def within(self, environment: str | None) -> "Group":
+        """Its runs in an environment, whose results are in the same unit."""
+        found = [each for each in self.members if each.environment == environment]
+        return Group(self.label, found)
 
 
 def find_members(
@@ -195,7 +209,7 @@ def _value_of(member: Member, key: str) -> str:
 
 def _shorten(value: Any) -> str:
     is_list = isinstance(value, list)
-    return ", ".join(map(str, value)) if is_list else format_value(value)
+    return ", ".join(map(str, value)) if is_list else format_value(value, _LONGEST)
 
 
 def _find(member: Member, key: str) -> Any:

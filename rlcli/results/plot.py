@@ -1,7 +1,8 @@
 """Plot: learning curves of runs; the function behind `rlcli plot`."""
 
 import base64
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ class Curves(Result):
     """The learning curves of runs, which a notebook shows as a figure.
 
     Attributes: `x` and `y` are the names of the axes, and `curves` have `label`,
-    `runs`, `seeds`, and the numbers `x`, `y`, `low` and `high`, the limits of the
-    interval over seeds, or None.
+    `environment`, `runs`, `seeds`, and the numbers `x`, `y`, `low` and `high`, the
+    limits of the interval over seeds, or None.
     """
 
     __slots__ = ()
@@ -49,8 +50,9 @@ def plot(
 ) -> Curves:
     """Returns the learning curves of runs, and writes them to a file if `output`.
 
-    The seeds of all runs of a group are one curve: their mean or IQM, with the 95 %
-    bootstrap interval over seeds at each point, which a single seed does not have.
+    The seeds of all runs of a group in an environment are one curve: their mean or IQM,
+    with the 95 % bootstrap interval over seeds at each point, which a single seed does
+    not have. A figure has a panel for each environment.
 
     Args:
         runs: run folders, or folders with runs.
@@ -88,7 +90,7 @@ def plot(
             "y": metric,
             "center": center,
             "threshold": threshold,
-            "curves": _curves(reader, groups, metric, x, center, threshold),
+            "curves": [*_curves(reader, groups, metric, x, center, threshold)],
             "notes": notes,
         }
     )
@@ -104,30 +106,30 @@ def _curves(
     x: str,
     center: str,
     threshold: float | None,
-) -> list[dict[str, Any]]:
-    """The data of each group that has any."""
+) -> Iterator[dict[str, Any]]:
+    """The data of each group in each environment where it has any."""
     from rlcli.results.curves import find_crossing, make_curve
 
-    curves = []
-    for group in groups:
-        seeds = reader.read_seeds(group, metric, x)
+    members = (member for group in groups for member in group.members)
+    environments = dict.fromkeys(member.environment for member in members)
+    found = False
+    for environment, group in itertools.product(environments, groups):
+        seeds = reader.read_seeds(group.within(environment), metric, x)
         curve = make_curve(group.label, seeds, center, reader.notes)
         if curve is None:
             continue
-        data = {
+        found = True
+        yield {
             "label": curve.label,
+            "environment": environment,
             "runs": [str(run) for run in curve.runs],
             "seeds": curve.seeds,
             "x": curve.x.tolist(),
             "y": curve.y.tolist(),
             "low": None if curve.low is None else curve.low.tolist(),
             "high": None if curve.high is None else curve.high.tolist(),
-        }
-        if threshold is not None:
-            data["crossing"] = find_crossing(curve, threshold)
-        curves.append(data)
-    if not curves:
+        } | ({} if threshold is None else {"crossing": find_crossing(curve, threshold)})
+    if not found:
         raise RlcliError(
             f"no run has a curve of {quote(metric)}", "; ".join(reader.notes)
         )
-    return curves

@@ -13,13 +13,6 @@ _TOLERANCE = 0.02  # of the last step: runs end with a whole unroll
 _LISTED = 2  # differences in a message; with `--allow-differences` all are notes
 
 
-def environment_of(member: Member) -> str | None:
-    """The name of a run's environment; None if its recipe cannot be read."""
-    environment = member.recipe.get("environment")
-    name = environment.get("name") if isinstance(environment, Mapping) else environment
-    return name if isinstance(name, str) else None
-
-
 def find_recipe_differences(
     members: Sequence[Member], evaluation: Sequence[str]
 ) -> list[str]:

@@ -1,6 +1,6 @@
 """Tables of results, for terminals and pages. Imports no JAX."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from rlcli.quoting import quote_html
@@ -38,10 +38,22 @@ def text_lines(table: Table) -> list[str]:
     ]
 
 
+def quote_rows(
+    table: Table, quote: Callable[[str], str], strong: str
+) -> list[list[str]]:
+    """The header and the rows in another language; `strong` formats the best cells."""
+    header, *rows = ([*map(quote, row)] for row in (table.header, *table.rows))
+    for row, column in table.best:
+        rows[row][column] = strong % rows[row][column]
+    return [header, *rows]
+
+
 def html_lines(table: Table) -> list[str]:
     """The lines of a table in HTML, without its title."""
+    rows = quote_rows(table, quote_html, "<b>%s</b>")
+    tags = ["th", *["td"] * len(table.rows)]
     header, *rows = (
-        "".join(f"<{tag}>{quote_html(cell)}</{tag}>" for cell in cells)
-        for tag, cells in (("th", table.header), *(("td", row) for row in table.rows))
+        "".join(f"<{tag}>{cell}</{tag}>" for cell in cells)
+        for tag, cells in zip(tags, rows, strict=True)
     )
     return ["<table>", *(f"<tr>{row}</tr>" for row in (header, *rows)), "</table>"]

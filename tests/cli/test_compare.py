@@ -50,13 +50,17 @@ def test_no_cell_of_a_table_is_cut(tmp_path, capsys, monkeypatch):
 
 
 def test_every_option_reaches_the_function(tmp_path, capsys):
-    run = write_run(tmp_path / "a", name="base")
+    write_run(tmp_path / "a", name="base", tags=["x"])
+    write_run(tmp_path / "b", name="other", tags=["x"], means=[1.0])
+    write_run(tmp_path / "c", name="third")
     options = ["--result", "best", "--y", "avg_G", "--group", "name", "--json"]
     options += ["--normalize", "0,10", "--allow-differences", "--threshold", "5"]
-    assert main(["compare", str(run), *options]) == 0
+    options += ["--filter", "return>5", "--tag", "x"]
+    assert main(["compare", str(tmp_path), *options]) == 0
     data = json.loads(capsys.readouterr().out)
     assert (data["result"], data["y"], data["threshold"]) == ("best", "avg_G", 5)
-    assert data["environments"][0]["groups"][0]["group"] == "base"
+    (group,) = data["environments"][0]["groups"]
+    assert group["group"] == "base"
     assert data["overall"]["normalization"] == {"CartPole-v1": [0, 10]}
 
 

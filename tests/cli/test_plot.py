@@ -22,9 +22,12 @@ def test_curves_are_drawn_as_wide_as_the_terminal(tmp_path, capsys, monkeypatch)
 
 
 def test_every_option_reaches_the_curves(tmp_path, capsys):
-    run = write_run(tmp_path / "a", rows=ROWS, name="base")
+    run = write_run(tmp_path / "a", rows=ROWS, name="base", tags=["x"])
+    write_run(tmp_path / "b", rows=ROWS, name="base", tags=["x"], recipe="other")
+    write_run(tmp_path / "c", rows=ROWS, name="base")
     options = ["--y", "avg_G", "--x", "steps", "--center", "iqm", "--group", "name"]
-    assert main(["plot", str(run), *options, "--json"]) == 0
+    options += ["--filter", "recipe!=other", "--tag", "x"]
+    assert main(["plot", str(tmp_path), *options, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     (curve,) = result.pop("curves")
     assert result == {
@@ -36,6 +39,7 @@ def test_every_option_reaches_the_curves(tmp_path, capsys):
     }
     assert curve == {
         "label": "base",
+        "environment": "CartPole-v1",
         "runs": [str(run)],
         "seeds": 2,
         "x": [100, 200],

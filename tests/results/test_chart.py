@@ -10,7 +10,7 @@ from rlcli.results.chart import COLORS, draw_chart
 
 def curve(label="a", x=(0, 10), y=(0, 1), **fields):
     base = {"label": label, "seeds": 1, "x": [*x], "y": [*y], "low": None, "high": None}
-    return base | fields
+    return {"environment": "CartPole-v1"} | base | fields
 
 
 def result(*curves, threshold=None):
@@ -78,7 +78,8 @@ def test_a_chart_fits_its_width(width, count):
     lines = draw_chart(result(*curves), width).plain.splitlines()
     assert max(map(len, lines)) <= max(width, 43)  # the legend is not cut
     text = "\n".join(lines)
-    assert "avg_G by steps: IQM over seeds" in text
+    title = "return, training by steps in CartPole-v1: IQM over seeds"
+    assert " ".join(lines).startswith(title)
     assert "00k" in text and "400 ┤" in text
     for index in range(count):
         assert f"recipe_{index}" in text
@@ -96,6 +97,15 @@ def test_a_threshold_is_a_line_and_a_part_of_the_legend():
     assert "falls below 2 at 5 steps" in draw_chart(result(down, threshold=2), 60).plain
     above = curve("above", y=(3, 4), crossing=None)
     assert "always above 2" in draw_chart(result(above, threshold=2), 60).plain
+
+
+def test_each_environment_has_a_panel_in_which_a_group_has_its_letter():
+    curves = [curve("a"), curve("b"), curve("b", y=(-500, -80), environment="Acrobot")]
+    first, second = draw_chart(result(*curves), 60).plain.split("\n\n")
+    assert "in CartPole-v1" in first and "in Acrobot" in second
+    assert "A  a" in first and "B  b" in first
+    assert "B  b" in second and "A  " not in second
+    assert "-500" in second and "-500" not in first
 
 
 def test_without_unicode_a_chart_is_ascii():

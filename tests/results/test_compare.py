@@ -15,7 +15,7 @@ from rlcli.errors import RlcliError
 from rlcli.results import comparison, comparison_tables
 from rlcli.results.aggregates import estimate, iqm
 from rlcli.results.comparison import REFERENCES
-from rlcli.results.comparison_tables import name_letters
+from rlcli.results.comparison_tables import name_groups, name_letters
 from rlcli.runs.result_tables import Table
 from rlcli.runs.statistics import iqm as iqm_of_seeds
 
@@ -214,8 +214,8 @@ def test_without_evaluations_training_is_compared_with_a_note(runs):
 @pytest.mark.parametrize(
     ("name", "fragment"),
     [
-        ("a.md", "| dqn | 4 | 458 ["),
-        ("b.html", "<td>dqn</td><td>4</td><td>458 ["),
+        ("a.md", "| dqn | 4 | **458 ["),
+        ("b.html", "<td>dqn</td><td>4</td><td><b>458 ["),
         ("c.json", '"environment": "Acrobot-v1"'),
     ],
 )
@@ -244,12 +244,70 @@ def test_figures_are_written_with_equal_bytes_for_equal_results(runs, name, star
 def test_a_figure_has_the_statistics_of_all_environments_and_groups(runs):
     rlcli.compare(runs, group="name", output=runs / "a.svg")
     texts = re.findall(r"<text[^>]*>([^<]+)</text>", (runs / "a.svg").read_text())
-    for word in ("CartPole-v1", "Acrobot-v1", "performance profile", "dqn", "ppo"):
+    for word in ("performance profile", "CartPole-v1: return, evaluation"):
         assert texts.count(word) == 1
+    for word in ("dqn", "ppo"):  # on the rows of three panels, and of the profile
+        assert texts.count(word) == 4
     assert texts.count("IQM") == 3  # two environments, and all of them
     rlcli.compare([runs / "a", runs / "b"], output=runs / "b.svg")
     text = (runs / "b.svg").read_text()
     assert "performance profile" not in text and "gap" not in text
+
+
+def test_panels_of_one_environment_have_equal_axes_and_their_rows_names(runs):
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    from rlcli.results import comparison_figure
+
+    data = rlcli.compare([runs / "a", runs / "b"])
+    canvas = Figure(figsize=(8, 3), layout="constrained")
+    rows = [*comparison_figure._rows(data)]
+    comparison_figure._fill(canvas, data, rows, [3], {"dqn": "C0", "ppo": "C1"})
+    mean, median, iqm = canvas.axes
+    assert mean.get_xlim() == median.get_xlim() == iqm.get_xlim()
+    assert [each.get_xlabel() for each in canvas.axes] == ["mean", "median", "IQM"]
+    assert [text.get_text() for text in mean.get_yticklabels()] == ["dqn", "ppo"]
+
+
+def test_of_a_loss_the_lowest_is_the_best_and_of_entropy_none_is(tmp_path):
+    for name, losses in (("a", [3.0, 1.0, 2.0]), ("b", [6.0, 4.0, 5.0])):
+        points = {seed: [(1, loss), (2, loss + 1)] for seed, loss in enumerate(losses)}
+        rows = metric_rows(points, "loss") + metric_rows(points, "entropy")
+        write_run(tmp_path / name, rows=rows, recipe=name)
+    data = rlcli.compare(tmp_path, y="loss", result="best")
+    (environment,) = data["environments"]
+    assert [each["results"] for each in environment["groups"]] == [[3, 1, 2], [6, 4, 5]]
+    assert environment["improvement"][0]["value"] == 1
+    table = next(comparison_tables.tables(data))
+    assert table.title == "CartPole-v1: loss"
+    assert table.best == [(0, 2), (0, 3), (0, 4)]
+    table, pairs = comparison_tables.tables(rlcli.compare(tmp_path, y="entropy"))
+    assert table.best == []
+    assert "probability of a higher value" in pairs.title
+
+
+def test_numbers_that_look_equal_are_equally_good(tmp_path):
+    write(tmp_path / "a", [500.0, 500.0], recipe="a")
+    write(tmp_path / "b", [500.0, 499.99], recipe="b")
+    write(tmp_path / "c", [400.0, 400.0], recipe="c")
+    table = next(comparison_tables.tables(rlcli.compare(tmp_path)))
+    assert {row for row, _ in table.best} == {0, 1}
+
+
+def test_reference_scores_are_those_of_returns_only(runs):
+    data = rlcli.compare(runs, group="name", y="dt", allow_differences=True)
+    assert data["overall"] is None
+    assert "no reference scores" in "".join(data["notes"])
+
+
+def test_a_page_says_what_is_compared(runs):
+    text = comparison_tables.as_html(rlcli.compare([runs / "a", runs / "b"]))
+    title = "dqn and ppo in CartPole-v1: return, evaluation"
+    assert f"<title>{title}</title>" in text and f"<h1>{title}</h1>" in text
+    assert "<b>458 [" in text  # the best is bold
+    many = [f"a_long_name_of_recipe_{index}" for index in range(5)]
+    assert name_groups(many, ["A", "B"]) == "5 groups in A and B"
 
 
 def test_a_figure_without_matplotlib_is_refused_before_runs_are_read(monkeypatch):
@@ -289,6 +347,9 @@ def test_csv_has_each_estimate_with_the_limits_of_its_interval(tmp_path):
     with file.open(newline="") as lines:
         rows = [*csv.DictReader(lines)]
     assert [row["group"] for row in rows] == ['one, "two"', "ppo"]
+    assert {(row["metric"], row["result"]) for row in rows} == {
+        ("return, evaluation", "last")
+    }
     low, high = data["environments"][0]["groups"][0]["mean"]["ci95"]
     first, second = rows
     assert [float(first[n]) for n in ("mean", "mean_low", "mean_high")] == [

@@ -4,12 +4,14 @@ import sys
 
 import numpy as np
 import pytest
-from folders import OTHER_RATE, metric_rows, write_run
+from folders import OTHER_RATE, RESOLVED, metric_rows, write_run
 from wording import mentions
 
 import rlcli
 from rlcli.errors import RlcliError
 from rlcli.registry.libraries import install_command
+from rlcli.results import figure
+from rlcli.results.chart import split_panels
 from rlcli.runs.statistics import bootstrap_band, bootstrap_ci95, iqm
 
 
@@ -61,6 +63,18 @@ def test_seeds_of_several_runs_are_interpolated_where_all_have_data(tmp_path):
     assert curve["x"] == [5, 10, 25, 40]
     np.testing.assert_allclose(curve["y"], [2.5, 7.5, 22.5, 30])
     assert "1 of 2 seeds end early" in "".join(result["notes"])
+
+
+def test_a_group_has_a_curve_in_each_of_its_environments(tmp_path):
+    """Returns of two tasks have no mean, though a group may have runs in both."""
+    other = RESOLVED.replace("CartPole-v1", "Acrobot-v1")
+    write(tmp_path / "a", {0: [(1, 10.0), (2, 20.0)]}, name="dqn")
+    write(tmp_path / "b", {0: [(1, -9.0), (2, -7.0)]}, name="dqn", resolved=other)
+    curves = rlcli.plot(tmp_path, group="name")["curves"]
+    assert [(each["label"], each["environment"], each["y"]) for each in curves] == [
+        ("dqn", "CartPole-v1", [10, 20]),
+        ("dqn", "Acrobot-v1", [-9, -7]),
+    ]
 
 
 def test_a_seed_that_two_runs_have_counts_once_the_longest(tmp_path):
@@ -191,6 +205,54 @@ def test_figures_are_written_with_equal_bytes_for_equal_curves(tmp_path, name, s
     assert first.startswith(start)
     rlcli.plot([run, single], output=tmp_path / name, threshold=1.5)
     assert (tmp_path / name).read_bytes() == first
+
+
+def draw_figure(result):
+    """The canvas of a figure, after its layout."""
+    pytest.importorskip("matplotlib")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    canvas = Figure(figsize=(8, 5), layout="constrained")
+    FigureCanvasAgg(canvas)
+    panels = split_panels(result)
+    figure._fill(canvas, result, panels, figure._describe_entries(panels))
+    canvas.draw_without_rendering()
+    return canvas
+
+
+def test_a_figure_names_its_panels_and_axes_and_its_legend_covers_none(tmp_path):
+    points = {0: [(1, 1.0), (900, 2.0)], 1: [(1, 2.0), (900, 2.0)]}
+    for name in ("one", "another"):
+        for environment in ("CartPole-v1", "Acrobot-v1", "Taxi-v3"):
+            text = RESOLVED.replace("CartPole-v1", environment)
+            run = tmp_path / f"{name}_{environment}"
+            write(run, points, name=f"a long name of {name}", resolved=text)
+    canvas = draw_figure(rlcli.plot(tmp_path, group="name"))
+    panels = canvas.axes
+    assert {each.get_title() for each in panels} == {
+        *("CartPole-v1", "Acrobot-v1", "Taxi-v3")
+    }
+    for axes in panels:
+        assert axes.get_ylabel() == "return, training"
+        assert axes.get_xlim() == panels[0].get_xlim()
+        assert axes.get_ylim() == panels[0].get_ylim()
+        assert not any(line.get_clip_on() for line in axes.lines)
+    (legend,) = canvas.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        *("a long name of another", "a long name of one")
+    ]
+    box = legend.get_window_extent()
+    assert not any(box.overlaps(axes.get_tightbbox()) for axes in panels)
+
+
+def test_panels_of_other_units_keep_their_limits(tmp_path):
+    other = RESOLVED.replace("CartPole-v1", "Acrobot-v1")
+    write(tmp_path / "a", {0: [(1, 0.0), (100, 1.0)]})
+    write(tmp_path / "b", {0: [(1, -500.0), (100, -80.0)]}, resolved=other)
+    first, second = draw_figure(rlcli.plot(tmp_path)).axes
+    assert first.get_xlim() == second.get_xlim()
+    assert first.get_ylim()[0] > -1 and second.get_ylim()[1] < 0
 
 
 def test_a_figure_that_cannot_be_written_is_refused_before_runs_are_read(

@@ -21,6 +21,7 @@ COLORS = (
     "#7c828d",
 )
 _DASHES = ([1, 0], [7, 3], [3, 2], [9, 3, 2, 3])  # a second cue beside colour
+_INTERVAL_ROW = 40  # pixels of a group, with its name
 _DIGITS = 5  # significant ones; more are not visible
 TABLE_ROWS = 20  # of the table of a curve
 
@@ -35,6 +36,14 @@ class ChartTable(NamedTuple):
     note: str = ""
 
 
+class LegendEntry(NamedTuple):
+    """A line of a legend, which the page draws: one of Vega is as wide as its texts."""
+
+    label: str
+    color: str
+    dash: Sequence[int]  # of a line; () for an area
+
+
 class Chart(NamedTuple):
     """A chart of the page."""
 
@@ -44,6 +53,7 @@ class Chart(NamedTuple):
     blocks: Sequence[Block]
     table: ChartTable
     note: str = ""
+    legend: Sequence[LegendEntry] = ()
 
 
 class Line(NamedTuple):
@@ -78,11 +88,15 @@ def draw_lines(
     y: str,
     height: int = 280,
     threshold: float | None = None,
+    x_range: Sequence[float] = (),
     description: str = "",
     note: str = "",
     has_legend: bool = False,
 ) -> Chart:
-    """Lines over x, with bands where series have intervals."""
+    """Lines over x, with bands where series have intervals.
+
+    `x_range`: what the axis shows beside the lines, such as the steps of other charts.
+    """
     blocks = [_line_block(each) for each in lines]
     has_bands = any(each.low is not None for each in lines)
     tooltip = [
@@ -93,18 +107,13 @@ def draw_lines(
     if has_bands:
         tooltip.append(vega.near_text_field("interval", "95 % interval"))
     xs = [value for each in lines for value in (each.x[0], each.x[-1])]
-    x_axis = vega.axis("x", x, domain=widen_range(xs))
-    y_axis = vega.axis("y", y, zero=False)
-    groups, labels = [each.color for each in lines], [each.label for each in lines]
-    color, dash = (
-        vega.scale_by_label(labels, groups, values, "stroke")
-        if has_legend
-        else vega.scale_by_group(groups, values)
-        for values in (COLORS, _DASHES)
-    )
+    x_axis = vega.axis("x", x, domain=widen_range([*xs, *x_range]))
+    y_axis = vega.axis("y", y, domain=_y_range(lines, threshold))
+    groups = [each.color for each in lines]
+    color, dash = (vega.scale_by_group(groups, each) for each in (COLORS, _DASHES))
     encoding = {"x": x_axis, "y": y_axis, "color": color}
     layers = [vega.band(encoding)] if has_bands else []
-    mark: Spec = {"type": "line", "strokeWidth": 2, "clip": True}
+    mark: Spec = {"type": "line", "strokeWidth": 2}
     mark["point"] = all(len(each.x) == 1 for each in lines)
     layers.append({"mark": mark, "encoding": {**encoding, "strokeDash": dash}})
     if threshold is not None:
@@ -112,7 +121,58 @@ def draw_lines(
     layers += [vega.position_line(x_axis), vega.hover_points(encoding, tooltip)]
     spec = vega.base(height) | {"layer": layers}
     table = _lines_table(lines, x, y)
-    return Chart(title, description or title, spec, blocks, table, note)
+    legend = [LegendEntry(each.label, *_choose_style(each.color)) for each in lines]
+    shown = legend if has_legend else ()
+    return Chart(title, description or title, spec, blocks, table, note, shown)
+
+
+def _choose_style(index: int) -> tuple[str, Sequence[int]]:
+    """The color and the dashes of a line."""
+    return COLORS[index % len(COLORS)], _DASHES[index % len(_DASHES)]
+
+
+def _y_range(lines: Sequence[Line], threshold: float | None) -> tuple[float, float]:
+    columns = (each for line in lines for each in (line.y, line.low, line.high))
+    values = [value for column in columns for value in column or ()]
+    values += [] if threshold is None else [threshold]
+    return widen_range([*filter(math.isfinite, values)] or [0.0])
+
+
+def share_axes(found: Sequence[Chart], names: str = "xy") -> list[Chart]:
+    """The charts, those of one title with equal axes: `x`, `y` or both."""
+    shared = []
+    for chart in found:
+        alike = [each.spec for each in found if each.title == chart.title]
+        spec = chart.spec
+        for name in names:
+            ends = [end for each in alike for end in _find_domain(each, name)]
+            spec = _set_domain(spec, name, [min(ends), max(ends)])
+        shared.append(chart._replace(spec=spec))
+    return shared
+
+
+def _find_domain(spec: Any, name: str) -> Sequence[float]:
+    """The domain of an axis of a specification; () without one."""
+    if isinstance(spec, Mapping):
+        if domain := spec.get(name, {}).get("scale", {}).get("domain"):
+            return domain
+        spec = [*spec.values()]
+    below = (
+        (_find_domain(each, name) for each in spec) if isinstance(spec, list) else ()
+    )
+    return next(filter(None, below), ())
+
+
+def _set_domain(spec: Any, name: str, domain: Sequence[float]) -> Any:
+    """A specification with another domain of an axis, in all of its layers."""
+    if isinstance(spec, list):
+        return [_set_domain(each, name, domain) for each in spec]
+    if not isinstance(spec, Mapping):
+        return spec
+    found = {key: _set_domain(each, name, domain) for key, each in spec.items()}
+    if "domain" in spec.get(name, {}).get("scale", {}):
+        found[name] = {**spec[name], "scale": {**spec[name]["scale"], "domain": domain}}
+    return found
 
 
 def draw_shares(
@@ -137,20 +197,13 @@ def draw_shares(
         "params": [vega.select_nearest("rule_hover", ["x"])],
         "encoding": {"x": x_axis, "tooltip": tooltip},
     }
-    label = (
-        f"({{{', '.join(f'{n}: {_literal(titles[n])}' for n in names)}}})[datum.key]"
-    )
     areas = {
-        "transform": [
-            {"fold": names, "as": ["key", "p"]},
-            {"calculate": label, "as": "action"},
-        ],
+        "transform": [{"fold": names, "as": ["key", "p"]}],
         "mark": {"type": "area", "interpolate": "step-after", "opacity": 0.85},
         "encoding": {
             "x": x_axis,
             "y": vega.axis("p", "probability", stack="zero", domain=[0, 1]),
-            "color": vega.scale_by_label(labels, range(len(labels)), COLORS, "square")
-            | {"field": "action", "sort": [*labels]},
+            "color": vega.scale("key", names, COLORS),
             "order": {"field": "key"},
         },
     }
@@ -163,7 +216,10 @@ def draw_shares(
         [x_title, *labels], rows, _describe_selection(len(picked), len(x))
     )
     blocks = [{"x": _round_values(x), **columns}]
-    return Chart(title, description, spec, blocks, table, note)
+    legend = [
+        LegendEntry(name, COLORS[i % len(COLORS)], ()) for i, name in enumerate(labels)
+    ]
+    return Chart(title, description, spec, blocks, table, note, legend)
 
 
 def draw_histogram(
@@ -197,9 +253,9 @@ def draw_histogram(
         "transform": [{"filter": "datum.kind === 'bar'"}],
         "mark": {"type": "rect", "color": tint, "opacity": 0.8},
         "encoding": {
-            "x": vega.axis("x", x, domain=widen_range(edges), zero=False),
+            "x": vega.axis("x", x, domain=widen_range(edges)),
             "x2": {"field": "x2"},
-            "y": vega.axis("y", "episodes"),
+            "y": vega.axis("y", "episodes", domain=(0, max(1, *counts))),
             "y2": {"datum": 0},
             "tooltip": range_tooltip,
         },
@@ -244,11 +300,10 @@ def draw_intervals(
             | {"interval": interval}
         )
         blocks.append({**common, "kind": "seed", "x": _round_values(row["results"])})
-    spec = vega.base(26 * len(rows) + 14) | {
+    spec = vega.base(_INTERVAL_ROW * len(rows) + 14) | {
         "encoding": {
-            # Without labels, which may be long: the cards above have the colours.
             "y": {"field": "label", "type": "nominal", "sort": None, "axis": None},
-            "x": vega.axis("x", x, zero=False),
+            "x": vega.axis("x", x, domain=_results_range(rows)),
             "color": vega.scale_by_group([row["color"] for row in rows], COLORS),
         },
         "layer": _interval_layers(center),
@@ -259,6 +314,14 @@ def draw_intervals(
     ]
     table = ChartTable(["group", center, "95 % interval", "seeds"], cells)
     return Chart(title, description, spec, blocks, table)
+
+
+def _results_range(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    columns = (each for row in rows for each in (row["results"], row["ci95"]))
+    values = [value for column in columns for value in column or ()]
+    low, high = widen_range([*filter(math.isfinite, values)] or [0.0])
+    margin = (high - low) / 40  # a dot at the end is seen whole
+    return low - margin, high + margin
 
 
 def _interval_layers(center: str) -> list[Spec]:
@@ -287,6 +350,17 @@ def _interval_layers(center: str) -> list[Spec]:
         | {
             "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1},
             "encoding": {"tooltip": [group, vega.number_field("x", center), interval]},
+        },
+        # Names above the intervals: beside them they would take the place of the chart.
+        mean
+        | {
+            "mark": {"type": "text", "align": "left", "dy": -13, "fontSize": 12}
+            | {"limit": {"expr": "width"}},
+            "encoding": {
+                "x": {"value": 0},
+                "text": {"field": "label"},
+                "color": {"value": "gray"},
+            },
         },
     ]
 
@@ -349,8 +423,3 @@ def _text(value: float) -> str:
     if value == round(value) and abs(value) < 1e15:
         return f"{value:,.0f}"
     return f"{value:,.4g}"
-
-
-def _literal(text: str) -> str:
-    """A text in an expression of Vega."""
-    return "'" + "".join(c for c in text if c.isalnum() or c in " _-.") + "'"

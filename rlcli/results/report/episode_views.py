@@ -1,5 +1,6 @@
 """Episode views: charts and films of the episodes of trained policies."""
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -62,24 +63,37 @@ def describe_episodes(
     report_phase: Callable[[str], None],
 ) -> list[GroupEpisodes]:
     """The returns of each group's policies, and its best and worst episode."""
+    members = (member for group in groups for member in group.members)
+    environments = [*dict.fromkeys(member.environment for member in members)]
     found = []
-    for color, group in enumerate(groups):
-        results = evaluate_group(group, options, notes, report_phase)
-        if not results:
-            continue
-        report_phase(f"replaying episodes of {group.label}")
-        episodes = [*_view_extremes(results, options, notes)]
-        found.append(
-            GroupEpisodes(
-                group.label,
-                color,
-                _summarize(results),
-                _draw_returns(results, color),
-                _tabulate(results),
-                episodes,
-            )
-        )
+    for environment in environments:
+        evaluated = {
+            index: evaluate_group(own, options, notes, report_phase)
+            for index, group in enumerate(groups)
+            if (own := group.within(environment)).members
+        }
+        # Histograms of one environment have equal intervals, so they can be compared.
+        limits = _find_range([*itertools.chain(*evaluated.values())])
+        for index, results in evaluated.items():
+            if not results:
+                continue
+            place = f" in {environment}" if len(environments) > 1 else ""
+            label = f"{groups[index].label}{place}"
+            report_phase(f"replaying episodes of {label}")
+            episodes = _share_axes([*_view_extremes(results, options, notes)])
+            text, table = _summarize(results), _tabulate(results)
+            returns = _draw_returns(results, index, limits)
+            found.append(GroupEpisodes(label, index, text, returns, table, episodes))
     return found
+
+
+def _share_axes(episodes: Sequence[EpisodeView]) -> list[EpisodeView]:
+    """The episodes of a group, with equal axes in the charts of one kind."""
+    shared = iter(charts.share_axes([c for each in episodes for c in each.charts]))
+    return [
+        each._replace(charts=[*itertools.islice(shared, len(each.charts))])
+        for each in episodes
+    ]
 
 
 def _view_extremes(
@@ -108,10 +122,20 @@ def _summarize(results: Sequence[SeedResult]) -> str:
     return f"{text}; {seeds} of {episodes} episodes."
 
 
-def _draw_returns(results: Sequence[SeedResult], color: int) -> Chart:
-    values = np.concatenate([result.returns for result in results])
-    finite = values[np.isfinite(values)]
-    low, high = widen_range([*finite]) if len(finite) else (0.0, 1.0)
+def _finite_returns(results: Sequence[SeedResult]) -> np.ndarray:
+    values = np.concatenate([[], *(result.returns for result in results)])
+    return values[np.isfinite(values)]
+
+
+def _find_range(results: Sequence[SeedResult]) -> tuple[float, float]:
+    finite = _finite_returns(results)
+    return widen_range([*finite]) if len(finite) else (0.0, 1.0)
+
+
+def _draw_returns(
+    results: Sequence[SeedResult], color: int, limits: tuple[float, float]
+) -> Chart:
+    finite, (low, high) = _finite_returns(results), limits
     counts, edges = np.histogram(finite, _BINS, (low, high))
     marks = {
         f"seed {result.seed} ({result.run})": float(result.returns.mean())
@@ -125,8 +149,8 @@ def _draw_returns(results: Sequence[SeedResult], color: int) -> Chart:
         edges.tolist(),
         marks,
         x="return",
-        description=f"Histogram of the returns of {len(finite)} episodes, from "
-        f"{format_number(low)} to {format_number(high)}; triangles are the means of "
+        description=f"Histogram of the returns of {len(finite)} episodes, between "
+        f"{format_number(low)} and {format_number(high)}; triangles are the means of "
         "seeds",
     )
 

@@ -18,6 +18,7 @@ MAX_FRAMES = 120
 _LONGEST_SIDE = 300  # pixels of a frame
 _SHORTEST_SIDE = 160  # smaller images are enlarged by an integer
 _COLUMNS = 10
+_PAPER = 224  # of 255: all channels of white paper are above
 _QUALITY = 70
 
 
@@ -30,6 +31,7 @@ class FrameSheet(NamedTuple):
     columns: int
     steps: Sequence[int]  # of each frame
     every: int  # steps from one frame to the next
+    is_drawing: bool  # on white paper, which the page makes dark in its dark theme
 
 
 class FrameSheetMaker:
@@ -80,7 +82,9 @@ class FrameSheetMaker:
             left = column * width + (width - frame.width) // 2
             sheet.paste(frame, (left, row * height + (height - frame.height) // 2))
         uri = encode_image(sheet)
-        return FrameSheet(uri, width, height, columns, self._steps, self._every)
+        is_drawing = bool(np.mean(np.asarray(self._frames[0]).min(-1) > _PAPER) > 0.5)
+        steps = self._steps
+        return FrameSheet(uri, width, height, columns, steps, self._every, is_drawing)
 
 
 def encode_image(image: Image.Image) -> str:

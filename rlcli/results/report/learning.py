@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from rlcli.results import comparison, comparison_tables, protocol
 from rlcli.results.curves import (
     DEFAULT_METRICS,
-    EVALUATION,
     CurveReader,
     make_curve,
     read_series,
@@ -18,6 +17,7 @@ from rlcli.results.groups import Group, Member
 from rlcli.results.report import charts
 from rlcli.results.report.charts import Chart, Line
 from rlcli.runs.formatting import format_duration, format_number
+from rlcli.runs.metric_labels import EVALUATION, label_metric
 from rlcli.runs.metrics import CLOCK_FIELDS, FIRST_FIELDS, read_last_rows
 from rlcli.runs.result_tables import Table
 
@@ -72,7 +72,7 @@ def describe_learning(
     metric = options.metric or reader.choose_metric(points=2)
     reader.check_metric(metric)
     options = options._replace(metric=metric)
-    environments = dict.fromkeys(map(protocol.environment_of, members))
+    environments = dict.fromkeys(member.environment for member in members)
     found = []
     for environment in environments:
         if environment is None:
@@ -123,13 +123,16 @@ class _Environment:
         self.samples = comparison.collect_samples(
             reader, groups, environment, self.metric, "last"
         )
+        # The charts of all metrics have equal axes of steps.
+        steps = [each.last_step for sample in self.samples for each in sample.by_steps]
+        self._last_step = float(max(steps, default=0))
 
     def describe(
         self, diagnostics: Sequence[str], schedules: Sequence[str]
     ) -> Learning:
         """The results; adds a note for each difference between the runs' protocols."""
         result = comparison.compare_environment(
-            self.environment, self.samples, self.options.threshold
+            self.environment, self.samples, self.metric, self.options.threshold
         )
         members = [m for sample in self.samples for m in sample.group.members]
         differences = protocol.find_recipe_differences(members, ("episodes",))
@@ -137,14 +140,14 @@ class _Environment:
             [seed for sample in self.samples for seed in sample.by_steps]
         )
         self.reader.notes += [f"{self.environment}: {line}" for line in differences]
-        data = {"threshold": self.options.threshold, "overall": None}
+        data = {"threshold": self.options.threshold, "overall": None, "y": self.metric}
         rows = result["groups"]
         curves = [self._curve_chart(self.metric)]
         if self.metric != _TRAINING:
             curves.append(self._curve_chart(_TRAINING))
         return Learning(
             self.environment,
-            self.metric,
+            label_metric(self.metric),
             [self._card(*pair) for pair in zip(self.samples, rows, strict=True)],
             self._interval_chart(rows) if len(rows) > 1 else None,
             [*comparison_tables.tables({**data, "environments": [result]})],
@@ -186,29 +189,24 @@ class _Environment:
                 }
                 for row in rows
             ],
-            x=self.metric,
+            x=label_metric(self.metric),
             center=_CENTERS[self.options.center],
-            description=f"The {_CENTERS[self.options.center]} of {self.metric} over "
-            "seeds with its 95 % bootstrap interval, and the value of each seed as a "
-            "dot",
+            description=f"{label_metric(self.metric)}: the "
+            f"{_CENTERS[self.options.center]} over seeds of each group with its 95 % "
+            "bootstrap interval, and the value of each seed as a dot",
         )
 
     def _curve_chart(self, metric: str) -> Chart | None:
         is_result = metric == self.metric
-        title = _TITLES.get(metric, metric)
         return self._chart(
             metric,
             CURVE_POINTS,
-            title=title,
             height=300 if is_result else 200,
             threshold=self.options.threshold if is_result else None,
         )
 
     def _small_charts(self, metrics: Sequence[str]) -> list[Chart]:
-        found = (
-            self._chart(metric, SMALL_POINTS, title=metric, height=150)
-            for metric in metrics
-        )
+        found = (self._chart(metric, SMALL_POINTS, height=150) for metric in metrics)
         return [chart for chart in found if chart]
 
     def _chart(self, metric: str, points: int, **options: Any) -> Chart | None:
@@ -245,22 +243,17 @@ class _Environment:
             if size > 1
             else ""
         )
-        center = _CENTERS[self.options.center]
+        label, center = label_metric(metric), _CENTERS[self.options.center]
         description = (
-            f"{metric} by steps: {center} over seeds, with its 95 % bootstrap interval"
+            f"{label} by steps: {center} over seeds, with its 95 % bootstrap interval"
         )
         return charts.draw_lines(
-            options.pop("title"),
+            label if "." in label else label[0].upper() + label[1:],
             lines,
             x="steps",
-            y=metric,
+            y=label,
+            x_range=(0.0, self._last_step),
             note=note,
             description=description,
             **options,
         )
-
-
-_TITLES = {
-    "evaluation.mean": "Return of evaluations",
-    _TRAINING: "Return in training (running mean)",
-}

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from rlcli.quoting import printable, quote_html
 from rlcli.registry.libraries import import_library
+from rlcli.results.comparison_tables import name_groups
 from rlcli.results.groups import Group
 from rlcli.results.report import origins
 from rlcli.results.report.charts import COLORS, Chart
@@ -31,6 +32,7 @@ _POLICY = (
 class Content(NamedTuple):
     """The content of a page."""
 
+    title: str
     labels: Sequence[str]  # of the groups
     center: str
     notes: Sequence[str]
@@ -53,8 +55,11 @@ def make_content(
 ) -> Content:
     """The content of the page on groups, with their recipes and provenance."""
     members = [member for group in groups for member in group.members]
+    labels = [each.label for each in groups]
+    environments = [each.environment for each in learning]
     return Content(
-        labels=[each.label for each in groups],
+        title=name_groups(labels, environments),
+        labels=labels,
         center=center,
         notes=[*dict.fromkeys(notes)],
         learning=learning,

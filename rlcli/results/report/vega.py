@@ -30,7 +30,7 @@ def band(encoding: Spec) -> Spec:
     low = {"field": "low", "type": "quantitative"}
     return {
         "transform": [{"filter": "isValid(datum.low)"}],
-        "mark": {"type": "area", "opacity": 0.16, "clip": True},
+        "mark": {"type": "area", "opacity": 0.16},
         "encoding": {**encoding, "y": low, "y2": {"field": "high"}},
     }
 
@@ -82,14 +82,11 @@ def axis(
     field: str,
     title: str,
     *,
-    domain: Sequence[float] | None = None,
-    zero: bool = True,
+    domain: Sequence[float],
     **keywords: Any,
 ) -> Spec:
     """A number on an axis; `x` is shortened to 20k and has no grid."""
-    scale: Spec = {"zero": zero, "nice": domain is None}
-    if domain is not None:
-        scale["domain"] = [*domain]
+    scale: Spec = {"zero": False, "nice": field != "x", "domain": [*domain]}
     guide: Spec = {"title": title, "labelOverlap": True}
     if field == "x":
         guide |= {"tickCount": 6, "grid": False}
@@ -123,21 +120,13 @@ def number_field(name: str, title: str, form: str = "") -> Spec:
 
 
 def scale_by_group(groups: Sequence[int], values: Sequence[Any]) -> Spec:
-    """One of the values for each group, without a legend: the page has one."""
+    """One of the values for each group."""
     indices = sorted({*groups})
-    return _scale("series", indices, [values[i % len(values)] for i in indices], None)
+    return scale("series", indices, [values[i % len(values)] for i in indices])
 
 
-def scale_by_label(
-    labels: Sequence[str], groups: Sequence[int], values: Sequence[Any], symbol: str
-) -> Spec:
-    """One of the values for each label, with a legend of symbols such as `stroke`."""
-    legend = {"orient": "top", "title": None, "columns": 4, "symbolType": symbol}
-    return _scale("label", labels, [values[i % len(values)] for i in groups], legend)
-
-
-def _scale(
-    field: str, domain: Sequence[Any], values: Sequence[Any], legend: Spec | None
-) -> Spec:
-    scale = {"domain": [*domain], "range": [*values]}
-    return {"field": field, "type": "nominal", "legend": legend, "scale": scale}
+def scale(field: str, domain: Sequence[Any], values: Sequence[Any]) -> Spec:
+    """The values of a field's domain, without a legend: the page has one."""
+    chosen = [values[i % len(values)] for i in range(len(domain))]
+    scale = {"domain": [*domain], "range": chosen}
+    return {"field": field, "type": "nominal", "legend": None, "scale": scale}

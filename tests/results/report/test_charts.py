@@ -1,5 +1,6 @@
 """Charts: that Vega-Lite draws them, and their data in tables."""
 
+import json
 import re
 
 import numpy as np
@@ -53,6 +54,46 @@ def _count_items(svg, kind):
     """The items of the marks of a kind, without those of axes and legends."""
     groups = re.findall(rf'class="mark-{kind} role-mark [^"]*"[^>]*>(.*?)</g>', svg)
     return sum(group.count("<path") for group in groups)
+
+
+def test_charts_of_one_title_get_equal_axes_in_all_of_their_layers():
+    short = charts.draw_lines("t", [LINE], x="step", y="v", threshold=9)
+    other = charts.draw_lines("u", [LINE], x="step", y="v")
+    shared = charts.share_axes([CHARTS["band"], short, other])
+    for chart, x, y in zip(shared, [20, 20, 20], [9, 9, 3.3], strict=True):
+        domains = {"x": [], "y": []}
+        for layer in chart.spec["layer"]:
+            for name, found in domains.items():
+                if scale := layer["encoding"].get(name, {}).get("scale"):
+                    found.append(scale["domain"])
+        assert len(domains["x"]) >= 2 and len(domains["y"]) >= 2
+        assert all(domain == [0, x] for domain in domains["x"])
+        assert all(domain[1] == pytest.approx(y) for domain in domains["y"])
+
+
+def test_no_mark_is_cut_at_the_edge_of_a_chart():
+    for chart in CHARTS.values():
+        assert '"clip": true' not in json.dumps(chart.spec)
+
+
+def test_rows_of_intervals_have_their_names():
+    texts = [
+        layer
+        for layer in CHARTS["intervals"].spec["layer"]
+        if layer["mark"]["type"] == "text"
+    ]
+    assert [layer["encoding"]["text"] for layer in texts] == [{"field": "label"}]
+
+
+def test_a_legend_has_the_colors_and_dashes_of_its_lines():
+    lines = [Line("a", 0, [0, 1], [1, 2]), Line("b", 1, [0, 1], [1, 2])]
+    chart = charts.draw_lines("t", lines, x="step", y="v", has_legend=True)
+    encoding = chart.spec["layer"][0]["encoding"]
+    for index, entry in enumerate(chart.legend):
+        assert entry.label == lines[index].label
+        assert encoding["color"]["scale"]["range"][index] == entry.color
+        assert encoding["strokeDash"]["scale"]["range"][index] == entry.dash
+    assert [each.label for each in CHARTS["shares"].legend] == ["it's", "b"]
 
 
 def test_blocks_are_rows_with_the_constants_of_their_series():

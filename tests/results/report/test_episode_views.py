@@ -3,6 +3,7 @@
 import base64
 import io
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from PIL import Image
 
 from rlcli.environments.rgb_image import to_rgb
 from rlcli.errors import RlcliError
-from rlcli.results.groups import Group
+from rlcli.results.groups import Group, Member
 from rlcli.results.report import episode_views, frame_sheet
 from rlcli.results.report.replayed_episodes import (
     EpisodeOptions,
@@ -91,6 +92,39 @@ def test_a_replay_longer_than_the_evaluated_episode_has_a_note():
     assert "the evaluation had 3 in 3 steps" in found.notes[0]
 
 
+def test_histograms_of_one_environment_have_equal_intervals(monkeypatch):
+    returns = {"a": [3, 9], "b": [100, 120], "c": [-7, -5]}
+    groups = [
+        Group(name, [Member(Path(name), {}, {"environment": environment})])
+        for name, environment in zip("abc", ("One", "One", "Two"), strict=True)
+    ]
+    monkeypatch.setattr(
+        episode_views,
+        "evaluate_group",
+        lambda group, *_: [result(returns[group.label])],
+    )
+    monkeypatch.setattr(episode_views, "_view_extremes", lambda *_: [])
+    found = episode_views.describe_episodes(
+        groups, EpisodeOptions(2, 0, False, False), [], lambda phase: None
+    )
+    ends = [
+        (each.returns.blocks[0]["x"][0], each.returns.blocks[0]["x2"][-1])
+        for each in found
+    ]
+    assert ends == [(3, 120), (3, 120), (-7, -5)]
+    assert [each.label for each in found] == ["a in One", "b in One", "c in Two"]
+
+
+def test_the_charts_of_two_episodes_have_equal_axes():
+    long = view(replay(9, values=np.arange(9.0)))
+    short = view(replay(4, values=np.array([50.0, 1, 1, 1])))
+    for each in episode_views._share_axes([long, short]):
+        (chart,) = (c for c in each.charts if c.title == "Value estimates")
+        encoding = chart.spec["layer"][0]["encoding"]
+        assert encoding["x"]["scale"]["domain"] == [0, 8]
+        assert encoding["y"]["scale"]["domain"] == [0, 50]
+
+
 def test_an_episode_that_cannot_be_replayed_has_a_note(monkeypatch):
     def fail(*arguments):
         raise RlcliError("`mine/Env` cannot be made")
@@ -99,7 +133,10 @@ def test_an_episode_that_cannot_be_replayed_has_a_note(monkeypatch):
     monkeypatch.setattr(episode_views, "replay_episode", fail)
     notes = []
     (found,) = episode_views.describe_episodes(
-        [Group("a", [])], EpisodeOptions(2, 0, False, False), notes, lambda phase: None
+        [Group("a", [Member(Path("a"), {}, {})])],
+        EpisodeOptions(2, 0, False, False),
+        notes,
+        lambda phase: None,
     )
     assert found.summary.startswith("Mean 6") and found.episodes == []
     assert {*notes} == {
@@ -228,6 +265,19 @@ def test_grey_and_transparent_images_are_drawn(shape):
 
 
 @pytest.mark.parametrize(
+    ("paper", "is_drawing"), [(255, True), (235, True), (90, False)]
+)
+def test_a_film_on_white_paper_is_a_drawing(paper, is_drawing):
+    """The page makes it dark in its dark theme, unlike photographs."""
+    image = np.full((40, 60, 3), paper, np.uint8)
+    image[:20, :20] = 0
+    maker = frame_sheet.FrameSheetMaker(lambda: image, 1)
+    maker.add(0)
+    film, _ = maker.finish()
+    assert film.is_drawing is is_drawing
+
+
+@pytest.mark.parametrize(
     ("painter", "reason"),
     [
         (
@@ -257,7 +307,7 @@ def test_frames_that_cannot_be_encoded_are_no_film_but_a_reason(monkeypatch):
 
 
 def test_frames_have_their_step_return_and_action():
-    sheet = frame_sheet.FrameSheet("data:", 1, 1, 1, [0, 2, 4], 2)
+    sheet = frame_sheet.FrameSheet("data:", 1, 1, 1, [0, 2, 4], 2, True)
     found = view(replay(actions=np.array([[0], [1], [0], [1]]), frames=sheet))
     assert found.film.captions == [
         "step 0 · return 0 · action 0",

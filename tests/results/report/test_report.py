@@ -116,7 +116,7 @@ def test_every_metric_of_updates_and_every_schedule_has_a_chart(tmp_path):
     found = make(run, tmp_path)
     titles = [chart["spec"]["layer"][0]["encoding"]["x"] for chart in found.charts]
     assert len(titles) == 5
-    for name in ("loss", "gradient_norm", "policy.epsilon", "Return in training"):
+    for name in ("Loss", "Gradient norm", "policy.epsilon", "Return, training"):
         assert f"{name}" in found.text
     assert "steps_per_second" not in found.text
 
@@ -192,7 +192,8 @@ def test_groups_have_intervals_differences_and_a_key(tmp_path):
     found = make(tmp_path / "runs", tmp_path)
     assert "optimizer.learning_rate 0.0005 0.01" in found.text
     assert "versions.jax a b" in found.text
-    assert "probability of improvement, first over second" in found.text
+    assert "probability of improvement: first over second" in found.text
+    assert found.text.count("dqn_cartpole learning_rate=0.01") > 3
     means = [b for b in found.charts[0]["blocks"] if b["kind"] == "mean"]
     assert [(b["x"], b["low"], b["high"]) for b in means] == [([60.5], 60, 61)] * 2
 
@@ -320,7 +321,9 @@ def test_values_that_are_not_finite_are_left_out(tmp_path):
 
 def test_numbers_that_are_not_finite_are_null_in_the_json_of_a_page():
     chart = charts.Chart("a", "b", {"height": math.nan}, [], charts.ChartTable([], []))
-    content = page.Content(["a"], "mean", [], [learning_of(chart)], [], [], [], [], [])
+    content = page.Content(
+        "t", ["a"], "mean", [], [learning_of(chart)], [], [], [], [], []
+    )
     (found,) = Page(page.render_page(content)).charts
     assert found["spec"] == {"height": None}
 
