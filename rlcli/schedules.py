@@ -13,8 +13,15 @@ and x = min(t / over, 1). A recipe may write
     {name: inverse, from: a, rate: r}            a / (1 + r t)
     {steps: [[0, a], [1_000_000, b]]}            a, and b from t = 1 000 000 on
 
+or a value that follows success, from a towards b by s whenever the average of about
+ten episodes that have ended since the last change is above g:
+
+    {from: a, to: b, when: {metric: return, above: g, step: s}}
+
 A step of the environments and its action see the time before the step. An update sees
-the time at which its unroll began: 8 updates from 1 to 0 see 1, 7/8, … 1/8.
+the time at which its unroll began: 8 updates from 1 to 0 see 1, 7/8, … 1/8. The
+successes that an update sees include those of its unroll. Evaluations see none of them:
+they take b, so that they are of the task that the curriculum leads to.
 """
 
 from __future__ import annotations
@@ -38,6 +45,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {  # the options of each schedule
     "exponential": ("from", "rate"),
     "inverse": ("from", "rate"),
     "steps": ("steps",),
+    "success": ("from", "to", "when"),
 }
 
 
@@ -47,6 +55,19 @@ FIELDS: Mapping[str, str] = {  # option -> field of a `Schedule`
     "over": "over",
     "rate": "rate",
 }
+
+
+class Success(NamedTuple):
+    """A condition on the episodes of a run, and how far a value moves when it holds."""
+
+    metric: str  # `return`, `length`, or what episodes log of `info`
+    above: float
+    step: float
+
+    @property
+    def key(self) -> str:
+        """The name of the condition, which several schedules may have."""
+        return f"{self.metric} > {self.above!r}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,12 +82,13 @@ class Schedule:
     rate: float = 0.0
     milestones: tuple[tuple[float, float], ...] = ()  # of `steps`: (t, value)
     per: Literal["step", "episode"] = "step"
+    when: Success | None = None  # of `success`
 
     def limits(self) -> tuple[float, ...]:
         """Returns the extreme values: every value lies between them."""
         if self.name == "steps":
             return tuple(value for _, value in self.milestones)
-        if self.name in ("linear", "cosine"):
+        if self.name in ("linear", "cosine", "success"):
             return self.start, self.end
         # The value approaches zero but does not reach it.
         return self.start, math.nextafter(0.0, self.start) if self.rate else self.start
@@ -78,10 +100,12 @@ def parse_schedule(value: Mapping[str, Any], where: str = "") -> Schedule:
     def fail(message: str, hint: str = "") -> typing.NoReturn:
         raise RlcliError(f"{where}: {message}" if where else message, hint)
 
-    name = value.get("name", "steps" if "steps" in value else "linear")
+    names = {"steps": "steps", "when": "success"}  # known by their keys
+    default = next((names[key] for key in names if key in value), "linear")
+    name = value.get("name", default)
     if not isinstance(name, str) or name not in KEYS:
         fail(f"there is no schedule {quote(name)}", suggest(str(name), KEYS))
-    keys = (*KEYS[name], "name", "per")
+    keys = (*KEYS[name], "name", *(["per"] if name != "success" else []))
     for key in value:
         if key not in keys:
             fail(f"schedule `{name}` has no option {quote(key)}", suggest(key, keys))
@@ -101,6 +125,9 @@ def parse_schedule(value: Mapping[str, Any], where: str = "") -> Schedule:
         if key in value and not _is_number(value[key]):
             _fail_number(f"`{key}` of a schedule must be a number", value[key], fail)
     start = float(value["from"])
+    if name == "success":
+        when = _parse_success(value["when"], fail)
+        return Schedule(name, start, float(value["to"]), when=when)
     if "rate" in KEYS[name]:
         if value["rate"] < 0:
             fail(f"`rate` of a schedule must be ≥ 0, got {quote(value['rate'])}")
@@ -119,6 +146,8 @@ def schedule_value(schedule: Schedule, clock: Clock, total_steps: int) -> Array:
     """
     import numpy as np  # here, as JAX: recipes are read without them
 
+    if schedule.when is not None:
+        return _after_successes(schedule, schedule.when, clock)
     time = clock.steps if schedule.per == "step" else clock.episodes
     if isinstance(time, np.ndarray) and isinstance(schedule.start, float | int):
         # At the start of a run, where JAX would compile each operation.
@@ -145,6 +174,23 @@ def _evaluate(schedule: Schedule, t: Array, total_steps: int, xp: Any) -> Any:
         x = 0.5 - 0.5 * xp.cos(xp.pi * x)
     # Not start + (end - start) x, which misses `end` by a rounding error at x = 1.
     return start * (1.0 - x) + end * x
+
+
+def _after_successes(schedule: Schedule, when: Success, clock: Clock) -> Array:
+    """The value after the successes so far; `to` outside of training."""
+    import numpy as np
+
+    start, end = np.float32(schedule.start), np.float32(schedule.end)
+    if clock.successes is None:
+        return np.asarray(end)
+    count = clock.successes.get(when.key)
+    if count is None:  # at the start of a run
+        return np.asarray(start)
+    import jax.numpy as jnp
+
+    moved = jnp.float32(count) * np.float32(math.copysign(when.step, end - start))
+    is_there = jnp.abs(moved) >= abs(end - start)
+    return jnp.where(is_there, end, start + moved)
 
 
 def schedule_in_steps(schedule: Schedule, total_steps: int) -> Schedule:
@@ -176,6 +222,14 @@ def schedule_to_plain(schedule: Schedule) -> dict[str, Any]:
     if schedule.name == "steps":
         steps = [[_shorten(t), value] for t, value in schedule.milestones]
         return {"name": "steps", "steps": steps, "per": schedule.per}
+    if schedule.when is not None:
+        when = schedule.when._asdict()
+        return {
+            "name": "success",
+            "from": schedule.start,
+            "to": schedule.end,
+            "when": when,
+        }
     span = _shorten(schedule.over)
     values = {
         "from": schedule.start,
@@ -204,6 +258,26 @@ def _fail_number(
 
 def _shorten(value: float) -> int | float:
     return int(value) if value == int(value) else value
+
+
+def _parse_success(value: Any, fail: Callable[..., typing.NoReturn]) -> Success:
+    hint = "such as `when: {metric: return, above: 400, step: 0.1}`"
+    if not isinstance(value, Mapping):
+        fail("`when` of a schedule must be a mapping", hint)
+    for key in (*value, *Success._fields):
+        if key not in Success._fields:
+            message = f"`when` of a schedule has no option {quote(key)}"
+            fail(message, suggest(str(key), Success._fields))
+        if key not in value:
+            fail(f"`when` of a schedule has no `{key}`", hint)
+    if not isinstance(value["metric"], str):
+        fail("`metric` in `when` must be a name", "`return`, `length` or one in `info`")
+    for key in ("above", "step"):
+        if not _is_number(value[key]):
+            _fail_number(f"`{key}` in `when` must be a number", value[key], fail)
+    if value["step"] <= 0:
+        fail("`step` in `when` must be > 0", "it leads from `from` towards `to`")
+    return Success(value["metric"], float(value["above"]), float(value["step"]))
 
 
 def _parse_over(value: Any, fail: Callable[..., typing.NoReturn]) -> tuple[float, bool]:

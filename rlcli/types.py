@@ -480,8 +480,10 @@ class ReplayTraits(NamedTuple):
     # "" if there is none.
     requires_recurrence: str = ""
     # A `rlcli.replays.datasets.recipe_dataset.Dataset`, whose steps have no extras.
-    # They are added before the first unroll, unless the replay is offline.
+    # They are added before the first unroll, unless the replay is offline or keeps it.
     dataset: Any = None
+    # Whether it does not add them: `sample` gets (state, steps) in place of a state.
+    keeps_dataset: bool = False
     # Whether it ignores the unrolls of the loop: `sample` gets the steps `[N, ...]` of
     # the data set in place of a state, and the environment of the loop is idle.
     is_offline: bool = False
@@ -527,6 +529,9 @@ class Clock(NamedTuple):
     updates: Int32[Array, "*S"]  # updates finished
     # Whether the metrics of this iteration are logged.
     compute_metrics: Bool[Array, "*S"]
+    # How often the conditions of `schedules.Success` have held, by their keys; {} at
+    # the start of a run. None: outside of training.
+    successes: Mapping[str, Int32[Array, "*S"]] | None = {}
 
     @staticmethod
     def zero(*seeds: int) -> Clock:
@@ -622,6 +627,8 @@ class AgentInside(NamedTuple):
     estimate: Callable[[ArrayTree, Transition, Key], Estimates]
     # `Replay.contents`, of (state, iteration, unroll, data, most)
     contents: Callable[..., tuple[int, Transition]] | None = None
+    # (example unroll, steps [N, ...]) -> the state of a replay that begins with them
+    fill: Callable[[Transition, Transition], ArrayTree] | None = None
 
 
 class Agent(NamedTuple):

@@ -39,7 +39,8 @@ def _check_size(
 ) -> None:
     """Refuses a data set that does not fit into the replay, or fills no unroll."""
     size = recipe.train.unroll * environment.num_envs
-    if replay.traits.is_offline or size <= steps <= replay.traits.capacity:
+    traits = replay.traits
+    if traits.is_offline or traits.keeps_dataset or size <= steps <= traits.capacity:
         return
     if steps < size:
         raise recipe.error(

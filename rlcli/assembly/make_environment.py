@@ -14,6 +14,7 @@ from rlcli.assembly.requirements import check_outputs
 from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.environments.canonical_border import canonical_environment
 from rlcli.environments.episode_info import log_info
+from rlcli.environments.level_sampling import LevelSampler, level_sampler
 from rlcli.environments.observation_image import with_render
 from rlcli.environments.randomization import randomize
 from rlcli.environments.vector import values_at, vector
@@ -82,12 +83,25 @@ def environment_factory(
             recipe.num_envs,
             time_limit=limit,
             each=each,
+            levels=build_level_sampler(recipe),
             rendering=rendering,
         )
         envs = log_info(envs, recipe.info, f"environment `{part.name}`")
         return stack_frames(envs, frame_steps)
 
     return environment
+
+
+def build_level_sampler(recipe: Recipe) -> LevelSampler | None:
+    """The sampler of the levels that episodes play; None if each episode is new."""
+    levels = recipe.levels
+    return levels and level_sampler(
+        levels.count,
+        levels.first,
+        by_regret=levels.by == "regret",
+        temperature=levels.temperature,
+        staleness=levels.staleness,
+    )
 
 
 def _build_host(recipe: Recipe, seeds: int, rendering: bool) -> Environment:
@@ -187,7 +201,8 @@ def _build_fixed_core(
         )
     for index, wrapper in enumerate(recipe.wrappers):
         place = ("environment", "wrappers", index)
-        core = build_part(wrapper, clock, recipe, {"core": core}, place=place)
+        offers = {"core": core, "numbers": values}
+        core = build_part(wrapper, clock, recipe, offers, place=place)
     return core
 
 

@@ -5,7 +5,7 @@ value. So the numbers of a recipe are one array, `Progress.numbers`, and the par
 built from a recipe with its elements. These remain constants:
 
 - 0 and 1 outside of schedules: programs are simpler with them
-- the values of `steps` schedules
+- the values of schedules of `steps`, and of those that follow success
 - options of environments, which must match the original environments bit for bit
 - options of parts from outside rlcli, which may expect Python numbers
 
@@ -114,6 +114,25 @@ def scheduled_values(
     }
 
 
+def success_conditions(recipe: Recipe) -> dict[str, schedules.Success]:
+    """The conditions of all schedules that follow success, by their keys."""
+    parts = [recipe.environment, recipe.wrappers, recipe.network, recipe.agent_parts]
+    return {when.key: when for when in _conditions_in(parts)}
+
+
+def _conditions_in(options: Any) -> Iterator[schedules.Success]:
+    """The conditions in nested options."""
+    if isinstance(options, schedules.Schedule):
+        if options.when is not None:
+            yield options.when
+    elif isinstance(options, Mapping):
+        for option in options.values():
+            yield from _conditions_in(option)
+    elif isinstance(options, list | tuple):
+        for option in options:
+            yield from _conditions_in(option)
+
+
 def _scheduled_options(
     written: Any, values: Any, place: str
 ) -> Iterator[tuple[str, Any]]:
@@ -178,8 +197,8 @@ def _map_schedule(
     total_steps: int,
     function: Callable[[str, float], Any],
 ) -> schedules.Schedule:
-    """Maps the numbers of a schedule, in steps; a `steps` schedule is unchanged."""
-    if schedule.name == "steps":
+    """Maps the numbers of a schedule, in steps; some schedules are unchanged."""
+    if schedule.name in ("steps", "success"):
         return schedule
     in_steps = schedules.schedule_in_steps(schedule, total_steps)
     fields = schedules.KEYS[schedule.name]

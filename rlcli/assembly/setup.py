@@ -19,6 +19,7 @@ from rlcli.assembly.numbers import (
     numbers_of_each,
     recipe_numbers,
     scheduled_values,
+    success_conditions,
     with_numbers,
 )
 from rlcli.assembly.requirements import (
@@ -114,8 +115,10 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
 
     def scheduled_at(inputs: Inputs) -> Mapping[str, Any]:
         now = with_numbers(recipe, inputs.numbers)
-        parts = {**now.agent_parts}
+        parts = {**now.agent_parts, "environment": now.environment}
         del parts["policy"]
+        for index, wrapper in enumerate(now.wrappers):
+            parts[f"environment.wrappers.{index}"] = wrapper
         return scheduled_values(parts, inputs.clock, now)
 
     setup = Setup(
@@ -131,6 +134,7 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
         scheduled=scheduled_at,
         data_parallel=train.data_parallel,
         networks=parts.networks,
+        conditions=success_conditions(recipe),
     )
     check_updates(recipe, setup, parts.updater.traits)
     for index, place in enumerate(train.adjustable):
@@ -315,8 +319,16 @@ def _combine_parts(recipe: Recipe, parts: _AgentParts, num_envs: int) -> Agent:
     window = 1 if replay.traits.is_offline else window
     min_iterations = -(-window // train.unroll) - 1
     start = max(-(-train.start // (train.unroll * num_envs)), min_iterations)
-    updates = Fraction(train.updates)
-    return agents.replay_agent(wrapped, tracer, replay, updates=updates, start=start)
+    # A number once `init` is recorded, before the first step of a run.
+    filled = 0 if recipe.init is None else int(recipe.init.replay)
+    return agents.replay_agent(
+        wrapped,
+        tracer,
+        replay,
+        updates=Fraction(train.updates),
+        start=start,
+        filled=filled // (train.unroll * num_envs),
+    )
 
 
 def _row_window(tracer: Tracer, updater: Updater) -> int:

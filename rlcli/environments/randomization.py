@@ -23,6 +23,7 @@ from rlcli.types import (
     missing_render,
     wrap,
 )
+from rlcli.xla.dependencies import read_leaves
 
 # No core draws so many numbers with a key that one of them has such a counter.
 _PARAMETERS = np.uint32(2**32 - 1)
@@ -117,11 +118,7 @@ def _noise_depends(
     Then a step draws it, because noise is drawn before the state is known.
     """
     numbers = dict.fromkeys(random_numbers, np.float32(0))
-    traced = jax.make_jaxpr(lambda numbers, key: core_of(numbers).draw(key))(
-        numbers, jax.random.key(0)
-    ).jaxpr
-    needed = {id(variable) for variable in traced.outvars}
-    for equation in reversed(traced.eqns):
-        if not needed.isdisjoint(map(id, equation.outvars)):
-            needed.update(map(id, equation.invars))
-    return not needed.isdisjoint(map(id, traced.invars[: len(numbers)]))
+    read = read_leaves(
+        lambda numbers, key: core_of(numbers).draw(key), numbers, jax.random.key(0)
+    )
+    return any(read[: len(numbers)])

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from rlcli.environments.level_sampling import LevelSampler
 from rlcli.environments.rgb_image import to_rgb
 from rlcli.errors import RlcliError
 from rlcli.types import (
@@ -35,13 +36,14 @@ class VectorState(NamedTuple):
     elapsed: Array  # int32[B]: steps of the episode so far
     # With `rendering`: the core's state after the last step, before any reset.
     final: ArrayTree = ()
+    levels: ArrayTree = ()  # the `LevelState` of a sampler of levels
 
 
 class VectorNoise(NamedTuple):
     """The random numbers of one step of B environments, `[B, ...]`."""
 
     # Initial state and observation, used if the episode ends; for cores whose reset is
-    # costly, the key for them.
+    # costly, the key for them; with levels, the key that chooses one.
     restart: ArrayTree
     core: ArrayTree  # noise of the core's step
 
@@ -52,6 +54,7 @@ def vector(
     *,
     time_limit: int | None = None,
     each: Mapping[str, Array] | None = None,
+    levels: LevelSampler | None = None,
     rendering: bool = False,
 ) -> Environment:
     """Runs `num_envs` copies of a core, each restarting when its episode ends.
@@ -68,6 +71,7 @@ def vector(
         core_of: builds the core from the values of `each`, which are traced.
         time_limit: steps after which an episode is truncated; None: no limit.
         each: options per environment, `[n]` each: environment i takes value i mod n.
+        levels: chooses the level of each episode, whose key then begins it.
         rendering: whether to store final states, for `render_final`.
     """
     each = each or {}
@@ -78,6 +82,9 @@ def vector(
     # Only its spaces and flags are used, which do not depend on `each`.
     example = core_of(values_of(0))
     if example.agents:
+        if levels is not None:
+            message = f"a game of {example.agents} agents takes no `levels`"
+            raise RlcliError(message, "remove `environment.levels`")
         num_envs = count_games(example.agents, num_envs)
 
     # Functions, so that they are traced: constants would occupy memory before any
@@ -85,7 +92,8 @@ def vector(
     def environments() -> Array:
         return share_indices(num_envs)
 
-    resets_on_demand = example.costly_reset and backend.is_cpu()
+    is_reset_late = levels is not None  # its key is not known before the step
+    resets_on_demand = (example.costly_reset or is_reset_late) and backend.is_cpu()
     reset_keys = jax.vmap(reset_key, (None, 0))
     step_keys = jax.vmap(step_key, (None, 0))
     core_reset = jax.vmap(lambda values, key: core_of(values).reset(key))
@@ -98,15 +106,20 @@ def vector(
     def reset(key: Key) -> tuple[VectorState, ArrayTree]:
         key = unroll_key(key)
         indices = environments()
-        core, obs = core_reset(values_of(indices), reset_keys(key, indices))
-        return VectorState(core, jnp.zeros(num_envs, jnp.int32), final_of(core)), obs
+        keys, chosen = reset_keys(key, indices), ()
+        if levels is not None:
+            chosen = levels.begin(keys)
+            keys = levels.keys(chosen)
+        core, obs = core_reset(values_of(indices), keys)
+        elapsed = jnp.zeros(num_envs, jnp.int32)
+        return VectorState(core, elapsed, final_of(core), chosen), obs
 
     def draw(key: Key) -> VectorNoise:
         key = unroll_key(key)
         indices = environments()
         values = values_of(indices)
         restart = reset_keys(key, indices)
-        if not resets_on_demand:
+        if not (resets_on_demand or is_reset_late):
             restart = core_reset(values, restart)
         return VectorNoise(restart, core_draw(values, step_keys(key, indices)))
 
@@ -123,22 +136,26 @@ def vector(
         if time_limit is not None:
             last = last | (elapsed >= time_limit)
         has_ended = last | cut
-        final = final_of(core)
+        final, restart, chosen = final_of(core), noise.restart, state.levels
+        if levels is not None:
+            chosen = levels.step(chosen, timestep.reward, last, has_ended, restart)
+            restart = levels.keys(chosen)
         if resets_on_demand:
 
             def begin_episode(index: Array) -> tuple[ArrayTree, ArrayTree]:
                 own = {name: option[index] for name, option in values.items()}
-                return core_of(own).reset(noise.restart[index])
+                return core_of(own).reset(restart[index])
 
             core, obs = replace_one_by_one(
                 has_ended, begin_episode, (core, timestep.next_obs)
             )
         else:
+            restart = core_reset(values, restart) if is_reset_late else restart
             core, obs = select_per_environment(
-                has_ended, noise.restart, (core, timestep.next_obs)
+                has_ended, restart, (core, timestep.next_obs)
             )
         elapsed = jnp.where(has_ended, 0, elapsed)
-        state = VectorState(core, elapsed, final)
+        state = VectorState(core, elapsed, final, chosen)
         return state, timestep._replace(obs=obs, last=last)
 
     def render_core(core: ArrayTree, index: int) -> Any:
@@ -152,7 +169,9 @@ def vector(
         return render_core(state.final, index) if rendering else None
 
     def parameters(state: VectorState) -> Mapping[str, Array]:
+        level = {} if levels is None else {"level": levels.first + state.levels.level}
         return {
+            **level,
             **values_of(environments()),
             **jax.vmap(example.parameters, axis_size=num_envs)(state.core),
         }

@@ -10,12 +10,12 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.wrappers import TimeLimit
 
 from rlcli import registry
-from rlcli.assembly import build_core, build_environment
+from rlcli.assembly import build_core, build_environment, build_level_sampler
 from rlcli.environments.adapters.host_vector import episode_seed
 from rlcli.environments.to_gymnasium import CoreEnv
 from rlcli.environments.vector import reset_key, step_key, values_at
 from rlcli.errors import RlcliError
-from rlcli.evaluation.make_evaluator import on_grid, resize
+from rlcli.evaluation.make_evaluator import on_grid, resize, uniform_levels
 from rlcli.loop.episode_records import evaluation_keys, evaluation_reset_seed
 from rlcli.loop.evaluator import MAX_EPISODE_STEPS
 from rlcli.recipe import Recipe
@@ -29,7 +29,7 @@ def make_episodes_env(recipe: Recipe, clock: Clock, seed: int) -> gymnasium.Env:
     `reset(seed=s)` starts the first episode of `rlcli eval --seed s`, a first `reset()`
     that with s = 0, and every further `reset()` the next one.
     """
-    recipe = on_grid(recipe)
+    recipe = uniform_levels(on_grid(recipe))
     part, single = recipe.environment, resize(recipe, 1)
     is_single = single.num_envs == 1
     if is_single and not registry.find(part.kind, part.name).facts.get("adapter"):
@@ -89,13 +89,18 @@ class _NativeEpisodes(CoreEnv):
     """An environment of rlcli with the random numbers of an evaluation."""
 
     def __init__(self, recipe: Recipe, clock: Clock, run_seed: int) -> None:
+        levels = build_level_sampler(recipe)
+
         def core_at(index: int | Array) -> Core:
             values = values_at(recipe.copies, index)
             return build_core(recipe, clock, values, rendering=True)
 
         def reset(counters: _StepCounters) -> tuple[ArrayTree, ArrayTree]:
             key = unroll_key(jax.random.key(counters.reset_seed))
-            return core_at(counters.episode).reset(reset_key(key, counters.episode))
+            key = reset_key(key, counters.episode)
+            if levels is not None:
+                key = levels.keys(levels.begin(key[None]))[0]
+            return core_at(counters.episode).reset(key)
 
         def step(
             state: ArrayTree, action: ArrayTree, counters: _StepCounters

@@ -55,7 +55,7 @@ def evaluation_parts(
     The recipe may have another number of environments than the setup, whose policies
     remain: evolution has a member for each environment.
     """
-    seeds = len(setup.seeds)
+    seeds, recipe = len(setup.seeds), uniform_levels(recipe)
     first = build_environment(recipe, seeds, rendering=rendering)
     factory = environment_factory(recipe, seeds, rendering) if first.pure else None
 
@@ -64,6 +64,14 @@ def evaluation_parts(
         return environment, policy or setup.at(inputs)[1].policy
 
     return at
+
+
+def uniform_levels(recipe: Recipe) -> Recipe:
+    """The recipe whose episodes play all levels equally often."""
+    if recipe.levels is None:
+        return recipe
+    levels = dataclasses.replace(recipe.levels, by="uniform")
+    return dataclasses.replace(recipe, levels=levels)
 
 
 def on_grid(recipe: Recipe) -> Recipe:

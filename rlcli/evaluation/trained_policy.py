@@ -40,8 +40,10 @@ from rlcli.loop.episode_records import check_evaluation_index, evaluation_keys
 from rlcli.loop.progress import Setup
 from rlcli.preprocessing.frame_stack import frame_stacker
 from rlcli.recipe import Recipe, resolve
+from rlcli.spaces import zeros as zero
 from rlcli.spaces.canonical import Canonical, canonical_spaces
 from rlcli.types import Array, ArrayTree, External, Inputs, Key
+from rlcli.xla.dependencies import read_leaves
 
 
 @jax.tree_util.register_dataclass
@@ -205,6 +207,7 @@ class TrainedPolicy:
         self._stacker = frame_stacker(
             self._observation.space, environment_preprocessing(recipe), leading=1
         )
+        self._read: dict[str, set[str]] = {}  # by function, see `_reads`
         self._call = jax.jit(self._compute, static_argnums=(0, 1))
         self._begin = jax.jit(self._initial_state, static_argnums=0)
 
@@ -366,7 +369,7 @@ class TrainedPolicy:
         action: Any = None,
     ) -> Any:
         """Converts an observation, checks the batch shapes, and calls a function."""
-        obs, batch = read_elements(self._observation, obs)
+        obs, batch = read_elements(self._observation, self._complete(name, obs))
         state = self.initial_state(batch) if state is None else state
         if state.first.shape != batch:
             raise RlcliError(
@@ -383,6 +386,51 @@ class TrainedPolicy:
             )
         params = self._learner if name in self._of_learner else self.params
         return self._call(name, batch, params, obs, state, first, key, action)
+
+    def _complete(self, name: str, obs: Any) -> Any:
+        """The observation, with zeros for members that a function does not read."""
+        space = self.spaces.observation
+        if not (isinstance(space, gymnasium.spaces.Dict) and isinstance(obs, Mapping)):
+            return obs
+        missing = [key for key in space.spaces if key not in obs]
+        given = next((key for key in space.spaces if key in obs), None)
+        if given is None or not missing or self._reads(name).intersection(missing):
+            return obs  # an error says what is missing
+        leaf, example = (
+            jax.tree.leaves(each)[0] for each in (obs[given], zero(space[given]))
+        )
+        batch = np.shape(leaf)[: np.ndim(leaf) - example.ndim]
+        unread = {
+            key: jax.tree.map(
+                lambda leaf: np.zeros((*batch, *leaf.shape), leaf.dtype),
+                zero(space[key]),
+            )
+            for key in missing
+        }
+        return {**obs, **unread}
+
+    def _reads(self, name: str) -> set[str]:
+        """The members of a Dict observation that a function of the policy reads."""
+        if name not in self._read:
+            members = zeros(self._observation.space, 1)
+            state = self.initial_state((1,))
+            params = self._learner if name in self._of_learner else self.params
+            action = None
+            if name in _INSPECTIONS:
+                action = zeros(self._action.space, 1)
+
+            def results(obs: ArrayTree) -> ArrayTree:
+                inputs = params, obs, state, True, jax.random.key(0), action
+                found = self._compute(name, (1,), *inputs)
+                # Frames are stored whether they are read or not.
+                return found if name in _INSPECTIONS else (found[0], found[1].memory)
+
+            structure = jax.tree.structure(members)
+            read = structure.unflatten(read_leaves(results, members))
+            self._read[name] = {
+                key for key, leaves in read.items() if any(jax.tree.leaves(leaves))
+            }
+        return self._read[name]
 
     def _initial_state(
         self, batch: tuple[int, ...], evaluation: Int32[Array, ""]

@@ -45,8 +45,9 @@ def advance(
     action_noise, learn_noise = noise
     timestep, pending = _cut_episodes(setup, progress, timestep)
     with jax.named_scope(phases.STATISTICS):
-        rules = setup.environment.info
-        statistics = update_statistics(progress.statistics, timestep, rules)
+        statistics = update_statistics(
+            progress.statistics, timestep, setup.environment.info, setup.conditions
+        )
     row = _complete_transition(pending, timestep)
     progress = progress._replace(statistics=statistics)
     step = current_step(setup, progress) + 1

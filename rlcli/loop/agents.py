@@ -55,12 +55,19 @@ class OnlineAgentState(NamedTuple):
 
 
 def replay_agent(
-    updater: Updater, tracer: Tracer, replay: Replay, *, updates: Fraction, start: int
+    updater: Updater,
+    tracer: Tracer,
+    replay: Replay,
+    *,
+    updates: Fraction,
+    start: int,
+    filled: int = 0,
 ) -> Agent:
     """An agent that learns from samples of a replay.
 
     `updates` is the average number of updates per iteration, and `start` the number of
-    iterations before the first update.
+    iterations before the first update. `filled` is the number of unrolls with which the
+    replay begins, see `AgentInside.fill`.
     """
     max_updates = -(-updates.numerator // updates.denominator)
     # One update per iteration needs no loop: it would cost 1/20 of a small update.
@@ -95,7 +102,9 @@ def replay_agent(
         data: ArrayTree = (),
     ) -> tuple[ReplayAgentState, dict[str, Real[Array, ""]]]:
         with jax.named_scope(phases.STORE):
-            replay_state, count = _store(replay, state.replay, steps, clock, data)
+            replay_state, count = _store(
+                replay, state.replay, steps, clock, data, filled
+            )
         updates_before = count_updates(clock.iteration)
         num_updates = count_updates(clock.iteration + 1) - updates_before
 
@@ -149,7 +158,10 @@ def replay_agent(
         inside=AgentInside(
             lambda state: state.learner,
             updater.estimate,
-            functools.partial(_contents, replay) if replay.contents else None,
+            functools.partial(_contents, replay, filled) if replay.contents else None,
+            lambda unroll, steps: _add_dataset(
+                replay, replay.init(unroll), steps, unroll
+            ),
         ),
         traits=AgentTraits(
             requires=required_extras,
@@ -184,6 +196,8 @@ def _sample_updater(updater: Updater, tracer: Tracer, replay: Replay) -> Callabl
         sample_noise, key = jax.tree.map(lambda x: x[i], noise)
         with jax.named_scope(phases.SAMPLE):
             source = data if replay.traits.is_offline else replay_state
+            if replay.traits.keeps_dataset:
+                source = replay_state, data
             raw, weight, index = replay.sample(source, count, sample_noise)
         clock = clock._replace(updates=updates_before + i)
         if replay.traits.episodes:
@@ -269,13 +283,19 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
 
 
 def _store(
-    replay: Replay, state: ArrayTree, steps: Transition, clock: Clock, data: ArrayTree
+    replay: Replay,
+    state: ArrayTree,
+    steps: Transition,
+    clock: Clock,
+    data: ArrayTree,
+    filled: int,
 ) -> tuple[ArrayTree, Int[Array, ""]]:
     """Adds an unroll; returns the replay, and the number of unrolls added so far."""
     count = jnp.asarray(clock.iteration)
     if replay.traits.is_offline:
         return state, count
-    if replay.traits.dataset is not None:
+    count = count + filled if filled else count
+    if _adds_dataset(replay):
         state = update_if(
             clock.iteration == 0,
             lambda _, state: _add_dataset(replay, state, data, steps),
@@ -285,8 +305,14 @@ def _store(
     return replay.add(state, steps, count), count + 1
 
 
+def _adds_dataset(replay: Replay) -> bool:
+    """Whether the steps of a data set are the first in the state of a replay."""
+    return replay.traits.dataset is not None and not replay.traits.keeps_dataset
+
+
 def _contents(
     replay: Replay,
+    filled: int,
     state: ReplayAgentState,
     iteration: int,
     unroll: Transition,
@@ -297,9 +323,9 @@ def _contents(
     assert replay.contents is not None  # else this function is not offered
     if replay.traits.is_offline:
         return replay.contents(data, 0, most)
-    if replay.traits.dataset is not None and iteration:
+    if _adds_dataset(replay) and iteration:
         iteration += _count_unrolls(data, unroll)
-    return replay.contents(state.replay, iteration, most)
+    return replay.contents(state.replay, iteration + filled, most)
 
 
 def _observe_data(

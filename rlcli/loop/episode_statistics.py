@@ -6,13 +6,25 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float32, Int32
 
 from rlcli.environments.episode_info import accumulate, finish
+from rlcli.errors import RlcliError, quote, suggest
+from rlcli.schedules import Success
 from rlcli.types import Array, InfoRule, TimeStep
 from rlcli.xla.data_axis import max_over_devices, sum_over_devices
 
 _AVERAGE_EPISODES = 10  # horizon of `average_return`
+
+
+class SuccessCount(NamedTuple):
+    """How often a condition on episodes has held (`schedules.Success`)."""
+
+    count: Int32[Array, "*S"]
+    # Of the episodes that have ended since.
+    episodes: Int32[Array, "*S"]
+    average: Float32[Array, "*S"]
 
 
 class EpisodeStatistics(NamedTuple):
@@ -31,9 +43,12 @@ class EpisodeStatistics(NamedTuple):
     last_info: Mapping[str, Float32[Array, "*S"]] = {}
     total_info: Mapping[str, Float32[Array, "*S"]] = {}
     max_info: Mapping[str, Float32[Array, "*S"]] = {}
+    successes: Mapping[str, SuccessCount] = {}  # by the key of the condition
 
 
-def begin_statistics(num_envs: int, info_keys: Sequence[str]) -> EpisodeStatistics:
+def begin_statistics(
+    num_envs: int, info_keys: Sequence[str], conditions: Sequence[str] = ()
+) -> EpisodeStatistics:
     """The statistics before the first step of a seed."""
     zero = jnp.float32(0)
     return EpisodeStatistics(
@@ -47,6 +62,9 @@ def begin_statistics(num_envs: int, info_keys: Sequence[str]) -> EpisodeStatisti
         last_info={name: zero for name in info_keys},
         total_info={name: zero for name in info_keys},
         max_info={name: jnp.float32(-jnp.inf) for name in info_keys},
+        successes={
+            key: SuccessCount(jnp.int32(0), jnp.int32(0), zero) for key in conditions
+        },
     )
 
 
@@ -54,10 +72,11 @@ def update_statistics(
     statistics: EpisodeStatistics,
     timestep: TimeStep,
     rules: Mapping[str, InfoRule] = MappingProxyType({}),
+    conditions: Mapping[str, Success] = MappingProxyType({}),
 ) -> EpisodeStatistics:
     """Updates the statistics with one step of every environment, on all devices.
 
-    `rules` are those of `Environment.info`.
+    `rules` are those of `Environment.info`, `conditions` those of `Setup`.
     """
     running_return = statistics.running_return + timestep.reward
     running_length = statistics.running_length + 1
@@ -77,18 +96,17 @@ def update_statistics(
         lambda total: total / divisor, finished
     )
     episodes = statistics.episodes + num_finished
-    # As in coax's TrainMonitor: the mean of the first ten episodes, then an exponential
-    # moving average.
-    horizon = jnp.clip(episodes, 1, _AVERAGE_EPISODES).astype(jnp.float32)
-    rate = jnp.minimum(num_finished / horizon, 1)
-    average = statistics.average_return
+    average = _update_average(
+        statistics.average_return, mean_return, episodes, num_finished
+    )
+    means = {"return": mean_return, "length": mean_length, **mean_info}
     return EpisodeStatistics(
         running_return=jnp.where(last, 0, running_return),
         running_length=jnp.where(last, 0, running_length),
         episodes=episodes,
         last_return=jnp.where(has_finished, mean_return, statistics.last_return),
         last_length=jnp.where(has_finished, mean_length, statistics.last_length),
-        average_return=average + rate * (mean_return - average),
+        average_return=average,
         running_info={
             k: jnp.where(last, 0, value) for k, value in running_info.items()
         },
@@ -106,4 +124,64 @@ def update_statistics(
                 for name, value in final_info.items()
             }
         ),
+        successes={
+            key: _update_success(
+                count,
+                conditions[key],
+                _find_metric(means, conditions[key]),
+                num_finished,
+            )
+            for key, count in statistics.successes.items()
+        },
     )
+
+
+def count_successes(statistics: EpisodeStatistics) -> dict[str, Int32[Array, "*S"]]:
+    """The number of successes of each condition, see `Clock.successes`."""
+    return {key: success.count for key, success in statistics.successes.items()}
+
+
+def _update_average(
+    average: Float32[Array, ""],
+    mean: Float32[Array, ""],
+    episodes: Int32[Array, ""],
+    num_finished: Int32[Array, ""],
+) -> Float32[Array, ""]:
+    """The running average with the mean of `num_finished` of now `episodes` episodes.
+
+    As in coax's TrainMonitor: the mean of the first ten episodes, then an exponential
+    moving average.
+    """
+    horizon = jnp.clip(episodes, 1, _AVERAGE_EPISODES).astype(jnp.float32)
+    rate = jnp.minimum(num_finished / horizon, 1)
+    return average + rate * (mean - average)
+
+
+def _update_success(
+    success: SuccessCount,
+    condition: Success,
+    mean: Float32[Array, ""],
+    num_finished: Int32[Array, ""],
+) -> SuccessCount:
+    """Counts a success if the average of at least ten new episodes is high enough."""
+    episodes = success.episodes + num_finished
+    average = _update_average(success.average, mean, episodes, num_finished)
+    holds = (episodes >= _AVERAGE_EPISODES) & (average > np.float32(condition.above))
+    return SuccessCount(
+        success.count + holds,
+        jnp.where(holds, 0, episodes),
+        jnp.where(holds, 0, average),
+    )
+
+
+def _find_metric(
+    means: Mapping[str, Float32[Array, ""]], condition: Success
+) -> Float32[Array, ""]:
+    """The mean that a condition is about, of the episodes that have just ended."""
+    if condition.metric not in means:
+        raise RlcliError(
+            f"a schedule waits for {quote(condition.metric)}, but the compiled program "
+            f"knows only {', '.join(f'`{name}`' for name in means)} of its episodes",
+            suggest(condition.metric, means),
+        )
+    return means[condition.metric]

@@ -17,8 +17,13 @@ from jaxtyping import Bool, Float32, Int32, UInt32
 from rlcli import spaces
 from rlcli.environments.episode_info import logged_names
 from rlcli.errors import RlcliError, quote
-from rlcli.loop.episode_statistics import EpisodeStatistics, begin_statistics
+from rlcli.loop.episode_statistics import (
+    EpisodeStatistics,
+    begin_statistics,
+    count_successes,
+)
 from rlcli.loop.faults import Faults, begin_faults
+from rlcli.schedules import Success
 from rlcli.types import (
     START,
     Agent,
@@ -76,6 +81,8 @@ class Setup(NamedTuple):
     # Devices that share the environments of each seed. The seeds are divided among
     # `devices` such groups.
     data_parallel: int = 1
+    # What the schedules that follow success wait for, by key.
+    conditions: Mapping[str, Success] = {}
 
     @property
     def all_devices(self) -> int:
@@ -179,6 +186,7 @@ def inputs_at(
         episodes=progress.statistics.episodes.astype(jnp.float32),
         updates=jnp.int32(0),  # set by the agent
         compute_metrics=compute_metrics,
+        successes=count_successes(progress.statistics),
     )
     return Inputs(clock, numbers_by_place(setup, numbers))
 
@@ -317,7 +325,7 @@ def initial_progress(
         policy=policy_state,
         unroll=unroll,
         agent=agent_state,
-        statistics=begin_statistics(batch, info_keys),
+        statistics=begin_statistics(batch, info_keys, [*setup.conditions]),
         faults=begin_faults(environment, obs),
         numbers=numbers,
     )

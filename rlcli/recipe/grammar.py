@@ -131,6 +131,23 @@ class Init:
     keep_head: bool = True
     normalization: bool = True
     optimizer: bool = False
+    replay: bool | PositiveInt = False  # all its steps, or so many of the newest
+    teacher: bool = False  # only the policy that losses compare with the own one
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Levels:
+    """The levels that episodes play, and how they are chosen.
+
+    Without levels every episode is new. `temperature` and `staleness` are those of
+    `regret`.
+    """
+
+    count: PositiveInt
+    first: Annotated[int, Ge(0)] = 0
+    by: Literal["uniform", "regret"] = "uniform"
+    temperature: Annotated[float, Gt(0.0), "structural"] = 0.1
+    staleness: Annotated[float, Ge(0.0), Le(1.0), "structural"] = 0.1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -143,6 +160,7 @@ class Vector:
     each: dict[str, list[Any] | dict[str, list[Any]]]
     wrappers: list[Any]
     info: dict[str, InfoRule]
+    levels: Levels | None = None
 
 
 # The section `freeze`: parameter groups or their torsos, with the step up to which they

@@ -37,6 +37,7 @@ class Recipe:
     each: Mapping[str, list[float] | RandomNumber]
     wrappers: tuple[Part, ...]  # from the inside out
     info: Mapping[str, grammar.InfoRule]  # what episodes log of `TimeStep.info`
+    levels: grammar.Levels | None  # that episodes play; None: each is new
     network: Mapping[str, NetworkSpec]  # keys: functions, DEFAULT or SHARED
     policy: Part
     tracer: Part
@@ -223,6 +224,8 @@ def resolve(recipe: Recipe) -> dict[str, Any]:
         ]
     if recipe.info:
         environment["info"] = dict(recipe.info)
+    if recipe.levels is not None:
+        environment["levels"] = grammar.to_plain(recipe.levels)
     networks = {name: _network_to_plain(e) for name, e in recipe.network.items()}
     optimizers = {
         name: _part_to_plain(optimizer) for name, optimizer in recipe.optimizer.items()
@@ -277,6 +280,7 @@ def _read_sections(sections: Sections, name: str) -> Recipe:
         each=sections.each(environment, vector),
         wrappers=sections.wrappers(environment, vector.wrappers),
         info=vector.info,
+        levels=vector.levels,
         network=sections.networks(facts),
         policy=sections.section("policy", facts),
         tracer=sections.section("tracer", facts),

@@ -55,9 +55,23 @@ def shared_definitions() -> dict[str, Schema]:
         if "over" in form["properties"]:
             percent = {"type": "string", "pattern": r"^[0-9.]+ *%$"}
             form["properties"]["over"] = {"anyOf": [number, percent]}
-        if name not in ("linear", "steps"):  # the others are known by their keys
+        if name not in (
+            "linear",
+            "steps",
+            "success",
+        ):  # the others are known by their keys
             form["required"].append("name")
     milestone = {"type": "array", "items": number, "minItems": 2, "maxItems": 2}
+    when = {"metric": {"type": "string"}, "above": number, "step": number}
+    forms["success"]["properties"] |= {
+        "when": {
+            "type": "object",
+            "properties": when,
+            "required": [*when],
+            "additionalProperties": False,
+        }
+    }
+    del forms["success"]["properties"]["per"]
     forms["steps"]["properties"]["steps"] = {"type": "array", "items": milestone}
     return {
         "number_with_underscores": {

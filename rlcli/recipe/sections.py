@@ -196,6 +196,9 @@ class Sections:
         if vector.timeout is not None and not facts.get("adapter"):
             message = f"{label} runs in the compiled program: it has no `timeout`"
             self.fail(("environment", "timeout"), message, "remove `timeout`")
+        if vector.levels is not None and facts.get("adapter"):
+            message = f"{label} is of another library, which chooses its levels"
+            self.fail(("environment", "levels"), message, "remove `levels`")
         if vector.time_limit == "default" != limit:
             message = f"{label} has no default time limit"
             hint = "set `time_limit` to a number of steps, or to null"

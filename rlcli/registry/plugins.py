@@ -27,7 +27,7 @@ TRACEBACK = "set `RLCLI_TRACEBACK=1` to see the traceback"  # of an exception in
 # positional parameter of a network is the observation of a forward pass.
 _OFFERS = {
     "environment": ("rendering",),
-    "wrapper": ("core",),
+    "wrapper": ("core", "numbers"),
     "head": ("actions", "role"),
     "memory": (),
     "preprocess": (),

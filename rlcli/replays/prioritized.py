@@ -6,6 +6,7 @@ from rlcli.registry import register
 from rlcli.replays.datasets.names import DataFile
 from rlcli.replays.datasets.recipe_dataset import Dataset
 from rlcli.replays.frames import FrameOptions, frame_ring, required_stack
+from rlcli.replays.mixed import Fraction, mix_dataset, split_batch
 from rlcli.replays.priorities import (
     leaf_count,
     prioritized_replay,
@@ -32,6 +33,7 @@ def prioritized(
     sort_every: Count = 1_000,
     frames: FrameOptions | None = None,
     prefill: DataFile | None = None,
+    prefill_fraction: Fraction | None = None,
 ) -> Replay:
     """Prioritized experience replay (PER): samples by TD error or gradient norm.
 
@@ -48,7 +50,8 @@ def prioritized(
     the batch comes from its own equal share of the total mass. For `rank`, all
     priorities are sorted once every `sort_every` unrolls. `frames` are the options of
     replay `frames`, which stores each frame once. `prefill` is a file of `rlcli
-    collect`, whose steps are the first in the ring.
+    collect`, whose steps are the first in the ring; `prefill_fraction` is explained at
+    replay `uniform`.
     """
     if frames is None:
         ring = step_ring(capacity, unroll, num_envs)
@@ -62,11 +65,13 @@ def prioritized(
         masses = rank_masses(leaves, alpha, sort_every)
     else:
         masses = proportional_masses(leaves, alpha, epsilon)
-    replay = prioritized_replay(windows, num_envs, capacity, batch_size, masses, beta)
-    return replay._replace(
+    own, rows = split_batch(batch_size, prefill, prefill_fraction)
+    replay = prioritized_replay(windows, num_envs, capacity, own, masses, beta)
+    replay = replay._replace(
         traits=replay.traits._replace(
             required_priority=by if by == "gradient_norm" else "",
             dataset=prefill and Dataset.parse(prefill),
             frame_stack=None if frames is None else required_stack(**frames),
         ),
     )
+    return mix_dataset(replay, window, prefill, rows)

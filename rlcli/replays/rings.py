@@ -125,6 +125,9 @@ def read_ring(
     """The number of steps in a ring, and at most `most` of them: `Replay.contents`."""
     end = count * unroll
     oldest = max(end - ring.rows, 0)
+    # Steps that the ring cannot put together.
+    oldest += ring.start_margin if oldest else 0
+    end = max(end - ring.end_margin, oldest)
     stored = (end - oldest) * num_envs
     index = np.linspace(0, max(stored - 1, 0), min(most, stored)).astype(np.int32)
     times, environments = oldest + index // num_envs, index % num_envs

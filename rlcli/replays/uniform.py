@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int, Int32, UInt32
 from rlcli.registry import register
 from rlcli.replays.datasets.names import DataFile
 from rlcli.replays.datasets.recipe_dataset import Dataset
+from rlcli.replays.mixed import Fraction, mix_dataset, split_batch
 from rlcli.replays.rings import check_capacity, read_ring, redivide_ring, step_ring
 from rlcli.replays.windows import Windows
 from rlcli.types import Array, ArrayTree, Divided, Key, Replay, ReplayTraits, Transition
@@ -24,6 +25,7 @@ def uniform(
     batch_size: Divided = 32,
     replacement: bool = True,
     prefill: DataFile | None = None,
+    prefill_fraction: Fraction | None = None,
 ) -> Replay:
     """Uniform replay: samples the newest `capacity` steps uniformly (Lin, 1992).
 
@@ -31,16 +33,21 @@ def uniform(
     steps that do not cross the head of the ring: `[window, batch_size, ...]`. Without
     `replacement` no window occurs twice in a batch; while there are fewer than
     `batch_size` windows, the rest of the batch has weight 0. `prefill` is a file of
-    `rlcli collect`, relative to the recipe: its steps are the first in the ring.
+    `rlcli collect`, relative to the recipe: its steps are the first in the ring. With
+    `prefill_fraction` they are not in the ring but kept, and this fraction of each
+    batch is drawn from them: half of it in RLPD (Ball et al., 2023,
+    https://arxiv.org/abs/2302.02948).
     """
     check_capacity("uniform", capacity, window, unroll, num_envs, "the tracer needs")
     ring = step_ring(capacity, unroll, num_envs)
     windows = Windows(ring, unroll, window)
-    replay = uniform_replay(windows, num_envs, capacity, batch_size, replacement)
-    return replay._replace(
+    own, rows = split_batch(batch_size, prefill, prefill_fraction)
+    replay = uniform_replay(windows, num_envs, capacity, own, replacement)
+    replay = replay._replace(
         redivide=functools.partial(redivide_ring, ring.rows, unroll, num_envs),
         traits=replay.traits._replace(dataset=prefill and Dataset.parse(prefill)),
     )
+    return mix_dataset(replay, window, prefill, rows)
 
 
 def uniform_replay(

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
@@ -41,6 +42,7 @@ class Source(NamedTuple):
     seeds: tuple[int, ...]
     steps: tuple[int, ...]  # environment steps of each seed
     learned: Leaves  # `[S, ...]`
+    progress: Leaves = MappingProxyType({})  # all arrays of a checkpoint
 
 
 def locate_source(text: str) -> tuple[Path, str]:
@@ -67,6 +69,7 @@ def read_source(text: str) -> Source:
     content = snapshots.read_any(file)
     recipe = documents.load_document(content["recipe"], source=str(file)).data
     seeds, steps = tuple(content["seeds"]), tuple(content.get("steps", ()))
+    progress = content.get("progress", {})
     if "learned" in content:
         learned = content["learned"]
     elif "acting" in content:
@@ -74,13 +77,13 @@ def read_source(text: str) -> Source:
         leaves = {path: snapshots.as_float32(leaf) for path, leaf in acting}
         learned = learned_in_policy(leaves, recipe)
     else:
-        steps = (_steps_so_far(content["progress"], recipe, file),) * len(seeds)
-        learned = learned_leaves(_below("agent/", content["progress"]))
+        steps = (_steps_so_far(progress, recipe, file),) * len(seeds)
+        learned = learned_leaves(_below("agent/", progress))
     for path, leaf in learned.items():
         if leaf.shape[:1] != (len(seeds),):
             message = f"`{file}` is damaged: `{path}` has no entry for each seed"
             raise RlcliError(message, _DAMAGED)
-    return Source(file, digest, content["recipe"], seeds, steps, learned)
+    return Source(file, digest, content["recipe"], seeds, steps, learned, progress)
 
 
 def write_source(path: Path, source: Source, learned: Iterable[str]) -> None:

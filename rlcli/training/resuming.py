@@ -180,15 +180,18 @@ def _restore(
 
     for run, saved, (recipe, _) in zip(runs, checkpoints, recipes, strict=True):
         seeds = recovery.recorded_seeds(run, saved, recipe)
+    first = next(filter(None, checkpoints), None)
     experiments = build_experiments(
-        [recipe for _, recipe in recipes], seeds, is_new=False
+        [recipe for _, recipe in recipes],
+        seeds,
+        is_new=first is None,
+        source=runs[0].init if runs[0].init.is_file() else None,
     )
     program = experiments[0].program
     members = [*map(ActiveRun, runs, experiments)]
     program.check()
     inexact = ""
     with out_of_memory.explain_out_of_memory("this run", program.memory):
-        first = next(filter(None, checkpoints), None)
         if first is None:
             program.begin()
             return members, inexact

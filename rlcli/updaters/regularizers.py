@@ -47,6 +47,8 @@ Regularizer = TypedDict(  # functional syntax, because `lambda` is a Python keyw
         "lambda": NotRequired[Probability],
     },
 )
+# The groups of parameters that a policy at the start of the run acts with.
+INITIAL_GROUPS = ("policy", SHARED, statistics_group("policy"))
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "entropy": {},
     "kl": {"to": "prior"},
@@ -80,8 +82,7 @@ def refers_to(regularizers: Sequence[Mapping[str, Any]], policy: str) -> bool:
 
 def initial_groups(regularizers: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """The groups of parameters whose values at the start of the run are needed."""
-    is_needed = refers_to(regularizers, "initial")
-    return ("policy", SHARED, statistics_group("policy")) if is_needed else ()
+    return INITIAL_GROUPS if refers_to(regularizers, "initial") else ()
 
 
 def requires_entropy_bonus(regularizers: Sequence[Mapping[str, Any]]) -> bool:

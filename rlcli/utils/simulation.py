@@ -112,7 +112,7 @@ def make(
                 "remove `wrappers`",
             )
         for wrapper, wrapper_options in wrapper_parts:
-            offers = {"core": core}
+            offers = {"core": core, "numbers": values}
             core = registry.call_factory(wrapper.factory, offers, wrapper_options)
         return core
 

@@ -146,5 +146,7 @@ def test_iteration_and_position_are_the_same_for_all_seeds():
 
 
 def test_a_clock_consists_of_counters_and_begins_at_zero():
-    assert [float(value) for value in Clock.zero()] == [0, 0, 0, 0, False]
+    *counters, successes = Clock.zero()
+    assert [float(value) for value in counters] == [0, 0, 0, 0, False]
+    assert successes == {}
     assert Inputs(Clock.zero()) == (Clock.zero(), {})

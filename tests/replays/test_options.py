@@ -6,8 +6,9 @@ from rlcli import registry
 from rlcli.replays import sequences
 
 RING = {"capacity": 50_000, "batch_size": 32}
+PREFILL = {"prefill": None, "prefill_fraction": None}
 DEFAULTS = {
-    "uniform": {**RING, "replacement": True, "prefill": None},
+    "uniform": {**RING, "replacement": True, **PREFILL},
     "prioritized": {
         **RING,
         "by": "td_error",
@@ -16,7 +17,7 @@ DEFAULTS = {
         "epsilon": 1e-6,
         "sort_every": 1_000,
         "frames": None,
-        "prefill": None,
+        **PREFILL,
     },
     "frames": {
         **RING,

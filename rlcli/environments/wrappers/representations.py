@@ -1,6 +1,6 @@
 """Observation wrappers: one-hot, flat, selected, stacked or extended observations."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import gymnasium
@@ -15,7 +15,9 @@ from rlcli.errors import RlcliError
 from rlcli.preprocessing import Preprocess, compose, preprocess
 from rlcli.preprocessing.frame_stack import stack_frames
 from rlcli.registry import register
-from rlcli.types import ArrayTree, Core, Count, Key, RenderState, TimeStep, wrap
+from rlcli.types import Array, ArrayTree, Core, Count, Key, RenderState, TimeStep, wrap
+
+PRIVILEGED = "privileged"  # the member with what only critics see
 
 
 @register("wrapper")
@@ -75,6 +77,41 @@ def expose_state(core: Core) -> Core:
     state_space = spaces.Tuple([_box_of_dtype(leaf) for leaf in leaves])
     observation, _ = action_masks.split_mask(core.observation)
     space = spaces.Dict({"observation": observation, "state": state_space})
+    return _map_observation(core, observe, space)
+
+
+@register("wrapper", compiled=True)
+def expose_numbers(core: Core, numbers: Mapping[str, Array]) -> Core:
+    """Adds the numbers in `environment.each` to the observation, as `privileged`.
+
+    For critics: a policy selects its members with `preprocess: [{name: member, of:
+    observation}]`, and acts where the numbers are unknown (Pinto et al., 2018,
+    https://arxiv.org/abs/1710.06542). The observation becomes a Dict of `observation`
+    and `privileged`, or remains a Dict with one more member: float32 `[n]`, the numbers
+    of the episode in the order of their names.
+    """
+    if not numbers:
+        raise RlcliError(
+            "wrapper `expose_numbers` needs numbers that differ between environments "
+            "or episodes",
+            "for example `environment.each: {mass: {uniform: [0.5, 2.0]}}`",
+        )
+    observation, _ = action_masks.split_mask(core.observation)
+    is_dict = isinstance(observation, spaces.Dict)
+    if is_dict and PRIVILEGED in observation.spaces:
+        raise RlcliError(
+            f"the observation has a member `{PRIVILEGED}` already",
+            "remove wrapper `expose_numbers`",
+        )
+
+    def observe(state: ArrayTree, obs: ArrayTree) -> dict[str, ArrayTree]:
+        values = [jnp.asarray(numbers[name], jnp.float32) for name in sorted(numbers)]
+        members = obs if is_dict else {"observation": obs}
+        return {**members, PRIVILEGED: jnp.stack(values)}
+
+    members = observation.spaces if is_dict else {"observation": observation}
+    box = spaces.Box(-np.inf, np.inf, (len(numbers),), np.float32)
+    space = spaces.Dict({**members, PRIVILEGED: box})
     return _map_observation(core, observe, space)
 
 

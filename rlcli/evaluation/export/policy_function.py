@@ -89,7 +89,11 @@ def make_policy_function(policy: TrainedPolicy) -> PolicyFunction:
 
 
 def _prune(function: PolicyFunction) -> PolicyFunction:
-    """Leaves out the state that no action depends on, and traces the rest."""
+    """Leaves out what no action depends on, and traces the rest.
+
+    That is state, and members of observations that only critics read. One array of the
+    observation stays, because it has the size of the batch.
+    """
     graph = trace(function.compute, function.inputs)
     outputs, needed = {port.name for port in function.action}, set[str]()
     while True:
@@ -98,7 +102,9 @@ def _prune(function: PolicyFunction) -> PolicyFunction:
             break
         needed = inputs
         outputs |= {next_name(name) for name in function.state if name in needed}
-    names = {port.name for port in function.observation} | needed
+    ports = [port for port in function.observation if port.name in needed]
+    ports = ports or [*function.observation]
+    names = {port.name for port in ports} | needed
     dropped = {
         name: np.zeros(struct.shape, struct.dtype)
         for name, struct in function.inputs.items()
@@ -106,7 +112,7 @@ def _prune(function: PolicyFunction) -> PolicyFunction:
     }
 
     def compute(inputs: dict[str, Array]) -> dict[str, Array]:
-        batch = inputs[function.observation[0].name].shape[0]
+        batch = inputs[ports[0].name].shape[0]
         rest = {
             name: jax.numpy.broadcast_to(leaf, (batch, *leaf.shape))
             for name, leaf in dropped.items()
@@ -116,6 +122,7 @@ def _prune(function: PolicyFunction) -> PolicyFunction:
 
     pruned = function._replace(
         compute=compute,
+        observation=ports,
         inputs={
             name: function.inputs[name] for name in function.inputs if name in names
         },

@@ -1,8 +1,8 @@
 """Initial values: starts a run from what another has learned (`init` in a recipe).
 
 Parameters are copied by the names of their groups, and with them the statistics of
-normalized observations. What does not fit is refused before the run is created: all of
-it, in one error.
+normalized observations; the replay may begin with the steps of that of the source. What
+does not fit is refused before the run is created: all of it, in one error.
 """
 
 import contextlib
@@ -26,6 +26,13 @@ from rlcli.networks.functions import statistics_group
 from rlcli.recipe import Recipe
 from rlcli.recipe.grammar import Init
 from rlcli.replays.datasets.names import HASH
+from rlcli.runs.initial_replay import (
+    STEPS,
+    fill_replays,
+    read_steps,
+    record_replay,
+    steps_by_path,
+)
 from rlcli.runs.sources import (
     Leaves,
     Source,
@@ -44,11 +51,11 @@ class InitialValues(NamedTuple):
     """What the seeds of a run start with."""
 
     source: Source
-    paths: dict[str, str]  # of the learned leaves of the run: their paths in the source
+    paths: Sequence[str]  # of what the run takes from it, in the source
 
     def write(self, path: Path) -> None:
         """Writes the file from which the run could be started again."""
-        write_source(path, self.source, self.paths.values())
+        write_source(path, self.source, self.paths)
 
     def record(self) -> dict[str, Any]:
         """The field `init` of `run.json`."""
@@ -79,22 +86,27 @@ def record_source(recipe: Recipe) -> Recipe:
         return recipe
     with _locate_errors(recipe):
         file, digest = locate_source(recipe.init.from_)
-    name = f"{file.absolute()}{HASH}{digest}"
-    init = dataclasses.replace(recipe.init, from_=name)
-    return dataclasses.replace(recipe, init=init)
+        name = f"{file.absolute()}{HASH}{digest}"
+        init = dataclasses.replace(recipe.init, from_=name)
+        return record_replay(dataclasses.replace(recipe, init=init))
 
 
 def start_from_source(
-    recipe: Recipe, setup: Setup
+    recipe: Recipe, setup: Setup, file: Path | None = None
 ) -> tuple[Setup, InitialValues | None]:
-    """The setup whose agents start with what the source of `init` has learned."""
+    """The setup whose agents start with what the source of `init` has learned.
+
+    The source is `file`, by default the one that `init` names.
+    """
     init = recipe.init
     if init is None:
         return setup, None
     with _locate_errors(recipe):
-        source = read_source(init.from_)
+        source = read_source(init.from_ if file is None else str(file))
         state = leaves_by_path(make_loop(setup).shapes().agent)
         here = {learned_path(path): leaf for path, leaf in state.items()}
+        if init.teacher:
+            here = _select_teacher(init, here)
         choices = [
             _choose_parameters(
                 init, here, source.learned, torso_paths(setup.networks.values())
@@ -109,14 +121,23 @@ def start_from_source(
         paths = {key: path for choice in choices for key, path in choice.paths.items()}
         given = {key: np.asarray(source.learned[paths[key]])[rows] for key in paths}
         _check_values(source, given)
-    values: dict[str, np.ndarray] = {}
+        values: dict[str, np.ndarray] = {}
+        if init.replay:
+            steps = read_steps(recipe, source)
+            values = fill_replays(setup, steps, rows)
+            all_leaves = {**source.learned, **steps_by_path(steps)}
+            source = source._replace(learned=all_leaves)
     for path in state:
+        name = learned_path(path)
+        if init.teacher and name.startswith(("params/", "target/")):
+            continue
         # These begin as copies of parameters, as at the start of any run.
-        learned = re.sub("^(target|initial)/", "params/", learned_path(path))
-        if learned in given:
-            values[path] = given[learned]
+        name = re.sub("^(target|initial)/", "params/", name)
+        if name in given:
+            values[path] = given[name]
     start = _replace_leaves(values, setup.seeds)
-    return setup._replace(start=start), InitialValues(source, paths)
+    taken = [*paths.values(), *(p for p in source.learned if p.startswith(STEPS))]
+    return setup._replace(start=start), InitialValues(source, taken)
 
 
 @contextlib.contextmanager
@@ -126,6 +147,30 @@ def _locate_errors(recipe: Recipe) -> Iterator[None]:
         yield
     except RlcliError as error:
         raise recipe.locate_error(("init",), error) from error
+
+
+def _select_teacher(init: Init, here: Leaves) -> Leaves:
+    """The leaves of a run that only takes a teacher, as if they were parameters."""
+    if init.optimizer:
+        message = "`init.optimizer` requires the parameters that `teacher` leaves out"
+        raise RlcliError(message, "remove one of both")
+    prefix = "initial/"
+    if not any(path.startswith(prefix) for path in here):
+        raise RlcliError(
+            "`init.teacher`: nothing in this run compares the policy with another one",
+            "add `{name: kl, to: initial, weight: 1.0}` to `updater.regularizers`, or "
+            "use `updater: {name: behaviour_cloning, labels: teacher}`",
+        )
+    others = {path: leaf for path, leaf in here.items() if not _is_parameter(path)}
+    return others | {
+        f"params/{path.removeprefix(prefix)}": leaf
+        for path, leaf in here.items()
+        if path.startswith(prefix)
+    }
+
+
+def _is_parameter(path: str) -> bool:
+    return path.startswith(("params/", "target/", "initial/", "optimizer/"))
 
 
 def _replace_leaves(values: Leaves, seeds: Sequence[int]) -> Callable:
@@ -307,13 +352,19 @@ def _misfit_error(
         for misfit in misfits
     )
     groups = ", ".join(
-        f"`{name}`" for name in sorted(_first_parts(m.path for m in misfits))
+        f"`{name}`" for name in sorted({_group_of(m.path) for m in misfits})
     )
     return RlcliError(
         f"`{source.file}` does not fit this run: {len(misfits)} arrays of {groups} "
         "differ",
         f"{hint}all of it: {listing}",
     )
+
+
+def _group_of(path: str) -> str:
+    """The group of parameters of a path, `observation`, or `optimizer`."""
+    kind, name, *_ = path.split("/")
+    return kind if kind == "optimizer" else name
 
 
 def _first_parts(paths: Iterable[str]) -> set[str]:

@@ -17,6 +17,7 @@ import numpy as np
 from rlcli import schedules
 from rlcli.assembly.numbers import scheduled_values, with_numbers
 from rlcli.environments.adapters.restarting import Restarts
+from rlcli.loop.episode_statistics import EpisodeStatistics, count_successes
 from rlcli.loop.log import MAX_LOG_POINTS, Log
 from rlcli.loop.progress import Setup, numbers_by_place
 from rlcli.recipe import Recipe
@@ -181,14 +182,15 @@ def policy_options_at(
     """
 
     def values_at(
-        iteration: Array, episodes: Array, numbers: Array
+        iteration: Array, statistics: EpisodeStatistics, numbers: Array
     ) -> dict[str, Array]:
         clock = Clock(
             iteration=iteration,
             steps=iteration.astype(jnp.float32) * setup.steps_per_iteration,
-            episodes=episodes.astype(jnp.float32),
+            episodes=statistics.episodes.astype(jnp.float32),
             updates=jnp.int32(0),
             compute_metrics=jnp.bool_(True),
+            successes=count_successes(statistics),
         )
         policy = with_numbers(recipe, numbers_by_place(setup, numbers)).policy
         values = scheduled_values({"policy": policy}, clock, recipe)
@@ -199,4 +201,4 @@ def policy_options_at(
 
     at_points = jax.vmap(values_at, (0, 0, None))
     at_seeds = jax.vmap(at_points, (None, 0, setup.axes.numbers))
-    return at_seeds(iterations, log.statistics.episodes, numbers)
+    return at_seeds(iterations, log.statistics, numbers)

@@ -8,34 +8,47 @@ a run folder of its own, and is resumed with the others. Imports JAX only when i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlcli.errors import RlcliError
 from rlcli.recipe import Recipe
+from rlcli.replays.datasets.names import HASH
 
 if TYPE_CHECKING:
     from rlcli.training.experiment.experiment import Experiment
 
 
 def build_experiments(
-    recipes: Sequence[Recipe], seeds: Sequence[int], *, is_new: bool
+    recipes: Sequence[Recipe],
+    seeds: Sequence[int],
+    *,
+    is_new: bool,
+    source: Path | None = None,
 ) -> list[Experiment]:
     """Builds experiments of recipes that differ in numbers only, with equal `seeds`.
 
     Several experiments share one program; refuses recipes that cannot share one. New
-    ones start from the source of `init`, others from a checkpoint.
+    ones start from the source of `init`, or from the file `source` instead; others from
+    a checkpoint.
     """
     from rlcli.assembly import build, build_together, out_of_memory
+    from rlcli.runs.initial_replay import record_replay
     from rlcli.training.experiment.experiment import Experiment
     from rlcli.training.experiment.initial_values import start_from_source
     from rlcli.training.experiment.program import Program
 
+    if is_new:
+        recipes = [
+            recipe if _is_recorded(recipe) else record_replay(recipe)
+            for recipe in recipes
+        ]
     first = recipes[0]
     out_of_memory.check_recipe(first, len(recipes) * len(seeds))
     if len(recipes) == 1:
         setup, initial = build(first, seeds), None
         if is_new:
-            setup, initial = start_from_source(first, setup)
+            setup, initial = start_from_source(first, setup, source)
         experiment = Experiment(first, setup)
         experiment.program.initial = initial
         return [experiment]
@@ -54,13 +67,18 @@ def build_experiments(
     common, setups = build_together(recipes, seeds)
     initial = None
     if is_new:
-        common, initial = start_from_source(first, common)
+        common, initial = start_from_source(first, common, source)
     program = Program(first, common)
     program.initial = initial
     return [
         Experiment(recipe, setup, program, index * len(seeds))
         for index, (recipe, setup) in enumerate(zip(recipes, setups, strict=True))
     ]
+
+
+def _is_recorded(recipe: Recipe) -> bool:
+    """Whether the recipe tells the content of its source, as those of runs do."""
+    return recipe.init is None or HASH in recipe.init.from_
 
 
 def group_recipes(recipes: Sequence[Recipe]) -> list[list[int]]:

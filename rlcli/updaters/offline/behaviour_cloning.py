@@ -1,4 +1,4 @@
-"""Behaviour cloning: imitates the actions of a data set."""
+"""Behaviour cloning: imitates the actions of a data set, or of a teacher."""
 
 import functools
 import math
@@ -33,6 +33,7 @@ from rlcli.updaters import (
     refuse_recurrence,
 )
 from rlcli.updaters.learner import Learner, Losses, Term, learner
+from rlcli.updaters.regularizers import INITIAL_GROUPS
 
 
 @register(
@@ -45,6 +46,7 @@ def behaviour_cloning(
     optimizer: optax.GradientTransformation,
     *,
     loss: Literal["log_prob", "mse"] = "log_prob",
+    labels: Literal["data", "teacher"] = "data",
 ) -> Updater:
     """Behaviour cloning (BC): the policy under which the actions are most likely.
 
@@ -53,6 +55,12 @@ def behaviour_cloning(
     (Pomerleau, 1991, https://doi.org/10.1162/neco.1991.3.1.88). For Discrete actions
     the first is the cross-entropy. `loss: mse` needs a Box of floats. Rewards are not
     used.
+
+    With `labels: teacher` the actions are those of the policy π₀ of `init`, in the
+    observations of the replay: the first loss is then KL(π₀(·|s) ‖ π(·|s)). A replay
+    of the agent's own steps makes it DAgger (Ross et al., 2011,
+    https://arxiv.org/abs/1011.0686): the teacher says what to do where the learner
+    gets to. `init.teacher: true` lets the learner start with parameters of its own.
     """
     space = spaces.action
     if loss == "mse" and not (
@@ -67,14 +75,20 @@ def behaviour_cloning(
     network = networks("policy", functools.partial(distribution_head, family))
     refuse_recurrence("behaviour_cloning", is_recurrent(network))
     policy = policies(distribution=DistributionOffer(network, family), space=space)
-    init, step = learner(network.init, optimizer)
+    groups = INITIAL_GROUPS if labels == "teacher" else ()
+    init, step = learner(network.init, optimizer, initial=groups)
 
-    def losses(params: Params, rows: Transition) -> Losses:
+    def losses(params: Params, rows: Transition, teacher: Params) -> Losses:
         outputs, _ = network.apply(params, None, rows.obs, (), rows.first)
         log_prob = family.log_prob(outputs, rows.action)
-        imitation = -log_prob
+        imitation, taught = -log_prob, outputs
+        if labels == "teacher":
+            params = {**params, **teacher}
+            taught, _ = network.apply(params, None, rows.obs, (), rows.first)
+            imitation = family.kl(taught, outputs)
         if loss == "mse":
-            imitation = squared_error(family.mean(outputs), rows.action)
+            action = family.mean(taught) if labels == "teacher" else rows.action
+            imitation = squared_error(family.mean(outputs), action)
         row_metrics = {"log_prob": log_prob, "entropy": family.entropy(outputs)}
         terms = [Term(imitation, is_weighted=False, name="imitation")]
         return Losses(terms, jnp.zeros(rows.reward.shape[1:]), row_metrics)
@@ -84,7 +98,10 @@ def behaviour_cloning(
     ) -> tuple[Learner, Report]:
         del key  # nothing is sampled
         state, priority, metrics = step(
-            state, functools.partial(losses, rows=batch), weight, clock
+            state,
+            functools.partial(losses, rows=batch, teacher=state.initial),
+            weight,
+            clock,
         )
         return state, Report(priority, metrics)
 

@@ -1,0 +1,265 @@
+"""Initial replay: the steps of another run with which a replay begins (`init.replay`).
+
+The replay of a source is read by its own part, which is one of rlcli's, with the spaces
+and the extras of the new run. So its arrays have to be those that such a replay stores,
+and nothing of the source runs.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli import registry
+from rlcli.assembly import build
+from rlcli.assembly.memory_usage import capacity_of
+from rlcli.errors import RlcliError, quote
+from rlcli.loop import make_loop
+from rlcli.loop.agents import ReplayAgentState
+from rlcli.loop.progress import Setup
+from rlcli.recipe import Part, Recipe, documents
+from rlcli.recipe.grammar import Init, Reader
+from rlcli.runs import checkpoint
+from rlcli.runs.conditions import get_nested_value
+from rlcli.runs.sources import Leaves, Source, read_source
+from rlcli.types import Transition
+from rlcli.xla.tree_paths import leaves_by_path
+
+STEPS = "replay/"  # the steps in a file that a run has started from, `[S, N, ...]`
+# The step that a checkpoint has not completed, which tells the spaces, and the replay.
+_STORED = ("pending/", "agent/replay/")
+_REMEDY = "`init.replay=false` starts with an empty replay"
+
+
+class _Origin(NamedTuple):
+    """How a source has stored its steps, from its recipe."""
+
+    replay: Mapping[str, Any]
+    unroll: int
+    num_envs: int
+    filled: int  # steps with which its own replay began
+
+
+def record_replay(recipe: Recipe) -> Recipe:
+    """The recipe with the number of steps that its replay really takes."""
+    if recipe.init is None or not recipe.init.replay:
+        return recipe
+    steps = read_steps(recipe, read_source(recipe.init.from_))
+    init = dataclasses.replace(recipe.init, replay=len(steps.reward[0]))
+    return dataclasses.replace(recipe, init=init)
+
+
+def read_steps(recipe: Recipe, source: Source) -> Transition:
+    """The newest steps in the replay of a source, `[S, N, ...]`, in NumPy arrays.
+
+    The steps of one environment after another, each a stream in which an episode begins
+    with the first step and is cut after the last one. All environments have equally
+    many, so that the sum is at most `init.replay` and the capacity of the new replay.
+    """
+    assert recipe.init is not None  # the caller has asked for its steps
+    _check_replay(recipe)
+    most = capacity_of(recipe)
+    if not isinstance(recipe.init.replay, bool):
+        most = min(most, recipe.init.replay)
+    streams = _read_recorded(recipe, source) or _read_streams(recipe, source)
+    _, num_envs, length = streams.reward.shape
+    kept = min(length, most // num_envs)
+    steps = jax.tree.map(lambda leaf: leaf[:, :, length - kept :], streams)
+    size = recipe.train.unroll * recipe.num_envs
+    if kept * num_envs < size:
+        raise RlcliError(
+            f"`{source.file}` gives {kept * num_envs:,} steps to the replay, fewer "
+            f"than one unroll of {size:,}",
+            f"{_REMEDY}; or lower `train.unroll` or `environment.num_envs`",
+        )
+    steps.first[:, :, 0], steps.last[:, :, -1] = True, True
+    shape = len(source.seeds), -1
+    return jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[3:]), steps)
+
+
+def fill_replays(
+    setup: Setup, steps: Transition, rows: Sequence[int]
+) -> dict[str, np.ndarray]:
+    """The states of the replays of all seeds, by their paths in the agent's state.
+
+    Seed i begins with the steps of row `rows[i]`.
+    """
+    inside, unroll = setup.agent.inside, _empty_unroll(setup)
+    assert inside is not None and inside.fill is not None  # see `_check_replay`
+    fill = jax.jit(inside.fill)
+    by_row = {
+        row: jax.device_get(fill(unroll, _take_seed(steps, row))) for row in {*rows}
+    }
+    states = jax.tree.map(lambda *leaves: np.stack(leaves), *(by_row[r] for r in rows))
+    return {f"{STEPS}{path}": leaf for path, leaf in leaves_by_path(states).items()}
+
+
+def steps_by_path(steps: Transition) -> dict[str, np.ndarray]:
+    """The steps as the arrays of a file that a run has started from."""
+    return {f"{STEPS}{path}": leaf for path, leaf in leaves_by_path(steps).items()}
+
+
+def _check_replay(recipe: Recipe) -> None:
+    """Refuses a run whose replay cannot begin with the steps of another."""
+
+    def refuse(problem: str, hint: str = _REMEDY) -> NoReturn:
+        raise RlcliError(f"`init.replay`: {problem}", hint)
+
+    part = recipe.replay
+    if part is None:
+        refuse("this run has no replay")
+    if registry.find("replay", part.name).facts.get("offline"):
+        refuse(f"replay `{part.name}` stores no steps")
+    if part.options.get("prefill"):
+        refuse("the replay begins with the data set `prefill`", "choose one of both")
+    if recipe.train.data_parallel > 1:
+        refuse("a replay cannot be divided among devices", "remove `data_parallel`")
+    if part.name == "frames":
+        refuse(
+            "replay `frames` stores each frame once: it cannot begin within an episode",
+            "use `replay: uniform` or `prioritized`",
+        )
+
+
+def _read_recorded(recipe: Recipe, source: Source) -> Transition | None:
+    """The steps in a file that another run has started from, as streams."""
+    leaves = {
+        path.removeprefix(STEPS): np.array(leaf)[:, None]
+        for path, leaf in source.learned.items()
+        if path.startswith(STEPS)
+    }
+    if not leaves:
+        return None
+    unroll = _shapes(build(recipe, source.seeds)).unroll
+    here = {  # `[S, T, B, ...]`
+        path: jax.ShapeDtypeStruct((leaf.shape[0], *leaf.shape[3:]), leaf.dtype)
+        for path, leaf in leaves_by_path(unroll).items()
+    }
+    there = {
+        path: jax.ShapeDtypeStruct((leaf.shape[0], *leaf.shape[3:]), leaf.dtype)
+        for path, leaf in leaves.items()
+    }
+    _refuse_differences(source, here, there)
+    structure = jax.tree.structure(unroll)
+    return jax.tree.unflatten(structure, [leaves[path] for path in here])
+
+
+def _read_streams(recipe: Recipe, source: Source) -> Transition:
+    """The steps in the replay of a checkpoint, `[S, B, T, ...]`."""
+    origin = _read_origin(source)
+    setup = build(_with_replay(recipe, origin, source.file), source.seeds)
+    shapes = _shapes(setup)
+    here, there = (
+        {path: leaf for path, leaf in leaves.items() if path.startswith(_STORED)}
+        for leaves in (leaves_by_path(shapes), source.progress)
+    )
+    _refuse_differences(source, here, there)
+    prefix = _STORED[1]
+    leaves = {p.removeprefix(prefix): there[p] for p in there if p.startswith(prefix)}
+    replay = checkpoint.restore_tree(shapes.agent.replay, leaves, source=source.file)
+    inside, unroll = setup.agent.inside, _empty_unroll(setup)
+    assert inside is not None and inside.contents is not None  # all of rlcli's have it
+    iteration = int(source.progress["iteration"])
+    seeds = []
+    for index in range(len(source.seeds)):
+        state = ReplayAgentState((), _take_seed(replay, index))
+        most = np.iinfo(np.int32).max
+        _, steps = inside.contents(state, iteration, unroll, setup.data(), most)
+        seeds.append(jax.device_get(steps))
+    shape = -1, origin.num_envs
+    return jax.tree.map(
+        lambda *leaves: np.stack(
+            [leaf.reshape(*shape, *leaf.shape[1:]).swapaxes(0, 1) for leaf in leaves]
+        ),
+        *seeds,
+    )
+
+
+def _read_origin(source: Source) -> _Origin:
+    """Reads from a source's recipe how it has stored steps; refuses what has none."""
+    if not source.progress:
+        raise RlcliError(
+            f"`{source.file}` has no replay: it is not a checkpoint",
+            f"start from a run, or from a checkpoint of it; {_REMEDY}",
+        )
+    data = documents.load_document(source.recipe, source=str(source.file)).data
+    replay = data.get("replay")
+    if not isinstance(replay, Mapping) or not any(
+        path.startswith(_STORED[1]) for path in source.progress
+    ):
+        raise RlcliError(
+            f"`{source.file}` has no replay: it learned without, or from a data set",
+            f"`replay.prefill` begins with a data set; {_REMEDY}",
+        )
+    places = ("train.unroll", "environment.num_envs", "train.data_parallel")
+    try:
+        sizes = [int(get_nested_value(data, *place.split("."))) for place in places]
+    except (KeyError, TypeError, ValueError) as error:
+        message = f"`{source.file}` is damaged: it does not say how it stored steps"
+        raise RlcliError(message, "start from another checkpoint") from error
+    if sizes[2] > 1:
+        raise RlcliError(
+            f"`{source.file}` holds the replays of {sizes[2]} devices", _REMEDY
+        )
+    filled = get_nested_value(data, "init", "replay", default=False) or 0
+    return _Origin(replay, sizes[0], sizes[1], int(filled))
+
+
+def _with_replay(recipe: Recipe, origin: _Origin, file: Path) -> Recipe:
+    """The recipe with the replay of a source, and its sizes."""
+    name, label = str(origin.replay.get("name")), f"the replay of `{file}`"
+    if name not in registry.names("replay") or registry.is_plug_in("replay", name):
+        message = f"{label} is {quote(name)}, which is not part of rlcli"
+        raise RlcliError(message, _REMEDY)
+
+    def fail(place: Any, message: str, hint: str = "") -> NoReturn:
+        raise RlcliError(message, hint)
+
+    written = {key: value for key, value in origin.replay.items() if key != "name"}
+    parameters = registry.options(registry.find("replay", name).factory)
+    options = Reader(label, (), fail).options(parameters, written)
+    init = Init(from_="", replay=origin.filled) if origin.filled else None
+    return dataclasses.replace(
+        recipe,
+        replay=Part("replay", name, options),
+        num_envs=origin.num_envs,
+        init=init,
+        train=dataclasses.replace(recipe.train, unroll=origin.unroll),
+    )
+
+
+def _refuse_differences(source: Source, here: Leaves, there: Leaves) -> None:
+    """Refuses steps of other spaces, or with other extras, than those of this run."""
+
+    def describe(leaf: Any) -> str:
+        return "nothing" if leaf is None else f"{leaf.dtype.name}{[*leaf.shape[1:]]}"
+
+    differing = [
+        f"{path}: {ours} here, {theirs} there"
+        for path in [*here, *(path for path in there if path not in here)]
+        if (ours := describe(here.get(path))) != (theirs := describe(there.get(path)))
+    ]
+    if differing:
+        raise RlcliError(
+            f"the steps in the replay of `{source.file}` do not fit this run: "
+            f"{len(differing)} arrays differ",
+            f"{_REMEDY}; all of it: {'; '.join(differing)}",
+        )
+
+
+def _take_seed(tree: Any, index: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
+def _shapes(setup: Setup) -> Any:
+    return make_loop(setup).shapes()
+
+
+def _empty_unroll(setup: Setup) -> Transition:
+    """An unroll of one seed, of zeros."""
+    shapes = _shapes(setup).unroll
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), shapes)
