@@ -164,6 +164,7 @@ def print_trials() -> None:
         for sampler in ("random", "tpe"):
             settings = Settings(
                 recipe="a",
+                digest="",
                 set=(),
                 trials=SWEEPS[-1],
                 seed=0,
@@ -174,12 +175,11 @@ def print_trials() -> None:
                 confirm=0,
                 confirm_seeds=5,
                 storage=None,
-                run_storage=None,
                 study="a",
                 ready=None,
                 together=1,
             )
-            place = create_sweep(Path(folder) / sampler, settings, space, "")
+            place = create_sweep(Path(folder) / sampler, settings, space)
             studies[sampler] = Trials(place, settings, space)
             sizes[sampler] = place.journal
         done = 0

@@ -44,7 +44,6 @@ if TYPE_CHECKING:  # a test compares these rows with the tables below
     from rlcli.studies.search.summary import show_sweep
     from rlcli.studies.search.sweep import sweep as sweep
     from rlcli.studies.train_study import study as study
-    from rlcli.studies.train_study import train_all
     from rlcli.training import chunks
     from rlcli.training import resume as resume
     from rlcli.training import train as train
@@ -114,7 +113,6 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - partly from the tab
     "q_function",
     "rollout",
     "show_sweep",
-    "train_all",
     "transition",
     *COMMANDS,
 ]
@@ -135,7 +133,6 @@ _MODULES = {
     "q_function": "rlcli.utils.custom_loop",
     "rollout": "rlcli.utils.simulation",
     "show_sweep": "rlcli.studies.search.summary",
-    "train_all": "rlcli.studies.train_study",
     "transition": "rlcli.utils.custom_loop",
 }
 _SUBMODULES = ("environments", "spaces", "utils")  # `rlcli.spaces.sample(…)`

@@ -40,6 +40,10 @@ def command(
         "The folder of the MNIST training set, which some experiments need.",
     ),
     jobs: int | None = options.JOBS,
+    engine: str = options.ENGINE,
+    address: str | None = options.ADDRESS,
+    cpus: float = options.CPUS,
+    gpus: float = options.GPUS,
     runs: Path | None = option(
         None, "--runs DIR", "Create the sweep below DIR/bsuite/<recipe>. Default: runs."
     ),
@@ -84,6 +88,10 @@ def command(
             seed=seed,
             mnist=mnist,
             jobs=jobs,
+            engine=engine,
+            address=address,
+            cpus=cpus,
+            gpus=gpus,
             runs=runs,
             run=run,
             name=name,

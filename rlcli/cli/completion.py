@@ -24,7 +24,7 @@ VARIABLE = "_RLCLI_COMPLETE"  # set by the scripts of the shells
 _PLAIN = re.compile(r"[\w./+%,@:=-]+")
 _RECIPES = ("*.yaml", "*/*.yaml")  # a folder with one of these is offered
 _RUNS = ("*/run.json", "*/*/run.json")
-_SWEEPS = ("*/sweep.yaml", "*/*/sweep.yaml", "*/*/*/sweep.yaml")
+_SWEEPS = ("*/study.json", "*/*/study.json", "*/*/*/study.json")
 
 
 def answer_shell(command: Callable[..., object]) -> int:

@@ -123,6 +123,44 @@ JOBS = option(
     "Train in at most N processes at once. Default: one per core.",
     min=1,
 )
+ENGINE = option(
+    "local",
+    "--engine NAME",
+    "Where processes run: `local` (this machine) or `ray` (a Ray cluster).",
+    words=("local", "ray"),
+)
+ADDRESS = option(
+    None,
+    "--address ADDRESS",
+    "The Ray cluster: `auto`, `ray://HOST:PORT`. Default: this machine.",
+)
+CPUS = option(1.0, "--cpus N", "CPUs of a process, with Ray.", min=0)
+GPUS = option(0.0, "--gpus N", "GPUs of a process, with Ray.", min=0)
+RUN_STORAGE = option(
+    None,
+    "--run-storage URL",
+    "An object store for the runs, such as `s3://bucket/runs`, with Ray on nodes that "
+    "share no folder. Name it again to continue.",
+)
+SLURM = option(
+    None,
+    "--slurm FILE",
+    "Write the script of a SLURM job array, and train nothing.",
+)
+VARY = option(
+    [],
+    "--vary KEY=VALUE,...",
+    "Train a run for each value: `optimizer.learning_rate=1e-4,1e-3`. Repeat it for a "
+    "grid.",
+    complete=completion.complete_vary_option,
+)
+VARY_ZIP = option(
+    [],
+    "--vary-zip KEY=VALUE,...",
+    "Like `--vary`, but pairs the values of all `--vary-zip` options in order, instead "
+    "of a grid.",
+    complete=completion.complete_vary_option,
+)
 SMOKE = option(False, "--smoke", "Test the whole pipeline with a tiny budget.")
 SWEEP_RUN = option(None, "--run DIR", "Create the sweep in exactly DIR.")
 SWEEP_NAME = option(None, "--name NAME", "Name the folder of the sweep.")

@@ -20,25 +20,30 @@ def command(
 ) -> None:
     """Continue a run exactly where it stopped.
 
-    In the folder of a study, continues every run that has not finished. `--set` can
+    In the folder of a study, continues every run that has not finished, and begins
+    those that have not begun; in that of a sweep, continues the search. `--set` can
     only change `train.steps`, `train.stop`, `train.log`, `train.evaluate`,
     `train.checkpoint`, `train.trackers`, `train.devices`, `train.data_parallel` and
     `train.on_error`.
     """
-    from rlcli.runs.study_record import find_study  # here, to keep `--help` fast
+    from rlcli.cli import sweep_screen  # here, to keep `--help` fast
+    from rlcli.runs.study_record import SEARCH, find_study
 
     limit = options.parse_deadline(max_time)
     sets = tuple(set)
     run_path = options.choose_run(run, quiet=quiet, keep_study=True)
-    if find_study(run_path):
+    if study := find_study(run_path):
         for flag, value in (("--coordinator", coordinator), ("--process", process)):
             if value is not None:
                 message = "is for a single run, not for a study"
                 raise typer.BadParameter(message, param_hint=flag)
-        keywords = {"set": sets, "max_time": limit, "quiet": quiet, "trust": trust}
-        raise typer.Exit(
-            study_screen.train_and_report(rlcli.study, run_path, jobs=jobs, **keywords)
-        )
+        keywords = {"jobs": jobs, "max_time": limit, "quiet": quiet, "trust": trust}
+        if SEARCH in study.sections:
+            code = sweep_screen.run_sweep(run_path, set=sets, resume=True, **keywords)
+        else:
+            keywords |= {"set": sets}
+            code = study_screen.train_and_report(rlcli.study, run_path, **keywords)
+        raise typer.Exit(code)
     folder = training_outcome.complete(
         rlcli.resume,
         run_path,

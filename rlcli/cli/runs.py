@@ -1,10 +1,12 @@
 """`rlcli runs`: lists runs."""
 
+from __future__ import annotations
+
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,6 +14,10 @@ import rlcli
 from rlcli.cli import output
 from rlcli.cli.options import FILTER, JSON, TAGGED, argument, option
 from rlcli.errors import RlcliError
+from rlcli.quoting import quote_rich
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 PERIOD = 1.0  # seconds between two updates of `--watch`
 
@@ -32,7 +38,7 @@ def command(
     watch: bool = option(False, "--watch", "Update the list until Ctrl-C."),
     json: bool = JSON,
 ) -> None:
-    """List runs: changed options, status, steps, return and age.
+    """List runs: changed options, status, steps, return and age; and studies.
 
     The return is that of the last evaluation. For several seeds, it is the
     interquartile mean (IQM) with its 95 % bootstrap interval.
@@ -55,17 +61,26 @@ def command(
 
 
 def _print(records: Sequence[Mapping[str, Any]], folder: Path) -> None:
-    from rlcli.cli import tables  # here, to keep `--help` fast
-
     console = output.table_console()
-    console.print(tables.runs_table(records, folder, console.width))
+    console.print(_table(records, folder, console.width))
+
+
+def _table(
+    records: Sequence[Mapping[str, Any]], folder: Path, width: int
+) -> RenderableType:
+    """The runs, and below them the states of studies that have not finished."""
+    from rich.console import Group
+
+    from rlcli.cli import tables  # here, to keep `--help` fast
+    from rlcli.runs.cell_table import describe_studies
+
+    lines = map(quote_rich, describe_studies(folder, records))
+    return Group(tables.runs_table(records, folder, width), *lines)
 
 
 def _watch(folder: Path, keywords: Mapping[str, Any]) -> None:
     """Shows the table until Ctrl-C, for at most a tenth of the time of one core."""
     from rich.live import Live
-
-    from rlcli.cli import tables
 
     console = output.console()
     if not console.is_terminal:
@@ -77,6 +92,5 @@ def _watch(folder: Path, keywords: Mapping[str, Any]) -> None:
         while True:
             start = time.perf_counter()
             records = rlcli.runs(folder, **keywords)
-            table = tables.runs_table(records, folder, console.width)
-            live.update(table, refresh=True)
+            live.update(_table(records, folder, console.width), refresh=True)
             time.sleep(max(PERIOD, 9 * (time.perf_counter() - start)))

@@ -22,6 +22,8 @@ def command(
         "STUDY", "The YAML file of a study, or the folder of one, which continues."
     ),
     set: list[str] = options.SET,
+    vary: list[str] = options.VARY,
+    vary_zip: list[str] = options.VARY_ZIP,
     dry_run: bool = option(
         False, "--dry-run", "Print what would be trained, and train nothing."
     ),
@@ -29,6 +31,12 @@ def command(
         [], "--cell NAME", "Continue only this cell of the folder. Can be repeated."
     ),
     jobs: int | None = options.JOBS,
+    engine: str = options.ENGINE,
+    address: str | None = options.ADDRESS,
+    cpus: float = options.CPUS,
+    gpus: float = options.GPUS,
+    run_storage: str | None = options.RUN_STORAGE,
+    slurm: Path | None = options.SLURM,
     seed: int | None = option(
         None, "--seed N", "The first seed of each cell.", min=0, max=options.MAX_SEED
     ),
@@ -53,6 +61,7 @@ def command(
     """
     if dry_run:
         keywords = {"set": tuple(set), "seed": seed, "seeds": seeds, "runs": runs}
+        keywords |= {"vary": vary, "vary_zip": vary_zip}
         trusts = trust is not False
         cells = training_outcome.complete(
             rlcli.preview_study, study, trust=trusts, **keywords
@@ -64,20 +73,29 @@ def command(
         raise typer.Exit(
             errors.USER_ERROR if any(e.error for e in cells) else errors.OK
         )
+    limit = options.parse_max_time if slurm else options.parse_deadline
     raise typer.Exit(
         study_screen.train_and_report(
             rlcli.study,
             study,
             set=tuple(set),
+            vary=vary,
+            vary_zip=vary_zip,
             cells=tuple(cell),
             jobs=jobs,
+            engine=engine,
+            address=address,
+            cpus=cpus,
+            gpus=gpus,
+            run_storage=run_storage,
+            slurm=slurm,
             seed=seed,
             seeds=seeds,
             runs=runs,
             run=run,
             name=name,
             tag=tuple(tag),
-            max_time=options.parse_deadline(max_time),
+            max_time=limit(max_time),
             smoke=smoke,
             quiet=quiet,
             trust=trust,

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlcli import errors
 from rlcli.cli import output, training_outcome
-from rlcli.quoting import join_shell
+from rlcli.quoting import join_shell, quote_rich, quote_shell
 
 if TYPE_CHECKING:
     from rlcli.runs.study_record import Cell
     from rlcli.studies.process_runs import CellEnd, StudyReport
+
+_PERIOD = 1.0  # seconds between two looks at a study that another process trains
 
 
 def train_and_report(
@@ -27,7 +29,8 @@ def train_and_report(
     with show_runs(quiet) as report:
         keywords |= {"report": report, "quiet": quiet}
         ended = training_outcome.complete(function, *what, **keywords)
-    from rlcli.studies.process_runs import exit_code  # here, to keep `--help` fast
+    from rlcli.runs.run_folder import Run  # here, to keep `--help` fast
+    from rlcli.studies.process_runs import exit_code
 
     is_worker = bool(keywords.get("cells"))
     messages = [
@@ -37,6 +40,14 @@ def train_and_report(
     ]
     for message in dict.fromkeys(messages):
         output.print_message(message)
+    script = keywords.get("slurm")
+    if script is not None and exit_code(ended) == errors.OK:
+        folder = ended[0].cell.study
+        if not quiet:
+            submit = f"sbatch --wait {quote_shell(script)}"
+            output.print_message(f"next: {submit}; {Run(folder).command('resume')}")
+        output.print_data(folder)
+        return errors.OK
     if not quiet and ended:
         _print_end(ended)
     for folder in sorted(each.cell.folder for each in ended if each.cell.exists):
@@ -58,8 +69,7 @@ def show_runs(quiet: bool) -> Iterator[StudyReport]:
     def show(cells: Sequence[Cell], ended: Sequence[CellEnd]) -> None:
         if not live.is_started:  # not for runs in this process, which show themselves
             live.start()
-        table = _table([cell.folder for cell in cells], screen.width)
-        live.update(table or "starting ...", refresh=True)
+        live.update(_table(cells, screen.width), refresh=True)
 
     try:
         yield show
@@ -83,16 +93,48 @@ class _Lines:
             self._shown += 1
 
 
-def _table(folders: Sequence[Path], width: int) -> Any:
-    """The table of `rlcli runs` of those that exist; None if there are none."""
-    from rlcli.cli import tables
-    from rlcli.runs.records import read_record
+def _table(cells: Sequence[Cell], width: int) -> Any:
+    """The table of `rlcli runs` of cells that exist, and the states of all."""
+    from rich.console import Group
 
-    found = [folder for folder in folders if (folder / "run.json").is_file()]
-    if not found:
-        return None
-    common = os.path.commonpath([folder.parent for folder in found])
-    return tables.runs_table([read_record(each) for each in found], common, width)
+    from rlcli.cli import tables
+    from rlcli.runs.cell_table import describe_states, read_cells
+    from rlcli.runs.study_record import Study
+
+    study = Study(cells[0].study, tuple(cells))
+    records = read_cells(study)
+    pairs = zip(cells, records, strict=True)
+    found = [record for cell, record in pairs if cell.exists]
+    lines = map(quote_rich, describe_states(study, records))
+    return Group(tables.runs_table(found, study.folder, width), *lines)
+
+
+def watch_study(folder: Path) -> list[Mapping[str, Any]]:
+    """Shows a study until no cell is trained any more; returns the cells' records."""
+    from rich.live import Live
+
+    from rlcli.runs.cell_table import describe_states, read_cells
+    from rlcli.runs.records import UNFINISHED
+    from rlcli.runs.study_record import Study, find_study
+
+    screen, shown = output.console(stderr=True), ""
+    live = Live(console=screen, auto_refresh=False, transient=True)
+    with live if screen.is_terminal else contextlib.nullcontext():
+        while True:
+            study = find_study(folder) or Study(folder, ())
+            records = read_cells(study)
+            lines = describe_states(study, records)
+            if not any(each["status"] in UNFINISHED for each in records):
+                break
+            if screen.is_terminal:
+                live.update(_table(study.cells, screen.width), refresh=True)
+            elif (counts := lines[0].partition(";")[0]) != shown:
+                shown = counts
+                output.print_message(lines[0])
+            time.sleep(_PERIOD)
+    for line in lines:
+        output.print_message(line)
+    return records
 
 
 def _print_end(ended: Sequence[CellEnd]) -> None:
@@ -107,7 +149,8 @@ def _print_end(ended: Sequence[CellEnd]) -> None:
     if study is None:  # no cell could begin
         return
     width = output.console(stderr=True).width
-    for line in (f"{folder}:", *describe_recorded(study, width).splitlines()):
+    text = describe_recorded(study, width, with_reasons=False)
+    for line in (f"{folder}:", *text.splitlines()):
         output.print_message(line)
     if any(each.code >= errors.OUT_OF_TIME for each in ended):
         output.print_message(f"next: {Run(folder).command('resume')}")

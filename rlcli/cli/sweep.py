@@ -5,14 +5,12 @@ from pathlib import Path
 import typer
 
 import rlcli
-from rlcli.cli import completion, options, output, training_outcome
+from rlcli.cli import completion, options, output
 from rlcli.cli.options import argument, option
-from rlcli.errors import EXIT_CODES
 
 _VERBS = {
     "show": ("FOLDER",),
     "export": ("FOLDER", "FILE.yaml"),
-    "train": ("FILE", "RECIPE"),  # of the processes that a sweep starts
 }
 
 
@@ -96,31 +94,17 @@ def command(
     set: list[str] = options.SET,
     init: Path | None = options.INIT,
     jobs: int | None = options.JOBS,
-    engine: str = option(
-        "local",
-        "--engine NAME",
-        "Where trials run: `local` (this machine) or `ray` (a Ray cluster).",
-        words=("local", "ray"),
-    ),
-    address: str | None = option(
-        None,
-        "--address ADDRESS",
-        "The Ray cluster: `auto`, `ray://HOST:PORT`. Default: this machine.",
-    ),
-    cpus: float = option(1.0, "--cpus N", "CPUs of a process, with Ray.", min=0),
-    gpus: float = option(0.0, "--gpus N", "GPUs of a process, with Ray.", min=0),
+    engine: str = options.ENGINE,
+    address: str | None = options.ADDRESS,
+    cpus: float = options.CPUS,
+    gpus: float = options.GPUS,
     storage: str | None = option(
         None,
         "--storage URL",
         "A database for Optuna, such as `sqlite:///sweeps.db`, instead of a "
         "journal file in the folder. Also with `--resume` and `show`.",
     ),
-    run_storage: str | None = option(
-        None,
-        "--run-storage URL",
-        "An object store for the runs, such as `s3://bucket/runs`, with Ray "
-        "on nodes that share no folder. Also with `--resume`.",
-    ),
+    run_storage: str | None = options.RUN_STORAGE,
     runs: Path = option(
         Path("runs"), "--runs DIR", "Create the sweep below DIR/sweeps/<recipe>."
     ),
@@ -132,11 +116,7 @@ def command(
         "Continue a sweep, given by its folder, `--run` or `--name`, or the "
         "newest one.",
     ),
-    slurm: Path | None = option(
-        None,
-        "--slurm FILE",
-        "Write a SLURM job-array script with one task per trial, and train nothing.",
-    ),
+    slurm: Path | None = options.SLURM,
     trust: bool | None = option(
         None,
         "--trust/--no-trust",
@@ -147,8 +127,7 @@ def command(
     trial: int | None = option(
         None,
         "--trial N",
-        "With `export`: export this trial instead of the winner. With "
-        "`--resume`: train only this trial, as a job-array task does.",
+        "With `export`: export this trial instead of the winner.",
         min=0,
     ),
     quiet: bool = options.QUIET,
@@ -165,8 +144,6 @@ def command(
     verb, *rest = words
     if verb in _VERBS and (rest or not Path(verb).exists()):
         _check_words(verb, rest)
-        if verb == "train":
-            raise typer.Exit(_train_group(*rest, trust=trust))
         if verb == "export":
             file = rlcli.export_sweep(rest[0], rest[1], trial=trial, trust=trust)
             output.print_data(file)
@@ -177,20 +154,11 @@ def command(
     if rest:
         raise typer.BadParameter("expected a single recipe", param_hint="RECIPE")
     if trial is not None:
-        if not resume:
-            raise typer.BadParameter(
-                "requires `export` or `--resume`", param_hint="--trial"
-            )
-        from rlcli.studies.engines.slurm import train_trial
-
-        limit = options.parse_max_time(max_time)
-        status = train_trial(verb, trial, max_time=limit, trust=trust)
-        raise typer.Exit(EXIT_CODES[status])
+        raise typer.BadParameter("requires `export`", param_hint="--trial")
     from rlcli.recipe import init_settings
 
-    with sweep_screen.show_progress(quiet) as report:
-        folder = training_outcome.complete(
-            rlcli.sweep,
+    raise typer.Exit(
+        sweep_screen.run_sweep(
             verb,
             space=space,
             trials=trials,
@@ -218,26 +186,10 @@ def command(
             resume=resume,
             trust=trust,
             slurm=slurm,
-            report=report,
-        )
-    addresses = {"--storage": storage, "--run-storage": run_storage}
-    is_trusted = trust or not resume
-    if slurm is not None:
-        code = sweep_screen.report_script(
-            folder, slurm, quiet=quiet, trust=is_trusted, addresses=addresses
-        )
-        raise typer.Exit(code)
-    raise typer.Exit(
-        sweep_screen.report_end(
-            folder, quiet=quiet, json=json, trust=is_trusted, addresses=addresses
+            quiet=quiet,
+            json=json,
         )
     )
-
-
-def _train_group(file: str, recipe: str, *, trust: bool | None) -> int:
-    from rlcli.studies.search import grouping  # here, to keep `--help` fast
-
-    return training_outcome.complete(grouping.train_group, file, recipe, trust=trust)
 
 
 def _check_words(verb: str, rest: list[str]) -> None:

@@ -14,7 +14,7 @@ from rich.table import Table
 
 import rlcli
 from rlcli import errors
-from rlcli.cli import output
+from rlcli.cli import output, training_outcome
 from rlcli.quoting import join_shell, printable, quote_rich, quote_shell
 from rlcli.runs.formatting import format_duration, format_number
 from rlcli.runs.naming import shorten_keys
@@ -30,6 +30,25 @@ _TOP = 10  # trials in a table
 _BAR = 20  # characters of the bar of an importance
 _NEVER = "never"  # the steps to a return that was not reached
 _STYLES = {"complete": "green", "running": "cyan", "pruned": "dim", "failed": "red"}
+
+
+def run_sweep(
+    recipe: str | Path, *, quiet: bool, json: bool = False, **keywords: Any
+) -> int:
+    """Calls `rlcli.sweep`, shows it, and reports its end; returns the exit code."""
+    with show_progress(quiet) as report:
+        keywords |= {"report": report}
+        folder = training_outcome.complete(rlcli.sweep, recipe, **keywords)
+    names = {"--storage": "storage", "--run-storage": "run_storage"}
+    addresses = {option: keywords.get(name) for option, name in names.items()}
+    told = {
+        "quiet": quiet,
+        "trust": keywords.get("trust") or not keywords.get("resume"),
+        "addresses": addresses,
+    }
+    if (slurm := keywords.get("slurm")) is not None:
+        return report_script(folder, slurm, **told)
+    return report_end(folder, json=json, **told)
 
 
 @contextlib.contextmanager

@@ -17,20 +17,8 @@ def command(
         complete=completion.complete_recipe,
     ),
     set: list[str] = options.SET,
-    vary: list[str] = option(
-        [],
-        "--vary KEY=VALUE,...",
-        "Train a run for each value: `optimizer.learning_rate=1e-4,1e-3`. "
-        "Repeat it for a grid.",
-        complete=completion.complete_vary_option,
-    ),
-    vary_zip: list[str] = option(
-        [],
-        "--vary-zip KEY=VALUE,...",
-        "Like `--vary`, but pairs the values of all `--vary-zip` options in "
-        "order, instead of a grid.",
-        complete=completion.complete_vary_option,
-    ),
+    vary: list[str] = options.VARY,
+    vary_zip: list[str] = options.VARY_ZIP,
     init: Path | None = options.INIT,
     jobs: int | None = options.JOBS,
     seed: int | None = option(
@@ -96,7 +84,7 @@ def command(
                 raise typer.BadParameter(message, param_hint=flag)
         keywords |= {"vary": vary, "vary_zip": vary_zip, "jobs": jobs}
         raise typer.Exit(
-            study_screen.train_and_report(rlcli.train_all, recipes, **keywords)
+            study_screen.train_and_report(rlcli.study, recipes, **keywords)
         )
     folder = training_outcome.complete(
         rlcli.train,

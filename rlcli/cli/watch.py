@@ -4,20 +4,26 @@ from pathlib import Path
 
 import rlcli
 from rlcli import errors
-from rlcli.cli import options, output
+from rlcli.cli import options, output, study_screen
 from rlcli.cli.options import JSON, RUN_FOLDER
 
 
 def command(run: Path = RUN_FOLDER, json: bool = JSON) -> None:
-    """Show the progress of a run that another process trains.
+    """Show the progress of a run that another process trains, or of a study.
 
-    Ends with the run. Only reads the run's files: Ctrl-C does not stop the run.
+    Ends with the run, or when no cell of the study is trained any more. Only reads the
+    files: Ctrl-C does not stop the run.
     """
-    from rlcli.runs.run_folder import Run
-    from rlcli.runs.study_record import find_training  # here, to keep `--help` fast
+    from rlcli.runs.run_folder import Run  # here, to keep `--help` fast
+    from rlcli.runs.study_record import find_study
 
     try:
-        record = rlcli.watch(find_training(run) or options.choose_run(run))
+        if find_study(run):
+            cells = study_screen.watch_study(run)
+            if json:
+                output.print_json({"cells": cells})
+            return
+        record = rlcli.watch(options.choose_run(run))
     except KeyboardInterrupt:
         output.print_message("the run continues")
         return

@@ -1,15 +1,21 @@
-"""Cell table: what tells cells apart × returns of seeds, as text."""
+"""Cell table: what tells cells apart × returns of seeds, and their states, as text."""
 
+import contextlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from rlcli.errors import RlcliError
 from rlcli.quoting import printable
-from rlcli.runs.formatting import NOTHING, format_number
+from rlcli.runs.formatting import NOTHING, format_duration, format_number
 from rlcli.runs.naming import shorten_keys
-from rlcli.runs.records import read_record
-from rlcli.runs.study_record import Cell, Study
+from rlcli.runs.records import UNFINISHED, Record, read_record
+from rlcli.runs.study_record import Cell, Study, find_study
 
 MISSING = "missing"  # the status of a run that never began, or was removed
+_FAILED = ("failed", "broken")
+_ENDED = ("finished", "stopped", MISSING, *_FAILED)
 _MOST_SEEDS = 10  # with a column of their own
 _LEGEND = (
     "return: last evaluation, or ~ mean of training; over seeds: IQM and its 95 % "
@@ -27,10 +33,86 @@ class CellResult(NamedTuple):
     mark: str = ""  # before each return: `~` if it is that of training
 
 
-def describe_recorded(study: Study, width: int | None = None) -> str:
-    """The last returns of each cell in its run folder, and what they are."""
-    results = [*map(_read_result, study.cells)]
-    return f"{describe_results(results, width)}{_LEGEND}\n"
+def describe_recorded(
+    study: Study, width: int | None = None, *, with_reasons: bool = True
+) -> str:
+    """The last returns of each cell in its run folder, what they are, and the states.
+
+    `with_reasons`: also why cells have failed.
+    """
+    records = read_cells(study)
+    pairs = zip(study.cells, records, strict=True)
+    results = [_make_result(cell, record) for cell, record in pairs]
+    lines = describe_states(study, records)
+    states = "\n".join(lines if with_reasons else lines[:1])
+    return f"{describe_results(results, width)}{_LEGEND}\n{states}\n"
+
+
+def read_cells(study: Study, known: Mapping[Path, Record] = {}) -> list[Record]:
+    """The records of the cells; `missing` is the status of those without a run.
+
+    `known` are records that were just read, by their folders.
+    """
+    missing = {"status": MISSING, "reason": None}
+    return [
+        known.get(cell.folder)
+        or read_record(cell.folder) | ({} if cell.exists else missing)
+        for cell in study.cells
+    ]
+
+
+def describe_states(study: Study, records: Sequence[Record]) -> list[str]:
+    """How many cells have which status and the time that is left; why some failed."""
+    counts = Counter(str(record["status"]) for record in records)
+    states = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+    seconds = _estimate_left(records)
+    left = "" if seconds is None else f"; about {format_duration(seconds)} left"
+    lines = [f"{len(records)} cells: {states}{left}"]
+    for cell, record in zip(study.cells, records, strict=True):
+        if record["status"] in _FAILED:
+            reason = str(record["reason"]).partition("\n")[0]
+            lines.append(printable(f"{cell.label}: {record['status']}: {reason}"))
+    return lines
+
+
+def _estimate_left(records: Sequence[Record]) -> float | None:
+    """Seconds until all cells have ended, by the speed of those in training."""
+    sizes = [_count_steps(each, each["total_steps"]) for each in records]
+    known = [size for size in sizes if size]
+    running = [each for each in records if each["status"] in UNFINISHED]
+    speed = sum(each["steps_per_second"] or 0.0 for each in running)
+    if not speed or not known:
+        return None
+    left = sum(
+        size - _count_steps(each, each["steps"])
+        for each, size in zip(records, sizes, strict=True)
+        if each["status"] not in _ENDED
+    )
+    waiting = sum(each["status"] == MISSING for each in records)
+    return (left + waiting * sum(known) / len(known)) / speed
+
+
+def _count_steps(record: Record, steps: int | None) -> float:
+    """The steps of all seeds of a run."""
+    return (steps or 0) * len(record["seeds"] or ())
+
+
+def describe_studies(folder: Path, records: Sequence[Record]) -> list[str]:
+    """The states of studies that have not finished, around runs in a folder."""
+    known = {Path(record["run"]): record for record in records}
+    places = [parent for run in known for parent in run.parents]
+    lines = []
+    for place in dict.fromkeys(places):
+        study = None
+        if place == folder or folder in place.parents:
+            with contextlib.suppress(RlcliError):  # damaged
+                study = find_study(place)
+        if study is not None:
+            cells = read_cells(study, known)
+            if {record["status"] for record in cells} != {"finished"}:
+                first, *_ = describe_states(study, cells)
+                lines.append(printable(f"{place}: {first}"))
+    return lines
 
 
 def describe_results(results: Sequence[CellResult], width: int | None = None) -> str:
@@ -43,15 +125,12 @@ def describe_results(results: Sequence[CellResult], width: int | None = None) ->
     return "".join(f"{line}\n" for line in _align(_rows(results, [])))
 
 
-def _read_result(cell: Cell) -> CellResult:
-    if not cell.exists:
-        return CellResult(cell.values, {}, None, MISSING)
-    record = read_record(cell.folder)
+def _make_result(cell: Cell, record: Record) -> CellResult:
     returns, status = record["return"], record["status"]
     note = "" if status == "finished" else str(status)
     if returns is None:
         return CellResult(cell.values, {}, None, note)
-    numbers, values = record["seeds"], returns["seeds"]
+    numbers, values = record["seeds"] or (), returns["seeds"]
     # In a damaged file rows of some seeds are missing: whose are left is unknown.
     seeds = (
         dict(zip(numbers, values, strict=True)) if len(numbers) == len(values) else {}

@@ -12,13 +12,13 @@ from rlcli.errors import RlcliError
 from rlcli.quoting import printable
 from rlcli.recipe import documents
 from rlcli.runs import checkpoint, formatting
-from rlcli.runs.cell_table import MISSING, describe_recorded
+from rlcli.runs.cell_table import describe_recorded, read_cells
 from rlcli.runs.conditions import read_recipe
 from rlcli.runs.locate import complete_path, locate_run, owning_run
 from rlcli.runs.records import Record, read_record
 from rlcli.runs.result import Text
 from rlcli.runs.run_folder import SUFFIX
-from rlcli.runs.study_record import Cell, find_study
+from rlcli.runs.study_record import find_study
 from rlcli.runs.zoo import find_shipped_policy
 
 _LONGEST = 200  # characters of a value
@@ -57,17 +57,14 @@ def show_data(
         if file := find_policy_file(what):
             return dict(read_policy_record(file))
         if study := find_study(what):
-            return {"cells": [_cell_record(cell) for cell in study.cells]}
+            records = zip(study.cells, read_cells(study), strict=True)
+            cells = [{"values": dict(cell.values), **each} for cell, each in records]
+            return {"cells": cells}
         folder = locate_run(what).folder
         return {**read_record(folder), "resolved": read_recipe(folder)}
     from rlcli.recipe import catalog  # here: imports JAX
 
     return catalog.recipe_data(what, set, diff_from_base)
-
-
-def _cell_record(cell: Cell) -> dict[str, Any]:
-    missing = {} if cell.exists else {"status": MISSING, "reason": None}
-    return {"values": dict(cell.values), **read_record(cell.folder), **missing}
 
 
 def _refuse_recipe_options(what: str, set: Sequence[str], diff_from_base: bool) -> None:

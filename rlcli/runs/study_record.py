@@ -1,8 +1,9 @@
 """Study record: which runs belong to a study, in `study.json` of its folder.
 
 A study is several runs in one folder: recipes × environments × values of options, each
-with its seeds. Each run of it is a cell. The file is written before the first of them
-begins, and has what is needed to begin the others.
+with its seeds, or the trials of a sweep. Each run of it is a cell. The file has a cell
+before it begins, with what is needed to begin it. Other sections say how the cells are
+chosen, and where they are kept: `search` of a sweep, `bsuite`, `run_storage`.
 """
 
 from __future__ import annotations
@@ -10,21 +11,22 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlcli.errors import RlcliError
-from rlcli.runs.files import read_json, refuse_link, write_json
+from rlcli.runs.files import read_json, refuse_link, replace_file, to_json
 from rlcli.runs.naming import check_name, check_tags
-from rlcli.runs.records import UNFINISHED, Record, find_status, read_record
+from rlcli.runs.records import Record, read_record
 from rlcli.runs.run_folder import Run, is_run
 
 if TYPE_CHECKING:
     from rlcli.recipe import RecipeDocument
 
-FILE_NAME = "study.json"
-_REMEDY = "remove it: the runs below it can be used one by one"
+FILE_NAME, FORMAT = "study.json", 1
+SEARCH = "search"  # the section of a sweep
+_REMEDY = "restore it; without it the runs below can be used one by one"
 _LONGEST = 255  # bytes of a name in the file systems of Linux and macOS
 
 
@@ -33,7 +35,8 @@ class Cell(NamedTuple):
 
     folder: Path
     study: Path  # the folder of the study
-    recipe: str | Mapping[str, Any]  # an absolute path, a built-in recipe, or its data
+    # An absolute path, a built-in recipe, or `name` and `data`.
+    recipe: str | Mapping[str, Any]
     digest: str  # of the recipe, merged with its bases, without `sets`
     sets: tuple[str, ...] = ()  # the settings for the recipe
     # What tells it from the others: `recipe`, `environment`, options of the recipe.
@@ -61,6 +64,7 @@ class Study(NamedTuple):
 
     folder: Path
     cells: tuple[Cell, ...]
+    sections: Mapping[str, Any] = {}  # what else the record has
 
     @property
     def runs(self) -> list[Path]:
@@ -91,14 +95,13 @@ def _rank(path: Path, record: Record) -> tuple[bool, bool, bool, float]:
     )
 
 
-def record_cells(cells: Sequence[Cell]) -> None:
-    """Adds cells to their study, whose folder is created if it is missing."""
-    folder = cells[0].study
+def record_study(folder: Path, cells: Sequence[Cell] = (), **sections: Any) -> None:
+    """Adds cells, or replaces sections, of a study, whose folder is created for it."""
     folder.mkdir(parents=True, exist_ok=True)
     with _hold_record(folder):
-        before = find_study(folder)
-        known = {cell.label: cell for cell in before.cells} if before else {}
-        _write(folder, {**known, **{cell.label: cell for cell in cells}})
+        before = find_study(folder) or Study(folder, ())
+        known = {cell.label: cell for cell in (*before.cells, *cells)}
+        _write(folder, known.values(), {**before.sections, **sections})
 
 
 def discard_cells(cells: Sequence[Cell], *, with_parents: int) -> None:
@@ -109,14 +112,10 @@ def discard_cells(cells: Sequence[Cell], *, with_parents: int) -> None:
     folder = cells[0].study
     labels = {cell.label for cell in cells if not cell.exists}
     with _hold_record(folder):
-        before = find_study(folder)
-        kept = {
-            cell.label: cell
-            for cell in (before.cells if before else ())
-            if cell.label not in labels
-        }
+        before = find_study(folder) or Study(folder, ())
+        kept = [cell for cell in before.cells if cell.label not in labels]
         if kept:
-            _write(folder, kept)
+            _write(folder, kept, before.sections)
         else:
             (folder / FILE_NAME).unlink(missing_ok=True)
     places = {parent for cell in cells for parent in cell.folder.parents}
@@ -134,17 +133,17 @@ def find_study(path: str | Path) -> Study | None:
     fields = read_json(folder / FILE_NAME, _REMEDY)
     if not fields or is_run(folder):
         return None
-    cells = fields.get("cells")
-    if not isinstance(cells, dict) or not cells:
+    version, cells = fields.pop("format", None), fields.pop("cells", None)
+    if type(version) is int and version > FORMAT:
+        raise RlcliError(
+            f"`{folder / FILE_NAME}` has format version {version}, but this rlcli only "
+            f"supports {FORMAT}",
+            "upgrade: `pip install --upgrade rlcli`",
+        )
+    if version != FORMAT or not isinstance(cells, dict) or not (cells or fields):
         raise _damage(folder, "it lists no cells")
-    return Study(folder, tuple(_read_cell(folder, *each) for each in cells.items()))
-
-
-def find_training(path: str | Path) -> Path | None:
-    """The first run of a study that a process is training; None without any."""
-    study = find_study(path)
-    runs = [] if study is None else study.runs
-    return next((run for run in runs if find_status(Run(run)) in UNFINISHED), None)
+    read = tuple(_read_cell(folder, *each) for each in cells.items())
+    return Study(folder, read, fields)
 
 
 def _read_cell(folder: Path, label: str, fields: Any) -> Cell:
@@ -163,7 +162,7 @@ def _read_cell(folder: Path, label: str, fields: Any) -> Cell:
     sets, tags = fields.get("set"), fields.get("tags")
     name, digest = fields.get("name"), fields.get("digest")
     is_right = (
-        isinstance(recipe, str | dict)
+        is_recipe(recipe)
         and isinstance(digest, str)
         and _are_texts(sets)
         and _are_texts(tags)
@@ -186,6 +185,15 @@ def _read_cell(folder: Path, label: str, fields: Any) -> Cell:
     )
 
 
+def is_recipe(value: Any) -> bool:
+    """Whether a value is a recipe of a cell; a name becomes that of a folder."""
+    if not isinstance(value, dict):
+        return isinstance(value, str)
+    name, data = value.get("name"), value.get("data")
+    is_name = isinstance(name, str) and name not in ("", ".", "..") and "/" not in name
+    return is_name and isinstance(data, dict)
+
+
 def _are_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
@@ -194,20 +202,28 @@ def _damage(folder: Path, what: str) -> RlcliError:
     return RlcliError(f"`{folder / FILE_NAME}` is damaged: {what}", _REMEDY)
 
 
-def _write(folder: Path, cells: Mapping[str, Cell]) -> None:
-    fields = {
-        label: {
-            "recipe": cell.recipe,
-            "digest": cell.digest,
-            "set": [*cell.sets],
-            "values": dict(cell.values),
-            "name": cell.name,
-            "tags": [*cell.tags],
-            "smoke": cell.is_smoke,
-        }
-        for label, cell in cells.items()
+def _write(folder: Path, cells: Iterable[Cell], sections: Mapping[str, Any]) -> None:
+    replace_file(folder / FILE_NAME, format_record(cells, sections))
+
+
+def format_record(cells: Iterable[Cell], sections: Mapping[str, Any] = {}) -> bytes:
+    """The content of `study.json`, with a line for each cell."""
+    text = to_json({"format": FORMAT, **sections}, indent=2).removesuffix("\n}")
+    lines = [f"    {to_json(each.label)}: {to_json(_fields(each))}" for each in cells]
+    listing = ",\n".join(lines)
+    return f'{text},\n  "cells": {{\n{listing}\n  }}\n}}\n'.encode()
+
+
+def _fields(cell: Cell) -> dict[str, Any]:
+    return {
+        "recipe": cell.recipe,
+        "digest": cell.digest,
+        "set": [*cell.sets],
+        "values": dict(cell.values),
+        "name": cell.name,
+        "tags": [*cell.tags],
+        "smoke": cell.is_smoke,
     }
-    write_json(folder / FILE_NAME, {"cells": fields})
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from rlcli.runs.listing import runs as list_runs
 from rlcli.runs.study_record import Cell
 from rlcli.studies.shared_programs import group_cells
 from rlcli.studies.study_file import read_study
-from rlcli.studies.study_grid import plan_cells, read_cell, seed_settings
+from rlcli.studies.study_grid import combine, plan_cells, read_cell, seed_settings
 
 
 class CellPreview(NamedTuple):
@@ -35,6 +35,8 @@ class CellPreview(NamedTuple):
 def preview_study(
     study: str | Path | Mapping[str, Any],
     *,
+    vary: Sequence[str] = (),
+    vary_zip: Sequence[str] = (),
     set: Sequence[str] = (),
     seed: int | None = None,
     seeds: int | None = None,
@@ -47,6 +49,7 @@ def preview_study(
     `runs` with the same recipe and environment. None if there is no such run.
     """
     grid = read_study(study, set, seed_settings(seed, seeds))
+    grid = grid.vary([*combine(vary, vary_zip)])
     cells = plan_cells(grid, Path(runs) / "study")
     groups, refused = group_cells(cells, trust=trust)
     programs, errors = build_groups(groups, trust=trust)

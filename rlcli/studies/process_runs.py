@@ -1,6 +1,5 @@
-"""Process runs: trains groups of cells, each group in a process of its own."""
+"""Process runs: trains groups of cells, each group by a job of an engine."""
 
-import math
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -8,15 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli import errors
-from rlcli.runs.durations import deadline_of, max_time_arguments
+from rlcli.runs.durations import deadline_of
 from rlcli.runs.files import read_json
 from rlcli.runs.study_record import Cell
-from rlcli.studies.engines.process_pool import ProcessPool
+from rlcli.studies.engines.jobs import Engine, Job, JobEnd, JobQueue
 from rlcli.training.stopping.signals import SignalReceiver
 from rlcli.training.stopping.stops import STATUS_OF_SIGNALS, Stop
-from rlcli.xla.threads import usable_cores
-
-_POLL = 0.05  # seconds between two polls of the processes
 
 
 class CellEnd(NamedTuple):
@@ -34,28 +30,66 @@ StudyReport = Callable[[Sequence[Cell], Sequence[CellEnd]], None]
 def train_groups(
     groups: Sequence[Sequence[Cell]],
     options: Sequence[str],
+    engine: Engine,
     *,
     ended: Sequence[CellEnd] = (),
-    jobs: int | None = None,
     max_time: str | float | None = None,
     report: StudyReport = lambda *_: None,
-    variables: Mapping[str, str] | None = None,
 ) -> list[CellEnd]:
     """Trains each group of cells in a process, and returns how all of them ended.
 
     `options` are those of `rlcli study` for each process, which gets the `--max-time`
-    that is left; `ended` are cells that have ended before, which are returned first;
-    `variables` is the environment of the processes, by default that of this one. The
-    others are those of `study`.
+    that is left; `ended` are cells that have ended before, which are returned first.
+    The others are those of `study`.
     """
-    pool = ProcessPool(jobs or usable_cores(), variables)
-    processes = _Processes(groups, options, pool, deadline_of(max_time), report)
-    ended = [*ended, *processes.run()]
-    if processes.stopped_by:
+    queue = JobQueue(engine, deadline_of(max_time))
+    ended = [*ended]
+    cells = [cell for group in groups for cell in group]
+    by_folder = {cell.folder: cell for cell in cells}
+    before = {cell.folder: _read_info(cell) for cell in cells}
+    stopped_by, reported = "", 0.0
+
+    def receive(number: int) -> None:
+        nonlocal stopped_by
+        stopped_by = stopped_by or STATUS_OF_SIGNALS.get(number, "")
+        if number == signal.SIGUSR1:
+            queue.forward(number)
+        else:
+            queue.stop_all(number)
+
+    try:
+        with SignalReceiver(receive):
+            for group in groups:
+                labels = tuple(cell.label for cell in group)
+                queue.submit(Job(labels[0], group[0].study, labels, tuple(options)))
+            while not queue.is_empty:
+                for end in queue.advance():
+                    own = [by_folder[folder] for folder in end.job.folders]
+                    ended += _describe_job(end, own, before)
+                if time.monotonic() - reported >= 1:
+                    report(cells, ended)
+                    reported = time.monotonic()
+                queue.wait()
+    finally:  # after an error, they save a checkpoint
+        queue.stop_all(signal.SIGTERM)
+    report(cells, ended)
+    if stopped_by:
         folder = groups[0][0].study
         text = f"the runs in `{folder}` were stopped; `rlcli resume` continues them"
-        Stop(folder, lambda: ended, lambda: text).deliver(processes.stopped_by)
+        Stop(folder, lambda: ended, lambda: text).deliver(stopped_by)
     return ended
+
+
+def _describe_job(
+    end: JobEnd, cells: Sequence[Cell], before: Mapping[Path, Mapping[str, Any]]
+) -> list[CellEnd]:
+    """How the cells of a job have ended; `before` was in each `run.json`."""
+    is_refused = end.code == errors.USER_ERROR and all(
+        _read_info(cell) == before[cell.folder] for cell in cells
+    )
+    if len(cells) == 1 or is_refused:  # the runs are as they were
+        return [CellEnd(cell, end.code, end.message) for cell in cells]
+    return [describe_end(cell, end.code, end.message) for cell in cells]
 
 
 def refuse_cell(cell: Cell, error: errors.RlcliError) -> CellEnd:
@@ -82,90 +116,8 @@ def _read_info(cell: Cell) -> Mapping[str, Any]:
     return read_json(cell.folder / "run.json")
 
 
-class _Processes:
-    """The processes of the runs, each of which trains a group."""
-
-    def __init__(
-        self,
-        groups: Sequence[Sequence[Cell]],
-        options: Sequence[str],
-        pool: ProcessPool,
-        deadline: float | None,
-        report: StudyReport,
-    ) -> None:
-        self._groups = {str(cells[0].folder): cells for cells in groups}
-        self._waiting = [*self._groups]
-        self._options = options
-        self._pool = pool
-        self._deadline = deadline
-        all_cells = [cell for cells in groups for cell in cells]
-        self._report = lambda: report(all_cells, self._ended)
-        self._ended: list[CellEnd] = []
-        self._before: dict[Path, Mapping[str, Any]] = {}  # what `run.json` contained
-        self._is_stopped = False
-        self.stopped_by = ""  # the status of the signal that has stopped the runs
-
-    def run(self) -> list[CellEnd]:
-        """Trains all runs, and returns them in the order of their ends."""
-        reported = 0.0
-        try:
-            with SignalReceiver(self._receive):
-                while self._pool.running or (self._waiting and not self._is_stopped):
-                    self._start()
-                    if time.monotonic() - reported >= 1:
-                        self._report()
-                        reported = time.monotonic()
-                    time.sleep(_POLL)
-                    self._collect()
-        finally:  # after an error, they save a checkpoint
-            self._forward(signal.SIGTERM)
-        self._report()
-        return self._ended
-
-    def _start(self) -> None:
-        while self._waiting and self._pool.has_room and not self._is_stopped:
-            key = self._waiting.pop(0)
-            cells = self._groups[key]
-            left = self._seconds_left()
-            if left <= 0:
-                self._ended += [
-                    CellEnd(cell, errors.OUT_OF_TIME, "no time was left to start it")
-                    for cell in cells
-                ]
-                continue
-            self._before |= {cell.folder: _read_info(cell) for cell in cells}
-            limit = max_time_arguments(left) if left < math.inf else []
-            names = [word for cell in cells for word in ("--cell", cell.label)]
-            command = ["study", *limit, *self._options, *names]
-            self._pool.start(key, [*command, "--", str(cells[0].study)])
-            if self._is_stopped:  # by a signal that came before it was running
-                self._pool.send_signal(signal.SIGTERM, key)
-
-    def _seconds_left(self) -> float:
-        return math.inf if self._deadline is None else self._deadline - time.monotonic()
-
-    def _collect(self) -> None:
-        for end in self._pool.collect():
-            cells = self._groups[end.key]
-            ends = [describe_end(cell, end.code, end.message) for cell in cells]
-            is_refused = end.code == errors.USER_ERROR and all(
-                _read_info(cell) == self._before[cell.folder] for cell in cells
-            )
-            if len(cells) == 1 or is_refused:  # the runs are as they were
-                ends = [CellEnd(cell, end.code, end.message) for cell in cells]
-            self._ended += ends
-
-    def _receive(self, number: int) -> None:
-        self.stopped_by = self.stopped_by or STATUS_OF_SIGNALS.get(number, "")
-        self._forward(number)
-
-    def _forward(self, number: int) -> None:
-        self._is_stopped |= number != signal.SIGUSR1
-        self._pool.send_signal(number)
-
-
 def exit_code(ended: Sequence[CellEnd]) -> int:
-    """The exit code of a processes: of a signal, else of an error, else the highest."""
+    """The exit code of cells: of a signal, else of an error, else the highest."""
     codes = {each.code for each in ended}
     for code in sorted(codes, reverse=True):
         if code > errors.OUT_OF_TIME:

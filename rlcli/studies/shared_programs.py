@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlcli.errors import RlcliError
-from rlcli.runs import thread_layout
+from rlcli.runs import population_rounds, thread_layout
+from rlcli.runs.files import exists
 from rlcli.runs.opened_folder import OpenedFolder
-from rlcli.runs.run_folder import Run
+from rlcli.runs.run_folder import Run, is_run
 from rlcli.runs.study_record import Cell
 from rlcli.runs.trained_together import find_trained_together
 from rlcli.studies.study_grid import read_cell
@@ -26,11 +27,26 @@ def group_cells(
 
     `trust`: whether recipes of cells that have not begun may import code.
     """
+    for cell in cells:
+        if cell.exists and _is_half_begun(run := Run(cell.folder)):
+            run.discard()
     groups, refused = _group_begun([cell for cell in cells if cell.exists])
     new = [cell for cell in cells if not cell.exists]
     for _, alike in itertools.groupby(new, lambda cell: (cell.recipe, _names(cell))):
         groups += _group_new([*alike], trust, refused)
     return groups, refused
+
+
+def _is_half_begun(run: Run) -> bool:
+    """Whether a process was killed before it had created all runs of a program.
+
+    All are created before the first step.
+    """
+    info = run.read_info()
+    names = info.get("members", ())
+    is_new = info.get("status") == "created" and not run.list_checkpoints()
+    is_missing = not all(is_run(run.folder.parent / name) for name in names)
+    return is_new and is_missing and run.is_abandoned()
 
 
 def _names(cell: Cell) -> tuple[str | None, ...]:
@@ -119,6 +135,8 @@ def train_cells(
     if begun is not None:  # whose group continues with it
         resume(begun.folder, set=set, trust=trust, **options)
         return
+    settings = cells[0].folder.with_name(population_rounds.FILE_NAME)
+    fields = {"population": True} if exists(settings) else {}
     new = [
         NewRun(
             read_cell(cell, set),
@@ -127,6 +145,7 @@ def train_cells(
                 "name": cell.name,
                 "tags": [*cell.tags],
                 "cell": {"label": cell.label, "values": dict(cell.values)},
+                **fields,
             },
         )
         for cell in cells

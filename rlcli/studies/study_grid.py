@@ -3,6 +3,7 @@
 Needs no JAX.
 """
 
+import dataclasses
 import hashlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -59,6 +60,11 @@ class Grid(NamedTuple):
     combinations: Sequence[tuple[str, ...]] = ((),)  # of settings `KEY=VALUE`
     sets: tuple[str, ...] = ()  # of all cells, before those that vary
     overrides: tuple[str, ...] = ()  # of all cells, after those that vary
+
+    def vary(self, combinations: Sequence[tuple[str, ...]]) -> "Grid":
+        """The grid with an axis more: settings that come after its own."""
+        product = itertools.product(self.combinations, combinations)
+        return self._replace(combinations=[(*one, *other) for one, other in product])
 
 
 def grid_of(recipes: Sequence[AnyRecipe], **fields: Any) -> Grid:
@@ -146,13 +152,22 @@ def _replace_environment(
     return document.with_settings(f"environment={to_json(replaced)}")
 
 
-def make_cell(document: RecipeDocument, **fields: Any) -> Cell:
-    """A cell of a recipe with its settings; `fields` are the others."""
-    recipe: str | Mapping[str, Any] = document.written.data
-    if document.path is not None:
-        is_shipped = shipped_recipes().get(document.name) == document.path
-        recipe = document.name if is_shipped else str(enter(document.path))
-    own = {"recipe": recipe, "digest": digest_of(document), "sets": document.sets}
+def make_cell(document: RecipeDocument, *, embeds: bool = False, **fields: Any) -> Cell:
+    """A cell of a recipe with its settings; `fields` are the others.
+
+    `embeds`: the cell has the data of a recipe, not the path of its file, which another
+    machine may not have.
+    """
+    is_shipped = shipped_recipes().get(document.name) == document.path
+    recipe: str | Mapping[str, Any] = document.name
+    if document.path is None:
+        recipe = {"name": document.name, "data": document.written.data}
+    elif not is_shipped and embeds:
+        recipe = {"name": document.name, "data": document.merge().data}
+    elif not is_shipped:
+        recipe = str(enter(document.path))
+    read = document if isinstance(recipe, str) else read_recipe(recipe["data"])
+    own = {"recipe": recipe, "digest": digest_of(read), "sets": document.sets}
     return Cell(**own, document=document, **fields)
 
 
@@ -160,11 +175,15 @@ def read_cell(cell: Cell, sets: Sequence[str] = ()) -> RecipeDocument:
     """The recipe of a cell with its settings; refuses one that has changed since."""
     if cell.document is not None:
         return cell.document.with_settings(*sets)
-    document = read_recipe(cell.recipe, (*cell.sets, *sets))
+    if isinstance(cell.recipe, str):
+        document = read_recipe(cell.recipe, (*cell.sets, *sets))
+    else:
+        document = read_recipe(cell.recipe["data"], (*cell.sets, *sets))
+        document = dataclasses.replace(document, name=cell.recipe["name"])
     if digest_of(document) != cell.digest:
         raise RlcliError(
-            f"{quote(cell.recipe)} has changed since its study was planned, and "
-            f"`{cell.folder}` has not begun",
+            f"the recipe {quote(document.name)} has changed since its study was "
+            f"planned, and `{cell.folder}` has not begun",
             "restore the recipe, or begin another study",
         )
     return document

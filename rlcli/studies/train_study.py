@@ -4,6 +4,7 @@ Cells that differ in numbers only are one program (`shared_programs`). If there 
 several programs, each has a process, as many at once as cores.
 """
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,24 +12,29 @@ from typing import Any
 
 from rlcli import errors
 from rlcli.errors import RlcliError, quote
+from rlcli.quoting import quote_shell
 from rlcli.recipe import AnyRecipe
-from rlcli.registry.paths import resolves
+from rlcli.registry.paths import enter, resolves
 from rlcli.runs.durations import deadline_of
 from rlcli.runs.naming import LONGEST_NAME, check_tags, name_or_time, number_folder
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.run_folder import Run, trust_option
 from rlcli.runs.study_record import (
+    SEARCH,
     Cell,
     Study,
     discard_cells,
     find_study,
-    record_cells,
+    record_study,
 )
+from rlcli.studies.engines.engine_options import EngineOptions
+from rlcli.studies.engines.slurm import write_script
 from rlcli.studies.preview import build_groups
 from rlcli.studies.process_runs import (
     CellEnd,
     StudyReport,
     describe_end,
+    exit_code,
     refuse_cell,
     train_groups,
 )
@@ -44,17 +50,27 @@ from rlcli.studies.study_grid import (
 from rlcli.training.stopping.stops import stopping_with
 
 GROUP = "studies"  # the folder of studies of several recipes, below that of runs
+# A file, its data, recipes, or the folder of a study that exists.
+AnyStudy = str | Path | Mapping[str, Any] | Sequence[AnyRecipe]
 
 
-@resolves("study", new=("runs", "run"))
+@resolves(recipes="study", new=("runs", "run", "slurm"))
 def study(
-    study: str | Path | Mapping[str, Any],
+    study: AnyStudy,
     *,
+    vary: Sequence[str] = (),
+    vary_zip: Sequence[str] = (),
     set: Sequence[str] = (),
     seed: int | None = None,
     seeds: int | None = None,
     cells: Sequence[str] = (),
     jobs: int | None = None,
+    engine: str = "local",
+    address: str | None = None,
+    cpus: float = 1.0,
+    gpus: float = 0.0,
+    run_storage: str | None = None,
+    slurm: str | Path | None = None,
     runs: str | Path = "runs",
     run: str | Path | None = None,
     name: str | None = None,
@@ -67,18 +83,19 @@ def study(
 ) -> list[CellEnd]:
     """Trains every cell of a study, or continues it; returns how each ended.
 
-    None begins if some cells of a new study cannot be built: then these are returned.
-
     A study is recipes × environments × values of options, each with its seeds. Each
     cell is an ordinary run. Cells that differ only in numbers, such as the learning
     rate, are trained together in one program; others in processes of their own. A run
     that fails does not stop the others. A signal stops all of them, each with a
-    checkpoint.
+    checkpoint. Of a new study from a file, no cell begins if some cannot be built: then
+    these are returned.
 
     Args:
-        study: the YAML file of a study, or its data; or the folder of one that exists:
-            cells that are not finished continue where they stopped, and those that have
-            not begun begin.
+        study: the YAML file of a study, or its data; a list of recipes; or the folder
+            of a study that exists: cells that are not finished continue where they
+            stopped, and those that have not begun begin.
+        vary: options and their values, `KEY=VALUE,VALUE`; several are a grid.
+        vary_zip: the same, but the first values of all belong together, and so on.
         set: options that replace the recipes'; of a study that exists those that
             `resume` can change.
         seed: the first seed of each cell.
@@ -86,8 +103,22 @@ def study(
         cells: of a study that exists, the names of the cells to train, by default all.
         jobs: processes at once; by default the number of cores. Where the system allows
             it, each of as many processes as cores has a core of its own.
-        runs: the study is created as `<runs>/studies/<file>/<time>`.
-        run: the folder of the study, instead of one below `runs`.
+        engine: `local`, or `ray`: the processes run on the nodes of a Ray cluster,
+            which share the study's folder unless there is a `run_storage`.
+        address: the cluster, `auto` or `ray://HOST:PORT`; by default one on this
+            machine.
+        cpus: CPUs of each process, with Ray.
+        gpus: GPUs of each process, with Ray.
+        run_storage: with Ray, the URL of an object store such as `s3://bucket/runs`:
+            nodes that share no folder keep their runs there, and this process copies
+            them into the study's folder. Name it again for a study that exists.
+        slurm: write the script of a SLURM job array to this file and train nothing; a
+            task trains the cells of one program, for at most `max_time`. Returns the
+            cells as if they had ended.
+        runs: the study is created as `<runs>/studies/<file>/<time>`; that of one recipe
+            as `<runs>/<recipe>/<time>`.
+        run: the folder of the study, instead of one below `runs`; if there is one, the
+            cells are added to it.
         name: the name of that folder, instead of the time, and of the runs.
         tag: tags of the runs.
         max_time: seconds, or a duration such as `3h50m`, from the call, for
@@ -98,75 +129,37 @@ def study(
             By default those of a file that you name may, and of a folder your own.
         report: is called with the cells and those that have ended, about once a second.
     """
-    if isinstance(study, str | Path) and Path(study).is_dir():
-        given = {"seed": seed, "seeds": seeds, "run": run, "name": name, "tag": tag}
-        _refuse_new_options(Path(study), {**given, "smoke": smoke})
-        options = {"jobs": jobs, "max_time": max_time, "quiet": quiet}
-        return continue_study(
-            study, cells=cells, set=set, trust=trust, report=report, **options
-        )
+    engines = EngineOptions(engine, jobs, address, cpus, gpus, run_storage)
+    engines.check(slurm)
+    limit = max_time if slurm is not None else deadline_of(max_time)
+    options = {"engine": engines, "max_time": limit, "quiet": quiet}
+    options |= {"slurm": slurm, "report": report}
+    if isinstance(study, str | Path) and (folder := enter(study)).is_dir():
+        given = {"vary": vary, "vary_zip": vary_zip, "seed": seed, "seeds": seeds}
+        given |= {"run": run, "name": name, "tag": tag, "smoke": smoke}
+        chosen = _select(folder, cells, given)
+        return train_recorded(chosen, set=set, trust=trust, **options)
     if cells:
         raise RlcliError("`cells` are those of a study that exists: pass its folder")
-    grid = read_study(study, set, seed_settings(seed, seeds))
-    title = "study" if isinstance(study, Mapping) else Path(study).stem
-    folder = _choose_folder(Path(runs) / GROUP / title, run, name)
-    planned = plan_cells(
-        grid, folder, name=name, tags=tuple(check_tags(tag)), is_smoke=smoke
-    )
+    overrides, combinations = seed_settings(seed, seeds), [*combine(vary, vary_zip)]
+    if is_listed := not isinstance(study, str | Path | Mapping):
+        grid = grid_of(study, sets=tuple(set), overrides=tuple(overrides))
+        place = _place_of(grid, Path(runs))
+    else:
+        grid = read_study(study, set, overrides)
+        title = "study" if isinstance(study, Mapping) else Path(study).stem
+        place = Path(runs) / GROUP / title
+    grid = grid.vary(combinations)
+    folder = Path(run) if run is not None else number_folder(place / name_or_time(name))
+    own = {"name": name, "tags": tuple(check_tags(tag)), "is_smoke": smoke}
     return _train_new(
-        planned,
-        depth=0 if run is not None else 2,
-        jobs=jobs,
-        max_time=max_time,
-        quiet=quiet,
+        plan_cells(grid, folder, embeds=run_storage is not None, **own),
+        title=place.name,
+        depth=len(place.relative_to(runs).parts) if run is None else 0,
         trust=trust is not False,
-        report=report,
-        is_strict=True,
+        is_strict=not is_listed,
+        **options,
     )
-
-
-@resolves(recipes="recipes", new=("runs", "run"))
-def train_all(
-    recipes: Sequence[AnyRecipe],
-    *,
-    vary: Sequence[str] = (),
-    vary_zip: Sequence[str] = (),
-    set: Sequence[str] = (),
-    seed: int | None = None,
-    seeds: int | None = None,
-    runs: str | Path = "runs",
-    run: str | Path | None = None,
-    name: str | None = None,
-    tag: Sequence[str] = (),
-    smoke: bool = False,
-    trust: bool = True,
-    **keywords: Any,
-) -> list[CellEnd]:
-    """Trains every combination of recipes and options, as a study; see `study`.
-
-    Args:
-        recipes: files, or names of built-in recipes.
-        vary: options and their values, `KEY=VALUE,VALUE`; several are a grid.
-        vary_zip: the same, but the first values of all belong together, and so on.
-        runs: the study is created as `<runs>/<recipe>/<time>`, that of several recipes
-            as `<runs>/studies/<recipes>/<time>`.
-        run: the folder of the study, instead of one below `runs`; if there is a study,
-            the cells are added to it.
-
-    The other arguments are those of `study`.
-    """
-    grid = grid_of(
-        recipes,
-        combinations=[*combine(vary, vary_zip)],
-        sets=tuple(set),
-        overrides=tuple(seed_settings(seed, seeds)),
-    )
-    folder = _choose_folder(_place_of(grid, Path(runs)), run, name)
-    planned = plan_cells(
-        grid, folder, name=name, tags=tuple(check_tags(tag)), is_smoke=smoke
-    )
-    depth = 0 if run is not None else 1 if len(grid.recipes) == 1 else 2
-    return _train_new(planned, depth=depth, trust=trust, **keywords)
 
 
 def _place_of(grid: Grid, runs: Path) -> Path:
@@ -177,67 +170,29 @@ def _place_of(grid: Grid, runs: Path) -> Path:
     return runs / GROUP / "+".join(names)[:LONGEST_NAME]
 
 
-def _choose_folder(place: Path, run: str | Path | None, name: str | None) -> Path:
-    """The folder of a new study; creates nothing."""
-    if run is not None:
-        return Path(run)
-    return number_folder(place / name_or_time(name))
+def _select(folder: Path, names: Sequence[str], given: Mapping[str, Any]) -> list[Cell]:
+    """The cells of a study that exists, by default all; refuses options of a new one.
 
-
-def _refuse_new_options(folder: Path, given: Mapping[str, Any]) -> None:
-    """Refuses options of a new study for one that exists."""
-    refused = [name for name, value in given.items() if value not in (None, (), False)]
+    `given` are the options that its user has passed.
+    """
+    study = find_study(folder)
+    if study is None:
+        raise RlcliError(
+            f"{quote(folder)} is not the folder of a study",
+            "`rlcli resume` continues a single run",
+        )
+    refused = [name for name, each in given.items() if each or type(each) is int]
     if refused:
-        names = ", ".join(f"`{name}`" for name in refused)
         raise RlcliError(
             f"{quote(folder)} is the folder of a study, whose cells cannot change: "
-            f"{names}",
+            + ", ".join(f"`{name}`" for name in refused),
             "leave them out, or name a file to begin another study",
         )
-
-
-def _train_new(
-    cells: Sequence[Cell], *, depth: int, trust: bool, **keywords: Any
-) -> list[CellEnd]:
-    """Records and trains new cells; removes the study if none of them can begin.
-
-    `depth`: how many folders above that of the study were made for it.
-    """
-    max_time = deadline_of(keywords.pop("max_time", None))
-    record_cells(cells)
-    try:
-        return train_recorded(cells, trust=trust, max_time=max_time, **keywords)
-    finally:
-        if not any(cell.exists for cell in cells):
-            discard_cells(cells, with_parents=depth)
-
-
-@resolves("folder")
-def continue_study(
-    folder: str | Path,
-    *,
-    cells: Sequence[str] = (),
-    set: Sequence[str] = (),
-    max_time: str | float | None = None,
-    trust: bool | None = None,
-    **keywords: Any,
-) -> list[CellEnd]:
-    """Continues a study; the arguments are those of `study`."""
-    max_time = deadline_of(max_time)
-    found = find_study(folder)
-    if found is None:
-        if not Path(folder).is_dir():
-            raise RlcliError(f"there is no folder {quote(folder)}")
+    if SEARCH in study.sections and not names:
         raise RlcliError(
-            f"`{folder}` is not the folder of a study",
-            "`rlcli.resume` continues a single run",
+            f"{quote(folder)} is the folder of a sweep",
+            f"`rlcli sweep {quote_shell(folder)} --resume` continues it",
         )
-    chosen = _select(found, cells)
-    return train_recorded(chosen, set=set, trust=trust, max_time=max_time, **keywords)
-
-
-def _select(study: Study, names: Sequence[str]) -> list[Cell]:
-    """The cells of these names, by default all."""
     known = {cell.label: cell for cell in study.cells}
     for name in names:
         if name not in known:
@@ -246,13 +201,40 @@ def _select(study: Study, names: Sequence[str]) -> list[Cell]:
     return [known[name] for name in names] if names else [*study.cells]
 
 
+def _train_new(
+    cells: Sequence[Cell],
+    *,
+    title: str,
+    depth: int,
+    trust: bool,
+    engine: EngineOptions,
+    **keywords: Any,
+) -> list[CellEnd]:
+    """Records and trains new cells; removes the study if none of them can begin.
+
+    `title` names the study in a store. `depth`: how many folders above that of the
+    study were made for it.
+    """
+    folder = cells[0].study
+    record_study(folder, cells, **engine.begin_storage(title, folder))
+    is_written = False
+    try:
+        ended = train_recorded(cells, trust=trust, engine=engine, **keywords)
+        is_written = keywords["slurm"] is not None and exit_code(ended) == errors.OK
+        return ended
+    finally:
+        if not is_written and not any(cell.exists for cell in cells):
+            discard_cells(cells, with_parents=depth)
+
+
 def train_recorded(
     cells: Sequence[Cell],
     *,
+    engine: EngineOptions,
     set: Sequence[str] = (),
     trust: bool | None,
     max_time: str | float | None,
-    jobs: int | None = None,
+    slurm: str | Path | None = None,
     quiet: bool = False,
     report: StudyReport = lambda *_: None,
     is_strict: bool = False,
@@ -262,39 +244,60 @@ def train_recorded(
     `is_strict`: trains none if one of them cannot be built.
     """
     folder = cells[0].study
+    study = find_study(folder) or Study(folder, (*cells,))
     variables = {**os.environ}  # before the threads of this process are set
-    left = [cell for cell in cells if set or not _is_finished(cell)]
-    ended = [describe_end(cell) for cell in cells if cell not in left]
-    trusts_new = OpenedFolder.open(folder, trust).trust
-    groups, refused = group_cells(left, trust=trusts_new)
-    if is_strict and (refused or len(groups) > 1):  # one program is built in training
-        _, misfits = build_groups(groups, trust=trusts_new, shapes=False)
-        refused |= misfits
-        groups = groups if not refused else []
-    ended += [
-        refuse_cell(cell, refused[cell.label]) for cell in left if cell.label in refused
-    ]
-    if not groups:
-        return ended
-    if len(groups) == 1:  # in this process, which shows its panel
-        (group,) = groups
+    unfinished = [cell.label for cell in cells if not _is_finished(cell)]
+    with contextlib.closing(
+        engine.open(study, unfinished, environment=variables)
+    ) as opened:
+        left = [cell for cell in cells if set or not _is_finished(cell)]
+        ended = [describe_end(cell) for cell in cells if cell not in left]
+        trusts_new = OpenedFolder.open(folder, trust).trust
+        groups, refused = group_cells(left, trust=trusts_new)
+        is_here = len(groups) == 1 and engine.engine == "local" and slurm is None
+        if is_strict and (refused or not is_here):  # here training builds it
+            _, misfits = build_groups(groups, trust=trusts_new, shapes=False)
+            refused |= misfits
+            groups = groups if not refused else []
+        by_label = {cell.label: cell for cell in left}
+        ended += [refuse_cell(by_label[each], error) for each, error in refused.items()]
+        words = [*trust_option(trust)]
+        words += [word for text in set for word in ("--set", text)]
+        if slurm is not None and not refused:
+            tasks = [[cell.label for cell in group] for group in groups]
+            write_script(folder, tasks, words, slurm, max_time=max_time)
+            ended += [CellEnd(cell, errors.OK, "") for cell in left]
+        if slurm is not None or not groups:
+            return ended
+        if is_here:
+            options = {"set": set, "max_time": max_time, "quiet": quiet, "trust": trust}
+            if done := _train_here(groups[0], ended, options):
+                return done
+            groups = [[cell] for cell in groups[0]]
+        return train_groups(
+            groups, words, opened, ended=ended, max_time=max_time, report=report
+        )
 
-        def ends(*_: object) -> list[CellEnd]:
-            return ended + [describe_end(cell) for cell in group]
 
-        options = {"set": set, "max_time": max_time, "quiet": quiet, "trust": trust}
-        try:
-            with stopping_with(folder, ends):
-                train_cells(group, **options)
-            return ends()
-        except RlcliError as error:
-            if not _is_too_large(error, group):
-                return ended + [refuse_cell(cell, error) for cell in group]
-        groups = [[cell] for cell in group]
-    words = ["--quiet", *trust_option(trust)]
-    words += [word for text in set for word in ("--set", text)]
-    keywords = {"jobs": jobs, "max_time": max_time, "variables": variables}
-    return train_groups(groups, words, ended=ended, report=report, **keywords)
+def _train_here(
+    cells: Sequence[Cell], ended: Sequence[CellEnd], options: Mapping[str, Any]
+) -> list[CellEnd]:
+    """Trains cells of one program in this process, which shows its panel.
+
+    Returns how all cells have ended, [] if the program is too large.
+    """
+
+    def ends(*_: object) -> list[CellEnd]:
+        return [*ended, *map(describe_end, cells)]
+
+    try:
+        with stopping_with(cells[0].study, ends):
+            train_cells(cells, **options)
+        return ends()
+    except RlcliError as error:
+        if _is_too_large(error, cells):
+            return []
+        return [*ended, *(refuse_cell(cell, error) for cell in cells)]
 
 
 def _is_finished(cell: Cell) -> bool:

@@ -240,7 +240,7 @@ def train_chunks(request: TrainRequest) -> Generator[Chunk, None, Path]:
 def check_single(recipe: AnyRecipe, sets: Sequence[str] = ()) -> RecipeDocument:
     """Finds errors in the recipe of a single run, without JAX."""
     checked = check_document(recipe, sets)
-    checked.refuse_combinations("`rlcli.train_all` trains them")
+    checked.refuse_combinations("`rlcli.study` trains them")
     return checked
 
 

@@ -28,6 +28,7 @@ import rlcli
 from rlcli.runs import checkpoint
 from rlcli.runs.run_folder import Run, is_run
 from rlcli.runs.study_record import find_study
+from rlcli.studies.search.layout import is_sweep
 
 _RESULTS = ("counts", "winner", "confirmed", "importance")  # of a sweep
 
@@ -102,7 +103,7 @@ def _begin(kind: Kind, run: Path) -> list[str]:
 def _next(kind: Kind, run: Path) -> list[str]:
     """The command after a kill: what has no recipe yet has not begun."""
     if kind.command == "sweep":
-        has_begun = (run / "sweep.yaml").is_file()
+        has_begun = is_sweep(run)
         # With as many processes as before: checkpoints record their cores.
         resume = ["sweep", str(run), "--resume", "--quiet", "--jobs", "1"]
     else:
@@ -159,7 +160,7 @@ def _read(folder: Path) -> dict[str, RunResult | object]:
         str(run.relative_to(folder)): read_result(run) for run in _runs_below(folder)
     }
     results["temporary files"] = sorted(path.name for path in folder.rglob("*.tmp"))
-    if (folder / "sweep.yaml").is_file():
+    if is_sweep(folder):
         summary = rlcli.show_sweep(folder)
         results |= {name: summary[name] for name in _RESULTS}
         trials = summary["trials"]

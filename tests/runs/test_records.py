@@ -9,13 +9,13 @@ import pytest
 from folders import snapshot, write_run
 
 from rlcli.errors import RlcliError
-from rlcli.runs.cell_table import describe_recorded
+from rlcli.runs.cell_table import describe_recorded, describe_states, read_cells
 from rlcli.runs.conditions import read_recipe
 from rlcli.runs.creation import create_run
 from rlcli.runs.records import FIELDS, find_status, read_record
 from rlcli.runs.run_folder import Run
 from rlcli.runs.statistics import bootstrap_ci95, iqm
-from rlcli.runs.study_record import Cell, find_study, record_cells
+from rlcli.runs.study_record import Cell, find_study, record_study
 
 
 def edit(run, **fields):
@@ -169,6 +169,24 @@ def test_a_speed_that_is_no_number_makes_a_broken_record(tmp_path):
 def test_returns_of_unknown_seeds_have_no_column(tmp_path):
     rows = [{"T": 9, "seed": 1, "avg_G": 3.0}]
     run = write_run(tmp_path / "learning_rate=1", rows=rows, seeds=[0, 1])
-    record_cells([Cell(run, tmp_path, "lake", "")])
+    record_study(tmp_path, [Cell(run, tmp_path, "lake", "")])
     text = describe_recorded(find_study(tmp_path))
     assert "IQM" in text and "seed 0" not in text
+
+
+def test_a_study_is_described_by_the_states_of_its_cells(tmp_path):
+    cells = [Cell(tmp_path / f"a{n}", tmp_path, "lake", "") for n in range(5)]
+    record_study(tmp_path, cells)
+    for number, status in enumerate(("finished", "running", "failed")):
+        rows = [{"T": 50, "seed": seed, "steps_per_second": 10.0} for seed in (0, 1)]
+        fields = {"total_steps": 100, "reason": "the loss is not finite\nmore"}
+        write_run(cells[number].folder, rows=rows, is_evaluated=False, **fields)
+        edit(cells[number].folder, status=status)
+    study = find_study(tmp_path)
+    with Run(cells[1].folder).lock():
+        lines = describe_states(study, read_cells(study))
+    # 2 × 50 steps of the cell that is trained, 2 × 200 of the others, 10 each second.
+    assert lines == [
+        "5 cells: 2 missing, 1 finished, 1 running, 1 failed; about 50 s left",
+        "a2: failed: the loss is not finite",
+    ]

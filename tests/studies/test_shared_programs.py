@@ -16,10 +16,12 @@ import rlcli
 from rlcli.cli import main
 from rlcli.errors import RlcliError
 from rlcli.recipe import read_recipe
+from rlcli.runs.creation import create_run
 from rlcli.runs.metrics import read_metrics
 from rlcli.runs.run_folder import Run
-from rlcli.runs.study_record import Study, find_study
-from rlcli.studies.study_grid import digest_of
+from rlcli.runs.study_record import FORMAT, Study, find_study, record_study
+from rlcli.studies.shared_programs import group_cells
+from rlcli.studies.study_grid import digest_of, grid_of, plan_cells
 
 LAKE = """
 environment: FrozenLakeNonSlippery-v0
@@ -39,7 +41,7 @@ def _files(folder):
 
 
 def train(vary=RATES, **keywords):
-    return rlcli.train_all(
+    return rlcli.study(
         ["lake.yaml"], vary=vary, name="rates", quiet=True, seeds=2, **keywords
     )
 
@@ -120,7 +122,7 @@ def last_returns(path: Path) -> list[float]:
 
 def test_cells_of_a_second_command_are_added(group):
     vary = ["optimizer.learning_rate=0.2"]
-    rlcli.train_all(["lake.yaml"], vary=vary, run=GROUP, quiet=True, seed=7)
+    rlcli.study(["lake.yaml"], vary=vary, run=GROUP, quiet=True, seed=7)
     assert [*(cell.label for cell in study().cells)] == [
         *("learning_rate=0.1", "learning_rate=0.5", "learning_rate=0.2")
     ]
@@ -132,7 +134,7 @@ def test_a_folder_is_a_run_or_a_study(group):
     with pytest.raises(RlcliError, match=r"already contains a study"):
         rlcli.train("lake.yaml", run=GROUP, quiet=True)
     with pytest.raises(RlcliError, match=r"already contains a run"):
-        rlcli.train_all(["lake.yaml"], vary=RATES, run=SLOW, quiet=True)
+        rlcli.study(["lake.yaml"], vary=RATES, run=SLOW, quiet=True)
 
 
 def test_the_best_run_has_a_policy_and_has_not_failed(folder):
@@ -187,15 +189,56 @@ CELL = {"recipe": "lake", "digest": "", "set": [], "values": {}, "tags": []}
         {"a": CELL | {"set": [3]}},
         {"a": CELL | {"values": {"x": 3}}},
         {"a": CELL | {"recipe": 3}},
+        {"a": CELL | {"recipe": {"name": "../a", "data": {}}}},
         {"a": CELL | {"tags": None}},
         {"a": CELL | {"name": ["b"]}},
     ],
 )
 def test_a_damaged_record_of_cells_is_one_clear_error(cells):
     GROUP.mkdir(parents=True)
-    (GROUP / "study.json").write_text(json.dumps({"cells": cells}))
+    record = {"format": 1, "cells": cells}
+    (GROUP / "study.json").write_text(json.dumps(record))
     with pytest.raises(RlcliError, match=r"study\.json` is damaged"):
         rlcli.study(GROUP)
+
+
+def test_a_record_of_a_newer_rlcli_says_to_upgrade(folder):
+    GROUP.mkdir(parents=True)
+    record = {"format": FORMAT + 1, "cells": {}}
+    (GROUP / "study.json").write_text(json.dumps(record))
+    with pytest.raises(RlcliError, match="has format version 2, but") as caught:
+        rlcli.study(GROUP)
+    assert "pip install --upgrade rlcli" in caught.value.hint
+
+
+def test_a_program_of_which_some_runs_were_not_created_begins_anew(folder):
+    """A process was killed while it created them."""
+    cells = plan(["0.1", "0.5", "0.7"])
+    record_study(cells[0].study, cells)
+    for cell in cells[:2]:
+        create_run(
+            "lake", run=cell.folder, members=[each.folder.name for each in cells]
+        )
+    assert group_cells(cells, trust=True) == ([cells], {})
+    assert not any(cell.exists for cell in cells)
+    for cell in cells:  # all were created: the program continues
+        create_run(
+            "lake", run=cell.folder, members=[each.folder.name for each in cells]
+        )
+    assert group_cells(cells, trust=True) == ([cells], {})
+    assert all(cell.exists for cell in cells)
+
+
+def plan(rates):
+    vary = [(f"optimizer.learning_rate={rate}",) for rate in rates]
+    return plan_cells(grid_of(["lake.yaml"], combinations=vary), GROUP.absolute())
+
+
+def test_cells_of_one_program_are_a_group_and_wrong_ones_are_refused(folder):
+    first, wrong, other = cells = plan(["0.1", "-1", "0.7"])
+    groups, refused = group_cells(cells, trust=True)
+    assert groups == [[first, other]]
+    assert [*refused] == [wrong.label]
 
 
 def test_cells_that_never_began_begin_when_the_study_continues(group, capsys):
@@ -225,8 +268,8 @@ def test_a_cell_that_has_not_begun_needs_the_recipe_of_its_study(group, folder):
 
 
 def test_a_study_that_exists_takes_no_options_of_a_new_one(group):
-    with pytest.raises(RlcliError, match="cells cannot change: `seeds`, `tag`"):
-        rlcli.study(GROUP, seeds=3, tag=["x"])
+    with pytest.raises(RlcliError, match="cannot change: `seed`, `seeds`, `tag`"):
+        rlcli.study(GROUP, seed=0, seeds=3, tag=["x"], vary=[])
 
 
 def test_cells_of_a_foreign_study_import_no_code(group, capsys):

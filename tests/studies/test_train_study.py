@@ -15,7 +15,8 @@ import rlcli
 from rlcli.errors import RlcliError
 from rlcli.runs.metrics import read_metrics
 from rlcli.runs.study_record import Cell
-from rlcli.studies import process_runs, train_study
+from rlcli.studies import train_study
+from rlcli.studies.engines import engine_options
 from rlcli.studies.engines.process_pool import ProcessEnd
 from rlcli.studies.process_runs import CellEnd, describe_end, exit_code
 from rlcli.studies.study_grid import combine, grid_of, plan_cells
@@ -128,7 +129,7 @@ def test_a_new_study_is_below_its_recipe_or_among_the_studies(folder, monkeypatc
         (["lake.yaml", "pole.yaml"], "runs/studies/lake+pole/n"),
     ):
         with pytest.raises(PlannedError, match=rf"{re.escape(place)}$"):
-            rlcli.train_all(recipes, name="n")
+            rlcli.study(recipes, name="n")
         assert not (folder / place).exists()
         (folder / place).mkdir(parents=True)
 
@@ -138,10 +139,10 @@ def test_an_option_that_every_run_would_take_instead_is_refused(option, folder):
     with pytest.raises(
         RlcliError, match=f"`train.{option}` is varied, and `--{option}`"
     ):
-        rlcli.train_all(["lake.yaml"], vary=[f"train.{option}=1,2"], **{option: 7})
+        rlcli.study(["lake.yaml"], vary=[f"train.{option}=1,2"], **{option: 7})
     (folder / "lake.yaml").write_text(f"{LAKE}vary: {{train.{option}: [1, 2]}}\n")
     with pytest.raises(RlcliError, match=f"`train.{option}` is varied"):
-        rlcli.train_all(["lake.yaml"], **{option: 7})
+        rlcli.study(["lake.yaml"], **{option: 7})
     assert not (folder / "runs").exists()
 
 
@@ -150,15 +151,16 @@ def test_processes_get_the_time_that_is_left(monkeypatch, folder):
     clock = [1_000.0]
     commands = []
 
-    class Pool:
+    class Engine:
+        period = 0.0
         has_room = property(lambda self: not self.running)
 
         def __init__(self):
             self.running = []
 
-        def start(self, key, arguments):
-            commands.append(arguments)
-            self.running.append(key)
+        def start(self, job):
+            commands.append(job.arguments)
+            self.running.append(job.key)
 
         def collect(self):
             clock[0] += 60
@@ -169,11 +171,13 @@ def test_processes_get_the_time_that_is_left(monkeypatch, folder):
         def send_signal(self, number, key=None):
             pass
 
-    monkeypatch.setattr(process_runs.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(process_runs.time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(process_runs, "ProcessPool", lambda jobs, variables: Pool())
+        def close(self):
+            assert not self.running
+
+    monkeypatch.setattr("rlcli.runs.durations.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr(engine_options, "LocalEngine", lambda jobs, variables: Engine())
     vary = ["updater.name=q_learning,sarsa,expected_sarsa"]
-    ended = rlcli.train_all(["lake.yaml"], vary=vary, max_time=90, name="n", jobs=1)
+    ended = rlcli.study(["lake.yaml"], vary=vary, max_time=90, name="n", jobs=1)
     assert [words[:3] for words in commands] == [
         ["study", "--max-time", "90s"],
         ["study", "--max-time", "30s"],
@@ -228,7 +232,7 @@ def test_what_is_wrong_is_found_before_any_run_begins(
     recipes, options, message, folder
 ):
     with pytest.raises(RlcliError, match=message):
-        rlcli.train_all(recipes, **options)
+        rlcli.study(recipes, **options)
     assert not (folder / "runs").exists()
 
 
@@ -257,7 +261,7 @@ def test_a_run_of_several_in_a_process_ends_with_its_own_reason(folder):
 @pytest.mark.slow
 def test_a_failure_does_not_stop_the_others_and_a_run_equals_one_trained_alone(folder):
     vary = ["optimizer.learning_rate=0.1,-1,0.5"]
-    ended = rlcli.train_all(
+    ended = rlcli.study(
         ["lake.yaml"], vary=vary, seeds=2, tag=["x"], name="rates", max_time=299.5
     )
     group = folder / "runs/lake/rates"

@@ -6,6 +6,7 @@ No process is started: engines write what training would.
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import shutil
 import sqlite3
@@ -22,11 +23,11 @@ from sweeps import FakeEngine, skip_disk, use_fake_engines
 import rlcli
 from rlcli.errors import RlcliError
 from rlcli.runs import population_rounds
+from rlcli.studies import shared_programs
 from rlcli.studies.bsuite import results
+from rlcli.studies.engines import engine_options
 from rlcli.studies.engines.jobs import Job
 from rlcli.studies.engines.process_pool import ProcessEnd
-from rlcli.studies.search import grouping
-from rlcli.studies.search import sweep as sweep_module
 from rlcli.studies.search.opening import open_sweep
 from rlcli.studies.search.pbt import read_lineages
 
@@ -146,10 +147,10 @@ def _change_database(draw: random.Random, file: Path) -> None:
 def _make_population(sweep: Template, folder: Path) -> Template:
     """The same trials as the members of a population, after one round."""
     made = shutil.copytree(sweep.folder, folder / "population-template")
-    text = (made / "sweep.yaml").read_text()
-    text = text.replace("sampler: random", "sampler: pbt")
-    (made / "sweep.yaml").write_text(text.replace("ready: null", "ready: 1"))
-    (made / "space.yaml").write_text(f"{KEY}: {{log_uniform: [0.01, 1.0]}}\n")
+    record = json.loads((made / "study.json").read_text())
+    record["search"] |= {"sampler": "pbt", "ready": 1}
+    record["search"] |= {"space": f"{KEY}: {{log_uniform: [0.01, 1.0]}}\n"}
+    (made / "study.json").write_text(json.dumps(record))
     names = [f"{number:04d}" for number in range(3)]
     option = population_rounds.SearchedOption(KEY, (KEY,), 0.01, 1.0, True)
     settings = population_rounds.PopulationSettings(
@@ -175,7 +176,6 @@ class _Engine(FakeEngine):
     """Writes nothing: the process of each job ends at once, with an error."""
 
     def start(self, job: Job) -> None:
-        job.next_arguments()
         self.running[job.key] = job
 
     def collect(self) -> list[ProcessEnd]:
@@ -196,7 +196,7 @@ def sweep_files(draw: random.Random, place: Place) -> Callable[[], object]:
 def sweep_links(draw: random.Random, place: Place) -> Callable[[], object]:
     """The folder of a sweep in which something is a link, a pipe or a folder."""
     template = place.sweep(draw.choice(SAMPLERS))
-    more = ("jobs", "source", "slurm", ".lock", "journal.log.lock", "trials/0003")
+    more = ("confirm", "slurm", ".lock", "journal.log.lock", "trials/0003")
     read = _read_sweep(draw, place, template.misplace(draw, place.secret, more))
 
     def case() -> None:
@@ -221,7 +221,7 @@ def _read_sweep(
     def resume() -> None:
         with pytest.MonkeyPatch.context() as patch:
             skip_disk(patch)
-            patch.setattr(sweep_module, "LocalEngine", _Engine)
+            patch.setattr(engine_options, "LocalEngine", lambda jobs, _: _Engine(jobs))
             trials = draw.choice((None, 4))
             rlcli.sweep(str(folder), resume=True, trials=trials, jobs=1)
 
@@ -236,8 +236,8 @@ def populations(draw: random.Random, place: Place) -> Callable[[], object]:
         (
             [f"trials/{population_rounds.FILE_NAME}"],
             [f"trials/{population_rounds.ROUNDS}"],
-            [f"trials/{population_rounds.FILE_NAME}", "sweep.yaml"],
-            [f"trials/{population_rounds.ROUNDS}", "space.yaml"],
+            [f"trials/{population_rounds.FILE_NAME}", "study.json"],
+            [f"trials/{population_rounds.ROUNDS}", "study.json"],
         )
     )
     for name in names:
@@ -251,19 +251,20 @@ def populations(draw: random.Random, place: Place) -> Callable[[], object]:
 
 
 def jobs(draw: random.Random, place: Place) -> Callable[[], object]:
-    """The file of trials that are trained together, which a task reads."""
+    """The record of cells, of which a task trains one."""
     folder = place.sweep("random").copy()
-    file = folder / "jobs" / "0000.json"
-    file.parent.mkdir(exist_ok=True)
-    trials = [{"trial": 7, "set": ["x=1"]}, {"trial": 8, "set": []}]
-    content = {"trials": trials, "population": False}
-    data = fuzz_values.to_json(fuzz_values.change(draw, content))
+    shutil.rmtree(folder / "trials" / "0001")
+    file = folder / "study.json"
+    record = fuzz_values.change(draw, json.loads(file.read_text()))
+    data = fuzz_values.to_json(record)
     file.write_bytes(data if draw.random() < 0.7 else fuzz_values.mutate(draw, data))
 
     def case() -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(grouping, "train_together", _stop)
-            grouping.train_group(file, "no/such/recipe.yaml")
+            patch.setattr(shared_programs, "train_together", _stop)
+            patch.setattr(shared_programs, "resume", _stop)
+            ended = rlcli.study(folder, cells=["trials/0001"], trust=False, quiet=True)
+            raise RlcliError(ended[0].message or "nothing to train")
 
     return case
 

@@ -1,6 +1,5 @@
 """Sweeps without training: an engine whose runs are written by hand."""
 
-import itertools
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -10,14 +9,18 @@ from typing import Any
 import pytest
 from folders import evaluation, metric_rows
 
+from rlcli.errors import RlcliError
 from rlcli.recipe import documents
+from rlcli.runs.run_folder import is_run
+from rlcli.runs.study_record import Cell
+from rlcli.studies.engines import engine_options
 from rlcli.studies.engines.jobs import Job
 from rlcli.studies.engines.process_pool import ProcessEnd
-from rlcli.studies.search import grouping, sweep
+from rlcli.studies.search import driver
 from rlcli.studies.search.driver import Driver, SweepProgress
 from rlcli.studies.search.layout import Settings, SweepFolder, create_sweep
 from rlcli.studies.search.space import Space, load_space
-from rlcli.studies.search.trials import Trials
+from rlcli.studies.search.trials import Trials, fixed_values
 
 RUNGS = (100, 200, 300)  # steps of the evaluations of a run
 Options = Mapping[str, Any]
@@ -70,7 +73,7 @@ class FakeEngine:
         return len(self.running) < self.room
 
     def start(self, job: Job) -> None:
-        self.started.append((job.key, job.next_arguments()[0]))
+        self.started.append((job.key, find_verb(job)))
         self.running[job.key] = job
         names = [folder.name for folder in job.folders]
         fields = {"members": names} if len(names) > 1 else {}
@@ -123,20 +126,26 @@ def skip_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
+def find_verb(job: Job) -> str:
+    """What the process of a job does with its runs."""
+    return "resume" if any(map(is_run, job.folders)) else "train"
+
+
 def group_by_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trials with the same `kind` have the same structure."""
 
     def group(
-        sweep: SweepFolder, chosen: Settings, sets: Sequence[Sequence[str]]
-    ) -> list[list[int]]:
-        del sweep, chosen
-        kinds = [next((s for s in each if s.startswith("kind")), "") for each in sets]
-        return [
-            [index for index, kind in enumerate(kinds) if kind == wanted]
+        cells: Sequence[Cell], *, trust: bool
+    ) -> tuple[list[list[Cell]], dict[str, RlcliError]]:
+        del trust
+        kinds = [cell.values.get("kind") for cell in cells]
+        groups = [
+            [cell for cell, kind in zip(cells, kinds, strict=True) if kind == wanted]
             for wanted in dict.fromkeys(kinds)
         ]
+        return groups, {}
 
-    monkeypatch.setattr(grouping, "group_trials", group)
+    monkeypatch.setattr(driver, "group_cells", group)
 
 
 def use_fake_engines(
@@ -145,27 +154,21 @@ def use_fake_engines(
     """Gives `rlcli.sweep` engines that train nothing; returns those that it makes."""
     engines: list[FakeEngine] = []
 
-    def make_engine(jobs: int) -> FakeEngine:
+    def make_engine(jobs: int, environment: Mapping[str, str]) -> FakeEngine:
+        del environment
         engines.append(FakeEngine(jobs, curve=curve))
         return engines[-1]
 
-    monkeypatch.setattr(sweep, "LocalEngine", make_engine)
+    monkeypatch.setattr(engine_options, "LocalEngine", make_engine)
     skip_disk(monkeypatch)
     return engines
 
 
 def read_settings(job: Job, folder: Path) -> dict[str, Any]:
     """The options with which a run of a job was begun."""
-    if job.arguments[0] == "sweep":
-        trials = json.loads(Path(job.arguments[-2]).read_text())["trials"]
-        number = int(folder.name)
-        settings = next(each["set"] for each in trials if each["trial"] == number)
-    else:
-        pairs = [*itertools.pairwise(job.arguments)]
-        settings = [text for name, text in pairs if name == "--set"]
-        seeds = {name: text for name, text in pairs if name in ("--seed", "--seeds")}
-        settings += [f"train.{name[2:]}={text}" for name, text in seeds.items()]
-    texts = [text.partition("=") for text in settings]
+    record = json.loads(job.record or (job.study / "study.json").read_bytes())
+    fields = record["cells"][folder.relative_to(job.study).as_posix()]
+    texts = [text.partition("=") for text in fields["set"]]
     return {key: documents.parse(value, "").data for key, _, value in texts}
 
 
@@ -192,10 +195,11 @@ SPACE = {"x": {"int": [0, 9]}, "kind": {"choice": ["a", "b"]}}
 def settings(**changes: Any) -> Settings:
     """The settings of a small sweep."""
     fields = {
-        **{"recipe": "a.yaml", "set": (), "trials": 6, "seed": 0, "seeds": 2},
+        **{"recipe": "a.yaml", "digest": "", "set": ()},
+        **{"trials": 6, "seed": 0, "seeds": 2},
         **{"sampler": "random", "pruner": "none", "objective": "return"},
         **{"confirm": 2, "confirm_seeds": 3, "storage": None, "study": "a"},
-        **{"together": 1, "ready": None, "run_storage": None},
+        **{"together": 1, "ready": None},
     }
     return Settings(**fields | changes)
 
@@ -204,7 +208,7 @@ def make_sweep(
     folder: Path, space: Mapping[str, Any] = SPACE, **changes: Any
 ) -> SweepFolder:
     """The folder of a sweep that has not begun."""
-    return create_sweep(folder, settings(**changes), load_space(space), "")
+    return create_sweep(folder, settings(**changes), load_space(space))
 
 
 def drive(
@@ -216,16 +220,22 @@ def drive(
     """Runs a sweep to its end, and returns its status."""
     space, chosen = sweep.read_space(), sweep.read_settings()
     study = Trials(sweep, chosen, space, RUNGS[0])
-    driver = Driver(
-        sweep,
-        chosen,
-        space,
-        study,
-        engine,
-        report=report,
-        **keywords,
-    )
-    return driver.run()
+    made = Driver(sweep, chosen, space, study, engine, report=report, **keywords)
+    return made.run()
+
+
+def train_cell(sweep: SweepFolder, number: int) -> None:
+    """Trains a trial without the driver, as a task of a job array."""
+    space, chosen = sweep.read_space(), sweep.read_settings()
+    folder, seeds = sweep.trial(number), (chosen.seed, chosen.seeds)
+    values = fixed_values(chosen, space, number)
+    assert values is not None
+    cell = sweep.make_cell(chosen, folder, space.settings(values), *seeds)
+    sweep.write_settings(chosen, [cell])
+    engine = FakeEngine(1)
+    engine.start(Job("task", sweep.folder, (cell.label,)))
+    while not engine.collect():
+        pass
 
 
 def read_study(sweep: SweepFolder) -> Trials:

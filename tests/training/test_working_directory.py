@@ -118,7 +118,7 @@ assert again["identical"]
 for chunk in rlcli.chunks(recipe, runs="runs/in", name="loop", **keywords):
     assert str(chunk.run) == f"{home}/runs/in/mine/loop"
 vary = {"vary": ["network.layers=[4],[8]"], "run": "runs/vary", "jobs": 1}
-ended = rlcli.train_all([recipe], **vary, **keywords)
+ended = rlcli.study([recipe], **vary, **keywords)
 assert [each.code for each in ended] == [0, 0], ended
 """
 

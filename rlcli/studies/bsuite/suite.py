@@ -22,10 +22,11 @@ from rlcli.runs.creation import check_place
 from rlcli.runs.durations import deadline_of
 from rlcli.runs.files import name_file_in_errors, to_json
 from rlcli.runs.naming import name_or_time, number_folder
-from rlcli.runs.study_record import Cell, record_cells
+from rlcli.runs.study_record import FILE_NAME, Cell
 from rlcli.studies.bsuite.experiments import EXPERIMENTS, IdGroup, select_ids
 from rlcli.studies.bsuite.results import score_sweep
-from rlcli.studies.bsuite.suite_files import INFO, RUNS, SuiteFolder, list_groups
+from rlcli.studies.bsuite.suite_files import RUNS, SuiteFolder, list_groups
+from rlcli.studies.engines.engine_options import EngineOptions
 from rlcli.studies.process_runs import CellEnd, StudyReport
 from rlcli.studies.study_grid import make_cell
 from rlcli.studies.train_study import train_recorded
@@ -45,6 +46,10 @@ def bsuite(
     seed: int | None = None,
     mnist: str | Path | None = None,
     jobs: int | None = None,
+    engine: str = "local",
+    address: str | None = None,
+    cpus: float = 1.0,
+    gpus: float = 0.0,
     runs: str | Path | None = None,
     run: str | Path | None = None,
     name: str | None = None,
@@ -73,6 +78,7 @@ def bsuite(
         mnist: the folder with the MNIST training set; without it, experiments with
             MNIST are left out.
         jobs: runs at once; by default the number of cores.
+        engine: `local`, or `ray`, with `address`, `cpus` and `gpus`; see `rlcli.study`.
         runs: the sweep is created as `<runs>/bsuite/<recipe>/<time>`; by default below
             `runs`.
         run: the folder of the sweep, instead of one below `runs`.
@@ -86,6 +92,8 @@ def bsuite(
         report: is called with the cells and those that have ended, about once a second.
     """
     max_time = deadline_of(max_time)
+    engines = EngineOptions(engine, jobs, address, cpus, gpus)
+    engines.check()
     figure.check_library()  # before any work
     folder = SuiteFolder.open(enter(recipe), trust)
     if resume or folder.exists:
@@ -116,14 +124,14 @@ def bsuite(
         return score_sweep(folder, info, _describe_failures(ended))
 
     with stopping_with(folder.folder, score):
-        ended = _train(folder, info, jobs, max_time, report)
+        ended = _train(folder, info, engines, max_time, report)
     return score(ended)
 
 
 def _train(
     folder: SuiteFolder,
     info: dict[str, Any],
-    jobs: int | None,
+    engine: EngineOptions,
     max_time: str | float | None,
     report: StudyReport,
 ) -> list[CellEnd]:
@@ -131,10 +139,9 @@ def _train(
     cells = _plan_cells(folder, info)
     with name_file_in_errors(folder.folder, "created"):
         folder.folder.mkdir(parents=True, exist_ok=True)
-    folder.write_info(info)
-    record_cells(cells)
+    folder.write_info(info, cells)
     return train_recorded(
-        cells, trust=folder.trust, jobs=jobs, max_time=max_time, report=report
+        cells, engine=engine, trust=folder.trust, max_time=max_time, report=report
     )
 
 
@@ -185,7 +192,7 @@ def _choose_folder(
         folder = number_folder(Path(runs) / GROUP / title / name_or_time(name))
     else:
         folder = Path(run)
-        if any(os.path.lexists(folder / each) for each in (INFO, RUNS)):
+        if any(os.path.lexists(folder / each) for each in (FILE_NAME, RUNS)):
             raise RlcliError(
                 f"`{folder}` contains a sweep already",
                 "choose another folder; "

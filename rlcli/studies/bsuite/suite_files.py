@@ -1,25 +1,26 @@
 """Layout: the files of a sweep of bsuite, and what it was started with.
 
 runs/bsuite/<recipe>/<time>/
-  bsuite.json     how it was started, and the run and seed of each id
+  study.json      how it was started, the run and seed of each id, and the cells
   runs/           the runs; ids with equal settings are the seeds of one
   results/        a CSV file for each id, in bsuite's format
   scores.json, scores.md, radar.png
 """
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError, quote
-from rlcli.runs.files import read_json, to_json, write_json
+from rlcli.runs.files import to_json
 from rlcli.runs.opened_folder import OpenedFolder
+from rlcli.runs.study_record import FILE_NAME, Cell, find_study, record_study
 from rlcli.studies.bsuite.experiments import IdGroup, group_ids, select_ids
 from rlcli.studies.search.layout import REMEDY
 
-INFO, RUNS, RESULTS = "bsuite.json", "runs", "results"
+SECTION = "bsuite"  # of `study.json`
+RUNS, RESULTS = "runs", "results"
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,9 @@ class SuiteFolder(OpenedFolder):
     """The folder of a sweep of bsuite, with the paths of its files."""
 
     @property
-    def info(self) -> Path:
-        """How the sweep was started."""
-        return self.find(INFO)
+    def record(self) -> Path:
+        """How the sweep was started, and its cells."""
+        return self.find(FILE_NAME)
 
     def run(self, group: IdGroup) -> Path:
         """The run of ids with equal settings, such as `runs/catch-0-19`."""
@@ -38,26 +39,32 @@ class SuiteFolder(OpenedFolder):
     @property
     def exists(self) -> bool:
         """Whether it is the folder of a sweep."""
-        return os.path.lexists(self.folder / INFO)
+        return SECTION in self._read_sections()
+
+    def _read_sections(self) -> Mapping[str, Any]:
+        study = find_study(self.record.parent)
+        return {} if study is None else study.sections
 
     def read_info(self) -> dict[str, Any]:
         """What the sweep was started with; refuses damaged files, and links."""
         self.refuse_links(RUNS, RESULTS)
-        info = read_json(self.info, REMEDY)
+        info = self._read_sections().get(SECTION)
+        info = info if isinstance(info, dict) else {}
         for name, is_sound in _FIELDS.items():
             if not is_sound(value := info.get(name)):
-                message = f"`{self.info}` is damaged: `{name}` is "
+                message = f"`{self.record}` is damaged: `{name}` is "
                 raise RlcliError(message + quote(to_json(value)), REMEDY)
         try:
             select_ids(info["chosen"])
         except RlcliError as error:
-            message = f"`{self.info}` is damaged: {error.message}"
+            message = f"`{self.record}` is damaged: {error.message}"
             raise RlcliError(message, REMEDY) from error
         return info
 
-    def write_info(self, info: Mapping[str, Any]) -> None:
-        """Replaces `bsuite.json`, with the run and the seed of each id."""
-        write_json(self.info, {**info, "ids": place_ids(info)})
+    def write_info(self, info: Mapping[str, Any], cells: Sequence[Cell]) -> None:
+        """Records the cells, how the sweep was started, and the run of each id."""
+        section = {**info, "ids": place_ids(info)}
+        record_study(self.folder, cells, **{SECTION: section})
 
 
 def name_run(group: IdGroup) -> str:

@@ -1,35 +1,52 @@
-"""Jobs: runs of a sweep, trained by a process until they have ended.
+"""Jobs: cells of a study, trained by a process until they have ended.
 
-A job has one run, or several that are trained together as one program. A job that
-crashes is resumed. A job whose runs have already ended starts no process, and one that
-another process still trains waits for it.
+A job has one cell, or several that are trained together as one program. Its process is
+`rlcli study FOLDER --cell NAME`, which begins or continues them. A job that crashes is
+continued, and one that another process still trains waits for it.
 """
 
 from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from rlcli.errors import USAGE, USER_ERROR, shorten
+from rlcli.errors import (
+    OK,
+    OUT_OF_TIME,
+    SOME_SEEDS_FROZEN,
+    USAGE,
+    USER_ERROR,
+    shorten,
+)
+from rlcli.runs.durations import max_time_arguments
 from rlcli.runs.run_folder import Run, is_run
 from rlcli.runs.trained_together import change_members
 from rlcli.studies.engines.process_pool import ProcessEnd, ProcessPool
 
 ATTEMPTS = 3  # processes of a job, if they crash
-ENDED = ("finished", "stopped", "failed")  # the statuses of runs that do not continue
-SIGNALLED = "signalled"  # the status of a run that was stopped with a signal
+# Exit codes after which another process would end in the same way.
+_ANSWERS = (OK, USER_ERROR, USAGE, SOME_SEEDS_FROZEN, OUT_OF_TIME)
+ENDED = ("finished", "stopped", "failed")  # the statuses of trials that do not continue
 
 
 class Job(NamedTuple):
-    """Runs that have to be trained to their ends, by one process."""
+    """Cells of a study that have to be trained to their ends, by one process."""
 
     key: str
-    folders: tuple[Path, ...]
-    arguments: Sequence[str]  # of `rlcli`, to train them from the beginning
-    trust: bool = False  # whether a process that continues them may import their code
+    study: Path  # the folder of the study
+    labels: tuple[str, ...]  # of the cells
+    options: tuple[str, ...] = ()  # of `rlcli study`
+    # Trials do not continue once they have ended, but without others that have.
+    is_trial: bool = False
+    record: bytes = b""  # that of these cells, for a task without the study's folder
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The folders of its runs."""
+        return tuple(self.study / label for label in self.labels)
 
     @property
     def runs(self) -> list[Run]:
@@ -42,47 +59,28 @@ class Job(NamedTuple):
         return any(run.folder.is_dir() and not run.is_abandoned() for run in self.runs)
 
     @property
-    def has_begun(self) -> bool:
-        """Whether the job can be resumed.
+    def has_ended(self) -> bool:
+        """Whether all its runs have ended, so that as trials they do not continue."""
+        exist = map(is_run, self.folders)
+        return all(exist) and all(
+            r.read_info().get("status") in ENDED for r in self.runs
+        )
 
-        The folders of several runs are created before the first step of all: a job that
-        has only some of them, without checkpoints, begins anew.
-        """
-        exist = [is_run(folder) for folder in self.folders]
-        return all(exist) or any(run.list_checkpoints() for run in self.runs)
-
-    def move(self, old: Path, new: Path) -> Job:
-        """The same job below another folder, with the paths among its arguments."""
-
-        def move_path(text: str) -> str:
-            path = Path(text)
-            is_below = path.is_relative_to(old)
-            return str(new / path.relative_to(old)) if is_below else text
-
-        folders = tuple(new / folder.relative_to(old) for folder in self.folders)
-        arguments = [*map(move_path, self.arguments)]
-        return self._replace(folders=folders, arguments=arguments)
-
-    def next_arguments(self) -> list[str]:
+    @property
+    def arguments(self) -> list[str]:
         """The arguments of `rlcli` that begin the runs, or continue them."""
-        if not self.has_begun:
-            return [*self.arguments]
-        return self.runs[0].resume_arguments("--quiet", trust=self.trust)
-
-
-class RunEnd(NamedTuple):
-    """The outcome of a run: its status, `crashed`, or `SIGNALLED`."""
-
-    folder: Path
-    status: str
-    message: str
+        names = [word for label in self.labels for word in ("--cell", label)]
+        return ["study", *self.options, "--quiet", *names, "--", str(self.study)]
 
 
 class JobEnd(NamedTuple):
-    """The outcomes of the runs of a job."""
+    """How a job has ended."""
 
     job: Job
-    runs: Sequence[RunEnd]
+    code: int  # the exit code of its last process
+    message: str  # what that has printed to stderr
+    is_stopped: bool = False  # by a signal from the queue
+    has_crashed: bool = False  # as often as it was started
 
 
 @runtime_checkable
@@ -122,10 +120,14 @@ class Engine(Protocol):
 
 
 class JobQueue:
-    """Jobs that wait, and those that run."""
+    """Jobs that wait, and those that run.
 
-    def __init__(self, engine: Engine) -> None:
+    `deadline`: no job starts after this time, and each process stops then.
+    """
+
+    def __init__(self, engine: Engine, deadline: float | None = None) -> None:
         self._engine = engine
+        self._deadline = deadline
         self._waiting: list[Job] = []
         self._running: dict[str, Job] = {}
         self._attempts: dict[str, int] = {}
@@ -165,20 +167,32 @@ class JobQueue:
             if job.is_busy:
                 continue
             self._waiting.remove(job)
-            if (end := _end_of_all(job)) is not None:
+            if (end := self._start(job)) is not None:
                 ends.append(end)
-                continue
-            if job.has_begun:
-                change_members(job.runs)
-            self._running[job.key] = job
-            self._engine.start(job)
-            if self.is_stopping:  # by a signal that came before it was running
-                self._engine.send_signal(signal.SIGTERM, job.key)
         for end in self._engine.collect():
             job = self._running.pop(end.key)
             if (result := self._result(job, end)) is not None:
                 ends.append(result)
         return ends
+
+    def _start(self, job: Job) -> JobEnd | None:
+        """Starts a job, or returns its end if it needs no process."""
+        if job.is_trial and job.has_ended:
+            return JobEnd(job, OK, "")
+        if job.is_trial and all(map(is_run, job.folders)):
+            change_members(job.runs)
+        started = job
+        if self._deadline is not None:
+            left = self._deadline - time.monotonic()
+            if left <= 0:
+                return JobEnd(job, OUT_OF_TIME, "no time was left to start it")
+            limit = (*max_time_arguments(left), *job.options)
+            started = job._replace(options=limit)
+        self._running[job.key] = job
+        self._engine.start(started)
+        if self.is_stopping:  # by a signal that came before it was running
+            self._engine.send_signal(signal.SIGTERM, job.key)
+        return None
 
     def stop(self, key: str) -> None:
         """Stops a running job, whose runs save a checkpoint."""
@@ -197,50 +211,34 @@ class JobQueue:
 
     def _result(self, job: Job, end: ProcessEnd) -> JobEnd | None:
         """The outcome of a job; None if it continues in another process."""
-        if (result := _end_of_all(job, end.message)) is not None:
+        result = JobEnd(job, end.code, end.message)
+        if job.has_ended:
             return result
         if job.key in self._stopped or self.is_stopping:
-            return _end_of_others(job, SIGNALLED, end.message)
-        if end.code in (USER_ERROR, USAGE):
-            message = end.message.removeprefix("error: ")
-            return _end_of_others(job, "failed", message)
+            return result._replace(is_stopped=True)
+        if end.code in _ANSWERS:
+            return result
         self._attempts[job.key] = self._attempts.get(job.key, 1) + 1
-        if self._attempts[job.key] > ATTEMPTS:
-            message = f"its process ended {ATTEMPTS} times with exit code {end.code}"
-            if end.message:
-                message += f": {shorten(end.message.splitlines()[-1], 200)}"
-            return _end_of_others(job, "crashed", message)
-        self.submit(job)
-        return None
-
-
-def _end_of_all(job: Job, message: str = "") -> JobEnd | None:
-    """The end of a job whose runs have all ended, otherwise None."""
-    end = _end_of_others(job, "", message)
-    return end if all(run.status for run in end.runs) else None
-
-
-def _end_of_others(job: Job, status: str, message: str) -> JobEnd:
-    """The end of a job with this status for all runs that have not ended themselves."""
-    ends = []
-    for folder in job.folders:
-        info = Run(folder).read_info() if is_run(folder) else {}
-        if info.get("status") in ENDED:
-            reason = info.get("reason", "") or message
-            ends.append(RunEnd(folder, info["status"], reason))
-        else:
-            ends.append(RunEnd(folder, status, message))
-    return JobEnd(job, ends)
+        if self._attempts[job.key] <= ATTEMPTS:
+            self.submit(job)
+            return None
+        message = f"its process ended {ATTEMPTS} times with exit code {end.code}"
+        if end.message:
+            message += f": {shorten(end.message.splitlines()[-1], 200)}"
+        return result._replace(message=message, has_crashed=True)
 
 
 class LocalEngine:
-    """Processes of this one, which stop with it."""
+    """Processes of this one, which stop with it.
+
+    `environment` are their variables, by default those of this process.
+    """
 
     period = 0.05
 
-    def __init__(self, jobs: int) -> None:
+    def __init__(self, jobs: int, environment: Mapping[str, str] | None = None) -> None:
         self.jobs = jobs
-        self._pool = ProcessPool(jobs)
+        self._pool = ProcessPool(jobs, environment)
 
     @property
     def has_room(self) -> bool:
@@ -249,7 +247,7 @@ class LocalEngine:
 
     def start(self, job: Job) -> None:
         """Starts a process that begins or continues a job."""
-        self._pool.start(job.key, job.next_arguments(), stops_with_parent=True)
+        self._pool.start(job.key, job.arguments, stops_with_parent=True)
 
     def collect(self) -> list[ProcessEnd]:
         """The processes that have ended since the last call."""

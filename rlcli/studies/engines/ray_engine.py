@@ -1,4 +1,4 @@
-"""Ray engine: the processes of a sweep on the nodes of a Ray cluster.
+"""Ray engine: the processes of a study on the nodes of a Ray cluster.
 
 A job is a task that runs `rlcli` in a process of its own. Ray decides where and when,
 and begins a task again whose worker or node has failed: the task then finds the run's
@@ -37,7 +37,7 @@ class RayEngine:
 
     `jobs` limits the tasks at once; by default as many as the cluster has room for.
     `address` is that of a cluster: `auto`, `ray://HOST:PORT`, or None for a local one.
-    `storage` has the runs if the nodes do not share the sweep's folder.
+    `storage` has the runs if the nodes do not share the study's folder.
     """
 
     period = 0.05
@@ -118,7 +118,7 @@ class RayEngine:
         self._ray.cancel(self._running[key])
 
     def close(self) -> None:
-        """Leaves the cluster; ends it if it was made for this sweep."""
+        """Leaves the cluster; ends it if it was made for this study."""
         self._ray.shutdown()
 
     def _result(self, key: str, reference: Any) -> ProcessEnd:
@@ -154,7 +154,7 @@ def _run_process(
     """Runs a job in a process, and calls `poll` until it has ended."""
     with _claim_cores(cores) as claimed:
         pool = ProcessPool(1)
-        pool.start(job.key, job.next_arguments(), stops_with_parent=True, on=claimed)
+        pool.start(job.key, job.arguments, stops_with_parent=True, on=claimed)
         try:
             while not (ended := pool.collect()):
                 poll()

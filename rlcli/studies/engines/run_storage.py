@@ -1,7 +1,7 @@
-"""Run storage: the files of a sweep in an object store, or at any URL of fsspec.
+"""Run storage: the runs of a study in an object store, or at any URL of fsspec.
 
 It is for nodes without a common file system. An object has the name that its file has
-in the sweep's folder, so a run in the store is an ordinary run folder.
+in the study's folder, so a run in the store is an ordinary run folder.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ class RunStorage(NamedTuple):
         self.remove([probe])
         if is_new and self.find(self.folder):
             raise RlcliError(
-                f"{quote(self.url, _LONGEST)} contains the runs of another sweep",
+                f"{quote(self.url, _LONGEST)} contains the runs of another study",
                 f"choose another `--name`, or another {OPTION}",
             )
 
@@ -121,7 +121,7 @@ class RunStorage(NamedTuple):
 
 
 def open_storage(url: str, name: str, folder: Path) -> RunStorage:
-    """The storage of the sweep of this name; refuses a URL that cannot be used."""
+    """The storage of the study of this name; refuses a URL that cannot be used."""
     require_extra(EXTRA, OPTION)
     url = url.rstrip("/")
     if url.startswith("memory:"):

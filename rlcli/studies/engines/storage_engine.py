@@ -1,7 +1,7 @@
 """Storage engine: an engine whose tasks share no file system with this machine.
 
 The tasks copy their runs to a storage. This engine copies runs from there into the
-sweep's folder: their evaluations while they train, and everything when a task has
+study's folder: their evaluations while they train, and everything when a task has
 ended. So the driver finds the same files as with a shared file system.
 """
 
@@ -9,9 +9,9 @@ import contextlib
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from pathlib import Path
 
 from rlcli.errors import RlcliError
+from rlcli.runs.study_record import find_study, format_record
 from rlcli.studies.engines import stored_runs
 from rlcli.studies.engines.jobs import Engine, Job
 from rlcli.studies.engines.process_pool import ProcessEnd
@@ -33,9 +33,10 @@ class StorageEngine:
         self._evaluations: Future[None] | None = None
         self._read_at = time.monotonic()
 
-    def restore(self, folders: Sequence[Path]) -> None:
-        """Copies the runs that an earlier process has started into these folders."""
-        stored_runs.download_runs(self._storage, Job("", tuple(folders), ()))
+    def restore(self, labels: Sequence[str]) -> None:
+        """Copies the runs of cells that an earlier process has started."""
+        job = Job("", self._storage.folder, tuple(labels))
+        stored_runs.download_runs(self._storage, job)
 
     @property
     def period(self) -> float:
@@ -56,7 +57,9 @@ class StorageEngine:
         """Starts a task that begins or continues a job."""
         stored_runs.retry(lambda: stored_runs.upload_inputs(self._storage, job))
         self._running[job.key] = job
-        self._engine.start(job)
+        study = find_study(job.study)
+        cells = [c for c in study.cells if c.label in job.labels] if study else []
+        self._engine.start(job._replace(record=format_record(cells)))
 
     def collect(self) -> list[ProcessEnd]:
         """The tasks that have ended, and whose runs have been copied."""

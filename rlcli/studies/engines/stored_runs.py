@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from rlcli.errors import RlcliError
-from rlcli.runs import population_rounds
+from rlcli.runs import population_rounds, study_record
 from rlcli.runs.files import exists, open_regular, replace_file, to_json
 from rlcli.runs.run_folder import SUFFIX, Run
 from rlcli.studies.engines.jobs import ENDED, Job
@@ -52,13 +52,6 @@ def shared_files(job: Job) -> list[Path]:
     return [parent / name for parent in parents for name in names]
 
 
-def input_files(storage: RunStorage, job: Job) -> list[Path]:
-    """The paths of files that the arguments of a job name, such as its recipe."""
-    paths = [Path(each) for each in job.arguments]
-    below = [path for path in paths if path.is_relative_to(storage.folder)]
-    return [path for path in below if path not in job.folders]
-
-
 def download_runs(storage: RunStorage, job: Job) -> None:
     """Copies the runs of a job from the storage."""
     _save(storage, storage.read(shared_files(job)))
@@ -82,7 +75,7 @@ def download_evaluations(storage: RunStorage, jobs: Iterable[Job]) -> None:
 def upload_inputs(storage: RunStorage, job: Job) -> None:
     """Copies to the storage what a task needs before it can begin or continue a job."""
     infos = [run.info for run in job.runs]
-    contents = _read([*input_files(storage, job), *shared_files(job), *infos])
+    contents = _read([*shared_files(job), *infos])
     for path, data in contents.items():
         storage.write(path, data)
 
@@ -97,8 +90,8 @@ def open_job(storage: RunStorage, job: Job) -> Iterator[tuple[Job, Callable[[], 
         prefix="rlcli-", ignore_cleanup_errors=True
     ) as name:
         local = storage._replace(folder=Path(name))
-        job = job.move(storage.folder, local.folder)
-        _save(local, local.read(input_files(local, job)))
+        job = job._replace(study=local.folder)
+        replace_file(local.folder / study_record.FILE_NAME, job.record)
         with contextlib.closing(RunUploader(local, job)) as uploader:
             uploader.take_over()
             try:

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
 from rlcli.runs.run_folder import Run, is_run
-from rlcli.studies.engines.jobs import SIGNALLED, Engine, Job, JobEnd, JobQueue, RunEnd
-from rlcli.studies.search import grouping, layout, pbt
+from rlcli.runs.study_record import Cell, record_study
+from rlcli.studies.engines.jobs import ENDED, Engine, Job, JobEnd, JobQueue
+from rlcli.studies.search import layout, pbt
 from rlcli.studies.search.layout import Settings, SweepFolder
 from rlcli.studies.search.objectives import (
     EvaluationReader,
@@ -24,6 +25,7 @@ from rlcli.studies.search.objectives import (
 from rlcli.studies.search.pbt import PBT
 from rlcli.studies.search.space import Space
 from rlcli.studies.search.trials import Trial, Trials, describe_entry, find_winner, rank
+from rlcli.studies.shared_programs import group_cells
 from rlcli.training.stopping.signals import SignalReceiver
 from rlcli.training.stopping.stops import STATUS_OF_SIGNALS
 
@@ -31,6 +33,10 @@ from rlcli.training.stopping.stops import STATUS_OF_SIGNALS
 _READ = 10
 _REPORT = 20
 _RESTART = 30.0  # seconds that fewer trials in a program have to save
+_MOST = 64  # trials of a program, if the sampler does not learn from others
+_MOST_LEARNED = 16  # if it does
+_STEPS = 8  # how often each process asks such a sampler, at least
+_SIGNALLED = "signalled"  # the status of a run that was stopped with a signal
 
 
 class SweepProgress(NamedTuple):
@@ -45,6 +51,19 @@ class SweepProgress(NamedTuple):
 
 
 Report = Callable[[SweepProgress], None]
+
+
+def choose_size(settings: Settings, jobs: int) -> int:
+    """The number of trials that are begun at once, for so many processes.
+
+    All processes get trials. A sampler that learns from trials chooses few at once,
+    because it does not know their results yet. A population is one program.
+    """
+    if settings.sampler == PBT:
+        return settings.trials
+    if settings.has_independent_trials:
+        return min(math.ceil(settings.trials / jobs), _MOST)
+    return min(math.ceil(settings.trials / (_STEPS * jobs)), _MOST_LEARNED)
 
 
 class Driver:
@@ -76,6 +95,7 @@ class Driver:
         self._durations: list[float] = []
         self._confirmed: list[int] = []
         self._status = ""  # why the sweep stops before its end
+        self._recorded = {cell.label for cell in sweep.read_study().cells}
         self._reported_at = self._read_at = 0.0
 
     def run(self) -> str:
@@ -157,9 +177,8 @@ class Driver:
             for trial in begun:  # by a task of a job array
                 self._submit([trial])
             trials = [trial for trial in trials if trial not in begun]
-            sets = [self._space.settings(trial.values) for trial in trials]
-            for indices in grouping.group_trials(self._sweep, self._settings, sets):
-                self._submit([trials[index] for index in indices])
+            for group in self._group(trials):
+                self._submit(group)
             for each in self._queue.advance():
                 self._end_job(each)
 
@@ -178,6 +197,26 @@ class Driver:
             trials.append(self._study.ask())
         return trials
 
+    def _group(self, trials: Sequence[Trial]) -> list[list[Trial]]:
+        """Groups trials that have the same program.
+
+        A trial whose recipe is refused is alone: its own process explains the error.
+        """
+        cells = [self._cell(trial) for trial in trials]
+        by_label = {c.label: trial for c, trial in zip(cells, trials, strict=True)}
+        found, refused = group_cells(cells, trust=self._sweep.trust)
+        labels = [[cell.label for cell in group] for group in found]
+        labels += [[label] for label in refused]
+        groups = [[by_label[label] for label in group] for group in labels]
+        return sorted(groups, key=lambda group: group[0].number)
+
+    def _cell(self, trial: Trial) -> Cell:
+        """The run of a trial."""
+        sets = self._space.settings(trial.values)
+        folder = self._sweep.trial(trial.number)
+        seeds = self._settings.seed, self._settings.seeds
+        return self._sweep.make_cell(self._settings, folder, sets, *seeds)
+
     def _submit(self, trials: Sequence[Trial]) -> None:
         """Trains trials to their ends, in one program if there are several."""
         for trial in trials:
@@ -187,10 +226,18 @@ class Driver:
                     folder, self._settings.seeds, self._objective.number
                 )
                 self._running[folder] = _Running(trial, reader)
-        options = [
-            (trial.number, self._space.settings(trial.values)) for trial in trials
-        ]
-        self._queue.submit(grouping.make_job(self._sweep, self._settings, options))
+        first, last = trials[0].number, trials[-1].number
+        key = f"trial {first}" if first == last else f"trials {first} to {last}"
+        self._add_job(key, [self._cell(trial) for trial in trials])
+
+    def _add_job(self, key: str, cells: Sequence[Cell]) -> None:
+        """Submits a job of cells, which the record has from then on."""
+        labels = tuple(cell.label for cell in cells)
+        if not self._recorded.issuperset(labels):
+            record_study(self._sweep.folder, cells)
+            self._recorded.update(labels)
+        folder, options = self._sweep.folder, tuple(self._sweep.resume_options)
+        self._queue.submit(Job(key, folder, labels, options, is_trial=True))
 
     def _read_rungs(self) -> None:
         """Compares running trials after each evaluation, and prunes them."""
@@ -244,7 +291,7 @@ class Driver:
 
     def _end_job(self, end: JobEnd) -> None:
         """Records how trials have ended, unless they will be continued."""
-        runs = [run for run in end.runs if run.folder in self._running]
+        runs = [run for run in _describe_runs(end) if run.folder in self._running]
         trials = [self._running[run.folder].trial for run in runs]
         is_refused = not any(map(is_run, end.job.folders))
         is_divisible = len(runs) > 1 and self._settings.sampler != PBT
@@ -256,14 +303,14 @@ class Driver:
             return
         left = []
         for run, trial in zip(runs, trials, strict=True):
-            if run.status == SIGNALLED:
+            if run.status == _SIGNALLED:
                 left.append(trial)
             else:
                 self._end_trial(run)
         if left and not self._queue.is_stopping:  # stopped without those pruned
             self._submit(left)
 
-    def _end_trial(self, end: RunEnd) -> None:
+    def _end_trial(self, end: _RunEnd) -> None:
         """Records how a trial has ended."""
         running = self._running.pop(end.folder)
         number, evaluations = running.trial.number, []
@@ -302,18 +349,15 @@ class Driver:
         first = layout.first_confirmed_seed(settings)
         for trial in best:
             folder = self._sweep.confirmation(trial.number)
-            sets = self._final_settings(trial)
-            arguments = layout.trial_arguments(
-                self._sweep, settings, folder, sets, first, settings.confirm_seeds
-            )
-            key, trust = f"confirm {trial.number}", self._sweep.trust
-            self._queue.submit(Job(key, (folder,), arguments, trust))
+            sets, seeds = self._final_settings(trial), settings.confirm_seeds
+            cell = self._sweep.make_cell(settings, folder, sets, first, seeds)
+            self._add_job(f"confirm {trial.number}", [cell])
         failed: set[Path] = set()
 
         def end(job_end: JobEnd) -> None:
             failed.update(
                 run.folder
-                for run in job_end.runs
+                for run in _describe_runs(job_end)
                 if run.status not in ("finished", "stopped")
             )
 
@@ -367,6 +411,30 @@ class Driver:
                 seconds,
             )
         )
+
+
+class _RunEnd(NamedTuple):
+    """The outcome of a run."""
+
+    folder: Path
+    status: str  # of `run.json`, `failed`, `crashed` or `_SIGNALLED`
+    message: str
+
+
+def _describe_runs(end: JobEnd) -> list[_RunEnd]:
+    """How the runs of a job have ended."""
+    status = "crashed" if end.has_crashed else "failed"
+    status = _SIGNALLED if end.is_stopped else status
+    message = end.message.removeprefix("error: ")
+    ends = []
+    for folder in end.job.folders:
+        info = Run(folder).read_info() if is_run(folder) else {}
+        if info.get("status") in ENDED:
+            reason = info.get("reason", "") or message
+            ends.append(_RunEnd(folder, info["status"], reason))
+        else:
+            ends.append(_RunEnd(folder, status, message))
+    return ends
 
 
 class _Running:

@@ -1,13 +1,9 @@
-"""Layout: the files of a sweep, and its settings in `sweep.yaml`.
+"""Layout: the files of a sweep, and its settings in `study.json`.
 
 runs/sweeps/<recipe>/<time>/
-  sweep.yaml      the settings
-  space.yaml      the space
-  recipe.yaml     the recipe without the space, with every default filled in
+  study.json      the settings, the space, and the trials as cells
   journal.log     the trials, as Optuna's journal file
   trials/0007/    the run of a trial
-  source/a.yaml   with a storage of runs: the recipe that its tasks train
-  jobs/0007.json  the runs that are trained together, if there are several
   confirm/0007/   the run of one of the best trials, with other seeds
   result.json     the winner
 """
@@ -21,29 +17,37 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.errors import EXIT_CODES, RlcliError, quote
-from rlcli.recipe import Recipe
-from rlcli.recipe.documents import MAX_BYTES, Document, dump_yaml, load_document
+from rlcli.recipe import Recipe, load_to_train
+from rlcli.recipe.documents import dump_yaml, load_document
 from rlcli.runs import locks
 from rlcli.runs.files import (
     check_writable,
     read_json,
-    read_text,
-    replace_file,
+    refuse_link,
     to_json,
     write_json,
 )
 from rlcli.runs.naming import check_name, name_or_time, number_folder
 from rlcli.runs.opened_folder import OpenedFolder
+from rlcli.runs.study_record import (
+    FILE_NAME,
+    SEARCH,
+    Cell,
+    Study,
+    find_study,
+    is_recipe,
+    record_study,
+)
+from rlcli.studies.engines.slurm import LOGS
 from rlcli.studies.search.space import Space, read_space
+from rlcli.studies.study_grid import read_cell
 
 _NUMBERS = ("trials", "seed", "seeds", "confirm", "confirm_seeds", "together", "ready")
-_OPTIONAL = ("storage", "run_storage", "together", "ready")
-FORMAT = 1  # of `sweep.yaml`
-_INDEPENDENT = ("random", "grid")  # samplers that do not learn from other trials
-TRIALS, CONFIRMATIONS, JOBS = "trials", "confirm", "jobs"
-SOURCE, LOGS = "source", "slurm"
-FOLDERS = (TRIALS, CONFIRMATIONS, JOBS, SOURCE, LOGS)  # of a sweep
+_OPTIONAL = ("storage", "together", "ready")
+INDEPENDENT = ("random", "grid")  # samplers that do not learn from other trials
+TRIALS, CONFIRMATIONS = "trials", "confirm"
 _RUNS = TRIALS, CONFIRMATIONS
+FOLDERS = (*_RUNS, LOGS)  # of a sweep
 GROUP = "sweeps"  # the folder of all sweeps, below the folder of runs
 REMEDY = "restore the file from a copy of the sweep's folder"
 
@@ -52,8 +56,9 @@ REMEDY = "restore the file from a copy of the sweep's folder"
 class Settings:
     """The settings of a sweep; `--resume` uses them again."""
 
-    recipe: str  # the absolute path of a file, or the name of a built-in recipe
-    set: tuple[str, ...]
+    recipe: str | Mapping[str, Any]  # that of all cells, as its digest
+    digest: str
+    set: tuple[str, ...]  # the settings of all trials
     trials: int
     seed: int
     seeds: int
@@ -63,7 +68,6 @@ class Settings:
     confirm: int
     confirm_seeds: int
     storage: str | None  # the URL of a database instead of the journal
-    run_storage: str | None  # the URL of a store where tasks keep their runs
     study: str  # its name in the storage
     ready: int | None  # of `pbt`: evaluations between two rounds
     together: int | None  # trials that are begun at once; None: not chosen yet
@@ -71,7 +75,7 @@ class Settings:
     @property
     def has_independent_trials(self) -> bool:
         """Whether a trial depends on its number only, not on the results of others."""
-        return self.sampler in _INDEPENDENT
+        return self.sampler in INDEPENDENT
 
 
 @dataclass(frozen=True)
@@ -79,19 +83,9 @@ class SweepFolder(OpenedFolder):
     """The folder of a sweep, with the paths of its files."""
 
     @property
-    def settings(self) -> Path:
-        """How the sweep was started."""
-        return self.find("sweep.yaml")
-
-    @property
-    def space(self) -> Path:
-        """The space, as it was given."""
-        return self.find("space.yaml")
-
-    @property
-    def recipe(self) -> Path:
-        """The recipe without the space, with every default filled in."""
-        return self.find("recipe.yaml")
+    def record(self) -> Path:
+        """How the sweep was started, and its cells."""
+        return self.find(FILE_NAME)
 
     @property
     def journal(self) -> Path:
@@ -103,10 +97,6 @@ class SweepFolder(OpenedFolder):
         """The winner of a sweep that has ended."""
         return self.find("result.json")
 
-    def source(self, recipe: Path) -> Path:
-        """A copy of the recipe, which has its name and extends no other."""
-        return self.find(SOURCE, f"{recipe.stem}.yaml")
-
     def trial(self, number: int) -> Path:
         """The run of a trial."""
         return self.find(TRIALS, f"{number:04d}")
@@ -116,70 +106,74 @@ class SweepFolder(OpenedFolder):
         """The folder of the members of a population, and of its record."""
         return self.find(TRIALS)
 
-    def job(self, number: int) -> Path:
-        """The runs that are trained together; `number` is the first trial."""
-        return self.find(JOBS, f"{number:04d}.json")
-
-    @property
-    def confirmations(self) -> Path:
-        """The folder of the runs with other seeds."""
-        return self.find(CONFIRMATIONS)
-
     def confirmation(self, number: int) -> Path:
         """The run of a trial with other seeds."""
         return self.find(CONFIRMATIONS, f"{number:04d}")
 
+    def make_cell(
+        self,
+        settings: Settings,
+        folder: Path,
+        sets: Sequence[str],
+        seed: int,
+        seeds: int,
+    ) -> Cell:
+        """The cell of a trial, with the settings for it."""
+        values = {key: value for key, _, value in (s.partition("=") for s in sets)}
+        own = f"train.seed={seed}", f"train.seeds={seeds}"
+        chosen = (*settings.set, *sets, *own)
+        return Cell(
+            folder, self.folder, settings.recipe, settings.digest, chosen, values
+        )
+
     def load_recipe_with(self, settings: Settings, sets: Sequence[str] = ()) -> Recipe:
         """The recipe of the sweep, with the settings of a trial."""
-        return self.load_recipe(settings.recipe, [*settings.set, *sets])
+        place = self.trial(0)
+        cell = Cell(place, self.folder, settings.recipe, settings.digest, settings.set)
+        return load_to_train(read_cell(cell, sets), trust=self.trust)
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
         """Prevents other processes from continuing this sweep."""
         return locks.hold(self.folder)
 
-    def read_settings(self) -> Settings:
-        """The settings; an `RlcliError` if this is no sweep."""
-        if not is_sweep(self.folder):
+    def read_study(self) -> Study:
+        """The record; an `RlcliError` if this is no sweep."""
+        refuse_link(self.record)
+        study = find_study(self.folder)
+        if study is None or SEARCH not in study.sections:
             raise RlcliError(
                 f"{quote(self.folder)} is not the folder of a sweep",
                 "`rlcli sweep RECIPE --space FILE` starts one",
             )
-        data = self._read_yaml(self.settings).data
-        version = data.get("format")
-        if type(version) is int and version > FORMAT:
-            raise RlcliError(
-                f"`{self.settings}` has format version {version}, but this rlcli only "
-                f"supports {FORMAT}",
-                "upgrade: `pip install --upgrade rlcli`",
-            )
-        fields = {field.name for field in dataclasses.fields(Settings)}
-        if (
-            version != FORMAT
-            or not fields <= data.keys()
-            or not all(_has_type(name, data[name]) for name in fields)
+        return study
+
+    def _read_search(self) -> dict[str, Any]:
+        search = self.read_study().sections[SEARCH]
+        if not isinstance(search, dict) or not all(
+            name in search and _has_type(name, search[name])
+            for name in ("space", *_FIELDS)
         ):
-            message = f"`{self.settings}` is damaged, or from another version of rlcli"
+            message = f"`{self.record}` is damaged: `{SEARCH}`"
             raise RlcliError(message, REMEDY)
-        chosen: dict[str, Any] = {name: data[name] for name in fields}
+        return search
+
+    def read_settings(self) -> Settings:
+        """The settings; an `RlcliError` if this is no sweep."""
+        search = self._read_search()
+        chosen: dict[str, Any] = {name: search[name] for name in _FIELDS}
         chosen["set"] = tuple(chosen["set"])
         return Settings(**chosen)
 
-    def write_settings(self, settings: Settings) -> None:
-        """Replaces the settings."""
-        data = dataclasses.asdict(settings) | {"set": [*settings.set]}
-        replace_file(self.settings, dump_yaml({"format": FORMAT, **data}).encode())
+    def write_settings(self, settings: Settings, cells: Sequence[Cell] = ()) -> None:
+        """Replaces the settings, and adds cells."""
+        search = {**self._read_search(), **dataclasses.asdict(settings)}
+        record_study(self.folder, cells, **{SEARCH: search})
 
     def read_space(self) -> Space:
         """The space that is searched."""
-        return read_space(self._read_yaml(self.space))
-
-    def read_recipe(self) -> str:
-        """The text of `recipe.yaml`."""
-        return read_text(self.recipe, REMEDY, most=MAX_BYTES)
-
-    def _read_yaml(self, path: Path) -> Document:
-        text = read_text(path, REMEDY, most=MAX_BYTES)
-        return load_document(text, source=str(path), example=REMEDY)
+        text, source = self._read_search()["space"], str(self.record)
+        document = load_document(text, source=source, example=REMEDY)
+        return read_space(dataclasses.replace(document, lines={}))
 
     def read_result(self) -> dict[str, Any]:
         """The status, the winner and the confirmed trials; {} if there is no file."""
@@ -197,10 +191,15 @@ class SweepFolder(OpenedFolder):
         write_json(self.result, result)
 
 
+_FIELDS = tuple(field.name for field in dataclasses.fields(Settings))
+
+
 def _has_type(name: str, value: Any) -> bool:
-    """Whether a value of `sweep.yaml` has the type of the field of `Settings`."""
+    """Whether a value of the section has the type of the field of `Settings`."""
     if name == "set":
         return isinstance(value, list) and all(map(_is_word, value))
+    if name == "recipe":
+        return is_recipe(value)
     if name in _OPTIONAL and value is None:
         return True
     if name in _NUMBERS:
@@ -255,11 +254,21 @@ _RESULT_FIELDS: Mapping[str, Callable[[Any], bool]] = {
 
 def is_sweep(folder: Path) -> bool:
     """Whether a folder is that of a sweep."""
-    return os.path.lexists(folder / "sweep.yaml")
+    try:
+        study = find_study(folder)
+    except RlcliError:
+        return False
+    return study is not None and SEARCH in study.sections
 
 
 def create_sweep(
-    folder: Path, settings: Settings, space: Space, recipe: str, *, trust: bool = False
+    folder: Path,
+    settings: Settings,
+    space: Space,
+    cells: Sequence[Cell] = (),
+    *,
+    trust: bool = False,
+    **sections: Any,
 ) -> SweepFolder:
     """Creates the folder of a sweep; refuses one that exists.
 
@@ -272,12 +281,10 @@ def create_sweep(
             f"`{folder}` exists already",
             "`--resume` continues a sweep, `--run` or `--name` choose another folder",
         ) from error
-    sweep = SweepFolder(folder, trust)
     text = space.document.text or dump_yaml(space.document.data)
-    replace_file(sweep.space, text.encode())
-    replace_file(sweep.recipe, recipe.encode())
-    sweep.write_settings(settings)  # last: it marks the folder as a sweep
-    return sweep
+    search = {**dataclasses.asdict(settings), "space": text}
+    record_study(folder, cells, **{SEARCH: search}, **sections)
+    return SweepFolder(folder, trust)
 
 
 def choose_folder(
@@ -316,19 +323,3 @@ def find_sweep(
 def first_confirmed_seed(settings: Settings) -> int:
     """The first seed that no trial has used."""
     return settings.seed + settings.seeds
-
-
-def trial_arguments(
-    sweep: SweepFolder,
-    settings: Settings,
-    folder: Path,
-    sets: Sequence[str],
-    seed: int,
-    seeds: int,
-) -> list[str]:
-    """The arguments of `rlcli` that train the run of a trial."""
-    arguments = ["train", *sweep.train_options, "--quiet", "--run", str(folder)]
-    arguments += ["--seed", str(seed), "--seeds", str(seeds)]
-    for setting in (*settings.set, *sets):
-        arguments += ["--set", setting]
-    return [*arguments, "--", settings.recipe]

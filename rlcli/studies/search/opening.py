@@ -14,7 +14,7 @@ from rlcli.studies.search.space import Space
 from rlcli.studies.search.trials import PRUNERS, SAMPLERS
 
 _BOUNDS: Mapping[str, tuple[int, int]] = {  # of the options that are numbers
-    "trials": (1, 1_000_000),
+    "trials": (1, 100_000),
     "seeds": (1, 1_000_000),
     "seed": (0, 2**31 - 1),
     "confirm": (0, 1_000_000),
@@ -45,7 +45,7 @@ def open_sweep(folder: str | Path, *, trust: bool | None = None) -> OpenedSweep:
     try:
         check_options({key: each for key, each in given.items() if each is not None})
     except RlcliError as error:
-        message = f"`{sweep.settings}`: {error.message}"
+        message = f"`{sweep.record}`: {error.message}"
         raise RlcliError(message, error.hint) from error
     return OpenedSweep(sweep, settings, sweep.read_space())
 

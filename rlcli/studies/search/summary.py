@@ -38,6 +38,7 @@ def show_sweep(folder: str | Path, *, storage: str | None = None) -> dict[str, A
     Writes nothing. `storage` is the database of a sweep that was started with one.
     """
     sweep, settings, space = open_sweep(folder)
+    recipe = settings.recipe
     given = None if storage is None else enter_url(storage)
     sweep.check_address("--storage", settings.storage, given)
     study = Trials(sweep, settings, space, is_reader=True)
@@ -60,7 +61,7 @@ def show_sweep(folder: str | Path, *, storage: str | None = None) -> dict[str, A
     counts = Counter(trial.state for trial in trials)
     return {
         "folder": str(folder),
-        "recipe": settings.recipe,
+        "recipe": recipe if isinstance(recipe, str) else recipe["name"],
         "objective": settings.objective,
         "direction": "maximize" if objective.is_maximized else "minimize",
         "sampler": settings.sampler,

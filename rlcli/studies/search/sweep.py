@@ -5,42 +5,37 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import os
 import secrets
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError, quote
 from rlcli.quoting import quote_shell
-from rlcli.recipe import (
-    Recipe,
-    check_document,
-    dump_recipe,
-    locate_recipe,
-    read_recipe,
-    resolve,
-)
-from rlcli.registry.libraries import require_extra
+from rlcli.recipe import Recipe, check_document
 from rlcli.registry.paths import enter, enter_url, resolves
-from rlcli.results.checks import check_choice
-from rlcli.runs.durations import parse_duration
-from rlcli.runs.files import replace_file
-from rlcli.studies.engines.jobs import Engine, LocalEngine
-from rlcli.studies.engines.run_storage import RunStorage, open_storage
-from rlcli.studies.engines.slurm import check_script, check_settings, write_script
-from rlcli.studies.engines.storage_engine import StorageEngine
-from rlcli.studies.search import grouping, layout, pbt
-from rlcli.studies.search.driver import Driver, Report
+from rlcli.runs.durations import deadline_of
+from rlcli.runs.study_record import Cell
+from rlcli.studies.engines.engine_options import EngineOptions
+from rlcli.studies.engines.jobs import Job
+from rlcli.studies.engines.slurm import write_script
+from rlcli.studies.search import layout, pbt
+from rlcli.studies.search.driver import Driver, Report, choose_size
 from rlcli.studies.search.layout import Settings, SweepFolder
 from rlcli.studies.search.objectives import AUC
 from rlcli.studies.search.opening import OpenedSweep, check_options, open_sweep
 from rlcli.studies.search.pbt import PBT
 from rlcli.studies.search.space import Space, load_space
-from rlcli.studies.search.trials import Trials, open_database, require_optuna
+from rlcli.studies.search.trials import (
+    Trials,
+    fixed_values,
+    open_database,
+    require_optuna,
+)
 from rlcli.studies.search.validation import check_space
+from rlcli.studies.study_grid import make_cell
 from rlcli.training.stopping.stops import STATUS_OF_SIGNALS, Stop
-from rlcli.xla.threads import usable_cores
 
 DEFAULTS: Mapping[str, Any] = {
     "trials": 50,
@@ -50,9 +45,7 @@ DEFAULTS: Mapping[str, Any] = {
     "objective": "return",
     "confirm": 3,
 }
-ENGINES = ("local", "ray")
 _CHANGEABLE = ("trials", "confirm")  # when a sweep is resumed
-_ADDRESSES = ("storage", "run_storage")  # which its user names each time
 
 
 @resolves("space", recipes="recipe", new=("runs", "run", "slurm"))
@@ -140,8 +133,7 @@ def sweep(
             task trains one trial, for at most `max_time`.
         report: is called with the `SweepProgress`, about once a second.
     """
-    begin = time.monotonic()
-    deadline = math.inf if max_time is None else begin + parse_duration(max_time)
+    deadline = None if slurm is not None else deadline_of(max_time)
     given = {
         "trials": trials,
         "seeds": seeds,
@@ -155,33 +147,65 @@ def sweep(
         "ready": ready,
         "set": tuple(set) or None,
         "storage": None if storage is None else enter_url(storage),
-        "run_storage": run_storage,
     }
     given = {key: value for key, value in given.items() if value is not None}
     check_options(given)
-    make_engine = _engine_maker(engine, jobs, address, cpus, gpus)
-    if slurm is not None:
-        check_script(slurm)
+    engines = EngineOptions(engine, jobs, address, cpus, gpus, run_storage)
+    engines.check(slurm)
+    require_optuna()
     with contextlib.ExitStack() as stack:
         if resume:
-            require_optuna()
             found = open_sweep(_find(recipe, set, runs, run, name), trust=trust)
             stack.enter_context(found.folder.lock())
-            opened, first_rung = _reopen(found, given, space, engine)
+            opened, first_rung = _reopen(found, given, space, engines)
         else:
+            _refuse_array(given, slurm)
             place = runs, run, name
-            _check_run_storage(run_storage, engine)
-            opened, first_rung = _create(
-                recipe, given, space, place, is_array=slurm is not None
-            )
+            opened, first_rung = _create(recipe, given, space, place, engines)
             stack.enter_context(opened.folder.lock())
         if slurm is not None:
-            write_script(opened.folder, opened.settings, slurm, max_time=max_time)
+            _refuse_array(dataclasses.asdict(opened.settings), slurm)
+            _write_array(opened, slurm, max_time)
         else:
-            status = _run(opened, first_rung, make_engine, deadline, report)
+            end = math.inf if deadline is None else deadline
+            status = _run(opened, first_rung, engines, end, report)
             if status in STATUS_OF_SIGNALS.values():
                 _stop(opened.folder.folder, status)
     return opened.folder.folder
+
+
+def _refuse_array(given: Mapping[str, Any], slurm: str | Path | None) -> None:
+    """Refuses a job array with a sampler whose trials depend on others."""
+    sampler = given.get("sampler", DEFAULTS["sampler"])
+    if slurm is not None and sampler not in layout.INDEPENDENT:
+        raise RlcliError(
+            f"a job array cannot have the sampler `{sampler}`, which chooses trials by "
+            "the results of others",
+            "pass `--sampler random` or `grid`, or use `--engine ray` on the cluster",
+        )
+
+
+def _write_array(
+    opened: OpenedSweep, file: str | Path, max_time: str | float | None
+) -> None:
+    """Writes the script of a job array, with a task for each trial that is left."""
+    sweep = opened.folder
+    labels = [cell.label for cell in _plan_trials(*opened)]
+    jobs = [Job(label, sweep.folder, (label,)) for label in labels]
+    tasks = [job.labels for job in jobs if not job.has_ended]
+    write_script(sweep.folder, tasks, sweep.resume_options, file, max_time=max_time)
+
+
+def _plan_trials(sweep: SweepFolder, settings: Settings, space: Space) -> list[Cell]:
+    """The cells of trials whose values depend on their numbers only."""
+    seeds = settings.seed, settings.seeds
+    cells = []
+    for number in range(settings.trials):
+        values = fixed_values(settings, space, number)
+        if values is not None:
+            folder, sets = sweep.trial(number), space.settings(values)
+            cells.append(sweep.make_cell(settings, folder, sets, *seeds))
+    return cells
 
 
 def _stop(folder: Path, status: str) -> None:
@@ -195,8 +219,7 @@ def _create(
     given: Mapping[str, Any],
     space: str | Path | Mapping[str, Any] | None,
     place: tuple[str | Path, str | Path | None, str | None],
-    *,
-    is_array: bool,
+    engines: EngineOptions,
 ) -> tuple[OpenedSweep, int]:
     """Creates a sweep; refuses a recipe, a space or options that are wrong.
 
@@ -209,27 +232,26 @@ def _create(
         raise RlcliError(
             "a sweep needs a space of options to search", "pass a file with `--space`"
         )
-    sets = given.get("set", ())
-    document = check_document(recipe, sets)
+    document = check_document(recipe, given.get("set", ()))
     document.refuse_combinations("search its options with `--space` instead")
-    title = document.name
     read = load_space(space)
-    folder = layout.choose_folder(title, *place)
-    require_optuna()
+    folder = layout.choose_folder(document.name, *place)
     base, needs_trust = check_space(document, read)
     first_rung = _first_rung(base)
-    settings = _settings(given, recipe, base, read, f"{title}/{folder.name}")
+    embeds = engines.run_storage is not None
+    cell = make_cell(document, embeds=embeds, folder=folder, study=folder)
+    settings = _settings(given, cell, base, read, f"{document.name}/{folder.name}")
+    planned = SweepFolder(folder, needs_trust)
     if settings.sampler == PBT:
-        pbt.check_population(SweepFolder(folder, needs_trust), base, settings, read)
+        pbt.check_population(planned, base, settings, read)
     _check_stop(base, settings)
     if settings.storage is not None:
         open_database(settings.storage)  # before there is a folder
-    if is_array:
-        check_settings(settings)
-    if settings.run_storage is not None:
-        _open_run_storage(SweepFolder(folder), settings).check(is_new=True)
-    text = dump_recipe(resolve(base))
-    sweep = layout.create_sweep(folder, settings, read, text, trust=needs_trust)
+    stored = engines.begin_storage(document.name, folder)
+    cells = _plan_trials(planned, settings, read)
+    sweep = layout.create_sweep(
+        folder, settings, read, cells, trust=needs_trust, **stored
+    )
     return OpenedSweep(sweep, settings, read), first_rung
 
 
@@ -246,7 +268,7 @@ def _check_stop(recipe: Recipe, settings: Settings) -> None:
 def _run(
     opened: OpenedSweep,
     first_rung: int,
-    make_engine: _EngineMaker,
+    engines: EngineOptions,
     deadline: float,
     report: Report,
 ) -> str:
@@ -254,93 +276,38 @@ def _run(
     folder, settings, space = opened
     # Processes elsewhere have another working directory.
     place = SweepFolder(enter(folder.folder), folder.trust)
-    study = Trials(place, settings, space, first_rung)
+    trials = Trials(place, settings, space, first_rung)
     is_population = settings.sampler == PBT
     if is_population:
         pbt.begin_population(place, settings, space)
-    storage = None
-    if settings.run_storage is not None:
-        storage = _open_run_storage(place, settings)
-    engine: Engine = make_engine(1 if is_population else None, storage)
-    try:
+    study = place.read_study()
+    running = {place.trial(t.number) for t in trials.trials() if t.state == "running"}
+    labels = [
+        cell.label
+        for cell in study.cells
+        if cell.folder in running or cell.folder.parent.name == layout.CONFIRMATIONS
+    ]
+    environment = {**os.environ}  # before the threads of this process are set
+    engine = engines.open(
+        study, labels, jobs=1 if is_population else None, environment=environment
+    )
+    with contextlib.closing(engine):
         if settings.together is None:
-            size = grouping.choose_size(settings, engine.jobs)
+            size = choose_size(settings, engine.jobs)
             settings = dataclasses.replace(settings, together=size)
             place.write_settings(settings)
-        if storage is not None:
-            settings = _copy_recipe(place, settings)
-            engine = StorageEngine(engine, storage)
-            trials = [each for each in study.trials() if each.state == "running"]
-            folders = [place.trial(each.number) for each in trials]
-            engine.restore([*folders, *place.confirmations.glob("*")])
         driver = Driver(
-            place, settings, space, study, engine, deadline=deadline, report=report
+            place, settings, space, trials, engine, deadline=deadline, report=report
         )
         return driver.run()
-    finally:
-        engine.close()
-
-
-def _check_run_storage(url: str | None, engine: str) -> None:
-    """Refuses a storage of runs with an engine that has none."""
-    if url is not None and engine != "ray":
-        raise RlcliError(
-            f"`--run-storage` is an option of `--engine ray`, not of `{engine}`",
-            "pass `--engine ray`; without `--address` it runs on this machine",
-        )
-
-
-def _open_run_storage(sweep: SweepFolder, settings: Settings) -> RunStorage:
-    assert settings.run_storage is not None
-    return open_storage(settings.run_storage, settings.study, sweep.folder)
-
-
-def _copy_recipe(sweep: SweepFolder, settings: Settings) -> Settings:
-    """The settings with a copy of the recipe, which other nodes can have as well."""
-    path = Path(settings.recipe)
-    if not path.is_absolute():  # a built-in recipe
-        return settings
-    text = read_recipe(path).merge().text
-    sweep.make(layout.SOURCE)
-    replace_file(sweep.source(path), text.encode())
-    return dataclasses.replace(settings, recipe=str(sweep.source(path)))
-
-
-_EngineMaker = Callable[[int | None, RunStorage | None], Engine]
-
-
-def _engine_maker(
-    engine: str, jobs: int | None, address: str | None, cpus: float, gpus: float
-) -> _EngineMaker:
-    """A function that makes the engine; refuses one that cannot be.
-
-    Its arguments are the number of processes on this machine, by default that of cores,
-    and the storage of the runs.
-    """
-    check_choice("engine", engine, ENGINES)
-    if engine == "local":
-        if address is not None or gpus or cpus != 1:
-            raise RlcliError(
-                "`address`, `cpus` and `gpus` are options of `--engine ray`",
-                "`--jobs` is the number of processes of `--engine local`",
-            )
-        return lambda default, storage: LocalEngine(jobs or default or usable_cores())
-    if cpus < 0 or gpus < 0 or cpus + gpus == 0:
-        raise RlcliError(f"a process cannot have {cpus:g} CPUs and {gpus:g} GPUs")
-    require_extra("ray", "`--engine ray`")
-    from rlcli.studies.engines.ray_engine import RayEngine
-
-    return lambda default, storage: RayEngine(
-        jobs, address=address, cpus=cpus, gpus=gpus, storage=storage
-    )
 
 
 def _settings(
-    given: Mapping[str, Any], recipe: str | Path, base: Recipe, space: Space, study: str
+    given: Mapping[str, Any], cell: Cell, base: Recipe, space: Space, study: str
 ) -> Settings:
     """The settings of a new sweep, with defaults."""
     chosen: dict[str, Any] = {**DEFAULTS, "seed": base.train.seed, "set": ()}
-    chosen |= {"storage": None, "run_storage": None, "together": None, "ready": None}
+    chosen |= {"storage": None, "together": None, "ready": None}
     if given.get("sampler") == PBT:
         chosen |= {"trials": pbt.MEMBERS, "pruner": "none", "ready": 1}
     chosen |= given
@@ -350,7 +317,7 @@ def _settings(
     if chosen["storage"] is not None:  # where another study may have this name
         study = f"{study}/{secrets.token_hex(4)}"
     chosen.setdefault("confirm_seeds", chosen["seeds"])
-    return Settings(recipe=locate_recipe(recipe), study=study, **chosen)
+    return Settings(recipe=cell.recipe, digest=cell.digest, study=study, **chosen)
 
 
 def _first_rung(recipe: Recipe) -> int:
@@ -381,15 +348,13 @@ def _reopen(
     opened: OpenedSweep,
     given: Mapping[str, Any],
     space: str | Path | Mapping[str, Any] | None,
-    engine: str,
+    engines: EngineOptions,
 ) -> tuple[OpenedSweep, int]:
     """Continues a sweep that exists; refuses other options than it was started with."""
     folder, settings, read = opened
     before = dataclasses.asdict(settings)
     changeable = ("confirm",) if settings.sampler == PBT else _CHANGEABLE
-    for name in _ADDRESSES:
-        option = f"--{name.replace('_', '-')}"
-        folder.check_address(option, before[name], given.get(name))
+    folder.check_address("--storage", settings.storage, given.get("storage"))
     for key, value in given.items():
         if key not in changeable and value != before[key]:
             raise RlcliError(
@@ -403,18 +368,11 @@ def _reopen(
             "leave `--space` out to continue with the same, or start a new sweep",
         )
     base = folder.load_recipe_with(settings)
-    if dump_recipe(resolve(base)) != folder.read_recipe():
-        raise RlcliError(
-            f"the recipe has changed since `{folder.folder}` was started",
-            f"`{folder.recipe}` has the original options",
-        )
+    engines.find_storage(folder.read_study())
     changes = {key: value for key, value in given.items() if key in changeable}
     settings = dataclasses.replace(settings, **changes)
     if settings.sampler == "grid":
         trials = min(settings.trials, len(read.grid()))
         settings = dataclasses.replace(settings, trials=trials)
-    _check_run_storage(settings.run_storage, engine)
-    if settings.run_storage is not None:
-        _open_run_storage(folder, settings).check(is_new=False)
-    folder.write_settings(settings)
+    folder.write_settings(settings, _plan_trials(folder, settings, read))
     return OpenedSweep(folder, settings, read), _first_rung(base)

@@ -23,9 +23,8 @@ from rlcli.loop import make_loop
 from rlcli.recipe import documents, load_recipe
 from rlcli.replays.datasets import dataset_files as dataset_files
 from rlcli.results.curves import read_series
-from rlcli.runs import checkpoint, provenance, snapshots
+from rlcli.runs import checkpoint, provenance, snapshots, study_record
 from rlcli.runs.metrics import read_metrics
-from rlcli.studies.search import layout
 
 KEPT = Path(__file__).parent
 NEWEST = KEPT / "0.1.0"
@@ -229,14 +228,11 @@ def test_a_run_of_another_jax_continues_as_one_of_this_and_says_so(name, tmp_pat
 
 
 def test_every_version_of_every_format_has_a_file():
-    runs, sweeps = (
-        {struct.unpack_from("<8sI", path.read_bytes())[1] for path in KEPT.rglob(glob)}
-        if glob.endswith("lz4")
-        else {documents.load_document(path).data["format"] for path in KEPT.rglob(glob)}
-        for glob in ("*.lz4", "sweep.yaml")
-    )
-    assert runs == {*range(1, checkpoint.FORMAT_VERSION + 1)}
-    assert sweeps == {*range(1, layout.FORMAT + 1)}
+    runs = [path.read_bytes() for path in KEPT.rglob("*.lz4")]
+    studies = [json.loads(path.read_text()) for path in KEPT.rglob("study.json")]
+    found = {struct.unpack_from("<8sI", data)[1] for data in runs}
+    assert found == {*range(1, checkpoint.FORMAT_VERSION + 1)}
+    assert {each["format"] for each in studies} == {*range(1, study_record.FORMAT + 1)}
     versions = set()
     for path in KEPT.rglob("*.npz"):
         with np.load(path) as file:
@@ -260,8 +256,8 @@ def test_newer_versions_are_one_clear_error(tmp_path):
     assert mentions(caught.value.hint, "`pip install --upgrade rlcli`")
     sweep = tmp_path / "sweep"
     sweep.mkdir()
-    text = (NEWEST / "sweep" / "sweep.yaml").read_text()
-    (sweep / "sweep.yaml").write_text(text.replace("format: 1", "format: 2"))
+    text = (NEWEST / "sweep" / "study.json").read_text()
+    (sweep / "study.json").write_text(text.replace('"format": 1', '"format": 2'))
     with pytest.raises(RlcliError, match="has format version 2, but") as caught:
         rlcli.show_sweep(sweep)
     assert mentions(caught.value.hint, "`pip install --upgrade rlcli`")

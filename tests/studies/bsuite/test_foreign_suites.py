@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from suites import INFO, RUN, write_suite
+from suites import INFO, RUN, write_record, write_suite
 from wording import refused
 
 import rlcli
@@ -69,7 +69,7 @@ def test_runs_that_were_there_before_are_no_runs_of_a_new_sweep(tmp_path):
         rlcli.bsuite("dqn_catch", ["bandit/0"], run=tmp_path / "new")
 
 
-@pytest.mark.parametrize("name", ["results", f"runs/{RUN}", "runs", "bsuite.json"])
+@pytest.mark.parametrize("name", ["results", f"runs/{RUN}", "runs", "study.json"])
 def test_no_folder_or_file_is_used_through_a_link(name, suite, tmp_path, capsys):
     victim = tmp_path / "victim"
     (suite / name).rename(victim) if (suite / name).exists() else victim.mkdir()
@@ -91,16 +91,15 @@ def test_scores_are_not_written_through_a_link(name, suite, tmp_path, capsys):
 
 
 def test_a_pipe_in_place_of_the_record_is_not_waited_for(suite, capsys):
-    (suite / "bsuite.json").unlink()
-    os.mkfifo(suite / "bsuite.json")
+    (suite / "study.json").unlink()
+    os.mkfifo(suite / "study.json")
     error = refused("bsuite", suite, "--resume", capsys=capsys)
     assert "not a regular file" in error
 
 
 def test_the_runs_of_ids_follow_from_the_chosen_ids_not_from_the_file(suite):
     ids = {"catch/0": ["../../elsewhere", 0]}
-    info = json.loads((suite / "bsuite.json").read_text()) | {"ids": ids}
-    (suite / "bsuite.json").write_text(json.dumps(info))
+    write_record(suite, INFO | {"ids": ids})
     data = rlcli.bsuite(suite)
     (catch,) = data["experiments"]
     assert catch["ids"] == 2
@@ -114,11 +113,11 @@ VALUES = [None, True, -1, 10**30, 1.5, float("nan"), "", "../..", [], [1], {}, "
 @pytest.mark.parametrize("field", [*INFO])
 def test_a_damaged_record_is_one_clear_error(field, suite, capsys):
     for value in VALUES:
-        (suite / "bsuite.json").write_text(json.dumps(INFO | {field: value}))
+        write_record(suite, INFO | {field: value})
         try:
             rlcli.bsuite(suite)
         except RlcliError as error:
-            assert "bsuite.json` is damaged: " in error.message
+            assert "study.json` is damaged: " in error.message
             assert len(error.message) < 500
 
 

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from folders import write_run
+from suites import write_record
 
 import rlcli
 from rlcli.cli import main
@@ -27,7 +28,7 @@ def write_sweep(folder):
     info = {"recipe": "mine", "source": "mine.yaml", "set": [], "seed": 0}
     info |= {"mnist": None, "smoke": False, "chosen": [*ids], "ids": ids}
     info["notes"] = ["left out: mnist"]
-    (folder / "bsuite.json").write_text(json.dumps(info))
+    write_record(folder, info)
     rows = [
         {"T": 90_000, "seed": seed, "ep": 10_000, "t": 9, "G": 1.0, "avg_G": 1.0}
         | {"total_return": 9_000.0, "total_regret": 4_000.0 * (1 + seed)}
@@ -100,7 +101,7 @@ def test_runs_have_the_environment_and_the_budget_of_bsuite(tmp_path, planned):
     assert chain.train.steps == 334 * 300 and chain.train.log.every == 300
     assert chain.train.evaluate.every is chain.train.stop is None
     assert data["experiments"] == []
-    ids = json.loads((tmp_path / "sweep" / "bsuite.json").read_text())["ids"]
+    ids = json.loads((tmp_path / "sweep" / "study.json").read_text())["bsuite"]["ids"]
     assert ids["catch_noise/6"] == ["catch_noise-5-6", 9]
 
 
@@ -152,7 +153,7 @@ def test_a_sweep_is_resumed_with_its_own_options(tmp_path, monkeypatch):
     """A run that has finished, one that was interrupted, and one that has not begun."""
     groups, options, limits = [], [], []
 
-    def keep(given, words, *, ended, max_time, **keywords):
+    def keep(given, words, engine, *, ended, max_time, **keywords):
         groups.append([cell.label for (cell,) in given])
         options.append(words)
         limits.append(max_time)
@@ -173,7 +174,7 @@ def test_a_sweep_is_resumed_with_its_own_options(tmp_path, monkeypatch):
     assert groups == [["runs/deep_sea-0", *left], left, left]
     # What the files say about `imports` does not matter: their author may be another.
     trusts = (["--trust"], ["--no-trust"], ["--trust"])
-    assert options == [["--quiet", *each] for each in trusts]
+    assert options == [*trusts]
     before_limit, limit, _ = limits
     assert before_limit is None
     assert limit == pytest.approx(time.monotonic() + 3_600, abs=60)
@@ -184,9 +185,9 @@ def test_a_sweep_is_resumed_with_its_own_options(tmp_path, monkeypatch):
 @pytest.mark.parametrize("field", ["set", "chosen", "smoke"])
 def test_a_damaged_record_of_a_sweep_is_named(field, tmp_path):
     folder = write_sweep(tmp_path / "sweep")
-    info = json.loads((folder / "bsuite.json").read_text())
-    (folder / "bsuite.json").write_text(json.dumps({**info, field: 3}))
-    with pytest.raises(RlcliError, match=rf"bsuite.json` is damaged: `{field}` is `3`"):
+    info = json.loads((folder / "study.json").read_text())["bsuite"]
+    write_record(folder, {**info, field: 3})
+    with pytest.raises(RlcliError, match=rf"study.json` is damaged: `{field}` is `3`"):
         rlcli.bsuite(folder)
 
 

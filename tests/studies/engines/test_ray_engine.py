@@ -13,11 +13,14 @@ import pytest
 import yaml
 from stores import list_bytes, serve_s3
 
+from rlcli.recipe import read_recipe
 from rlcli.runs.metrics import drop_clock_fields, read_metrics
 from rlcli.runs.run_folder import Run
+from rlcli.runs.study_record import format_record, record_study
 from rlcli.studies.engines import stored_runs
 from rlcli.studies.engines.jobs import Job
 from rlcli.studies.engines.run_storage import RunStorage
+from rlcli.studies.study_grid import make_cell
 
 ray = pytest.importorskip("ray")
 pytestmark = [
@@ -37,7 +40,7 @@ def engine():
     from rlcli.studies.engines.ray_engine import RayEngine
 
     # Workers have an environment of their own in which to find the package.
-    os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[3])
     made = RayEngine(2)
     yield made
     made.close()
@@ -51,9 +54,21 @@ def wait_for(condition, seconds=240):
     return result
 
 
+def plan(study, steps, folder="lake"):
+    """Records a cell with so many steps, and returns its job."""
+    study.mkdir(parents=True, exist_ok=True)
+    recipe = study.parent / "lake.yaml"
+    recipe.write_text(LAKE)
+    document = read_recipe(recipe, [f"train.steps={steps}"])
+    cell = make_cell(document, embeds=True, study=study, folder=study / folder)
+    record_study(study, [cell])
+    return Job(folder, study, (folder,), ("--trust",), record=format_record([cell]))
+
+
 def test_a_task_returns_the_exit_code_and_the_error(engine, tmp_path):
-    engine.start(Job("good", (tmp_path / "a",), ["--version"]))
-    engine.start(Job("bad", (tmp_path / "b",), ["train", "nope"]))
+    job = plan(tmp_path / "study", 1_000)
+    engine.start(job)
+    engine.start(job._replace(key="bad", labels=("nope",)))
     assert not engine.has_room
     ended = {}
 
@@ -62,19 +77,17 @@ def test_a_task_returns_the_exit_code_and_the_error(engine, tmp_path):
         return len(ended) == 2
 
     wait_for(collect)
-    assert ended["good"].code == 0
+    assert ended["lake"].code == 0
     assert ended["bad"].code == 1
-    assert "there is no recipe `nope`" in ended["bad"].message
+    assert "has no cell `nope`" in ended["bad"].message
 
 
 def test_a_run_continues_after_its_worker_is_killed_and_stops_when_cancelled(
     engine, tmp_path
 ):
-    (tmp_path / "lake.yaml").write_text(LAKE)
-    folder = tmp_path / "run"
-    recipe = str(tmp_path / "lake.yaml")
-    arguments = ["train", "--quiet", "--run", str(folder), "--", recipe]
-    engine.start(Job("long", (folder,), arguments))
+    job = plan(tmp_path / "study", 500_000_000)
+    (folder,) = job.folders
+    engine.start(job)
     wait_for(lambda: read_metrics(folder))  # before, a signal may leave no checkpoint
 
     def read_info():
@@ -86,7 +99,7 @@ def test_a_run_continues_after_its_worker_is_killed_and_stops_when_cancelled(
     os.kill(int(worker.split()[1]), signal.SIGKILL)
     wait_for(lambda: read_info().get("resumes"))
     wait_for(lambda: read_info()["status"] == "running")
-    engine.send_signal(signal.SIGTERM, "long")
+    engine.send_signal(signal.SIGTERM, "lake")
     (end,) = wait_for(engine.collect)
     assert end.code == 143
     wait_for(lambda: read_info()["status"] == "terminated")
@@ -99,12 +112,8 @@ def test_a_run_in_a_store_continues_elsewhere_after_its_worker_is_killed(
     pytest.importorskip("fsspec")
     storage = RunStorage(f"file://{tmp_path}/store", tmp_path / "local")
     monkeypatch.setattr(engine, "_storage", storage)
-    recipe = tmp_path / "local" / "source" / "lake.yaml"
-    recipe.parent.mkdir(parents=True)
-    recipe.write_text(LAKE.replace("500_000_000", "6_000_000"))
+    job = plan(tmp_path / "local", 6_000_000, "trials/0000")
     folder, stored = tmp_path / "local/trials/0000", tmp_path / "store/trials/0000"
-    arguments = ["train", "--quiet", "--run", str(folder), "--", str(recipe)]
-    job = Job("stored", (folder,), arguments)
     stored_runs.upload_inputs(storage, job)
     engine.start(job)
     wait_for((stored / "checkpoints.json").exists)
@@ -116,8 +125,9 @@ def test_a_run_in_a_store_continues_elsewhere_after_its_worker_is_killed(
     assert not folder.exists()  # only the store has it
     stored_runs.download_runs(storage, job)
     assert len(Run(folder).read_info()["resumes"]) == 1
-    arguments = ["train", "--quiet", "--run", str(tmp_path / "undisturbed"), recipe]
-    subprocess.run([sys.executable, "-m", "rlcli", *arguments], check=True)
+    words = ["train", "--quiet", "--run", str(tmp_path / "undisturbed")]
+    words += ["--set", "train.steps=6_000_000", str(tmp_path / "lake.yaml")]
+    subprocess.run([sys.executable, "-m", "rlcli", *words], check=True)
     for name in ("checkpoints/006000000.pkl.lz4", "policy.pkl.lz4", "best.pkl.lz4"):
         undisturbed = (tmp_path / "undisturbed" / name).read_bytes()
         assert (folder / name).read_bytes() == undisturbed
@@ -145,13 +155,10 @@ def test_a_cancelled_task_has_copied_its_checkpoint_to_the_store(
     pytest.importorskip("fsspec")
     storage = RunStorage(f"file://{tmp_path}/store", tmp_path / "local")
     monkeypatch.setattr(engine, "_storage", storage)
-    (tmp_path / "lake.yaml").write_text(LAKE)
-    folder, stored = tmp_path / "local/trials/0000", tmp_path / "store/trials/0000"
-    recipe = str(tmp_path / "lake.yaml")
-    arguments = ["train", "--quiet", "--run", str(folder), "--", recipe]
-    engine.start(Job("long", (folder,), arguments))
+    stored = tmp_path / "store/trials/0000"
+    engine.start(plan(tmp_path / "local", 500_000_000, "trials/0000"))
     wait_for((stored / "metrics.jsonl").exists)
-    engine.send_signal(signal.SIGTERM, "long")
+    engine.send_signal(signal.SIGTERM, "trials/0000")
     (end,) = wait_for(engine.collect)
     assert end.code == 143
     assert json.loads((stored / "run.json").read_text())["status"] == "terminated"
@@ -203,7 +210,7 @@ def test_a_sweep_on_s3_continues_after_its_driver_is_killed(tmp_path):
         assert process.poll() is None
         process.kill()
         process.wait()
-        resumed = [*remote, "remote", "--resume"]
+        resumed = [*remote, "remote", "--resume", "--run-storage", url]
         subprocess.run(resumed, cwd=tmp_path, check=True)
         local = [*words, "local", "--jobs", "2", *new, "--run", "local"]
         subprocess.run(local, cwd=tmp_path, check=True)
@@ -217,7 +224,7 @@ def test_a_sweep_on_s3_continues_after_its_driver_is_killed(tmp_path):
 
 def test_the_example_of_a_cluster_is_valid():
     jsonschema = pytest.importorskip("jsonschema")
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     schema = Path(ray.__file__).parent / "autoscaler" / "ray-schema.json"
     example = (root / "examples" / "cluster" / "ray.yaml").read_text()
     jsonschema.validate(yaml.safe_load(example), json.loads(schema.read_text()))

@@ -1,4 +1,4 @@
-"""Job arrays: trials as tasks, which together give the result of one driver."""
+"""Job arrays: programs of a study as tasks, in a script that names every cell."""
 
 import os
 import re
@@ -10,38 +10,24 @@ import sys
 import time
 
 import pytest
-from sweeps import FakeEngine, drive, list_trials, make_sweep, skip_disk
+from sweeps import FakeEngine, drive, list_trials, make_sweep, skip_disk, train_cell
 
+import rlcli
 from rlcli.errors import RlcliError
 from rlcli.registry.user_code import module_command
-from rlcli.runs.run_folder import Run
 from rlcli.studies.engines import slurm
 
-pytest.importorskip("optuna")
+TASKS = [["a/lr=0.1", "a/lr=0.2"], ["b b"]]
 
 
-@pytest.fixture(autouse=True)
-def _no_disk(monkeypatch):
+def test_tasks_in_any_order_give_the_result_of_one_driver(monkeypatch, tmp_path):
+    pytest.importorskip("optuna")
     skip_disk(monkeypatch)
-
-
-def train(monkeypatch, sweep, number, **engine):
-    made = FakeEngine(1, **engine)
-    monkeypatch.setattr(slurm, "LocalEngine", lambda jobs: made)
-    return slurm.train_trial(sweep.folder, number), made
-
-
-@pytest.mark.parametrize("together", [1, 6])
-@pytest.mark.parametrize("sampler", ["random", "grid"])
-def test_tasks_in_any_order_give_the_result_of_one_driver(
-    monkeypatch, tmp_path, sampler, together
-):
-    alone = make_sweep(tmp_path / "a", sampler=sampler)
+    alone = make_sweep(tmp_path / "a")
     drive(alone, FakeEngine())
-    tasks = make_sweep(tmp_path / "b", sampler=sampler, together=together)
+    tasks = make_sweep(tmp_path / "b", together=6)
     for number in (3, 0, 5, 1, 4):  # 2 has not begun
-        status, _ = train(monkeypatch, tasks, number)
-        assert status == "finished"
+        train_cell(tasks, number)
     engine = FakeEngine()
     drive(tasks, engine)
     assert [key for key, _ in engine.started if key.startswith("trial")] == ["trial 2"]
@@ -49,56 +35,48 @@ def test_tasks_in_any_order_give_the_result_of_one_driver(
     assert tasks.read_result() == alone.read_result()
 
 
-def test_a_task_that_was_stopped_resumes_and_one_that_has_ended_does_nothing(
-    monkeypatch, tmp_path
-):
-    sweep = make_sweep(tmp_path / "s")
-    made = FakeEngine(1)
-    collect, calls = made.collect, []
-
-    def stop_after_two():
-        calls.append(None)
-        if len(calls) == 2:
-            signal.raise_signal(signal.SIGTERM)
-        return collect()
-
-    made.collect = stop_after_two
-    monkeypatch.setattr(slurm, "LocalEngine", lambda jobs: made)
-    assert slurm.train_trial(sweep.folder, 0) == "terminated"
-    assert Run(sweep.trial(0)).read_info()["status"] == "terminated"
-    status, engine = train(monkeypatch, sweep, 0)
-    assert status == "finished"
-    assert len((sweep.trial(0) / "metrics.jsonl").read_text().splitlines()) == 6
-    status, engine = train(monkeypatch, sweep, 0)
-    assert (status, engine.started) == ("finished", [])
+def test_a_sweep_whose_trials_need_results_is_no_array(folder):
+    pytest.importorskip("optuna")
+    space = {"tracer.gamma": {"uniform": [0.9, 0.99]}}
+    for sampler in (None, "pbt"):
+        with pytest.raises(RlcliError, match="cannot have the sampler"):
+            rlcli.sweep(
+                "qlearning_frozenlake", space=space, sampler=sampler, slurm="a.sh"
+            )
+    assert [*folder.iterdir()] == []
+    sets = ["train.evaluate.every=300"]
+    own = {"sampler": "random", "trials": 3, "set": sets, "slurm": "a.sh"}
+    path = rlcli.sweep("qlearning_frozenlake", space=space, **own)
+    text = (folder / "a.sh").read_text()
+    assert "--array=0-2\n" in text and "2) set -- --cell trials/0002 ;;" in text
+    assert f'study --quiet --no-trust "$@" -- {path} &' in text
+    with pytest.raises(RlcliError, match="cannot have `--engine ray`"):
+        rlcli.sweep(path, resume=True, engine="ray", slurm="a.sh")
 
 
-def test_a_task_stops_when_its_time_is_over(monkeypatch, tmp_path):
-    sweep = make_sweep(tmp_path / "s")
-    monkeypatch.setattr(slurm, "LocalEngine", lambda jobs: FakeEngine(1))
-    assert slurm.train_trial(sweep.folder, 1, max_time=1e-9) == "out_of_time"
-
-
-def test_a_trial_that_fails_is_an_error(monkeypatch, tmp_path):
-    sweep = make_sweep(tmp_path / "s")
-    with pytest.raises(RlcliError, match="trial 1 has failed: it does not work"):
-        train(monkeypatch, sweep, 1, codes={"trial 1": [1]})
-    with pytest.raises(RlcliError, match="has no trial 6: they are 0 to 5"):
-        train(monkeypatch, sweep, 6)
-
-
-def test_samplers_that_need_results_are_refused(tmp_path):
-    sweep = make_sweep(tmp_path / "s", sampler="tpe")
-    with pytest.raises(RlcliError, match="cannot have the sampler `tpe`"):
-        slurm.write_script(sweep, sweep.read_settings(), tmp_path / "a.sh")
+def test_a_study_is_an_array_with_a_task_for_each_program(folder):
+    vary = ["tracer.gamma=0.8,0.9", "updater.name=q_learning,sarsa"]
+    ended = rlcli.study(
+        ["qlearning_frozenlake"], vary=vary, run="s", slurm="a.sh", max_time="3h"
+    )
+    assert [(each.code, each.cell.exists) for each in ended] == [(0, False)] * 4
+    text = (folder / "a.sh").read_text()
+    tasks = re.findall(r"^    \d+\) set -- (.*) ;;$", text, re.MULTILINE)
+    assert [words.split()[1::2] for words in tasks] == [
+        [f"gamma={gamma},updater={name}" for gamma in ("0.8", "0.9")]
+        for name in ("q_learning", "sarsa")
+    ]
+    assert "--max-time 10800s" in text
+    assert {each.name for each in (folder / "s").iterdir()} == {"study.json", "slurm"}
     with pytest.raises(RlcliError, match="is not the name of a script"):
-        slurm.check_script(tmp_path / "a.txt")
+        rlcli.study("s", slurm="a.txt")
 
 
-@pytest.mark.parametrize("name", ["my sweep", "a$(touch x)", "50%", "c'\"d", "#e"])
-def test_a_script_names_any_folder_and_runs_nothing_of_it(tmp_path, name):
-    sweep = make_sweep(tmp_path / name)
-    script = slurm.write_script(sweep, sweep.read_settings(), tmp_path / "array.sh")
+@pytest.mark.parametrize("name", ["my study", "a$(touch x)", "50%", "c'\"d", "#e"])
+def test_a_script_names_any_folder_and_cell_and_runs_nothing_of_it(tmp_path, name):
+    (tmp_path / name).mkdir()
+    script = tmp_path / "array.sh"
+    slurm.write_script(tmp_path / name, [[name, "b"]], ["--no-trust"], script)
     text = script.read_text()
     value = next(line for line in text.splitlines() if "--output=" in line)
     path = str(tmp_path / name / "slurm").replace("%", "%%")
@@ -106,27 +84,32 @@ def test_a_script_names_any_folder_and_runs_nothing_of_it(tmp_path, name):
     (job_name,) = (line for line in text.splitlines() if "--job-name" in line)
     assert re.fullmatch(r'#SBATCH --job-name="rlcli-[\w.+-]+"', job_name)
     command = next(line for line in text.splitlines() if line.endswith(" &"))
-    words = shlex.split(command)
-    assert words[words.index("sweep") + 1] == str(tmp_path / name)
+    words = shlex.split(command, comments=True)
+    assert words[-2] == str(tmp_path / name) and "--no-trust" in words
+    task = next(line for line in text.splitlines() if "0) set --" in line)
+    assert shlex.split(task)[3:-1] == ["--cell", name, "--cell", "b"]
 
 
 @pytest.mark.parametrize("name", ["a\ntouch x", "b\\c", "d\x1b"])
 def test_a_folder_that_no_script_can_name_is_refused(tmp_path, name):
-    sweep = make_sweep(tmp_path / name)
+    (tmp_path / name).mkdir()
     with pytest.raises(RlcliError, match="a name that no SLURM script can contain"):
-        slurm.write_script(sweep, sweep.read_settings(), tmp_path / "array.sh")
+        slurm.write_script(tmp_path / name, TASKS, [], tmp_path / "array.sh")
     assert not (tmp_path / "array.sh").exists()
 
 
-@pytest.mark.parametrize(("code", "is_queued"), [(0, False), (75, True), (143, True)])
-def test_the_script_queues_a_task_again_that_saved_a_checkpoint(
-    monkeypatch, tmp_path, code, is_queued
+@pytest.mark.parametrize(
+    ("code", "restarts", "is_queued"),
+    [(0, 0, False), (75, 9, True), (143, 9, True), (137, 2, True), (137, 3, False)],
+)
+def test_the_script_queues_a_task_again_that_saved_a_checkpoint_or_crashed(
+    monkeypatch, tmp_path, code, restarts, is_queued
 ):
     """The program waits for TERM, which reaches the shell only."""
     tools = tmp_path / "tools"
     tools.mkdir()
     program = f"""#!/bin/sh
-echo "$@" > {tmp_path}/arguments
+printf '%s\\n' "$@" > {tmp_path}/arguments
 trap 'sleep 0.2; exit {code}' TERM
 while true; do sleep 0.05; done
 """
@@ -136,15 +119,15 @@ while true; do sleep 0.05; done
     }.items():
         (tools / name).write_text(text)
         (tools / name).chmod(stat.S_IRWXU)
-    sweep = make_sweep(tmp_path / "my sweep")
+    study, script = tmp_path / "my study", tmp_path / "a.sh"
+    study.mkdir()
     with monkeypatch.context() as patch:
         patch.setattr(sys, "executable", str(tools / "python"))
-        script = slurm.write_script(
-            sweep, sweep.read_settings(), tmp_path / "a.sh", max_time="3h"
-        )
-    assert "--array=0-5\n" in script.read_text()
-    path = f"{tools}:{os.environ['PATH']}"
-    variables = {"SLURM_ARRAY_TASK_ID": "4", "SLURM_ARRAY_JOB_ID": "17", "PATH": path}
+        slurm.write_script(study, TASKS, ["--no-trust"], script, max_time="3h")
+    assert "--array=0-1\n" in script.read_text()
+    variables = {"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_JOB_ID": "17"}
+    variables |= {"PATH": f"{tools}:{os.environ['PATH']}"}
+    variables |= {"SLURM_RESTART_COUNT": str(restarts)} if restarts else {}
     process = subprocess.Popen(["bash", script], env=variables)
     while not (tmp_path / "arguments").exists():
         time.sleep(0.02)
@@ -152,12 +135,10 @@ while true; do sleep 0.05; done
     process.send_signal(signal.SIGTERM)
     assert process.wait() == code
     _, *words = module_command("rlcli")
-    expected = (
-        f"{' '.join(words)} sweep {sweep.folder} --resume --no-trust "
-        "--max-time 10800s --trial 4"
-    )
-    assert (tmp_path / "arguments").read_text().split() == expected.split()
+    expected = [*words, "study", "--quiet", "--no-trust", "--max-time", "10800s"]
+    expected += ["--cell", "b b", "--", str(study)]
+    assert (tmp_path / "arguments").read_text().splitlines() == expected
     queued = tmp_path / "queued"
     assert queued.exists() == is_queued
     if is_queued:
-        assert queued.read_text() == "requeue 17_4\n"
+        assert queued.read_text() == "requeue 17_1\n"

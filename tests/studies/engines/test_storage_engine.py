@@ -1,8 +1,8 @@
 """The storage engine: drivers whose tasks share no folder with them."""
 
+import json
 import shutil
 from concurrent.futures import Executor, Future
-from pathlib import Path
 
 import pytest
 import yaml
@@ -21,10 +21,14 @@ from sweeps import (
 import rlcli
 from rlcli.errors import RlcliError
 from rlcli.runs.run_folder import Run
-from rlcli.studies.engines import ray_engine, storage_engine, stored_runs
+from rlcli.studies.engines import (
+    engine_options,
+    ray_engine,
+    storage_engine,
+    stored_runs,
+)
 from rlcli.studies.engines.run_storage import RunStorage
 from rlcli.studies.engines.storage_engine import StorageEngine
-from rlcli.studies.search import sweep
 
 pytest.importorskip("optuna")
 pytest.importorskip("fsspec")
@@ -44,24 +48,18 @@ class RemoteEngine(FakeEngine):
         self.storage = storage
         self.local = storage._replace(folder=node)
         self.uploaders = {}
-        self.recipes = set()
+        self.recipes = []
         self.idle = idle
 
     def start(self, job):
-        moved = job.move(self.storage.folder, self.local.folder)
+        moved = job._replace(study=self.local.folder)
         uploader = stored_runs.RunUploader(self.local, moved)
-        for path, data in self.local.read(
-            stored_runs.input_files(self.local, moved)
-        ).items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
         for folder in moved.folders:
             shutil.rmtree(folder, ignore_errors=True)
         uploader.take_over()
         self.uploaders[job.key] = uploader
-        recipe = Path(moved.arguments[-1])
-        if recipe.exists():
-            self.recipes.add((recipe.name, recipe.read_text()))
+        for cell in json.loads(job.record)["cells"].values():
+            self.recipes.append(cell["recipe"])
         super().start(moved)
 
     def collect(self):
@@ -151,7 +149,7 @@ def test_a_killed_driver_continues_with_the_runs_of_the_store(
     running = [n for n, state, *_ in list_trials(found) if state == "running"]
     infos = (tmp_path / "store/trials").glob("*/run.json")
     stored = {f"trial {int(info.parent.name)}" for info in infos}
-    engine.restore([*map(found.trial, running)])
+    engine.restore([f"trials/{n:04d}" for n in running])
     assert drive(found, engine) == "finished"
     engine.close()
     assert list_trials(found) == list_trials(undisturbed)
@@ -180,7 +178,7 @@ def test_a_store_that_fails_ends_the_driver_with_its_error(tmp_path, monkeypatch
     monkeypatch.undo()
     skip_disk(monkeypatch)
     engine, _ = make_engine(found, tmp_path / "other")
-    engine.restore([*map(found.trial, range(2))])
+    engine.restore(["trials/0000", "trials/0001"])
     assert drive(found, engine) == "finished"
     engine.close()
 
@@ -201,7 +199,7 @@ def remotes(folder, monkeypatch):
         return made[-1]
 
     monkeypatch.setattr(ray_engine, "RayEngine", make)
-    monkeypatch.setattr(sweep, "require_extra", lambda extra, purpose: None)
+    monkeypatch.setattr(engine_options, "require_extra", lambda extra, purpose: None)
     return made
 
 
@@ -217,21 +215,19 @@ def test_a_sweep_keeps_its_runs_and_its_recipe_in_the_store(remotes, tmp_path):
     path = start(run_storage=url, name="first")
     data = rlcli.show_sweep(path)
     assert (data["status"], data["counts"]) == ("finished", {"complete": 3})
-    assert yaml.safe_load((path / "sweep.yaml").read_text())["run_storage"] == url
+    stored = json.loads((path / "study.json").read_text())["run_storage"]
+    assert stored == {"url": url, "name": "lake/first"}
     runs = tmp_path / "store/lake/first"
     assert {each.name for each in (runs / "trials").iterdir()} == {
         *("0000", "0001", "0002")
     }
-    ((name, text),) = remotes[0].recipes
-    assert name == "lake.yaml"
-    assert yaml.safe_load(text) == yaml.safe_load(BASE) | yaml.safe_load(
-        LAKE.partition("\n")[2]
-    )
+    data = yaml.safe_load(BASE) | yaml.safe_load(LAKE.partition("\n")[2])
+    assert remotes[0].recipes[0] == {"name": "lake", "data": data}
     again = {"resume": True, "engine": "ray", "run_storage": url}
     assert rlcli.sweep(path, trials=4, **again) == path
     assert rlcli.show_sweep(path)["counts"] == {"complete": 4}
     assert remotes[1].started[0][0] == "trial 3"
-    with pytest.raises(RlcliError, match="contains the runs of another sweep"):
+    with pytest.raises(RlcliError, match="contains the runs of another study"):
         start(run_storage=url, run=tmp_path / "elsewhere" / "first")
     assert not (tmp_path / "elsewhere").exists()
 
@@ -253,8 +249,8 @@ def test_a_sweep_continues_with_the_store_with_which_it_began(remotes, tmp_path)
     ):
         with pytest.raises(RlcliError, match=message):
             rlcli.sweep(path, resume=True, **keywords)
-    with pytest.raises(RlcliError, match="a job array cannot have `--run-storage`"):
-        rlcli.studies.engines.slurm.train_trial(path, 0)
+    with pytest.raises(RlcliError, match="a folder cannot choose an address"):
+        rlcli.study(path, cells=["trials/0000"])
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def job(tmp_path, monkeypatch):
     skip_disk(monkeypatch)
     monkeypatch.setattr(stored_runs, "_WAITS", (0.0,) * 3)
     monkeypatch.setattr(FailingStorage, "left", 10**9)
-    return Job("trial 0", (tmp_path / "local" / "trials" / "0000",), ())
+    return Job("trial 0", tmp_path / "local", ("trials/0000",), record=b"{}")
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def storage(tmp_path):
 def elsewhere(storage, job, name):
     """The same in the folder of another node."""
     folder = storage.folder.with_name(name)
-    return storage._replace(folder=folder), job.move(storage.folder, folder)
+    return storage._replace(folder=folder), job._replace(study=folder)
 
 
 def test_a_run_in_the_store_is_that_of_the_folder(storage, job, states):
@@ -210,21 +210,15 @@ def test_a_task_has_the_inputs_of_its_job_and_copies_its_runs(
     storage, job, states, monkeypatch
 ):
     monkeypatch.setattr(stored_runs, "_PERIOD", 0.0)
-    source, population = storage.folder / "source/a.yaml", "trials/rounds.jsonl"
-    source.parent.mkdir()
-    source.write_text("a: 1\n")
-    job = job._replace(arguments=["train", "--run", str(job.folders[0]), str(source)])
+    population = "trials/rounds.jsonl"
     (storage.folder / "trials").mkdir()
     (storage.folder / population).write_text("{}\n")
     stored_runs.upload_inputs(storage, job)
     with open_job(storage, job) as (local, poll):
         root = local.folders[0].parents[1]
         assert root != storage.folder
-        assert local.arguments == [
-            *("train", "--run", str(root / "trials/0000")),
-            str(root / "source/a.yaml"),
-        ]
-        assert (root / "source/a.yaml").read_text() == "a: 1\n"
+        assert local.arguments[-2:] == ["--", str(root)]
+        assert (root / "study.json").read_bytes() == job.record
         assert (root / population).read_text() == "{}\n"
         (root / population).write_text("{}\n{}\n")
         set_state(local.folders[0], states[2])

@@ -14,7 +14,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-import yaml
 from sweeps import FakeEngine, use_fake_engines
 from tiers import quick_first
 from wording import refused
@@ -23,7 +22,9 @@ import rlcli
 from rlcli.cli import main
 from rlcli.cli.sweep_screen import print_sweep
 from rlcli.errors import RlcliError
+from rlcli.recipe import read_recipe
 from rlcli.studies.search import journal
+from rlcli.studies.study_grid import digest_of
 
 pytest.importorskip("optuna")
 LAKE = """
@@ -146,12 +147,21 @@ def add_module(folder, marker):
 
 
 def change_settings(path, **changes):
-    """Replaces values in `sweep.yaml`."""
-    lines = (path / "sweep.yaml").read_text().splitlines()
-    names = [line.partition(":")[0] for line in lines]
-    for name, value in changes.items():
-        lines[names.index(name)] = f"{name}: {json.dumps(value)}"
-    (path / "sweep.yaml").write_text("\n".join(lines) + "\n")
+    """Replaces values in the settings of a sweep."""
+    record = json.loads((path / "study.json").read_text())
+    assert record["search"].keys() >= changes.keys()
+    record["search"] |= changes
+    (path / "study.json").write_text(json.dumps(record))
+
+
+def change_recipe(path, recipe):
+    """Lets a sweep and its trials name another recipe, as if it had begun with it."""
+    own = {"recipe": str(recipe), "digest": digest_of(read_recipe(recipe))}
+    record = json.loads((path / "study.json").read_text())
+    record["search"] |= own
+    for cell in record["cells"].values():
+        cell |= own
+    (path / "study.json").write_text(json.dumps(record))
 
 
 @pytest.mark.usefixtures("engines")
@@ -160,7 +170,7 @@ def test_a_recipe_that_a_folder_names_imports_no_module(
     keywords, folder, marker, capsys
 ):
     path = start(**keywords)
-    change_settings(path, recipe=str(add_module(folder, marker)))
+    change_recipe(path, add_module(folder, marker))
     commands = [["sweep", path, "--resume"]]
     if keywords:
         commands.append(["sweep", "export", path, "best.yaml", "--trial", "0"])
@@ -168,7 +178,8 @@ def test_a_recipe_that_a_folder_names_imports_no_module(
         (trial / "resolved.yaml").write_text(LAKE)
     else:
         commands.append(["sweep", path, "--resume", "--slurm", "a.sh"])
-        commands.append(["sweep", "train", write_group(path), folder / "evil.yaml"])
+        shutil.rmtree(path / "trials/0001")  # which a task of an array begins again
+        commands.append(["study", path, "--cell", "trials/0001"])
     for words in commands:
         error = refused(*words, capsys=capsys)
         assert "`evil:make` would import code from outside rlcli" in error
@@ -177,21 +188,11 @@ def test_a_recipe_that_a_folder_names_imports_no_module(
     assert not Path("a.sh").exists()
 
 
-def write_group(path, **fields):
-    (path / "jobs").mkdir(exist_ok=True)
-    trials = [{"trial": 7, "set": []}]
-    file = path / "jobs/0007.json"
-    content = {"population": False, "trials": trials} | fields
-    file.write_text(json.dumps(content))
-    return file
-
-
 @pytest.mark.usefixtures("engines")
 def test_with_trust_the_recipe_of_a_sweep_imports_its_module(folder, marker):
     path = start()
-    change_settings(path, recipe=str(add_module(folder, marker)))
-    with pytest.raises(RlcliError):
-        rlcli.sweep(path, resume=True, trust=True)
+    change_recipe(path, add_module(folder, marker))
+    rlcli.sweep(path, resume=True, trust=True)
     assert marker.exists()
 
 
@@ -223,7 +224,7 @@ def test_the_processes_of_a_resumed_sweep_have_the_trust_of_its_user(
     run = FakeEngine.start
 
     def keep(engine, job):
-        commands.append((job.arguments, job.next_arguments()))
+        commands.append(job.arguments)
         run(engine, job)
 
     monkeypatch.setattr(FakeEngine, "start", keep)
@@ -234,13 +235,8 @@ def test_the_processes_of_a_resumed_sweep_have_the_trust_of_its_user(
     add_lines(path, *kept)
     rlcli.sweep(path, resume=True, trials=8, trust=trust)
     assert len(engines) == 2 and len(commands) >= 2
-    for first, following in commands:
-        if first[0] == "sweep":
-            assert ("--trust" in first[: first.index("--")]) == trust
-        else:
-            assert ("--no-trust" in first) == (not trust)
-        if following[0] == "resume":
-            assert ("--trust" in following) == trust
+    for words in commands:
+        assert words[:2] == ["study", "--trust" if trust else "--no-trust"]
 
 
 @pytest.mark.usefixtures("engines")
@@ -263,7 +259,9 @@ def test_a_folder_chooses_no_database(url, folder, capsys):
 @pytest.mark.usefixtures("engines")
 def test_a_folder_chooses_no_store(folder, capsys):
     path = start()
-    change_settings(path, run_storage=f"file://{folder}/store")
+    record = json.loads((path / "study.json").read_text())
+    record["run_storage"] = {"url": f"file://{folder}/store", "name": "x"}
+    (path / "study.json").write_text(json.dumps(record))
     error = refused("sweep", path, "--resume", capsys=capsys)
     assert "`--run-storage` " in error and "cannot choose an address" in error
     assert not (folder / "store").exists()
@@ -296,11 +294,11 @@ def test_a_trial_of_a_database_has_a_number(number, folder, capsys):
     assert "a trial has the number" in error
 
 
-NAMES = ["journal.log", "sweep.yaml", "space.yaml", "result.json"]
+NAMES = ["journal.log", "study.json", "result.json"]
 
 
 @pytest.mark.usefixtures("engines")
-@pytest.mark.parametrize("name", [*NAMES, "recipe.yaml", ".lock"])
+@pytest.mark.parametrize("name", [*NAMES, ".lock"])
 @pytest.mark.parametrize("kind", ["link", "pipe"])
 def test_no_file_of_a_sweep_is_read_or_written_through_a_link_or_a_pipe(
     name, kind, folder, capsys
@@ -322,7 +320,7 @@ def test_no_file_of_a_sweep_is_read_or_written_through_a_link_or_a_pipe(
 
 
 @pytest.mark.usefixtures("engines")
-@pytest.mark.parametrize("name", ["trials", "trials/0002", "confirm", "jobs", "slurm"])
+@pytest.mark.parametrize("name", ["trials", "trials/0002", "confirm", "slurm"])
 def test_no_folder_of_a_sweep_is_used_through_a_link(name, folder, capsys):
     path, victim = start(trials=1, confirm=0), folder / "victim"
     victim.mkdir()
@@ -333,8 +331,6 @@ def test_no_folder_of_a_sweep_is_used_through_a_link(name, folder, capsys):
     (path / name).symlink_to(victim)
     words = ["--resume", "--trials", "4", "--confirm", "1"]
     words += ["--slurm", "a.sh"] if name == "slurm" else []
-    if name == "jobs":
-        change_settings(path, together=4)
     error = refused("sweep", path, *words, capsys=capsys)
     assert "symbolic link" in error and name in error
     assert [*victim.iterdir()] == before
@@ -353,23 +349,6 @@ def test_show_writes_nothing(keywords, folder):
         before = {each: each.stat().st_mtime_ns for each in path.rglob("*")}
         rlcli.show_sweep(path)
         assert {each: each.stat().st_mtime_ns for each in path.rglob("*")} == before
-
-
-@pytest.mark.usefixtures("engines")
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"trials": [{"trial": "../../x", "set": []}]},
-        {"trials": [{"trial": 1, "set": [3]}]},
-        {"trials": []},
-        {"trials": 3},
-        {"population": None},
-    ],
-)
-def test_a_damaged_file_of_a_group_is_one_error(fields, capsys):
-    file = write_group(start(), **fields)
-    error = refused("sweep", "train", file, "lake.yaml", capsys=capsys)
-    assert "0007.json` is damaged" in error
 
 
 @pytest.mark.usefixtures("engines")
@@ -419,7 +398,7 @@ def damage(value, random):
 
 
 def damage_file(path, random):
-    """Changes a value in a file of lines of JSON, of JSON or of YAML, or its bytes."""
+    """Changes a value in a file of JSON, or of lines of it, or its bytes."""
     text = path.read_text()
     if random.random() < 0.15:
         data = bytearray(text.encode())
@@ -428,8 +407,6 @@ def damage_file(path, random):
         path.write_bytes(
             data[: random.choice((len(data), random.randrange(len(data))))]
         )
-    elif path.suffix == ".yaml":
-        path.write_text(json.dumps(damage(yaml.safe_load(text), random)))
     elif path.suffix == ".json":
         path.write_text(json.dumps(damage(json.loads(text), random)))
     else:
@@ -462,7 +439,7 @@ def test_a_damaged_sweep_is_one_clear_error_or_goes_on(
     for run in [*path.glob("trials/0*"), *path.glob("confirm/0*")]:
         (run / "resolved.yaml").write_text(LAKE)
     add_module(folder, marker)
-    names = ["journal.log", "sweep.yaml", "space.yaml", "result.json", "recipe.yaml"]
+    names = ["journal.log", "study.json", "study.json", "result.json"]
     names += ["trials/rounds.jsonl"] if keywords is POPULATION else []
     random, messages = Random(0), set()
     for number in range(60):

@@ -1,6 +1,5 @@
 """`--sampler pbt`: a population is one job, and its record gives recipes."""
 
-import json
 import os
 import signal
 import subprocess
@@ -84,7 +83,7 @@ def test_a_population_is_one_job_of_one_process(fake):
     (engine,) = fake
     assert engine.room == 1
     (trials, confirmed) = engine.started
-    assert trials == ("trials 0 to 3", "sweep")
+    assert trials == ("trials 0 to 3", "train")
     assert confirmed[0].startswith("confirm")
     settings = read_settings(path / "trials")
     assert settings.members == ("0000", "0001", "0002", "0003")
@@ -94,8 +93,6 @@ def test_a_population_is_one_job_of_one_process(fake):
         (GAMMA, (GAMMA,)),
     ]
     assert [each.is_log for each in settings.options] == [True, False]
-    job = json.loads((path / "jobs/0000.json").read_text())
-    assert job["population"] is True and len(job["trials"]) == 4
     data = rlcli.show_sweep(path)
     assert data["counts"] == {"complete": 4}
     assert (data["slices"], data["importance"]) == ([], {})

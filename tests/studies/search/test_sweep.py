@@ -61,11 +61,13 @@ def test_a_sweep_has_a_folder_with_all_that_it_needs(fake):
     path = start(name="first", set=["train.steps=3000"], seed=7)
     assert path == Path("runs/sweeps/lake/first").absolute()
     assert {each.name for each in path.iterdir()} >= {
-        *("sweep.yaml", "space.yaml", "recipe.yaml", "journal.log", "result.json"),
-        *("trials", "confirm"),
+        *("study.json", "journal.log", "result.json", "trials", "confirm"),
     }
-    assert (path / "space.yaml").read_text() == SPACE
-    assert (path / "recipe.yaml").read_text().count("steps: 3000") == 1
+    record = json.loads((path / "study.json").read_text())
+    assert record["search"]["space"] == SPACE
+    labels = [f"trials/{number:04d}" for number in range(4)]
+    assert [*record["cells"]][:4] == labels
+    assert record["cells"][labels[0]]["set"][0] == "train.steps=3000"
     job = fake[0].started[0]
     assert job == ("trial 0", "train")
     data = rlcli.show_sweep(path)
@@ -196,7 +198,7 @@ def test_a_resume_with_another_space_recipe_or_option_is_refused(fake, folder):
     with pytest.raises(RlcliError, match="exists already"):
         rlcli.sweep("lake.yaml", space="space.yaml", run=path)
     (folder / "lake.yaml").write_text(LAKE.replace("0.5", "0.4"))
-    with pytest.raises(RlcliError, match="the recipe has changed since"):
+    with pytest.raises(RlcliError, match="the recipe `lake` has changed since"):
         rlcli.sweep(path, resume=True)
 
 
@@ -247,29 +249,33 @@ def test_a_damaged_sweep_is_a_clear_error(fake):
     (path / "journal.log").unlink()
     with pytest.raises(RlcliError, match="is missing: it stores the trials"):
         rlcli.show_sweep(path)
-    (path / "sweep.yaml").write_text("format: 1\n")
-    with pytest.raises(RlcliError, match="damaged, or from another version"):
+    change_record(path, search=3)
+    with pytest.raises(RlcliError, match="is damaged: `search`"):
         rlcli.show_sweep(path)
-    (path / "sweep.yaml").write_text("format: 99\n")
-    with pytest.raises(RlcliError, match="has format version 99, but") as caught:
-        rlcli.show_sweep(path)
-    assert "upgrade" in caught.value.hint
+
+
+def change_record(path, **changes):
+    record = json.loads((path / "study.json").read_text())
+    (path / "study.json").write_text(json.dumps(record | changes))
+    return record
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "message"),
+    ("changes", "message"),
     [
-        ("trials: 4", "trials: x", "damaged, or from another version"),
-        ("objective: return", "objective: 3", "damaged, or from another version"),
-        ("set: []", "set: [3]", "damaged, or from another version"),
-        ("sampler: random", "sampler: tep", "`sampler` cannot be `tep`"),
+        ({"trials": "x"}, "is damaged: `search`"),
+        ({"objective": 3}, "is damaged: `search`"),
+        ({"set": [3]}, "is damaged: `search`"),
+        ({"space": None}, "is damaged: `search`"),
+        ({"recipe": {"name": ".."}}, "is damaged: `search`"),
+        ({"sampler": "tep"}, "`sampler` cannot be `tep`"),
+        ({"space": "x: {y: 1}"}, r"study\.json: "),
     ],
 )
-def test_settings_of_another_type_are_a_clear_error(fake, before, after, message):
+def test_settings_of_another_type_are_a_clear_error(fake, changes, message):
     path = start()
-    text = (path / "sweep.yaml").read_text()
-    assert before in text
-    (path / "sweep.yaml").write_text(text.replace(before, after))
+    search = change_record(path)["search"]
+    change_record(path, search=search | changes)
     with pytest.raises(RlcliError, match=message):
         rlcli.sweep(path, resume=True)
 

@@ -32,7 +32,7 @@ def _files(folder):
 
 
 def train(name: str, *sets: str, vary=RATES, **keywords):
-    return rlcli.train_all(
+    return rlcli.study(
         ["dqn.yaml"], vary=vary, set=sets, seeds=2, name=name, quiet=True, **keywords
     )
 
@@ -179,7 +179,7 @@ def test_programs_with_other_layers_are_processes_of_their_own(folder):
 def test_a_wrong_section_vary_is_refused_with_its_line(vary, message, folder):
     (folder / "dqn.yaml").write_text(f"{DQN}vary: {vary}\n")
     with pytest.raises(RlcliError, match=rf"dqn.yaml:8: {message}"):
-        rlcli.train_all(["dqn.yaml"])
+        rlcli.study(["dqn.yaml"])
 
 
 def test_a_recipe_that_varies_options_is_not_a_single_run(folder):

@@ -6,6 +6,7 @@ import pytest
 from sweeps import (
     FakeEngine,
     drive,
+    find_verb,
     group_by_kind,
     list_trials,
     make_sweep,
@@ -15,12 +16,10 @@ from sweeps import (
     skip_disk,
 )
 
-from rlcli.errors import RlcliError
 from rlcli.runs.run_folder import Run
 from rlcli.runs.trained_together import change_members, find_trained_together
-from rlcli.studies.search import driver, grouping
-from rlcli.studies.search.grouping import choose_size, group_trials
-from rlcli.studies.search.layout import SweepFolder
+from rlcli.studies.search import driver
+from rlcli.studies.search.driver import choose_size
 
 pytest.importorskip("optuna")
 
@@ -105,7 +104,7 @@ def test_a_pruned_trial_of_a_group_is_not_read_any_more(tmp_path):
     found = read_study(sweep).trials()
     assert [each.state for each in found] == ["complete", *["pruned"] * 5]
     assert all([*each.rungs] == [100] for each in found[1:])
-    assert engine.started == [("trials 0 to 5", "sweep")]
+    assert engine.started == [("trials 0 to 5", "train")]
     assert engine.signals == [(15, None)]  # at the end: their process went on
 
 
@@ -120,7 +119,7 @@ def test_a_group_goes_on_without_its_pruned_trials_if_that_saves_time(
     found = read_study(sweep).trials()
     assert [each.state for each in found] == ["complete", *["pruned"] * 3]
     # A process was stopped when two trials of four had been pruned.
-    assert engine.started == [("trials 0 to 3", "sweep"), ("trial 0", "resume")]
+    assert engine.started == [("trials 0 to 3", "train"), ("trial 0", "resume")]
     assert engine.signals[0] == (15, "trials 0 to 3")
     assert [members_of(sweep, n) for n in range(4)] == [[f"{n:04d}"] for n in range(4)]
 
@@ -144,7 +143,7 @@ def test_a_group_that_is_refused_is_divided(tmp_path):
     class Refusing(FakeEngine):
         def start(self, job):
             if "0004" in {folder.name for folder in job.folders}:
-                self.started.append((job.key, job.next_arguments()[0]))
+                self.started.append((job.key, find_verb(job)))
                 self.running[job.key] = job
                 self.codes[job.key] = [1]
             else:
@@ -166,25 +165,8 @@ def test_a_crashed_group_is_resumed_and_fails_with_all_of_its_trials(tmp_path):
     sweep = make_sweep(tmp_path / "s", SPACE, **GRID | {"pruner": "none"})
     engine = FakeEngine(codes={"trials 0 to 5": [137, 137, 137]})
     assert drive(sweep, engine) == "failed"
-    assert [verb for _, verb in engine.started] == ["sweep", "resume", "resume"]
+    assert [verb for _, verb in engine.started] == ["train", "resume", "resume"]
     assert {each.state for each in read_study(sweep).trials()} == {"failed"}
-
-
-def test_a_group_of_which_some_runs_were_not_created_begins_anew(tmp_path):
-    sweep = make_sweep(tmp_path / "s", SPACE, **GRID | {"pruner": "none"})
-
-    class Killed(FakeEngine):
-        def collect(self):
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        drive(sweep, Killed())
-    for number in (4, 5):
-        (sweep.trial(number) / "run.json").unlink()
-    engine = FakeEngine()
-    assert drive(sweep, engine) == "finished"
-    assert engine.started == [("trials 0 to 5", "sweep")]
-    assert len(members_of(sweep, 0)) == 6
 
 
 def test_members_change_to_those_that_are_left(tmp_path):
@@ -217,22 +199,3 @@ def test_all_processes_get_trials_and_samplers_that_learn_few(
     sampler, trials, jobs, size
 ):
     assert choose_size(settings(sampler=sampler, trials=trials), jobs) == size
-
-
-def test_recipes_are_compared_and_wrong_ones_are_alone(tmp_path):
-    recipe = tmp_path / "a.yaml"
-    recipe.write_text("environment: FrozenLakeNonSlippery-v0\nupdater: q_learning\n")
-    sets = [
-        ["optimizer.learning_rate=0.1"],
-        ["network.layers=[8]"],
-        ["optimizer.learning_rate=0.2"],
-        ["optimizer.learning_rat=0.2"],
-    ]
-    chosen, sweep = settings(recipe=str(recipe)), SweepFolder(tmp_path)
-    assert group_trials(sweep, chosen, sets) == [[0, 2], [1], [3]]
-    assert group_trials(sweep, chosen, sets[3:]) == [[0]]
-
-
-def test_without_its_file_a_group_is_an_error(tmp_path):
-    with pytest.raises(RlcliError, match="there is no file"):
-        grouping.train_group(tmp_path / "0000.json", "a.yaml")

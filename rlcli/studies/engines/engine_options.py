@@ -1,0 +1,128 @@
+"""Engine options: where the cells of a study are trained, as its user says it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rlcli.errors import RlcliError
+from rlcli.registry.libraries import require_extra
+from rlcli.registry.paths import enter
+from rlcli.results.checks import check_choice
+from rlcli.runs.files import to_json
+from rlcli.runs.opened_folder import OpenedFolder
+from rlcli.runs.study_record import Study
+from rlcli.studies.engines.jobs import Engine, LocalEngine
+from rlcli.studies.engines.run_storage import RunStorage, open_storage
+from rlcli.studies.engines.slurm import check_script
+from rlcli.studies.engines.storage_engine import StorageEngine
+from rlcli.xla.threads import usable_cores
+
+ENGINES = ("local", "ray")
+STORAGE = "run_storage"  # the section of `study.json` about a store
+_OPTION = "--run-storage"
+
+
+class EngineOptions(NamedTuple):
+    """Where processes run, and how many at once; see `rlcli.study`."""
+
+    engine: str = "local"
+    jobs: int | None = None
+    address: str | None = None
+    cpus: float = 1.0
+    gpus: float = 0.0
+    run_storage: str | None = None
+
+    def check(self, slurm: str | Path | None = None) -> None:
+        """Refuses options that the engine, or a script for SLURM, does not have."""
+        check_choice("engine", self.engine, ENGINES)
+        if slurm is not None:
+            check_script(slurm)
+            option = _OPTION if self.run_storage is not None else "--engine ray"
+            if self.engine != "local":
+                raise RlcliError(
+                    f"a job array cannot have `{option}`: its tasks share the study's "
+                    "folder",
+                    f"leave `{option}` out, or use Ray without `--slurm`",
+                )
+        if self.engine == "local":
+            if self.address is not None or self.gpus or self.cpus != 1:
+                raise RlcliError(
+                    "`address`, `cpus` and `gpus` are options of `--engine ray`",
+                    "`--jobs` is the number of processes of `--engine local`",
+                )
+            if self.run_storage is not None:
+                raise RlcliError(
+                    f"`{_OPTION}` is an option of `--engine ray`, not of `local`",
+                    "pass `--engine ray`; without `--address` it runs on this machine",
+                )
+            return
+        if self.cpus < 0 or self.gpus < 0 or self.cpus + self.gpus == 0:
+            raise RlcliError(
+                f"a process cannot have {self.cpus:g} CPUs and {self.gpus:g} GPUs"
+            )
+        require_extra("ray", "`--engine ray`")
+
+    def begin_storage(self, title: str, folder: Path) -> dict[str, Any]:
+        """The section about the store of a new study; {} without one.
+
+        Refuses a store that cannot be used, or has a study of this name.
+        """
+        if self.run_storage is None:
+            return {}
+        name = f"{title}/{folder.name}"
+        open_storage(self.run_storage, name, folder).check(is_new=True)
+        return {STORAGE: {"url": self.run_storage, "name": name}}
+
+    def find_storage(self, study: Study) -> RunStorage | None:
+        """The store of a study that exists; refuses one that its user does not name."""
+        fields = study.sections.get(STORAGE, {"url": None, "name": ""})
+        if not _is_storage(fields):
+            raise RlcliError(f"`{study.folder}` has a store {to_json(fields)[:100]}")
+        OpenedFolder(study.folder).check_address(
+            _OPTION, fields["url"], self.run_storage
+        )
+        if self.run_storage is None:
+            return None
+        storage = open_storage(self.run_storage, fields["name"], enter(study.folder))
+        storage.check(is_new=False)
+        return storage
+
+    def open(
+        self,
+        study: Study,
+        labels: Sequence[str],
+        *,
+        jobs: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Engine:
+        """The engine for a study.
+
+        `labels` are those of cells whose runs an earlier process may have left in the
+        store. `jobs` is the number of local processes if the user says none, by default
+        that of cores; `environment` are their variables.
+        """
+        storage = self.find_storage(study)
+        if self.engine == "local":
+            return LocalEngine(self.jobs or jobs or usable_cores(), environment)
+        from rlcli.studies.engines import ray_engine
+
+        engine = ray_engine.RayEngine(
+            self.jobs,
+            address=self.address,
+            cpus=self.cpus,
+            gpus=self.gpus,
+            storage=storage,
+        )
+        if storage is None:
+            return engine
+        stored = StorageEngine(engine, storage)
+        stored.restore(labels)
+        return stored
+
+
+def _is_storage(fields: Any) -> bool:
+    """Whether a value is the section about a store; its name leads nowhere else."""
+    if not isinstance(fields, dict) or not isinstance(fields.get("name"), str):
+        return False
+    is_url = isinstance(fields.get("url"), str | None)
+    return is_url and ".." not in fields["name"].split("/")
