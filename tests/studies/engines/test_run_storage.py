@@ -45,12 +45,12 @@ def test_files_go_to_the_store_and_come_back(storage):
     assert [path.name for path in folder.iterdir()] == ["checkpoints"]
 
 
-def test_a_check_leaves_no_file_and_finds_the_runs_of_another_sweep(storage):
+def test_a_check_leaves_no_file_and_finds_the_runs_of_another_study(storage):
     storage.check(is_new=True)
     assert storage.find(storage.folder) == []
     storage.write(storage.folder / "trials" / "0000" / "run.json", b"{}")
     storage.check(is_new=False)
-    with pytest.raises(RlcliError, match="contains the runs of another sweep"):
+    with pytest.raises(RlcliError, match="contains the runs of another study"):
         storage.check(is_new=True)
 
 
