@@ -36,7 +36,7 @@ from rlcli.runs.locate import locate_policy, locate_run
 from rlcli.runs.metrics import Metrics, MetricsReader, read_metrics
 from rlcli.runs.records import read_record
 from rlcli.runs.run_folder import Run
-from rlcli.runs.study_record import FILE_NAME, Cell, record_cells
+from rlcli.runs.study_record import FILE_NAME, Cell, record_study
 from rlcli.training import recovery
 
 KEPT = Path(__file__).parents[1] / "runs" / "formats" / "0.1.0" / "lake"
@@ -205,12 +205,11 @@ def studies(draw: random.Random, place: Place) -> Callable[[], object]:
     copy = place.run.copy()
     file = place.folder / FILE_NAME
     file.unlink(missing_ok=True)
-    record_cells(
-        [
-            Cell(place.folder / name, place.folder, "dqn_cartpole", "", ("a.b=1",))
-            for name in (place.run.folder.name, copy.name, "missing")
-        ]
-    )
+    cells = [
+        Cell(place.folder / name, place.folder, "dqn_cartpole", "", ("a.b=1",))
+        for name in (place.run.folder.name, copy.name, "missing")
+    ]
+    record_study(place.folder, cells)
     spoil_file(draw, file)
     read = draw.choice((locate_run, rlcli.show, show_data, rlcli.plot))
 

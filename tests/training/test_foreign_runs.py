@@ -12,7 +12,7 @@ from rlcli.cli import main
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.runs.run_folder import Run
-from rlcli.runs.study_record import Cell, find_study, record_cells
+from rlcli.runs.study_record import Cell, find_study, record_study
 from rlcli.runs.trained_together import change_members, find_trained_together
 from rlcli.trackers import Tracker
 from rlcli.training.process_group import local_run
@@ -127,7 +127,9 @@ def test_a_member_is_not_another_run_elsewhere(folder):
 
 def test_a_cell_is_not_another_run_elsewhere(folder, capsys):
     write_info(Path("elsewhere"), status="killed")
-    record_cells([Cell(Path("group/x=1"), Path("group"), "lake.yaml", "")])
+    record_study(
+        Path("group"), [Cell(Path("group/x=1"), Path("group"), "lake.yaml", "")]
+    )
     Path("group/x=1").symlink_to(folder / "elsewhere")
     with pytest.raises(RlcliError, match="x=1` cannot be used: it is a symbolic link"):
         find_study("group")
