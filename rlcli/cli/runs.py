@@ -19,6 +19,8 @@ from rlcli.quoting import quote_rich
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from rlcli.runs.records import Record
+
 PERIOD = 1.0  # seconds between two updates of `--watch`
 
 
@@ -60,14 +62,12 @@ def command(
         output.print_message(f"no run in `{folder}`{' matches' * bool(filter or tag)}")
 
 
-def _print(records: Sequence[Mapping[str, Any]], folder: Path) -> None:
+def _print(records: Sequence[Record], folder: Path) -> None:
     console = output.table_console()
     console.print(_table(records, folder, console.width))
 
 
-def _table(
-    records: Sequence[Mapping[str, Any]], folder: Path, width: int
-) -> RenderableType:
+def _table(records: Sequence[Record], folder: Path, width: int) -> RenderableType:
     """The runs, and below them the states of studies that have not finished."""
     from rich.console import Group
 

@@ -109,7 +109,7 @@ def _table(cells: Sequence[Cell], width: int) -> Any:
     return Group(tables.runs_table(found, study.folder, width), *lines)
 
 
-def watch_study(folder: Path) -> list[Mapping[str, Any]]:
+def watch_study(folder: Path) -> Sequence[Mapping[str, Any]]:
     """Shows a study until no cell is trained any more; returns the cells' records."""
     from rich.live import Live
 

@@ -130,11 +130,12 @@ def _make_result(cell: Cell, record: Record) -> CellResult:
     note = "" if status == "finished" else str(status)
     if returns is None:
         return CellResult(cell.values, {}, None, note)
-    numbers, values = record["seeds"] or (), returns["seeds"]
+    numbers, values = record["seeds"] or [], returns["seeds"]
     # In a damaged file rows of some seeds are missing: whose are left is unknown.
-    seeds = (
-        dict(zip(numbers, values, strict=True)) if len(numbers) == len(values) else {}
-    )
+    pairs = zip(numbers, values, strict=False)
+    seeds: dict[int, float | None] = {}
+    if len(numbers) == len(values):
+        seeds = dict(pairs)
     mark = "~" if returns["source"] == "training" else ""
     return CellResult(cell.values, seeds, returns, note, mark)
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from sweeps import FakeEngine, skip_disk
 
 import rlcli
 from rlcli.errors import RlcliError
@@ -189,6 +190,30 @@ def test_processes_get_the_time_that_is_left(monkeypatch, folder):
         "no time was left to start it",
     )
     assert exit_code(ended) == 75
+
+
+def test_a_cell_whose_process_crashes_continues_three_times_at_most(
+    monkeypatch, folder
+):
+    skip_disk(monkeypatch)
+    codes = {"updater=q_learning": [137, 137], "updater=sarsa": [137] * 3}
+    fake = FakeEngine(codes=codes, curve=lambda options, seed, step: step)
+    monkeypatch.setattr(engine_options, "LocalEngine", lambda jobs, _: fake)
+    vary = ["updater.name=q_learning,sarsa,expected_sarsa"]
+    reports = []
+    ended = rlcli.study(
+        ["lake.yaml"],
+        vary=vary,
+        seed=0,
+        seeds=1,
+        report=lambda cells, ended: reports.append((len(cells), len(ended))),
+    )
+    by_label = {each.cell.label: each for each in ended}
+    assert [by_label[f"updater={name}"].code for name in ("q_learning", "sarsa")] == [
+        *(0, 137)
+    ]
+    assert "ended 3 times with exit code 137" in by_label["updater=sarsa"].message
+    assert reports[-1] == (3, 3)
 
 
 def test_recipes_of_the_same_name_have_folders_of_their_own(folder):

@@ -270,3 +270,25 @@ def test_what_is_wrong_is_said_before_anything_begins(
         start(**keywords)
     assert remotes == []
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_study_keeps_its_runs_in_the_store_and_continues_there(remotes, tmp_path):
+    url = f"file://{tmp_path}/store"
+    own = {"engine": "ray", "run_storage": url}
+    keywords = {"set": ["tracer.gamma=0.5"], "seed": 0, "seeds": 2, "run": "study"}
+    vary = ["updater.name=q_learning,sarsa"]
+    ended = rlcli.study(["lake.yaml"], vary=vary, **keywords, **own)
+    assert [each.code for each in ended] == [0, 0]
+    assert remotes[0].recipes[0]["name"] == "lake"
+    labels = [each.cell.label for each in ended]
+    assert {each.name for each in (tmp_path / "store/lake/study").iterdir()} == {
+        *labels
+    }
+    shutil.rmtree(ended[0].cell.folder)  # the store has it
+    with pytest.raises(RlcliError, match="a folder cannot choose an address"):
+        rlcli.study("study")
+    again = rlcli.study("study", **own)
+    assert [each.code for each in again] == [0, 0]
+    assert remotes[1].started == []
+    with pytest.raises(RlcliError, match="contains the runs of another study"):
+        rlcli.study(["lake.yaml"], run="elsewhere/study", **own)
