@@ -40,10 +40,11 @@ def command(
     watch: bool = option(False, "--watch", "Update the list until Ctrl-C."),
     json: bool = JSON,
 ) -> None:
-    """List runs: changed options, status, steps, return and age; and studies.
+    """List runs: changed options, status, steps, return and age.
 
     The return is that of the last evaluation. For several seeds, it is the
-    interquartile mean (IQM) with its 95 % bootstrap interval.
+    interquartile mean (IQM) with its 95 % bootstrap interval. Below are the studies
+    that have not finished, with their cells by status.
     """
     keywords: dict[str, Any] = {"filter": filter, "tag": tag, "sort": sort}
     if watch and json:
