@@ -12,7 +12,7 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -143,6 +143,26 @@ def imported_files(modules: Iterable[str]) -> dict[str, Path]:
     The keys are paths below an entry of `sys.path`: `my_parts/network.py`. Modules that
     are imported later, inside functions, are included.
     """
+    return _follow_imports(modules, _source_file, sys.modules)
+
+
+def find_files(modules: Iterable[str], *folders: Path) -> dict[str, Path]:
+    """The same files as a recipe in `folders` would import them; imports nothing."""
+    here = directory()
+    entries = [os.path.normpath(os.path.join(here, entry)) for entry in sys.path]
+    places = [*(str(folder.resolve()) for folder in folders), *entries, here]
+    return _follow_imports(modules, lambda name: _find_source(name, places), ())
+
+
+def _follow_imports(
+    modules: Iterable[str],
+    find_source: Callable[[str], Path | None],
+    imported: Iterable[str],
+) -> dict[str, Path]:
+    """The files of modules, and of those beside them that they import.
+
+    `imported` are modules that may have been imported by their names as strings.
+    """
     files: dict[str, Path] = {}
     queue = [*modules]
     seen: set[str] = set()
@@ -152,16 +172,30 @@ def imported_files(modules: Iterable[str]) -> dict[str, Path]:
             continue
         seen.add(name)
         queue += [name.rpartition(".")[0]] if "." in name else []
-        file = _source_file(name)
+        file = find_source(name)
         if file is None:
             continue
         is_package = file.name == "__init__.py"
         files[_relative_path(name, is_package)] = file
         queue += _imported_names(file, name if is_package else name.rpartition(".")[0])
-        # Modules of the same package that were imported by their names as strings.
         prefix = f"{name.partition('.')[0]}."
-        queue += [other for other in sys.modules if other.startswith(prefix)]
+        queue += [other for other in imported if other.startswith(prefix)]
     return dict(sorted(files.items()))
+
+
+def _find_source(name: str, places: list[str]) -> Path | None:
+    """The source file of a user module below `places`; None if there is none."""
+    parts = name.split(".")
+    if parts[0] in sys.stdlib_module_names or not all(map(str.isidentifier, parts)):
+        return None
+    spec = None
+    for end in range(1, len(parts) + 1):
+        spec = PathFinder.find_spec(".".join(parts[:end]), places)
+        if spec is None:
+            return None
+        places = _search_places(spec)
+    file = spec.origin if spec else None
+    return Path(file) if file and _is_source(file) else None
 
 
 def _forget_shadowed_modules() -> None:

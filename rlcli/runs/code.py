@@ -48,7 +48,7 @@ def admit_code(
         return admission
     run = Run(path) if path.is_dir() else owning_run(path)
     places = [path] if run is None else [path, *filter(Path.exists, [run.code])]
-    if trust or (trust is None and all(map(ownership.is_remembered, places))):
+    if ownership.is_trusted(trust, *places):
         return Admission(True, True, _use_code_of(run, path))
     return Admission(False, False)
 

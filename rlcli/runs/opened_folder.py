@@ -5,47 +5,48 @@ What it may do is decided once, when a command opens it:
 
 - Its paths are those that `find` returns: no link leads out of the folder. The
   functions of `rlcli.runs.files` open them, which refuse pipes and devices.
-- Its recipe is loaded by `load_recipe`. Without `trust` it imports nothing from outside
-  rlcli and its plug-ins, and starts no tracker that contacts a host. The processes that
-  train its runs get the same rule, by `train_options` and `resume_options`.
+- Unless it `admits_code`, the recipes of its record import nothing from outside rlcli
+  and its plug-ins, and start no tracker that contacts a host. The processes that train
+  its runs get the same rule, by `options`, and decide again.
 - Addresses of databases and stores in it are text: a command uses only those that its
   user names, see `check_address`.
 """
 
+import functools
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from rlcli.errors import RlcliError, quote
-from rlcli.recipe import Recipe, load_to_train
 from rlcli.runs.files import make_folder, name_file_in_errors, refuse_link
-from rlcli.runs.ownership import is_remembered
+from rlcli.runs.ownership import is_trusted
 from rlcli.runs.run_folder import trust_option
+from rlcli.runs.study_record import is_signed
 
 _LONGEST = 200  # characters of an address in a message
-# Not `Self`, which the checks of types at run time do not know in a method.
-_Folder = TypeVar("_Folder", bound="OpenedFolder")
 
 
 @dataclass(frozen=True)
 class OpenedFolder:
     """A folder that may come from elsewhere, and whether its user trusts it.
 
-    `folder` is the path that the user has named, which may be a link itself. `trust`:
-    the user has passed `--trust`, or trusts the folder for all commands, or this
-    command has created it.
+    `folder` is the path that the user has named, which may be a link itself. `trust` is
+    what the user says about it and all that is in it, by `--trust` or `--no-trust`, or
+    by creating it. None: the record of the folder, and each run in it, may do what is
+    the user's own, or what `rlcli trust` allows.
     """
 
     folder: Path
-    trust: bool = False
+    trust: bool | None = None
 
-    @classmethod
-    def open(cls: type[_Folder], folder: str | Path, trust: bool | None) -> _Folder:
-        """Opens a folder; `trust` None: only if the user trusts it for all commands."""
-        path = Path(folder)
-        return cls(path, is_remembered(path) if trust is None else trust)
+    @functools.cached_property
+    def admits_code(self) -> bool:
+        """Whether recipes of its record may import code, and contact hosts.
+
+        Runs in it have signatures of their own: that of the record is none of them.
+        """
+        is_own = self.trust is None and is_signed(self.folder)
+        return is_own or is_trusted(self.trust, self.folder)
 
     def find(self, *names: str) -> Path:
         """The path of a file or folder in it, which may be missing.
@@ -72,18 +73,9 @@ class OpenedFolder:
         """Creates a folder in it, unless it exists; refuses links as `find` does."""
         return make_folder(self.folder, *names)
 
-    def load_recipe(self, recipe: str, sets: Sequence[str]) -> Recipe:
-        """The recipe that the folder names, with settings of the folder."""
-        return load_to_train(recipe, sets, trust=self.trust)
-
     @property
-    def train_options(self) -> list[str]:
-        """The options of `rlcli train` for recipes and settings of the folder."""
-        return [] if self.trust else ["--no-trust"]
-
-    @property
-    def resume_options(self) -> list[str]:
-        """The options of `rlcli resume` for runs of the folder."""
+    def options(self) -> list[str]:
+        """The options of processes that train runs of the folder."""
         return trust_option(self.trust)
 
     def check_address(

@@ -1,8 +1,8 @@
 """Ownership: which runs are the user's own, so that their code needs no `--trust`.
 
-rlcli signs a run that it trains for its user. The key is in a file that only the user
-can read. The signature, in `run.json`, is a statement with a keyed hash (HMAC-SHA256)
-of its claims:
+rlcli signs a run that it trains for its user, and a study (`study_ownership`). The key
+is in a file that only the user can read. The signature of a run, in `run.json`, is a
+statement with a keyed hash (HMAC-SHA256) of its claims:
 
 - `folder`: where the run was made
 - `recipe`: the hash of the recipe, without the numbers of `train`, which run no code
@@ -30,6 +30,7 @@ _KEY_BYTES = 32
 # The options of `train` that decide which code runs; trackers have their own claim.
 _DECISIVE = ("hooks",)
 _CLAIMS = ("folder", "recipe", "trackers", "code")
+_RUN = "run"  # the kind of the statements about runs
 
 
 class Claims(NamedTuple):
@@ -46,8 +47,34 @@ def sign(folder: Path, recipe: Mapping[str, Any], code: Mapping[str, Any]) -> st
     Raises an `RlcliError` if the key cannot be used, for example because others can
     read it.
     """
-    claims = _make_claims(folder, recipe, code)
-    return to_json({**claims, "mac": _mac(_read_key(create=True), claims)})
+    return sign_claims(_RUN, _make_claims(folder, recipe, code))
+
+
+def sign_claims(kind: str, claims: Mapping[str, str]) -> str:
+    """A statement with claims about a run or a study, as JSON text; creates the key.
+
+    A statement of one kind says nothing about another. Raises as `sign` does.
+    """
+    mac = _mac(_read_key(create=True), kind, claims)
+    return to_json({**claims, "mac": mac})
+
+
+def read_claims(
+    kind: str, names: Sequence[str], statement: object
+) -> dict[str, Any] | None:
+    """The claims, of these names, of a statement that this user has signed, or None."""
+    try:
+        key = _read_key()
+        signed = parse_json(str(statement or "null"))
+    except (RlcliError, ValueError, RecursionError):
+        return None
+    if not key or not isinstance(signed, dict) or {*signed} != {*names, "mac"}:
+        return None
+    claims = {name: signed[name] for name in names}
+    mac = str(signed["mac"]).encode("utf-8", "replace")
+    if not hmac.compare_digest(mac, _mac(key, kind, claims).encode()):
+        return None
+    return claims
 
 
 def find_claims(
@@ -57,16 +84,8 @@ def find_claims(
 
     It is invalid for another recipe, another record of code, or another key.
     """
-    try:
-        key = _read_key()
-        signed = parse_json(str(info.get("signature") or "null"))
-    except (RlcliError, ValueError, RecursionError):
-        return None
-    if not key or not isinstance(signed, dict) or {*signed} != {*_CLAIMS, "mac"}:
-        return None
-    claims = {name: signed[name] for name in _CLAIMS}
-    mac = str(signed["mac"]).encode("utf-8", "replace")
-    if not hmac.compare_digest(mac, _mac(key, claims).encode()):
+    claims = read_claims(_RUN, _CLAIMS, info.get("signature"))
+    if claims is None:
         return None
     actual = [_make_claims(folder, each, info.get("code", {})) for each in recipes]
     if any(
@@ -92,6 +111,11 @@ def is_remembered(path: Path) -> bool:
         return False
     is_below = any(full.is_relative_to(folder) for folder in folders)
     return is_below and user_files.is_own(full)
+
+
+def is_trusted(trust: bool | None, *places: Path) -> bool:
+    """Whether the user trusts files and folders: `trust`, or None for `rlcli trust`."""
+    return all(map(is_remembered, places)) if trust is None else trust
 
 
 def read_trusted() -> list[str]:
@@ -124,18 +148,20 @@ def _make_claims(
     decisive = {name: train.get(name) for name in _DECISIVE if train.get(name)}
     return {
         "folder": os.path.realpath(folder),
-        "recipe": _hash({**recipe, "train": decisive}),
-        "trackers": _hash(train.get("trackers") or []),
-        "code": _hash(code),
+        "recipe": hash_data({**recipe, "train": decisive}),
+        "trackers": hash_data(train.get("trackers") or []),
+        "code": hash_data(code),
     }
 
 
-def _hash(value: Any) -> str:
+def hash_data(value: Any) -> str:
+    """The SHA-256 of plain data."""
     return hashlib.sha256(_canonical(value)).hexdigest()
 
 
-def _mac(key: bytes, claims: Mapping[str, Any]) -> str:
-    return hmac.digest(key, b"rlcli run\n" + _canonical(claims), "sha256").hex()
+def _mac(key: bytes, kind: str, claims: Mapping[str, Any]) -> str:
+    text = f"rlcli {kind}\n".encode() + _canonical(claims)
+    return hmac.digest(key, text, "sha256").hex()
 
 
 def _canonical(value: Any) -> bytes:

@@ -86,15 +86,10 @@ def read_code_record(record: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
 
 
 def _is_unchanged(name: str, entry: Mapping[str, str]) -> bool:
-    """Whether a file has the recorded content, and only the user can change it.
-
-    The same for the folders in which Python finds it, where others could add modules
-    or bytecode.
-    """
+    """Whether a file has the recorded content, and only the user can change it."""
     source = Path(entry["source"])
-    folders = source.parents[: len(PurePosixPath(name).parts)]
-    places = [source, *folders, *filter(Path.exists, [source.parent / "__pycache__"])]
-    return all(map(user_files.is_own, places)) and hash_file(source) == entry["sha256"]
+    is_own = user_files.is_own_module(name, source)
+    return is_own and hash_file(source) == entry["sha256"]
 
 
 def _read_copies(

@@ -16,16 +16,24 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlcli.errors import RlcliError
-from rlcli.runs.files import read_json, refuse_link, replace_file, to_json
+from rlcli.runs.files import (
+    parse_json,
+    read_json,
+    refuse_link,
+    replace_file,
+    to_json,
+)
 from rlcli.runs.naming import check_name, check_tags
 from rlcli.runs.records import Record, read_record
 from rlcli.runs.run_folder import Run, is_run
+from rlcli.runs.study_ownership import is_own_study, sign_study
 
 if TYPE_CHECKING:
     from rlcli.recipe import RecipeDocument
 
 FILE_NAME, FORMAT = "study.json", 1
 SEARCH = "search"  # the section of a sweep
+_SIGNATURE = "signature"
 _REMEDY = "restore it; without it the runs below can be used one by one"
 _LONGEST = 255  # bytes of a name in the file systems of Linux and macOS
 
@@ -95,13 +103,25 @@ def _rank(path: Path, record: Record) -> tuple[bool, bool, bool, float]:
     )
 
 
-def record_study(folder: Path, cells: Sequence[Cell] = (), **sections: Any) -> None:
-    """Adds cells, or replaces sections, of a study, whose folder is created for it."""
+def record_study(
+    folder: Path,
+    cells: Sequence[Cell] = (),
+    *,
+    sign: bool | None = None,
+    **sections: Any,
+) -> None:
+    """Adds cells, or replaces sections, of a study, whose folder is created for it.
+
+    `sign`: whether the user has named what is added, and trusts it. A study that exists
+    stays signed if it was, unless `sign` is False, and is never signed otherwise.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with _hold_record(folder):
-        before = find_study(folder) or Study(folder, ())
+        found = find_study(folder)
+        signs = bool(sign) if found is None else sign is not False and is_signed(folder)
+        before = found or Study(folder, ())
         known = {cell.label: cell for cell in (*before.cells, *cells)}
-        _write(folder, known.values(), {**before.sections, **sections})
+        _write(folder, known.values(), {**before.sections, **sections}, signs)
 
 
 def discard_cells(cells: Sequence[Cell], *, with_parents: int) -> None:
@@ -115,7 +135,7 @@ def discard_cells(cells: Sequence[Cell], *, with_parents: int) -> None:
         before = find_study(folder) or Study(folder, ())
         kept = [cell for cell in before.cells if cell.label not in labels]
         if kept:
-            _write(folder, kept, before.sections)
+            _write(folder, kept, before.sections, is_signed(folder))
         else:
             (folder / FILE_NAME).unlink(missing_ok=True)
     places = {parent for cell in cells for parent in cell.folder.parents}
@@ -133,6 +153,7 @@ def find_study(path: str | Path) -> Study | None:
     fields = read_json(folder / FILE_NAME, _REMEDY)
     if not fields or is_run(folder):
         return None
+    fields.pop(_SIGNATURE, None)
     version, cells = fields.pop("format", None), fields.pop("cells", None)
     if type(version) is int and version > FORMAT:
         raise RlcliError(
@@ -144,6 +165,16 @@ def find_study(path: str | Path) -> Study | None:
         raise _damage(folder, "it lists no cells")
     read = tuple(_read_cell(folder, *each) for each in cells.items())
     return Study(folder, read, fields)
+
+
+def is_signed(folder: Path) -> bool:
+    """Whether a study is the user's own, so that its cells may import code."""
+    try:
+        fields = read_json(folder / FILE_NAME, _REMEDY)
+    except RlcliError:
+        return False
+    signature = fields.pop(_SIGNATURE, None)
+    return is_own_study(folder, fields, signature)
 
 
 def _read_cell(folder: Path, label: str, fields: Any) -> Cell:
@@ -202,8 +233,15 @@ def _damage(folder: Path, what: str) -> RlcliError:
     return RlcliError(f"`{folder / FILE_NAME}` is damaged: {what}", _REMEDY)
 
 
-def _write(folder: Path, cells: Iterable[Cell], sections: Mapping[str, Any]) -> None:
-    replace_file(folder / FILE_NAME, format_record(cells, sections))
+def _write(
+    folder: Path, cells: Iterable[Cell], sections: Mapping[str, Any], signs: bool
+) -> None:
+    cells = [*cells]
+    content = format_record(cells, sections)
+    with contextlib.suppress(RlcliError):  # its runs say that they cannot be signed
+        if signs and (signature := sign_study(folder, parse_json(content.decode()))):
+            content = format_record(cells, {_SIGNATURE: signature, **sections})
+    replace_file(folder / FILE_NAME, content)
 
 
 def format_record(cells: Iterable[Cell], sections: Mapping[str, Any] = {}) -> bytes:

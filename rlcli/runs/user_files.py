@@ -5,7 +5,7 @@ import grp
 import os
 import pwd
 import stat
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import platformdirs
 
@@ -87,6 +87,17 @@ def is_own(path: Path) -> bool:
     except (OSError, RuntimeError):  # missing, or links in a circle
         return False
     return True
+
+
+def is_own_module(name: str, source: Path) -> bool:
+    """Whether only the user and root can change a module, and what Python finds there.
+
+    In the folders of the module others could add modules or bytecode. `name` is its
+    path below an entry of `sys.path`, such as `my_parts/network.py`.
+    """
+    folders = source.parents[: len(PurePosixPath(name).parts)]
+    places = [source, *folders, *filter(Path.exists, [source.parent / "__pycache__"])]
+    return all(map(is_own, places))
 
 
 def _is_own(path: Path, may_be_sticky: bool = False) -> bool:

@@ -150,5 +150,5 @@ def train_cells(
         )
         for cell in cells
     ]
-    study = OpenedFolder.open(cells[0].study, trust)
-    train_together(new, trust=study.trust, smoke=cells[0].is_smoke, **options)
+    study = OpenedFolder(cells[0].study, trust)
+    train_together(new, trust=study.admits_code, smoke=cells[0].is_smoke, **options)

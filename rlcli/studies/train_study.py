@@ -216,7 +216,7 @@ def _train_new(
     study were made for it.
     """
     folder = cells[0].study
-    record_study(folder, cells, **engine.begin_storage(title, folder))
+    record_study(folder, cells, sign=trust, **engine.begin_storage(title, folder))
     is_written = False
     try:
         ended = train_recorded(cells, trust=trust, engine=engine, **keywords)
@@ -252,7 +252,7 @@ def train_recorded(
     ) as opened:
         left = [cell for cell in cells if set or not _is_finished(cell)]
         ended = [describe_end(cell) for cell in cells if cell not in left]
-        trusts_new = OpenedFolder.open(folder, trust).trust
+        trusts_new = OpenedFolder(folder, trust).admits_code
         groups, refused = group_cells(left, trust=trusts_new)
         is_here = len(groups) == 1 and engine.engine == "local" and slurm is None
         if is_strict and (refused or not is_here):  # here training builds it

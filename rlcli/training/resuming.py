@@ -16,7 +16,7 @@ from rlcli.recipe import Recipe
 from rlcli.registry.paths import resolves
 from rlcli.runs import thread_layout
 from rlcli.runs.locate import locate_run
-from rlcli.runs.ownership import is_remembered
+from rlcli.runs.ownership import is_trusted
 from rlcli.runs.run_folder import Run
 from rlcli.runs.study_record import find_study
 from rlcli.runs.trained_together import find_trained_together
@@ -101,7 +101,7 @@ def resume_chunks(
     with open_session(title, max_time=max_time, quiet=quiet) as session:
         runs = find_trained_together(run)
         for each in runs:
-            if not (trust or (trust is None and is_remembered(each.folder))):
+            if not is_trusted(trust, each.folder):
                 each.refuse_linked_checkpoints()
         session.hold(runs, is_resume=True)
         warning = thread_layout.apply_for_run(runs[0].folder, set, group.count)

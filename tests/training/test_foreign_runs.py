@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from rlcli.cli import main
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.runs.run_folder import Run
-from rlcli.runs.study_record import Cell, find_study, record_study
+from rlcli.runs.study_record import Cell, find_study, is_signed, record_study
 from rlcli.runs.trained_together import change_members, find_trained_together
+from rlcli.studies.study_grid import combine, grid_of, plan_cells
 from rlcli.trackers import Tracker
 from rlcli.training.process_group import local_run
 from rlcli.training.tracking.tracking import Tracking
@@ -251,3 +253,72 @@ def test_a_checkpoint_of_another_in_ones_own_run_is_not_trusted(own_run, evil):
 def test_a_run_of_a_recipe_without_trust_is_not_signed():
     run = rlcli.train("lake.yaml", trust=False, quiet=True)
     assert "signature" not in json.loads((run / "run.json").read_text())
+
+
+@pytest.fixture
+def own_study(folder, fresh_imports):
+    """A study of the user whose cells import their code, and have not begun."""
+    (folder / "lab").mkdir()
+    (folder / "lab/own_lake.py").write_text(OWN)
+    text = LAKE.replace("FrozenLakeNonSlippery-v0", "own_lake:lake")
+    (folder / "lab/own.yaml").write_text(text)
+    grid = grid_of(["lab/own.yaml"], combinations=[*combine(["tracer.gamma=0.9,0.8"])])
+    study = folder / "runs/study"
+    record_study(study, plan_cells(grid, study), sign=True)
+    return study
+
+
+def test_ones_own_study_begins_its_cells_without_trust(own_study):
+    ends = rlcli.study(own_study, quiet=True)
+    assert [each.code for each in ends] == [0, 0]
+    assert is_signed(own_study)
+
+
+def test_a_study_is_signed_unless_its_user_does_not_trust_it(folder, own_study):
+    keywords = {"vary": ["tracer.gamma=0.9,0.8"], "quiet": True}
+    ends = rlcli.study(["lab/own.yaml"], run="own", **keywords)
+    assert [each.code for each in ends] == [0, 0] and is_signed(Path("own"))
+    rlcli.study(["lake.yaml"], run="other", trust=False, **keywords)
+    assert "signature" not in json.loads(Path("other/study.json").read_text())
+
+
+def change_module(study):
+    Path("lab/own_lake.py").write_text(OWN + "open('marker', 'w')\n")
+
+
+def change_recipe(study):
+    path = Path("lab/own.yaml")
+    path.write_text(path.read_text().replace("q_learning", "evil:x"))
+
+
+def change_settings(study):
+    record = study / "study.json"
+    text = record.read_text().replace("tracer.gamma=0.9", "updater=evil:x")
+    record.write_text(text)
+
+
+def add_cell(study):
+    cell = find_study(study).cells[0]
+    evil = cell._replace(folder=study / "evil", sets=("updater=evil:x",))
+    assert is_signed(study)
+    change_settings(study)  # what is not signed is not signed by adding to it
+    record_study(study, [evil], sign=True)
+
+
+@pytest.mark.parametrize(
+    "change", [change_module, change_recipe, change_settings, add_cell]
+)
+def test_ones_own_study_is_not_trusted_once_it_is_changed(own_study, evil, change):
+    change(own_study)
+    ends = rlcli.study(own_study, quiet=True)
+    assert all(each.code == 1 for each in ends) and not is_signed(own_study)
+    assert not Path("marker").exists()
+
+
+@pytest.mark.parametrize("place", [shutil.copytree, shutil.move])
+def test_ones_own_study_is_not_trusted_elsewhere(own_study, folder, place):
+    place(own_study, folder / "elsewhere")
+    ends = rlcli.study("elsewhere", quiet=True)
+    assert all("would import code" in each.message for each in ends)
+    ends = rlcli.study("elsewhere", quiet=True, trust=True)
+    assert [each.code for each in ends] == [0, 0]

@@ -95,7 +95,7 @@ def bsuite(
     engines = EngineOptions(engine, jobs, address, cpus, gpus)
     engines.check()
     figure.check_library()  # before any work
-    folder = SuiteFolder.open(enter(recipe), trust)
+    folder = SuiteFolder(enter(recipe), trust)
     if resume or folder.exists:
         given = {"ids": ids, "set": set, "seed": seed, "mnist": mnist, "runs": runs}
         given |= {"run": run, "name": name, "smoke": smoke or None}

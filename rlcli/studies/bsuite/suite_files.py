@@ -64,7 +64,7 @@ class SuiteFolder(OpenedFolder):
     def write_info(self, info: Mapping[str, Any], cells: Sequence[Cell]) -> None:
         """Records the cells, how the sweep was started, and the run of each id."""
         section = {**info, "ids": place_ids(info)}
-        record_study(self.folder, cells, **{SECTION: section})
+        record_study(self.folder, cells, sign=self.trust or None, **{SECTION: section})
 
 
 def name_run(group: IdGroup) -> str:

@@ -204,7 +204,7 @@ class Driver:
         """
         cells = [self._cell(trial) for trial in trials]
         by_label = {c.label: trial for c, trial in zip(cells, trials, strict=True)}
-        found, refused = group_cells(cells, trust=self._sweep.trust)
+        found, refused = group_cells(cells, trust=self._sweep.admits_code)
         labels = [[cell.label for cell in group] for group in found]
         labels += [[label] for label in refused]
         groups = [[by_label[label] for label in group] for group in labels]
@@ -236,7 +236,7 @@ class Driver:
         if not self._recorded.issuperset(labels):
             record_study(self._sweep.folder, cells)
             self._recorded.update(labels)
-        folder, options = self._sweep.folder, tuple(self._sweep.resume_options)
+        folder, options = self._sweep.folder, tuple(self._sweep.options)
         self._queue.submit(Job(key, folder, labels, options, is_trial=True))
 
     def _read_rungs(self) -> None:

@@ -130,7 +130,7 @@ class SweepFolder(OpenedFolder):
         """The recipe of the sweep, with the settings of a trial."""
         place = self.trial(0)
         cell = Cell(place, self.folder, settings.recipe, settings.digest, settings.set)
-        return load_to_train(read_cell(cell, sets), trust=self.trust)
+        return load_to_train(read_cell(cell, sets), trust=self.admits_code)
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
         """Prevents other processes from continuing this sweep."""
@@ -167,7 +167,8 @@ class SweepFolder(OpenedFolder):
     def write_settings(self, settings: Settings, cells: Sequence[Cell] = ()) -> None:
         """Replaces the settings, and adds cells."""
         search = {**self._read_search(), **dataclasses.asdict(settings)}
-        record_study(self.folder, cells, **{SEARCH: search})
+        sections: dict[str, Any] = {SEARCH: search}
+        record_study(self.folder, cells, **sections)
 
     def read_space(self) -> Space:
         """The space that is searched."""
@@ -283,7 +284,7 @@ def create_sweep(
         ) from error
     text = space.document.text or dump_yaml(space.document.data)
     search = {**dataclasses.asdict(settings), "space": text}
-    record_study(folder, cells, **{SEARCH: search}, **sections)
+    record_study(folder, cells, sign=trust, **{SEARCH: search}, **sections)
     return SweepFolder(folder, trust)
 
 

@@ -38,7 +38,7 @@ def open_sweep(folder: str | Path, *, trust: bool | None = None) -> OpenedSweep:
     `trust`: whether its recipe may import code, and its trackers may contact a host; by
     default if the user trusts the folder.
     """
-    sweep = SweepFolder.open(folder, trust)
+    sweep = SweepFolder(Path(folder), trust)
     settings = sweep.read_settings()
     sweep.refuse_links(*FOLDERS)
     given = dataclasses.asdict(settings)

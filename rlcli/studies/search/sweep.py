@@ -193,7 +193,7 @@ def _write_array(
     labels = [cell.label for cell in _plan_trials(*opened)]
     jobs = [Job(label, sweep.folder, (label,)) for label in labels]
     tasks = [job.labels for job in jobs if not job.has_ended]
-    write_script(sweep.folder, tasks, sweep.resume_options, file, max_time=max_time)
+    write_script(sweep.folder, tasks, sweep.options, file, max_time=max_time)
 
 
 def _plan_trials(sweep: SweepFolder, settings: Settings, space: Space) -> list[Cell]:

@@ -1,0 +1,146 @@
+"""Which studies are the user's own: what they name is where and as it was."""
+
+import copy
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rlcli.runs import user_files
+from rlcli.runs.study_ownership import is_own_study, sign_study
+
+RECIPE = "extends: base.yaml\nupdater: ppo\noptimizer: own_module:mine\n"
+BASE = "environment: CartPole-v1\n"
+
+
+@pytest.fixture(autouse=True)
+def _user(tmp_path, monkeypatch, fresh_imports):
+    """A user of rlcli without a key, in a folder of their own."""
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """Recipes, and modules that they import, none of which is imported here."""
+    folder = tmp_path / "lab"
+    (folder / "package").mkdir(parents=True)
+    (folder / "own_module.py").write_text(
+        "from package import part\nraise SystemExit\n"
+    )
+    (folder / "package/__init__.py").write_text("raise SystemExit\n")
+    (folder / "package/part.py").write_text("raise SystemExit\n")
+    (folder / "chosen.py").write_text("raise SystemExit\n")
+    (folder / "r.yaml").write_text(RECIPE)
+    (folder / "base.yaml").write_text(BASE)
+    return folder
+
+
+@pytest.fixture
+def study(tmp_path, lab):
+    """The folder of a study, its record, and its signature."""
+    folder = tmp_path / "runs/a"
+    folder.mkdir(parents=True)
+    recipe = str(lab / "r.yaml")
+    cell = {"recipe": recipe, "digest": "0", "set": ["network=mlp"], "values": {}}
+    search = {"recipe": recipe, "space": "network: {choice: [chosen:net]}", "trials": 3}
+    record = {"format": 1, "cells": {"one": cell}, "search": search}
+    return folder, record, sign_study(folder, record)
+
+
+def test_a_study_of_the_user_is_their_own_and_nothing_is_imported(study):
+    assert is_own_study(*study)
+
+
+def test_counters_of_a_search_may_change_and_nothing_else_of_the_record(study):
+    folder, record, signature = study
+    longer = copy.deepcopy(record)
+    longer["search"] |= {"trials": 100, "confirm": 5, "together": 2}
+    assert is_own_study(folder, longer, signature)
+    for place, change in [
+        (("cells", "one"), {"set": ["network=other:net"]}),
+        (("cells", "one"), {"recipe": "ppo_cartpole"}),
+        (("cells", "one"), {"digest": "1"}),
+        (("cells",), {"two": record["cells"]["one"]}),
+        (("search",), {"space": "network: {choice: [other:net]}"}),
+        ((), {"bsuite": {}}),
+    ]:
+        changed = copy.deepcopy(record)
+        section = changed
+        for key in place:
+            section = section[key]
+        section |= change
+        assert not is_own_study(folder, changed, signature), change
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["r.yaml", "base.yaml", "own_module.py", "package/part.py", "chosen.py"],
+)
+def test_a_changed_recipe_base_or_module_is_noticed(study, lab, file):
+    text = (lab / file).read_text()
+    (lab / file).write_text(f"{text}# changed\n")
+    assert is_own_study(*study) == (file.endswith(".yaml"))  # a comment changes no data
+    (lab / file).write_text(
+        text.replace("mine", "other").replace("CartPole", "Acrobot")
+    )
+    assert is_own_study(*study) == (not file.endswith(".yaml"))
+    (lab / file).unlink()
+    assert not is_own_study(*study)
+
+
+def test_a_module_that_takes_the_place_of_another_is_noticed(study, lab, monkeypatch):
+    (lab / "own_module").mkdir()
+    (lab / "own_module/__init__.py").write_text("")
+    assert not is_own_study(*study)
+
+
+def test_a_missing_module_that_the_current_folder_has_is_noticed(study, lab):
+    text = (lab / "own_module.py").read_text()
+    (lab / "own_module.py").write_text(f"import absent\n{text}")
+    folder, record, _ = study
+    signature = sign_study(folder, record)
+    assert is_own_study(folder, record, signature)
+    Path("absent.py").write_text("")
+    assert not is_own_study(folder, record, signature)
+
+
+@pytest.mark.parametrize("verb", ["moved", "copied", "linked"])
+def test_a_study_that_is_elsewhere_is_not_the_users_own(study, tmp_path, verb):
+    folder, record, signature = study
+    other = tmp_path / "runs/b"
+    if verb == "moved":
+        folder.rename(other)
+    elif verb == "copied":
+        shutil.copytree(folder, other)
+    else:
+        other.symlink_to(folder)
+    assert is_own_study(other, record, signature) == (verb == "linked")
+
+
+@pytest.mark.parametrize("place", ["", "own_module.py", "package", "package/part.py"])
+def test_code_that_others_can_change_is_not_the_users_own(study, lab, place):
+    (lab / place).chmod(0o777)
+    assert not is_own_study(*study)
+    assert sign_study(*study[:2]) is None
+
+
+def test_a_study_of_another_user_is_not_the_users_own(study, monkeypatch):
+    user_files.key_file().write_bytes(bytes(32))
+    assert not is_own_study(*study)
+    user_files.key_file().unlink()
+    assert not is_own_study(*study)
+
+
+def test_another_user_cannot_use_the_key(study, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert not is_own_study(*study)
+
+
+@pytest.mark.parametrize("signature", [None, "", "[]", "{}", '{"mac": 1}', 3])
+def test_a_damaged_signature_is_none(study, signature):
+    folder, record, _ = study
+    assert not is_own_study(folder, record, signature)
