@@ -47,7 +47,7 @@ def test_a_recipe_that_the_folder_names_imports_no_module(place, folder, monkeyp
     assert not marker.exists()
 
 
-def test_a_foreign_run_is_resumed_without_trust(suite, monkeypatch):
+def test_a_foreign_run_is_resumed_with_the_trust_of_the_user(suite, monkeypatch):
     """Whatever its `run.json` says: it may have been written elsewhere."""
     (suite / "runs" / RUN / "run.json").write_text(
         '{"status": "running", "imports": ["evil:make"]}'
@@ -60,7 +60,7 @@ def test_a_foreign_run_is_resumed_without_trust(suite, monkeypatch):
     monkeypatch.setattr("rlcli.studies.train_study.train_cells", keep)
     rlcli.bsuite(suite, resume=True)
     rlcli.bsuite(suite, resume=True, trust=True)
-    assert trusts == [False, True]
+    assert trusts == [None, True]  # each run decides by its own signature
 
 
 def test_runs_that_were_there_before_are_no_runs_of_a_new_sweep(tmp_path):

@@ -173,7 +173,7 @@ def test_a_sweep_is_resumed_with_its_own_options(tmp_path, monkeypatch):
     left = ["runs/deep_sea-1", "runs/deep_sea-2"]
     assert groups == [["runs/deep_sea-0", *left], left, left]
     # What the files say about `imports` does not matter: their author may be another.
-    trusts = (["--trust"], ["--no-trust"], ["--trust"])
+    trusts = (["--trust"], [], ["--trust"])
     assert options == [*trusts]
     before_limit, limit, _ = limits
     assert before_limit is None

@@ -23,6 +23,8 @@ from rlcli.cli import main
 from rlcli.cli.sweep_screen import print_sweep
 from rlcli.errors import RlcliError
 from rlcli.recipe import read_recipe
+from rlcli.runs.run_folder import trust_option
+from rlcli.runs.study_record import is_signed
 from rlcli.studies.search import journal
 from rlcli.studies.study_grid import digest_of
 
@@ -210,8 +212,43 @@ def test_a_trial_of_the_journal_sets_no_option_beyond_the_space(text, marker, ca
     assert not marker.exists()
 
 
+@pytest.fixture
+def own_lake(folder, fresh_imports):
+    """The recipe has an environment of the user's own."""
+    (folder / "own_lake.py").write_text(
+        "from rlcli.environments.native.toy_text import frozen_lake\n"
+        "def lake():\n    return frozen_lake.frozen_lake()\n"
+    )
+    text = LAKE.replace("FrozenLakeNonSlippery-v0", "own_lake:lake")
+    (folder / "lake.yaml").write_text(text)
+
+
+@pytest.mark.usefixtures("engines", "own_lake")
+@pytest.mark.parametrize("keywords", [{}, {"sampler": "tpe"}, POPULATION])
+def test_ones_own_sweep_continues_without_trust_where_and_as_it_was(
+    keywords, folder, capsys
+):
+    path = start(**keywords)
+    assert is_signed(path)
+    shutil.copytree(path, "copied")
+    more = [] if keywords == POPULATION else ["--trials", "4"]
+    assert main(["sweep", str(path), "--resume", "--quiet", *more]) == 0
+    assert is_signed(path)  # with what it has added
+    error = refused("sweep", "copied", "--resume", capsys=capsys)
+    assert "`own_lake:lake` would import code from outside rlcli" in error
+    change_settings(path, set=["network=linear"])
+    refused("sweep", path, "--resume", capsys=capsys)
+    change_settings(path, set=[])
+    assert is_signed(path)
+    with (folder / "own_lake.py").open("a") as file:
+        file.write("VALUE = 1\n")
+    refused("sweep", path, "--resume", capsys=capsys)
+    assert main(["sweep", str(path), "--resume", "--quiet", "--trust"]) == 0
+    assert not is_signed(path)
+
+
 @pytest.mark.parametrize("together", [1, 4])
-@pytest.mark.parametrize("trust", [False, True])
+@pytest.mark.parametrize("trust", [False, True, None])
 def test_the_processes_of_a_resumed_sweep_have_the_trust_of_its_user(
     trust, together, engines, monkeypatch
 ):
@@ -236,7 +273,9 @@ def test_the_processes_of_a_resumed_sweep_have_the_trust_of_its_user(
     rlcli.sweep(path, resume=True, trials=8, trust=trust)
     assert len(engines) == 2 and len(commands) >= 2
     for words in commands:
-        assert words[:2] == ["study", "--trust" if trust else "--no-trust"]
+        assert words[: len(trust_option(trust)) + 2] == [
+            *("study", *trust_option(trust), "--quiet")
+        ]
 
 
 @pytest.mark.usefixtures("engines")
