@@ -87,8 +87,8 @@ def bsuite(
         smoke: trains each run with a tiny budget.
         resume: continues the sweep in the folder `recipe`, with its own options.
         trust: with `resume`: allows the recipe of the sweep, which may come from
-            elsewhere, to import code, and its trackers to contact a host. A new sweep
-            has the recipe that you name.
+            elsewhere, to import code, and its trackers to contact a host. By default
+            that of your own sweep may. A new sweep has the recipe that you name.
         report: is called with the cells and those that have ended, about once a second.
     """
     max_time = deadline_of(max_time)

@@ -36,7 +36,7 @@ def open_sweep(folder: str | Path, *, trust: bool | None = None) -> OpenedSweep:
     """Opens a sweep that may come from elsewhere; refuses one that is damaged.
 
     `trust`: whether its recipe may import code, and its trackers may contact a host; by
-    default if the user trusts the folder.
+    default if it is the user's own, or in a folder that the user trusts.
     """
     sweep = SweepFolder(Path(folder), trust)
     settings = sweep.read_settings()

@@ -127,8 +127,8 @@ def sweep(
         name: the name of its folder, instead of the time.
         resume: continue a sweep: that of `run` or `name`, or the newest of the recipe.
         trust: with `resume`: allows the recipe of the sweep, which may come from
-            elsewhere, to import code, and its trackers to contact a host. A new sweep
-            has the recipe that you name.
+            elsewhere, to import code, and its trackers to contact a host. By default
+            that of your own sweep may. A new sweep has the recipe that you name.
         slurm: write the script of a SLURM job array to this file and train nothing; a
             task trains one trial, for at most `max_time`.
         report: is called with the `SweepProgress`, about once a second.
