@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from rlcli.errors import RlcliError
+from rlcli.runs.opened_folder import OpenedFolder
+from rlcli.runs.run_folder import trust_option
 from rlcli.runs.study_record import find_study, format_record
 from rlcli.studies.engines import stored_runs
 from rlcli.studies.engines.jobs import Engine, Job
@@ -59,7 +61,11 @@ class StorageEngine:
         self._running[job.key] = job
         study = find_study(job.study)
         cells = [c for c in study.cells if c.label in job.labels] if study else []
-        self._engine.start(job._replace(record=format_record(cells)))
+        options = job.options
+        if not {*options} & {"--trust", "--no-trust"}:  # elsewhere it is not the user's
+            options += (*trust_option(OpenedFolder(job.study).admits_code),)
+        record = format_record(cells)
+        self._engine.start(job._replace(options=options, record=record))
 
     def collect(self) -> list[ProcessEnd]:
         """The tasks that have ended, and whose runs have been copied."""

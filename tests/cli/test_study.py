@@ -1,0 +1,84 @@
+"""`rlcli study`: scripts for SLURM, and studies in other commands."""
+
+import json
+from pathlib import Path
+
+import pytest
+from folders import write_run
+
+import rlcli
+from rlcli.cli import main
+from rlcli.runs.run_folder import Run
+from rlcli.runs.study_record import Cell, record_study
+
+PAPER = """\
+recipes: [qlearning_frozenlake]
+vary: {updater.name: [q_learning, sarsa]}
+"""
+
+
+@pytest.fixture
+def study(folder):
+    """The folder of a study with a cell that has finished, and one without a run."""
+    place = Path("study")
+    cells = [Cell(place / name, place, "lake", "") for name in ("a", "b")]
+    record_study(place, cells)
+    write_run(cells[0].folder)
+    return place
+
+
+def test_a_script_is_written_and_the_next_commands_are_named(folder, capsys):
+    Path("paper.yaml").write_text(PAPER)
+    words = ["study", "paper.yaml", "--run", "here", "--slurm", "my array.sh"]
+    assert main([*words, "--seeds", "3"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "here\n"
+    assert err == "next: sbatch --wait 'my array.sh'; rlcli resume here\n"
+    record = json.loads(Path("here/study.json").read_text())
+    assert [cell["set"][-1] for cell in record["cells"].values()] == [
+        "train.seeds=3"
+    ] * 2
+
+
+def test_a_study_from_a_file_has_an_axis_more_with_vary(folder, capsys):
+    Path("paper.yaml").write_text(PAPER)
+    words = ["study", "paper.yaml", "--vary", "tracer.gamma=0.8,0.9", "--dry-run"]
+    assert main([*words, "--json"]) == 0
+    cells = [each["cell"] for each in json.loads(capsys.readouterr().out)]
+    assert cells == [
+        f"updater={name},gamma={gamma}"
+        for name in ("q_learning", "sarsa")
+        for gamma in ("0.8", "0.9")
+    ]
+
+
+def test_a_study_is_watched_until_no_cell_is_trained(study, capsys):
+    assert main(["watch", str(study)]) == 0
+    assert capsys.readouterr().err == "2 cells: 1 finished, 1 missing\n"
+    assert main(["watch", str(study), "--json"]) == 0
+    cells = json.loads(capsys.readouterr().out)["cells"]
+    assert [each["status"] for each in cells] == ["finished", "missing"]
+
+
+def test_runs_and_show_tell_the_states_of_the_cells(study, capsys):
+    assert main(["runs", "."]) == 0
+    assert "study: 2 cells: 1 finished, 1 missing" in capsys.readouterr().out
+    assert main(["show", str(study)]) == 0
+    assert "2 cells: 1 finished, 1 missing" in capsys.readouterr().out
+
+
+def test_resume_continues_the_search_of_a_sweep(study, monkeypatch, capsys):
+    calls = []
+
+    def sweep(folder, **keywords):
+        calls.append((Path(folder), keywords["resume"], keywords["jobs"]))
+        return folder
+
+    monkeypatch.setitem(vars(rlcli), "sweep", sweep)
+    record_study(study, search={})
+    assert main(["resume", str(study), "--jobs", "3", "--quiet"]) == 1
+    assert calls == [(study, True, 3)]
+    assert "study.json` is damaged: `search`" in capsys.readouterr().err
+    assert main(["study", str(study)]) == 1
+    assert "`rlcli sweep study --resume` continues it" in capsys.readouterr().err
+    assert Run(study / "b").read_info() == {}
