@@ -125,27 +125,27 @@ EXPERIMENTS = {
         {"a pole of four times the length": None, "the old task": "CartPole-v1"},
     ),
     "dagger": Experiment(
-        "CartPole",
+        "Pendulum",
         (
             Arm(
                 "PPO from nothing",
-                "ppo_cartpole",
-                ("train.steps=256", "train.unroll=16"),
+                "ppo_pendulum",
+                ("train.steps=800", "train.unroll=40", "updater.minibatches=4"),
             ),
             Arm(
                 "behaviour cloning of the teacher's steps",
-                "dagger_cartpole",
+                "dagger_pendulum",
                 (
                     "init=null",
                     "updater.labels=data",
                     "replay={name: dataset, path: {data}, batch_size: 64}",
                     "environment.num_envs=1",
-                    "train.steps=200",  # updates, as many as those of DAgger
+                    "train.steps=1_440",  # updates, as many as those of DAgger
                     "train.start=0",
                 ),
-                collects="zoo/ppo_cartpole",
+                collects="zoo/ppo_pendulum",
             ),
-            Arm("DAgger", "dagger_cartpole"),
+            Arm("DAgger", "dagger_pendulum"),
         ),
         GREEDY,
     ),

@@ -302,6 +302,7 @@ def test_a_run_that_was_killed_ends_as_one_that_was_not(folder, runs, case):
         if name == "third":  # as if it had been killed before its first checkpoint
             for path in (run.index, run.policy, *run.list_checkpoints()):
                 path.unlink(missing_ok=True)
+            run.write_info(status="running")
         rlcli.resume(name, quiet=True)
     ends = [
         checkpoint.read(Run(Path(name)).latest_checkpoint())["progress"]
