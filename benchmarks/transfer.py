@@ -130,7 +130,7 @@ EXPERIMENTS = {
             Arm(
                 "PPO from nothing",
                 "ppo_pendulum",
-                ("train.steps=800", "train.unroll=40", "updater.minibatches=4"),
+                ("train.steps=400", "train.unroll=20", "updater.minibatches=4"),
             ),
             Arm(
                 "behaviour cloning of the teacher's steps",
@@ -140,7 +140,7 @@ EXPERIMENTS = {
                     "updater.labels=data",
                     "replay={name: dataset, path: {data}, batch_size: 64}",
                     "environment.num_envs=1",
-                    "train.steps=1_440",  # updates, as many as those of DAgger
+                    "train.steps=720",  # updates, as many as those of DAgger
                     "train.start=0",
                 ),
                 collects="zoo/ppo_pendulum",
