@@ -43,16 +43,20 @@ def train_and_report(
     script = keywords.get("slurm")
     if script is not None and exit_code(ended) == errors.OK:
         folder = ended[0].cell.study
-        if not quiet:
-            submit = f"sbatch --wait {quote_shell(script)}"
-            output.print_message(f"next: {submit}; {Run(folder).command('resume')}")
-        output.print_data(folder)
-        return errors.OK
+        return report_script(folder, script, Run(folder).command("resume"), quiet)
     if not quiet and ended:
         _print_end(ended)
     for folder in sorted(each.cell.folder for each in ended if each.cell.exists):
         output.print_data(folder)
     return exit_code(ended)
+
+
+def report_script(folder: Path, script: Path, then: str, quiet: bool) -> int:
+    """Prints the folder, how to submit a script for SLURM, and the command after it."""
+    if not quiet:
+        output.print_message(f"next: sbatch --wait {quote_shell(script)}; {then}")
+    output.print_data(folder)
+    return errors.OK
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from rich.table import Table
 
 import rlcli
 from rlcli import errors
-from rlcli.cli import output, training_outcome
+from rlcli.cli import output, study_screen, training_outcome
 from rlcli.quoting import join_shell, printable, quote_rich, quote_shell
 from rlcli.runs.formatting import format_duration, format_number
 from rlcli.runs.naming import shorten_keys
@@ -41,14 +41,11 @@ def run_sweep(
         folder = training_outcome.complete(rlcli.sweep, recipe, **keywords)
     names = {"--storage": "storage", "--run-storage": "run_storage"}
     addresses = {option: keywords.get(name) for option, name in names.items()}
-    told = {
-        "quiet": quiet,
-        "trust": keywords.get("trust") or not keywords.get("resume"),
-        "addresses": addresses,
-    }
-    if (slurm := keywords.get("slurm")) is not None:
-        return report_script(folder, slurm, **told)
-    return report_end(folder, json=json, **told)
+    if (script := keywords.get("slurm")) is not None:
+        words = _resume_words(folder, trust=False, addresses=addresses)
+        return study_screen.report_script(folder, script, f"{program()} {words}", quiet)
+    trust = keywords.get("trust") or not keywords.get("resume")
+    return report_end(folder, quiet=quiet, json=json, trust=trust, addresses=addresses)
 
 
 @contextlib.contextmanager
@@ -226,31 +223,6 @@ def _resume_words(
     for option, address in addresses.items():
         words += [] if address is None else [option, address]
     return join_shell([*words, "--trust"] if trust else words)
-
-
-def report_script(
-    folder: Path,
-    script: Path,
-    *,
-    quiet: bool,
-    trust: bool,
-    addresses: Mapping[str, str | None],
-) -> int:
-    """Prints the folder and how to submit the script; returns the exit code.
-
-    `trust`: whether the command trusted the recipe. What a script of another sweep says
-    is no decision of the user.
-    """
-    if not quiet:
-        submit = f"sbatch --wait {quote_shell(script)}"
-        # Its tasks need it as well.
-        is_written = script.is_file()
-        needs_trust = trust and is_written and "--trust" in script.read_text().split()
-        words = _resume_words(folder, trust=needs_trust, addresses=addresses)
-        then = f"{program()} {words}"
-        output.print_message(f"next: {submit}; {then}")
-    output.print_data(folder)
-    return errors.OK
 
 
 def _describe_winner(winner: Mapping[str, Any]) -> str:

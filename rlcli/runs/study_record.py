@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rlcli.errors import RlcliError
+from rlcli.errors import RlcliError, quote
 from rlcli.runs.files import (
     parse_json,
     read_json,
@@ -175,6 +175,17 @@ def is_signed(folder: Path) -> bool:
         return False
     signature = fields.pop(_SIGNATURE, None)
     return is_own_study(folder, fields, signature)
+
+
+def refuse_options(folder: Path, given: Mapping[str, Any]) -> None:
+    """Refuses options of a new study for one that exists; `given` are all of them."""
+    refused = [name for name, each in given.items() if each or type(each) is int]
+    if refused:
+        raise RlcliError(
+            f"{quote(folder)} is the folder of a study, whose options cannot change: "
+            + ", ".join(f"`{name}`" for name in refused),
+            "leave them out, or begin another study",
+        )
 
 
 def _read_cell(folder: Path, label: str, fields: Any) -> Cell:

@@ -26,6 +26,7 @@ from rlcli.runs.study_record import (
     discard_cells,
     find_study,
     record_study,
+    refuse_options,
 )
 from rlcli.studies.engines.engine_options import EngineOptions
 from rlcli.studies.engines.slurm import write_script
@@ -181,13 +182,7 @@ def _select(folder: Path, names: Sequence[str], given: Mapping[str, Any]) -> lis
             f"{quote(folder)} is not the folder of a study",
             "`rlcli resume` continues a single run",
         )
-    refused = [name for name, each in given.items() if each or type(each) is int]
-    if refused:
-        raise RlcliError(
-            f"{quote(folder)} is the folder of a study, whose cells cannot change: "
-            + ", ".join(f"`{name}`" for name in refused),
-            "leave them out, or name a file to begin another study",
-        )
+    refuse_options(folder, given)
     if SEARCH in study.sections and not names:
         raise RlcliError(
             f"{quote(folder)} is the folder of a sweep",

@@ -229,13 +229,3 @@ def test_without_a_terminal_each_trial_that_ends_is_a_line(capsys):
         report(progress(("complete", 3.0)))
         report(progress(("complete", 3.0), ("complete", 4.0)))
     assert capsys.readouterr().err == ""
-
-
-def test_a_script_does_not_decide_about_trust(tmp_path, capsys):
-    script = tmp_path / "array.sh"
-    script.write_text("rlcli sweep FOLDER --resume --trust")
-    for trust in (False, True):
-        sweep_screen.report_script(
-            tmp_path, script, quiet=False, trust=trust, addresses={}
-        )
-        assert ("--trust" in capsys.readouterr().err) == trust

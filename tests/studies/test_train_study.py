@@ -18,7 +18,7 @@ from rlcli.runs.metrics import read_metrics
 from rlcli.runs.study_record import Cell
 from rlcli.studies import train_study
 from rlcli.studies.engines import engine_options
-from rlcli.studies.engines.process_pool import ProcessEnd
+from rlcli.studies.engines.local_engine import ProcessEnd
 from rlcli.studies.process_runs import CellEnd, describe_end, exit_code
 from rlcli.studies.study_grid import combine, grid_of, plan_cells
 

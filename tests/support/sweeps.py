@@ -15,7 +15,7 @@ from rlcli.runs.run_folder import is_run
 from rlcli.runs.study_record import Cell
 from rlcli.studies.engines import engine_options
 from rlcli.studies.engines.jobs import Job
-from rlcli.studies.engines.process_pool import ProcessEnd
+from rlcli.studies.engines.local_engine import ProcessEnd
 from rlcli.studies.search import driver
 from rlcli.studies.search.driver import Driver, SweepProgress
 from rlcli.studies.search.layout import Settings, SweepFolder, create_sweep

@@ -22,7 +22,7 @@ from rlcli.runs.creation import check_place
 from rlcli.runs.durations import deadline_of
 from rlcli.runs.files import name_file_in_errors, to_json
 from rlcli.runs.naming import name_or_time, number_folder
-from rlcli.runs.study_record import FILE_NAME, Cell
+from rlcli.runs.study_record import FILE_NAME, Cell, refuse_options
 from rlcli.studies.bsuite.experiments import EXPERIMENTS, IdGroup, select_ids
 from rlcli.studies.bsuite.results import score_sweep
 from rlcli.studies.bsuite.suite_files import RUNS, SuiteFolder, list_groups
@@ -160,13 +160,7 @@ def _reopen(folder: SuiteFolder, given: Mapping[str, object]) -> dict[str, Any]:
             f"{quote(folder.folder)} is not the folder of a sweep of bsuite",
             "`--resume` takes the folder that `rlcli bsuite` has printed",
         )
-    refused = [name for name, value in given.items() if value not in (None, (), [])]
-    if refused:
-        raise RlcliError(
-            f"{quote(folder.folder)} is the folder of a sweep, whose options cannot "
-            "change: " + ", ".join(f"`{name}`" for name in refused),
-            "leave them out, or name a recipe to start another sweep",
-        )
+    refuse_options(folder.folder, given)
     return folder.read_info()
 
 

@@ -11,7 +11,8 @@ from rlcli.results.checks import check_choice
 from rlcli.runs.files import to_json
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.study_record import Study
-from rlcli.studies.engines.jobs import Engine, LocalEngine
+from rlcli.studies.engines.jobs import Engine
+from rlcli.studies.engines.local_engine import LocalEngine
 from rlcli.studies.engines.run_storage import RunStorage, open_storage
 from rlcli.studies.engines.slurm import check_script
 from rlcli.studies.engines.storage_engine import StorageEngine

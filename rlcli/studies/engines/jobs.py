@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -24,7 +23,7 @@ from rlcli.errors import (
 from rlcli.runs.durations import max_time_arguments
 from rlcli.runs.run_folder import Run, is_run
 from rlcli.runs.trained_together import change_members
-from rlcli.studies.engines.process_pool import ProcessEnd, ProcessPool
+from rlcli.studies.engines.local_engine import ProcessEnd
 
 ATTEMPTS = 3  # processes of a job, if they crash
 # Exit codes after which another process would end in the same way.
@@ -226,36 +225,3 @@ class JobQueue:
         if end.message:
             message += f": {shorten(end.message.splitlines()[-1], 200)}"
         return result._replace(message=message, has_crashed=True)
-
-
-class LocalEngine:
-    """Processes of this one, which stop with it.
-
-    `environment` are their variables, by default those of this process.
-    """
-
-    period = 0.05
-
-    def __init__(self, jobs: int, environment: Mapping[str, str] | None = None) -> None:
-        self.jobs = jobs
-        self._pool = ProcessPool(jobs, environment)
-
-    @property
-    def has_room(self) -> bool:
-        """Whether another process may start."""
-        return self._pool.has_room
-
-    def start(self, job: Job) -> None:
-        """Starts a process that begins or continues a job."""
-        self._pool.start(job.key, job.arguments, stops_with_parent=True)
-
-    def collect(self) -> list[ProcessEnd]:
-        """The processes that have ended since the last call."""
-        return self._pool.collect()
-
-    def close(self) -> None:
-        """There is nothing to close."""
-
-    def send_signal(self, number: int, key: str | None = None) -> None:
-        """Sends a signal to the process of a job, or to all."""
-        self._pool.send_signal(number, key)

@@ -21,7 +21,7 @@ from rlcli.registry.libraries import import_library
 from rlcli.runs.files import open_regular
 from rlcli.studies.engines import stored_runs
 from rlcli.studies.engines.jobs import Job
-from rlcli.studies.engines.process_pool import ProcessEnd, ProcessPool
+from rlcli.studies.engines.local_engine import LocalEngine, ProcessEnd
 from rlcli.studies.engines.run_storage import RunStorage
 
 EXTRA = "ray"
@@ -153,24 +153,24 @@ def _run_process(
 ) -> tuple[int, str]:
     """Runs a job in a process, and calls `poll` until it has ended."""
     with _claim_cores(cores) as claimed:
-        pool = ProcessPool(1)
-        pool.start(job.key, job.arguments, stops_with_parent=True, on=claimed)
+        engine = LocalEngine(1)
+        engine.start(job, on=claimed)
         try:
-            while not (ended := pool.collect()):
+            while not (ended := engine.collect()):
                 poll()
                 time.sleep(_POLL)
         except BaseException:
-            pool.send_signal(signal.SIGTERM)
-            _wait_for_end(pool)
+            engine.send_signal(signal.SIGTERM)
+            _wait_for_end(engine)
             raise
     return ended[0].code, ended[0].message
 
 
-def _wait_for_end(pool: ProcessPool) -> None:
+def _wait_for_end(engine: LocalEngine) -> None:
     """Waits for a process that writes its checkpoint, also if Ray cancels again."""
     while True:
         with contextlib.suppress(KeyboardInterrupt):
-            if pool.collect():
+            if engine.collect():
                 return
             time.sleep(_POLL)
 

@@ -16,7 +16,7 @@ from rlcli.runs.run_folder import trust_option
 from rlcli.runs.study_record import find_study, format_record
 from rlcli.studies.engines import stored_runs
 from rlcli.studies.engines.jobs import Engine, Job
-from rlcli.studies.engines.process_pool import ProcessEnd
+from rlcli.studies.engines.local_engine import ProcessEnd
 from rlcli.studies.engines.run_storage import RunStorage
 
 _PERIOD = 10.0  # seconds between two copies of evaluations

@@ -110,18 +110,11 @@ def sweep(
             ones, by default 1.
         set: options that replace the recipe's in every trial.
         jobs: processes at once; by default the number of cores, of `pbt` 1.
-        engine: `local`, or `ray`: the processes run on the nodes of a Ray cluster,
-            which share the sweep's folder unless there is a `run_storage`.
-        address: the cluster, `auto` or `ray://HOST:PORT`; by default one on this
-            machine.
-        cpus: CPUs of each process, with Ray.
-        gpus: GPUs of each process, with Ray.
+        engine: `local` or `ray`; `address`, `cpus`, `gpus` and `run_storage` are its
+            options, see `rlcli.study`.
         max_time: seconds, or a duration such as `3h50m`, from the call.
         storage: the URL of a database for Optuna, instead of a journal file. Name it
             again with `resume`, as `run_storage`: a folder cannot choose an address.
-        run_storage: with Ray, the URL of an object store such as `s3://bucket/runs`:
-            nodes that share no folder keep their runs there, and this process copies
-            them into the sweep's folder.
         runs: the sweep is created as `<runs>/sweeps/<recipe>/<time>`.
         run: the folder of the sweep, instead of one below `runs`.
         name: the name of its folder, instead of the time.

@@ -122,7 +122,7 @@ def test_errors_come_before_any_work(tmp_path, planned, monkeypatch):
     for arguments, keywords, message in [
         (("dqn_catch", ["cach"]), {}, "no id, experiment or tag `cach`"),
         (("dqn_katch",), {}, "dqn_katch"),
-        ((sweep, ["catch"]), {}, "folder of a sweep"),
+        ((sweep, ["catch"]), {}, "folder of a study"),
         ((sweep,), {"seed": 3, "resume": True}, "cannot change: `seed`, `runs`"),
         ((sweep,), {"runs": None, "smoke": True}, "cannot change: `smoke`"),
         (("dqn_catch",), {"run": sweep}, "contains a sweep already"),

@@ -1,10 +1,11 @@
 """Processes of rlcli import nothing of the current folder, which may be foreign."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from rlcli.studies.engines.process_pool import ProcessPool
+from rlcli.studies.engines.local_engine import LocalEngine
 
 
 @pytest.mark.parametrize("name", ["typer", "numbers", "yaml"])
@@ -13,8 +14,9 @@ def test_a_module_in_the_current_folder_is_not_that_of_a_process(
 ):
     (tmp_path / f"{name}.py").write_text("import os\nos._exit(77)\n")
     monkeypatch.chdir(tmp_path)
-    pool = ProcessPool(1)
-    pool.start("a", ["show", "ppo_cartpole"])
-    while not (ends := pool.collect()):
+    engine = LocalEngine(1)
+    job = SimpleNamespace(key="a", arguments=["show", "ppo_cartpole"])
+    engine.start(job)  # type: ignore[arg-type]
+    while not (ends := engine.collect()):
         time.sleep(0.01)
     assert [(end.code, end.message) for end in ends] == [(0, "")]

@@ -1,4 +1,4 @@
-"""Processes: `rlcli` in several processes at once, with a core for each.
+"""Local engine: `rlcli` in several processes at once, with a core for each.
 
 Imports no JAX: the processes do.
 """
@@ -7,12 +7,15 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from rlcli.registry.paths import directory
 from rlcli.registry.user_code import module_command
 from rlcli.training.stopping.signals import PARENT
 from rlcli.xla.threads import usable_cores
+
+if TYPE_CHECKING:
+    from rlcli.studies.engines.jobs import Job
 
 
 class ProcessEnd(NamedTuple):
@@ -29,62 +32,49 @@ class _Process(NamedTuple):
     core: int | None
 
 
-class ProcessPool:
-    """Processes of `rlcli`, each known by a key.
+class LocalEngine:
+    """Processes of `rlcli` on this machine, each of a job.
 
     Where the system allows it, each of as many processes as cores has a core of its
-    own. The processes are not in the process group of the terminal: signals reach them
-    through `send_signal` only.
+    own, and saves a checkpoint and stops when this process is killed. The processes are
+    not in the process group of the terminal: signals reach them through `send_signal`
+    only.
     """
+
+    period = 0.05
 
     def __init__(self, jobs: int, environment: Mapping[str, str] | None = None) -> None:
         """`environment` are their variables, by default those of this process."""
+        self.jobs = jobs
         self._environment = os.environ if environment is None else environment
-        self._jobs = jobs
         self._free_cores = _cores(jobs)
         self._running: dict[str, _Process] = {}
 
     @property
-    def running(self) -> list[str]:
-        """The keys of the processes that have not ended."""
-        return [*self._running]
-
-    @property
     def has_room(self) -> bool:
         """Whether another process may start."""
-        return len(self._running) < self._jobs
+        return len(self._running) < self.jobs
 
-    def start(
-        self,
-        key: str,
-        arguments: Sequence[str],
-        *,
-        stops_with_parent: bool = False,
-        on: Sequence[int] = (),
-    ) -> None:
-        """Starts `rlcli` with these arguments.
+    def start(self, job: "Job", on: Sequence[int] = ()) -> None:
+        """Starts the process of a job.
 
-        `on`: cores for the process, instead of one that the pool chooses.
-
-        `stops_with_parent`: the process saves a checkpoint and stops when this one is
-        killed, where the system allows that.
+        `on`: cores for the process, instead of one that the engine chooses.
         """
         stderr = tempfile.TemporaryFile()  # noqa: SIM115 - `collect` closes it
         core = self._free_cores.pop() if self._free_cores else None
-        environment = {PARENT: str(os.getpid())} if stops_with_parent else {}
         process = subprocess.Popen(
-            [*module_command("rlcli"), *arguments],
+            [*module_command("rlcli"), *job.arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=stderr,
-            env={**self._environment, **environment},
+            env={**self._environment, PARENT: str(os.getpid())},
             cwd=directory() or None,
             process_group=0,  # signals of the terminal come from here only
         )
         cores = on or ([core] if core is not None else [])
         if cores:  # before it counts them
             os.sched_setaffinity(process.pid, cores)
-        self._running[key] = _Process(process, stderr, core)
+        self._running[job.key] = _Process(process, stderr, core)
 
     def collect(self) -> list[ProcessEnd]:
         """The processes that have ended since the last call."""
@@ -104,10 +94,13 @@ class ProcessPool:
         return ended
 
     def send_signal(self, number: int, key: str | None = None) -> None:
-        """Sends a signal to the process of a key, or to all."""
-        for each in [key] if key is not None else self.running:
+        """Sends a signal to the process of a job, or to all."""
+        for each in [key] if key is not None else [*self._running]:
             if each in self._running:
                 self._running[each].popen.send_signal(number)
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
 
 def _cores(jobs: int) -> list[int]:
