@@ -70,6 +70,9 @@ def command(
     Writes the results of each id, tables of scores and a radar plot, and prints the
     folder. The exit code is that of `rlcli train` for several runs.
     """
+    keywords = {**locals()}  # those of `rlcli.bsuite`, and a few more
+    for other in ("recipe", "ids", "quiet", "json"):
+        del keywords[other]
     from rlcli.studies.bsuite.results import tables  # here, to keep `--help` fast
     from rlcli.studies.process_runs import exit_code
 
@@ -80,26 +83,9 @@ def command(
             last[:] = ended
             show(cells, ended)
 
+        keywords |= {"set": tuple(set), "max_time": options.parse_deadline(max_time)}
         data = training_outcome.complete(
-            rlcli.bsuite,
-            recipe,
-            ids or (),
-            set=tuple(set),
-            seed=seed,
-            mnist=mnist,
-            jobs=jobs,
-            engine=engine,
-            address=address,
-            cpus=cpus,
-            gpus=gpus,
-            runs=runs,
-            run=run,
-            name=name,
-            max_time=options.parse_deadline(max_time),
-            smoke=smoke,
-            resume=resume,
-            trust=trust,
-            report=report,
+            rlcli.bsuite, recipe, ids or (), report=report, **keywords
         )
     for note in data["notes"]:
         output.print_message(note)

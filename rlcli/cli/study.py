@@ -59,9 +59,13 @@ def command(
     program, others have processes of their own. Prints the folders of the runs to
     stdout. `rlcli resume` or `rlcli study` of its folder continues a study.
     """
+    keywords = {**locals()}  # those of `rlcli.study`, and a few more
+    for other in ("study", "dry_run", "json"):
+        del keywords[other]
+    keywords |= {"set": tuple(set), "cells": tuple(keywords.pop("cell"))}
     if dry_run:
-        keywords = {"set": tuple(set), "seed": seed, "seeds": seeds, "runs": runs}
-        keywords |= {"vary": vary, "vary_zip": vary_zip}
+        names = ("vary", "vary_zip", "set", "seed", "seeds", "runs")
+        keywords = {each: keywords[each] for each in names}
         trusts = trust is not False
         cells = training_outcome.complete(
             rlcli.preview_study, study, trust=trusts, **keywords
@@ -74,33 +78,8 @@ def command(
             errors.USER_ERROR if any(e.error for e in cells) else errors.OK
         )
     limit = options.parse_max_time if slurm else options.parse_deadline
-    raise typer.Exit(
-        study_screen.train_and_report(
-            rlcli.study,
-            study,
-            set=tuple(set),
-            vary=vary,
-            vary_zip=vary_zip,
-            cells=tuple(cell),
-            jobs=jobs,
-            engine=engine,
-            address=address,
-            cpus=cpus,
-            gpus=gpus,
-            run_storage=run_storage,
-            slurm=slurm,
-            seed=seed,
-            seeds=seeds,
-            runs=runs,
-            run=run,
-            name=name,
-            tag=tuple(tag),
-            max_time=limit(max_time),
-            smoke=smoke,
-            quiet=quiet,
-            trust=trust,
-        )
-    )
+    keywords |= {"tag": tuple(tag), "max_time": limit(max_time)}
+    raise typer.Exit(study_screen.train_and_report(rlcli.study, study, **keywords))
 
 
 def _as_data(preview: CellPreview) -> dict[str, object]:

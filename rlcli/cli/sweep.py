@@ -139,9 +139,10 @@ def command(
     best trials are trained again with other seeds, and the best of these wins.
     `--resume` continues a sweep that was stopped.
     """
+    keywords = {**locals()}  # those of `rlcli.sweep`, and a few more
     from rlcli.cli import sweep_screen  # here, to keep `--help` fast
 
-    verb, *rest = words
+    verb, *rest = keywords.pop("words")
     if verb in _VERBS and (rest or not Path(verb).exists()):
         _check_words(verb, rest)
         if verb == "export":
@@ -157,39 +158,10 @@ def command(
         raise typer.BadParameter("requires `export`", param_hint="--trial")
     from rlcli.recipe import init_settings
 
-    raise typer.Exit(
-        sweep_screen.run_sweep(
-            verb,
-            space=space,
-            trials=trials,
-            seeds=seeds,
-            seed=seed,
-            sampler=sampler,
-            pruner=pruner,
-            objective=objective,
-            confirm=confirm,
-            confirm_seeds=confirm_seeds,
-            together=together,
-            ready=ready,
-            set=(*set, *init_settings(init)),
-            jobs=jobs,
-            engine=engine,
-            address=address,
-            cpus=cpus,
-            gpus=gpus,
-            max_time=options.parse_max_time(max_time),
-            storage=storage,
-            run_storage=run_storage,
-            runs=runs,
-            run=run,
-            name=name,
-            resume=resume,
-            trust=trust,
-            slurm=slurm,
-            quiet=quiet,
-            json=json,
-        )
-    )
+    del keywords["trial"]
+    keywords["set"] = (*set, *init_settings(keywords.pop("init")))
+    keywords["max_time"] = options.parse_max_time(max_time)
+    raise typer.Exit(sweep_screen.run_sweep(verb, **keywords))
 
 
 def _check_words(verb: str, rest: list[str]) -> None:

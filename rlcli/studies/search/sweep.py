@@ -45,6 +45,7 @@ DEFAULTS: Mapping[str, Any] = {
     "objective": "return",
     "confirm": 3,
 }
+_OPTIONS = (*DEFAULTS, "seed", "confirm_seeds", "together", "ready")
 _CHANGEABLE = ("trials", "confirm")  # when a sweep is resumed
 
 
@@ -126,22 +127,11 @@ def sweep(
             task trains one trial, for at most `max_time`.
         report: is called with the `SweepProgress`, about once a second.
     """
+    arguments = {**locals()}  # by their names
     deadline = None if slurm is not None else deadline_of(max_time)
-    given = {
-        "trials": trials,
-        "seeds": seeds,
-        "seed": seed,
-        "sampler": sampler,
-        "pruner": pruner,
-        "objective": objective,
-        "confirm": confirm,
-        "confirm_seeds": confirm_seeds,
-        "together": together,
-        "ready": ready,
-        "set": tuple(set) or None,
-        "storage": None if storage is None else enter_url(storage),
-    }
-    given = {key: value for key, value in given.items() if value is not None}
+    given = {name: arguments[name] for name in _OPTIONS if arguments[name] is not None}
+    given |= {"set": tuple(set)} if set else {}
+    given |= {"storage": enter_url(storage)} if storage is not None else {}
     check_options(given)
     engines = EngineOptions(engine, jobs, address, cpus, gpus, run_storage)
     engines.check(slurm)
