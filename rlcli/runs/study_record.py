@@ -26,7 +26,6 @@ from rlcli.runs.files import (
 from rlcli.runs.naming import check_name, check_tags
 from rlcli.runs.records import Record, read_record
 from rlcli.runs.run_folder import Run, is_run
-from rlcli.runs.study_ownership import is_own_study, sign_study
 
 if TYPE_CHECKING:
     from rlcli.recipe import RecipeDocument
@@ -173,7 +172,10 @@ def is_signed(folder: Path) -> bool:
         fields = read_json(folder / FILE_NAME, _REMEDY)
     except RlcliError:
         return False
-    signature = fields.pop(_SIGNATURE, None)
+    if (signature := fields.pop(_SIGNATURE, None)) is None:
+        return False
+    from rlcli.runs.study_ownership import is_own_study  # here: it reads recipes
+
     return is_own_study(folder, fields, signature)
 
 
@@ -249,8 +251,13 @@ def _write(
 ) -> None:
     cells = [*cells]
     content = format_record(cells, sections)
-    with contextlib.suppress(RlcliError):  # its runs say that they cannot be signed
-        if signs and (signature := sign_study(folder, parse_json(content.decode()))):
+    if signs:
+        from rlcli.runs.study_ownership import sign_study  # here: it reads recipes
+
+        signature = None
+        with contextlib.suppress(RlcliError):  # its runs say that they have none
+            signature = sign_study(folder, parse_json(content.decode()))
+        if signature is not None:
             content = format_record(cells, {_SIGNATURE: signature, **sections})
     replace_file(folder / FILE_NAME, content)
 
