@@ -15,12 +15,12 @@ have signatures of their own: that of the study says nothing about them.
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
-from rlcli.recipe import RecipeDocument, read_recipe
+from rlcli.recipe import read_recipe
 from rlcli.registry import user_code
 from rlcli.runs import user_files
 from rlcli.runs.ownership import hash_data, read_claims, sign_claims
@@ -28,8 +28,9 @@ from rlcli.runs.signed_code import hash_file
 
 _STUDY = "study"  # the kind of these statements
 _CLAIMS = ("folder", "record", "recipes", "code")
-_COUNTERS = ("trials", "confirm", "together")  # of a search; they run no code
-_IMPORT_PATH = re.compile(r"([A-Za-z_][\w.]*):[A-Za-z_]")
+# Numbers of a sweep that may change and run no code, and their section.
+_SEARCH, _COUNTERS = "search", ("trials", "confirm", "together")
+_IMPORT_PATH = re.compile(r"([^\W\d][\w.]*):[^\W\d]")
 
 
 def sign_study(folder: Path, record: Mapping[str, Any]) -> str | None:
@@ -39,45 +40,48 @@ def sign_study(folder: Path, record: Mapping[str, Any]) -> str | None:
     imports no code and has no trackers. Raises an `RlcliError` if the user's key cannot
     be used.
     """
-    try:
-        recipes = _read_recipes(record)
-    except RlcliError:
-        return None
-    texts = [*_find_texts([each.plain.data for each in recipes]), *_find_texts(record)]
-    if not any("trackers" in text or _IMPORT_PATH.search(text) for text in texts):
-        return None
-    claims = _make_claims(folder, record, recipes)
+    claims = _make_claims(folder, record)
     return None if claims is None else sign_claims(_STUDY, claims)
 
 
 def is_own_study(folder: Path, record: Mapping[str, Any], signature: object) -> bool:
     """Whether this user has signed a study, and all is where and as it was."""
     claims = read_claims(_STUDY, _CLAIMS, signature)
-    if claims is None:
-        return False
+    return claims is not None and claims == _make_claims(folder, record)
+
+
+def _make_claims(folder: Path, record: Mapping[str, Any]) -> dict[str, str] | None:
+    """The claims of a study, without importing what it names.
+
+    None if it names no code and no trackers, if a recipe has gone, or if others can
+    change a file of its code.
+    """
     try:
-        return claims == _make_claims(folder, record, _read_recipes(record))
-    except RlcliError:  # a recipe has gone
-        return False
-
-
-def _make_claims(
-    folder: Path, record: Mapping[str, Any], recipes: Sequence[RecipeDocument]
-) -> dict[str, str] | None:
-    """The claims of a study; None if others can change a file of its code."""
-    files = _find_code(recipes, record)
-    if files is None:
+        documents = [read_recipe(each) for each in _find_recipes(record)]
+        recipes = [each.plain.data for each in documents]
+    except RlcliError:
         return None
+    text = str([record, recipes])  # any recipe may be trained with any setting
+    modules = sorted({*_IMPORT_PATH.findall(text)})
+    if not modules and "trackers" not in text:
+        return None
+    hashes: dict[str, str] = {}
+    for document in documents:
+        folders = [] if document.path is None else [document.path.parent]
+        for name, source in user_code.find_files(modules, *folders).items():
+            if not user_files.is_own_module(name, source):
+                return None
+            hashes[str(source)] = hash_file(source)
     return {
         "folder": os.path.realpath(folder),
         "record": hash_data(_without_counters(record)),
-        "recipes": hash_data([each.plain.data for each in recipes]),
-        "code": hash_data(files),
+        "recipes": hash_data(recipes),
+        "code": hash_data(hashes),
     }
 
 
-def _read_recipes(record: Mapping[str, Any]) -> list[RecipeDocument]:
-    """The recipes of cells and sections, and their bases, without importing code."""
+def _find_recipes(record: Mapping[str, Any]) -> list[str | Mapping[str, Any]]:
+    """The recipes of cells and sections: paths, names, or data."""
     cells = record.get("cells")
     entries = [*record.values(), *(cells.values() if isinstance(cells, dict) else ())]
     found: dict[str, str | Mapping[str, Any]] = {}
@@ -86,51 +90,13 @@ def _read_recipes(record: Mapping[str, Any]) -> list[RecipeDocument]:
             recipe = entry.get("recipe")
             recipe = recipe.get("data") if isinstance(recipe, dict) else recipe
             if isinstance(recipe, str | dict):
-                found.setdefault(hash_data(recipe), recipe)
-    recipes = [read_recipe(found[key]) for key in sorted(found)]
-    for each in recipes:
-        _ = each.plain  # reads the bases
-    return recipes
+                found[hash_data(recipe)] = recipe
+    return [found[key] for key in sorted(found)]
 
 
 def _without_counters(record: Mapping[str, Any]) -> dict[str, Any]:
-    def clean(section: Any) -> Any:
-        if not isinstance(section, Mapping):
-            return section
-        return {key: each for key, each in section.items() if key not in _COUNTERS}
-
-    return {
-        name: section if name == "cells" else clean(section)
-        for name, section in record.items()
-    }
-
-
-def _find_code(
-    documents: Sequence[RecipeDocument], record: Mapping[str, Any]
-) -> dict[str, str] | None:
-    """The SHA-256 of each file of the user's code; None if others can change one.
-
-    Any recipe may be trained with any setting of the record.
-    """
-    hashes: dict[str, str] = {}
-    for document in documents:
-        texts = [*_find_texts(document.plain.data), *_find_texts(record)]
-        modules = {name for text in texts for name in _IMPORT_PATH.findall(text)}
-        folders = [] if document.path is None else [document.path.parent]
-        for name, source in user_code.find_files(sorted(modules), *folders).items():
-            if not user_files.is_own_module(name, source):
-                return None
-            hashes[str(source)] = hash_file(source)
-    return hashes
-
-
-def _find_texts(data: Any) -> Iterator[str]:
-    if isinstance(data, str):
-        yield data
-    elif isinstance(data, Mapping):
-        for key, each in data.items():
-            yield str(key)
-            yield from _find_texts(each)
-    elif isinstance(data, list | tuple):
-        for each in data:
-            yield from _find_texts(each)
+    search = record.get(_SEARCH)
+    if not isinstance(search, dict):
+        return {**record}
+    decisive = {key: each for key, each in search.items() if key not in _COUNTERS}
+    return {**record, _SEARCH: decisive}

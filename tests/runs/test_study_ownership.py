@@ -65,6 +65,8 @@ def test_counters_of_a_search_may_change_and_nothing_else_of_the_record(study):
         (("cells", "one"), {"recipe": "ppo_cartpole"}),
         (("cells", "one"), {"digest": "1"}),
         (("cells",), {"two": record["cells"]["one"]}),
+        (("cells",), {"trials": record["cells"]["one"]}),
+        (("cells", "one"), {"trials": 1}),
         (("search",), {"space": "network: {choice: [other:net]}"}),
         ((), {"bsuite": {}}),
     ]:
