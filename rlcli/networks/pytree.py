@@ -12,6 +12,8 @@ import jax.numpy as jnp
 from rlcli.errors import RlcliError
 from rlcli.types import ArrayTree
 
+_ANY_INPUTS = inspect.Parameter.VAR_POSITIONAL
+
 
 def from_pytree(
     init: Callable[..., ArrayTree], apply: Callable[..., Any]
@@ -32,9 +34,21 @@ def from_pytree(
         return _Pytree(init, apply)(*inputs)
 
     with contextlib.suppress(TypeError, ValueError):  # a function in C
-        _, *parameters = inspect.signature(apply).parameters.values()
-        function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # PEP 362
+        signature = inspect.Signature(_input_parameters(apply))
+        function.__signature__ = signature  # type: ignore[attr-defined] # PEP 362
     return function
+
+
+def _input_parameters(apply: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters of inputs: of `apply`, or of the module to which it passes all.
+
+    The method `apply` of a module of Flax Linen takes any inputs of its `__call__`.
+    """
+    _, *parameters = inspect.signature(apply).parameters.values()
+    module = getattr(apply, "__self__", None)
+    if callable(module) and parameters[:1] and parameters[0].kind == _ANY_INPUTS:
+        return [*inspect.signature(module).parameters.values()]
+    return parameters
 
 
 class _Pytree(hk.Module):

@@ -77,8 +77,35 @@ def plain_set():
     )
 
 
+def linen_set():
+    nn = pytest.importorskip("flax.linen")
+
+    class Set(nn.Module):
+        @nn.compact
+        def __call__(self, obs):
+            weights = self.param("w", nn.initializers.normal(), (2, 3))
+            return set_features(weights, obs, jnp)
+
+    return from_pytree(Set().init, Set().apply)
+
+
+def equinox_set():
+    eqx = pytest.importorskip("equinox")
+
+    class Set(eqx.Module):
+        weights: jax.Array
+
+        def __call__(self, obs):
+            return set_features(self.weights, obs, jnp)
+
+    return from_pytree(
+        lambda key, obs: Set(jax.random.normal(key, (2, 3))),
+        lambda module, obs: module(obs),
+    )
+
+
 @pytest.mark.parametrize("make", [separate_network, shared_network])
-@pytest.mark.parametrize("features", [haiku_set, plain_set])
+@pytest.mark.parametrize("features", [haiku_set, plain_set, linen_set, equinox_set])
 def test_a_torso_of_obs_reads_members_and_a_function_of_both_adds_the_action(
     make, features
 ):
