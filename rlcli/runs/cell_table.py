@@ -11,7 +11,7 @@ from rlcli.quoting import printable
 from rlcli.runs.formatting import NOTHING, format_duration, format_number
 from rlcli.runs.naming import shorten_keys
 from rlcli.runs.records import UNFINISHED, Record, read_record
-from rlcli.runs.study_record import Cell, Study, find_study
+from rlcli.runs.study_record import SEARCH, Cell, Study, find_study
 
 MISSING = "missing"  # the status of a run that never began, or was removed
 _FAILED = ("failed", "broken")
@@ -65,7 +65,8 @@ def describe_states(study: Study, records: Sequence[Record]) -> list[str]:
     """How many cells have which status and the time that is left; why some failed."""
     counts = Counter(str(record["status"]) for record in records)
     states = ", ".join(f"{count} {status}" for status, count in counts.most_common())
-    seconds = _estimate_left(records)
+    pruned = ("terminated",) if SEARCH in study.sections else ()
+    seconds = _estimate_left(records, (*_ENDED, *pruned))
     left = "" if seconds is None else f"; about {format_duration(seconds)} left"
     lines = [f"{len(records)} cells: {states}{left}"]
     for cell, record in zip(study.cells, records, strict=True):
@@ -75,7 +76,7 @@ def describe_states(study: Study, records: Sequence[Record]) -> list[str]:
     return lines
 
 
-def _estimate_left(records: Sequence[Record]) -> float | None:
+def _estimate_left(records: Sequence[Record], ended: Sequence[str]) -> float | None:
     """Seconds until all cells have ended, by the speed of those in training."""
     sizes = [_count_steps(each, each["total_steps"]) for each in records]
     known = [size for size in sizes if size]
@@ -86,7 +87,7 @@ def _estimate_left(records: Sequence[Record]) -> float | None:
     left = sum(
         size - _count_steps(each, each["steps"])
         for each, size in zip(records, sizes, strict=True)
-        if each["status"] not in _ENDED
+        if each["status"] not in ended
     )
     waiting = sum(each["status"] == MISSING for each in records)
     return (left + waiting * sum(known) / len(known)) / speed
@@ -107,6 +108,8 @@ def describe_studies(folder: Path, records: Sequence[Record]) -> list[str]:
         if place == folder or folder in place.parents:
             with contextlib.suppress(RlcliError):  # damaged
                 study = find_study(place)
+                if study is not None and study.result.get("status") == "finished":
+                    study = None  # a sweep, which does not train all to their ends
         if study is not None:
             cells = read_cells(study, known)
             if {record["status"] for record in cells} != {"finished"}:

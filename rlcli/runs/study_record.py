@@ -78,12 +78,23 @@ class Study(NamedTuple):
         """The folders of the runs that exist."""
         return [cell.folder for cell in self.cells if cell.exists]
 
+    @property
+    def result(self) -> Mapping[str, Any]:
+        """The status and the winner of a sweep that has begun; else {}."""
+        is_sweep = SEARCH in self.sections
+        return read_json(self.folder / "result.json") if is_sweep else {}
+
     def choose_best(self) -> Path:
-        """The folder of the run with the highest IQM of its returns over seeds.
+        """The folder of the winner of a sweep, or of the run with the highest IQM.
 
         Runs that have a policy and have not failed come first, and returns of
         evaluations before those of training.
         """
+        winner = self.result.get("winner")
+        if isinstance(winner, dict):
+            for run in self.runs:
+                if run.relative_to(self.folder).as_posix() == winner.get("run"):
+                    return run
         if not self.runs:
             raise RlcliError(
                 f"no run of `{self.folder}` exists", "`rlcli resume` begins them"

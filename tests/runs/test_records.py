@@ -9,7 +9,12 @@ import pytest
 from folders import snapshot, write_run
 
 from rlcli.errors import RlcliError
-from rlcli.runs.cell_table import describe_recorded, describe_states, read_cells
+from rlcli.runs.cell_table import (
+    describe_recorded,
+    describe_states,
+    describe_studies,
+    read_cells,
+)
 from rlcli.runs.conditions import read_recipe
 from rlcli.runs.creation import create_run
 from rlcli.runs.records import FIELDS, find_status, read_record
@@ -190,3 +195,22 @@ def test_a_study_is_described_by_the_states_of_its_cells(tmp_path):
         "5 cells: 2 missing, 1 finished, 1 running, 1 failed; about 50 s left",
         "a2: failed: the loss is not finite",
     ]
+
+
+def test_the_best_run_of_a_sweep_is_its_winner(tmp_path):
+    cells = [Cell(tmp_path / name, tmp_path, "lake", "") for name in "ab"]
+    record_study(tmp_path, cells, search={})
+    for cell, mean in zip(cells, (1.0, 9.0), strict=True):
+        write_run(cell.folder, means=(mean,))
+    (tmp_path / "result.json").write_text('{"status": "finished", "winner": null}')
+    assert find_study(tmp_path).choose_best() == tmp_path / "b"
+    for label, best in (("a", "a"), ("../a", "b")):
+        result = {"status": "finished", "winner": {"run": label}}
+        (tmp_path / "result.json").write_text(json.dumps(result))
+        assert find_study(tmp_path).choose_best() == tmp_path / best
+    edit(cells[1].folder, status="terminated")  # pruned
+    records = [read_record(cell.folder) for cell in cells]
+    assert describe_studies(tmp_path, records) == []
+    (tmp_path / "result.json").write_text('{"status": "running"}')
+    (line,) = describe_studies(tmp_path, records)
+    assert line == f"{tmp_path}: 2 cells: 1 finished, 1 terminated"
