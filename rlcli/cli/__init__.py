@@ -156,15 +156,18 @@ def _format_usage_error(error: typer.TyperException) -> str:
     sentence = " ".join(error.format_message().split()).removesuffix(".")
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "rlcli"
-    hint = _hint_for_command(sentence) or f"see `{path} --help`"
+    hint = _hint_for_name(sentence)
+    if hint:
+        sentence = sentence.partition(" (")[0]  # similar names, which are not meant
+    hint = hint or f"see `{path} --help`"
     return f"error: {RlcliError(sentence[:1].lower() + sentence[1:], hint)}"
 
 
-def _hint_for_command(sentence: str) -> str:
-    """What rlcli calls an unknown command; "" if the error is another one."""
-    match = re.match("No such command '([^']+)'", sentence)
+def _hint_for_name(sentence: str) -> str:
+    """What rlcli calls an unknown command or option; "" if the error is another one."""
+    match = re.match("No such (command|option):? '?([^' ]+)", sentence)
     if match is None:
         return ""
     from rlcli.registry.common_names import find_hint  # here, to keep `--help` fast
 
-    return find_hint("command", match[1])
+    return find_hint(match[1], match[2].lstrip("-"))

@@ -120,6 +120,12 @@ _COMMANDS = {
     "ls envs": "`rlcli list` lists parts and recipes",
     "tune optimize": "`rlcli sweep` tunes hyperparameters of a recipe",
 }
+_OPTIONS = {
+    "where query select": "did you mean `--filter`? It takes `=`, `!=`, `<`, `>=` …",
+    "metric": "did you mean `--y`?",
+    "tex latex csv markdown html pdf": "`--output` takes the name of a file, whose "
+    "suffix is the format",
+}
 _KINDS = {
     "agent algorithm algorithms algos": "did you mean `updater`?",
     "env envs": "did you mean `environment`?",
@@ -252,6 +258,7 @@ HINTS: Mapping[str, Mapping[str, str]] = {
     "replay": _REPLAYS,
     "wrapper": _WRAPPERS,
     "command": _COMMANDS,
+    "option": _OPTIONS,
     "kind": _KINDS,
     "head": _HEADS,
     "key": _KEYS,

@@ -24,12 +24,14 @@ ENTRIES = [
 ]
 CODES = sorted({code for _, _, hint in ENTRIES for code in re.findall("`(.+?)`", hint)})
 ELSEWHERE = {"module:attribute", "--set"}  # explained in words
+ELSEWHERE |= {"=", "!=", "<", ">="}  # in conditions
 
 
 def known_names(kind):
     if kind in registry.KINDS:
         return registry.names(kind)
     keys = {"key": grammar.SECTIONS, "init": ()}
+    keys["option"] = ("--filter", "--y", "--output")  # of the commands on results
     return {**keys, "kind": registry.KINDS, "command": COMMANDS}[kind]
 
 
@@ -248,6 +250,22 @@ def test_a_common_name_of_a_command_says_the_command(command, hint, capsys):
     out, err = capsys.readouterr()
     assert out == "" and err.startswith(f"error: no such command '{command}'")
     assert err.endswith(f"\n\nhint: {hint}\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("--where", "did you mean `--filter`?"),
+        ("--tex", "`--output` takes the name of a file"),
+        ("--wibble", "see `rlcli compare --help`"),
+    ],
+)
+def test_a_common_name_of_an_option_says_the_option(option, hint, capsys):
+    assert main(["compare", "runs", option, "x"]) == USAGE
+    message, _, shown = capsys.readouterr().err.partition("\n\nhint: ")
+    assert message.startswith(f"error: no such option: {option}")
+    assert shown.startswith(hint)
+    assert "Possible" not in message or hint.startswith("see")
 
 
 def test_an_updater_may_be_named_like_its_algorithm():
