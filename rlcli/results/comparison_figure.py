@@ -28,7 +28,10 @@ def draw_comparison(data: Mapping[str, Any], path: Path) -> None:
     rows = list(_rows(data))
     labels = dict.fromkeys(group["group"] for row in rows for group in row.groups)
     colors = {label: f"C{index}" for index, label in enumerate(labels)}
-    heights = [_ROW + figure.LINE * _count_lines(row.groups) for row in rows]
+    heights = [
+        _ROW + figure.LINE * sum(0.5 + len(_wrap(each["group"])) for each in row.groups)
+        for row in rows
+    ]
     if data["overall"] is not None:
         heights += [_PROFILE + figure.LINE * len(colors)]
     figure.save(
@@ -36,10 +39,6 @@ def draw_comparison(data: Mapping[str, Any], path: Path) -> None:
         lambda canvas: _fill(canvas, data, rows, heights, colors),
         size=(8, sum(heights)),
     )
-
-
-def _count_lines(groups: Sequence[Mapping[str, Any]]) -> int:
-    return sum(1 + len(_wrap(group["group"])) for group in groups) - len(groups) // 2
 
 
 def _wrap(name: str) -> list[str]:

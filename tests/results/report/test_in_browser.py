@@ -65,7 +65,7 @@ def _open(request):
 
 def test_a_policy_is_evaluated_and_inspected(page):
     text = page.read_text()
-    assert text.count('class="film"') in (1, 2)
+    assert text.count('class="film drawing"') in (1, 2)
     for title in ("Distribution of returns", "Value estimates", "Action probabilities"):
         assert f'<span class="chart-title">{title}</span>' in text
     assert "no episodes of <code>" in text  # of the run without a policy
@@ -97,6 +97,31 @@ def test_every_chart_is_drawn_within_the_window(browser, page, theme, width):
         assert 0 < drawn <= place + 1
         assert marks > 0
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_films_on_white_paper_are_dark_in_the_dark_theme(browser):
+    style = "getComputedStyle(document.querySelector('.film canvas')).filter"
+    assert browser.evaluate(style) == "none"
+    browser.set_media(prefers_color_scheme="dark")
+    assert browser.evaluate(style).startswith("invert(")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_two_entries_of_a_legend_collide(browser, page, width):
+    browser.open(page, width)
+    boxes = browser.evaluate(
+        "[...document.querySelectorAll('.groups')].map((list) =>"
+        " [...list.querySelectorAll('li')].map((entry) => {"
+        " const box = entry.getBoundingClientRect();"
+        " return [box.left, box.top, box.right, box.bottom]; }))"
+    )
+    assert sum(map(len, boxes)) > 8
+    for legend in boxes:
+        assert all(left >= 0 and right <= width for left, _, right, _ in legend)
+        for one, other in itertools.combinations(legend, 2):
+            assert min(one[2], other[2]) <= max(one[0], other[0]) or min(
+                one[3], other[3]
+            ) <= max(one[1], other[1])
 
 
 def test_a_tooltip_shows_the_point_near_the_pointer(browser):
