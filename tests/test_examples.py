@@ -1,17 +1,25 @@
 """The examples: they run or are valid, and the documentation shows them."""
 
+import importlib
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import haiku as hk
+import jax
+import numpy as np
 import pytest
 import yaml
 
 from rlcli.recipe.reading import read_recipe
+from rlcli.runs.metrics import read_metrics
+from rlcli.runs.run_folder import Run
 from rlcli.studies.search.space import load_space
 from rlcli.studies.search.validation import check_space
 
@@ -31,6 +39,7 @@ def bash(tmp_path):
     programs.mkdir()
     lines = {
         "rlcli": f'exec {sys.executable} -m rlcli "$@"',
+        "python": f'exec {sys.executable} "$@"',
         "scontrol": f'echo "$@" >> {tmp_path}/scontrol.txt',
     }
     for name, line in lines.items():
@@ -97,6 +106,53 @@ def test_the_container_of_the_kubernetes_job_trains_and_then_resumes(bash, tmp_p
     script = script.replace("/data/ppo", str(tmp_path / "lake"))
     assert bash(script).wait() == 0
     assert bash(script).wait() == 0  # resumes a finished run
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """A copy of the example of a day of research."""
+    return shutil.copytree(EXAMPLES / "research_day", tmp_path / "lab")
+
+
+def test_the_network_of_the_research_day_reads_objects_in_any_order(lab, monkeypatch):
+    monkeypatch.syspath_prepend(lab)
+    mine = importlib.import_module("mine")
+    read = hk.without_apply_rng(hk.transform(lambda obs: mine.net().features(obs)))
+    hand, objects = jax.random.normal(jax.random.key(0), (4, 2)), np.zeros((4, 3, 3))
+    objects += np.arange(9).reshape(3, 3)
+    params = read.init(jax.random.key(1), {"hand": hand, "objects": objects})
+    features = read.apply(params, {"hand": hand, "objects": objects})
+    assert features.shape == (4, 64)
+    other = read.apply(params, {"hand": hand, "objects": objects[:, ::-1]})
+    np.testing.assert_allclose(other, features, atol=1e-5)
+    del sys.modules["mine"]
+
+
+@pytest.mark.pages
+def test_a_day_of_research_needs_no_trust(bash, lab, tmp_path):
+    assert bash("cd lab && bash day.sh").wait() == 0
+    paper = tmp_path / "lab-paper"
+    assert not lab.exists()
+    assert "--trust" not in read("research_day/day.sh")
+    table = (paper / "success.tex").read_text()
+    assert "success rate, evaluation" in table and table.count(r"\textbf") >= 3
+    for variant in ("attention", "no\\_curriculum", "mlp"):
+        assert re.search(rf"^{re.escape(variant)} & 5 & .*\[.*\]", table, re.M)
+    cells = json.loads((paper / "results.ipynb").read_text())["cells"]
+    shown = [cell["outputs"] for cell in cells if cell["cell_type"] == "code"]
+    assert all(shown) and "<table>" in str(shown[1])
+    runs = [Run(path) for path in sorted((paper / "runs/day").glob("*/"))]
+    assert all(run.read_info()["status"] == "finished" for run in runs)
+    steps = [
+        each["step"] for run in runs for each in run.read_info().get("resumes", [])
+    ]
+    assert 4_096 in steps  # in the folder that was moved
+    assert any(0 < step < 4_096 for step in steps)  # after it was killed
+    run = runs[0]
+    rows = [*read_metrics(run.folder)]
+    assert max(row["T"] for row in rows) == 5_120
+    radii = [row["goal_radius"] for row in rows if "goal_radius" in row]
+    assert radii[0] == 0.6 and radii[-1] < 0.6  # the curriculum has gone on
 
 
 def commands(name):
