@@ -82,6 +82,8 @@ SMOKE: dict[str, tuple[str, ...]] = {  # arguments of rlcli, in an empty folder
         "muzero": "muzero_cartpole",
     }.items()
 }
+# Extras that an extra's commands need beside it.
+NEEDS = {"ray": ",sweep"}
 # The versions of the packages that are named, or that own the modules that are named.
 VERSIONS = """
 import importlib.metadata as m, json, sys
@@ -210,7 +212,7 @@ def check(name: str, base: Environment, python: str, folder: Path) -> list[Row]:
     environment, error = base, ""
     if name != "core":
         environment = Environment(folder / name, python, base)
-        error = environment.install(f"{ROOT}[{name}]")
+        error = environment.install(f"{ROOT}[{name}{NEEDS.get(name, '')}]")
     installed = {} if error else environment.versions([*bounds, *modules])
     installed = {str(canonicalize_name(key)): value for key, value in installed.items()}
     error = error or environment.smoke(name)
@@ -239,7 +241,11 @@ def check(name: str, base: Environment, python: str, folder: Path) -> list[Row]:
 def try_newest(environment: Environment, name: str, package: str, newest: str) -> str:
     """Tries the core or an extra with a version above a bound; returns the error."""
     return (
-        (environment.install(f"{ROOT}[{name}]") if name != "core" else "")
+        (
+            environment.install(f"{ROOT}[{name}{NEEDS.get(name, '')}]")
+            if name != "core"
+            else ""
+        )
         # On its own: together with rlcli, pip would refuse it for the bound.
         or environment.install(f"{package}=={newest}")
         or environment.conflict(package)

@@ -35,8 +35,9 @@ of PPO in [gymnax-blines](https://github.com/RobertTLange/gymnax-blines) after a
 steps.
 
 `python -m benchmarks.learning` repeats all measurements, `python -m benchmarks.learning
-dqn_cartpole` one of them. The rows of MuJoCo Playground and JaxMARL were measured with
-JAX 0.12 on Python 3.13, the others with JAX 0.10 on Python 3.11.
+dqn_cartpole` one of them. The rows of MuJoCo Playground, JaxMARL, XLand-MiniGrid,
+Craftax and PointMaze were measured with JAX 0.12 on Python 3.13, the others with JAX
+0.10 on Python 3.11.
 
 """
 COLUMNS = (
