@@ -33,6 +33,7 @@ def spread_literals(node: ast.AST) -> list[int]:
 
 
 @pytest.mark.parametrize("folder", ["rlcli", "examples"])
+@pytest.mark.slow
 def test_functions_nest_at_most_three_deep_and_no_call_spreads_a_literal(folder):
     trees = {
         path: ast.parse(path.read_text()) for path in (ROOT / folder).rglob("*.py")

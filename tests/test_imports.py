@@ -76,6 +76,7 @@ def test_every_module_and_package_has_a_floor():
     assert {_package(name) for name in MODULES} <= set(FLOOR)
 
 
+@pytest.mark.slow
 def test_imports_run_downward():
     upward = [
         f"{module} imports {other}"
@@ -87,6 +88,7 @@ def test_imports_run_downward():
     assert upward == []
 
 
+@pytest.mark.slow
 def test_haiku_is_an_affair_of_the_networks():
     importers = {
         _package(module)
@@ -108,6 +110,7 @@ def test_no_module_imports_itself_over_others():
 
 
 @pytest.mark.parametrize(("package", "most"), MOST_FLOORS.items())
+@pytest.mark.slow
 def test_a_chain_of_imports_inside_a_package_is_short(package, most):
     inside = {
         module: {other for other in others if other.startswith(f"{package}.")}

@@ -138,6 +138,7 @@ def _commands(tree):
                 yield node.lineno, ast.unparse(part.value)
 
 
+@pytest.mark.slow
 def test_a_command_to_copy_is_quoted_for_a_shell():
     """Every value in `rlcli …` of a message is quoted, or one of rlcli's own words."""
     own = ("registry.KINDS[kind]", "kind", "kinds", "shown", "verb")

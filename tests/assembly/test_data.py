@@ -174,6 +174,7 @@ def test_data_that_do_not_fit_into_a_replay_are_refused(file):
     assert mentions(error.hint, "`replay.capacity`", "600")
 
 
+@pytest.mark.slow
 def test_a_replay_starts_with_the_steps_of_its_data(file):
     replay = {"name": "uniform", "prefill": str(file), "batch_size": 64}
     recipe = load_recipe({**PROBE, "replay": replay, "policy": "random"})

@@ -153,6 +153,7 @@ except rlcli.RlcliError as error:
 
 
 @pytest.mark.parametrize("chunks", [0, 2])
+@pytest.mark.slow
 def test_a_run_that_runs_out_of_memory_later_is_recorded(chunks, tmp_path, monkeypatch):
     advance, made = Program.advance, []
 

@@ -296,6 +296,7 @@ def test_a_forward_pass_may_change_its_options_in_place(tmp_path):
         assert sorted(shapes) == [(2,), (3,), (3, 2), (4, 3)]
 
 
+@pytest.mark.slow
 def test_a_forward_pass_of_the_wrong_shape_is_refused_with_the_right_one(tmp_path):
     name = f"{__name__}:too_wide"
     error = build_error(f"{DQN}network: '{name}'\n", tmp_path)

@@ -17,6 +17,7 @@ PLACES = np.array([0, 3])
 
 
 @pytest.mark.parametrize("family", ["squashed_normal", "discretized"])
+@pytest.mark.slow
 def test_constant_entries_contribute_nothing(family):
     ours = distributions.distribution_for(BOX, box=family)
     truth = distributions.distribution_for(OTHERS, box=family)

@@ -59,6 +59,7 @@ def test_a_core_gets_its_own_units_and_the_agent_canonical_ones():
 
 
 @pytest.mark.parametrize("is_simulator", [False, True])
+@pytest.mark.slow
 def test_recipes_meet_environments_in_canonical_units(is_simulator):
     data = {"environment": {"name": "Pendulum-v1"}, "updater": "ppo"}
     core, key = rlcli.make("Pendulum-v1"), jax.random.key(0)

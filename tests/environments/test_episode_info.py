@@ -264,6 +264,7 @@ def test_the_rate_of_successes_has_the_interval_of_wilson():
     assert info_summary({"energy": np.array([2.5])})["energy"]["ci95"] is None
 
 
+@pytest.mark.slow
 def test_rows_evaluations_and_eval_have_the_logged_numbers(reaching):
     folder = rlcli.train(
         recipe_data("sync"), run=reaching / "run", quiet=True, trust=True

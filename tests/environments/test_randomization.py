@@ -94,6 +94,7 @@ def play(length=60, num_envs=16, limit=9):
     return jax.device_get(jax.jit(lambda: jax.lax.scan(one, first, keys)[1])())
 
 
+@pytest.mark.slow
 def test_numbers_stay_for_an_episode_and_are_drawn_anew_for_the_next():
     parameters, _, _, timesteps = play()
     last = timesteps.last[:-1]

@@ -47,6 +47,7 @@ def test_episodes_follow_the_environment(episodes):
     check_dynamics(data, gymnasium.make("CartPole-v1").unwrapped)
 
 
+@pytest.mark.slow
 def test_the_numbers_that_an_episode_has_drawn_are_those_that_moved_it(tmp_path):
     import gymnasium
 

@@ -203,6 +203,7 @@ def test_an_environment_without_a_name_changes_options_of_the_runs_own():
     assert other.environment.options["masspole"] == 0.2
 
 
+@pytest.mark.slow
 def test_a_grid_is_played_equally_often_and_the_return_is_by_value(tmp_path):
     grid = {"length": [0.2, 2], "step_reward": [0, 3, 1]}
     train = {**DATA["train"], "evaluate": {"grid": grid}}
@@ -309,6 +310,7 @@ def test_evaluating_leaves_the_run_as_it_was(run):
     assert {p: p.read_bytes() for p in run.rglob("*") if p.is_file()} == before
 
 
+@pytest.mark.slow
 def test_a_deterministic_world_gives_what_was_worked_out_by_hand(tmp_path):
     data = {
         "environment": "probe-reward-depends-on-action",

@@ -79,6 +79,7 @@ def tell(moment):
 
 
 @pytest.mark.parametrize("name", NATIVE)
+@pytest.mark.slow
 def test_a_native_episode_ends_with_the_drawing_of_its_final_state(name):
     core = registry.find("environment", name).factory()
     step = jax.jit(core.step)

@@ -125,6 +125,7 @@ def check_episodes(policy, episodes, seed=3, rtol=None):
     np.testing.assert_allclose(returns, evaluated["returns"], rtol)
 
 
+@pytest.mark.slow
 def test_a_loop_plays_several_episodes_of_an_evaluation(recurrent):
     check_episodes(recurrent, 16)
 
@@ -292,6 +293,7 @@ def shifted(tmp_path):
     del gymnasium.registry["Shifted-v0"]
 
 
+@pytest.mark.slow
 def test_spaces_are_those_of_the_library_and_actions_are_elements(shifted):
     assert shifted.spaces.observation == SHIFTED
     for obs in (5, np.int64(7)):
@@ -344,6 +346,7 @@ def test_values_are_those_of_the_network_and_of_the_greedy_action(dqn):
     np.testing.assert_array_equal(dqn.act(obs)[0], q.argmax(-1))
 
 
+@pytest.mark.slow
 def test_a_distribution_has_the_probabilities_of_the_policy(tmp_path):
     policy = {"name": "epsilon_greedy", "epsilon": 0.2}
     policy = rlcli.load(write_policy(tmp_path, DQN | {"policy": policy}))
@@ -517,6 +520,7 @@ def test_a_frozen_seed_is_a_warning(tmp_path, capsys):
     assert "warning: seed 0 is frozen" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_code_of_a_file_runs_only_if_it_is_trusted(
     tmp_path, monkeypatch, fresh_imports
 ):

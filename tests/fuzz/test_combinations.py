@@ -20,6 +20,7 @@ from rlcli.recipe import load_recipe, resolve
 SEED, CHECKED = 0, 20
 
 
+@pytest.mark.slow
 def test_random_combinations_are_valid_or_refused_with_one_clear_error(folder):
     stages = collections.Counter()
     for number in range(SEED, SEED + CHECKED):
@@ -38,6 +39,7 @@ def test_a_combination_depends_on_its_number_only():
     assert len({str(recipe) for recipe in first}) == 20
 
 
+@pytest.mark.slow
 def test_a_resolved_recipe_is_resolved_to_itself():
     """Checkpoints and `resume` have only the resolved recipe."""
     count = 0

@@ -51,6 +51,7 @@ def make_evaluator(
     return evaluator
 
 
+@pytest.mark.slow
 def test_every_environment_counts_exactly_episodes_per_env_episodes():
     evaluator = make_evaluator(LIMITED, episodes_per_env=4)
     result = evaluator.evaluate(evaluator.acting)
@@ -165,6 +166,7 @@ def test_recorded_transitions_end_with_their_own_episode(limit, length, monkeypa
     assert all(np.all(row.discount == 1) for row in rows)
 
 
+@pytest.mark.slow
 def test_the_rewards_of_evaluation_steps_sum_to_the_return():
     probe = {"name": "probe-two-steps", "num_envs": 1}  # pays 0, then 1
     evaluator = make_evaluator(probe, (0,), episodes_per_env=2, recording=True)
@@ -267,6 +269,7 @@ def falling(per: str) -> dict:
 
 
 @pytest.mark.parametrize("per", ["step", "episode"])
+@pytest.mark.slow
 def test_an_evaluation_sees_the_time_after_the_steps_so_far(per, tmp_path):
     """1 − T / 40 after T steps, which are T episodes; so does the policy's file."""
     run = rlcli.train(falling(per), seeds=2, run=tmp_path / "run", quiet=True)

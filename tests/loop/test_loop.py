@@ -281,6 +281,7 @@ def replay_addresses(progress) -> list[int]:
 
 
 @pytest.mark.parametrize("seeds", [1, 3])
+@pytest.mark.slow
 def test_the_host_loop_does_not_copy_the_replay(seeds):
     replay = {"name": "uniform", "capacity": 1_000, "batch_size": 8}
     data = {**WITH_REPLAY, "network": "linear", "replay": replay}
@@ -305,6 +306,7 @@ def test_the_host_loop_restores_the_same_arrays_again_after_a_chunk():
     assert_equal(first, second)
 
 
+@pytest.mark.slow
 def test_the_host_loop_advances_hundreds_of_environments_of_a_single_seed():
     # Their actions are a large array, which is not packed.
     run = hosted_loop(

@@ -158,6 +158,7 @@ EIGHTHS = np.arange(8, 0, -1) / 8  # 1, 7/8, …, 1/8
 
 
 @pytest.mark.parametrize("is_host", [False, True])
+@pytest.mark.slow
 def test_eight_updates_from_1_to_0_see_1_to_an_eighth(is_host):
     """The first update sees the start of the run; the last one changes something."""
     setup = setup_of(1, {"steps": 8})
@@ -173,6 +174,7 @@ def test_eight_updates_from_1_to_0_see_1_to_an_eighth(is_host):
 
 
 @pytest.mark.parametrize("data_parallel", [1, 2])
+@pytest.mark.slow
 def test_an_update_sees_the_time_at_which_its_unroll_began(data_parallel):
     """Four environments, unrolls of 3 steps, 48 steps: updates at 0, 12, 24, 36."""
     setup = setup_of(4, {"steps": 48, "unroll": 3, "data_parallel": data_parallel})
@@ -207,6 +209,7 @@ SCHEDULES = [  # with the values at t = 0, 4, 8, 12 of 16
 ]
 
 
+@pytest.mark.slow
 def test_every_schedule_is_read_at_the_beginning_of_an_unroll():
     items = [{"number": schedule} for schedule, _ in SCHEDULES]
     train = {"steps": 16, "unroll": 2}
@@ -280,6 +283,7 @@ BANDIT = {
 }
 
 
+@pytest.mark.slow
 def test_an_agent_learns_with_the_rates_of_the_schedule():
     """The loss is (1 − q)², so a step with α = 1/4, 3/16, 1/8, 1/16 is q + 2α (1 − q).
 
@@ -293,6 +297,7 @@ def test_an_agent_learns_with_the_rates_of_the_schedule():
     np.testing.assert_allclose(1 - np.max(values), expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_each_run_of_a_program_has_its_own_schedule():
     """Of two runs that are trained together: from 1/4 and from 1 to 0 over 4 steps."""
     setup = build(recipe.load_recipe(BANDIT), (0, 1))
@@ -304,6 +309,7 @@ def test_each_run_of_a_program_has_its_own_schedule():
     np.testing.assert_allclose(logged, [[1 / 4, 1 / 8, 1 / 16], [1, 1 / 2, 1 / 4]])
 
 
+@pytest.mark.slow
 def test_a_schedule_in_a_list_is_logged_by_the_name_of_its_part_if_there_is_one():
     kl = {"name": "kl", "weight": FALLING}
     regularizers = [{"name": "entropy", "weight": FALLING}, kl, {**kl, "to": "old"}]

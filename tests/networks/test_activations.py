@@ -41,6 +41,7 @@ def test_the_tanh_within_a_gelu_is_no_activation():
     assert [each.function for each in found] == []
 
 
+@pytest.mark.slow
 def test_each_member_of_an_ensemble_and_each_layer_has_its_outputs():
     def forward(x):
         x = jax.nn.relu(hk.Linear(4)(x))

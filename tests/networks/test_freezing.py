@@ -57,6 +57,7 @@ def test_a_frozen_torso_keeps_every_bit_and_has_no_optimizer_state():
     assert all("linear_2" in path for path in moments)
 
 
+@pytest.mark.slow
 def test_a_frozen_group_is_not_moved_by_weight_decay():
     (before, after), metrics = learner_after(DQN, 8, sets=["freeze={q: true}"])
     assert changed(before, after) == set()
@@ -78,6 +79,7 @@ def test_the_norm_and_the_clipping_of_gradients_do_not_count_frozen_parts():
     assert {path.split("/")[1] for path in changed(before, after)} == {"linear_2"}
 
 
+@pytest.mark.slow
 def test_a_part_that_is_frozen_until_a_step_begins_to_learn_then():
     """An iteration has 8 steps: those at 0 and 8 are before step 16."""
     sets = ["freeze={policy/torso: 16}"]

@@ -252,6 +252,7 @@ def test_shared_and_separate_networks_compute_the_same_function():
     )
 
 
+@pytest.mark.slow
 def test_initial_parameters_of_a_group_do_not_depend_on_other_groups():
     torso, key = mlp(layers=[4]), jax.random.key(7)
     alone = separate_network("policy", torso, state_value_head(), BOX).init(key)

@@ -327,6 +327,7 @@ def test_a_single_row_has_no_variance_to_divide_by():
     assert standard_deviation(returns) == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_an_agent_whose_replay_starts_with_a_data_set_starts_with_its_statistics(
     tmp_path,
 ):

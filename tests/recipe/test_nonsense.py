@@ -220,6 +220,7 @@ def mutations(seed, count):
         yield name, sets
 
 
+@pytest.mark.slow
 def test_every_mutation_of_a_shipped_recipe_is_accepted_or_refused_in_one_line():
     outcomes = [refusal(*each) for each in mutations(seed=0, count=150)]
     refused = sum(each is not None for each in outcomes)

@@ -37,6 +37,7 @@ def reads(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("more", [[], ["--vary", "tracer.gamma=0.8,0.9"]])
+@pytest.mark.slow
 def test_a_training_reads_its_recipe_and_each_base_once(reads, more, capfd):
     """Whatever asks for them: threads, plans, checks, the loader, the differences."""
     assert main(["train", "child.yaml", "--run", "here", "--quiet", *more]) == 0

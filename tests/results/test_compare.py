@@ -233,6 +233,7 @@ def test_reports_are_written(runs, name, fragment):
 @pytest.mark.parametrize(
     ("name", "start"), [("a.pdf", b"%PDF"), ("b.SVG", b"<?xml"), ("c.png", b"\x89PNG")]
 )
+@pytest.mark.slow
 def test_figures_are_written_with_equal_bytes_for_equal_results(runs, name, start):
     files = [runs / f"1_{name}", runs / f"2_{name}"]
     for file in files:
@@ -241,6 +242,7 @@ def test_figures_are_written_with_equal_bytes_for_equal_results(runs, name, star
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
+@pytest.mark.slow
 def test_a_figure_has_the_statistics_of_all_environments_and_groups(runs):
     rlcli.compare(runs, group="name", output=runs / "a.svg")
     texts = re.findall(r"<text[^>]*>([^<]+)</text>", (runs / "a.svg").read_text())

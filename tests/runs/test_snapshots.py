@@ -96,6 +96,7 @@ def test_the_tree_that_acts_comes_back_from_its_paths(policy, experiment):
 
 
 @pytest.mark.parametrize("data", [DATA, HOST], ids=["native", "host"])
+@pytest.mark.slow
 def test_progress_comes_back_to_the_bit(data, tmp_path):
     experiment = begin_experiment(tmp_path / "run", data)
     latest = Run(tmp_path / "run").latest_checkpoint()
@@ -111,6 +112,7 @@ def test_progress_comes_back_to_the_bit(data, tmp_path):
     assert all(ours[name].tobytes() == leaf.tobytes() for name, leaf in theirs.items())
 
 
+@pytest.mark.slow
 def test_equal_progress_gives_equal_bytes_wherever_and_whenever(experiment, tmp_path):
     begin_experiment(tmp_path / "elsewhere")
     for path in experiment.folder.rglob("*.lz4"):

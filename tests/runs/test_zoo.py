@@ -41,6 +41,7 @@ def test_the_page_says_what_was_measured():
     assert table.page(zoo_recipes(), RESULTS) == PAGE
 
 
+@pytest.mark.slow
 def test_of_a_recipe_and_its_longer_version_only_the_latter_has_a_policy():
     assert "ppo_breakout_10m" in zoo_recipes() and "ppo_breakout" not in zoo_recipes()
     assert {*zoo.shipped_policies()} <= {*zoo_recipes()}

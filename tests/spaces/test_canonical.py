@@ -163,6 +163,7 @@ def test_discrete_numbers_start_at_0(space, external, expected, make):
     assert space.contains(back[0])
 
 
+@pytest.mark.slow
 def test_members_are_converted_one_by_one():
     space = spaces.Dict(
         {

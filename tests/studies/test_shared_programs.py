@@ -66,6 +66,7 @@ def scores(path: Path) -> list[float]:
     return [seed["mean"] for seed in rlcli.eval(path, episodes=4)["seeds"]]
 
 
+@pytest.mark.slow
 def test_the_folder_is_evaluated_shown_and_continued(group, capsys):
     result = rlcli.eval(GROUP, episodes=4)
     assert [each["values"] for each in result["cells"]] == [
@@ -98,6 +99,7 @@ def test_the_folder_is_evaluated_shown_and_continued(group, capsys):
     assert "has already made 3,000 steps" in ended[0].message
 
 
+@pytest.mark.slow
 def test_a_single_run_of_the_folder_is_the_best_one(group, capsys):
     best = max((SLOW, FAST), key=lambda path: np.mean(last_returns(path)))
     capsys.readouterr()
@@ -120,6 +122,7 @@ def last_returns(path: Path) -> list[float]:
     return [row["evaluation"]["mean"] for row in rows[-2:]]
 
 
+@pytest.mark.slow
 def test_cells_of_a_second_command_are_added(group):
     vary = ["optimizer.learning_rate=0.2"]
     rlcli.study(["lake.yaml"], vary=vary, run=GROUP, quiet=True, seed=7)
@@ -137,6 +140,7 @@ def test_a_folder_is_a_run_or_a_study(group):
         rlcli.study(["lake.yaml"], vary=RATES, run=SLOW, quiet=True)
 
 
+@pytest.mark.slow
 def test_the_best_run_has_a_policy_and_has_not_failed(folder):
     """A run whose seeds are all frozen keeps the return of its training."""
     train(["optimizer.learning_rate=1e38,1e-30"])
@@ -155,6 +159,7 @@ def test_what_is_refused_leaves_no_folder(folder):
     assert not GROUP.exists()
 
 
+@pytest.mark.slow
 def test_a_removed_run_does_not_stop_the_others(folder, capsys):
     """One of them was trained together with it, and cannot continue alone."""
     train([*RATES, "updater.name=q_learning,sarsa"])
@@ -241,6 +246,7 @@ def test_cells_of_one_program_are_a_group_and_wrong_ones_are_refused(folder):
     assert [*refused] == [wrong.label]
 
 
+@pytest.mark.slow
 def test_cells_that_never_began_begin_when_the_study_continues(group, capsys):
     shutil.rmtree(FAST)
     info = json.loads((SLOW / "run.json").read_text()) | {"members": [SLOW.name]}

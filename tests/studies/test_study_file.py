@@ -123,6 +123,7 @@ def test_what_is_wrong_is_one_error_with_its_place(text, message):
     assert message in error.value.message
 
 
+@pytest.mark.slow
 def test_cells_that_cannot_be_trained_are_refused_before_any_begins(folder):
     """DDPG has no actions to choose among, and CartPole nothing else."""
     Path("study.yaml").write_text(

@@ -63,6 +63,7 @@ def test_a_recipe_from_elsewhere_is_trained_without_its_code(
     assert not Path("marker").exists() and not [*Path("runs").rglob("run.json")]
 
 
+@pytest.mark.slow
 def test_what_a_setting_replaces_is_not_imported_to_compare_it(evil):
     """`changes` in `run.json` come from the recipe without settings."""
     sets = ["updater={name: q_learning, loss: mse}"]

@@ -84,6 +84,7 @@ def left_at(step: int, run: Path, data=DATA, **keywords) -> Path:
     return run
 
 
+@pytest.mark.slow
 def test_a_run_leaves_all_that_it_takes_to_go_on_and_to_look_at_it(finished_runs):
     run = finished_runs["native"]
     names = {path.name for path in run.iterdir() if not path.name.startswith(".")}

@@ -219,6 +219,7 @@ def environment():
 """
 
 
+@pytest.mark.slow
 def test_resume_runs_no_code_that_a_file_of_the_run_names(run, tmp_path, monkeypatch):
     """The recipes in `best.pkl.lz4` and `policy.pkl.lz4` are not even read."""
     (tmp_path / "trap_of_a_file.py").write_text(TRAP)
@@ -325,6 +326,7 @@ def test_the_command_that_resumes_a_run_with_such_a_tracker_has_the_flag(run):
     assert "--trust" in Run(run).resume_arguments(trust=True)
 
 
+@pytest.mark.slow
 def test_a_resume_says_and_records_that_other_versions_wrote_the_checkpoint(
     run, whole, capsys
 ):

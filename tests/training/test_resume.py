@@ -234,6 +234,7 @@ def test_every_way_to_stop_has_its_exit_code_and_loses_nothing(
     assert_alike(run, uninterrupted_run(NATIVE, 1))
 
 
+@pytest.mark.slow
 def test_a_schedule_in_percent_stretches_with_the_steps_of_a_resume(tmp_path):
     """From 1 to 0 over 4 steps, which are made; then over 8."""
     data = {

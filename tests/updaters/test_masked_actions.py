@@ -294,6 +294,7 @@ def test_the_prior_of_a_search_has_no_illegal_actions():
     np.testing.assert_array_equal(unmasked, logits)
 
 
+@pytest.mark.slow
 def test_a_prior_learns_not_to_predict_illegal_actions_as_in_the_paper():
     """Below the root of a search nothing else keeps it from them."""
     probability = np.array([1, 2, 1, 3, 1], "f4") / 8

@@ -121,6 +121,7 @@ QUICK = [("munchausen", "quantile", "two-steps")]
         for each in itertools.product(RULES, HEADS, TOLD_APART)
     ],
 )
+@pytest.mark.slow
 def test_every_rule_with_every_head_learns_the_values_of(name, head, probe):
     data = td_recipe(probe, {"name": name, **RULES[name], "target": {"polyak": 0.2}})
     options = {"name": head, **HEADS[head]}

@@ -85,6 +85,7 @@ def change(ends):
 
 
 @pytest.mark.parametrize("data", [PPO, SAC], ids=["ppo", "sac"])
+@pytest.mark.slow
 def test_the_initial_policy_stays_and_holds_the_present_one(data):
     free, held = (train(data, kl_to("initial", weight)) for weight in (0.0, 100.0))
     for start, end in (free, held):
@@ -98,6 +99,7 @@ def test_the_initial_policy_stays_and_holds_the_present_one(data):
 
 
 @pytest.mark.parametrize("data", [PPO, SAC], ids=["ppo", "sac"])
+@pytest.mark.slow
 def test_without_weight_nothing_changes(data):
     (_, ends), (_, others) = (train(data, r) for r in ([], kl_to("initial", 0.0)))
     for path, leaf in ends.items():

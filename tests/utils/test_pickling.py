@@ -78,6 +78,7 @@ objects = st.recursive(
 
 @settings(deadline=None, database=None, derandomize=True, max_examples=60)
 @given(objects)
+@pytest.mark.slow
 def test_every_supported_object_is_restored_and_gives_the_same_bytes(obj):
     stored = dumps(obj)
     again = loads(stored)

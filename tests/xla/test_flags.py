@@ -48,6 +48,7 @@ def xla_accepts(option: str) -> bool:
         "--xla_no_such_flag=1",
     ],
 )
+@pytest.mark.slow
 def test_a_flag_is_known_if_xla_accepts_it(own_cache, option):
     assert flags.is_known_flag(option.split("=")[0]) == xla_accepts(option)
 

@@ -205,6 +205,7 @@ def fresh(program: str, folder: Path | None = None) -> list[str]:
     return result.stdout.split()
 
 
+@pytest.mark.slow
 def test_a_layout_applies_after_the_import_of_jax():
     program = """
         import jax
@@ -217,6 +218,7 @@ def test_a_layout_applies_after_the_import_of_jax():
 @pytest.mark.skipif(
     sys.platform != "linux" or threads.usable_cores() < 2, reason="counts threads"
 )
+@pytest.mark.slow
 def test_one_thread_after_the_import_of_jax_is_one_thread():
     program = """
         import jax, pathlib
@@ -231,6 +233,7 @@ def test_one_thread_after_the_import_of_jax_is_one_thread():
     assert int(fresh(program.replace("{apply}", ""))[0]) > 1
 
 
+@pytest.mark.slow
 def test_jax_sees_the_devices_of_the_layout():
     program = """
         from rlcli.xla import threads

@@ -305,6 +305,7 @@ def test_the_same_seeds_give_the_same_play_and_seeds_differ(environment, play):
 
 
 @pytest.mark.parametrize("rows", [slice(None), slice(1)], ids=["all", "a seed"])
+@pytest.mark.slow
 def test_cut_begins_new_episodes_and_changes_no_others(case, environment, rows):
     limit = case.limit or case.options["options"]["max_steps_in_episode"]
     actions = list(sample_actions(environment, limit))

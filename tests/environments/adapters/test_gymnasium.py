@@ -556,6 +556,7 @@ def test_a_missing_module_of_an_extra_is_installed_with_the_extra(module, monkey
     assert caught.value.hint == install_command("robotics")
 
 
+@pytest.mark.slow
 def test_the_library_of_an_extra_needs_no_trust_and_is_the_installed_one(folder):
     """A module of its name beside the recipe, which may come from elsewhere, is not."""
     pytest.importorskip("minigrid")

@@ -360,6 +360,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("name", ["gymnasium", "selectors", "farama_notifications"])
+@pytest.mark.slow
 def test_a_module_in_the_current_folder_is_not_that_of_an_environment(name, tmp_path):
     folder = tmp_path / "elsewhere"
     folder.mkdir()

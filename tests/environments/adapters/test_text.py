@@ -94,6 +94,7 @@ def run(name, **options):
 
 
 @pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.slow
 def test_members_without_a_shape_are_dropped_with_a_note(says, vectorization, capfd):
     env, obs, timestep = run(says, vectorization=vectorization)
     assert [*env.observation] == [*obs] == [*timestep.obs] == ["seen"]

@@ -163,6 +163,7 @@ def test_wrappers_that_change_actions_are_played_on_the_host():
     assert_plays_like(env, pendulum(), TORQUES, 2 * TORQUES)
 
 
+@pytest.mark.slow
 def test_sticky_actions_repeat_where_their_noise_says():
     env = build(CART, [{"name": "sticky_actions", "probability": 0.5}])
     actions = np.random.default_rng(1).integers(0, 2, (60, 2, 2))
@@ -180,6 +181,7 @@ def test_sticky_actions_repeat_where_their_noise_says():
         assert np.array_equal(getattr(timesteps, name), getattr(expected, name))
 
 
+@pytest.mark.slow
 def test_noise_is_fresh_in_each_environment_and_at_each_reset(is_normal):
     wrappers = [{"name": "observation_noise", "scale": 0.5}]
     actions = np.ones((300, 2, 2), np.int64)
@@ -195,6 +197,7 @@ def test_noise_is_fresh_in_each_environment_and_at_each_reset(is_normal):
     assert np.unique(first - plain_first).size == first.size
 
 
+@pytest.mark.slow
 def test_a_restored_wrapped_environment_continues_exactly():
     wrappers = ["sticky_actions", {"name": "frame_stack", "frames": 2}, "previous"]
     env = build(CART, wrappers)

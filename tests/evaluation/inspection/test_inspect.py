@@ -46,6 +46,7 @@ def arrays(found):
     return {each.name: each for each in found.batch}
 
 
+@pytest.mark.slow
 def test_the_target_and_the_gradient_of_a_table_are_those_computed_by_hand(lake):
     file = Run(lake).latest_checkpoint()
     assert file is not None
@@ -109,6 +110,7 @@ def test_a_seed_or_a_step_that_is_not_there_is_refused(lake):
         rlcli.inspect(lake, checkpoint=3)
 
 
+@pytest.mark.slow
 def test_a_report_has_the_next_update_as_a_section(lake, tmp_path):
     pytest.importorskip("jinja2")
     page = rlcli.report(lake, output=tmp_path / "r.html", episodes=0, inspect=True)

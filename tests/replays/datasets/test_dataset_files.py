@@ -180,6 +180,7 @@ def test_a_pipe_is_no_data_set(tmp_path):
         dataset_files.file_digest(path)
 
 
+@pytest.mark.slow
 def test_damage_anywhere_is_one_error_or_harmless(tmp_path):
     content, rng = dump_dataset(random_data()), np.random.default_rng(0)
     path = tmp_path / "data.npz"

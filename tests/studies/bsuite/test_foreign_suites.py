@@ -121,6 +121,7 @@ def test_a_damaged_record_is_one_clear_error(field, suite, capsys):
             assert len(error.message) < 500
 
 
+@pytest.mark.slow
 def test_a_damaged_row_is_named(suite):
     path = suite / "runs" / RUN / "metrics.jsonl"
     first, second = map(json.loads, path.read_text().splitlines())

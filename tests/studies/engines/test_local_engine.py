@@ -9,6 +9,7 @@ from rlcli.studies.engines.local_engine import LocalEngine
 
 
 @pytest.mark.parametrize("name", ["typer", "numbers", "yaml"])
+@pytest.mark.slow
 def test_a_module_in_the_current_folder_is_not_that_of_a_process(
     name, tmp_path, monkeypatch
 ):

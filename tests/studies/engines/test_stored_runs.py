@@ -101,6 +101,7 @@ def test_a_run_in_the_store_is_that_of_the_folder(storage, job, states):
     assert before == FailingStorage.left  # nothing has changed
 
 
+@pytest.mark.slow
 def test_a_copy_that_is_cut_off_leaves_a_run_that_can_continue(
     storage, job, states, tmp_path
 ):

@@ -120,6 +120,7 @@ def test_the_state_of_cmaes_is_never_unpickled_from_the_journal(marker, capsys):
 
 
 @pytest.mark.usefixtures("engines")
+@pytest.mark.slow
 def test_the_state_of_cmaes_is_never_unpickled_from_a_database(marker):
     url = "sqlite:///trials.db"
     path = start(sampler="cmaes", trials=3, storage=url)
@@ -391,6 +392,7 @@ def test_show_writes_nothing(keywords, folder):
 
 
 @pytest.mark.usefixtures("engines")
+@pytest.mark.slow
 def test_a_damaged_winner_is_one_error(capsys):
     path = start(confirm=1)
     result = json.loads((path / "result.json").read_text())

@@ -90,6 +90,7 @@ def test_a_grid_has_every_combination_of_the_active_options():
     assert [row["n"] for row in grid[3::3]] == [1, 3, 5]
 
 
+@pytest.mark.slow
 def test_a_grid_of_infinitely_many_values_is_refused():
     space = load_space({"a.b": {"uniform": [0, 1]}})
     with pytest.raises(RlcliError, match=r"number of values of `a\.b`") as error:

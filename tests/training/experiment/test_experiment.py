@@ -464,6 +464,7 @@ def test_progress_is_asked_for_in_vain_before_the_beginning():
 @pytest.mark.parametrize(
     "rates", [{}, {"optimizer.learning_rate": (0.1, 0.2)}], ids=["shared", "own"]
 )
+@pytest.mark.slow
 def test_a_film_in_training_is_the_evaluation_of_the_first_seed(
     tmp_path, monkeypatch, rates
 ):

@@ -202,6 +202,7 @@ def test_other_stacks_are_refused_with_both_shapes_and_what_would_fit(
     assert hint.startswith(f"`{fits}` would fit: 3 frames" if fits else "use `replay")
 
 
+@pytest.mark.slow
 def test_a_stack_that_a_compiled_environment_declares_is_compared_too():
     check("pure", FRAMES)
     with pytest.raises(
@@ -220,6 +221,7 @@ def test_a_difference_at_the_end_of_an_episode_is_found(tmp_path, monkeypatch):
         check("Stacked", FRAMES)
 
 
+@pytest.mark.slow
 def test_a_run_whose_frames_do_not_fit_leaves_no_folder(tmp_path):
     recipe = {**LEARN, "environment": {"name": "stacked:Stacked", "zero": True}}
     with pytest.raises(RlcliError, match="they are not"):
@@ -228,6 +230,7 @@ def test_a_run_whose_frames_do_not_fit_leaves_no_folder(tmp_path):
 
 
 @pytest.mark.parametrize("is_stack", [True, False])
+@pytest.mark.slow
 def test_the_steps_of_a_data_set_are_compared_too(tmp_path, is_stack):
     values = np.arange(1.0, 7)
     frames = np.stack([np.maximum(values - age, 1) for age in (2, 1, 0)], axis=-1)
@@ -263,6 +266,7 @@ def test_the_steps_of_a_data_set_are_compared_too(tmp_path, is_stack):
         ("goal", "`desired_goal` of environment `stacked:goals` changes within"),
     ],
 )
+@pytest.mark.slow
 def test_rewards_that_do_not_follow_from_goals_are_refused(wrong, message):
     if not message:
         check("goals", "hindsight")

@@ -90,6 +90,7 @@ def test_values_of_a_hook_are_in_the_rows_of_its_step(acted):
     assert "own" not in (acted and json.loads(Path(acted, "run.json").read_text()))
 
 
+@pytest.mark.slow
 def test_a_number_changes_training_from_the_next_step_on(acted):
     plain = rlcli.train(LAKE, run="plain", quiet=True)
     others = {"own", "of_seeds", "optimizer.learning_rate", *CLOCK_FIELDS}
@@ -110,6 +111,7 @@ def test_a_resumed_run_has_the_numbers_that_a_hook_has_set(acted, folder):
     assert Path(stopped, name).read_bytes() == Path(acted, name).read_bytes()
 
 
+@pytest.mark.slow
 def test_what_a_hook_did_after_the_last_checkpoint_is_forgotten(folder):
     run = act("stopped", until=64)
     path = Path(run, "hooks.jsonl")
@@ -120,6 +122,7 @@ def test_what_a_hook_did_after_the_last_checkpoint_is_forgotten(folder):
     assert all("optimizer.learning_rate" not in row for row in rows_of(run))
 
 
+@pytest.mark.slow
 def test_a_run_with_hooks_is_reproduced_to_the_bit(acted):
     result = rlcli.reproduce(acted, to="again", quiet=True)
     assert result["identical"] and rows_of("again")[-1]["own"] == 256
@@ -134,6 +137,7 @@ def test_a_run_with_hooks_is_reproduced_to_the_bit(acted):
         ("environment.slippery", 0.5, "cannot be set"),
     ],
 )
+@pytest.mark.slow
 def test_what_cannot_be_set_is_an_error(folder, place, value, message):
     chunks = rlcli.chunks(LAKE, run="run", quiet=True)
     chunk = next(chunks)
@@ -174,6 +178,7 @@ def walk(folder, fresh_imports):
     return folder / "walk.yaml"
 
 
+@pytest.mark.slow
 def test_a_hook_of_a_recipe_acts_at_its_events(walk):
     run = rlcli.train(walk, run="run", quiet=True)
     import own_hooks

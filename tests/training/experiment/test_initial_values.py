@@ -159,6 +159,7 @@ def test_the_policy_to_stay_near_is_that_of_the_source(ppo):
         np.testing.assert_array_equal(start[path], theirs, err_msg=path)
 
 
+@pytest.mark.slow
 def test_the_first_action_is_that_of_the_source(tmp_path):
     def prefer_the_second(path, leaf):
         is_bias = path.endswith("policy/linear_2/b")
@@ -169,6 +170,7 @@ def test_the_first_action_is_that_of_the_source(tmp_path):
     assert np.all(experiment.program.progress.pending.action == 1)
 
 
+@pytest.mark.slow
 def test_without_heads_only_the_torso_is_taken(ppo):
     sets = [f"init.from={ppo}", "init.keep_head=false"]
     _, start = begin(PPO, sets)
@@ -183,6 +185,7 @@ def test_without_heads_only_the_torso_is_taken(ppo):
         begin(acrobot, sets)
 
 
+@pytest.mark.slow
 def test_the_torso_of_another_group_can_be_taken_by_name(dqn):
     parts = "init.parts={policy/torso: q/torso}"
     _, start = begin(PPO, [f"init.from={dqn}", parts])
@@ -197,6 +200,7 @@ def test_the_torso_of_another_group_can_be_taken_by_name(dqn):
     assert_equal(start, fresh, "learner/params/value/")
 
 
+@pytest.mark.slow
 def test_a_shared_torso_is_a_group_of_its_own(tmp_path):
     shared = {**PPO, "network": {"shared": NETWORK, "policy": {}, "value": {}}}
     source = save_source(tmp_path / "source", shared, add_one)
@@ -221,6 +225,7 @@ def test_statistics_of_observations_are_taken_with_the_parameters(normalized):
 
 
 @pytest.mark.parametrize("is_here", [True, False])
+@pytest.mark.slow
 def test_networks_that_read_other_observations_are_refused(ppo, normalized, is_here):
     data, source = (NORMALIZED, ppo) if is_here else (PPO, normalized)
     with refuses("init.normalization=false", "observation", "nothing"):
@@ -274,6 +279,7 @@ def test_a_policy_file_is_enough_for_what_acting_needs(dqn, ppo):
     assert_equal(start, learned(dqn), "learner/params/")
 
 
+@pytest.mark.slow
 def test_a_policy_of_the_zoo_starts_a_run():
     data = recipe.resolve(recipe.load_recipe("ppo_cartpole"))
     _, start = begin(data, ["init.from=zoo/ppo_cartpole", "init.seed=0"])

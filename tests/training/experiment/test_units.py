@@ -84,6 +84,7 @@ def test_units_that_are_no_powers_of_two_only_round(updater, runs_folder):
 
 
 @pytest.mark.parametrize("many", [False, True])
+@pytest.mark.slow
 def test_collected_data_have_the_numbers_of_the_environment(many, tmp_path):
     data = {
         "environment": COUNT | {"many": many},
@@ -139,6 +140,7 @@ def write_data(file, actions):
     )
 
 
+@pytest.mark.slow
 def test_a_clone_plays_the_numbers_of_its_data(folder):
     steps = np.arange(50)
     write_data("data.npz", 5 + steps % 5 % 3)  # the action of observation o: 5 + ...
@@ -158,6 +160,7 @@ def test_data_in_other_numbers_are_refused(wrong, folder):
         rlcli.train(CLONE, run="run", quiet=True)
 
 
+@pytest.mark.slow
 def test_a_report_numbers_actions_as_the_environment_does(tmp_path):
     data = {"environment": COUNT, "network": SMALL, "updater": "ppo"}
     policy = rlcli.load(write_policy(tmp_path, data), trust=True)
@@ -187,6 +190,7 @@ def test_films_show_the_actions_that_the_environment_gets(tmp_path):
     assert np.min(shown) >= 5
 
 
+@pytest.mark.slow
 def test_the_density_of_actions_is_that_in_the_units_of_the_environment(tmp_path):
     data = {
         "environment": {"name": "unit_environments:Width", "w": 4.0},

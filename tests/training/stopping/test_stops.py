@@ -65,6 +65,7 @@ def status(run):
         (signal.SIGHUP, SystemExit, 129, "hung_up"),
     ],
 )
+@pytest.mark.slow
 def test_train_and_resume_raise_what_the_signal_means_after_the_checkpoint(
     number, kind, code, name, signal_after_a_chunk, tmp_path
 ):
@@ -87,6 +88,7 @@ def test_train_and_resume_raise_what_the_signal_means_after_the_checkpoint(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.slow
 def test_a_loop_over_chunks_ends_with_the_exception(tmp_path):
     steps = []
     with pytest.raises(SystemExit) as caught:
@@ -106,6 +108,7 @@ def test_a_signal_during_the_last_chunk_is_not_lost(signal_after_a_chunk, tmp_pa
     assert status(vars(caught.value)["run"]) == "finished"
 
 
+@pytest.mark.slow
 def test_an_error_that_a_script_would_catch_does_not_hide_a_signal(
     monkeypatch, tmp_path
 ):
@@ -119,6 +122,7 @@ def test_an_error_that_a_script_would_catch_does_not_hide_a_signal(
     assert "the simulator has ended" in caught.value.__notes__[0]
 
 
+@pytest.mark.slow
 def test_in_a_notebook_the_interrupt_button_ends_the_function_only(
     signal_after_a_chunk, monkeypatch, tmp_path
 ):
@@ -131,6 +135,7 @@ def test_in_a_notebook_the_interrupt_button_ends_the_function_only(
         rlcli.resume(run, quiet=True)
 
 
+@pytest.mark.slow
 def test_a_handler_of_the_user_is_called_after_the_checkpoint_and_may_raise(
     signal_after_a_chunk, tmp_path
 ):
@@ -164,6 +169,7 @@ def test_contexts_that_end_in_another_order_restore_the_first_handlers():
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+@pytest.mark.slow
 def test_a_program_with_several_runs_gets_a_signal_once(tmp_path):
     chunks = [
         rlcli.chunks(LAKE, run=tmp_path / name, quiet=True) for name in ("a", "b")
@@ -198,6 +204,7 @@ def test_a_context_that_another_thread_ends_lets_later_signals_through():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.slow
 def test_leaving_a_loop_over_chunks_does_not_lose_a_signal(tmp_path):
     def train():
         for _ in rlcli.chunks(LAKE, run=tmp_path / "run", quiet=True):

@@ -248,6 +248,7 @@ def test_the_loss_equals_that_of_a_model_unrolled_in_numpy(random_learner):
     assert all(jax.tree.leaves(moved))
 
 
+@pytest.mark.slow
 def test_with_a_target_values_bootstrap_from_its_parameters(random_learner):
     _, state = random_learner
     updater = make_updater(target={"polyak": 0.5}, steps=1)

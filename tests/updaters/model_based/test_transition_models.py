@@ -488,6 +488,7 @@ def constant_reward(obs, action):
     return jnp.ones((len(obs), 1))
 
 
+@pytest.mark.slow
 def test_known_functions_are_forward_passes_without_parameters():
     given = {
         "transition": f"{__name__}:cart_motion",

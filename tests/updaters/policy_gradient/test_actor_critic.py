@@ -277,6 +277,7 @@ def test_priority_and_explained_variance_use_rows_of_positive_weight():
         np.testing.assert_allclose(other.metrics[name], value, rtol=1e-4, err_msg=name)
 
 
+@pytest.mark.slow
 def test_a_clipped_value_loss_is_the_larger_error():
     rows = batch()
     target, _ = error_of(rows)
@@ -320,6 +321,7 @@ def test_updates_stop_once_the_kl_limit_is_exceeded():
     assert unstopped.metrics["stopped"] == 0
 
 
+@pytest.mark.slow
 def test_a_nan_loss_is_reported_with_a_kl_limit():
     rows = batch()
     rows.extras["log_prob"] = np.full(SHAPE, np.nan, "f4")
@@ -397,6 +399,7 @@ def test_later_entropies_count_until_the_episode_ends():
     np.testing.assert_allclose(found, 0.3 * returns, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_with_the_tracers_gamma_and_lambda_returns_are_soft_values():
     # As if each reward included the entropy at the next state.
     weight, gamma, mixing = 0.3, 0.9, 0.8

@@ -142,6 +142,7 @@ def test_errors_equal_those_of_networks_stepped_one_at_a_time(name, one_step):
             assert report.priority[t, b] == pytest.approx(error, rel=1e-3, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_sarsa_samples_the_next_action_with_the_carry_of_the_next_step():
     """A greedy policy samples the action that double Q-learning selects."""
     rows = steps()
@@ -162,6 +163,7 @@ def test_sarsa_samples_the_next_action_with_the_carry_of_the_next_step():
     np.testing.assert_allclose(sarsa, double_q_learning, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_with_network_noise_each_environment_keeps_its_own_carry():
     """The scale of the noise is 0, so exploring selects the greedy action."""
     ours, state = make_updater("q_learning", epsilon=0.0, head={"noisy": True})

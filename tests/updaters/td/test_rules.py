@@ -85,6 +85,7 @@ def test_the_minimum_of_two_critics_is_used(name, expected, tabular):
     np.testing.assert_allclose(report.metrics["td_error"], abs(expected), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_without_a_target_a_rule_bootstraps_from_online_parameters(tabular):
     tables = np.zeros((STATES, ACTIONS))
     tables[1] = Q

@@ -92,6 +92,7 @@ def every_combination():
 
 
 @pytest.mark.parametrize(("name", "head", "q"), [*every_combination()])
+@pytest.mark.slow
 def test_every_rule_supports_every_head_for_one_action_and_for_all(name, head, q):
     rule, option = QS[q]
     options = {"name": head, **HEADS[head], "noisy": True, **option}
