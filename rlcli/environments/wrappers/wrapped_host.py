@@ -9,7 +9,7 @@ So a wrapper works on the host if it steps its core once, and does not read the
 core's state, end episodes or log.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -53,9 +53,14 @@ def wrap_host(
     host, stand_in = env.host, _StandIn(env, wrap_core, owner)
     assert host is not None
     traits = _trace_wrappers(stand_in, owner)
-    begin, act, observe = map(
-        _compile, (stand_in.reset, stand_in.act, stand_in.observe)
-    )
+    begin, act = map(_compile, (stand_in.reset, stand_in.act))
+
+    @_compile
+    def observe(*arguments: Any) -> tuple[ArrayTree, dict[str, ArrayTree]]:
+        # Only what wrappers change: XLA computes nothing else, and each array costs.
+        memory, timestep = stand_in.observe(*arguments)
+        return memory, {name: getattr(timestep, name) for name in traits.changes}
+
     envs = np.arange(env.num_envs)
 
     def reset(numbers: Any) -> tuple[WrappedState, ArrayTree]:
@@ -78,13 +83,12 @@ def wrap_host(
         action = jax.tree.map(np.asarray, action)
         sent = act(state.memory, action, noise.core) if traits.acts else action
         inner, timestep = env.step(state.environment, sent, (), cut)
-        if not traits.observes:
+        if not traits.changes and not traits.memory.num_leaves:
             return WrappedState(inner, state.memory), timestep
-        has_ended = timestep.last | cut
-        info, timestep = timestep.info, timestep._replace(info={})
-        result = observe(state.memory, action, noise, timestep, has_ended)
-        memory, timestep = jax.tree.map(np.asarray, result)
-        return WrappedState(inner, memory), timestep._replace(info=info)
+        has_ended, seen = timestep.last | cut, timestep._replace(info={})
+        result = observe(state.memory, action, noise, seen, has_ended)
+        memory, changed = jax.tree.map(np.asarray, result)
+        return WrappedState(inner, memory), timestep._replace(**changed)
 
     core = stand_in.core()
     return wrap(
@@ -196,7 +200,7 @@ class _Traits(NamedTuple):
     """What wrappers do, so that nothing else is computed at each step."""
 
     acts: bool  # whether they change actions
-    observes: bool  # whether they change time steps, or have a memory
+    changes: Sequence[str]  # the fields of time steps that they change
     draws_at_reset: bool
     memory: Any  # the structure of their states
 
@@ -223,7 +227,11 @@ def _trace_wrappers(stand_in: _StandIn, owner: str) -> _Traits:
         _, result = stand_in.external_core(step).step(memory, action, noise)
         found["steps"], found["ends"] = len(sent), result.last is not timestep.last
         found["acts"] = not _is_same(sent[0], action)
-        found["observes"] = not _is_same(result, timestep)
+        found["changes"] = {
+            name
+            for name in ("next_obs", "reward", "discount")
+            if not _is_same(getattr(result, name), getattr(timestep, name))
+        }
         found["info"] = sorted(result.info)
         return sent[0]
 
@@ -242,13 +250,14 @@ def _trace_wrappers(stand_in: _StandIn, owner: str) -> _Traits:
     if problem:
         message = f"{owner} runs on the host, where a wrapper {problem}"
         raise RlcliError(message, "remove such a wrapper from `wrappers`")
-    has_memory = bool(jax.tree.leaves(memory))
-    return _Traits(
-        found["acts"],
-        found["observes"] or has_memory,
-        uses_key,
-        jax.tree.structure(memory),
-    )
+    changes = found["changes"]
+    first = spaces.zeros(own.observation)
+    begun = stand_in.external_core(None, first).reset(key)[1]
+    keeps_obs = core.observation == own.observation and _is_same(begun, first)
+    if "next_obs" in changes or not keeps_obs:
+        changes |= {"obs", "next_obs"}
+    structure = jax.tree.structure(memory)
+    return _Traits(found["acts"], sorted(changes), uses_key, structure)
 
 
 def _is_same(new: ArrayTree, old: ArrayTree) -> bool:
