@@ -59,21 +59,31 @@ def report_script(folder: Path, script: Path, then: str, quiet: bool) -> int:
     return errors.OK
 
 
-@contextlib.contextmanager
-def show_runs(quiet: bool) -> Iterator[StudyReport]:
+def show_runs(quiet: bool) -> contextlib.AbstractContextManager[StudyReport]:
     """A function that shows the runs: a table in a terminal, otherwise lines."""
+    return show_live(quiet, _Lines(), lambda cells, _, width: _table(cells, width))
+
+
+@contextlib.contextmanager
+def show_live(
+    quiet: bool, print_lines: Callable[..., None], draw: Callable[..., Any]
+) -> Iterator[Callable[..., None]]:
+    """A function that shows progress until the end of the context.
+
+    In a terminal it is what `draw` returns, which also gets the width.
+    """
     from rich.live import Live
 
     screen = output.console(stderr=True)
     if quiet or not screen.is_terminal:
-        yield _Lines(quiet)
+        yield (lambda *_: None) if quiet else print_lines
         return
     live = Live(console=screen, auto_refresh=False, transient=True)
 
-    def show(cells: Sequence[Cell], ended: Sequence[CellEnd]) -> None:
+    def show(*progress: Any) -> None:
         if not live.is_started:  # not for runs in this process, which show themselves
             live.start()
-        live.update(_table(cells, screen.width), refresh=True)
+        live.update(draw(*progress, screen.width), refresh=True)
 
     try:
         yield show
@@ -84,17 +94,15 @@ def show_runs(quiet: bool) -> Iterator[StudyReport]:
 class _Lines:
     """Prints a line for each run that has ended."""
 
-    def __init__(self, quiet: bool) -> None:
-        self._quiet = quiet
+    def __init__(self) -> None:
         self._shown = 0
 
     def __call__(self, cells: Sequence[Cell], ended: Sequence[CellEnd]) -> None:
         for each in ended[self._shown :]:
-            if not self._quiet:
-                number = f"{self._shown + 1} of {len(cells)}"
-                word = "ended" if each.code == errors.OK else f"exit code {each.code}"
-                output.print_message(f"[{number}] {each.cell.folder}: {word}")
             self._shown += 1
+            word = "ended" if each.code == errors.OK else f"exit code {each.code}"
+            number = f"{self._shown} of {len(cells)}"
+            output.print_message(f"[{number}] {each.cell.folder}: {word}")
 
 
 def _table(cells: Sequence[Cell], width: int) -> Any:

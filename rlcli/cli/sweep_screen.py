@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,31 +48,24 @@ def run_sweep(
     return report_end(folder, quiet=quiet, json=json, trust=trust, addresses=addresses)
 
 
-@contextlib.contextmanager
-def show_progress(quiet: bool) -> Iterator[Callable[[SweepProgress], None]]:
+def show_progress(
+    quiet: bool,
+) -> contextlib.AbstractContextManager[Callable[[SweepProgress], None]]:
     """A function that shows a sweep: a table in a terminal, otherwise lines."""
-    from rich.live import Live
-
-    screen = output.console(stderr=True)
-    if quiet or not screen.is_terminal:
-        yield _Lines(quiet)
-        return
-    with Live(console=screen, auto_refresh=False, transient=True) as live:
-        yield lambda progress: live.update(_panel(progress, screen.width), refresh=True)
+    return study_screen.show_live(quiet, _Lines(), _panel)
 
 
 class _Lines:
     """Prints a line for each trial that has ended."""
 
-    def __init__(self, quiet: bool) -> None:
-        self._quiet = quiet
+    def __init__(self) -> None:
         self._shown: set[int] | None = None  # None: nothing yet, maybe a resume
 
     def __call__(self, progress: SweepProgress) -> None:
         ended = [each for each in progress.trials if _has_ended(each)]
         before = self._shown
         self._shown = {each.number for each in ended}
-        if self._quiet or before is None:
+        if before is None:
             return
         new = [each for each in ended if each.number not in before]
         for count, trial in enumerate(new, len(ended) - len(new) + 1):
