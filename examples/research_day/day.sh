@@ -6,10 +6,10 @@ set -euo pipefail
 rlcli check reach.yaml
 
 # Five seeds of three variants. The machine goes down in the middle of it: the study and
-# the processes of its variants are killed once each variant has a checkpoint.
+# the processes of its variants are killed after the first checkpoint.
 rlcli study day.yaml --run runs/day --quiet &
 study=$!
-until [ "$(compgen -G 'runs/day/*/checkpoints.json' | wc -l)" -eq 3 ]; do
+until compgen -G "runs/day/*/checkpoints.json" >/dev/null; do
     kill -0 $study
     sleep 0.1
 done
