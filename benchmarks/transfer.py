@@ -190,8 +190,7 @@ EXPERIMENTS = {
 
 def measure(name: str, arm: Arm, seeds: range, folder: Path) -> dict[str, Any]:
     """Trains an arm, or takes its run, and evaluates it."""
-    index = [each.label for each in EXPERIMENTS[name].arms].index(arm.label)
-    run = train(arm.recipe, folder / f"{name}_{index}", seeds, arm, folder)
+    run = train(arm, seeds, folder, name)
     returns = {}
     for heading, environment in EXPERIMENTS[name].evaluations.items():
         result = rlcli.eval(run, episodes=EPISODES, environment=environment)
@@ -200,19 +199,24 @@ def measure(name: str, arm: Arm, seeds: range, folder: Path) -> dict[str, Any]:
     return {"seeds": [seeds[0], seeds[-1]], "returns": returns}
 
 
-def train(recipe: str, run: Path, seeds: range, arm: Arm, folder: Path) -> Path:
-    """Trains a recipe with the options of an arm; keeps a run that is finished."""
+def train(arm: Arm, seeds: range, folder: Path, name: str = "") -> Path:
+    """Trains an arm of an experiment, or continues its run.
+
+    Arms without options of their own, which are sources too, share a run.
+    """
+    run = folder / arm.recipe
+    if arm != Arm(arm.label, arm.recipe):
+        index = [each.label for each in EXPERIMENTS[name].arms].index(arm.label)
+        run = folder / f"{name}_{index}"
     if run.exists():
+        rlcli.resume(run, quiet=True)
         return run
     sets = [
         f"train.seed={seeds[0]}",
         f"train.seeds={len(seeds)}",
         "train.evaluate=null",
     ]
-    source = None
-    if arm.source:
-        plain = Arm("", arm.source)
-        source = train(arm.source, folder / arm.source, seeds, plain, folder)
+    source = train(Arm("", arm.source), seeds, folder) if arm.source else None
     data = ""
     if arm.collects:
         file = folder / f"{arm.recipe}.npz"
@@ -220,7 +224,7 @@ def train(recipe: str, run: Path, seeds: range, arm: Arm, folder: Path) -> Path:
         rlcli.collect(arm.collects, steps=steps, explore=True, output=file)
         data = str(file.resolve())
     options = [change.replace("{data}", data) for change in arm.sets]
-    rlcli.train(recipe, set=[*sets, *options], init=source, run=run, quiet=True)
+    rlcli.train(arm.recipe, set=[*sets, *options], init=source, run=run, quiet=True)
     return run
 
 

@@ -242,7 +242,8 @@ class TrainedPolicy:
         """Selects the greedy action, as `rlcli eval` does.
 
         Args:
-            obs: one observation, or a batch of them.
+            obs: one observation, or a batch of them. A Dict may lack members that the
+                policy does not read, such as those that only its critic saw.
             state: what the previous call returned; None before the first observation.
             first: where an observation is the first of a new episode, `[*batch]`: the
                 policy resets its state there. Not needed where `state` is new.
