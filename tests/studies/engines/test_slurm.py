@@ -15,6 +15,8 @@ from sweeps import FakeEngine, drive, list_trials, make_sweep, skip_disk, train_
 import rlcli
 from rlcli.errors import RlcliError
 from rlcli.registry.user_code import module_command
+from rlcli.runs.metrics import read_metrics
+from rlcli.runs.run_folder import Run
 from rlcli.studies.engines import slurm
 
 TASKS = [["a/lr=0.1", "a/lr=0.2"], ["b b"]]
@@ -142,3 +144,48 @@ while true; do sleep 0.05; done
     assert queued.exists() == is_queued
     if is_queued:
         assert queued.read_text() == "requeue 17_1\n"
+
+
+LAKE = """
+environment: FrozenLakeNonSlippery-v0
+network: table
+updater: {name: q_learning, loss: mse}
+optimizer: {name: sgd, learning_rate: 0.5}
+train: {steps: 2_000_000, log: {every: 20_000}, checkpoint: {every: 100_000}}
+"""
+
+
+@pytest.mark.slow
+def test_tasks_that_are_stopped_and_queued_again_give_the_study_of_one_machine(folder):
+    (folder / "lake.yaml").write_text(LAKE)
+    queue = folder / "tools" / "scontrol"
+    queue.parent.mkdir()
+    queue.write_text(f'#!/bin/sh\necho "$@" >> {folder}/queued\n')
+    queue.chmod(stat.S_IRWXU)
+    vary = ["updater.name=q_learning,sarsa", "optimizer.learning_rate=0.1,0.5"]
+    keywords = {"vary": vary, "seeds": 2, "quiet": True}
+    rlcli.study(["lake.yaml"], run="alone", **keywords)
+    rlcli.study(["lake.yaml"], run="array", slurm="a.sh", **keywords)
+    variables = {**os.environ, "PATH": f"{queue.parent}:{os.environ['PATH']}"}
+
+    def start(task):
+        own = {"SLURM_ARRAY_TASK_ID": str(task), "SLURM_ARRAY_JOB_ID": "1"}
+        return subprocess.Popen(["bash", "a.sh"], env=variables | own)
+
+    first = folder / "array/updater=q_learning,learning_rate=0.1"
+    process = start(0)
+    while not read_metrics(first):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 143
+    assert (folder / "queued").read_text() == "requeue 1_0\n"
+    for task in (1, 0):
+        assert start(task).wait(120) == 0
+    ended = rlcli.study("array", quiet=True)
+    assert [each.code for each in ended] == [0] * 4
+    assert len(Run(first).read_info()["resumes"]) == 1
+    for each in ended:
+        ours = each.cell.folder / "policy.pkl.lz4"
+        theirs = folder / "alone" / each.cell.label / "policy.pkl.lz4"
+        assert ours.read_bytes() == theirs.read_bytes()
