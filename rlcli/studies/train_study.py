@@ -212,13 +212,13 @@ def _train_new(
     """
     folder = cells[0].study
     record_study(folder, cells, sign=trust, **engine.begin_storage(title, folder))
-    is_written = False
+    may_begin = engine.run_storage is not None  # the store may have runs
     try:
         ended = train_recorded(cells, trust=trust, engine=engine, **keywords)
-        is_written = keywords["slurm"] is not None and exit_code(ended) == errors.OK
+        may_begin = keywords["slurm"] is not None and exit_code(ended) == errors.OK
         return ended
     finally:
-        if not is_written and not any(cell.exists for cell in cells):
+        if not may_begin and not any(cell.exists for cell in cells):
             discard_cells(cells, with_parents=depth)
 
 

@@ -293,3 +293,19 @@ def test_a_study_keeps_its_runs_in_the_store_and_continues_there(remotes, tmp_pa
     assert remotes[1].started == []
     with pytest.raises(RlcliError, match="contains the runs of another study"):
         rlcli.study(["lake.yaml"], run="elsewhere/study", **own)
+
+
+def test_a_study_that_is_stopped_keeps_its_record_for_the_runs_in_the_store(
+    remotes, folder, monkeypatch
+):
+    def stop(cells, **keywords):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rlcli.studies.train_study.train_recorded", stop)
+    for name, own in {
+        "here": {},
+        "there": {"engine": "ray", "run_storage": f"file://{folder}/store"},
+    }.items():
+        with pytest.raises(KeyboardInterrupt):
+            rlcli.study(["lake.yaml"], run=name, **own)
+        assert (folder / name / "study.json").exists() == (name == "there")
