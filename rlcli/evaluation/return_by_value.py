@@ -19,7 +19,7 @@ def return_by_value(
     """The returns of episodes, grouped by each parameter of their environment.
 
     A range of numbers has five groups of equal probability; other values are a group
-    each. Groups without an episode are left out.
+    each. Groups without an episode are left out, and so are levels.
 
     Args:
         returns: `[seeds, episodes]`.
@@ -33,6 +33,7 @@ def return_by_value(
     return {
         name: list(_group(returns, values, each[name]))
         for name, values in parameters.items()
+        if name in each  # not a level, of which there may be thousands
     }
 
 

@@ -44,3 +44,8 @@ def test_a_seed_without_an_episode_in_a_group_has_no_part_in_it():
     low, high = return_by_value(returns, {"a": values}, {"a": source})["a"]
     assert (low["mean"], low["episodes"], low["ci95"]) == (1.0, 1, None)
     assert (high["mean"], high["episodes"]) == (3.0, 3)
+
+
+def test_levels_are_not_grouped():
+    levels = RNG.integers(0, 100, RETURNS.shape)
+    assert return_by_value(RETURNS, {"level": levels}, {}) == {}
