@@ -14,7 +14,10 @@ from rlcli.runs.formatting import NOTHING, format_number
 from rlcli.runs.metric_labels import choose_best, label_metric
 from rlcli.runs.result_tables import Table, html_lines, quote_rows, width_of
 
-_NAMES = {"iqm": "IQM", "optimality_gap": "optimality gap"}
+_NAMES = {
+    **{"mean": "mean", "median": "median", "iqm": "IQM"},
+    "optimality_gap": "optimality gap",
+}
 _LONGEST_TITLE = 60  # characters of the names of groups in a title
 _SHOWN_SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of a performance profile
 _RESULTS = {
@@ -25,8 +28,10 @@ _RESULTS = {
 _STYLE = (
     ":root{color-scheme:light dark}"
     "body{font-family:sans-serif;margin:2em}"
-    "table{border-collapse:collapse;margin-bottom:1em}"
-    "th,td{padding:.3em .8em;text-align:right;border-bottom:1px solid #8888}"
+    "h1{font-size:1.5em}h2{font-size:1.1em}"
+    "table{border-collapse:collapse;margin-bottom:1em;display:block;overflow-x:auto}"
+    "th,td{padding:.3em .8em;text-align:right;white-space:nowrap}"
+    "th,td{border-bottom:1px solid #8888}"
     "th:first-child,td:first-child{text-align:left}"
 )
 
@@ -246,7 +251,7 @@ def _estimate_table(
             shown = format_number(choose(known))  # what looks equal is as good
             numbers = enumerate(map(format_number, values))
             best += [(row, column) for row, number in numbers if number == shown]
-    header = [_NAMES.get(name, name) for name in better]
+    header = [_NAMES[name] for name in better]
     return Table(title, ["group", "seeds", *header], rows, best)
 
 

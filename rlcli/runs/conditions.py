@@ -68,8 +68,9 @@ def _holds(condition: Condition, value: Any) -> bool:
         value = value.get("name", value.get("iqm"))  # of a part, or a return
     if condition.sign in ("=", "!="):
         return _is_equal(value, wanted) == (condition.sign == "=")
-    is_ordered = _is_number(value) and _is_number(wanted)
-    return is_ordered and _ORDERS[condition.sign](value, wanted)
+    if not (_is_number(value) and _is_number(wanted)):
+        return False
+    return _ORDERS[condition.sign](value, wanted)
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
