@@ -38,7 +38,7 @@ class Job(NamedTuple):
     study: Path  # the folder of the study
     labels: tuple[str, ...]  # of the cells
     options: tuple[str, ...] = ()  # of `rlcli study`
-    # Trials do not continue once they have ended, but without others that have.
+    # Trials that have ended do not continue, and others go on without them.
     is_trial: bool = False
     record: bytes = b""  # that of these cells, for a task without the study's folder
 
