@@ -47,7 +47,11 @@ ALLOWED = {
     # Modules of a package of PettingZoo, by the name of an environment.
     "rlcli.environments.adapters.pettingzoo": {"importlib.import_module"},
     # Import paths of recipes: only of files that the user names, or with `--trust`.
-    "rlcli.registry.user_code": {"importlib.import_module"},
+    # The loader compiles the source of a module instead of bytecode beside it.
+    "rlcli.registry.user_code": {
+        "importlib.import_module",
+        "importlib.machinery.SourceFileLoader",
+    },
     # Reloads edited modules in a notebook, when the user asks for it.
     "rlcli.utils.reloading": {"importlib."},
 }

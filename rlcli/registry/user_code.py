@@ -1,7 +1,8 @@
 """User code: modules of the user that a recipe imports, by an import path.
 
 They are found beside the recipe, then as Python finds modules, then in the current
-folder. Imports no rlcli module.
+folder, and compiled from their source: bytecode beside it may be that of other code.
+Imports no rlcli module.
 """
 
 import ast
@@ -12,10 +13,11 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from importlib.machinery import PathFinder
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
+from typing import Any, NoReturn
 
 from rlcli.registry.paths import directory
 
@@ -78,8 +80,32 @@ def extend_path() -> None:
     last = [here] if is_last else []
     sys.path[:] = [*first, *paths, *last]
     _added = (*first, *between, *last)
+    if _SourceFinder not in sys.meta_path:
+        sys.meta_path.insert(sys.meta_path.index(PathFinder), _SourceFinder)
     importlib.invalidate_caches()
     _forget_shadowed_modules()
+
+
+class _SourceLoader(SourceFileLoader):
+    """Compiles a module from its source, whatever bytecode lies beside it.
+
+    Python takes bytecode for that of a source by the size and the time of the file.
+    """
+
+    def path_stats(self, path: object) -> NoReturn:
+        raise OSError(f"no bytecode of {path} is used")
+
+
+class _SourceFinder:
+    """Finds modules as Python does, and compiles the user's from their source."""
+
+    @staticmethod
+    def find_spec(*arguments: Any) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(*arguments)
+        loader = spec and spec.loader
+        if spec and isinstance(loader, SourceFileLoader) and is_user_file(loader.path):
+            spec.loader, spec.cached = _SourceLoader(spec.name, loader.path), None
+        return spec
 
 
 def import_module(name: str) -> ModuleType:
@@ -138,25 +164,44 @@ def format_place(place: tuple[str, int]) -> str:
 
 
 def imported_files(modules: Iterable[str]) -> dict[str, Path]:
-    """The source files of user modules, and of those beside them that they import.
+    """The files of user modules, and of those beside them that they import.
 
     The keys are paths below an entry of `sys.path`: `my_parts/network.py`. Modules that
-    are imported later, inside functions, are included.
+    are imported later, inside functions, are included, and those of compiled code.
     """
-    return _follow_imports(modules, _source_file, sys.modules)
+    return _follow_imports(modules, _find_imported, sys.modules)
 
 
-def find_files(modules: Iterable[str], *folders: Path) -> dict[str, Path]:
-    """The same files as a recipe in `folders` would import them; imports nothing."""
+def find_files(
+    modules: Iterable[str], *folders: Path, is_only: bool = False
+) -> dict[str, Path]:
+    """The same files as a recipe in `folders` would import them; imports nothing.
+
+    `is_only`: as after `search_only`.
+    """
     here = directory()
     entries = [os.path.normpath(os.path.join(here, entry)) for entry in sys.path]
-    places = [*(str(folder.resolve()) for folder in folders), *entries, here]
-    return _follow_imports(modules, lambda name: _find_source(name, places), ())
+    places = [*(str(folder.resolve()) for folder in folders), *entries]
+    places += [] if is_only else [here]
+
+    def find(name: str) -> Path | None:
+        module = sys.modules.get(name.partition(".")[0])
+        if module is not None and not any(map(is_user_file, _places(module))):
+            return None  # imported before, and not replaced
+        return _find_file(name, places)
+
+    return _follow_imports(modules, find, ())
+
+
+def module_name(path: str) -> str:
+    """The module at a path below an entry of `sys.path`, a key of `find_files`."""
+    parts = Path(path).parent / Path(path).name.partition(".")[0]
+    return ".".join(parts.parts).removesuffix(".__init__")
 
 
 def _follow_imports(
     modules: Iterable[str],
-    find_source: Callable[[str], Path | None],
+    find_file: Callable[[str], Path | None],
     imported: Iterable[str],
 ) -> dict[str, Path]:
     """The files of modules, and of those beside them that they import.
@@ -172,30 +217,29 @@ def _follow_imports(
             continue
         seen.add(name)
         queue += [name.rpartition(".")[0]] if "." in name else []
-        file = find_source(name)
+        file = find_file(name)
         if file is None:
             continue
-        is_package = file.name == "__init__.py"
-        files[_relative_path(name, is_package)] = file
+        is_package = file.name.startswith("__init__.")
+        files[_relative_path(name, file, is_package)] = file
         queue += _imported_names(file, name if is_package else name.rpartition(".")[0])
         prefix = f"{name.partition('.')[0]}."
         queue += [other for other in imported if other.startswith(prefix)]
     return dict(sorted(files.items()))
 
 
-def _find_source(name: str, places: list[str]) -> Path | None:
-    """The source file of a user module below `places`; None if there is none."""
+def _find_file(name: str, places: Sequence[str]) -> Path | None:
+    """The file of a user module below `places`; None if there is none."""
     parts = name.split(".")
-    if parts[0] in sys.stdlib_module_names or not all(map(str.isidentifier, parts)):
+    if not all(map(str.isidentifier, parts)):
         return None
     spec = None
-    for end in range(1, len(parts) + 1):
-        spec = PathFinder.find_spec(".".join(parts[:end]), places)
+    for part in parts:  # without its parents, which have to be imported
+        spec = PathFinder.find_spec(part, places)
         if spec is None:
             return None
         places = _search_places(spec)
-    file = spec.origin if spec else None
-    return Path(file) if file and _is_source(file) else None
+    return _as_user_file(spec.origin if spec else None)
 
 
 def _forget_shadowed_modules() -> None:
@@ -225,39 +269,33 @@ def _search_places(spec: object) -> list[str]:
     return [*(getattr(spec, "submodule_search_locations", None) or [])]
 
 
-def _source_file(name: str) -> Path | None:
-    """The source file of a user module; None if there is none."""
+def _find_imported(name: str) -> Path | None:
+    """The file of a user module, which need not be imported; None if there is none."""
     module = sys.modules.get(name)
     if module is None:
-        if name.partition(".")[0] in sys.stdlib_module_names:
-            return None
-        parent = sys.modules.get(name.rpartition(".")[0])
-        path = (
-            _search_places(getattr(parent, "__spec__", None)) if "." in name else None
-        )
-        with contextlib.suppress(ImportError, ValueError):
-            spec = PathFinder.find_spec(name, path)
-            file = spec.origin if spec else None
-            return Path(file) if file and _is_source(file) else None
-        return None
-    file = getattr(module, "__file__", None)
-    return Path(file) if file and _is_source(file) else None
+        parent, _, last = name.rpartition(".")
+        if parent not in sys.modules:
+            return _find_file(name, sys.path)
+        places = _search_places(getattr(sys.modules[parent], "__spec__", None))
+        return _find_file(last, places)
+    return _as_user_file(getattr(module, "__file__", None))
 
 
-def _is_source(file: str) -> bool:
-    return file.endswith(".py") and is_user_file(file) and Path(file).is_file()
+def _as_user_file(file: str | None) -> Path | None:
+    return Path(file) if file and is_user_file(file) and Path(file).is_file() else None
 
 
-def _relative_path(name: str, is_package: bool) -> str:
-    path = name.replace(".", "/")
-    return f"{path}/__init__.py" if is_package else f"{path}.py"
+def _relative_path(name: str, file: Path, is_package: bool) -> str:
+    path, suffix = name.replace(".", "/"), file.name[file.name.index(".") :]
+    return f"{path}/__init__{suffix}" if is_package else f"{path}{suffix}"
 
 
 def _imported_names(file: Path, package: str) -> Iterator[str]:
     """The modules that a file imports anywhere, and names that may be modules."""
     try:
         tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError):
+    # Of compiled code, or so deep that Python cannot import it either.
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -8,8 +8,8 @@ import atexit
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli import registry
@@ -20,7 +20,7 @@ from rlcli.runs import ownership, signed_code
 from rlcli.runs.files import exists, replace_file
 from rlcli.runs.locate import owning_run
 from rlcli.runs.run_folder import Run
-from rlcli.runs.signed_code import hash_file, read_code_record
+from rlcli.runs.signed_code import find_roots, hash_file, read_code_record
 
 _MAX_NAMED = 3  # files in a message
 
@@ -65,10 +65,10 @@ def _admit_own(path: Path, recipes: Sequence[Mapping[str, Any]]) -> Admission | 
     warning = ""
     if found.copies:
         user_code.search_only(_write_copies(found.copies))
-        present = [name for name in found.changed if found.sources[name].is_file()]
-        warning = _describe_changes(run, present, found.sources)
+        present = [name for name, file in found.changed.items() if file.is_file()]
+        warning = _describe_changes(run, present, found.changed)
     else:
-        user_code.search_only(*_roots(found.sources))
+        user_code.search_only(*find_roots(found.sources))
     return Admission(True, found.trackers, warning, found.record)
 
 
@@ -138,10 +138,10 @@ def use_code(run: Run) -> str:
     present = [name for name, source in sources.items() if source.is_file()]
     changed = [n for n in present if hash_file(sources[n]) != record[n]["sha256"]]
     if record and len(present) == len(record) and not changed:
-        user_code.search_first(*_roots(sources))
+        user_code.search_first(*find_roots(sources))
         return ""
     if not run.code.is_dir():
-        user_code.search_first(*_roots({name: sources[name] for name in present}))
+        user_code.search_first(*find_roots({name: sources[name] for name in present}))
         return f"{_name_files(changed, sources)} since training" if changed else ""
     user_code.search_first(run.code)
     edited = [n for n in record if hash_file(run.code / n) != record[n]["sha256"]]
@@ -177,16 +177,6 @@ def _copy(file: Path, copy: Path) -> dict[str, str]:
     copy.parent.mkdir(parents=True, exist_ok=True)
     replace_file(copy, data)
     return {"sha256": hashlib.sha256(data).hexdigest(), "source": str(file.absolute())}
-
-
-def _roots(sources: Mapping[str, Path]) -> Iterator[Path]:
-    """The entries of `sys.path` from which the modules were imported."""
-    roots = (
-        source.parents[len(PurePosixPath(name).parts) - 1]
-        for name, source in sources.items()
-        if len(source.parents) >= len(PurePosixPath(name).parts)
-    )
-    yield from dict.fromkeys(roots)
 
 
 def _name_files(names: Iterable[str], files: Mapping[str, Path]) -> str:

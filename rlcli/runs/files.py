@@ -282,7 +282,7 @@ def read_text(path: Path, hint: str, *, most: int = LARGEST_JSON) -> str:
     """
     if not exists(path):
         raise RlcliError(f"there is no file {quote(path)}", hint)
-    data = _read_bytes(path, hint, most)
+    data = read_bytes(path, hint, most=most)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -324,7 +324,7 @@ def read_json(path: Path, hint: str = _RECREATED) -> dict[str, Any]:
     """
     if not exists(path):
         return {}
-    data = _read_bytes(path, hint, LARGEST_JSON)
+    data = read_bytes(path, hint)
     if not data:
         return {}
     try:
@@ -336,7 +336,8 @@ def read_json(path: Path, hint: str = _RECREATED) -> dict[str, Any]:
     return value
 
 
-def _read_bytes(path: Path, hint: str, most: int) -> bytes:
+def read_bytes(path: Path, hint: str, *, most: int = LARGEST_JSON) -> bytes:
+    """The content of a regular file of at most `most` bytes; follows no link."""
     with (
         name_file_in_errors(path, "read"),
         open_regular(path, os.O_RDONLY, "rb") as file,

@@ -12,8 +12,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
+from rlcli.registry import user_code
 from rlcli.runs import ownership, user_files
-from rlcli.runs.files import open_regular
+from rlcli.runs.files import read_bytes
 
 CODE = "code"  # the folder with the copies in that of a run
 
@@ -22,8 +23,9 @@ class SignedCode(NamedTuple):
     """The code of a run, and whether its trackers are signed, too."""
 
     record: Mapping[str, Any]  # `code` of `run.json`, with the files where they are
-    changed: Sequence[str]  # those that are not where they were, as they were
-    copies: Mapping[str, bytes]  # the code to import if any have changed
+    # Those that are not as they were, and new ones that would be imported as well.
+    changed: Mapping[str, Path]
+    copies: Mapping[str, bytes]  # the code to import if there are any
     trackers: bool
 
     @property
@@ -45,7 +47,7 @@ def find_signed_code(
         return None
     record = info.get("code", {})
     entries = read_code_record(record)
-    changed = [name for name, each in entries.items() if not _is_unchanged(name, each)]
+    changed = _find_changed(entries)
     copies: Mapping[str, bytes] = {}
     if changed:
         if not claims.is_here:
@@ -56,6 +58,34 @@ def find_signed_code(
         if not copies:
             return None
     return SignedCode(record, changed, copies, claims.is_here and claims.has_trackers)
+
+
+def _find_changed(entries: Mapping[str, Mapping[str, str]]) -> dict[str, Path]:
+    """The files that differ from those that were signed, or were added to them.
+
+    An added one may take the place of a module that was found elsewhere, or nowhere.
+    """
+    sources = {name: Path(entry["source"]) for name, entry in entries.items()}
+    changed = {
+        n: sources[n] for n, each in entries.items() if not _is_unchanged(n, each)
+    }
+    if not changed:
+        known = {*map(os.path.realpath, sources.values())}
+        modules = [*map(user_code.module_name, entries)]
+        roots = find_roots(sources)
+        found = user_code.find_files(modules, *roots, is_only=True)
+        changed = {n: f for n, f in found.items() if os.path.realpath(f) not in known}
+    return changed
+
+
+def find_roots(sources: Mapping[str, Path]) -> list[Path]:
+    """The entries of `sys.path` from which the modules were imported."""
+    roots = (
+        source.parents[len(PurePosixPath(name).parts) - 1]
+        for name, source in sources.items()
+        if len(source.parents) >= len(PurePosixPath(name).parts)
+    )
+    return [*dict.fromkeys(roots)]
 
 
 def _move(
@@ -106,8 +136,8 @@ def _read_copies(
 
 
 def hash_file(file: Path) -> str:
-    """The SHA-256 of a regular file; "" if it cannot be read."""
-    return _digest(_read(file))
+    """The SHA-256 of a regular file, or that a link leads to; "" if it has none."""
+    return _digest(_read(Path(os.path.realpath(file))))
 
 
 def _digest(data: bytes | None) -> str:
@@ -115,7 +145,7 @@ def _digest(data: bytes | None) -> str:
 
 
 def _read(file: Path) -> bytes | None:
-    """The content of a regular file; None if it cannot be read."""
-    with contextlib.suppress(RlcliError), open_regular(file, os.O_RDONLY, "rb") as data:
-        return data.read()
+    """The content of a regular file; None if it cannot be read, or is too large."""
+    with contextlib.suppress(RlcliError):
+        return read_bytes(file, "")
     return None

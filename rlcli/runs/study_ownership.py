@@ -15,7 +15,7 @@ have signatures of their own: that of the study says nothing about them.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,8 @@ _STUDY = "study"  # the kind of these statements
 _CLAIMS = ("folder", "record", "recipes", "code")
 # Numbers of a sweep that may change and run no code, and their section.
 _SEARCH, _COUNTERS = "search", ("trials", "confirm", "together")
-_IMPORT_PATH = re.compile(r"([^\W\d][\w.]*):[^\W\d]")
+_ESCAPE = "\\"
+_IMPORT_PATH = re.compile(r"([^\s,:=/|<>()\[\]{}\"']+):(?=\S)")
 
 
 def sign_study(folder: Path, record: Mapping[str, Any]) -> str | None:
@@ -47,7 +48,9 @@ def sign_study(folder: Path, record: Mapping[str, Any]) -> str | None:
 def is_own_study(folder: Path, record: Mapping[str, Any], signature: object) -> bool:
     """Whether this user has signed a study, and all is where and as it was."""
     claims = read_claims(_STUDY, _CLAIMS, signature)
-    return claims is not None and claims == _make_claims(folder, record)
+    if claims is None or not _claim_record(folder, record).items() <= claims.items():
+        return False  # before files are opened that a record of others may name
+    return claims == _make_claims(folder, record)
 
 
 def _make_claims(folder: Path, record: Mapping[str, Any]) -> dict[str, str] | None:
@@ -61,23 +64,41 @@ def _make_claims(folder: Path, record: Mapping[str, Any]) -> dict[str, str] | No
         recipes = [each.plain.data for each in documents]
     except RlcliError:
         return None
-    text = str([record, recipes])  # any recipe may be trained with any setting
-    modules = sorted({*_IMPORT_PATH.findall(text)})
-    if not modules and "trackers" not in text:
+    texts = {*_find_texts([record, recipes])}  # any may be a setting of any recipe
+    modules = sorted({name for text in texts for name in _IMPORT_PATH.findall(text)})
+    if not modules and not any("trackers" in text for text in texts):
+        return None
+    if any(_ESCAPE in text for text in texts):  # of YAML, which may hide a name
         return None
     hashes: dict[str, str] = {}
     for document in documents:
         folders = [] if document.path is None else [document.path.parent]
         for name, source in user_code.find_files(modules, *folders).items():
-            if not user_files.is_own_module(name, source):
+            digest = hash_file(source)
+            if not digest or not user_files.is_own_module(name, source):
                 return None
-            hashes[str(source)] = hash_file(source)
+            hashes[str(source)] = digest
     return {
-        "folder": os.path.realpath(folder),
-        "record": hash_data(_without_counters(record)),
+        **_claim_record(folder, record),
         "recipes": hash_data(recipes),
         "code": hash_data(hashes),
     }
+
+
+def _claim_record(folder: Path, record: Mapping[str, Any]) -> dict[str, str]:
+    decisive = _without_counters(record)
+    return {"folder": os.path.realpath(folder), "record": hash_data(decisive)}
+
+
+def _find_texts(value: Any) -> Iterator[str]:
+    """The texts in plain data, also those of keys."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _find_texts([*value, *value.values()])
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _find_texts(each)
 
 
 def _find_recipes(record: Mapping[str, Any]) -> list[str | Mapping[str, Any]]:

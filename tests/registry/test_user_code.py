@@ -4,6 +4,7 @@ import importlib
 import json
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import numpy as np
@@ -281,13 +282,15 @@ def test_a_module_found_through_a_link_is_not_imported_again(tmp_path, monkeypat
 def test_imported_files_follow_imports_of_the_user_only(tmp_path):
     files = {
         "first.py": "import json, numpy\nimport pack.one\nfrom rlcli import spaces\n"
-        "def later():\n    import lazy\n",
+        "def later():\n    import lazy, space.deep.part, fast\n",
         "lazy.py": "from pack import two\n",
         "pack/__init__.py": "",
         "pack/one.py": "from . import two\nfrom .deep.three import x\n",
         "pack/two.py": "import importlib\nimportlib.import_module('pack.four')\n",
         "pack/four.py": "",
         "pack/deep/three.py": "x = 1\nfrom ..two import importlib\n",
+        "space/deep/part.py": "",
+        f"fast{EXTENSION_SUFFIXES[0]}": "compiled",
         "other.py": "",
         "json.py": "",
     }
@@ -300,6 +303,11 @@ def test_imported_files_follow_imports_of_the_user_only(tmp_path):
     found = user_code.imported_files(["first"])
     assert [*found] == sorted({*files} - {"other.py", "json.py"})
     assert {path.read_text() for path in found.values()} <= {*files.values()}
+    unseen = {"pack/four.py": found["pack/four.py"]}  # imported by its name only
+    assert user_code.find_files(["first"], tmp_path) | unseen == found
+    assert [*map(user_code.module_name, found)][-3:] == [
+        *("pack.one", "pack.two", "space.deep.part")
+    ]
 
 
 def test_installed_files_do_not_belong_to_the_user(tmp_path):

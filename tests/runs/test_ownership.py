@@ -2,8 +2,10 @@
 
 import json
 import os
+import py_compile
 import shutil
 import sys
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,10 @@ def lab(tmp_path, fresh_imports):
 @pytest.fixture
 def run(lab):
     """A run that the user's rlcli has signed."""
+    return sign_new_run(lab)
+
+
+def sign_new_run(lab):
     loaded = recipe.load_recipe(lab / "r.yaml")
     created = create_run("r", run=lab.parent / "runs/a", resolved=loaded.resolved_text)
     fields = code.copy_code(created, loaded)
@@ -106,6 +112,53 @@ def test_neither_bytecode_nor_modules_beside_the_copies_are_imported(run, lab):
     place = Path(sys.modules["own_module"].__file__).parent
     assert [p.name for p in place.glob("*.*")] == ["own_module.py"]
     assert place.stat().st_mode & 0o077 == 0
+
+
+def test_bytecode_beside_the_users_files_is_not_imported(run, lab, tmp_path):
+    source, other = lab / "own_module.py", tmp_path / "other.py"
+    other.write_text(MODULE.replace("VALUE = 1", "VALUE = 9"))
+    time = source.stat().st_mtime_ns
+    os.utime(other, ns=(time, time))
+    bytecode = Path(cache_from_source(str(source)))
+    py_compile.compile(str(other), cfile=str(bytecode))
+    before = bytecode.read_bytes()
+    assert admit(run.folder).code
+    assert imported() == 1
+    assert bytecode.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["absent.py", "absent/__init__.py", "colorsys.py"])
+def test_a_module_placed_beside_the_users_files_is_not_imported(lab, name):
+    lines = "VALUE = 1", "try:", "    from absent import VALUE", "except ImportError:"
+    lines += "    pass", "import colorsys", 'VALUE = getattr(colorsys, "VALUE", VALUE)'
+    text = MODULE.replace("VALUE = 1", "\n".join(lines))
+    (lab / "own_module.py").write_text(text)
+    run = sign_new_run(lab)
+    assert admit(run.folder).warning == "" and imported() == 1
+    (lab / name).parent.mkdir(exist_ok=True)
+    (lab / name).write_text("VALUE = 9\n")
+    sys.modules.pop("colorsys")
+    admission = admit(run.folder)
+    assert admission.code and f"`{lab / name}` has changed" in admission.warning
+    assert imported() == 1
+    shutil.rmtree(run.code)
+    sys.modules.pop("colorsys", None)
+    assert not admit(run.folder).code
+
+
+def test_a_module_that_is_a_link_is_the_users_own(lab, tmp_path):
+    (lab / "own_module.py").rename(tmp_path / "shared.py")
+    (lab / "own_module.py").symlink_to("../shared.py")
+    run = sign_new_run(lab)
+    admission = admit(run.folder)
+    assert admission.code and admission.warning == ""
+    assert imported() == 1
+
+
+def test_a_copy_without_end_is_not_read(run, lab):
+    (lab / "own_module.py").unlink()
+    os.truncate(run.code / "own_module.py", 2**40)
+    assert not admit(run.folder).code
 
 
 def test_a_changed_copy_is_not_trusted(run, lab):

@@ -3,14 +3,17 @@
 import copy
 import os
 import shutil
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
 
-from rlcli.runs import user_files
+from rlcli.runs import study_ownership, user_files
 from rlcli.runs.study_ownership import is_own_study, sign_study
 
 RECIPE = "extends: base.yaml\nupdater: ppo\noptimizer: own_module:mine\n"
+SUFFIX = EXTENSION_SUFFIXES[0]
 BASE = "environment: CartPole-v1\n"
 
 
@@ -108,6 +111,64 @@ def test_a_missing_module_that_the_current_folder_has_is_noticed(study, lab):
     assert is_own_study(folder, record, signature)
     Path("absent.py").write_text("")
     assert not is_own_study(folder, record, signature)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["absent.py", "absent/__init__.py", "absent.pyc", f"absent{SUFFIX}", "colorsys.py"],
+)
+def test_a_module_placed_beside_those_of_a_study_is_noticed(
+    study, lab, name, monkeypatch
+):
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    text = (lab / "own_module.py").read_text()
+    (lab / "own_module.py").write_text(f"import absent, colorsys\n{text}")
+    folder, record, _ = study
+    signature = sign_study(folder, record)
+    assert is_own_study(folder, record, signature)
+    (lab / name).parent.mkdir(exist_ok=True)
+    (lab / name).write_text("")
+    assert not is_own_study(folder, record, signature)
+
+
+def test_a_module_in_packages_without_init_is_signed(study, lab):
+    folder, record, _ = study
+    (lab / "outer/inner").mkdir(parents=True)
+    (lab / "outer/inner/module.py").write_text("VALUE = 1\n")
+    record["cells"]["one"]["set"] = ["network=outer.inner.module:net"]
+    signature = sign_study(folder, record)
+    assert is_own_study(folder, record, signature)
+    (lab / "outer/inner/module.py").write_text("VALUE = 2\n")
+    assert not is_own_study(folder, record, signature)
+
+
+def test_a_module_that_is_a_link_is_signed_with_its_content(study, lab, tmp_path):
+    (lab / "own_module.py").rename(tmp_path / "shared.py")
+    (lab / "own_module.py").symlink_to("../shared.py")
+    folder, record, _ = study
+    signature = sign_study(folder, record)
+    assert is_own_study(folder, record, signature)
+    (tmp_path / "shared.py").write_text("VALUE = 2\n")
+    assert not is_own_study(folder, record, signature)
+
+
+@pytest.mark.parametrize("value", ["\tlate:net", '"la\\u0074e:net"', "l·te:net"])
+def test_a_module_is_signed_however_a_setting_writes_it(study, lab, value):
+    folder, record, _ = study
+    record["cells"]["one"]["set"] = [f"network={value}"]
+    module = lab / ("l·te.py" if "·" in value else "late.py")
+    module.write_text("VALUE = 1\n")
+    signature = sign_study(folder, record)
+    module.write_text("VALUE = 2\n")
+    assert not is_own_study(folder, record, signature)
+
+
+def test_no_file_is_opened_that_a_record_of_others_names(study, monkeypatch):
+    folder, record, signature = study
+    monkeypatch.setattr(study_ownership, "read_recipe", None)
+    for changed in ({**record, "cells": {}}, {**record, "more": {"digest": "0"}}):
+        assert not is_own_study(folder, changed, signature)
+    assert not is_own_study(folder.parent, record, signature)
 
 
 @pytest.mark.parametrize("verb", ["moved", "copied", "linked"])
