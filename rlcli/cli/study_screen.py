@@ -45,7 +45,7 @@ def train_and_report(
         folder = ended[0].cell.study
         return report_script(folder, script, Run(folder).command("resume"), quiet)
     if not quiet and ended:
-        _print_end(ended)
+        _print_end(ended, keywords.get("run_storage"))
     for folder in sorted(each.cell.folder for each in ended if each.cell.exists):
         output.print_data(folder)
     return exit_code(ended)
@@ -149,7 +149,7 @@ def watch_study(folder: Path) -> Sequence[Mapping[str, Any]]:
     return records
 
 
-def _print_end(ended: Sequence[CellEnd]) -> None:
+def _print_end(ended: Sequence[CellEnd], run_storage: str | None) -> None:
     """Prints a table of the returns, and the command to try next."""
     from rlcli.runs.cell_table import describe_recorded
     from rlcli.runs.provenance import program
@@ -165,6 +165,10 @@ def _print_end(ended: Sequence[CellEnd]) -> None:
     for line in (f"{folder}:", *text.splitlines()):
         output.print_message(line)
     if any(each.code >= errors.OUT_OF_TIME for each in ended):
-        output.print_message(f"next: {Run(folder).command('resume')}")
+        command = Run(folder).command("resume")
+        if run_storage is not None:
+            words = ["study", folder, "--engine", "ray", "--run-storage", run_storage]
+            command = f"{program()} {join_shell(words)}"
+        output.print_message(f"next: {command}")
     elif all(each.code == errors.OK for each in ended):
         output.print_message(f"next: {program()} {join_shell(['compare', folder])}")

@@ -19,7 +19,6 @@ from rlcli.quoting import join_shell, printable, quote_rich, quote_shell
 from rlcli.runs.formatting import format_duration, format_number
 from rlcli.runs.naming import shorten_keys
 from rlcli.runs.provenance import program
-from rlcli.runs.run_folder import Run
 
 if TYPE_CHECKING:
     from rlcli.studies.search.driver import SweepProgress
@@ -44,7 +43,7 @@ def run_sweep(
     if (script := keywords.get("slurm")) is not None:
         words = _resume_words(folder, trust=False, addresses=addresses)
         return study_screen.report_script(folder, script, f"{program()} {words}", quiet)
-    trust = keywords.get("trust") or not keywords.get("resume")
+    trust = keywords.get("trust") is True
     return report_end(folder, quiet=quiet, json=json, trust=trust, addresses=addresses)
 
 
@@ -181,8 +180,8 @@ def report_end(
 ) -> int:
     """Prints the winner, the folder and the next command; returns the exit code.
 
-    `trust`: whether the command trusted the recipe. `addresses`: those of the sweep, by
-    their options, which the next command has to name again.
+    `trust`: whether the user has passed `--trust`. `addresses`: those of the sweep, by
+    their options. The next command has to name both again.
     """
     data = rlcli.show_sweep(folder, storage=addresses.get("--storage"))
     status = data["status"]
@@ -198,9 +197,7 @@ def report_end(
         target = f"{program()} sweep export {path} best.yaml"
         output.print_message(f"next: {program()} sweep show {path}, or {target}")
     elif not quiet:
-        runs = [Run(Path(each["run"])) for each in data["trials"]]
-        needs_trust = trust and any(run.needs_trust("resume") for run in runs)
-        words = _resume_words(folder, trust=needs_trust, addresses=addresses)
+        words = _resume_words(folder, trust=trust, addresses=addresses)
         output.print_message(f"next: {program()} {words}")
     if json:
         output.print_json(data)

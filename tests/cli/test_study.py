@@ -7,9 +7,10 @@ import pytest
 from folders import write_run
 
 import rlcli
-from rlcli.cli import main
+from rlcli.cli import main, study_screen
 from rlcli.runs.run_folder import Run
 from rlcli.runs.study_record import Cell, record_study
+from rlcli.studies.process_runs import CellEnd
 
 PAPER = """\
 recipes: [qlearning_frozenlake]
@@ -82,3 +83,21 @@ def test_resume_continues_the_search_of_a_sweep(study, monkeypatch, capsys):
     assert main(["study", str(study)]) == 1
     assert "`rlcli sweep study --resume` continues it" in capsys.readouterr().err
     assert Run(study / "b").read_info() == {}
+
+
+@pytest.mark.parametrize(
+    ("storage", "command"),
+    [
+        (None, "rlcli resume study"),
+        ("s3://b", "rlcli study study --engine ray --run-storage s3://b"),
+    ],
+)
+def test_a_study_that_was_stopped_says_how_to_go_on(study, storage, command, capsys):
+    cell = Cell(study / "a", study, "lake", "")
+
+    def stop(*_, **keywords):
+        return [CellEnd(cell, 143, "")]
+
+    keywords = {"quiet": False, "run_storage": storage}
+    assert study_screen.train_and_report(stop, **keywords) == 143
+    assert capsys.readouterr().err.endswith(f"next: {command}\n")
