@@ -71,7 +71,11 @@ def test_the_recipe_of_the_readme_is_read(recipe_file):
     assert epsilon == Schedule("linear", 1.0, 0.02, 20.0, percent=True)
     assert read.tracer.options == {"n": 3, "gamma": 0.99}
     expected = {"capacity": 50_000, "batch_size": 64, "replacement": True}
-    assert read.replay.options == {**expected, "prefill": None}
+    assert read.replay.options == {
+        **expected,
+        "prefill": None,
+        "prefill_fraction": None,
+    }
     assert read.updater.options["target"] == {"polyak": 0.005}
     assert read.optimizer[recipe.DEFAULT].options["learning_rate"] == 5e-4
     assert read.train.steps == 50_000 and read.train.unroll == 1
