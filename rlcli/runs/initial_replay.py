@@ -198,6 +198,9 @@ def _read_origin(source: Source) -> _Origin:
     places = ("train.unroll", "environment.num_envs", "train.data_parallel")
     try:
         sizes = [int(get_nested_value(data, *place.split("."))) for place in places]
+        filled = int(get_nested_value(data, "init", "replay", default=False) or 0)
+        if min(*sizes, filled + 1) < 1 or int(source.progress["iteration"]) >= 2**31:
+            raise ValueError
     except (KeyError, TypeError, ValueError) as error:
         message = f"`{source.file}` is damaged: it does not say how it stored steps"
         raise RlcliError(message, "start from another checkpoint") from error
@@ -205,8 +208,7 @@ def _read_origin(source: Source) -> _Origin:
         raise RlcliError(
             f"`{source.file}` holds the replays of {sizes[2]} devices", _REMEDY
         )
-    filled = get_nested_value(data, "init", "replay", default=False) or 0
-    return _Origin(replay, sizes[0], sizes[1], int(filled))
+    return _Origin(replay, sizes[0], sizes[1], filled)
 
 
 def _with_replay(recipe: Recipe, origin: _Origin, file: Path) -> Recipe:

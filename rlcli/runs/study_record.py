@@ -12,7 +12,7 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlcli.errors import RlcliError, quote
@@ -203,13 +203,11 @@ def refuse_options(folder: Path, given: Mapping[str, Any]) -> None:
 
 def _read_cell(folder: Path, label: str, fields: Any) -> Cell:
     """A cell of a record that may come from elsewhere; refuses places outside."""
-    path = PurePosixPath(label)
-    for part in path.parts or ("",):
-        is_name = part not in ("", ".", "..", "/") and part.isprintable()
+    place = folder
+    for part in label.split("/"):  # `a` and `./a` would be one run, counted twice
+        is_name = part not in ("", ".", "..") and part.isprintable()
         if not is_name or len(part.encode()) > _LONGEST:
             raise _damage(folder, "a name of a folder")
-    place = folder
-    for part in path.parts:
         place /= part
         refuse_link(place)
     fields = fields if isinstance(fields, dict) else {}

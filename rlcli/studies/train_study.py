@@ -28,7 +28,7 @@ from rlcli.runs.study_record import (
     record_study,
     refuse_options,
 )
-from rlcli.studies.engines.engine_options import EngineOptions
+from rlcli.studies.engines.engine_options import STORAGE, EngineOptions
 from rlcli.studies.engines.slurm import write_script
 from rlcli.studies.preview import build_groups
 from rlcli.studies.process_runs import (
@@ -211,6 +211,12 @@ def _train_new(
     study were made for it.
     """
     folder = cells[0].study
+    found = find_study(folder)
+    if found is not None and found.sections.keys() - {STORAGE}:
+        raise RlcliError(
+            f"{quote(folder)} is the folder of a sweep, which chooses its own runs",
+            "choose another folder with `--run`",
+        )
     record_study(folder, cells, sign=trust, **engine.begin_storage(title, folder))
     may_begin = engine.run_storage is not None  # the store may have runs
     try:

@@ -11,6 +11,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+import yaml
 from wording import mentions
 
 import rlcli
@@ -279,6 +280,35 @@ def test_a_replay_of_code_from_elsewhere_is_refused_without_running_it(
     with pytest.raises(RlcliError, match="not part of rlcli"):
         read(DQN, Path("evil.pkl.lz4"))
     assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("train", "unroll"), 0),
+        (("train", "unroll"), "many"),
+        (("environment", "num_envs"), -2),
+        (("init",), {"replay": "all"}),
+        (("init",), {"replay": -3}),
+        ((), 2**31),
+        ((), 2**62),
+    ],
+)
+def test_a_checkpoint_that_cannot_have_stored_steps_is_one_error(
+    runs, folder, place, value
+):
+    content = checkpoint.read(Run(runs / "dqn").latest_checkpoint())
+    if place:
+        data = section = yaml.safe_load(content["recipe"])
+        for key in place[:-1]:
+            section = section[key]
+        section[place[-1]] = value
+        content["recipe"] = yaml.safe_dump(data)
+    else:
+        content["progress"] = {**content["progress"], "iteration": np.int64(value)}
+    checkpoint.write("source.pkl.lz4", content)
+    with pytest.raises(RlcliError, match="does not say how"):
+        read(DQN, Path("source.pkl.lz4"))
 
 
 @pytest.mark.slow

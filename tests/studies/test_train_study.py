@@ -15,7 +15,7 @@ from sweeps import FakeEngine, skip_disk
 import rlcli
 from rlcli.errors import RlcliError
 from rlcli.runs.metrics import read_metrics
-from rlcli.runs.study_record import Cell
+from rlcli.runs.study_record import Cell, record_study
 from rlcli.studies import train_study
 from rlcli.studies.engines import engine_options
 from rlcli.studies.engines.local_engine import ProcessEnd
@@ -133,6 +133,15 @@ def test_a_new_study_is_below_its_recipe_or_among_the_studies(folder, monkeypatc
             rlcli.study(recipes, name="n")
         assert not (folder / place).exists()
         (folder / place).mkdir(parents=True)
+
+
+@pytest.mark.parametrize("section", ["search", "bsuite"])
+def test_the_folder_of_a_sweep_takes_no_other_runs_and_stays_as_it_is(folder, section):
+    record_study(Path("sweep"), **{section: {"seed": 0}})
+    before = Path("sweep/study.json").read_bytes()
+    with pytest.raises(RlcliError, match="which chooses its own runs"):
+        rlcli.study(["lake.yaml"], vary=["optimizer=none,sgd"], run="sweep")
+    assert Path("sweep/study.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("option", ["seed", "seeds"])

@@ -139,6 +139,24 @@ def test_a_cell_is_not_another_run_elsewhere(folder, capsys):
     assert "symbolic link" in refused("resume", "group", capsys=capsys)
 
 
+@pytest.mark.parametrize("label", ["./a", "a/", "b//c", "/a", "a/../b", "", "."])
+def test_a_record_names_each_run_once_and_by_its_place(label, folder):
+    record_study(Path("group"), [Cell(Path("group/a"), Path("group"), "lake.yaml", "")])
+    record = json.loads(Path("group/study.json").read_text())
+    record["cells"][label] = record["cells"]["a"]
+    Path("group/study.json").write_text(json.dumps(record))
+    with pytest.raises(RlcliError, match="is damaged: a name of a folder"):
+        find_study("group")
+
+
+@pytest.mark.parametrize("store", [{"name": "x"}, {"url": "s3://b"}, 3, None, []])
+def test_a_damaged_store_of_a_study_is_one_error(store, folder):
+    cell = Cell(Path("group/a"), Path("group"), "lake.yaml", "")
+    record_study(Path("group"), [cell], run_storage=store)
+    with pytest.raises(RlcliError, match="has a store"):
+        rlcli.study("group")
+
+
 def test_a_new_cell_is_not_written_through_a_link(victim, capsys):
     Path("group").mkdir()
     Path("group/loss=mse").symlink_to(victim)

@@ -125,5 +125,5 @@ def _is_storage(fields: Any) -> bool:
     """Whether a value is the section about a store; its name leads nowhere else."""
     if not isinstance(fields, dict) or not isinstance(fields.get("name"), str):
         return False
-    is_url = isinstance(fields.get("url"), str | None)
+    is_url = isinstance(fields.get("url", 0), str | None)
     return is_url and ".." not in fields["name"].split("/")
