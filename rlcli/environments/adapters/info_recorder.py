@@ -6,7 +6,7 @@ A step only stores the numbers that it reports; they are summed where an episode
 import json
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,6 +89,36 @@ class InfoStatistics(NamedTuple):
     messages: Sequence[str]  # what the user should know, since the start
 
 
+class _Logged(Mapping[str, HostArray]):
+    """What episodes log that end in a step, `[S, B]` each; 0 elsewhere.
+
+    Only evaluations read it. So that training does not pay for arrays, it makes them
+    when it is read.
+    """
+
+    def __init__(
+        self,
+        names: Iterable[str],
+        rows: list[int],
+        values: list[list[float]],
+        grid: tuple[int, int],
+    ) -> None:
+        self._columns = {name: column for column, name in enumerate(names)}
+        self._rows, self._values, self._grid = rows, values, grid
+
+    def __getitem__(self, name: str) -> HostArray:
+        column = self._columns[name]
+        result = np.zeros(self._grid[0] * self._grid[1], np.float32)
+        result[self._rows] = [each[column] for each in self._values]
+        return result.reshape(self._grid)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+
 class InfoRecorder:
     """Aggregates numbers and booleans of `info` over the episodes of `[S, B]`.
 
@@ -151,21 +181,21 @@ class InfoRecorder:
             for source in self._sources:
                 source.sum_up()
 
-    def finish(self, rows: HostArray, lengths: HostArray) -> dict[str, HostArray]:
+    def finish(self, rows: HostArray, lengths: HostArray) -> Mapping[str, HostArray]:
         """Ends the episodes of some environments; returns the values, `[S, B]` each.
 
         `lengths` are their steps. Values of other environments are 0.
         """
         if not any(self._has_finished):
             self._check_names()
-        per_seed = self._grid[1]
+        per_seed, places = self._grid[1], rows.tolist()
         if not self._rules:
-            for row in rows.tolist():
+            for row in places:
                 self._has_finished[row // per_seed] = True
             return {}
         by_seed: dict[int, list[list[float]]] = {}
-        values = self._take(rows.tolist(), lengths.tolist())
-        for row, own in zip(rows.tolist(), values, strict=True):
+        values = self._take(places, lengths.tolist())
+        for row, own in zip(places, values, strict=True):
             by_seed.setdefault(row // per_seed, []).append(own)
         for seed, episodes in by_seed.items():
             _, total, most = self._finished[seed]
@@ -176,9 +206,7 @@ class InfoRecorder:
                 best = [*map(max, best, most)]
             self._finished[seed] = [last, [*map(operator.add, sums, total)], best]
             self._has_finished[seed] = True
-        table = np.zeros((len(self._rules), self._count), np.float32)
-        table[:, rows] = np.array(values).T
-        return dict(zip(self._rules, table.reshape(-1, *self._grid), strict=True))
+        return _Logged(self._rules, places, values, self._grid)
 
     def drop(self, rows: HostArray) -> None:
         """Forgets what the current episodes of some environments have reported."""
