@@ -5,7 +5,8 @@ is in a file that only the user can read. The signature of a run, in `run.json`,
 statement with a keyed hash (HMAC-SHA256) of its claims:
 
 - `folder`: where the run was made
-- `recipe`: the hash of the recipe, without the numbers of `train`, which run no code
+- `recipe`: the hash of the recipe, without the numbers of `train` and without `init`,
+  which run no code
 - `trackers`: the hash of `train.trackers`, because some contact a host
 - `code`: the hash of the record of the user's modules, with the hash of each file
 
@@ -148,7 +149,7 @@ def _make_claims(
     decisive = {name: train.get(name) for name in _DECISIVE if train.get(name)}
     return {
         "folder": os.path.realpath(folder),
-        "recipe": hash_data({**recipe, "train": decisive}),
+        "recipe": hash_data({**recipe, "train": decisive, "init": None}),
         "trackers": hash_data(train.get("trackers") or []),
         "code": hash_data(code),
     }

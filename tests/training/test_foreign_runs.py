@@ -244,6 +244,11 @@ def test_ones_own_run_is_used_without_trust_also_after_it_was_moved(own_run, fol
     assert rlcli.reproduce(moved, to="again", quiet=True)["identical"]
 
 
+def test_ones_own_run_that_began_with_another_is_reproduced_without_trust(own_run):
+    later = rlcli.train("lab/own.yaml", run="runs/later", init=own_run, quiet=True)
+    assert rlcli.reproduce(later, to="again", quiet=True)["identical"]
+
+
 def test_ones_own_run_is_not_trusted_once_it_is_changed(own_run, folder):
     with pytest.raises(RlcliError, match="would import code"):
         use(own_run, 288, trust=False)
