@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlcli.errors import RlcliError, quote
 from rlcli.runs.files import (
+    LARGEST_JSON,
     parse_json,
     read_json,
     refuse_link,
@@ -268,6 +269,12 @@ def _write(
             signature = sign_study(folder, parse_json(content.decode()))
         if signature is not None:
             content = format_record(cells, {_SIGNATURE: signature, **sections})
+    if len(content) > LARGEST_JSON:  # nobody could read it
+        raise RlcliError(
+            f"the record of {len(cells):,} cells in `{folder}` would have "
+            f"{len(content):,} bytes, more than {LARGEST_JSON:,}",
+            "divide the study into several",
+        )
     replace_file(folder / FILE_NAME, content)
 
 

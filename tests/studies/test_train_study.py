@@ -14,6 +14,7 @@ from sweeps import FakeEngine, skip_disk
 
 import rlcli
 from rlcli.errors import RlcliError
+from rlcli.runs import study_record
 from rlcli.runs.metrics import read_metrics
 from rlcli.runs.study_record import Cell, record_study
 from rlcli.studies import train_study
@@ -142,6 +143,17 @@ def test_the_folder_of_a_sweep_takes_no_other_runs_and_stays_as_it_is(folder, se
     with pytest.raises(RlcliError, match="which chooses its own runs"):
         rlcli.study(["lake.yaml"], vary=["optimizer=none,sgd"], run="sweep")
     assert Path("sweep/study.json").read_bytes() == before
+
+
+def test_a_record_that_could_not_be_read_again_is_not_written(folder, monkeypatch):
+    place = Path("study")
+    record_study(place, [Cell(place / "a", place, "lake.yaml", "")])
+    before = Path("study/study.json").read_bytes()
+    monkeypatch.setattr(study_record, "LARGEST_JSON", 2 * len(before))
+    cells = [Cell(place / str(n), place, "lake.yaml", "") for n in range(9)]
+    with pytest.raises(RlcliError, match="record of 10 cells"):
+        record_study(place, cells)
+    assert Path("study/study.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("option", ["seed", "seeds"])
