@@ -8,7 +8,6 @@ checkpoint requires, the checkpoints, what names them, and the end of the run. R
 
 import contextlib
 import itertools
-import json
 import os
 import secrets
 import tempfile
@@ -19,7 +18,7 @@ from pathlib import Path
 
 from rlcli.errors import RlcliError
 from rlcli.runs import population_rounds, study_record
-from rlcli.runs.files import exists, open_regular, replace_file, to_json
+from rlcli.runs.files import exists, open_regular, parse_json, replace_file, to_json
 from rlcli.runs.run_folder import SUFFIX, Run
 from rlcli.studies.engines.jobs import ENDED, Job
 from rlcli.studies.engines.run_storage import RunStorage, in_parallel, is_hidden
@@ -113,8 +112,10 @@ def _save(storage: RunStorage, contents: Mapping[Path, bytes]) -> None:
 
 def _without_end(info: bytes) -> bytes:
     """A `run.json` that marks the run as running, until all of its files are copied."""
-    fields = json.loads(info)
-    if fields.get("status") not in ENDED:
+    fields = None
+    with contextlib.suppress(ValueError, RecursionError):  # its readers say so
+        fields = parse_json(info.decode())
+    if not isinstance(fields, dict) or fields.get("status") not in ENDED:
         return info
     return (to_json(fields | {"status": "running"}, indent=2) + "\n").encode()
 

@@ -170,6 +170,15 @@ def test_evaluations_are_read_without_the_end_of_the_run(storage, job, states):
     assert Run(copy).read_info()["status"] == "running"
 
 
+@pytest.mark.parametrize("text", [b"", b"[]", b'{"status": ', b"3", b"\xff"])
+def test_a_record_that_is_cut_off_in_the_store_stops_no_driver(storage, job, text):
+    (run,) = job.folders
+    storage.write(run / "run.json", text)
+    there, moved = elsewhere(storage, job, "there")
+    download_evaluations(there, [moved])
+    assert Run(moved.folders[0]).info.read_bytes() == text
+
+
 def test_a_task_that_was_believed_to_be_lost_copies_nothing_more(storage, job, states):
     set_state(job.folders[0], states[2])
     lost = RunUploader(storage, job)
