@@ -31,7 +31,7 @@ _CLAIMS = ("folder", "record", "recipes", "code")
 # Numbers of a sweep that may change and run no code, and their section.
 _SEARCH, _COUNTERS = "search", ("trials", "confirm", "together")
 _ESCAPE = "\\"
-_IMPORT_PATH = re.compile(r"([^\s,:=/|<>()\[\]{}\"']+):(?=\S)")
+_IMPORT_PATH = re.compile(r"([^\s,:=/|<>()\[\]{}\"']+):(?=[^\s/])")
 
 
 def sign_study(folder: Path, record: Mapping[str, Any]) -> str | None:

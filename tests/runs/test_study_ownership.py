@@ -152,7 +152,9 @@ def test_a_module_that_is_a_link_is_signed_with_its_content(study, lab, tmp_path
     assert not is_own_study(folder, record, signature)
 
 
-@pytest.mark.parametrize("value", ["\tlate:net", '"la\\u0074e:net"', "l·te:net"])
+@pytest.mark.parametrize(
+    "value", ["\tlate:net", '"la\\u0074e:net"', "l·te:net", "late:2048-v0"]
+)
 def test_a_module_is_signed_however_a_setting_writes_it(study, lab, value):
     folder, record, _ = study
     record["cells"]["one"]["set"] = [f"network={value}"]
@@ -169,6 +171,14 @@ def test_no_file_is_opened_that_a_record_of_others_names(study, monkeypatch):
     for changed in ({**record, "cells": {}}, {**record, "more": {"digest": "0"}}):
         assert not is_own_study(folder, changed, signature)
     assert not is_own_study(folder.parent, record, signature)
+
+
+def test_a_study_without_code_is_not_signed(study):
+    folder, _, _ = study
+    cell = {"recipe": "ppo_cartpole", "digest": "0", "set": ["train.seed=3"]}
+    store = {"url": "s3://bucket/runs", "name": "a"}
+    record = {"format": 1, "cells": {"one": cell}, "run_storage": store}
+    assert sign_study(folder, record) is None
 
 
 @pytest.mark.parametrize("verb", ["moved", "copied", "linked"])
