@@ -6,7 +6,7 @@ Each experiment trains a few recipes with the same number of steps and the same 
 seeds, stacked as one program, and evaluates 100 greedy episodes with the last
 parameters of each seed. Its table is written into the page, below the comment
 `<!-- transfer: NAME -->`: the interquartile mean over seeds, and its 95 % bootstrap
-interval. Options were tuned on the seeds 0 … 9.
+interval. The few options that were tried, were tried on the seeds 0 … 2.
 """
 
 from __future__ import annotations
