@@ -36,6 +36,12 @@ def share_of_device(recipe: Recipe) -> Recipe:
             "divided among devices",
             "remove `data_parallel`",
         )
+    if recipe.levels is not None:
+        raise recipe.error(
+            ("environment", "levels"),
+            "what is known of `levels` cannot be divided among devices",
+            "remove `data_parallel`, or `levels`",
+        )
     replay = recipe.replay and _divide_options(recipe, recipe.replay, devices)
     num_envs = _divide(
         recipe, ("environment", "num_envs"), recipe.num_envs, devices, "environments"

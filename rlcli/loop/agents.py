@@ -142,8 +142,11 @@ def replay_agent(
             learner, replay_state, metrics if state.metrics else ()
         ), metrics
 
-    def redivide(state: ReplayAgentState, *division: int) -> ReplayAgentState:
+    def redivide(
+        state: ReplayAgentState, iteration: int, before: int, after: int
+    ) -> ReplayAgentState:
         assert replay.redivide is not None  # else this function is not offered
+        division = iteration + filled, before, after
         return state._replace(replay=replay.redivide(state.replay, *division))
 
     return Agent(

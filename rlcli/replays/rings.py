@@ -125,14 +125,19 @@ def read_ring(
     """The number of steps in a ring, and at most `most` of them: `Replay.contents`."""
     end = count * unroll
     oldest = max(end - ring.rows, 0)
-    # Steps that the ring cannot put together.
+    # Steps that the ring cannot put together, as those that are not complete.
     oldest += ring.start_margin if oldest else 0
     end = max(end - ring.end_margin, oldest)
-    stored = (end - oldest) * num_envs
-    index = np.linspace(0, max(stored - 1, 0), min(most, stored)).astype(np.int32)
-    times, environments = oldest + index // num_envs, index % num_envs
-    steps, _ = jax.jit(ring.take, static_argnums=3)(state, times, environments, 1)
-    return stored, jax.tree.map(lambda leaf: leaf[0], steps)
+    take = jax.jit(ring.take, static_argnums=3)
+    while True:
+        stored = (end - oldest) * num_envs
+        index = np.linspace(0, max(stored - 1, 0), min(most, stored)).astype(np.int32)
+        times, environments = oldest + index // num_envs, index % num_envs
+        steps, is_complete = take(state, times, environments, 1)
+        if np.all(is_complete):
+            return stored, jax.tree.map(lambda leaf: leaf[0], steps)
+        # What completes the oldest steps is overwritten first.
+        oldest = int(times[~np.asarray(is_complete)].max()) + 1
 
 
 def redivide_ring(

@@ -118,10 +118,12 @@ def _check_replay(recipe: Recipe) -> None:
         refuse("the replay begins with the data set `prefill`", "choose one of both")
     if recipe.train.data_parallel > 1:
         refuse("a replay cannot be divided among devices", "remove `data_parallel`")
-    if part.name == "frames":
+    if part.name == "episodes":
+        refuse("replay `episodes` is for steps of the current policy")
+    if part.name == "frames" or part.options.get("frames"):
         refuse(
             "replay `frames` stores each frame once: it cannot begin within an episode",
-            "use `replay: uniform` or `prioritized`",
+            "use `replay: uniform`, or `prioritized` without `frames`",
         )
 
 
@@ -134,6 +136,9 @@ def _read_recorded(recipe: Recipe, source: Source) -> Transition | None:
     }
     if not leaves:
         return None
+    if len({leaf.shape[:3] if leaf.ndim > 2 else () for leaf in leaves.values()}) > 1:
+        message = f"`{source.file}` is damaged: its steps are not equally many"
+        raise RlcliError(message, f"copy the file again; {_REMEDY}")
     unroll = _shapes(build(recipe, source.seeds)).unroll
     here = {  # `[S, T, B, ...]`
         path: jax.ShapeDtypeStruct((leaf.shape[0], *leaf.shape[3:]), leaf.dtype)

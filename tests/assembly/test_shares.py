@@ -58,6 +58,12 @@ def test_every_device_builds_the_parts_of_its_share():
             "remove `data_parallel`",
         ),
         (
+            {**PPO, "environment": {**PPO["environment"], "levels": {"count": 4}}},
+            {"data_parallel": 2},
+            "`levels` cannot be divided among devices",
+            "remove `data_parallel`",
+        ),
+        (
             PPO,
             {"data_parallel": 2, "devices": 1},
             "`devices: 1` is not a multiple of `data_parallel: 2`",

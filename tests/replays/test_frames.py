@@ -139,6 +139,27 @@ def test_a_window_whose_last_frame_was_overwritten_has_weight_zero(
     assert 0 < np.mean(weight[3:]) < 1
 
 
+def test_the_steps_that_are_read_are_those_whose_frames_are_stored(stream, original):
+    plain = stream(3, 60, 1, 1, end=0.5)
+    steps = stack_steps(plain, 2, 2, -1, "repeat")
+    replay = frames(1, 1, 1, capacity=30, batch_size=64, stack=2, ends=3)
+    unroll = jax.tree.map(lambda leaf: leaf[0], steps)
+    state = replay.init(unroll)
+    for count in range(60):
+        state = replay.add(
+            state,
+            jax.tree.map(lambda leaf: leaf[count], steps),  # noqa: B023
+            jnp.int32(count),
+        )
+    ends = np.flatnonzero(plain.last[:, 0, 0])
+    stored, rows = replay.contents(state, 60, 1_000)
+    # The newest step waits for its next frame; of older episodes the end is lost.
+    expected = np.arange(ends[-4] + 1, 59)
+    assert stored == len(expected)
+    np.testing.assert_array_equal(rows.action, expected)
+    np.testing.assert_array_equal(rows.next_obs, original(steps, expected).next_obs)
+
+
 def test_frames_take_a_fraction_of_the_memory_of_stacked_observations(stream):
     steps = stack_steps(stream(4, 1, 1, 1), 3, 4, -1, "repeat")
     unroll = jax.tree.map(lambda leaf: leaf[0], steps)

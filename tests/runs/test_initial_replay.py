@@ -179,6 +179,64 @@ def test_a_number_takes_the_newest_steps_of_every_environment(runs):
     )
 
 
+@pytest.mark.parametrize(
+    ("replay", "says"),
+    [
+        ({"name": "episodes"}, "is for steps of the current policy"),
+        ({"name": "frames"}, "cannot begin within an episode"),
+        ({"name": "prioritized", "frames": {"stack": 3}}, "cannot begin within"),
+    ],
+)
+def test_a_replay_that_cannot_begin_with_steps_is_refused(runs, replay, says):
+    updater = "reinforce" if replay["name"] == "episodes" else DQN["updater"]
+    with pytest.raises(RlcliError, match=says):
+        read({**DQN, "replay": replay, "updater": updater}, runs / "dqn")
+
+
+def begin_with_replay(runs: Path, *sets: str):
+    sets = (f"init.from={runs / 'dqn'}", "init.replay=true", *sets)
+    (experiment,) = build_experiments([recipe.load_recipe(DQN, sets)], [3], is_new=True)
+    return experiment
+
+
+def test_the_steps_it_began_with_are_divided_among_other_devices_too(runs):
+    """As a replay that is moved from one device to one, which stays as it is."""
+    experiment = begin_with_replay(runs)
+    experiment.program.begin()
+    experiment.program.advance([2])
+    agent, state = experiment.setup.agent, experiment.program.progress.agent
+    moved = agent.redivide(jax.device_get(state), 2, 1, 1)
+    jax.tree.map(np.testing.assert_array_equal, moved.replay, state.replay)
+
+
+def test_a_source_that_the_user_names_with_its_digest_fills_the_replay(runs):
+    file = Run(runs / "dqn").latest_checkpoint()
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    experiment = begin_with_replay(runs, f"init.from={file}#sha256={digest}")
+    assert experiment.recipe.init.replay == 32
+
+
+def test_steps_are_copied_from_a_source_only_for_a_replay(runs, folder):
+    begin_with_replay(runs).program.initial.write(Path("init.pkl.lz4"))
+    assert any(p.startswith("replay/") for p in read_source("init.pkl.lz4").learned)
+    experiment = begin_with_replay(runs, "init.from=init.pkl.lz4", "init.replay=false")
+    experiment.program.initial.write(Path("again.pkl.lz4"))
+    assert not any(
+        path.startswith("replay/") for path in read_source("again.pkl.lz4").learned
+    )
+
+
+@pytest.mark.parametrize("cut", [np.s_[:, :5], np.s_[:, 0]])
+def test_a_source_whose_steps_are_not_equally_many_is_one_error(runs, folder, cut):
+    begin_with_replay(runs).program.initial.write(Path("init.pkl.lz4"))
+    content = checkpoint.read(Path("init.pkl.lz4"))
+    learned = content["learned"]
+    content["learned"] = {**learned, "replay/reward": learned["replay/reward"][cut]}
+    checkpoint.write("init.pkl.lz4", content)
+    with pytest.raises(RlcliError, match="is damaged: its steps are not equally many"):
+        read(DQN, Path("init.pkl.lz4"))
+
+
 # Title, source, options beside `init.from`, and the recipe.
 CASES = [
     ("the same agent", "ppo", [], PPO),

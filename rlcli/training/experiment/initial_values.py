@@ -27,7 +27,6 @@ from rlcli.recipe import Recipe
 from rlcli.recipe.grammar import Init
 from rlcli.replays.datasets.names import HASH
 from rlcli.runs.initial_replay import (
-    STEPS,
     fill_replays,
     read_steps,
     record_replay,
@@ -122,11 +121,11 @@ def start_from_source(
         given = {key: np.asarray(source.learned[paths[key]])[rows] for key in paths}
         _check_values(source, given)
         values: dict[str, np.ndarray] = {}
+        stored: dict[str, np.ndarray] = {}
         if init.replay:
             steps = read_steps(recipe, source)
-            values = fill_replays(setup, steps, rows)
-            all_leaves = {**source.learned, **steps_by_path(steps)}
-            source = source._replace(learned=all_leaves)
+            values, stored = fill_replays(setup, steps, rows), steps_by_path(steps)
+            source = source._replace(learned={**source.learned, **stored})
     for path in state:
         name = learned_path(path)
         if init.teacher and name.startswith(("params/", "target/")):
@@ -136,8 +135,9 @@ def start_from_source(
         if name in given:
             values[path] = given[name]
     start = _replace_leaves(values, setup.seeds)
-    taken = [*paths.values(), *(p for p in source.learned if p.startswith(STEPS))]
-    return setup._replace(start=start), InitialValues(source, taken)
+    return setup._replace(start=start), InitialValues(
+        source, [*paths.values(), *stored]
+    )
 
 
 @contextlib.contextmanager

@@ -77,8 +77,9 @@ def build_experiments(
 
 
 def _is_recorded(recipe: Recipe) -> bool:
-    """Whether the recipe tells the content of its source, as those of runs do."""
-    return recipe.init is None or HASH in recipe.init.from_
+    """Whether the recipe tells what its source gives, as those of runs do."""
+    init = recipe.init
+    return init is None or (HASH in init.from_ and init.replay is not True)
 
 
 def group_recipes(recipes: Sequence[Recipe]) -> list[list[int]]:
