@@ -30,8 +30,8 @@ def from_pytree(
     normalization or the keys of dropout: nothing would update it.
     """
 
-    def function(*inputs: Any) -> Any:
-        return _Pytree(init, apply)(*inputs)
+    def function(*inputs: Any, **named: Any) -> Any:
+        return _Pytree(init, apply)(*inputs, **named)
 
     with contextlib.suppress(TypeError, ValueError):  # a function in C
         signature = inspect.Signature(_input_parameters(apply))
@@ -56,12 +56,12 @@ class _Pytree(hk.Module):
         super().__init__("pytree")
         self.init, self.function = init, apply
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
         structure: Any = None
 
         def arrays(key: Any) -> list[Any]:
             nonlocal structure
-            tree = self.init(key, *inputs)
+            tree = self.init(key, *inputs, **named)
             _refuse_state(tree)
             leaves, treedef = jax.tree.flatten(tree)
             structure = leaves, treedef
@@ -86,7 +86,7 @@ class _Pytree(hk.Module):
         merged = [
             next(parameters) if hasattr(leaf, "dtype") else leaf for leaf in leaves
         ]
-        return self.function(jax.tree.unflatten(treedef, merged), *inputs)
+        return self.function(jax.tree.unflatten(treedef, merged), *inputs, **named)
 
 
 def _refuse_state(tree: ArrayTree) -> None:

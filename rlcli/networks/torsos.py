@@ -79,15 +79,18 @@ def bind_inputs(torso: Torso) -> Torso:
 
     Of a torso of `obs`, or of `obs` and `action`, the argument is the dict of both.
     """
-    parameters = _input_parameters(torso.features)
-    if parameters is None:
+    signature = _input_signature(torso.features)
+    if signature is None:
         return torso
+    names = [name for name in ("obs", "action") if name in signature.parameters]
 
     def bind(function: Callable[..., Array]) -> Callable[[dict[str, Any]], Array]:
         def features(inputs: dict[str, Any]) -> Array:
-            given = [inputs[name] for name in parameters if name in inputs]
-            outputs = function(*given)
-            if "action" in parameters or "action" not in inputs:
+            given = {name: inputs[name] for name in names if name in inputs}
+            # By position up to a parameter that keeps its default, then by name.
+            bound = inspect.BoundArguments(signature, given)
+            outputs = function(*bound.args, **bound.kwargs)
+            if "action" in names or "action" not in inputs:
                 return outputs
             return torso.join(outputs, inputs["action"])
 
@@ -95,7 +98,8 @@ def bind_inputs(torso: Torso) -> Torso:
 
     def input_reader(space: gymnasium.Space) -> Callable[[ArrayTree], dict[str, Any]]:
         if not isinstance(space, Pair):
-            if parameters.get("action") is inspect.Parameter.empty:
+            action = signature.parameters.get("action")
+            if action is not None and action.default is action.empty:
                 raise RlcliError(
                     "a torso of `obs` and `action` cannot read observations alone",
                     "give `action` the default None, or name the torso for functions "
@@ -113,19 +117,13 @@ def bind_inputs(torso: Torso) -> Torso:
     )
 
 
-def _input_parameters(features: Callable[..., Any]) -> dict[str, Any] | None:
-    """The defaults of parameters `obs` and `action`; None if there is no `obs`."""
+def _input_signature(features: Callable[..., Any]) -> inspect.Signature | None:
+    """The signature of features with a parameter `obs`; None of others."""
     try:
-        parameters = inspect.signature(features).parameters
+        signature = inspect.signature(features)
     except (TypeError, ValueError):  # of a function in C
         return None
-    if "obs" not in parameters:
-        return None
-    return {
-        name: parameters[name].default
-        for name in parameters
-        if name in ("obs", "action")
-    }
+    return signature if "obs" in signature.parameters else None
 
 
 def _zero_linear(size: int, scale: float) -> hk.Linear:

@@ -157,3 +157,37 @@ def test_a_torso_of_obs_and_action_reads_both_and_needs_no_layer_to_join_them(
         function = hk.transform(lambda each, read=read: torso.features(read(each)))
         params = function.init(jax.random.key(0), inputs)
         np.testing.assert_array_equal(function.apply(params, None, inputs), expected)
+
+
+def between(obs, scale=2.0, action=None):
+    return obs["place"] * scale * (1.0 if action is None else action[:, :3])
+
+
+def by_name(obs, *, action=None):
+    return between(obs, action=action)
+
+
+def foreign_between():
+    def apply(params, obs, scale=2.0, action=None):
+        return between(obs, scale, action) * params
+
+    return from_pytree(lambda key, obs, action=None: jnp.ones(()), apply)
+
+
+def foreign_by_name():
+    def apply(params, obs, *, action=None):
+        return by_name(obs, action=action) * params
+
+    return from_pytree(lambda key, obs, action: jnp.ones(()), apply)
+
+
+@pytest.mark.parametrize(
+    "features", [between, by_name, foreign_between(), foreign_by_name()]
+)
+def test_the_action_gets_to_its_parameter_wherever_that_stands(features):
+    torso = bind_inputs(Torso(features, lambda size, scale: hk.Linear(size)))
+    inputs = {"obs": {"place": np.ones((2, 3), "f4")}, "action": np.eye(5)[[1, 4]]}
+    function = hk.transform(torso.features)
+    params = function.init(jax.random.key(0), inputs)
+    expected = 2 * np.array([[0, 1, 0], [0, 0, 0]])
+    np.testing.assert_array_equal(function.apply(params, None, inputs), expected)
