@@ -70,7 +70,7 @@ def test_options_of_a_command_are_completed(complete):
 
 
 def test_recipes_are_names_or_yaml_files(complete, folder):
-    assert complete("rlcli train ppo_cart") == ["ppo_cartpole"]
+    assert complete("rlcli train ppo_pend") == ["ppo_pendulum"]
     assert complete("rlcli train mi") == ["mine/own.yaml"]
     assert complete("rlcli check dqn_cartpole mine/") == ["mine/own.yaml"]
     assert complete("rlcli train mine/own.yaml --set optimizer.mom")[0] == (
@@ -98,7 +98,7 @@ def test_policies_of_the_zoo_are_completed(complete, folder):
 def test_parts_are_completed(complete):
     assert complete("rlcli show upd") == ["updater"]
     assert complete("rlcli show updater doub") == ["double_dqn", "double_q_learning"]
-    assert complete("rlcli show recipe ppo_cart") == ["ppo_cartpole"]
+    assert complete("rlcli show recipe ppo_pend") == ["ppo_pendulum"]
     assert complete("rlcli list ") == [*KINDS.values(), "recipes"]
     assert complete("rlcli eval runs --environment CartP") == ["CartPole-v1"]
 

@@ -80,6 +80,7 @@ WRAPPERS = {
     "clip_reward": ({}, SAME),
     "discrete_actions": ({"bins": 2}, SAME),
     "entries": ({"of": [0]}, {"render", "costly_reset"}),
+    "expose_numbers": ({"numbers": {"mass": 1.0}}, {"render", "costly_reset"}),
     "expose_state": ({}, {"render", "costly_reset"}),
     "flatten": ({}, {"render", "costly_reset"}),
     # The latter two are its own.
