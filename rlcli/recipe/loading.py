@@ -272,13 +272,14 @@ def _read_sections(sections: Sections, name: str) -> Recipe:
         and registry.find("replay", replay.name).facts.get("offline", False),
         host_length=sections.host_length(environment, vector.time_limit),
     )
+    wrappers = sections.wrappers(environment, vector.wrappers)
     return Recipe(
         environment=environment,
         num_envs=vector.num_envs,
         time_limit=vector.time_limit,
         timeout=vector.timeout,
         each=sections.each(environment, vector),
-        wrappers=sections.wrappers(environment, vector.wrappers),
+        wrappers=wrappers,
         info=vector.info,
         levels=vector.levels,
         network=sections.networks(facts),
@@ -291,7 +292,7 @@ def _read_sections(sections: Sections, name: str) -> Recipe:
         normalize=sections.normalize(),
         init=sections.init(),
         freeze=sections.freeze(),
-        train=sections.grid(environment, train),
+        train=sections.grid(environment, vector, wrappers, train),
         extra=sections.mapping(("extra",), sections.data.get("extra")),
         name=name,
         document=sections.document,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple, NoReturn
@@ -276,13 +277,25 @@ class Sections:
         takes_any = registered.takes("random_numbers")
         return VariedOptions(reader, parameters, name, place, takes_any)
 
-    def grid(self, environment: Part, train: grammar.Train) -> grammar.Train:
+    def grid(
+        self,
+        environment: Part,
+        vector: grammar.Vector,
+        wrappers: Sequence[Part],
+        train: grammar.Train,
+    ) -> grammar.Train:
         """The section `train` with the numbers of `evaluate.grid` read."""
         if not train.evaluate.grid:
             return train
         place = ("train", "evaluate", "grid")
         options = self._varied_options(environment, "grid", place)
         grid = options.read_grid(train.evaluate.grid)
+        added = [key for key in grid if key not in vector.each]
+        for key, part in itertools.product(added, wrappers):
+            if registry.find("wrapper", part.name).takes("numbers"):
+                label = f"wrapper {quote(part.name)}"
+                message = f"{label} would add {quote(key)} in evaluations only"
+                self.fail((*place, key), message, f"add `{key}` to `each`, too")
         evaluate = dataclasses.replace(train.evaluate, grid=grid)
         return dataclasses.replace(train, evaluate=evaluate)
 

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.replays.datasets.names import DataFile
 from rlcli.replays.datasets.recipe_dataset import Dataset
@@ -66,6 +67,12 @@ def prioritized(
     else:
         masses = proportional_masses(leaves, alpha, epsilon)
     own, rows = split_batch(batch_size, prefill, prefill_fraction)
+    if frames is not None and prefill is not None and not rows and num_envs > 1:
+        raise RlcliError(
+            "`prefill` is divided among environments within episodes, whose earlier "
+            "frames `frames` would lack",
+            "use one environment, `prefill_fraction`, or no `frames`",
+        )
     replay = prioritized_replay(windows, num_envs, capacity, own, masses, beta)
     replay = replay._replace(
         traits=replay.traits._replace(

@@ -11,6 +11,7 @@ from rlcli import loop
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
+from rlcli.replays.prioritized import prioritized
 from rlcli.replays.uniform import uniform
 from rlcli.types import Transition
 
@@ -85,3 +86,11 @@ def test_a_fraction_without_rows_of_both_kinds_is_refused(options, words):
     with pytest.raises(RlcliError) as error:
         uniform(1, 1, 1, batch_size=16, **options)
     assert mentions(str(error.value), *words)
+
+
+def test_steps_of_frames_are_not_divided_within_episodes():
+    options = {"capacity": 40, "batch_size": 8, "frames": {"stack": 2}}
+    prioritized(1, 1, 1, prefill="x.npz", **options)
+    prioritized(1, 1, 2, prefill="x.npz", prefill_fraction=0.5, **options)
+    with pytest.raises(RlcliError, match="within episodes"):
+        prioritized(1, 1, 2, prefill="x.npz", **options)

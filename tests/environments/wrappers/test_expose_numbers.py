@@ -57,6 +57,23 @@ def test_without_numbers_that_differ_it_is_refused(wrappers):
     assert mentions(str(error.value), "`expose_numbers`", "each")
 
 
+def test_a_grid_of_evaluations_has_no_number_that_training_has_not():
+    data = {"environment": PENDULUM, "updater": "ppo"}
+    for number, other in [("g", {}), ("length", {"length": [2.0]})]:
+        grid = {"evaluate": {"every": 64, "grid": {number: [5.0, 10.0]}}}
+        recipe.load_recipe(
+            {
+                **data,
+                "environment": {**PENDULUM, "each": {**EACH, **other}},
+                "train": {"steps": 640, **grid},
+            }
+        )
+    with pytest.raises(RlcliError) as error:
+        recipe.load_recipe({**data, "train": {"steps": 640, **grid}})
+    words = "`expose_numbers`", "`length` in evaluations only", "to `each`"
+    assert mentions(str(error.value), *words)
+
+
 @pytest.mark.parametrize("name", UPDATERS)
 def test_a_policy_reads_and_needs_nothing_that_only_the_critic_sees(name, tmp_path):
     data = {"environment": PENDULUM, "updater": name, **UPDATERS[name]}
