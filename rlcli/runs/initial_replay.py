@@ -7,6 +7,7 @@ and nothing of the source runs.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -27,11 +28,13 @@ from rlcli.runs import checkpoint
 from rlcli.runs.conditions import get_nested_value
 from rlcli.runs.sources import Leaves, Source, read_source
 from rlcli.types import Transition
+from rlcli.xla.numeric_limits import INT32_MAX
 from rlcli.xla.tree_paths import leaves_by_path
 
 STEPS = "replay/"  # the steps in a file that a run has started from, `[S, N, ...]`
 # The step that a checkpoint has not completed, which tells the spaces, and the replay.
 _STORED = ("pending/", "agent/replay/")
+_READ = 10**6  # iterations of the run that reads a replay: more than any window
 _REMEDY = "`init.replay=false` starts with an empty replay"
 
 
@@ -156,7 +159,12 @@ def _read_recorded(recipe: Recipe, source: Source) -> Transition | None:
 def _read_streams(recipe: Recipe, source: Source) -> Transition:
     """The steps in the replay of a checkpoint, `[S, B, T, ...]`."""
     origin = _read_origin(source)
-    setup = build(_with_replay(recipe, origin, source.file), source.seeds)
+    recipe = _with_replay(recipe, origin, source.file)
+    try:
+        setup = build(recipe, source.seeds)
+    except RlcliError as error:
+        message = f"the replay of `{source.file}` does not fit this run"
+        raise RlcliError(f"{message}: {error.message}", _REMEDY) from error
     shapes = _shapes(setup)
     here, there = (
         {path: leaf for path, leaf in leaves.items() if path.startswith(_STORED)}
@@ -204,9 +212,10 @@ def _read_origin(source: Source) -> _Origin:
     try:
         sizes = [int(get_nested_value(data, *place.split("."))) for place in places]
         filled = int(get_nested_value(data, "init", "replay", default=False) or 0)
-        if min(*sizes, filled + 1) < 1 or int(source.progress["iteration"]) >= 2**31:
+        steps = int(source.progress["iteration"]) * sizes[0] + filled
+        if min(*sizes, filled + 1) < 1 or steps > INT32_MAX:
             raise ValueError
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         message = f"`{source.file}` is damaged: it does not say how it stored steps"
         raise RlcliError(message, "start from another checkpoint") from error
     if sizes[2] > 1:
@@ -235,7 +244,14 @@ def _with_replay(recipe: Recipe, origin: _Origin, file: Path) -> Recipe:
         replay=Part("replay", name, options),
         num_envs=origin.num_envs,
         init=init,
-        train=dataclasses.replace(recipe.train, unroll=origin.unroll),
+        # Nothing is learned from it, so it need not be that of a run that learns.
+        train=dataclasses.replace(
+            recipe.train,
+            unroll=origin.unroll,
+            start=0,
+            updates=Fraction(1),
+            steps=_READ * origin.unroll * origin.num_envs,
+        ),
     )
 
 

@@ -154,6 +154,6 @@ def _steps_so_far(progress: Leaves, recipe: Mapping[str, Any], file: Path) -> in
     try:
         sizes = [int(get_nested_value(recipe, *place.split("."))) for place in places]
         return math.prod(sizes, start=int(progress["iteration"]))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         message = f"`{file}` is damaged: it does not say how long it was trained"
         raise RlcliError(message, _DAMAGED) from error

@@ -170,6 +170,20 @@ def test_the_ring_goes_on_after_the_steps_it_began_with(runs):
     assert not np.array_equal(obs[14:], taken[-6:])
 
 
+def test_a_short_run_begins_with_the_steps_of_a_wide_one(tmp_path):
+    wide = {
+        **DQN,
+        "environment": {"name": "CartPole-v1", "num_envs": 16},
+        "replay": {"name": "uniform", "capacity": 64, "batch_size": 4},
+        "train": {"steps": 640, "start": 64, "unroll": 4, "seed": 3},
+    }
+    wide = save_trained(tmp_path / "wide", wide, 2)
+    assert read(DQN, wide).reward.shape == (1, 32)
+    n_step = {"tracer": {"name": "n_step", "n": 5}}
+    with pytest.raises(RlcliError, match=r"the replay of .* does not fit this run: "):
+        read({**DQN, **n_step}, wide)
+
+
 def test_a_number_takes_the_newest_steps_of_every_environment(runs):
     all_steps, some = (
         read(DQN, runs / "dqn", f"init.replay={value}") for value in ("true", "10")
@@ -347,7 +361,9 @@ def test_a_replay_of_code_from_elsewhere_is_refused_without_running_it(
         (("train", "unroll"), "many"),
         (("environment", "num_envs"), -2),
         (("init",), {"replay": "all"}),
+        (("train", "unroll"), float("inf")),
         (("init",), {"replay": -3}),
+        (("init",), {"replay": 10**12}),
         ((), 2**31),
         ((), 2**62),
     ],
