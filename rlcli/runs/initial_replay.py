@@ -236,6 +236,8 @@ def _with_replay(recipe: Recipe, origin: _Origin, file: Path) -> Recipe:
         raise RlcliError(message, hint)
 
     written = {key: value for key, value in origin.replay.items() if key != "name"}
+    if written.get("prefill_fraction"):  # the data are not among the stored steps
+        written |= {"prefill": None, "prefill_fraction": None}
     parameters = registry.options(registry.find("replay", name).factory)
     options = Reader(label, (), fail).options(parameters, written)
     init = Init(from_="", replay=origin.filled) if origin.filled else None

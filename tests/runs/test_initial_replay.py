@@ -170,6 +170,17 @@ def test_the_ring_goes_on_after_the_steps_it_began_with(runs):
     assert not np.array_equal(obs[14:], taken[-6:])
 
 
+def test_the_data_beside_the_replay_of_a_source_are_not_read(runs, folder):
+    content = checkpoint.read(Run(runs / "dqn").latest_checkpoint())
+    data = yaml.safe_load(content["recipe"])
+    data["replay"] |= {"prefill": "gone.npz", "prefill_fraction": 0.5}
+    checkpoint.write("source.pkl.lz4", {**content, "recipe": yaml.safe_dump(data)})
+    taken, expected = (
+        read(DQN, Path(path)) for path in ("source.pkl.lz4", runs / "dqn")
+    )
+    jax.tree.map(np.testing.assert_array_equal, taken, expected)
+
+
 def test_a_short_run_begins_with_the_steps_of_a_wide_one(tmp_path):
     wide = {
         **DQN,
