@@ -31,7 +31,10 @@ _HORIZON = 4  # episodes of the running mean of a level's returns
 
 
 class LevelState(NamedTuple):
-    """What B environments play, and what is known of L levels."""
+    """What B environments play, and what is known of L levels.
+
+    Uniform samplers need to know nothing: L is 0.
+    """
 
     level: Int32[Traced, "B"]  # of the current episode
     total: Float32[Traced, "B"]  # its return so far
@@ -59,14 +62,15 @@ def level_sampler(
     count: int, first: int, *, by_regret: bool, temperature: float, staleness: float
 ) -> LevelSampler:
     """Samples levels `first`, …, `first + count − 1`, by regret or uniformly."""
+    size = count if by_regret else 0  # of the arrays with what is known of levels
 
     def begin(keys: Key) -> LevelState:
-        zeros = jnp.zeros(count, jnp.int32)
+        zeros = jnp.zeros(size, jnp.int32)
         state = LevelState(
             level=jnp.zeros(keys.shape, jnp.int32),
             total=jnp.zeros(keys.shape, jnp.float32),
-            best=jnp.full(count, -jnp.inf),
-            mean=jnp.zeros(count, jnp.float32),
+            best=jnp.full(size, -jnp.inf),
+            mean=jnp.zeros(size, jnp.float32),
             visits=zeros,
             played=zeros - 1,
             episodes=jnp.int32(0),

@@ -108,6 +108,16 @@ def test_levels_are_drawn_with_their_probabilities(by_regret):
     np.testing.assert_allclose(found, expected, atol=0.03)
 
 
+def test_uniform_samplers_store_nothing_for_each_level():
+    sampler = level_sampler(10**9, 0, by_regret=False, temperature=0.1, staleness=0.1)
+    state = sampler.begin(jax.random.split(jax.random.key(0), ENVS))
+    ended = jnp.ones(ENVS, bool)
+    keys = jax.random.split(jax.random.key(1), ENVS)
+    state = sampler.step(state, jnp.ones(ENVS), ended, ended, keys)
+    assert sum(leaf.size for leaf in jax.tree.leaves(state)) == 2 * ENVS + 1
+    assert state.level.max() > 10**6 and state.episodes == 2 * ENVS
+
+
 DOORKEY = {
     "environment": {
         "name": "MiniGrid-DoorKey-5x5-v0",
