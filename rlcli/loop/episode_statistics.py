@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float32, Int32
+from jaxtyping import Float, Float32, Int32
 
 from rlcli.environments.episode_info import accumulate, finish
 from rlcli.errors import RlcliError, quote, suggest
@@ -40,9 +40,9 @@ class EpisodeStatistics(NamedTuple):
     # What episodes log of `TimeStep.info`: the current ones so far, the last finished
     # one, and the sum and the maximum over all finished episodes.
     running_info: Mapping[str, Float32[Array, "*S B"]] = {}
-    last_info: Mapping[str, Float32[Array, "*S"]] = {}
-    total_info: Mapping[str, Float32[Array, "*S"]] = {}
-    max_info: Mapping[str, Float32[Array, "*S"]] = {}
+    last_info: Mapping[str, Float[Array, "*S"]] = {}
+    total_info: Mapping[str, Float[Array, "*S"]] = {}
+    max_info: Mapping[str, Float[Array, "*S"]] = {}
     successes: Mapping[str, SuccessCount] = {}  # by the key of the condition
 
 

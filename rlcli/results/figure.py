@@ -1,7 +1,7 @@
 """Figure: PNG, SVG or PDF files drawn by matplotlib; learning curves."""
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +145,7 @@ def _draw_panel(axes: Any, panel: Mapping[str, Any]) -> None:
 
 
 def share_limits(
-    every_axes: Sequence[Any], name: str, *, if_alike: bool = False
+    every_axes: Collection[Any], name: str, *, if_alike: bool = False
 ) -> None:
     """Gives axes equal limits of `x` or `y`.
 

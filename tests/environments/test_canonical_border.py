@@ -69,7 +69,7 @@ def test_recipes_meet_environments_in_canonical_units(is_simulator):
         from rlcli.assembly.make_environment import build_simulator
         from rlcli.types import START
 
-        env = build_simulator(load_recipe(data), START)
+        env = build_simulator(load_recipe(data), START.clock)
         found = env.step(state, action, ())[0]
     else:
         env = build(load_recipe(data), (0,)).environment

@@ -168,7 +168,8 @@ def test_eight_updates_from_1_to_0_see_1_to_an_eighth(is_host):
         assert np.isnan(seen[name][8:]).all()
     np.testing.assert_allclose(logged["updater.number"], EIGHTHS, rtol=1e-6)
     np.testing.assert_allclose(logged["tracer.number"], EIGHTHS, rtol=1e-6)
-    assert set(logged) == {"updater.number", "tracer.number"}
+    np.testing.assert_allclose(logged["environment.number"], EIGHTHS, rtol=1e-6)
+    assert set(logged) == {"environment.number", "updater.number", "tracer.number"}
     if not is_host:  # host environments have no schedules
         np.testing.assert_allclose(seen["environment"][:8, 0], EIGHTHS, rtol=1e-6)
 

@@ -272,10 +272,10 @@ def _is(new: Any, old: Any) -> bool:
 
 
 @jax.jit
-def _reset_keys(numbers: Array, envs: Array) -> Key:
+def _reset_keys(numbers: Array, envs: Array) -> ArrayTree:
     """The keys of the first episodes, `[S, B]`."""
 
-    def of_seed(number: Array) -> Key:
+    def of_seed(number: Array) -> ArrayTree:
         key = jax.random.fold_in(jax.random.key(number), _STREAM)
         return jax.vmap(reset_key, (None, 0))(key, envs)
 

@@ -137,7 +137,6 @@ def test_a_run_with_hooks_is_reproduced_to_the_bit(acted):
         ("environment.slippery", 0.5, "cannot be set"),
     ],
 )
-@pytest.mark.slow
 def test_what_cannot_be_set_is_an_error(folder, place, value, message):
     chunks = rlcli.chunks(LAKE, run="run", quiet=True)
     chunk = next(chunks)
