@@ -51,7 +51,10 @@ def record_replay(recipe: Recipe) -> Recipe:
     """The recipe with the number of steps that its replay really takes."""
     if recipe.init is None or not recipe.init.replay:
         return recipe
-    steps = read_steps(recipe, read_source(recipe.init.from_))
+    try:
+        steps = read_steps(recipe, read_source(recipe.init.from_))
+    except RlcliError as error:
+        raise recipe.locate_error(("init",), error) from error
     init = dataclasses.replace(recipe.init, replay=len(steps.reward[0]))
     return dataclasses.replace(recipe, init=init)
 

@@ -101,6 +101,13 @@ def read(data, run: Path, *sets: str):
     return read_steps(parsed, read_source(parsed.init.from_))
 
 
+def test_a_check_says_where_a_recipe_asks_for_a_replay_that_its_source_lacks(folder):
+    text = "extends: dqn_cartpole\n\ninit: {from: zoo/dqn_cartpole, replay: true}\n"
+    (folder / "own.yaml").write_text(text)
+    with pytest.raises(RlcliError, match=r"own\.yaml:3: .* has no replay"):
+        rlcli.check("own.yaml")
+
+
 def test_the_steps_are_those_of_each_environment_in_order(runs):
     expected = stored_steps(runs / "dqn", DQN)
     steps = read(DQN, runs / "dqn")
