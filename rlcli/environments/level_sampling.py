@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float32, Int32
 
-from rlcli.types import Array, Key, Traced
+from rlcli.types import Array, ArrayTree, Traced
 
 _LEVELS = 7_919  # the seed of the keys of all levels: the same in every run
 _HORIZON = 4  # episodes of the running mean of a level's returns
@@ -49,12 +49,12 @@ class LevelSampler(NamedTuple):
     """Chooses levels; the functions are called for all environments of a vector."""
 
     # keys `[B]` -> state
-    begin: Callable[[Key], LevelState]
+    begin: Callable[[ArrayTree], LevelState]
     # (state, reward `[B]`, last `[B]`, has_ended `[B]`, keys `[B]`) -> state: adds a
     # step, and chooses a level where an episode has ended. `last`: its return counts.
     step: Callable[..., LevelState]
     # state -> the keys with which the current episodes begin, `[B]`
-    keys: Callable[[LevelState], Key]
+    keys: Callable[[LevelState], ArrayTree]
     first: int
 
 
@@ -64,7 +64,7 @@ def level_sampler(
     """Samples levels `first`, …, `first + count − 1`, by regret or uniformly."""
     size = count if by_regret else 0  # of the arrays with what is known of levels
 
-    def begin(keys: Key) -> LevelState:
+    def begin(keys: ArrayTree) -> LevelState:
         zeros = jnp.zeros(size, jnp.int32)
         state = LevelState(
             level=jnp.zeros(keys.shape, jnp.int32),
@@ -82,12 +82,14 @@ def level_sampler(
         reward: Float32[Array, "B"],
         last: Bool[Array, "B"],
         has_ended: Bool[Array, "B"],
-        keys: Key,
+        keys: ArrayTree,
     ) -> LevelState:
         state = state._replace(total=state.total + reward)
         return choose(_add_returns(state, last), has_ended, keys)
 
-    def choose(state: LevelState, is_new: Bool[Array, "B"], keys: Key) -> LevelState:
+    def choose(
+        state: LevelState, is_new: Bool[Array, "B"], keys: ArrayTree
+    ) -> LevelState:
         shares = jax.vmap(jax.random.uniform)(keys)
         if by_regret:
             probabilities = level_probabilities(state, temperature, staleness)
@@ -104,7 +106,7 @@ def level_sampler(
             episodes=state.episodes + jnp.sum(is_new, dtype=jnp.int32),
         )
 
-    def keys(state: LevelState) -> Key:
+    def keys(state: LevelState) -> ArrayTree:
         base = jax.random.key(_LEVELS)
         return jax.vmap(jax.random.fold_in, (None, 0))(base, first + state.level)
 
