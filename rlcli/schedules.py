@@ -14,7 +14,7 @@ and x = min(t / over, 1). A recipe may write
     {steps: [[0, a], [1_000_000, b]]}            a, and b from t = 1 000 000 on
 
 or a value that follows success, from a towards b by s whenever the average of about
-ten episodes that have ended since the last change is above g:
+ten episodes that have begun and ended since the last change is above g:
 
     {from: a, to: b, when: {metric: return, above: g, step: s}}
 

@@ -160,7 +160,7 @@ def _environment_axes(setup: Setup) -> Any:
         unroll=1,
         agent=setup.agent.traits.environment_axes,
         statistics=statistics._replace(
-            running_return=0, running_length=0, running_info=0
+            running_return=0, running_length=0, running_info=0, running_new=0
         ),
         faults=0,
     )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Float32, Int32
+from jaxtyping import Bool, Float, Float32, Int32, Real
 
 from rlcli.environments.episode_info import accumulate, finish
 from rlcli.errors import RlcliError, quote, suggest
@@ -22,7 +22,7 @@ class SuccessCount(NamedTuple):
     """How often a condition on episodes has held (`schedules.Success`)."""
 
     count: Int32[Array, "*S"]
-    # Of the episodes that have ended since.
+    # Of the episodes that have begun since, and ended.
     episodes: Int32[Array, "*S"]
     average: Float32[Array, "*S"]
 
@@ -44,6 +44,8 @@ class EpisodeStatistics(NamedTuple):
     total_info: Mapping[str, Float[Array, "*S"]] = {}
     max_info: Mapping[str, Float[Array, "*S"]] = {}
     successes: Mapping[str, SuccessCount] = {}  # by the key of the condition
+    # Whether the current episodes began after its last success, so that they count.
+    running_new: Mapping[str, Bool[Array, "*S B"]] = {}
 
 
 def begin_statistics(
@@ -65,6 +67,7 @@ def begin_statistics(
         successes={
             key: SuccessCount(jnp.int32(0), jnp.int32(0), zero) for key in conditions
         },
+        running_new={key: jnp.ones(num_envs, bool) for key in conditions},
     )
 
 
@@ -99,7 +102,16 @@ def update_statistics(
     average = _update_average(
         statistics.average_return, mean_return, episodes, num_finished
     )
-    means = {"return": mean_return, "length": mean_length, **mean_info}
+    final = {"return": running_return, "length": running_length, **final_info}
+    successes = {
+        key: _update_success(
+            success,
+            conditions[key],
+            _find_metric(final, conditions[key]),
+            last & statistics.running_new[key],
+        )
+        for key, success in statistics.successes.items()
+    }
     return EpisodeStatistics(
         running_return=jnp.where(last, 0, running_return),
         running_length=jnp.where(last, 0, running_length),
@@ -124,14 +136,11 @@ def update_statistics(
                 for name, value in final_info.items()
             }
         ),
-        successes={
-            key: _update_success(
-                count,
-                conditions[key],
-                _find_metric(means, conditions[key]),
-                num_finished,
-            )
-            for key, count in statistics.successes.items()
+        successes=successes,
+        running_new={
+            key: last
+            | (is_new & (successes[key].count == statistics.successes[key].count))
+            for key, is_new in statistics.running_new.items()
         },
     )
 
@@ -160,12 +169,19 @@ def _update_average(
 def _update_success(
     success: SuccessCount,
     condition: Success,
-    mean: Float32[Array, ""],
-    num_finished: Int32[Array, ""],
+    values: Real[Array, "B"],
+    has_ended: Bool[Array, "B"],
 ) -> SuccessCount:
     """Counts a success if the average of at least ten new episodes is high enough."""
-    episodes = success.episodes + num_finished
-    average = _update_average(success.average, mean, episodes, num_finished)
+    num_ended, total = sum_over_devices(
+        (
+            jnp.sum(has_ended, dtype=jnp.int32),
+            jnp.sum(jnp.where(has_ended, values, 0), dtype=jnp.float32),
+        )
+    )
+    mean = total / jnp.maximum(num_ended, 1).astype(jnp.float32)
+    episodes = success.episodes + num_ended
+    average = _update_average(success.average, mean, episodes, num_ended)
     holds = (episodes >= _AVERAGE_EPISODES) & (average > np.float32(condition.above))
     return SuccessCount(
         success.count + holds,
@@ -175,13 +191,13 @@ def _update_success(
 
 
 def _find_metric(
-    means: Mapping[str, Float32[Array, ""]], condition: Success
-) -> Float32[Array, ""]:
-    """The mean that a condition is about, of the episodes that have just ended."""
-    if condition.metric not in means:
+    final: Mapping[str, Real[Array, "B"]], condition: Success
+) -> Real[Array, "B"]:
+    """The value that a condition is about, of episodes that may just have ended."""
+    if condition.metric not in final:
         raise RlcliError(
             f"a schedule waits for {quote(condition.metric)}, but the compiled program "
-            f"knows only {', '.join(f'`{name}`' for name in means)} of its episodes",
-            suggest(condition.metric, means),
+            f"knows only {', '.join(f'`{name}`' for name in final)} of its episodes",
+            suggest(condition.metric, final),
         )
-    return means[condition.metric]
+    return final[condition.metric]

@@ -71,4 +71,6 @@ def write_if(is_due: Array, buffer: LogBuffer, packed: PackedTree) -> LogBuffer:
 
 def finished_episodes(statistics: EpisodeStatistics) -> EpisodeStatistics:
     """The statistics without the running ones, of the current episodes."""
-    return statistics._replace(running_return=(), running_length=(), running_info={})
+    return statistics._replace(
+        running_return=(), running_length=(), running_info={}, running_new={}
+    )

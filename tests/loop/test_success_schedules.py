@@ -81,6 +81,7 @@ def test_a_success_is_a_mean_of_ten_new_episodes_above_the_threshold():
         lambda s, t: update_statistics(s, t, {}, {condition.key: condition})
     )
     running, episodes, average, count = np.zeros(num_envs), 0, 0.0, 0
+    is_new = np.ones(num_envs, bool)  # episodes that began after the last success
     counts = []
     for _ in range(300):
         reward = rng.normal(1.0, 1.0, num_envs).astype(np.float32)
@@ -88,14 +89,16 @@ def test_a_success_is_a_mean_of_ten_new_episodes_above_the_threshold():
         running += reward
         zeros = np.zeros(num_envs, np.float32)
         ours = update(ours, TimeStep(zeros, zeros, reward, zeros, last, {}))
-        if last.any():
-            new = running[last]
+        if (last & is_new).any():
+            new = running[last & is_new]
             episodes += len(new)
             rate = min(1.0, len(new) / min(max(episodes, 1), 10))
             average += rate * (new.mean() - average)
             if episodes >= 10 and average > 3.0:
                 count, episodes, average = count + 1, 0, 0.0
-            running[last] = 0
+                is_new[:] = False
+        is_new |= last
+        running[last] = 0
         counts.append(count)
         assert int(count_successes(ours)[condition.key]) == count
     assert 2 <= counts[-1] < 60
