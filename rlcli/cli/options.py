@@ -24,14 +24,15 @@ def option(
 ) -> Any:
     """An option, named with the word for its value, as in `--seeds N`.
 
-    A shell completes one of `words`, or what `complete` lists. `limits`: `min`, `max`.
+    `|` separates several names. A shell completes one of `words`, or what `complete`
+    lists. `limits`: `min`, `max`.
     """
     flag, _, value = name.partition(" ")
     if words:
         complete = completion.complete_word(*words)
     return typer.Option(
         default,
-        flag,
+        *flag.split("|"),
         metavar=value or None,
         help=help,
         autocompletion=complete,
@@ -221,7 +222,7 @@ GROUP = option(
 )
 FILTER = option(
     [],
-    "--filter KEY=VALUE",
+    "--filter|--where KEY=VALUE",
     "Only runs with this option or field: `updater.name=ppo`, `status!=finished`, "
     "`recipe=dqn_*`, `return>=400`. Can be repeated.",
 )

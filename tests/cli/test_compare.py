@@ -55,7 +55,7 @@ def test_every_option_reaches_the_function(tmp_path, capsys):
     write_run(tmp_path / "c", name="third")
     options = ["--result", "best", "--y", "avg_G", "--group", "name", "--json"]
     options += ["--normalize", "0,10", "--allow-differences", "--threshold", "5"]
-    options += ["--filter", "return>5", "--tag", "x"]
+    options += ["--where", "return>5", "--tag", "x"]
     assert main(["compare", str(tmp_path), *options]) == 0
     data = json.loads(capsys.readouterr().out)
     assert (data["result"], data["y"], data["threshold"]) == ("best", "avg_G", 5)

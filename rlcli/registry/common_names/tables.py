@@ -121,7 +121,7 @@ _COMMANDS = {
     "tune optimize": "`rlcli sweep` tunes hyperparameters of a recipe",
 }
 _OPTIONS = {
-    "where query select": "did you mean `--filter`? It takes `=`, `!=`, `<`, `>=` …",
+    "query select": "did you mean `--filter`? It takes `=`, `!=`, `<`, `>=` …",
     "metric": "did you mean `--y`?",
     "tex latex csv markdown html pdf": "`--output` takes the name of a file, whose "
     "suffix is the format",

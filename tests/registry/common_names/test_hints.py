@@ -255,7 +255,7 @@ def test_a_common_name_of_a_command_says_the_command(command, hint, capsys):
 @pytest.mark.parametrize(
     ("option", "hint"),
     [
-        ("--where", "did you mean `--filter`?"),
+        ("--query", "did you mean `--filter`?"),
         ("--tex", "`--output` takes the name of a file"),
         ("--wibble", "see `rlcli compare --help`"),
     ],
