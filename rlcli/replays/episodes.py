@@ -39,7 +39,7 @@ class EpisodeReplayState(NamedTuple):
     served: Int32[Array, ""]  # number of those already sampled
 
 
-@register("replay")
+@register("replay", starts_empty="is for steps of the current policy")
 def episodes(
     window: int,
     unroll: int,

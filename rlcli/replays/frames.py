@@ -27,7 +27,7 @@ class FrameOptions(TypedDict, total=False):
     ends: Count
 
 
-@register("replay")
+@register("replay", starts_empty="cannot begin within an episode, without its frames")
 def frames(
     window: int,
     unroll: int,

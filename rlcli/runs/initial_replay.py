@@ -118,19 +118,21 @@ def _check_replay(recipe: Recipe) -> None:
     part = recipe.replay
     if part is None:
         refuse("this run has no replay")
-    if registry.find("replay", part.name).facts.get("offline"):
+    facts = registry.find("replay", part.name).facts
+    if facts.get("offline"):
         refuse(f"replay `{part.name}` stores no steps")
+    if reason := facts.get("starts_empty"):
+        refuse(f"replay `{part.name}` {reason}")
+    if part.options.get("frames"):
+        refuse(
+            f"replay `{part.name}` with `frames` cannot begin within an episode, "
+            "without those before",
+            "remove `frames`",
+        )
     if part.options.get("prefill"):
         refuse("the replay begins with the data set `prefill`", "choose one of both")
     if recipe.train.data_parallel > 1:
         refuse("a replay cannot be divided among devices", "remove `data_parallel`")
-    if part.name == "episodes":
-        refuse("replay `episodes` is for steps of the current policy")
-    if part.name == "frames" or part.options.get("frames"):
-        refuse(
-            "replay `frames` stores each frame once: it cannot begin within an episode",
-            "use `replay: uniform`, or `prioritized` without `frames`",
-        )
 
 
 def _read_recorded(recipe: Recipe, source: Source) -> Transition | None:
