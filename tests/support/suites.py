@@ -13,7 +13,7 @@ INFO = {
 
 
 def write_suite(folder: Path, **changes: Any) -> Path:
-    """The folder of a sweep with one run, which has not finished."""
+    """The folder of a suite with one run, which has not finished."""
     run = folder / "runs" / RUN
     run.mkdir(parents=True)
     write_record(folder, INFO | changes)
