@@ -10,6 +10,7 @@ from rlcli import loop, recipe, registry
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.recipe import documents
+from rlcli.runs.metric_labels import describe_metric
 from rlcli.types import START
 
 ROOT = Path(__file__).parents[1]
@@ -144,6 +145,11 @@ def test_every_documented_metric_is_in_the_code_of_updaters():
     )
     metrics = set().union(*map(documented_metrics, PAGES.values()))
     assert {metric for metric in metrics if f'"{metric}"' not in code} == set()
+
+
+def test_every_documented_metric_has_a_meaning_in_pages_of_results():
+    metrics = set().union(*map(documented_metrics, PAGES.values()))
+    assert {metric for metric in metrics if not describe_metric(metric)} == set()
 
 
 def test_every_measured_recipe_has_its_results_on_a_page():

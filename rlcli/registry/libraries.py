@@ -20,7 +20,7 @@ class Extra(NamedTuple):
 EXTRAS: Mapping[str, Extra] = {  # in the order of pyproject.toml
     "gymnasium": Extra(("pygame",), "rendering of Gymnasium's environments"),
     "plot": Extra(("matplotlib",), "figures of learning curves"),
-    "report": Extra(("vl_convert", "jinja2"), "pages with charts about runs"),
+    "report": Extra(("vl_convert",), "pages with charts about runs"),
     "mp4": Extra(("av",), "videos as mp4"),
     "atari": Extra(("ale_py", "cv2"), "environments `gymnasium/ALE/…`"),
     "mujoco": Extra(("mujoco",), "Gymnasium's MuJoCo environments"),

@@ -11,7 +11,7 @@ import os
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -184,6 +184,7 @@ def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
+ReadSeries = Callable[[Path, Sequence[str]], RunSeries]  # as `read_series`
 DEFAULT_METRICS = ("evaluation.mean", "avg_G")
 X_FIELDS = {"steps": (), "seconds": ("dt",), "updates": ("updates",)}
 MAX_POINTS = 1000  # of a curve
@@ -216,12 +217,16 @@ class CurveReader:
     """Reads the metrics of runs, each file once, and collects notes about them."""
 
     def __init__(
-        self, members: Sequence[Member], wanted: Sequence[str], notes: list[str]
+        self,
+        members: Sequence[Member],
+        wanted: Sequence[str],
+        notes: list[str],
+        read: ReadSeries = read_series,
     ) -> None:
         self.notes = notes
         self._series: dict[Path, RunSeries] = {}
         for member in members:
-            series = read_series(member.folder, wanted)
+            series = read(member.folder, wanted)
             self._series[member.folder] = series
             if series.damaged:
                 lines = "line" if series.damaged == 1 else "lines"

@@ -1,8 +1,8 @@
-"""Metric labels: what readers call metrics, and which values are better."""
+"""Metric labels: what readers call metrics, what they mean, and which are better."""
 
 import pytest
 
-from rlcli.runs.metric_labels import choose_best, label_metric
+from rlcli.runs.metric_labels import choose_best, describe_metric, label_metric
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,18 @@ def test_a_label_is_what_a_reader_calls_a_metric(name, label):
 )
 def test_the_best_of_returns_is_the_highest_and_of_losses_the_lowest(best, names):
     assert [choose_best(name) for name in names] == [best] * len(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "meaning"),
+    [
+        ("kl", "KL divergence from the policy before the update to that after it"),
+        ("optimizer.learning_rate", "value of this option"),
+        ("evaluation.energy", "mean of `energy` over the episodes of an evaluation"),
+        ("total_regret", "sum over all episodes of `regret`"),
+        ("energy", ""),
+    ],
+)
+def test_a_metric_has_a_meaning(name, meaning):
+    assert describe_metric(name).startswith(meaning)
+    assert bool(describe_metric(name)) == bool(meaning)

@@ -81,11 +81,15 @@ class Browser:
         os.close(self._in)
         os.close(self._out)
 
-    def open(self, path: Path, width: int = 1280, height: int = 900) -> None:
-        """Opens a file, and waits until it has loaded."""
+    def open(self, page: Path | str, width: int = 1280, height: int = 900) -> None:
+        """Opens a file or an address, and waits until it has loaded."""
         self.set_size(width, height)
         seen = len(self._events)
-        self._call("Page.navigate", url=path.absolute().as_uri())
+        url = page if isinstance(page, str) else page.absolute().as_uri()
+        self._call("Page.navigate", url="about:blank")  # else only a fragment changes
+        self._wait_for("Page.loadEventFired", seen)
+        seen = len(self._events)
+        self._call("Page.navigate", url=url)
         self._wait_for("Page.loadEventFired", seen)
 
     def set_size(self, width: int, height: int, scale: float = 1) -> None:
@@ -123,6 +127,17 @@ class Browser:
     def move_pointer(self, x: float, y: float) -> None:
         """Moves the pointer within the window."""
         self._call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def drag(self, begin: float, end: float, y: float) -> None:
+        """Drags the pointer from one x to another, with the left button."""
+        for kind, x in (
+            ("mousePressed", begin),
+            ("mouseMoved", (begin + end) / 2),
+            ("mouseMoved", end),
+            ("mouseReleased", end),
+        ):
+            pressed = {"button": "left", "buttons": 1, "clickCount": 1}
+            self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **pressed)
 
     def press(self, key: str) -> None:
         """Presses and releases a key."""
@@ -171,7 +186,7 @@ class Browser:
             for event in self._events
             if event["method"] == "Network.requestWillBeSent"
         )
-        return [url for url in urls if not url.startswith("data:")]
+        return [url for url in urls if not url.startswith(("data:", "about:"))]
 
     def _call(self, method: str, *, session: bool = True, **params: object) -> dict:
         number = next(self._numbers)

@@ -4,8 +4,8 @@ Belongs here: the parts of the page, its charts, template, style and script.
 May import: results, evaluation, runs, recipe, trackers, and the ground.
 Only the module `episodes` imports JAX.
 
-`charts` makes Vega-Lite specifications of plain data, which `page` puts into its
-template, with the script of Vega-Lite from the extra `report`. The content security
-policy of the page allows that script and `page.js`, by their hashes, and nothing from a
-network.
+`charts` makes Vega-Lite specifications of plain data. They are part of the document,
+which is JSON in the page: `page.js` draws it, with the script of Vega-Lite from the
+extra `report`. The content security policy of the page allows these scripts and
+`page.css`, by their hashes, and nothing from a network.
 """

@@ -24,6 +24,7 @@ _DASHES = ([1, 0], [7, 3], [3, 2], [9, 3, 2, 3])  # a second cue beside colour
 _INTERVAL_ROW = 40  # pixels of a group, with its name
 _DIGITS = 5  # significant ones; more are not visible
 TABLE_ROWS = 20  # of the table of a curve
+_LISTED = 10  # values in a cell
 
 Block = Mapping[str, Any]  # columns of one series; a value that is no list is repeated
 
@@ -54,6 +55,7 @@ class Chart(NamedTuple):
     table: ChartTable
     note: str = ""
     legend: Sequence[LegendEntry] = ()
+    meaning: str = ""  # of its metric
 
 
 class Line(NamedTuple):
@@ -118,7 +120,7 @@ def draw_lines(
     layers.append({"mark": mark, "encoding": {**encoding, "strokeDash": dash}})
     if threshold is not None:
         layers.append(vega.rule_mark({"y": {"datum": threshold}}, strokeDash=[4, 4]))
-    layers += [vega.position_line(x_axis), vega.hover_points(encoding, tooltip)]
+    layers.append(vega.hover_points(encoding, tooltip))
     spec = vega.base(height) | {"layer": layers}
     table = _lines_table(lines, x, y)
     legend = [LegendEntry(each.label, *_choose_style(each.color)) for each in lines]
@@ -207,7 +209,7 @@ def draw_shares(
             "order": {"field": "key"},
         },
     }
-    spec = vega.base(200) | {"layer": [areas, vega.position_line(x_axis), hover]}
+    spec = vega.base(200) | {"layer": [areas, hover]}
     picked = _pick(len(x))
     rows = [
         [_text(x[i]), *(f"{100 * share:.1f} %" for share in shares[i])] for i in picked
@@ -285,19 +287,22 @@ def draw_intervals(
     x: str,
     center: str,
     description: str,
+    interval: str = "95 % interval",
+    point: str = "seed",
 ) -> Chart:
     """A value with its interval and single points for each row.
 
-    Rows have `label`, `color`, `value`, `ci95` and `results`, a value of each seed.
+    Rows have `label`, `color`, `value`, `ci95` and `results`, such as a value of each
+    seed; `interval` and `point` say what the last two are.
     """
     blocks: list[Block] = []
     for row in rows:
         common = {"series": row["color"], "label": row["label"]}
         low, high = row["ci95"] or (row["value"], row["value"])
-        interval = _interval(low, high) if row["ci95"] else "n/a: 1 seed"
+        text = _interval(low, high) if row["ci95"] else "n/a: 1 seed"
         blocks.append(
             {**common, "kind": "mean", "x": [row["value"]], "low": low, "high": high}
-            | {"interval": interval}
+            | {"interval": text}
         )
         blocks.append({**common, "kind": "seed", "x": _round_values(row["results"])})
     spec = vega.base(_INTERVAL_ROW * len(rows) + 14) | {
@@ -306,14 +311,19 @@ def draw_intervals(
             "x": vega.axis("x", x, domain=_results_range(rows)),
             "color": vega.scale_by_group([row["color"] for row in rows], COLORS),
         },
-        "layer": _interval_layers(center),
+        "layer": _interval_layers(center, interval, point),
     }
     cells = [
-        [row["label"], _text(row["value"]), each["interval"], str(len(row["results"]))]
+        [row["label"], _text(row["value"]), each["interval"], _listing(row["results"])]
         for row, each in zip(rows, blocks[::2], strict=True)
     ]
-    table = ChartTable(["group", center, "95 % interval", "seeds"], cells)
+    table = ChartTable(["group", center, interval, point], cells)
     return Chart(title, description, spec, blocks, table)
+
+
+def _listing(values: Sequence[float]) -> str:
+    more = f", … ({len(values)})" if len(values) > _LISTED else ""
+    return ", ".join(map(_text, values[:_LISTED])) + more
 
 
 def _results_range(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
@@ -324,19 +334,17 @@ def _results_range(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _interval_layers(center: str) -> list[Spec]:
+def _interval_layers(center: str, interval: str, point: str) -> list[Spec]:
     """The dots of seeds, and the interval and the value of each row."""
     seed = {"transform": [{"filter": "datum.kind === 'seed'"}]}
     mean = {"transform": [{"filter": "datum.kind === 'mean'"}]}
-    group, interval = (
-        vega.text_field("label", "group"),
-        vega.text_field("interval", "95 % interval"),
-    )
+    group = vega.text_field("label", "group")
+    ends = vega.text_field("interval", interval)
     return [
         seed
         | {
             "mark": {"type": "point", "filled": True, "size": 50, "opacity": 0.5},
-            "encoding": {"tooltip": [group, vega.number_field("x", "a seed")]},
+            "encoding": {"tooltip": [group, vega.number_field("x", point)]},
         },
         mean
         | {
@@ -349,7 +357,7 @@ def _interval_layers(center: str) -> list[Spec]:
         mean
         | {
             "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1},
-            "encoding": {"tooltip": [group, vega.number_field("x", center), interval]},
+            "encoding": {"tooltip": [group, vega.number_field("x", center), ends]},
         },
         # Names above the intervals: beside them they would take the place of the chart.
         mean

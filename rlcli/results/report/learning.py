@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 from rlcli.results import comparison, comparison_tables, protocol
 from rlcli.results.curves import (
     DEFAULT_METRICS,
+    X_FIELDS,
     CurveReader,
+    ReadSeries,
+    Seed,
     make_curve,
     read_series,
 )
@@ -17,16 +20,18 @@ from rlcli.results.groups import Group, Member
 from rlcli.results.report import charts
 from rlcli.results.report.charts import Chart, Line
 from rlcli.runs.formatting import format_duration, format_number
-from rlcli.runs.metric_labels import EVALUATION, label_metric
+from rlcli.runs.metric_labels import EVALUATION, describe_metric, label_metric
 from rlcli.runs.metrics import CLOCK_FIELDS, FIRST_FIELDS, read_last_rows
 from rlcli.runs.result_tables import Table
 
 CURVE_POINTS = 400  # of a curve over the width of the page
 SMALL_POINTS = 150  # of a small chart
+_MOST_SPREADS = 30  # seeds in the chart of their episodes
 _TRAINING = DEFAULT_METRICS[1]
 _NOT_DIAGNOSTICS = {*FIRST_FIELDS, *CLOCK_FIELDS, "updates", "frozen", EVALUATION}
 _FIRST = ("loss", "gradient_norm")  # of the diagnostics; the others by name
 _CENTERS = {"mean": "mean", "iqm": "interquartile mean"}
+_SPREAD = tuple(f"{EVALUATION}.{name}" for name in ("mean", "std", "min", "max"))
 
 
 class MetricOptions(NamedTuple):
@@ -35,6 +40,9 @@ class MetricOptions(NamedTuple):
     metric: str | None
     center: str
     threshold: float | None
+    x: str = "steps"  # one of `X_FIELDS`
+    range: tuple[float, float] | None = None  # the part of x that is shown
+    has_diagnostics: bool = True
 
 
 class Card(NamedTuple):
@@ -54,6 +62,7 @@ class Learning(NamedTuple):
     metric: str
     cards: Sequence[Card]
     intervals: Chart | None
+    spread: Chart | None
     tables: Sequence[Table]
     curves: Sequence[Chart]
     diagnostics: Sequence[Chart]
@@ -61,14 +70,21 @@ class Learning(NamedTuple):
 
 
 def describe_learning(
-    groups: Sequence[Group], options: MetricOptions, notes: list[str]
+    groups: Sequence[Group],
+    options: MetricOptions,
+    notes: list[str],
+    read: ReadSeries = read_series,
 ) -> list[Learning]:
     """The results and curves of groups, by environment."""
     members = [member for group in groups for member in group.members]
-    diagnostics, schedules = _find_diagnostics(members)
+    diagnostics: Sequence[str] = ()
+    schedules: Sequence[str] = ()
+    if options.has_diagnostics:
+        diagnostics, schedules = _find_diagnostics(members, read)
     wanted = DEFAULT_METRICS if options.metric is None else (options.metric, _TRAINING)
-    names = [*dict.fromkeys((*wanted, *diagnostics, *schedules, "dt"))]
-    reader = CurveReader(members, names, notes)
+    clocks = ("dt", *X_FIELDS[options.x])
+    names = [*dict.fromkeys((*wanted, *diagnostics, *schedules, *clocks, *_SPREAD))]
+    reader = CurveReader(members, names, notes, read)
     metric = options.metric or reader.choose_metric(points=2)
     reader.check_metric(metric)
     options = options._replace(metric=metric)
@@ -84,11 +100,13 @@ def describe_learning(
     return found
 
 
-def _find_diagnostics(members: Sequence[Member]) -> tuple[list[str], list[str]]:
+def _find_diagnostics(
+    members: Sequence[Member], read: ReadSeries
+) -> tuple[list[str], list[str]]:
     """The metrics of updaters, and the values of options with schedules."""
     names: set[str] = set()
     for member in members:
-        names |= read_series(member.folder, ()).metrics
+        names |= read(member.folder, ()).metrics
         seeds = len(member.info.get("seeds", ()))
         rows, _ = read_last_rows(member.folder, seeds, with_evaluation=False)
         names |= {
@@ -150,6 +168,7 @@ class _Environment:
             label_metric(self.metric),
             [self._card(*pair) for pair in zip(self.samples, rows, strict=True)],
             self._interval_chart(rows) if len(rows) > 1 else None,
+            self._spread_chart(),
             [*comparison_tables.tables({**data, "environments": [result]})],
             [chart for chart in curves if chart],
             self._small_charts(diagnostics),
@@ -196,6 +215,41 @@ class _Environment:
             "bootstrap interval, and the value of each seed as a dot",
         )
 
+    def _spread_chart(self) -> Chart | None:
+        """The returns of each seed's episodes in its last evaluation."""
+        rows: list[dict[str, Any]] = []
+        for sample in self.samples:
+            lasts = [self.reader.read_seeds(sample.group, name) for name in _SPREAD]
+            ends = [
+                {(each.member.folder, each.seed): float(each.y[-1]) for each in seeds}
+                for seeds in lasts
+            ]
+            for key, mean in ends[0].items():
+                std, low, high = (each.get(key, mean) for each in ends[1:])
+                label = f"{sample.group.label}, seed {key[1]}"
+                rows.append(
+                    {"label": label, "color": self.colors[sample.group.label]}
+                    | {"value": mean, "ci95": (mean - std, mean + std)}
+                    | {"results": [low, high]}
+                )
+        if not rows or all(low == high for low, high in (r["results"] for r in rows)):
+            return None
+        chart = charts.draw_intervals(
+            "Episodes of the last evaluation",
+            rows[:_MOST_SPREADS],
+            x="return",
+            center="mean",
+            interval="mean ± standard deviation",
+            point="lowest, highest",
+            description="For each seed the mean return of the episodes of its last "
+            "evaluation, ± their standard deviation, and the lowest and the highest",
+        )
+        left_out = len(rows) - _MOST_SPREADS
+        note = (
+            f"The first {_MOST_SPREADS} of {len(rows)} seeds." if left_out > 0 else ""
+        )
+        return chart._replace(note=note)
+
     def _curve_chart(self, metric: str) -> Chart | None:
         is_result = metric == self.metric
         return self._chart(
@@ -214,7 +268,8 @@ class _Environment:
         lines, longest = [], 0
         for sample in self.samples:
             group = sample.group
-            seeds = self.reader.read_seeds(group, metric)
+            seeds = self.reader.read_seeds(group, metric, self.options.x)
+            seeds = [*filter(None, (self._cut(seed) for seed in seeds))]
             curve = make_curve(
                 group.label, seeds, self.options.center, self.reader.notes, points
             )
@@ -245,15 +300,27 @@ class _Environment:
         )
         label, center = label_metric(metric), _CENTERS[self.options.center]
         description = (
-            f"{label} by steps: {center} over seeds, with its 95 % bootstrap interval"
+            f"{label} by {self.options.x}: {center} over seeds, with its 95 % "
+            "bootstrap interval"
         )
+        last = self._last_step if self.options.x == "steps" else 0.0
         return charts.draw_lines(
             label if "." in label else label[0].upper() + label[1:],
             lines,
-            x="steps",
+            x=self.options.x,
             y=label,
-            x_range=(0.0, self._last_step),
+            x_range=self.options.range or (0.0, last),
             note=note,
             description=description,
             **options,
+        )._replace(meaning=describe_metric(metric))
+
+    def _cut(self, seed: Seed) -> Seed | None:
+        """The values of a seed in the range of x; None without any."""
+        if self.options.range is None:
+            return seed
+        low, high = self.options.range
+        inside = (seed.x >= low) & (seed.x <= high)
+        return (
+            seed._replace(x=seed.x[inside], y=seed.y[inside]) if inside.any() else None
         )

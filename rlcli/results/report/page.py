@@ -1,13 +1,15 @@
-"""Page: the HTML file of a report, with its style, script, data and libraries.
+"""Page: the HTML file of a report, and of the board, with its style, scripts and data.
 
-The content security policy of the page allows its own two scripts, by their hashes, and
-nothing from a network: even a mistake in escaping could not run code from a run.
+The document of the page is JSON, which `page.js` draws. The content security policy
+allows the scripts and the style of the page, by their hashes, and nothing from a
+network: even a mistake in the scripts could not run code from a run.
 """
 
 import base64
 import functools
 import hashlib
 import importlib.resources
+import string
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,15 +19,15 @@ from rlcli.registry.libraries import import_library
 from rlcli.results.comparison_tables import name_groups
 from rlcli.results.groups import Group
 from rlcli.results.report import origins
-from rlcli.results.report.charts import COLORS, Chart
+from rlcli.results.report.charts import COLORS
 from rlcli.results.report.learning import Learning
 from rlcli.results.report.origins import Difference, RecipeTable, RunFacts
 from rlcli.runs.files import to_json, write_output
 from rlcli.runs.run_folder import timestamp
 
 _POLICY = (
-    "default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
-    "img-src data:; base-uri 'none'; form-action 'none'"
+    "default-src 'none'; script-src {scripts}; style-src {style}; img-src data:{own}; "
+    "base-uri 'none'; form-action 'none'"
 )
 
 
@@ -43,6 +45,14 @@ class Content(NamedTuple):
     machine_differences: Sequence[Difference]
     runs: Sequence[RunFacts]
     updates: Sequence[Any] = ()  # of `UpdateView`, likewise
+    created: str = ""
+
+
+class Page(NamedTuple):
+    """A page as HTML, and its content security policy."""
+
+    html: str
+    policy: str
 
 
 def make_content(
@@ -69,77 +79,53 @@ def make_content(
         recipe_differences=origins.find_option_differences(groups),
         machine_differences=origins.find_machine_differences(members),
         runs=origins.describe_runs(groups),
+        created=timestamp(),
     )
 
 
 def write_page(path: Path, content: Content) -> None:
     """Writes the page; an existing file is replaced at once, and no link followed."""
-    write_output(path, render_page(content).encode())
+    page = render_page(f"{content.title} – report", {"page": content})
+    write_output(path, page.html.encode())
 
 
-def render_page(content: Content) -> str:
-    """The page as HTML. The template escapes everything but the files of this page."""
-    jinja2: Any = import_library("jinja2", "report")
-    markup: Any = import_library("markupsafe", "report")
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("rlcli.results.report", "page"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        finalize=_to_text,
+def render_page(
+    title: str, document: Mapping[str, Any], *, is_live: bool = False
+) -> Page:
+    """The page that draws a document; a live one asks its server for what it shows."""
+    library = _library()
+    script = _read("page.js") + (_read("board.js") if is_live else "")
+    style = _read("page.css")
+    policy = _POLICY.format(
+        scripts=" ".join(map(_hash, (library, script))),
+        style=_hash(style),
+        own=" 'self'; connect-src 'self'; media-src 'self'" if is_live else "",
     )
-    charts: list[dict[str, Any]] = []
-    environment.globals |= {
-        "color": lambda index: COLORS[index % len(COLORS)],
-        "place": functools.partial(_place, charts),
-        "charts": charts,
-    }
-    # JSON has no NaN, with which the page could read none of its data.
-    environment.policies["json.dumps_function"] = to_json
-    environment.policies["json.dumps_kwargs"] = {}
-    environment.filters["prose"] = _mark_code
-    library, script = _library(), _read("page.js")
-    return environment.get_template("page.html").render(
-        content=content,
-        created=timestamp(),
-        library=markup.Markup(library),
-        script=markup.Markup(script),
-        style=markup.Markup(_read("page.css")),
-        policy=_POLICY.format(hashes=" ".join(map(_hash, (library, script)))),
+    data = to_json(to_plain({"colors": COLORS, **document}))
+    html = string.Template(_read("page.html")).substitute(
+        title=quote_html(title),
+        policy=policy,
+        style=style,
+        # No end of the script, and no comment in which a browser would look for one.
+        document=data.replace("<", "\\u003c"),
+        library=library,
+        script=script,
     )
+    return Page(html, policy)
 
 
-def _place(charts: list[dict[str, Any]], chart: Chart) -> int:
-    """The number of a chart on the page, whose data it stores."""
-    charts.append({"spec": _to_labels(chart.spec), "blocks": chart.blocks})
-    return len(charts) - 1
+def to_plain(value: Any) -> Any:
+    """Records as mappings by field, with text that can neither reorder nor hide text.
 
-
-def _mark_code(text: str) -> Any:
-    """Text in which `` `names` `` are marked as code."""
-    markup: Any = import_library("markupsafe", "report")
-    parts = [markup.Markup(quote_html(part)) for part in text.split("`")]
-    if len(parts) % 2 == 0:  # a backtick without its pair
-        return markup.Markup(quote_html(text))
-    for index in range(1, len(parts), 2):
-        parts[index] = markup.Markup("<code>%s</code>") % parts[index]
-    return markup.Markup("").join(parts)
-
-
-def _to_labels(spec: Any) -> Any:
-    """A specification whose names and labels can neither reorder nor hide text."""
-    if isinstance(spec, Mapping):
-        return {_to_text(key): _to_labels(value) for key, value in spec.items()}
-    return (
-        [*map(_to_labels, spec)] if isinstance(spec, list | tuple) else _to_text(spec)
-    )
-
-
-def _to_text(value: Any) -> Any:
-    """Text without control characters, which HTML does not allow."""
-    return printable(value) if type(value) is str else value
+    The text has no control characters, which HTML does not allow.
+    """
+    if isinstance(value, str):
+        return printable(value)
+    if (as_dict := getattr(value, "_asdict", None)) is not None:  # a NamedTuple
+        value = as_dict()
+    if isinstance(value, Mapping):
+        return {printable(str(key)): to_plain(each) for key, each in value.items()}
+    return [*map(to_plain, value)] if isinstance(value, list | tuple) else value
 
 
 @functools.cache
@@ -150,11 +136,12 @@ def _library() -> str:
     return bundle.replace("</script", "<\\/script").replace("\r", "")
 
 
+@functools.cache
 def _read(name: str) -> str:
     folder = importlib.resources.files("rlcli.results.report") / "page"
     return (folder / name).read_text(encoding="utf-8")
 
 
-def _hash(script: str) -> str:
-    digest = hashlib.sha256(script.encode()).digest()
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"

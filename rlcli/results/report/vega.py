@@ -14,13 +14,11 @@ _SHORT = "format(datum.value, abs(datum.value) >= 1000 ? '~s' : '~g')"
 
 
 def base(height: int) -> Spec:
-    """A chart as wide as its place on the page, with the signal `position`."""
+    """A chart, whose width the page sets to that of its place."""
     return {
-        "width": "container",
         "height": height,
         "autosize": {"type": "fit-x", "contains": "padding"},
         "data": {"name": "points"},
-        "params": [{"name": "position", "value": None}],
         "config": {"customFormatTypes": True, "view": {"stroke": None}},
     }
 
@@ -33,14 +31,6 @@ def band(encoding: Spec) -> Spec:
         "mark": {"type": "area", "opacity": 0.16},
         "encoding": {**encoding, "y": low, "y2": {"field": "high"}},
     }
-
-
-def position_line(x_axis: Spec) -> Spec:
-    """A line at the signal `position`, which the arrow keys and films move."""
-    place = {"expr": "isValid(position) ? position : 0"}
-    x = {"datum": place, "type": "quantitative"}
-    opacity = {"expr": "isValid(position) ? 0.8 : 0"}
-    return rule_mark({"x": x | {"scale": x_axis["scale"]}}, opacity=opacity)
 
 
 def rule_mark(encoding: Spec, **mark: Any) -> Spec:

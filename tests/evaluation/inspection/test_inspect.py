@@ -112,12 +112,12 @@ def test_a_seed_or_a_step_that_is_not_there_is_refused(lake):
 
 @pytest.mark.slow
 def test_a_report_has_the_next_update_as_a_section(lake, tmp_path):
-    pytest.importorskip("jinja2")
+    pytest.importorskip("vl_convert")
     page = rlcli.report(lake, output=tmp_path / "r.html", episodes=0, inspect=True)
     text = page.read_text()
-    assert "The next update" in text and "batch, as the updater gets it" in text
+    assert "batch, as the updater gets it" in text
     found = rlcli.inspect(lake, episodes=0)
-    assert f"update {found.update + 1} of <code>q_learning</code>" in text
+    assert f"update {found.update + 1} of `q_learning`" in text
 
 
 PENDULUM = {"name": "Pendulum-v1", "time_limit": 20}

@@ -134,8 +134,8 @@ def test_shares_and_intervals_are_in_their_tables():
         ["1", "25.0 %", "75.0 %"],
     ]
     assert CHARTS["intervals"].table.rows == [
-        ["a", "2", "1 to 3", "2"],
-        ["b", "5", "n/a: 1 seed", "1"],
+        ["a", "2", "1 to 3", "1, 3"],
+        ["b", "5", "n/a: 1 seed", "5"],
     ]
     assert CHARTS["histogram"].table.rows == [["0 to 1", "3"], ["2 to 3", "1"]]
 

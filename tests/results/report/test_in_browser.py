@@ -10,11 +10,11 @@ import re
 import pytest
 from browser import Browser, find_browser
 from folders import evaluation, write_run
+from markup import Markup
 from policy_files import write_policy
 
 import rlcli
 
-pytest.importorskip("jinja2")
 pytest.importorskip("vl_convert")
 
 pytestmark = pytest.mark.slow
@@ -65,13 +65,18 @@ def _open(request):
 
 def test_a_policy_is_evaluated_and_inspected(page):
     text = page.read_text()
-    assert text.count('class="film drawing"') in (1, 2)
-    for title in ("Distribution of returns", "Value estimates", "Action probabilities"):
-        assert f'<span class="chart-title">{title}</span>' in text
-    assert "no episodes of <code>" in text  # of the run without a policy
-    data = json.loads(re.search(r'id="charts">(.*?)</script>', text, re.DOTALL)[1])
-    shares = [block for each in data for block in each["blocks"] if "p0" in block]
-    for first, second in zip(shares[0]["p0"], shares[0]["p1"], strict=True):
+    found = json.loads(Markup(text).scripts[0])["page"]
+    (group,) = found["episodes"]
+    assert len(group["episodes"]) in (1, 2)
+    assert all(each["film"]["sheet"]["is_drawing"] for each in group["episodes"])
+    assert group["returns"]["title"] == "Distribution of returns"
+    values, shares = group["episodes"][0]["charts"]
+    assert (values["title"], shares["title"]) == (
+        *("Value estimates", "Action probabilities"),
+    )
+    assert "no episodes of `" in found["notes"][0]  # of the run without a policy
+    (block,) = shares["blocks"]
+    for first, second in zip(block["p0"], block["p1"], strict=True):
         assert first + second == pytest.approx(1, abs=1e-4)
     assert len(text) < 2_000_000
 
@@ -139,6 +144,74 @@ def test_a_tooltip_shows_the_point_near_the_pointer(browser):
     assert re.search(r"series\s+(ppo|<i>other)", text)
     assert re.search(r"95 % interval\s+\d+ to \d+", text)
     assert browser.evaluate("document.querySelectorAll('.vg-tooltip i').length") == 0
+
+
+def test_screen_readers_can_read_a_page(browser):
+    found = Markup(browser.evaluate("document.documentElement.outerHTML"))
+    ids = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
+    assert len(ids) == len({*ids})
+    anchors = {a["href"][1:] for a in found.all("a")}
+    assert anchors <= {*ids}
+    assert found.all("html")[0]["lang"] == "en"
+    assert len(found.all("h1")) == len(found.all("main")) == 1
+    levels = [int(tag[1]) for tag, _ in found.tags if re.fullmatch("h[1-6]", tag)]
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+    plots = [d for d in found.all("div") if d.get("class") == "plot"]
+    assert len(plots) > 8
+    for plot in plots:
+        assert plot["role"] == "img" and plot["tabindex"] == "0"
+        assert plot["aria-label"].strip()
+    tables = [d for d in found.all("details") if d.get("class") == "data"]
+    assert len(tables) == len(plots)
+    assert all(header["scope"] in ("row", "col") for header in found.all("th"))
+    regions = [d for d in found.all("div") if d.get("class") == "scroll"]
+    assert all(d["tabindex"] == "0" and d["aria-label"] for d in regions)
+
+
+CURVE = "document.querySelector('#learning .plot')"
+DOMAIN = f"{CURVE}.figure.vega.scale('x').domain()"
+
+
+def test_curves_are_zoomed_by_dragging_and_keys(browser):
+    browser.evaluate(
+        f"{CURVE}.scrollIntoView({{block: 'center', behavior: 'instant'}})"
+    )
+    assert browser.evaluate(DOMAIN) == [0, 29]
+    left, top, width, height = browser.evaluate(
+        f"(() => {{ const f = {CURVE}.figure, r = f.plot.getBoundingClientRect();"
+        " return [r.left + f.vega.origin()[0], r.top + f.vega.origin()[1],"
+        " f.vega.width(), f.vega.height()]; })()"
+    )
+    browser.drag(left + width / 4, left + width / 2, top + height / 2)
+    browser.wait_until(f"{DOMAIN}[0] > 0")
+    assert browser.evaluate(DOMAIN) == pytest.approx([29 / 4, 29 / 2], abs=0.2)
+    assert browser.evaluate("location.hash").startswith("#range=7.")
+    browser.evaluate(f"{CURVE}.focus({{preventScroll: true}})")
+    browser.press("0")
+    browser.wait_until(f"{DOMAIN}[0] === 0")
+    browser.press("+")
+    browser.wait_until(f"{DOMAIN}[0] > 0")
+    assert browser.evaluate(DOMAIN) == [8, 22]
+    browser.press("-")
+    browser.wait_until(f"{DOMAIN}[1] > 28")
+    assert browser.problems == []
+
+
+def test_axes_are_logarithmic_and_curves_smooth_only_if_asked(browser):
+    caption = "document.querySelector('#learning figcaption').innerText"
+    assert "Smoothed" not in browser.evaluate(caption)
+    for box in range(2):
+        browser.evaluate(f"document.querySelectorAll('.bar input')[{box}].click()")
+    browser.wait_until(f"{CURVE}.figure.vega.scale('y').type === 'log'")
+    assert browser.evaluate(f"{CURVE}.figure.vega.scale('x').type") == "log"
+    assert browser.evaluate(DOMAIN) == [1, 29]
+    browser.evaluate("page.setView({smooth: 0.5})")
+    browser.wait_until(f"{caption}.includes('Smoothed')")
+    assert browser.evaluate("location.hash") == "#log=xy&smooth=0.5"
+    # By hand: (0.5 · 1.5 + 1 · 2.5) / 1.5, without the bias of the first point.
+    rows = browser.evaluate(f"{CURVE}.figure.vega.data('points').slice(0, 2)")
+    assert [row["y"] for row in rows] == pytest.approx([1.5, 1.5 + 2 / 3])
+    assert browser.problems == []
 
 
 def test_arrow_keys_read_a_chart_out(browser):

@@ -3,12 +3,19 @@
 import json
 
 from rlcli.results.report import page
+from rlcli.results.report.charts import LegendEntry
 
 
-def test_labels_of_charts_cannot_reorder_text():
+def test_the_document_cannot_reorder_text():
     spec = {"a\u202e": [{"label": "run\u202egnp", "y": 1.5}], "title": ("x\u2066",)}
-    shown = json.dumps(page._to_labels(spec), ensure_ascii=False)
+    shown = json.dumps(page.to_plain(spec), ensure_ascii=False)
     assert not {"\u202e", "\u2066"} & {*shown}
-    assert page._to_labels({"y": [1, None, True, "steps"]}) == {
+    assert page.to_plain({"y": [1, None, True, "steps"]}) == {
         "y": [1, None, True, "steps"]
     }
+
+
+def test_records_are_mappings_by_field():
+    assert page.to_plain([LegendEntry("a", "red", (1, 2))]) == [
+        {"label": "a", "color": "red", "dash": [1, 2]}
+    ]
