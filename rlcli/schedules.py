@@ -20,8 +20,9 @@ ten episodes that have begun and ended since the last change is above g:
 
 A step of the environments and its action see the time before the step. An update sees
 the time at which its unroll began: 8 updates from 1 to 0 see 1, 7/8, … 1/8. The
-successes that an update sees include those of its unroll. Evaluations see none of them:
-they take b, so that they are of the task that the curriculum leads to.
+successes that an update sees include those of its unroll. Only training counts them:
+elsewhere the value is b, so that an evaluation, or a film, is of the task that the
+curriculum leads to.
 """
 
 from __future__ import annotations
@@ -177,15 +178,13 @@ def _evaluate(schedule: Schedule, t: Array, total_steps: int, xp: Any) -> Any:
 
 
 def _after_successes(schedule: Schedule, when: Success, clock: Clock) -> Array:
-    """The value after the successes so far; `to` outside of training."""
+    """The value after the successes so far; `to` where none are counted."""
     import numpy as np
 
     start, end = np.float32(schedule.start), np.float32(schedule.end)
-    if clock.successes is None:
-        return np.asarray(end)
     count = clock.successes.get(when.key)
-    if count is None:  # at the start of a run
-        return np.asarray(start)
+    if count is None:
+        return np.asarray(end)
     import jax.numpy as jnp
 
     moved = jnp.float32(count) * np.float32(math.copysign(when.step, end - start))

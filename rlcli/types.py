@@ -529,9 +529,9 @@ class Clock(NamedTuple):
     updates: Int32[Array, "*S"]  # updates finished
     # Whether the metrics of this iteration are logged.
     compute_metrics: Bool[Array, "*S"]
-    # How often the conditions of `schedules.Success` have held, by their keys; {} at
-    # the start of a run. None: outside of training.
-    successes: Mapping[str, Int32[Array, "*S"]] | None = {}
+    # How often the conditions of `schedules.Success` have held, by their keys. Only
+    # training counts them.
+    successes: Mapping[str, Int32[Array, "*S"]] = {}
 
     @staticmethod
     def zero(*seeds: int) -> Clock:

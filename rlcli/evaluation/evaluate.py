@@ -256,4 +256,4 @@ def snapshot_inputs(snapshot: Snapshot, seed: int | None = None) -> Inputs:
     if seed is not None:
         steps, episodes = steps[seed, ...], episodes[seed, ...]
     clock = Clock.zero(*steps.shape)
-    return Inputs(clock._replace(steps=steps, episodes=episodes, successes=None))
+    return Inputs(clock._replace(steps=steps, episodes=episodes))

@@ -24,6 +24,7 @@ from rlcli.loop.progress import (
     Setup,
     current_step,
     draw_step_noise,
+    first_inputs,
     info_names,
     initial_progress,
     inputs_at,
@@ -60,8 +61,9 @@ def compiled_loop(setup: Setup) -> Loop:
     seeds_per_device = len(setup.padded_seeds) // setup.devices
 
     def begin_one(seed: Array, numbers: Array) -> Progress:
-        state, obs = setup.environment.reset(stream_key(seed, RESET))
-        names = info_names(setup.environment, state)
+        environment, _ = setup.at(first_inputs(setup, numbers))
+        state, obs = environment.reset(stream_key(seed, RESET))
+        names = info_names(environment, state)
         return initial_progress(setup, seed, numbers, state, obs, names)
 
     def begin_share(seeds: Array, numbers: Array) -> Progress:

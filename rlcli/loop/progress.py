@@ -25,7 +25,6 @@ from rlcli.loop.episode_statistics import (
 from rlcli.loop.faults import Faults, begin_faults
 from rlcli.schedules import Success
 from rlcli.types import (
-    START,
     Agent,
     Array,
     ArrayTree,
@@ -164,6 +163,14 @@ def numbers_by_place(
     return dict(zip(setup.numbers, numbers, strict=True))
 
 
+def first_inputs(setup: Setup, numbers: Float32[Array, "N"]) -> Inputs:
+    """The inputs at the start of a run, before any success."""
+    clock = Clock.zero()._replace(
+        successes={key: np.int32(0) for key in setup.conditions}
+    )
+    return Inputs(clock, numbers_by_place(setup, numbers))
+
+
 def inputs_at(
     setup: Setup,
     progress: Progress,
@@ -289,8 +296,7 @@ def initial_progress(
 
     `info_keys` are the names of the environment's `info` that are summed over episodes.
     """
-    inputs = START._replace(numbers=numbers_by_place(setup, numbers))
-    environment, agent = setup.at(inputs)
+    environment, agent = setup.at(first_inputs(setup, numbers))
     batch = environment.num_envs
     first = jnp.ones(batch, bool)
     # The action of step t + 1 uses the key of step t, so the first action uses key −1.

@@ -9,6 +9,7 @@ from wording import mentions
 import rlcli
 from rlcli import recipe, schedules
 from rlcli.assembly import build
+from rlcli.assembly.setup import build_together
 from rlcli.errors import RlcliError
 from rlcli.loop import make_loop
 from rlcli.loop.episode_statistics import (
@@ -49,11 +50,45 @@ def test_the_value_moves_by_a_step_at_each_success(given, values):
     assert schedule.limits() == (given["from"], given["to"])
 
 
-def test_a_run_begins_with_the_first_value_and_an_evaluation_has_the_last():
+@pytest.mark.parametrize("clock", [START.clock, rlcli.clock(0), rlcli.clock(10_000)])
+def test_where_no_successes_are_counted_the_value_is_the_last(clock):
     schedule = schedules.parse_schedule(RISE)
-    assert schedules.schedule_value(schedule, START.clock, 1) == np.float32(0.2)
-    outside = Clock.zero()._replace(successes=None)
-    assert schedules.schedule_value(schedule, outside, 1) == np.float32(0.45)
+    assert schedules.schedule_value(schedule, clock, 1) == np.float32(0.45)
+
+
+def swingup(init_range, **train) -> dict:
+    """A pole whose first episodes have angular velocities in ± `init_range`."""
+    return {
+        "environment": {
+            "name": "bsuite/CartpoleSwingup",
+            "num_envs": 64,
+            "init_range": init_range,
+        },
+        "network": {"name": "mlp", "layers": [8]},
+        "updater": "ppo",
+        "train": {"steps": 2_048, "unroll": 16, **train},
+    }
+
+
+def first_speeds(setup) -> np.ndarray:
+    """The largest angular velocity with which the episodes of each seed begin."""
+    obs = np.asarray(make_loop(setup).begin().pending.obs)
+    return np.abs(obs[..., 0, 4]).max(-1)
+
+
+def test_the_first_episodes_begin_with_the_first_value():
+    schedule = {"from": 0.5, "to": 0.0, "when": WHEN}
+    (speed,) = first_speeds(build(recipe.load_recipe(swingup(schedule))))
+    assert 0.4 < speed <= 0.5
+
+
+def test_the_first_episodes_of_each_run_begin_with_its_own_number():
+    train = {"adjustable": ["environment.init_range"]}
+    recipes = [recipe.load_recipe(swingup(value, **train)) for value in (0.1, 0.5)]
+    common, _ = build_together(recipes, [0])
+    low, high = first_speeds(common)
+    assert 0.05 < low <= 0.1
+    assert 0.4 < high <= 0.5
 
 
 @pytest.mark.parametrize(

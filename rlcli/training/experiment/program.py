@@ -245,7 +245,6 @@ class Program:
         clock = Clock.zero(len(episodes))._replace(
             steps=np.full(len(episodes), self.step, np.float32),
             episodes=np.asarray(episodes, np.float32),
-            successes=None,
         )
         return Inputs(clock, dict(by_place))
 
