@@ -166,17 +166,17 @@ EXPERIMENTS = {
         },
     ),
     "curriculum": Experiment(
-        "MountainCar",
+        "MountainCarContinuous with a third of the power",
         (
             Arm(
                 "the task itself",
                 "ppo_mountain_car_curriculum",
-                ("environment.force=0.001",),
+                ("environment.power=0.0005",),
             ),
             Arm(
                 "an engine that becomes weaker with time",
                 "ppo_mountain_car_curriculum",
-                ("environment.force={from: 0.003, to: 0.001, over: 50%}",),
+                ("environment.power={from: 0.004, to: 0.0005, over: 50%}",),
             ),
             Arm(
                 "an engine that becomes weaker with success",
