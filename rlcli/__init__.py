@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # a test compares these rows with the tables below
     from rlcli.recipe.catalog import list as list
     from rlcli.recipe.new import new as new
     from rlcli.recipe.schema import schema as schema
+    from rlcli.results.claims import claim as claim
     from rlcli.results.compare import compare as compare
     from rlcli.results.metric_table import episodes, metrics
     from rlcli.results.plot import plot as plot
@@ -75,6 +76,7 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, str]] = {
         "diff": "rlcli.runs.diff",
         "plot": "rlcli.results.plot",
         "compare": "rlcli.results.compare",
+        "claim": "rlcli.results.claims",
         "report": "rlcli.results.report.report",
         "bsuite": "rlcli.studies.bsuite.suite",
     },

@@ -46,7 +46,10 @@ def folder(tmp_path_factory):
 @pytest.mark.pages
 def test_every_command_of_the_readme_runs_in_order(folder):
     """With small budgets: `--smoke` for training, and few episodes."""
-    (folder / "paper.yaml").write_text("recipes: [qlearning_frozenlake]\n")
+    (folder / "paper.yaml").write_text(
+        "recipes: [qlearning_frozenlake, sarsa_frozenlake]\nseeds: 5\n"
+        "test: {baseline: sarsa_frozenlake, effect: 0.1, max_seeds: 20}\n"
+    )
     (folder / "space.yaml").write_text("tracer.gamma: {uniform: [0.9, 0.99]}\n")
     rlcli_commands = commands("rlcli")
     assert len(rlcli_commands) >= 10

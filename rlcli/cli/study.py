@@ -67,6 +67,8 @@ def command(
         names = ("vary", "vary_zip", "set", "seed", "seeds", "runs")
         keywords = {each: keywords[each] for each in names}
         trusts = trust is not False
+        from rlcli.results.claims import describe_plan  # here, to keep `--help` fast
+
         cells = training_outcome.complete(
             rlcli.preview_study, study, trust=trusts, **keywords
         )
@@ -74,6 +76,8 @@ def command(
             output.print_json([_as_data(each) for each in cells])
         else:
             _print_preview(cells)
+            if cells[0].plan:
+                output.print_data(describe_plan(cells[0].plan))
         raise typer.Exit(
             errors.USER_ERROR if any(e.error for e in cells) else errors.OK
         )
@@ -117,6 +121,8 @@ def _print_preview(cells: Sequence[CellPreview]) -> None:
     known = [each.seconds for each in programs.values() if each.seconds is not None]
     count = f"{len(cells)} cells in {len(programs)} programs"
     text = f"{count}, {sum(each.seeds for each in cells)} seeds"
+    if plan := cells[0].plan:
+        text += f" in a block, at most {plan['max_seeds'] * len(cells)} in all"
     if known:
         text += f"; about {format_duration(sum(known))} of training, as earlier runs"
     output.print_data(text)

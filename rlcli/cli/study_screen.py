@@ -29,7 +29,8 @@ def train_and_report(
     with show_runs(quiet) as report:
         keywords |= {"report": report, "quiet": quiet}
         ended = training_outcome.complete(function, *what, **keywords)
-    from rlcli.runs.run_folder import Run  # here, to keep `--help` fast
+    from rlcli.runs.provenance import program  # here, to keep `--help` fast
+    from rlcli.runs.run_folder import Run
     from rlcli.studies.process_runs import exit_code
 
     is_worker = bool(keywords.get("cells"))
@@ -43,7 +44,11 @@ def train_and_report(
     script = keywords.get("slurm")
     if script is not None and exit_code(ended) == errors.OK:
         folder = ended[0].cell.study
-        return report_script(folder, script, Run(folder).command("resume"), quiet)
+        then = Run(folder).command("resume")
+        if _read_claims(folder):  # the next block of seeds, until all is decided
+            words = [program(), "study", str(folder), "--slurm", str(script)]
+            then = join_shell(words)
+        return report_script(folder, script, then, quiet)
     if not quiet and ended:
         _print_end(ended, keywords.get("run_storage"))
     for folder in sorted(each.cell.folder for each in ended if each.cell.exists):
@@ -149,6 +154,18 @@ def watch_study(folder: Path) -> Sequence[Mapping[str, Any]]:
     return records
 
 
+def _read_claims(folder: Path) -> Sequence[Mapping[str, Any]]:
+    """The claims of a study; () without a test."""
+    from rlcli.runs.study_record import find_study
+
+    study = find_study(folder)
+    if study is None or "test" not in study.sections:
+        return ()
+    from rlcli.results.claims import read_claims  # here: imports NumPy
+
+    return (read_claims(study) or {"claims": ()})["claims"]
+
+
 def _print_end(ended: Sequence[CellEnd], run_storage: str | None) -> None:
     """Prints a table of the returns, and the command to try next."""
     from rlcli.runs.cell_table import describe_recorded
@@ -164,6 +181,8 @@ def _print_end(ended: Sequence[CellEnd], run_storage: str | None) -> None:
     text = describe_recorded(study, width, with_reasons=False)
     for line in (f"{folder}:", *text.splitlines()):
         output.print_message(line)
+    for each in _read_claims(folder):
+        output.print_message(each["sentence"])
     if any(each.code >= errors.OUT_OF_TIME for each in ended):
         command = Run(folder).command("resume")
         if run_storage is not None:

@@ -82,6 +82,32 @@ def compare_members(
     members: Sequence[Member], settings: ComparisonSettings, notes: list[str]
 ) -> dict[str, Any]:
     """What `rlcli.compare` returns."""
+    metric, samples = read_samples(members, settings, notes)
+    overall = None
+    if len(samples) > 1 or settings.scales:
+        scales = choose_scales([*samples], metric, settings.scales)
+        overall = _compare_overall(samples, scales, notes)
+    return {
+        "result": settings.result,
+        "y": metric,
+        "threshold": settings.threshold,
+        "resamples": RESAMPLES,
+        "environments": [
+            compare_environment(environment, each, metric, settings.threshold)
+            for environment, each in samples.items()
+        ],
+        "overall": overall,
+        "notes": [*dict.fromkeys(notes)],
+    }
+
+
+def read_samples(
+    members: Sequence[Member], settings: ComparisonSettings, notes: list[str]
+) -> tuple[str, dict[str, list[Sample]]]:
+    """The metric, and by environment the seeds of each group that has results.
+
+    Refuses runs that were not made in the same way.
+    """
     by_environment = _split(members, notes)
     evaluation = _evaluation_options(settings)
     differences = {
@@ -108,23 +134,7 @@ def compare_members(
         for environment, each in samples.items()
     }
     protocol.check_protocol(early, notes, settings.allow_differences)
-    samples = {environment: each for environment, each in samples.items() if each}
-    overall = None
-    if len(samples) > 1 or settings.scales:
-        scales = _choose_scales([*samples], metric, settings.scales)
-        overall = _compare_overall(samples, scales, notes)
-    return {
-        "result": settings.result,
-        "y": metric,
-        "threshold": settings.threshold,
-        "resamples": RESAMPLES,
-        "environments": [
-            compare_environment(environment, each, metric, settings.threshold)
-            for environment, each in samples.items()
-        ],
-        "overall": overall,
-        "notes": [*dict.fromkeys(notes)],
-    }
+    return metric, {name: each for name, each in samples.items() if each}
 
 
 def _evaluation_options(settings: ComparisonSettings) -> Sequence[str]:
@@ -230,7 +240,7 @@ def _reach(seeds: Sequence[Seed], threshold: float) -> dict[str, Any]:
     }
 
 
-def _choose_scales(
+def choose_scales(
     environments: Sequence[str], metric: str, scales: Mapping[str, Reference]
 ) -> dict[str, Reference | None]:
     """The scale of each environment: the user's, or else that of known returns."""

@@ -24,6 +24,8 @@ _IRRELEVANT = (
     *("seed", "seeds", "devices", "data_parallel", "threads", "log", "checkpoint"),
     *("evaluate", "trackers", "on_error"),
 )
+ENVIRONMENT = "environment"  # a key of the values of a cell
+_WITHIN = (ENVIRONMENT, "train.seed")  # what may differ among the runs of a group
 _LONGEST = 60  # characters of a value as a label
 RECIPE, RUN, CELL = "recipe", "run", "cell"  # special values of `group`
 
@@ -42,11 +44,13 @@ class Member(NamedTuple):
 
     @property
     def environment(self) -> str | None:
-        """The name of its environment; None if its recipe cannot be read."""
-        environment = self.recipe.get("environment")
+        """Its environment, by the name in its study; None if it is unknown."""
+        environment = self.recipe.get(ENVIRONMENT)
         if isinstance(environment, Mapping):
             environment = environment.get("name")
-        return environment if isinstance(environment, str) else None
+        own = self.cell[1].get(ENVIRONMENT) if self.cell is not None else None
+        found = own if isinstance(own, str) else environment
+        return found if isinstance(environment, str) else None
 
     @property
     def cell(self) -> tuple[str, Mapping[str, str]] | None:
@@ -168,6 +172,14 @@ def group_members(members: Sequence[Member], group: str | None = None) -> list[G
     ]
 
 
+def label_cell(recipe: str, values: Mapping[str, str]) -> str:
+    """The group of a cell: its recipe and its options, over environments and seeds."""
+    kept = {key: text for key, text in values.items() if key not in _WITHIN}
+    name = kept.pop("recipe", recipe)
+    options = zip(shorten_keys([*kept]), kept.values(), strict=True)
+    return " ".join([name, *(f"{key}={text}" for key, text in options)])
+
+
 def _group_cells(members: Sequence[Member]) -> list[Group]:
     """Groups the cells of studies that differ in nothing but the environment."""
     groups: dict[tuple[str, str], list[Member]] = {}
@@ -176,10 +188,7 @@ def _group_cells(members: Sequence[Member]) -> list[Group]:
             message = f"run `{member.folder}` is no cell of a study"
             raise RlcliError(message, "group by `recipe` or `run`")
         study, values = member.cell
-        kept = {key: text for key, text in values.items() if key != "environment"}
-        name = kept.pop("recipe", member.name)
-        options = zip(shorten_keys([*kept]), kept.values(), strict=True)
-        label = " ".join([name, *(f"{key}={text}" for key, text in options)])
+        label = label_cell(member.name, values)
         groups.setdefault((study, label), []).append(member)
     several = len({study for study, _ in groups}) > 1
     return [

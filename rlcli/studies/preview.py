@@ -11,9 +11,12 @@ from typing import Any, NamedTuple
 from rlcli.errors import RlcliError
 from rlcli.recipe import Recipe, load_to_train
 from rlcli.registry.paths import resolves
+from rlcli.results.claim_test import count_groups
+from rlcli.results.claims import plan_test
 from rlcli.runs.conditions import read_recipe
 from rlcli.runs.listing import runs as list_runs
 from rlcli.runs.study_record import Cell
+from rlcli.studies.seed_blocks import begin_blocks
 from rlcli.studies.shared_programs import group_cells
 from rlcli.studies.study_file import read_study
 from rlcli.studies.study_grid import combine, plan_cells, read_cell, seed_settings
@@ -29,6 +32,7 @@ class CellPreview(NamedTuple):
     memory: int = 0  # bytes that its program needs at least
     seconds: float | None = None  # of its program, by the speed of earlier runs
     error: str = ""  # why it cannot be trained
+    plan: Mapping[str, Any] | None = None  # of the `test` of all, as in `plan_test`
 
 
 @resolves("study", new=("runs",))
@@ -51,6 +55,10 @@ def preview_study(
     grid = read_study(study, set, seed_settings(seed, seeds))
     grid = grid.vary([*combine(vary, vary_zip)])
     cells = plan_cells(grid, Path(runs) / "study")
+    plan = None
+    if grid.test is not None:
+        cells = begin_blocks(cells, grid.test)
+        plan = plan_test(grid.test, *count_groups(cells))
     groups, refused = group_cells(cells, trust=trust)
     programs, errors = build_groups(groups, trust=trust)
     rates = _read_rates(Path(runs))
@@ -62,13 +70,14 @@ def preview_study(
             recipe.train.steps,
             memory,
             _estimate(rates, recipe, len(group)),
+            plan=plan,
         )
         for number, (group, recipe, memory) in enumerate(programs, 1)
         for cell in group
     }
     for label, error in {**refused, **errors}.items():
         cell = next(cell for cell in cells if cell.label == label)
-        found[label] = CellPreview(cell, error=error.message)
+        found[label] = CellPreview(cell, error=error.message, plan=plan)
     return [found[cell.label] for cell in cells]
 
 

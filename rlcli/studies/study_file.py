@@ -6,6 +6,7 @@ vary: {tracer.lambda: [0.9, 0.95]}
 seeds: 10
 seed: 1000
 set: [train.steps=100_000]
+test: {baseline: ppo_cartpole, effect: 20, max_seeds: 50}
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,10 +18,11 @@ from rlcli.recipe import documents, read_recipe
 from rlcli.recipe.annotations import quote_value
 from rlcli.recipe.documents import Document, Place
 from rlcli.recipe.varying import recipe_combinations
+from rlcli.results.claim_test import SEED, TEST, ClaimTest, find_fault
 from rlcli.runs.naming import make_safe
 from rlcli.studies.study_grid import Grid, GridEnvironment, GridRecipe
 
-KEYS = ("recipes", "environments", "vary", "seeds", "seed", "set")
+KEYS = ("recipes", "environments", "vary", "seeds", "seed", "set", "test")
 EXAMPLE = "for example `recipes: [ppo_cartpole, dqn_cartpole]`"
 _MOST = 1_000  # recipes, and environments
 
@@ -73,13 +75,30 @@ class _Reader:
         own = [f"train.{key}={n}" for key, n in numbers.items() if n is not None]
         given = {text.partition("=")[0] for text in overrides}
         own = [text for text in own if text.partition("=")[0] not in given]
+        if self.data.get(TEST) is not None and numbers["seed"] is None:
+            own += [f"{SEED}=0"] * (SEED not in given)
         return Grid(
             self.refuse_equal_names(recipes, "recipes"),
             self.refuse_equal_names(environments, "environments") or [None],
             recipe_combinations(self.document),
             (*self.texts(("set",), self.data.get("set", [])), *sets),
             (*own, *overrides),
+            self.test((*own, *overrides)),
         )
+
+    def test(self, overrides: Sequence[str]) -> ClaimTest | None:
+        """The test, with the blocks that `seeds` and `seed` of the study make."""
+        if (fields := self.data.get(TEST)) is None:
+            return None
+        if fault := find_fault(fields):
+            key, message, hint = fault
+            self.fail((TEST, key) if key else (TEST,), message, hint)
+        numbers = {key: text for key, _, text in (o.partition("=") for o in overrides)}
+        if "train.seeds" not in numbers:
+            message = "a study with a `test` needs `seeds`, the size of a block"
+            self.fail((TEST,), message, "for example `seeds: 5`")
+        seeds, seed = int(numbers["train.seeds"]), int(numbers.get(SEED, "0"))
+        return ClaimTest(**fields, seeds=seeds, seed=seed)
 
     def entries(self, key: str) -> list[Any]:
         value = self.data.get(key, [])

@@ -21,6 +21,7 @@ from rlcli.recipe import (
 )
 from rlcli.recipe.varying import NONE
 from rlcli.registry.paths import enter
+from rlcli.results.claim_test import ClaimTest
 from rlcli.runs.creation import check_place
 from rlcli.runs.files import to_json
 from rlcli.runs.naming import (
@@ -60,6 +61,7 @@ class Grid(NamedTuple):
     combinations: Sequence[tuple[str, ...]] = ((),)  # of settings `KEY=VALUE`
     sets: tuple[str, ...] = ()  # of all cells, before those that vary
     overrides: tuple[str, ...] = ()  # of all cells, after those that vary
+    test: ClaimTest | None = None
 
     def vary(self, combinations: Sequence[tuple[str, ...]]) -> "Grid":
         """The grid with an axis more: settings that come after its own."""

@@ -15,6 +15,7 @@ from rlcli.errors import RlcliError, quote
 from rlcli.quoting import quote_shell
 from rlcli.recipe import AnyRecipe
 from rlcli.registry.paths import enter, resolves
+from rlcli.results.claim_test import TEST
 from rlcli.runs.durations import deadline_of
 from rlcli.runs.naming import LONGEST_NAME, check_tags, name_or_time, number_folder
 from rlcli.runs.opened_folder import OpenedFolder
@@ -39,6 +40,7 @@ from rlcli.studies.process_runs import (
     refuse_cell,
     train_groups,
 )
+from rlcli.studies.seed_blocks import add_block, begin_blocks, refuse_changes
 from rlcli.studies.shared_programs import group_cells, train_cells
 from rlcli.studies.study_file import read_study
 from rlcli.studies.study_grid import (
@@ -139,7 +141,11 @@ def study(
         given = {"vary": vary, "vary_zip": vary_zip, "seed": seed, "seeds": seeds}
         given |= {"run": run, "name": name, "tag": tag, "smoke": smoke}
         chosen = _select(folder, cells, given)
-        return train_recorded(chosen, set=set, trust=trust, **options)
+        refuse_changes(folder, set)
+        options |= {"set": set, "trust": trust}
+        if cells:
+            return train_recorded(chosen, **options)
+        return _train_blocks(chosen, **options)
     if cells:
         raise RlcliError("`cells` are those of a study that exists: pass its folder")
     overrides, combinations = seed_settings(seed, seeds), [*combine(vary, vary_zip)]
@@ -153,8 +159,14 @@ def study(
     grid = grid.vary(combinations)
     folder = Path(run) if run is not None else number_folder(place / name_or_time(name))
     own = {"name": name, "tags": tuple(check_tags(tag)), "is_smoke": smoke}
+    planned = plan_cells(grid, folder, embeds=run_storage is not None, **own)
+    sections: dict[str, Any] = {}
+    if grid.test is not None:
+        planned = begin_blocks(planned, grid.test)
+        sections = {TEST: grid.test._asdict()}
     return _train_new(
-        plan_cells(grid, folder, embeds=run_storage is not None, **own),
+        planned,
+        sections,
         title=place.name,
         depth=len(place.relative_to(runs).parts) if run is None else 0,
         trust=trust is not False,
@@ -198,6 +210,7 @@ def _select(folder: Path, names: Sequence[str], given: Mapping[str, Any]) -> lis
 
 def _train_new(
     cells: Sequence[Cell],
+    sections: Mapping[str, Any],
     *,
     title: str,
     depth: int,
@@ -214,18 +227,40 @@ def _train_new(
     found = find_study(folder)
     if found is not None and found.sections.keys() - {STORAGE}:
         raise RlcliError(
-            f"{quote(folder)} is the folder of a sweep, which chooses its own runs",
+            f"{quote(folder)} is the folder of a sweep or a test, which chooses its "
+            "own runs",
             "choose another folder with `--run`",
         )
-    record_study(folder, cells, sign=trust, **engine.begin_storage(title, folder))
+    sections = {**sections, **engine.begin_storage(title, folder)}
+    record_study(folder, cells, sign=trust, **sections)
     may_begin = engine.run_storage is not None  # the store may have runs
     try:
-        ended = train_recorded(cells, trust=trust, engine=engine, **keywords)
+        ended = _train_blocks(cells, trust=trust, engine=engine, **keywords)
         may_begin = keywords["slurm"] is not None and exit_code(ended) == errors.OK
         return ended
     finally:
         if not may_begin and not any(cell.exists for cell in cells):
             discard_cells(cells, with_parents=depth)
+
+
+def _train_blocks(
+    cells: Sequence[Cell],
+    *,
+    set: Sequence[str] = (),
+    slurm: str | Path | None = None,
+    **keywords: Any,
+) -> list[CellEnd]:
+    """Trains cells, and then the blocks of seeds that the test of their study adds.
+
+    The script for SLURM is that of a single block.
+    """
+    folder = cells[0].study
+    added = add_block(folder)
+    ended = [describe_end(cell) for cell in cells] if added else []
+    while left := added or cells:
+        ended += train_recorded(left, set=set, slurm=slurm, **keywords)
+        cells, added = [], add_block(folder) if slurm is None else []
+    return ended
 
 
 def train_recorded(

@@ -76,6 +76,7 @@ COMMAND_INPUTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "inspect": ("run folder", "checkpoint", "data set"),
         "plot": ("run folder", "folder of several runs"),
         "compare": ("run folder", "folder of several runs"),
+        "claim": ("folder of several runs",),
         "report": _POLICY,
         "trust": (),
         "study": ("recipe", "folder of several runs"),

@@ -46,6 +46,7 @@ class Content(NamedTuple):
     runs: Sequence[RunFacts]
     updates: Sequence[Any] = ()  # of `UpdateView`, likewise
     created: str = ""
+    claims: Sequence[str] = ()  # sentences
 
 
 class Page(NamedTuple):
@@ -62,6 +63,7 @@ def make_content(
     learning: Sequence[Learning],
     episodes: Sequence[Any],
     updates: Sequence[Any] = (),
+    claims: Sequence[str] = (),
 ) -> Content:
     """The content of the page on groups, with their recipes and provenance."""
     members = [member for group in groups for member in group.members]
@@ -80,6 +82,7 @@ def make_content(
         machine_differences=origins.find_machine_differences(members),
         runs=origins.describe_runs(groups),
         created=timestamp(),
+        claims=claims,
     )
 
 

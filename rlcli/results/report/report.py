@@ -12,6 +12,7 @@ from rlcli.results.groups import Member, find_members, group_members
 from rlcli.results.plot import CENTERS
 from rlcli.runs.files import check_output
 from rlcli.runs.run_folder import Run
+from rlcli.runs.study_record import find_study
 
 FILE_NAME = "report.html"
 
@@ -88,7 +89,8 @@ def report(
 
         updates = update_views.describe_updates(groups, trust, notes, report_phase)
     report_phase("writing the page")
-    content = page.make_content(groups, center, notes, results, views, updates)
+    claims = describe_claims(members)
+    content = page.make_content(groups, center, notes, results, views, updates, claims)
     page.write_page(target, content)
     return target
 
@@ -99,6 +101,16 @@ def _choose_output(output: str | Path | None, members: Sequence[Member]) -> Path
     target = enter(folder / FILE_NAME if output is None else output)
     check_output(target, "a page", (".html", ".htm"))
     return target
+
+
+def describe_claims(members: Sequence[Member]) -> list[str]:
+    """A sentence for each claim of the studies of runs that have a test."""
+    from rlcli.results.claims import read_claims  # here: imports NumPy
+
+    folders = dict.fromkeys(member.cell[0] for member in members if member.cell)
+    studies = [study for each in folders if (study := find_study(each))]
+    claims = [found for study in studies if (found := read_claims(study))]
+    return [each["sentence"] for found in claims for each in found["claims"]]
 
 
 def _refuse_imports(members: Sequence[Member], trust: bool | None) -> None:

@@ -458,11 +458,13 @@ const page = (() => {
   const byEnvironment = (learning, describeOne) => learning.map((each) => [
     h("h3", { class: learning.length === 1 ? "unseen" : null }, each.environment), describeOne(each)]);
 
-  function results({ learning, center, notes }) {
+  function results({ learning, center, notes, claims }) {
     const card = (each) => h("article", { class: "card", tint: color(each.color) },
       h("h4", {}, swatch(each.color), each.label), h("p", { class: "result" }, each.value), h("p", { class: "interval" }, each.interval),
       h("dl", {}, each.facts.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, text)))));
-    return [byEnvironment(learning, (each) => [
+    const sentences = claims.map((claim) => h("li", {}, prose(claim)));
+    return [sentences.length ? [h("h3", {}, "Claims"), h("ul", { class: "claims" }, sentences)] : null,
+    byEnvironment(learning, (each) => [
       h("p", { class: "muted" }, `${capitalize(each.metric)}: ${CENTERS[center]} over seeds of the last value.`),
       h("div", { class: "cards" }, each.cards.map(card)),
       figure(each.intervals, `results/${each.environment}`),
@@ -545,7 +547,7 @@ const page = (() => {
 
   // Each with the fields of the document that it shows; those without content are optional.
   const SECTIONS = [
-    ["results", "Results", results, ["learning", "center", "notes"]],
+    ["results", "Results", results, ["learning", "center", "notes", "claims"]],
     ["learning", "Learning curves", learning, ["learning"]],
     ["episodes", "Episodes", episodes, ["episodes"], (found) => found.episodes.length],
     ["diagnostics", "Diagnostics", diagnostics, ["learning"]],

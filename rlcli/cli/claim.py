@@ -1,0 +1,33 @@
+"""`rlcli claim`: prints what the test of a study has shown."""
+
+from pathlib import Path
+
+import rlcli
+from rlcli.cli import output
+from rlcli.cli.options import JSON, argument, option
+
+
+def command(
+    study: Path = argument("STUDY", "The folder of a study with a `test`."),
+    plan: bool = option(
+        False, "--plan", "Also print the power of all seeds, by the measured spread."
+    ),
+    json: bool = JSON,
+) -> None:
+    """Print what the test of a study has shown.
+
+    A sentence for each cell: it is better or worse than the baseline, has no difference
+    larger than `effect`, or is undecided. Also while the study trains: complete blocks
+    of seeds count.
+    """
+    data = rlcli.claim(study, plan=plan)
+    output.print_notes(data["notes"])
+    if json:
+        output.print_json(data)
+        return
+    from rlcli.results.claims import describe_plan  # here, to keep `--help` fast
+
+    for each in data["claims"]:
+        output.print_data(each["sentence"])
+        if plan and "plan" in each:
+            output.print_data(f"  {describe_plan(each['plan'])}")

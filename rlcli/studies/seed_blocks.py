@@ -1,0 +1,96 @@
+"""Seed blocks: the cells of a study with a `test`, one block of seeds after the other.
+
+The cells of a block have the same seeds, and are below a folder that is named after the
+first one. Which cells the next block has is decided by the results in the folder alone,
+so a study that was killed goes on as if it had not been.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rlcli.errors import RlcliError
+from rlcli.results.claim_test import (
+    SEED,
+    TEST,
+    ClaimTest,
+    check_test,
+    read_test,
+    split_blocks,
+)
+from rlcli.results.claims import is_finished, read_claims
+from rlcli.results.sequential_test import UNDECIDED
+from rlcli.runs.opened_folder import OpenedFolder
+from rlcli.runs.study_record import Cell, find_study, record_study
+
+# Options that change results, so that blocks would differ in them.
+_FIXED = ("train.steps", "train.stop", "train.evaluate")
+
+
+def begin_blocks(cells: Sequence[Cell], test: ClaimTest) -> list[Cell]:
+    """The cells of the first block of planned cells; refuses a test without sense."""
+    check_test(test, cells)
+    return [_move(cell, cell.label, test.seed) for cell in cells]
+
+
+def _move(cell: Cell, label: str, seed: int) -> Cell:
+    """A cell with the block of seeds that begins with `seed`."""
+    setting = f"{SEED}={seed}"
+    own = f"{setting.rpartition('.')[2]}/{label}"
+    OpenedFolder(cell.study).find(*Path(own).parts)  # refuses links
+    kept = (text for text in cell.sets if not text.startswith(f"{SEED}="))
+    document = cell.document and cell.document.with_settings(setting)
+    return cell._replace(
+        folder=cell.study / own,
+        sets=(*kept, setting),
+        values={**cell.values, SEED: str(seed)},
+        document=document,
+    )
+
+
+def add_block(folder: Path) -> list[Cell]:
+    """Adds the next block of a study's test to its record, and returns its cells.
+
+    It has the baseline and the cells that are still undecided. [] without a test, and
+    if the last block has not finished, all is decided, or all seeds are spent.
+    """
+    study = find_study(folder)
+    test = read_test(study) if study is not None else None
+    if study is None or test is None:
+        return []
+    blocks = split_blocks(study, test)
+    is_last = len(blocks) in (0, len(test.looks))
+    if is_last or any(cell.is_smoke for cell in study.cells):
+        return []
+    if not all(is_finished(cell) for each in blocks[-1].values() for cell in each):
+        return []
+    claims = read_claims(study)
+    assert claims is not None
+    number, seeds = len(blocks), len(blocks) * test.seeds
+    groups = [
+        each["cell"]
+        for each in claims["claims"]
+        if each["verdict"] == UNDECIDED and each["seeds"] == seeds
+    ]
+    if not groups:
+        return []
+    added = [
+        _move(cell, cell.label.partition("/")[2], test.seed + seeds)
+        for group in blocks[0]
+        if group in (test.baseline, *groups)
+        for cell in blocks[number - 1][group]
+    ]
+    record_study(folder, added)
+    return added
+
+
+def refuse_changes(folder: Path, sets: Sequence[str]) -> None:
+    """Refuses settings that would change the results of a test that has begun."""
+    study = find_study(folder) if sets else None
+    for text in sets if study is not None and TEST in study.sections else ():
+        key = text.partition("=")[0].strip()
+        if key.startswith(_FIXED):
+            raise RlcliError(
+                f"`{key}` cannot change in a study with a `test`: its blocks of seeds "
+                "would differ",
+                "begin another study",
+            )
