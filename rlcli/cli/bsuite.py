@@ -14,7 +14,7 @@ from rlcli.cli.options import argument, option
 
 if TYPE_CHECKING:
     from rlcli.runs.study_record import Cell
-    from rlcli.studies.process_runs import CellEnd
+    from rlcli.studies.study_loop import CellEnd
 
 
 def command(
@@ -74,7 +74,7 @@ def command(
     for other in ("recipe", "ids", "quiet", "json"):
         del keywords[other]
     from rlcli.studies.bsuite.results import tables  # here, to keep `--help` fast
-    from rlcli.studies.process_runs import exit_code
+    from rlcli.studies.study_loop import exit_code
 
     last: list[CellEnd] = []
     with study_screen.show_runs(quiet) as show:

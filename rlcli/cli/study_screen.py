@@ -14,7 +14,7 @@ from rlcli.quoting import join_shell, quote_rich, quote_shell
 
 if TYPE_CHECKING:
     from rlcli.runs.study_record import Cell
-    from rlcli.studies.process_runs import CellEnd, StudyReport
+    from rlcli.studies.study_loop import CellEnd, StudyReport
 
 _PERIOD = 1.0  # seconds between two looks at a study that another process trains
 
@@ -31,7 +31,7 @@ def train_and_report(
         ended = training_outcome.complete(function, *what, **keywords)
     from rlcli.runs.provenance import program  # here, to keep `--help` fast
     from rlcli.runs.run_folder import Run
-    from rlcli.studies.process_runs import exit_code
+    from rlcli.studies.study_loop import exit_code
 
     is_worker = bool(keywords.get("cells"))
     messages = [

@@ -21,7 +21,7 @@ from rlcli.runs.naming import shorten_keys
 from rlcli.runs.provenance import program
 
 if TYPE_CHECKING:
-    from rlcli.studies.search.driver import SweepProgress
+    from rlcli.studies.search.trial_source import SweepProgress
     from rlcli.studies.search.trials import Trial
 
 _NO_ADDRESSES: Mapping[str, str | None] = {}

@@ -5,7 +5,8 @@ trained: in processes, on a cluster.
 May import: training, results, and everything below them.
 
 `study_file` reads the file of a study, `study_grid` makes its cells, `shared_programs`
-finds those that are trained together, and `process_runs` trains them. `seed_blocks`
-adds seeds until a claim is decided, `search` chooses cells one after the other,
-`bsuite` are those of a benchmark, and `engines` run the processes.
+finds those that are trained together, and `study_loop` trains them, on an engine of
+`engines`. It asks a source for more cells when others have ended: `seed_blocks` adds
+seeds until a claim is decided, `search` chooses options. `bsuite` are the cells of a
+benchmark.
 """

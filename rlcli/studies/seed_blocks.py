@@ -21,6 +21,7 @@ from rlcli.results.claims import is_finished, read_claims
 from rlcli.results.sequential_test import UNDECIDED
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.study_record import Cell, find_study, record_study
+from rlcli.studies.study_loop import CellEnd, CellSource
 
 # Options that change results, so that blocks would differ in them.
 _FIXED = ("train.steps", "train.stop", "train.evaluate")
@@ -45,6 +46,19 @@ def _move(cell: Cell, label: str, seed: int) -> Cell:
         values={**cell.values, SEED: str(seed)},
         document=document,
     )
+
+
+def block_source(folder: Path) -> CellSource:
+    """Adds the blocks of a study's test, each when all before it have ended."""
+    asked: set[int] = set()
+
+    def choose(ended: Sequence[CellEnd]) -> list[Cell]:
+        if len(ended) in asked:  # nothing has ended since: `add_block` reads results
+            return []
+        asked.add(len(ended))
+        return add_block(folder)
+
+    return CellSource(choose)
 
 
 def add_block(folder: Path) -> list[Cell]:

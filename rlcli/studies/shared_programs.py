@@ -5,6 +5,7 @@ are one program.
 """
 
 import itertools
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ from rlcli.studies.study_grid import read_cell
 from rlcli.training.new_run import NewRun, train_together
 from rlcli.training.resuming import resume
 
+_POLL = 0.05  # seconds between two looks at runs that another process creates
+
 
 def group_cells(
     cells: Sequence[Cell], *, trust: bool
@@ -28,25 +31,29 @@ def group_cells(
     `trust`: whether recipes of cells that have not begun may import code.
     """
     for cell in cells:
-        if cell.exists and _is_half_begun(run := Run(cell.folder)):
-            run.discard()
+        while cell.exists and _is_half_begun(run := Run(cell.folder)):
+            if run.is_abandoned():
+                run.discard()
+            else:
+                time.sleep(_POLL)
     groups, refused = _group_begun([cell for cell in cells if cell.exists])
     new = [cell for cell in cells if not cell.exists]
     for _, alike in itertools.groupby(new, lambda cell: (cell.recipe, _names(cell))):
         groups += _group_new([*alike], trust, refused)
-    return groups, refused
+    places = {cell.label: place for place, cell in enumerate(cells)}
+    return sorted(groups, key=lambda group: places[group[0].label]), refused
 
 
 def _is_half_begun(run: Run) -> bool:
-    """Whether a process was killed before it had created all runs of a program.
+    """Whether not all runs of a program are there: they are created before it begins.
 
-    All are created before the first step.
+    Its process was killed, or still creates them.
     """
     info = run.read_info()
     names = info.get("members", ())
     is_new = info.get("status") == "created" and not run.list_checkpoints()
     is_missing = not all(is_run(run.folder.parent / name) for name in names)
-    return is_new and is_missing and run.is_abandoned()
+    return is_new and is_missing
 
 
 def _names(cell: Cell) -> tuple[str | None, ...]:
@@ -118,6 +125,11 @@ def _is_number(text: str) -> bool:
     return True
 
 
+def is_population(cells: Sequence[Cell]) -> bool:
+    """Whether cells are the members of a population, which is one program."""
+    return exists(cells[0].folder.with_name(population_rounds.FILE_NAME))
+
+
 def train_cells(
     cells: Sequence[Cell],
     *,
@@ -135,8 +147,7 @@ def train_cells(
     if begun is not None:  # whose group continues with it
         resume(begun.folder, set=set, trust=trust, **options)
         return
-    settings = cells[0].folder.with_name(population_rounds.FILE_NAME)
-    fields = {"population": True} if exists(settings) else {}
+    fields = {"population": True} if is_population(cells) else {}
     new = [
         NewRun(
             read_cell(cell, set),

@@ -32,16 +32,8 @@ from rlcli.runs.study_record import (
 from rlcli.studies.engines.engine_options import STORAGE, EngineOptions
 from rlcli.studies.engines.slurm import write_script
 from rlcli.studies.preview import build_groups
-from rlcli.studies.process_runs import (
-    CellEnd,
-    StudyReport,
-    describe_end,
-    exit_code,
-    refuse_cell,
-    train_groups,
-)
-from rlcli.studies.seed_blocks import add_block, begin_blocks, refuse_changes
-from rlcli.studies.shared_programs import group_cells, train_cells
+from rlcli.studies.seed_blocks import begin_blocks, block_source, refuse_changes
+from rlcli.studies.shared_programs import group_cells, is_population, train_cells
 from rlcli.studies.study_file import read_study
 from rlcli.studies.study_grid import (
     Grid,
@@ -50,7 +42,17 @@ from rlcli.studies.study_grid import (
     plan_cells,
     seed_settings,
 )
-from rlcli.training.stopping.stops import stopping_with
+from rlcli.studies.study_loop import (
+    NOTHING_MORE,
+    CellEnd,
+    CellSource,
+    StudyLoop,
+    StudyReport,
+    describe_end,
+    exit_code,
+    refuse_cell,
+)
+from rlcli.training.stopping.stops import STATUS_OF_SIGNALS, Stop, stopping_with
 
 GROUP = "studies"  # the folder of studies of several recipes, below that of runs
 # A file, its data, recipes, or the folder of a study that exists.
@@ -142,10 +144,8 @@ def study(
         given |= {"run": run, "name": name, "tag": tag, "smoke": smoke}
         chosen = _select(folder, cells, given)
         refuse_changes(folder, set)
-        options |= {"set": set, "trust": trust}
-        if cells:
-            return train_recorded(chosen, **options)
-        return _train_blocks(chosen, **options)
+        options |= {} if cells else {"source": block_source(folder)}
+        return train_recorded(chosen, set=set, trust=trust, **options)
     if cells:
         raise RlcliError("`cells` are those of a study that exists: pass its folder")
     overrides, combinations = seed_settings(seed, seeds), [*combine(vary, vary_zip)]
@@ -235,7 +235,10 @@ def _train_new(
     record_study(folder, cells, sign=trust, **sections)
     may_begin = engine.run_storage is not None  # the store may have runs
     try:
-        ended = _train_blocks(cells, trust=trust, engine=engine, **keywords)
+        source = block_source(folder)
+        ended = train_recorded(
+            cells, source=source, trust=trust, engine=engine, **keywords
+        )
         may_begin = keywords["slurm"] is not None and exit_code(ended) == errors.OK
         return ended
     finally:
@@ -243,29 +246,10 @@ def _train_new(
             discard_cells(cells, with_parents=depth)
 
 
-def _train_blocks(
-    cells: Sequence[Cell],
-    *,
-    set: Sequence[str] = (),
-    slurm: str | Path | None = None,
-    **keywords: Any,
-) -> list[CellEnd]:
-    """Trains cells, and then the blocks of seeds that the test of their study adds.
-
-    The script for SLURM is that of a single block.
-    """
-    folder = cells[0].study
-    added = add_block(folder)
-    ended = [describe_end(cell) for cell in cells] if added else []
-    while left := added or cells:
-        ended += train_recorded(left, set=set, slurm=slurm, **keywords)
-        cells, added = [], add_block(folder) if slurm is None else []
-    return ended
-
-
 def train_recorded(
     cells: Sequence[Cell],
     *,
+    source: CellSource = NOTHING_MORE,
     engine: EngineOptions,
     set: Sequence[str] = (),
     trust: bool | None,
@@ -277,17 +261,20 @@ def train_recorded(
 ) -> list[CellEnd]:
     """Trains those of the cells that are not finished, and returns how all ended.
 
-    `is_strict`: trains none if one of them cannot be built.
+    `source` chooses others, once these have ended; a script for SLURM has those that
+    are next. `is_strict`: trains none if one of
+    `cells` cannot be built.
     """
     folder = cells[0].study
     study = find_study(folder) or Study(folder, (*cells,))
     variables = {**os.environ}  # before the threads of this process are set
-    unfinished = [cell.label for cell in cells if not _is_finished(cell)]
+    ended, left = _divide(cells, continues=bool(set))
+    labels = [cell.label for cell in left]
     with contextlib.closing(
-        engine.open(study, unfinished, environment=variables)
+        engine.open(study, labels, environment=variables)
     ) as opened:
-        left = [cell for cell in cells if set or not _is_finished(cell)]
-        ended = [describe_end(cell) for cell in cells if cell not in left]
+        ended, left = _divide(cells, continues=bool(set))  # with those of a store
+        left = left or [*source.choose(ended)]
         trusts_new = OpenedFolder(folder, trust).admits_code
         groups, refused = group_cells(left, trust=trusts_new)
         is_here = len(groups) == 1 and engine.engine == "local" and slurm is None
@@ -295,32 +282,64 @@ def train_recorded(
             _, misfits = build_groups(groups, trust=trusts_new, shapes=False)
             refused |= misfits
             groups = groups if not refused else []
-        by_label = {cell.label: cell for cell in left}
-        ended += [refuse_cell(by_label[each], error) for each, error in refused.items()]
+        ended += [
+            refuse_cell(cell, refused[cell.label])
+            for cell in left
+            if cell.label in refused
+        ]
         words = [*trust_option(trust)]
         words += [word for text in set for word in ("--set", text)]
         if slurm is not None and not refused:
             tasks = [[cell.label for cell in group] for group in groups]
             write_script(folder, tasks, words, slurm, max_time=max_time)
             ended += [CellEnd(cell, errors.OK, "") for cell in left]
-        if slurm is not None or not groups:
+        if slurm is not None or (is_strict and refused):
             return ended
         if is_here:
             options = {"set": set, "max_time": max_time, "quiet": quiet, "trust": trust}
-            if done := _train_here(groups[0], ended, options):
-                return done
-            groups = [[cell] for cell in groups[0]]
-        return train_groups(
-            groups, words, opened, ended=ended, max_time=max_time, report=report
+            ended, groups = _train_here(groups[0], ended, options)
+        loop = StudyLoop(
+            study,
+            source,
+            opened,
+            words,
+            trust=trusts_new,
+            ended=ended,
+            max_time=max_time,
+            report=report,
         )
+        status = loop.run(groups)
+        if status in STATUS_OF_SIGNALS.values():
+            text = f"the runs in `{folder}` were stopped; `rlcli resume` continues them"
+            Stop(folder, lambda: loop.ended, lambda: text).deliver(status)
+        return loop.ended
+
+
+def _divide(
+    cells: Sequence[Cell], *, continues: bool
+) -> tuple[list[CellEnd], list[Cell]]:
+    """The cells that are finished, and those that are left.
+
+    `continues`: those that are finished may have to continue.
+    """
+    ended: list[CellEnd] = []
+    left: list[Cell] = []
+    for cell in cells:
+        status = Run(cell.folder).read_info().get("status")
+        if status == "finished" and not continues:
+            ended.append(describe_end(cell))
+        else:
+            left.append(cell)
+    return ended, left
 
 
 def _train_here(
     cells: Sequence[Cell], ended: Sequence[CellEnd], options: Mapping[str, Any]
-) -> list[CellEnd]:
+) -> tuple[list[CellEnd], list[list[Cell]]]:
     """Trains cells of one program in this process, which shows its panel.
 
-    Returns how all cells have ended, [] if the program is too large.
+    Returns how all cells have ended. If the program is refused, for example because it
+    is too large, before any run has begun, also returns the cells one by one.
     """
 
     def ends(*_: object) -> list[CellEnd]:
@@ -329,20 +348,9 @@ def _train_here(
     try:
         with stopping_with(cells[0].study, ends):
             train_cells(cells, **options)
-        return ends()
+        return ends(), []
     except RlcliError as error:
-        if _is_too_large(error, cells):
-            return []
-        return [*ended, *(refuse_cell(cell, error) for cell in cells)]
-
-
-def _is_finished(cell: Cell) -> bool:
-    return Run(cell.folder).read_info().get("status") == "finished"
-
-
-def _is_too_large(error: RlcliError, cells: Sequence[Cell]) -> bool:
-    """Whether cells were too large for one program, and none has begun."""
-    from rlcli.assembly.out_of_memory import OutOfMemoryError  # here: imports JAX
-
-    is_memory = isinstance(error, OutOfMemoryError) and len(cells) > 1
-    return is_memory and not any(cell.exists for cell in cells)
+        has_begun = any(cell.exists for cell in cells)
+        if len(cells) > 1 and not has_begun and not is_population(cells):
+            return [*ended], [[cell] for cell in cells]
+        return [*ended, *(refuse_cell(cell, error) for cell in cells)], []

@@ -10,7 +10,7 @@ import rlcli
 from rlcli.cli import main, study_screen
 from rlcli.runs.run_folder import Run
 from rlcli.runs.study_record import Cell, record_study
-from rlcli.studies.process_runs import CellEnd
+from rlcli.studies.study_loop import CellEnd
 
 PAPER = """\
 recipes: [qlearning_frozenlake]

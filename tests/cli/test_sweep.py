@@ -9,8 +9,8 @@ from sweeps import FakeEngine, drive, learning_curve, make_sweep, skip_disk
 
 import rlcli
 from rlcli.cli import main, sweep_screen
-from rlcli.studies.search.driver import SweepProgress
 from rlcli.studies.search.objectives import Objective
+from rlcli.studies.search.trial_source import SweepProgress
 from rlcli.studies.search.trials import Trial
 
 pytest.importorskip("optuna")
@@ -119,7 +119,7 @@ def test_values_that_are_infinite_or_missing_are_printed(tmp_path, capsys):
     space = {"x": {"int": [3, 5]}}
     changes = {"sampler": "grid", "objective": "steps_to:28", "trials": 3}
     sweep = make_sweep(tmp_path / "s", space, confirm=1, **changes)
-    drive(sweep, FakeEngine(codes={"trial 1": [1]}, curve=learning_curve))
+    drive(sweep, FakeEngine(codes={"trials/0001": [1]}, curve=learning_curve))
     assert main(["sweep", "show", str(sweep.folder)]) == 0
     out = capsys.readouterr().out
     assert "never" in out and "failed" in out

@@ -20,8 +20,14 @@ from rlcli.runs.study_record import Cell, record_study
 from rlcli.studies import train_study
 from rlcli.studies.engines import engine_options
 from rlcli.studies.engines.local_engine import ProcessEnd
-from rlcli.studies.process_runs import CellEnd, describe_end, exit_code
 from rlcli.studies.study_grid import combine, grid_of, plan_cells
+from rlcli.studies.study_loop import (
+    CellEnd,
+    CellSource,
+    StudyLoop,
+    describe_end,
+    exit_code,
+)
 
 LAKE = """
 environment: FrozenLakeNonSlippery-v0
@@ -235,6 +241,61 @@ def test_a_cell_whose_process_crashes_continues_three_times_at_most(
     ]
     assert "ended 3 times with exit code 137" in by_label["updater=sarsa"].message
     assert reports[-1] == (3, 3)
+
+
+@pytest.mark.parametrize("wrong", [None, "learning_rate=0.5"])
+def test_a_program_that_is_refused_is_divided(monkeypatch, folder, wrong):
+    """It is too large, or one of its cells is wrong: the others are trained."""
+    groups = []
+
+    def refuse(cells, **_):
+        groups.append([cell.label for cell in cells])
+        raise RlcliError("there is not enough memory")
+
+    skip_disk(monkeypatch)
+    codes = {wrong: [1]} if wrong else {}
+    fake = FakeEngine(codes=codes, curve=lambda options, seed, step: step)
+    monkeypatch.setattr(engine_options, "LocalEngine", lambda jobs, _: fake)
+    monkeypatch.setattr(train_study, "train_cells", refuse)
+    vary = ["optimizer.learning_rate=0.1,0.5,0.9"]
+    ended = rlcli.study(["lake.yaml"], vary=vary, seed=0, seeds=1)
+    labels = [f"learning_rate={rate}" for rate in (0.1, 0.5, 0.9)]
+    assert groups == [labels]
+    assert [key for key, _ in fake.started] == labels
+    codes = {each.cell.label: each.code for each in ended}
+    assert codes == {label: int(label == wrong) for label in labels}
+
+
+def test_a_source_chooses_cells_until_it_has_no_more(monkeypatch, folder):
+    """Blocks of two, each when all others have ended."""
+    skip_disk(monkeypatch)
+    fake = FakeEngine(room=3, curve=lambda options, seed, step: seed)
+    cells = plan_cells(
+        grid_of(["lake.yaml"], combinations=[*combine(["train.seed=0,1,2,3,4"])]),
+        folder / "study",
+    )
+    sets = "train.seeds=1"
+    cells = [each._replace(sets=(*each.sets, sets), document=None) for each in cells]
+    first, *left = cells
+    asked, told = [], []
+
+    def choose(ended):
+        asked.append([each.cell.label for each in ended])
+        has_ended = len(ended) + len(left) == len(cells)
+        return [left.pop(0) for _ in left[:2]] if has_ended else []
+
+    record_study(folder / "study", [first])
+    study = study_record.find_study(folder / "study")
+    loop = StudyLoop(
+        study, CellSource(choose, told.append), fake, ["--no-trust"], trust=False
+    )
+    assert loop.run([[first]]) == ""
+    labels = [f"seed={seed}" for seed in range(5)]
+    assert [each.cell.label for each in loop.ended] == labels
+    assert told == loop.ended and loop.cells == cells
+    assert [*dict.fromkeys(map(len, asked))] == [0, 1, 3, 5]
+    found = study_record.find_study(folder / "study")
+    assert [cell.label for cell in found.cells] == labels
 
 
 def test_recipes_of_the_same_name_have_folders_of_their_own(folder):

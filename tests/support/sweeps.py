@@ -16,10 +16,9 @@ from rlcli.runs.study_record import Cell
 from rlcli.studies.engines import engine_options
 from rlcli.studies.engines.jobs import Job
 from rlcli.studies.engines.local_engine import ProcessEnd
-from rlcli.studies.search import driver
-from rlcli.studies.search.driver import Driver, SweepProgress
 from rlcli.studies.search.layout import Settings, SweepFolder, create_sweep
 from rlcli.studies.search.space import Space, load_space
+from rlcli.studies.search.trial_source import SweepProgress, search
 from rlcli.studies.search.trials import Trials, fixed_values
 
 RUNGS = (100, 200, 300)  # steps of the evaluations of a run
@@ -145,7 +144,7 @@ def group_by_kind(monkeypatch: pytest.MonkeyPatch) -> None:
         ]
         return groups, {}
 
-    monkeypatch.setattr(driver, "group_cells", group)
+    monkeypatch.setattr("rlcli.studies.study_loop.group_cells", group)
 
 
 def use_fake_engines(
@@ -220,8 +219,7 @@ def drive(
     """Runs a sweep to its end, and returns its status."""
     space, chosen = sweep.read_space(), sweep.read_settings()
     study = Trials(sweep, chosen, space, RUNGS[0])
-    made = Driver(sweep, chosen, space, study, engine, report=report, **keywords)
-    return made.run()
+    return search(sweep, chosen, space, study, engine, report=report, **keywords)
 
 
 def train_cell(sweep: SweepFolder, number: int) -> None:
@@ -233,7 +231,7 @@ def train_cell(sweep: SweepFolder, number: int) -> None:
     cell = sweep.make_cell(chosen, folder, space.settings(values), *seeds)
     sweep.write_settings(chosen, [cell])
     engine = FakeEngine(1)
-    engine.start(Job("task", sweep.folder, (cell.label,)))
+    engine.start(Job(sweep.folder, (cell.label,)))
     while not engine.collect():
         pass
 

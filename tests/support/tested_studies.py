@@ -9,7 +9,7 @@ from folders import evaluation, metric_rows, write_run
 from rlcli.errors import OK
 from rlcli.runs.study_record import Cell
 from rlcli.studies import train_study
-from rlcli.studies.process_runs import CellEnd
+from rlcli.studies.study_loop import NOTHING_MORE, CellEnd, CellSource
 
 POLE = """
 environment: {name: CartPole-v1, num_envs: 4}
@@ -49,16 +49,20 @@ class WrittenTraining:
         self.trained: list[str] = []  # labels
         monkeypatch.setattr(train_study, "train_recorded", self)
 
-    def __call__(self, cells: Sequence[Cell], **_: Any) -> list[CellEnd]:
-        ended = []
-        for cell in cells:
-            if not cell.exists:
-                if self.left == 0:
-                    raise KeyboardInterrupt
-                self.left -= 1
-                self.trained.append(cell.label)
-                write_cell(cell, self.score)
-            ended.append(CellEnd(cell, OK, ""))
+    def __call__(
+        self, cells: Sequence[Cell], source: CellSource = NOTHING_MORE, **_: Any
+    ) -> list[CellEnd]:
+        ended: list[CellEnd] = []
+        while cells:
+            for cell in cells:
+                if not cell.exists:
+                    if self.left == 0:
+                        raise KeyboardInterrupt
+                    self.left -= 1
+                    self.trained.append(cell.label)
+                    write_cell(cell, self.score)
+                ended.append(CellEnd(cell, OK, ""))
+            cells = source.choose(ended)
         return ended
 
 

@@ -27,8 +27,8 @@ from rlcli.studies.bsuite.experiments import EXPERIMENTS, IdGroup, select_ids
 from rlcli.studies.bsuite.results import score_sweep
 from rlcli.studies.bsuite.suite_files import RUNS, SuiteFolder, list_groups
 from rlcli.studies.engines.engine_options import EngineOptions
-from rlcli.studies.process_runs import CellEnd, StudyReport
 from rlcli.studies.study_grid import make_cell
+from rlcli.studies.study_loop import CellEnd, StudyReport
 from rlcli.studies.train_study import train_recorded
 from rlcli.training.stopping.stops import stopping_with
 

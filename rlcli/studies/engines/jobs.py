@@ -34,13 +34,17 @@ ENDED = ("finished", "stopped", "failed")  # the statuses of trials that do not 
 class Job(NamedTuple):
     """Cells of a study that have to be trained to their ends, by one process."""
 
-    key: str
     study: Path  # the folder of the study
     labels: tuple[str, ...]  # of the cells
     options: tuple[str, ...] = ()  # of `rlcli study`
     # Trials that have ended do not continue, and others go on without them.
     is_trial: bool = False
     record: bytes = b""  # that of these cells, for a task without the study's folder
+
+    @property
+    def key(self) -> str:
+        """A name that no other job has at the same time."""
+        return " to ".join(dict.fromkeys((self.labels[0], self.labels[-1])))
 
     @property
     def folders(self) -> tuple[Path, ...]:

@@ -37,7 +37,7 @@ class StorageEngine:
 
     def restore(self, labels: Sequence[str]) -> None:
         """Copies the runs of cells that an earlier process has started."""
-        job = Job("", self._storage.folder, tuple(labels))
+        job = Job(self._storage.folder, tuple(labels))
         stored_runs.download_runs(self._storage, job)
 
     @property

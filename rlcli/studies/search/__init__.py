@@ -1,15 +1,15 @@
 """Search: `rlcli sweep`, a study whose cells are chosen one after the other.
 
-Belongs here: spaces, trials (Optuna), their driver, and what is told about sweeps.
+Belongs here: spaces, trials (Optuna), and what is told about sweeps.
 May import: studies, and everything below it.
 
 `space` reads what is searched, `validation` compares it with the recipe. `trials` keeps
 the trials in Optuna's storage and chooses their options, `objectives` reads how good a
-trial is, and `driver` starts, prunes and confirms trials. `layout` has the files of a
-sweep; `summary` and `export_sweep` read them.
+trial is, and `trial_source` chooses, prunes and confirms trials. `layout` has the files
+of a sweep; `summary` and `export_sweep` read them.
 
 A trial is an ordinary run. Optuna's storage is the only record of trials, and the run
-folders the only record of their training, so the driver has no state that a crash could
+folders the only record of their training, so the source has no state that a crash could
 lose: trials begin in blocks whose numbers end at a multiple of `together`, and the
 field `members` of a run names its group (`grouping`).
 

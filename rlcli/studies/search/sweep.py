@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import os
 import secrets
 from collections.abc import Mapping, Sequence
@@ -15,18 +14,18 @@ from rlcli.errors import RlcliError, quote
 from rlcli.quoting import quote_shell
 from rlcli.recipe import Recipe, check_document
 from rlcli.registry.paths import enter, enter_url, resolves
-from rlcli.runs.durations import deadline_of
+from rlcli.runs.durations import Deadline, deadline_of
 from rlcli.runs.study_record import Cell
 from rlcli.studies.engines.engine_options import EngineOptions
 from rlcli.studies.engines.jobs import Job
 from rlcli.studies.engines.slurm import write_script
 from rlcli.studies.search import layout, pbt
-from rlcli.studies.search.driver import Driver, Report, choose_size
 from rlcli.studies.search.layout import Settings, SweepFolder
 from rlcli.studies.search.objectives import AUC
 from rlcli.studies.search.opening import OpenedSweep, check_options, open_sweep
 from rlcli.studies.search.pbt import PBT
 from rlcli.studies.search.space import Space, load_space
+from rlcli.studies.search.trial_source import Report, choose_size, search
 from rlcli.studies.search.trials import (
     Trials,
     fixed_values,
@@ -150,8 +149,7 @@ def sweep(
             _refuse_array(dataclasses.asdict(opened.settings), slurm)
             _write_array(opened, slurm, max_time)
         else:
-            end = math.inf if deadline is None else deadline
-            status = _run(opened, first_rung, engines, end, report)
+            status = _run(opened, first_rung, engines, deadline, report)
             if status in STATUS_OF_SIGNALS.values():
                 _stop(opened.folder.folder, status)
     return opened.folder.folder
@@ -174,7 +172,7 @@ def _write_array(
     """Writes the script of a job array, with a task for each trial that is left."""
     sweep = opened.folder
     labels = [cell.label for cell in _plan_trials(*opened)]
-    jobs = [Job(label, sweep.folder, (label,)) for label in labels]
+    jobs = [Job(sweep.folder, (label,)) for label in labels]
     tasks = [job.labels for job in jobs if not job.has_ended]
     write_script(sweep.folder, tasks, sweep.options, file, max_time=max_time)
 
@@ -252,7 +250,7 @@ def _run(
     opened: OpenedSweep,
     first_rung: int,
     engines: EngineOptions,
-    deadline: float,
+    deadline: Deadline | None,
     report: Report,
 ) -> str:
     """Trains the trials; returns the status with which the sweep ends."""
@@ -279,10 +277,8 @@ def _run(
             size = choose_size(settings, engine.jobs)
             settings = dataclasses.replace(settings, together=size)
             place.write_settings(settings)
-        driver = Driver(
-            place, settings, space, trials, engine, deadline=deadline, report=report
-        )
-        return driver.run()
+        options = {"max_time": deadline, "report": report}
+        return search(place, settings, space, trials, engine, **options)
 
 
 def _settings(

@@ -14,8 +14,8 @@ from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.runs.run_folder import is_run
 from rlcli.runs.study_record import find_study
-from rlcli.studies.process_runs import CellEnd
 from rlcli.studies.study_grid import read_cell
+from rlcli.studies.study_loop import CellEnd, StudyLoop
 from rlcli.studies.train_study import train_recorded
 
 
@@ -153,13 +153,17 @@ def test_a_sweep_is_resumed_with_its_own_options(tmp_path, monkeypatch):
     """A run that has finished, one that was interrupted, and one that has not begun."""
     groups, options, limits = [], [], []
 
-    def keep(given, words, engine, *, ended, max_time, **keywords):
-        groups.append([cell.label for (cell,) in given])
-        options.append(words)
-        limits.append(max_time)
-        return [*ended]
+    class Loop(StudyLoop):
+        def __init__(self, *arguments, max_time, **keywords):
+            super().__init__(*arguments, max_time=max_time, **keywords)
+            options.append(arguments[-1])
+            limits.append(max_time)
 
-    monkeypatch.setattr("rlcli.studies.train_study.train_groups", keep)
+        def run(self, given=()):
+            groups.append([cell.label for (cell,) in given])
+            return ""
+
+    monkeypatch.setattr("rlcli.studies.train_study.StudyLoop", Loop)
     words = ["deep_sea/0", "deep_sea/1", "deep_sea/2"]
     keywords = {"set": ["tracer.gamma=0.5"], "seed": 4, "smoke": True}
     rlcli.bsuite("dqn_catch", words, run=tmp_path, **keywords)

@@ -32,7 +32,9 @@ def test_tasks_in_any_order_give_the_result_of_one_driver(monkeypatch, tmp_path)
         train_cell(tasks, number)
     engine = FakeEngine()
     drive(tasks, engine)
-    assert [key for key, _ in engine.started if key.startswith("trial")] == ["trial 2"]
+    assert [key for key, _ in engine.started if key.startswith("trial")] == [
+        "trials/0002"
+    ]
     assert list_trials(tasks) == list_trials(alone)
     assert tasks.read_result() == alone.read_result()
 

@@ -149,7 +149,7 @@ def test_a_killed_driver_continues_with_the_runs_of_the_store(
     engine, remote = make_engine(found, tmp_path / "other")
     running = [n for n, state, *_ in list_trials(found) if state == "running"]
     infos = (tmp_path / "store/trials").glob("*/run.json")
-    stored = {f"trial {int(info.parent.name)}" for info in infos}
+    stored = {f"trials/{info.parent.name}" for info in infos}
     engine.restore([f"trials/{n:04d}" for n in running])
     assert drive(found, engine) == "finished"
     engine.close()
@@ -227,7 +227,7 @@ def test_a_sweep_keeps_its_runs_and_its_recipe_in_the_store(remotes, tmp_path):
     again = {"resume": True, "engine": "ray", "run_storage": url}
     assert rlcli.sweep(path, trials=4, **again) == path
     assert rlcli.show_sweep(path)["counts"] == {"complete": 4}
-    assert remotes[1].started[0][0] == "trial 3"
+    assert remotes[1].started[0][0] == "trials/0003"
     with pytest.raises(RlcliError, match="contains the runs of another study"):
         start(run_storage=url, run=tmp_path / "elsewhere" / "first")
     assert not (tmp_path / "elsewhere").exists()

@@ -69,7 +69,7 @@ def job(tmp_path, monkeypatch):
     skip_disk(monkeypatch)
     monkeypatch.setattr(stored_runs, "_WAITS", (0.0,) * 3)
     monkeypatch.setattr(FailingStorage, "left", 10**9)
-    return Job("trial 0", tmp_path / "local", ("trials/0000",), record=b"{}")
+    return Job(tmp_path / "local", ("trials/0000",), record=b"{}")
 
 
 @pytest.fixture

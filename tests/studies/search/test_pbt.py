@@ -83,7 +83,7 @@ def test_a_population_is_one_job_of_one_process(fake):
     (engine,) = fake
     assert engine.room == 1
     (trials, confirmed) = engine.started
-    assert trials == ("trials 0 to 3", "train")
+    assert trials == ("trials/0000 to trials/0003", "train")
     assert confirmed[0].startswith("confirm")
     settings = read_settings(path / "trials")
     assert settings.members == ("0000", "0001", "0002", "0003")
@@ -126,7 +126,7 @@ def test_the_winner_is_a_recipe_with_schedules(fake, capsys):
     fake.clear()
     rlcli.sweep(path, resume=True, confirm=1)
     ((key, _),) = fake[0].started
-    assert key == f"confirm {best['trial']}"
+    assert key == f"confirm/{best['trial']:04d}"
     winner = rlcli.show_sweep(path)["winner"]
     assert winner["value"] == 1e6
     assert winner["options"] == {RATE: 0.3, GAMMA: 0.8}

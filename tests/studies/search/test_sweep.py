@@ -17,7 +17,7 @@ import rlcli
 from rlcli.cli import main
 from rlcli.errors import RlcliError
 from rlcli.runs import metrics
-from rlcli.studies.search import driver, sweep
+from rlcli.studies.search import sweep, trial_source
 
 pytest.importorskip("optuna")
 LAKE = """
@@ -69,7 +69,7 @@ def test_a_sweep_has_a_folder_with_all_that_it_needs(fake):
     assert [*record["cells"]][:4] == labels
     assert record["cells"][labels[0]]["set"][0] == "train.steps=3000"
     job = fake[0].started[0]
-    assert job == ("trial 0", "train")
+    assert job == ("trials/0000", "train")
     data = rlcli.show_sweep(path)
     assert data["status"] == "finished"
     assert data["counts"] == {"complete": 4}
@@ -351,7 +351,7 @@ def test_trials_that_are_trained_together_have_the_results_of_trials_alone(folde
 
 @pytest.mark.slow
 def test_a_program_without_its_pruned_trials_goes_on_as_before(folder, monkeypatch):
-    monkeypatch.setattr(driver, "_RESTART", 0.0)
+    monkeypatch.setattr(trial_source, "_RESTART", 0.0)
     # Many learning rates are too small to learn anything.
     keywords = {
         "space": {"optimizer.learning_rate": {"log_uniform": [1e-30, 1.0]}},

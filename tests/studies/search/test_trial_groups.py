@@ -6,7 +6,6 @@ import pytest
 from sweeps import (
     FakeEngine,
     drive,
-    find_verb,
     group_by_kind,
     list_trials,
     make_sweep,
@@ -18,8 +17,8 @@ from sweeps import (
 
 from rlcli.runs.run_folder import Run
 from rlcli.runs.trained_together import change_members, find_trained_together
-from rlcli.studies.search import driver
-from rlcli.studies.search.driver import choose_size
+from rlcli.studies.search import trial_source
+from rlcli.studies.search.trial_source import choose_size
 
 pytest.importorskip("optuna")
 
@@ -78,7 +77,7 @@ def test_a_driver_that_is_killed_while_it_begins_trials_begins_the_rest(
     drive(undisturbed, FakeEngine())
     sweep = make_sweep(tmp_path / "b", together=4)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        ask, count = driver.Trials.ask, []
+        ask, count = trial_source.Trials.ask, []
 
         def ask_some(study):
             count.append(study)
@@ -86,7 +85,7 @@ def test_a_driver_that_is_killed_while_it_begins_trials_begins_the_rest(
                 raise KeyboardInterrupt
             return ask(study)
 
-        patch.setattr(driver.Trials, "ask", ask_some)
+        patch.setattr(trial_source.Trials, "ask", ask_some)
         drive(sweep, FakeEngine())
     assert drive(sweep, FakeEngine()) == "finished"
     assert list_trials(sweep) == list_trials(undisturbed)
@@ -104,14 +103,14 @@ def test_a_pruned_trial_of_a_group_is_not_read_any_more(tmp_path):
     found = read_study(sweep).trials()
     assert [each.state for each in found] == ["complete", *["pruned"] * 5]
     assert all([*each.rungs] == [100] for each in found[1:])
-    assert engine.started == [("trials 0 to 5", "train")]
+    assert engine.started == [("trials/0000 to trials/0005", "train")]
     assert engine.signals == [(15, None)]  # at the end: their process went on
 
 
 def test_a_group_goes_on_without_its_pruned_trials_if_that_saves_time(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(driver, "_RESTART", 0.0)
+    monkeypatch.setattr(trial_source, "_RESTART", 0.0)
     space = {"x": {"int": [3, 6]}}
     sweep = make_sweep(tmp_path / "s", space, **GRID | {"trials": 4, "together": 4})
     engine = FakeEngine()
@@ -119,8 +118,11 @@ def test_a_group_goes_on_without_its_pruned_trials_if_that_saves_time(
     found = read_study(sweep).trials()
     assert [each.state for each in found] == ["complete", *["pruned"] * 3]
     # A process was stopped when two trials of four had been pruned.
-    assert engine.started == [("trials 0 to 3", "train"), ("trial 0", "resume")]
-    assert engine.signals[0] == (15, "trials 0 to 3")
+    assert engine.started == [
+        ("trials/0000 to trials/0003", "train"),
+        ("trials/0000", "resume"),
+    ]
+    assert engine.signals[0] == (15, "trials/0000 to trials/0003")
     assert [members_of(sweep, n) for n in range(4)] == [[f"{n:04d}"] for n in range(4)]
 
 
@@ -132,38 +134,13 @@ def test_a_process_with_pruned_trials_only_is_stopped(tmp_path):
     sweep.write_settings(settings(**GRID | {"trials": 6, "together": 4}))
     engine = FakeEngine(room=1)
     assert drive(sweep, engine) == "finished"
-    assert engine.signals[0] == (15, "trials 4 to 5")
+    assert engine.signals[0] == (15, "trials/0004 to trials/0005")
     assert [each.state for each in read_study(sweep).trials()][4:] == ["pruned"] * 2
-
-
-def test_a_group_that_is_refused_is_divided(tmp_path):
-    """One of the trials is wrong: it fails, and the others are trained."""
-    sweep = make_sweep(tmp_path / "s", SPACE, **GRID | {"pruner": "none"})
-
-    class Refusing(FakeEngine):
-        def start(self, job):
-            if "0004" in {folder.name for folder in job.folders}:
-                self.started.append((job.key, find_verb(job)))
-                self.running[job.key] = job
-                self.codes[job.key] = [1]
-            else:
-                super().start(job)
-
-    engine = Refusing()
-    assert drive(sweep, engine) == "finished"
-    states = [each.state for each in read_study(sweep).trials()]
-    assert states == [*["complete"] * 4, "failed", "complete"]
-    assert [key for key, _ in engine.started] == [
-        *("trials 0 to 5", "trials 0 to 2", "trials 3 to 5"),
-        *("trial 3", "trials 4 to 5", "trial 4", "trial 5"),
-    ]
-    reason = read_study(sweep).find(4).notes["reason"]
-    assert reason == "it does not work"
 
 
 def test_a_crashed_group_is_resumed_and_fails_with_all_of_its_trials(tmp_path):
     sweep = make_sweep(tmp_path / "s", SPACE, **GRID | {"pruner": "none"})
-    engine = FakeEngine(codes={"trials 0 to 5": [137, 137, 137]})
+    engine = FakeEngine(codes={"trials/0000 to trials/0005": [137, 137, 137]})
     assert drive(sweep, engine) == "failed"
     assert [verb for _, verb in engine.started] == ["train", "resume", "resume"]
     assert {each.state for each in read_study(sweep).trials()} == {"failed"}

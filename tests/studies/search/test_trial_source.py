@@ -1,4 +1,4 @@
-"""The driver: trials begin, are pruned, confirmed, and continue after a crash."""
+"""Trials begin, are pruned and confirmed, and continue after a crash."""
 
 import dataclasses
 import math
@@ -16,8 +16,10 @@ from sweeps import (
     skip_disk,
 )
 
+from rlcli.runs.durations import Deadline
 from rlcli.runs.run_folder import Run
 from rlcli.studies.search.summary import find_sweep_status, show_sweep
+from rlcli.studies.search.trials import Trials
 
 pytest.importorskip("optuna")
 
@@ -47,7 +49,7 @@ def test_the_best_trials_are_confirmed_with_seeds_that_no_trial_had(tmp_path):
     assert result["winner"]["seeds"] == pytest.approx(
         [base + seed / 1000 for seed in (2, 3, 4)]
     )
-    assert engine.started[:6] == [(f"trial {n}", "train") for n in range(6)]
+    assert engine.started[:6] == [(f"trials/{n:04d}", "train") for n in range(6)]
 
 
 def test_a_run_that_stops_at_the_return_of_its_recipe_is_complete(tmp_path):
@@ -91,23 +93,23 @@ def test_half_a_line_in_the_journal_is_removed(tmp_path):
 
 def test_a_crashed_process_is_resumed_three_times_at_most(tmp_path):
     sweep = make_sweep(tmp_path / "s", confirm=1)
-    engine = FakeEngine(codes={"trial 1": [137, 137], "trial 2": [137] * 3})
+    engine = FakeEngine(codes={"trials/0001": [137, 137], "trials/0002": [137] * 3})
     assert drive(sweep, engine) == "finished"
     found = read_study(sweep).trials()
     assert [each.state for each in found].count("complete") == 5
     assert found[2].state == "failed"
     assert "its process ended 3 times with exit code 137" in found[2].notes["reason"]
-    verbs = [verb for key, verb in engine.started if key == "trial 1"]
+    verbs = [verb for key, verb in engine.started if key == "trials/0001"]
     assert verbs == ["train", "resume", "resume"]
 
 
 def test_a_trial_that_is_refused_fails_without_another_attempt(tmp_path):
     sweep = make_sweep(tmp_path / "s", trials=2)
-    engine = FakeEngine(codes={"trial 0": [1]})
+    engine = FakeEngine(codes={"trials/0000": [1]})
     assert drive(sweep, engine) == "finished"
     failed = read_study(sweep).find(0)
     assert (failed.state, failed.notes["reason"]) == ("failed", "it does not work")
-    assert engine.started.count(("trial 0", "train")) == 1
+    assert engine.started.count(("trials/0000", "train")) == 1
 
 
 def test_a_trial_whose_metrics_are_damaged_fails_and_the_others_go_on(tmp_path):
@@ -117,7 +119,7 @@ def test_a_trial_whose_metrics_are_damaged_fails_and_the_others_go_on(tmp_path):
         def collect(self):
             ends = super().collect()
             for end in ends:
-                if end.key == "trial 1":
+                if end.key == "trials/0001":
                     (sweep.trial(1) / "metrics.jsonl").write_text("?\n")
             return ends
 
@@ -129,7 +131,7 @@ def test_a_trial_whose_metrics_are_damaged_fails_and_the_others_go_on(tmp_path):
 
 def test_a_sweep_without_results_has_failed(tmp_path):
     sweep = make_sweep(tmp_path / "s", trials=2)
-    engine = FakeEngine(codes={"trial 0": [1], "trial 1": [2]})
+    engine = FakeEngine(codes={"trials/0000": [1], "trials/0001": [2]})
     assert drive(sweep, engine) == "failed"
     assert show_sweep(sweep.folder)["winner"] is None
 
@@ -146,25 +148,29 @@ def test_asha_stops_bad_trials_after_the_first_rung(tmp_path):
     assert [each.state for each in found] == ["complete", *["pruned"] * 5]
     assert all(100 in each.rungs and 300 not in each.rungs for each in found[1:])
     assert all(number == signal.SIGTERM for number, _ in engine.signals)
-    assert {key for _, key in engine.signals} >= {f"trial {n}" for n in range(1, 6)}
+    assert {key for _, key in engine.signals} >= {
+        f"trials/{n:04d}" for n in range(1, 6)
+    }
 
 
-def test_a_trial_that_was_being_pruned_does_not_continue(tmp_path):
+def test_a_trial_that_was_being_pruned_does_not_continue(tmp_path, monkeypatch):
     space = {"x": {"int": [3, 8]}}
     sweep = make_sweep(tmp_path / "s", space, sampler="grid", pruner="asha", trials=3)
+    end = Trials.end
 
-    class Killed(FakeEngine):
-        def send_signal(self, number, key=None):
-            if key is not None:
-                raise KeyboardInterrupt  # between the decision and the signal
+    def kill(study, number, state, value=None):
+        if state == "pruned":
+            raise KeyboardInterrupt  # between the decision and its record
+        end(study, number, state, value)
 
-    with pytest.raises(KeyboardInterrupt):
-        drive(sweep, Killed(room=1))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Trials, "end", kill)
+        drive(sweep, FakeEngine(room=1))
     assert read_study(sweep).find(1).state == "running"
     engine = FakeEngine(room=1)
     assert drive(sweep, engine) == "finished"
     assert read_study(sweep).find(1).state == "pruned"
-    assert not [key for key, _ in engine.started if key == "trial 1"]
+    assert not [key for key, _ in engine.started if key == "trials/0001"]
 
 
 def test_the_median_stops_trials_that_are_worse_than_half_of_the_others(tmp_path):
@@ -216,7 +222,7 @@ def test_a_trial_fails_with_one_of_its_seeds_and_is_the_worst_with_all(tmp_path)
 
 def test_the_deadline_stops_all_trials_and_the_sweep_continues(tmp_path):
     sweep = make_sweep(tmp_path / "s")
-    assert drive(sweep, FakeEngine(), deadline=0.0) == "out_of_time"
+    assert drive(sweep, FakeEngine(), max_time=Deadline(0.0)) == "out_of_time"
     assert find_sweep_status(sweep) == "out_of_time"
     assert drive(sweep, FakeEngine()) == "finished"
     assert len(list_trials(sweep)) == 6
@@ -238,7 +244,7 @@ def test_a_signal_stops_all_trials_and_the_sweep_continues(tmp_path):
     assert running
     again = FakeEngine()
     assert drive(sweep, again) == "finished"
-    assert (f"trial {running[0].number}", "resume") in again.started
+    assert (f"trials/{running[0].number:04d}", "resume") in again.started
     assert [number for number, *_ in list_trials(sweep)] == [*range(6)]
 
 
@@ -250,7 +256,10 @@ def test_a_signal_while_a_process_starts_stops_that_process_too(tmp_path):
 
     engine = Interrupted()
     assert drive(make_sweep(tmp_path / "s"), engine) == "terminated"
-    assert engine.signals[:2] == [(signal.SIGTERM, None), (signal.SIGTERM, "trial 0")]
+    assert engine.signals[:2] == [
+        (signal.SIGTERM, None),
+        (signal.SIGTERM, "trials/0000"),
+    ]
     assert len(engine.started) == 1
 
 
@@ -270,7 +279,7 @@ def test_a_run_that_another_process_trains_is_waited_for(tmp_path):
     engine = FakeEngine()
     assert drive(sweep, engine, unlock) == "finished"
     assert len(seen) >= 3
-    assert engine.started == [("trial 0", "resume")]
+    assert engine.started == [("trials/0000", "resume")]
 
 
 def test_more_trials_continue_a_sweep_that_has_ended(tmp_path):

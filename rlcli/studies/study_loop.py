@@ -1,0 +1,217 @@
+"""Study loop: trains the cells that a source chooses, until it chooses no more.
+
+Every study is trained by this loop, on every engine. The cells of a grid are known from
+the beginning; a search, or a test that adds seeds, chooses some when others have ended.
+"""
+
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rlcli import errors
+from rlcli.runs.durations import deadline_of
+from rlcli.runs.files import read_json
+from rlcli.runs.study_record import Cell, Study, record_study
+from rlcli.studies.engines.jobs import Engine, Job, JobEnd, JobQueue
+from rlcli.studies.shared_programs import group_cells
+from rlcli.training.stopping.signals import SignalReceiver
+from rlcli.training.stopping.stops import STATUS_OF_SIGNALS
+
+_LOOK = 10  # periods of the engine between two looks at the runs in training
+_REPORT = 20  # and between two reports
+
+
+class CellEnd(NamedTuple):
+    """The outcome of a cell."""
+
+    cell: Cell
+    code: int  # the exit code of its process
+    message: str  # why the run has failed, or what the process has printed to stderr
+    is_stopped: bool = False  # by a signal, or for lack of time: it can continue
+
+
+# Receives the cells that were chosen, and those that have ended.
+StudyReport = Callable[[Sequence[Cell], Sequence[CellEnd]], None]
+
+
+class CellSource(NamedTuple):
+    """Chooses the cells of a study; it is all that studies differ in.
+
+    A source finds in the study's folder which cells it has chosen before: a process may
+    be killed at any time.
+    """
+
+    # The next cells, given all that have ended; asked as long as there is room. None:
+    # not until another ends, or at all, so the study ends when no cell is in training.
+    choose: Callable[[Sequence[CellEnd]], Sequence[Cell]] = lambda _: ()
+    # Is told how a cell has ended.
+    receive: Callable[[CellEnd], None] = lambda _: None
+    # Given the jobs in training, the keys of those to stop, whose cells were stopped.
+    find_stopped: Callable[[Sequence[Job]], Sequence[str]] = lambda _: ()
+    are_trials: bool = False  # cells that failed do not continue
+
+
+NOTHING_MORE = CellSource()  # of a grid, whose cells are known
+
+
+class StudyLoop:
+    """Trains the cells of a source on an engine, in processes of `rlcli study`.
+
+    `options` are those of each process, which gets the `--max-time` that is left.
+    `trust`: whether cells that have not begun may import code. `ended`: cells that have
+    ended before, of which the source is told no more.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        source: CellSource,
+        engine: Engine,
+        options: Sequence[str],
+        *,
+        trust: bool,
+        ended: Sequence[CellEnd] = (),
+        max_time: str | float | None = None,
+        report: StudyReport = lambda *_: None,
+    ) -> None:
+        self.cells = [each.cell for each in ended]
+        self._ends = {each.cell.label: each for each in ended}
+        self._study = study.folder
+        self._recorded = {cell.label for cell in study.cells}
+        self._source = source
+        self._engine = engine
+        self._options = tuple(options)
+        self._trust = trust
+        self._report = report
+        self._queue = JobQueue(engine, deadline_of(max_time))
+        self._before: dict[str, Mapping[str, Any]] = {}  # `run.json`, by labels
+        self._jobs: dict[str, Sequence[Cell]] = {}  # by keys
+        self._status = ""
+        self._looked_at = self._reported_at = 0.0
+
+    @property
+    def ended(self) -> list[CellEnd]:
+        """The cells that have ended."""
+        return [*self._ends.values()]
+
+    def run(self, groups: Sequence[Sequence[Cell]] = ()) -> str:
+        """Trains `groups`, each in a process, and then what the source chooses.
+
+        Returns `out_of_time`, the status of a signal that has stopped it, or "".
+        """
+        try:
+            with SignalReceiver(self._handle):
+                self._submit(groups)
+                while True:
+                    self._advance()
+                    self._choose()
+                    self._tell()
+                    if self._queue.is_empty:
+                        break
+                    self._queue.wait()
+        finally:  # after an error, they save a checkpoint
+            self._queue.stop_all(signal.SIGTERM)
+        self._tell(force=True)
+        return self._status
+
+    def _handle(self, number: int) -> None:
+        if number in STATUS_OF_SIGNALS:
+            self._status = self._status or STATUS_OF_SIGNALS[number]
+            self._queue.stop_all(number)
+        else:
+            self._queue.forward(number)
+
+    def _choose(self) -> None:
+        """Asks for cells as long as one could start at once, and begins them."""
+        while self._queue.has_room and not self._status:
+            cells = self._source.choose(self.ended)
+            if not cells:
+                return
+            if not self._recorded.issuperset(cell.label for cell in cells):
+                record_study(self._study, cells)
+                self._recorded.update(cell.label for cell in cells)
+            groups, refused = group_cells(cells, trust=self._trust)
+            self._submit(groups)
+            for cell in cells:
+                if cell.label in refused:
+                    self.cells.append(cell)
+                    self._end(refuse_cell(cell, refused[cell.label]))
+            self._advance()
+
+    def _submit(self, groups: Sequence[Sequence[Cell]]) -> None:
+        for group in groups:
+            labels = tuple(cell.label for cell in group)
+            job = Job(self._study, labels, self._options, self._source.are_trials)
+            self.cells += [cell for cell in group if cell.label not in self._before]
+            self._before |= {cell.label: _read_info(cell) for cell in group}
+            self._jobs[job.key] = group
+            self._queue.submit(job)
+
+    def _advance(self) -> None:
+        """Starts jobs, receives the ends of others, and stops those to be stopped."""
+        for end in self._queue.advance():
+            for each in self._describe(end):
+                self._end(each)
+        if time.monotonic() - self._looked_at >= _LOOK * self._engine.period:
+            self._looked_at = time.monotonic()
+            for key in self._source.find_stopped(self._queue.running):
+                self._queue.stop(key)
+
+    def _end(self, end: CellEnd) -> None:
+        if end.code == errors.OUT_OF_TIME:
+            self._status = self._status or "out_of_time"
+        self._ends.pop(end.cell.label, None)  # it was stopped before
+        self._ends[end.cell.label] = end
+        self._source.receive(end)
+
+    def _describe(self, end: JobEnd) -> list[CellEnd]:
+        """How the cells of a job have ended."""
+        cells = self._jobs.pop(end.job.key)
+        is_stopped = end.is_stopped or end.code == errors.OUT_OF_TIME
+        is_refused = end.code == errors.USER_ERROR and all(
+            _read_info(cell) == self._before[cell.label] for cell in cells
+        )
+        if len(cells) == 1 or is_refused:  # the runs are as they were
+            return [CellEnd(cell, end.code, end.message, is_stopped) for cell in cells]
+        ends = [describe_end(cell, end.code, end.message) for cell in cells]
+        return [each._replace(is_stopped=is_stopped) for each in ends]
+
+    def _tell(self, *, force: bool = False) -> None:
+        period = _REPORT * self._engine.period
+        if force or time.monotonic() - self._reported_at >= period:
+            self._reported_at = time.monotonic()
+            self._report(self.cells, self.ended)
+
+
+def refuse_cell(cell: Cell, error: errors.RlcliError) -> CellEnd:
+    """The outcome of a cell that cannot be trained, as its process would print it."""
+    return CellEnd(cell, error.code, f"error: {error}")
+
+
+def describe_end(
+    cell: Cell, code: int = errors.USER_ERROR, message: str = ""
+) -> CellEnd:
+    """How a run has ended, by its folder; `code` if it has none."""
+    info = _read_info(cell)
+    if not info:
+        return CellEnd(cell, code, message)
+    code = errors.EXIT_CODES.get(str(info.get("status")), code)
+    if info.get("frozen") and code == errors.OK:
+        code = errors.SOME_SEEDS_FROZEN
+    has_failed = errors.OK < code < errors.OUT_OF_TIME
+    reason = str(info.get("reason", "")) if has_failed else ""
+    return CellEnd(cell, code, reason or message)
+
+
+def _read_info(cell: Cell) -> Mapping[str, Any]:
+    return read_json(cell.folder / "run.json")
+
+
+def exit_code(ended: Sequence[CellEnd]) -> int:
+    """The exit code of cells: of a signal, else of an error, else the highest."""
+    codes = {each.code for each in ended}
+    for code in sorted(codes, reverse=True):
+        if code > errors.OUT_OF_TIME:
+            return code
+    return errors.USER_ERROR if codes & {1, 2} else max(codes, default=errors.OK)
