@@ -1,5 +1,6 @@
 """Parts: builds a part of a recipe with the options of a given time."""
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -76,6 +77,28 @@ def build_part(
         expected = WrapperSpec
     _check_record(recipe, place, expected, label, record)
     return record
+
+
+def build_listed_part(
+    part: Part, recipe: Recipe, index: int, contract: Any, hint: str
+) -> Any:
+    """Builds a part that `train` lists, which runs outside of JAX: a tracker or a hook.
+
+    `hint` says what an instance of the `contract` is.
+    """
+    place, label = ("train", f"{part.kind}s", index), f"{part.kind} {quote(part.name)}"
+    factory = registry.find(part.kind, part.name).factory
+    try:
+        built = registry.call_factory(factory, {}, copy.deepcopy(dict(part.options)))
+    except RlcliError as error:
+        raise recipe.locate_error(place, error) from error
+    except Exception as error:
+        message = f"{label} raised {plugins.reason(error, factory)}"
+        raise recipe.error(place, message, plugins.TRACEBACK) from error
+    if not isinstance(built, contract):
+        message = f"{label} returned {quote(type(built).__name__)}"
+        raise recipe.error(place, message, hint)
+    return built
 
 
 def failure_message(label: str, error: BaseException, factory: Callable) -> str:

@@ -26,7 +26,7 @@ from rlcli.recipe import Part, Recipe, documents
 from rlcli.recipe.grammar import Init, Reader
 from rlcli.runs import checkpoint
 from rlcli.runs.conditions import get_nested_value
-from rlcli.runs.sources import Leaves, Source, read_source
+from rlcli.runs.sources import Leaves, Source
 from rlcli.types import Transition
 from rlcli.xla.numeric_limits import INT32_MAX
 from rlcli.xla.tree_paths import leaves_by_path
@@ -45,18 +45,6 @@ class _Origin(NamedTuple):
     unroll: int
     num_envs: int
     filled: int  # steps with which its own replay began
-
-
-def record_replay(recipe: Recipe) -> Recipe:
-    """The recipe with the number of steps that its replay really takes."""
-    if recipe.init is None or not recipe.init.replay:
-        return recipe
-    try:
-        steps = read_steps(recipe, read_source(recipe.init.from_))
-    except RlcliError as error:
-        raise recipe.locate_error(("init",), error) from error
-    init = dataclasses.replace(recipe.init, replay=len(steps.reward[0]))
-    return dataclasses.replace(recipe, init=init)
 
 
 def read_steps(recipe: Recipe, source: Source) -> Transition:

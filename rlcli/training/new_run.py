@@ -48,12 +48,8 @@ class NewRun(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainRequest:
-    """What is trained from the beginning, and how.
+    """How new runs are trained."""
 
-    Several runs are trained together: they must form one group of `group_recipes`.
-    """
-
-    runs: Sequence[NewRun]
     # Without a default: who forgets it must not trust. None only with `original`, see
     # `code.admit_code`.
     trust: bool | None
@@ -177,14 +173,14 @@ def _chunks(
         "overrides": sets,
     }
     generator = train_chunks(
+        [NewRun(read_recipe(recipe, sets), local_place(group, place))],
         TrainRequest(
-            runs=[NewRun(read_recipe(recipe, sets), local_place(group, place))],
             ends_at_log_points=ends_at_log_points,
             quiet=quiet or not group.is_first,
             trust=trust,
             group=group,
             **keywords,
-        )
+        ),
     )
     close_at_exit(generator)
     return generator
@@ -192,35 +188,39 @@ def _chunks(
 
 def train_together(runs: Sequence[NewRun], *, trust: bool, **keywords: Any) -> None:
     """Trains runs in one program; the keywords are those of `TrainRequest`."""
-    for _ in train_chunks(TrainRequest(runs=runs, trust=trust, **keywords)):
+    for _ in train_chunks(runs, TrainRequest(trust=trust, **keywords)):
         pass
 
 
-def train_chunks(request: TrainRequest) -> Generator[Chunk, None, Path]:
+def train_chunks(
+    new_runs: Sequence[NewRun], request: TrainRequest
+) -> Generator[Chunk, None, Path]:
     """Trains new runs; does nothing until the first chunk is requested.
 
+    Several runs are trained together: they must form one group of `group_recipes`.
     Yields the chunks of the first run, and returns its folder.
     """
-    _check(request)
-    title, group = request.runs[0].recipe.name, request.group
+    _check(new_runs, request)
+    title = new_runs[0].recipe.name
     keywords = {"max_time": request.max_time, "quiet": request.quiet}
     with open_session(title, **keywords) as session:
-        session.begin_tracing(_set_threads(request), group)
+        session.begin_tracing(_set_threads(new_runs, request), request.group)
         from rlcli.training.experiment.together import build_experiments
 
-        trust, warning = _admit(request)
-        recipes = [_load(request, new, trust) for new in request.runs]
+        trust, warning = _admit(new_runs, request)
+        loaded = [load_to_train(new.recipe, trust=trust) for new in new_runs]
         changes = [
             find_recipe_changes(recipe, new.recipe, trust=trust)
-            for recipe, new in zip(recipes, request.runs, strict=True)
+            for recipe, new in zip(loaded, new_runs, strict=True)
         ]
-        recipes = [_limit(request, recipe) for recipe in recipes]
+        recipes = [_limit(recipe, request) for recipe in loaded]
         train = recipes[0].train
         seeds = range(train.seed, train.seed + train.seeds)
         experiments = build_experiments(recipes, seeds, is_new=True)
         experiments[0].program.check()
         experiments[0].program.debugs = request.debug
-        runs = _create_runs(request.runs, recipes, changes)
+        recipes = [experiment.recipe for experiment in experiments]
+        runs = _create_runs(new_runs, recipes, changes)
         members = [*map(ActiveRun, runs, experiments)]
         session.hold(runs)
         messages = begin_runs(members, request.has_tiny_budget, sign=trust)
@@ -245,46 +245,40 @@ def check_single(recipe: AnyRecipe, sets: Sequence[str] = ()) -> RecipeDocument:
 
 
 @explain_file_errors()
-def _check(request: TrainRequest) -> None:
+def _check(new_runs: Sequence[NewRun], request: TrainRequest) -> None:
     """Refuses what can be seen to be wrong before JAX is imported."""
-    for recipe, place in request.runs:
+    for recipe, place in new_runs:
         if request.original is None:
             check_single(recipe)
         if request.group.is_first:
             creation.check_place(place.get("runs", "runs"), place.get("run"))
 
 
-def _set_threads(request: TrainRequest) -> str:
+def _set_threads(new_runs: Sequence[NewRun], request: TrainRequest) -> str:
     """Sets the threads, before JAX is imported; returns a warning."""
     count = request.group.count
     if request.original is not None:
         return thread_layout.apply_for_run(request.original.folder, processes=count)
-    recipe, runs = request.runs[0].recipe, len(request.runs)
+    recipe, runs = new_runs[0].recipe, len(new_runs)
     return thread_layout.apply_for_recipe(recipe, runs=runs, processes=count)
 
 
-def _admit(request: TrainRequest) -> tuple[bool, str]:
+def _admit(new_runs: Sequence[NewRun], request: TrainRequest) -> tuple[bool, str]:
     """Whether the recipes may import code, and a warning about that of the original."""
     if request.original is None:
         return bool(request.trust), ""
     from rlcli.runs import code  # here: imports JAX
 
-    recipes = [new.recipe.merge().data for new in request.runs]
+    recipes = [new.recipe.merge().data for new in new_runs]
     admission = code.admit_code(request.original.folder, recipes, request.trust)
     return admission.code, admission.warning
 
 
-def _load(request: TrainRequest, new: NewRun, trust: bool) -> Recipe:
-    """The recipe as this process trains it, with its whole budget."""
-    recipe = load_to_train(new.recipe, trust=trust)
-    return local_recipe(request.group, recipe)
-
-
-def _limit(request: TrainRequest, recipe: Recipe) -> Recipe:
-    """The recipe with the budget that was requested, and with its data."""
+def _limit(recipe: Recipe, request: TrainRequest) -> Recipe:
+    """The recipe as this process trains it: its budget, its trackers, and its data."""
     from rlcli.assembly import record_data
-    from rlcli.training.experiment.initial_values import record_source
 
+    recipe = local_recipe(request.group, recipe)
     if request.debug:  # every operation takes as long as a whole compiled step
         recipe = dataclasses.replace(recipe, train=_single(recipe.train))
         recipe = smoke_recipe(recipe, updates=2, least_steps=8)
@@ -292,7 +286,7 @@ def _limit(request: TrainRequest, recipe: Recipe) -> Recipe:
         recipe = smoke_recipe(recipe)
     elif request.is_short:
         recipe = short_recipe(recipe, request.steps)
-    return record_source(record_data(recipe))
+    return record_data(recipe)
 
 
 def _single(train: Any) -> Any:

@@ -20,7 +20,7 @@ from rlcli.errors import RlcliError
 from rlcli.loop import make_loop
 from rlcli.runs import checkpoint
 from rlcli.runs.creation import create_run
-from rlcli.runs.initial_replay import read_steps, record_replay
+from rlcli.runs.initial_replay import read_steps
 from rlcli.runs.run_folder import Run
 from rlcli.runs.sources import read_source
 from rlcli.training.experiment.checkpoints import save_checkpoint
@@ -136,12 +136,10 @@ def test_the_steps_are_those_of_each_environment_in_order(runs):
 )
 def test_the_replay_of_a_seed_begins_with_the_steps_of_its_own_seed(runs, replay):
     data = {**DQN, "replay": replay}
-    parsed = record_replay(
-        recipe.load_recipe(data, [f"init.from={runs / 'dqn'}", "init.replay=true"])
-    )
-    assert parsed.init.replay == 32
-    seeds = [4, 3]
-    (experiment,) = build_experiments([parsed], seeds, is_new=True)
+    sets = [f"init.from={runs / 'dqn'}", "init.replay=true"]
+    parsed = recipe.load_recipe(data, sets)
+    (experiment,) = build_experiments([parsed], [4, 3], is_new=True)
+    assert experiment.recipe.init.replay == 32
     experiment.program.begin()
     progress, setup = experiment.program.progress, experiment.setup
     taken = read(data, runs / "dqn")
@@ -158,7 +156,7 @@ def test_the_replay_of_a_seed_begins_with_the_steps_of_its_own_seed(runs, replay
 def test_the_ring_goes_on_after_the_steps_it_began_with(runs):
     data = {**DQN, "replay": {**DQN["replay"], "capacity": 40}}
     sets = [f"init.from={runs / 'dqn'}", "init.replay=true"]
-    parsed = record_replay(recipe.load_recipe(data, sets))
+    parsed = recipe.load_recipe(data, sets)
     (experiment,) = build_experiments([parsed], [3, 4], is_new=True)
     experiment.program.begin()
     experiment.program.advance([6])

@@ -69,13 +69,8 @@ def reproduce(
         )
     place = {"runs": runs, "run": to, "tags": [TAG], "reproduces": str(original.folder)}
     chunks = train_chunks(
-        TrainRequest(
-            runs=[NewRun(_recorded_recipe(original), place)],
-            max_time=max_time,
-            quiet=quiet,
-            trust=trust,
-            original=original,
-        )
+        [NewRun(_recorded_recipe(original), place)],
+        TrainRequest(max_time=max_time, quiet=quiet, trust=trust, original=original),
     )
     folder = None
     for chunk in chunks:

@@ -251,14 +251,14 @@ def _resume(task: Task) -> Generator[Chunk, None, None]:
 
 def _train(task: Task) -> Generator[Chunk, None, Path]:
     return train_chunks(
+        [NewRun(read_recipe(task.recipe, task.sets), {"run": task.run})],
         TrainRequest(
-            runs=[NewRun(read_recipe(task.recipe, task.sets), {"run": task.run})],
             trust=True,  # the recipe that the user has named, as in `train`
             ends_at_log_points=task.stop is not None,
             quiet=True,
             is_short=True,
             steps=task.steps,
-        )
+        ),
     )
 
 

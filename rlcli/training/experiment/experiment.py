@@ -61,7 +61,9 @@ class Experiment:
         self.scores = Scores(recipe.train.stop or {})
         self.trackers = build_trackers(recipe)
         self.log_rows = LogRows(setup, recipe.train.log.every)
-        self.seeds = slice(first, first + len(setup.seeds)) if program else ALL_SEEDS
+        size = len(setup.seeds)
+        is_alone = size == len(self.program.setup.seeds)
+        self.seeds = ALL_SEEDS if is_alone else slice(first, first + size)
         self._told = 0  # messages of the environment that were shown
         self.hooks = Hooks(recipe)
         if recipe.train.hooks:  # events are at log points, whatever the speed

@@ -1,6 +1,5 @@
 """Hooks: calls the hooks of a recipe at the events of a run, and saves their states."""
 
-import copy
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,10 +7,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from rlcli import registry
+from rlcli.assembly.build_part import build_listed_part
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.recipe import Recipe
-from rlcli.registry import plugins
 from rlcli.runs import checkpoint
 from rlcli.training.hook import EVENTS, Hook
 
@@ -79,19 +77,13 @@ class Hooks:
 def _build_hooks(recipe: Recipe) -> Sequence[Hook]:
     hooks: list[Hook] = []
     for index, part in enumerate(recipe.train.hooks):
-        place, label = ("train", "hooks", index), f"hook {quote(part.name)}"
-        factory = registry.find("hook", part.name).factory
-        try:
-            hook = registry.call_factory(factory, {}, copy.deepcopy(dict(part.options)))
-        except Exception as error:
-            message = f"{label} raised {plugins.reason(error, factory)}"
-            raise recipe.error(place, message, plugins.TRACEBACK) from error
-        if not isinstance(hook, Hook):
-            message = f"{label} returned {quote(type(hook).__name__)}"
-            raise recipe.error(place, message, "a hook is a `rlcli.training.Hook`")
+        hint = "a hook is a `rlcli.training.Hook`"
+        hook = build_listed_part(part, recipe, index, Hook, hint)
         for name in dir(hook):
             if name.startswith("on_") and name not in EVENTS:
-                message = f"{label} has a method for an unknown event, {quote(name)}"
+                message = f"hook {quote(part.name)} has a method for an unknown event, "
+                message += quote(name)
+                place = ("train", "hooks", index)
                 raise recipe.error(place, message, suggest(name, EVENTS))
         hooks.append(hook)
     return hooks

@@ -26,21 +26,9 @@ from rlcli.networks.functions import statistics_group
 from rlcli.recipe import Recipe
 from rlcli.recipe.grammar import Init
 from rlcli.replays.datasets.names import HASH
-from rlcli.runs.initial_replay import (
-    fill_replays,
-    read_steps,
-    record_replay,
-    steps_by_path,
-)
-from rlcli.runs.sources import (
-    Leaves,
-    Source,
-    learned_path,
-    locate_source,
-    read_source,
-    write_source,
-)
-from rlcli.types import Array, ArrayTree
+from rlcli.runs.initial_replay import fill_replays, read_steps, steps_by_path
+from rlcli.runs.sources import Leaves, Source, learned_path, read_source, write_source
+from rlcli.types import Array, ArrayTree, Transition
 from rlcli.xla.tree_paths import leaves_by_path
 
 _OBSERVATION, _RETURNS = "statistics/observation/", "statistics/returns/"
@@ -79,29 +67,42 @@ class _Choice(NamedTuple):
     misfits: tuple[_Misfit, ...] = ()
 
 
-def record_source(recipe: Recipe) -> Recipe:
-    """The recipe with the file that its `init` names, and the SHA-256 of the file."""
-    if recipe.init is None:
-        return recipe
-    with _locate_errors(recipe):
-        file, digest = locate_source(recipe.init.from_)
-        name = f"{file.absolute()}{HASH}{digest}"
-        init = dataclasses.replace(recipe.init, from_=name)
-        return record_replay(dataclasses.replace(recipe, init=init))
+class Initial(NamedTuple):
+    """What `init` names, as it was read: once, before the agents are built."""
+
+    source: Source
+    steps: Transition | None  # with which replays begin, see `read_steps`
 
 
-def start_from_source(
-    recipe: Recipe, setup: Setup, file: Path | None = None
-) -> tuple[Setup, InitialValues | None]:
-    """The setup whose agents start with what the source of `init` has learned.
+def read_initial(
+    recipe: Recipe, file: Path | None = None
+) -> tuple[Recipe, Initial | None]:
+    """Reads the file that `init` names, and records it in the recipe.
 
-    The source is `file`, by default the one that `init` names.
+    The recipe gets the SHA-256 of the file, and the number of steps that its replay
+    really takes. With `file`, what a run has started from is read instead, so the
+    recipe already has both.
     """
     init = recipe.init
     if init is None:
-        return setup, None
+        return recipe, None
     with _locate_errors(recipe):
         source = read_source(init.from_ if file is None else str(file))
+        steps = read_steps(recipe, source) if init.replay else None
+    if file is None:
+        name = f"{source.file.absolute()}{HASH}{source.sha256}"
+        replay = False if steps is None else len(steps.reward[0])
+        init = dataclasses.replace(init, from_=name, replay=replay)
+    return dataclasses.replace(recipe, init=init), Initial(source, steps)
+
+
+def start_from(
+    initial: Initial, recipe: Recipe, setup: Setup
+) -> tuple[Setup, InitialValues]:
+    """The setup whose agents start with what the source of `init` has learned."""
+    init, (source, steps) = recipe.init, initial
+    assert init is not None  # what has an `Initial`
+    with _locate_errors(recipe):
         state = leaves_by_path(make_loop(setup).shapes().agent)
         here = {learned_path(path): leaf for path, leaf in state.items()}
         if init.teacher:
@@ -120,12 +121,11 @@ def start_from_source(
         paths = {key: path for choice in choices for key, path in choice.paths.items()}
         given = {key: np.asarray(source.learned[paths[key]])[rows] for key in paths}
         _check_values(source, given)
-        values: dict[str, np.ndarray] = {}
-        stored: dict[str, np.ndarray] = {}
-        if init.replay:
-            steps = read_steps(recipe, source)
-            values, stored = fill_replays(setup, steps, rows), steps_by_path(steps)
-            source = source._replace(learned={**source.learned, **stored})
+    values: dict[str, np.ndarray] = {}
+    stored: dict[str, np.ndarray] = {}
+    if steps is not None:
+        values, stored = fill_replays(setup, steps, rows), steps_by_path(steps)
+        source = source._replace(learned={**source.learned, **stored})
     for path in state:
         name = learned_path(path)
         if init.teacher and name.startswith(("params/", "target/")):

@@ -7,13 +7,13 @@ a run folder of its own, and is resumed with the others. Imports JAX only when i
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlcli.errors import RlcliError
 from rlcli.recipe import Recipe
-from rlcli.replays.datasets.names import HASH
 
 if TYPE_CHECKING:
     from rlcli.training.experiment.experiment import Experiment
@@ -29,29 +29,39 @@ def build_experiments(
     """Builds experiments of recipes that differ in numbers only, with equal `seeds`.
 
     Several experiments share one program; refuses recipes that cannot share one. New
-    ones start from the source of `init`, or from the file `source` instead; others from
-    a checkpoint.
+    ones start from the source of `init`, which their recipes record, or from the file
+    `source` instead; others from a checkpoint.
     """
     from rlcli.assembly import build, build_together, out_of_memory
-    from rlcli.runs.initial_replay import record_replay
     from rlcli.training.experiment.experiment import Experiment
-    from rlcli.training.experiment.initial_values import start_from_source
+    from rlcli.training.experiment.initial_values import read_initial, start_from
     from rlcli.training.experiment.program import Program
 
-    if is_new:
-        recipes = [
-            recipe if _is_recorded(recipe) else record_replay(recipe)
-            for recipe in recipes
-        ]
-    first = recipes[0]
+    if len(recipes) > 1:
+        _check_together(recipes)
+    first, initial = recipes[0], None
     out_of_memory.check_recipe(first, len(recipes) * len(seeds))
-    if len(recipes) == 1:
-        setup, initial = build(first, seeds), None
-        if is_new:
-            setup, initial = start_from_source(first, setup, source)
-        experiment = Experiment(first, setup)
-        experiment.program.initial = initial
-        return [experiment]
+    if is_new:  # all have the same `init`
+        first, initial = read_initial(first, source)
+        recipes = [dataclasses.replace(each, init=first.init) for each in recipes]
+    if len(recipes) > 1:
+        common, setups = build_together(recipes, seeds)
+    else:
+        common = build(first, seeds)
+        setups = [common]
+    values = None
+    if initial is not None:
+        common, values = start_from(initial, first, common)
+    program = Program(first, common)
+    program.initial = values
+    return [
+        Experiment(recipe, setup, program, index * len(seeds))
+        for index, (recipe, setup) in enumerate(zip(recipes, setups, strict=True))
+    ]
+
+
+def _check_together(recipes: Sequence[Recipe]) -> None:
+    """Refuses recipes that cannot share a program."""
     if any(recipe.train.stop is not None for recipe in recipes):
         raise RlcliError(
             "runs that are trained together cannot have `train.stop`: each would end "
@@ -64,22 +74,6 @@ def build_experiments(
             "numbers",
             "restore the recipes of the runs, or train new ones",
         )
-    common, setups = build_together(recipes, seeds)
-    initial = None
-    if is_new:
-        common, initial = start_from_source(first, common, source)
-    program = Program(first, common)
-    program.initial = initial
-    return [
-        Experiment(recipe, setup, program, index * len(seeds))
-        for index, (recipe, setup) in enumerate(zip(recipes, setups, strict=True))
-    ]
-
-
-def _is_recorded(recipe: Recipe) -> bool:
-    """Whether the recipe tells what its source gives, as those of runs do."""
-    init = recipe.init
-    return init is None or (HASH in init.from_ and init.replay is not True)
 
 
 def group_recipes(recipes: Sequence[Recipe]) -> list[list[int]]:

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlcli import registry
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import Recipe, resolve
 from rlcli.registry import plugins
@@ -38,24 +37,16 @@ MAX_BYTES = 64 * 2**20
 
 def build_trackers(recipe: Recipe) -> dict[str, Tracker]:
     """The trackers of a recipe, by name; an error says what one of them lacks."""
+    from rlcli.assembly.build_part import build_listed_part  # here: imports JAX
+
     trackers: dict[str, Tracker] = {}
     for index, part in enumerate(recipe.train.trackers):
-        place, label = ("train", "trackers", index), f"tracker {quote(part.name)}"
         if part.name in trackers:
-            raise recipe.error(place, f"{label} is listed twice", "remove one of them")
-        factory = registry.find("tracker", part.name).factory
-        try:
-            tracker = registry.call_factory(factory, {}, copy.deepcopy(part.options))
-        except RlcliError as error:
-            raise recipe.locate_error(place, error) from error
-        except Exception as error:
-            message = f"{label} raised {plugins.reason(error, factory)}"
-            raise recipe.error(place, message, plugins.TRACEBACK) from error
-        if not isinstance(tracker, Tracker):
-            message = f"{label} returned {quote(type(tracker).__name__)}"
-            hint = "a tracker is a `rlcli.trackers.Tracker(start, log, finish)`"
-            raise recipe.error(place, message, hint)
-        trackers[part.name] = tracker
+            place = ("train", "trackers", index)
+            message = f"tracker {quote(part.name)} is listed twice"
+            raise recipe.error(place, message, "remove one of them")
+        hint = "a tracker is a `rlcli.trackers.Tracker(start, log, finish)`"
+        trackers[part.name] = build_listed_part(part, recipe, index, Tracker, hint)
     return trackers
 
 

@@ -14,7 +14,7 @@ from rlcli.errors import USAGE, RlcliError
 from rlcli.recipe import find_recipe, grammar, load_recipe, shipped_recipes
 from rlcli.recipe.documents import load_document
 from rlcli.registry.common_names import HINTS, find_hint, normalize_name, suggest_name
-from rlcli.training.experiment.initial_values import record_source
+from rlcli.training.experiment.initial_values import read_initial
 
 LEAST = {"environment": "CartPole-v1", "updater": "dqn"}
 ENTRIES = [
@@ -120,7 +120,7 @@ def test_a_common_name_of_a_part_says_what_to_write(kind, name, hint):
 )
 def test_a_common_key_of_a_recipe_says_what_to_write(change, hint):
     with pytest.raises(RlcliError) as caught:
-        record_source(load_recipe({**LEAST, **change}))
+        read_initial(load_recipe({**LEAST, **change}))
     assert caught.value.hint.startswith(hint)
 
 

@@ -18,7 +18,7 @@ from rlcli.runs import checkpoint
 from rlcli.runs.creation import create_run
 from rlcli.runs.run_folder import Run
 from rlcli.training.experiment.checkpoints import save_checkpoint
-from rlcli.training.experiment.initial_values import record_source
+from rlcli.training.experiment.initial_values import read_initial
 from rlcli.training.experiment.together import build_experiments
 
 
@@ -339,7 +339,7 @@ def test_a_source_is_data_whatever_code_it_names(tmp_path, monkeypatch, dqn):
 def test_a_changed_file_is_refused_and_the_source_stays_as_it_is(dqn, tmp_path):
     files = [path for path in sorted(dqn.rglob("*")) if path.is_file()]
     before = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
-    found = record_source(recipe.load_recipe(DQN, [f"init.from={dqn}"]))
+    found, _ = read_initial(recipe.load_recipe(DQN, [f"init.from={dqn}"]))
     name, digest = found.init.from_.split("#sha256=")
     assert name == str(Run(dqn).latest_checkpoint())
     assert digest == hashlib.sha256(Path(name).read_bytes()).hexdigest()
