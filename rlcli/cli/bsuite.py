@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 import rlcli
 from rlcli.cli import completion, options, output, study_screen, training_outcome
 from rlcli.cli.options import argument, option
+from rlcli.quoting import quote_shell
 
 if TYPE_CHECKING:
     from rlcli.runs.study_record import Cell
     from rlcli.studies.study_loop import CellEnd
 
 
+@options.with_engines
 def command(
     recipe: str = argument(
         "RECIPE",
@@ -39,11 +41,6 @@ def command(
         "--mnist DIR",
         "The folder of the MNIST training set, which some experiments need.",
     ),
-    jobs: int | None = options.JOBS,
-    engine: str = options.ENGINE,
-    address: str | None = options.ADDRESS,
-    cpus: float = options.CPUS,
-    gpus: float = options.GPUS,
     runs: Path | None = option(
         None, "--runs DIR", "Create the sweep below DIR/bsuite/<recipe>. Default: runs."
     ),
@@ -64,16 +61,33 @@ def command(
     ),
     quiet: bool = options.QUIET,
     json: bool = options.JSON,
+    **engines: Any,
 ) -> None:
     """Train a recipe on the experiments of bsuite, and score it.
 
     Writes the results of each id, tables of scores and a radar plot, and prints the
     folder. The exit code is that of `rlcli train` for several runs.
     """
-    keywords = {**locals()}  # those of `rlcli.bsuite`, and a few more
-    for other in ("recipe", "ids", "quiet", "json"):
+    keywords = {**locals(), **engines}  # those of `rlcli.bsuite`, and a few more
+    for other in ("recipe", "ids", "quiet", "json", "engines"):
         del keywords[other]
-    from rlcli.studies.bsuite.results import tables  # here, to keep `--help` fast
+    keywords["set"] = tuple(set)
+    keywords["max_time"] = options.parse_limit(max_time, engines)
+    code = train_and_score(recipe, ids or (), quiet=quiet, json=json, **keywords)
+    raise typer.Exit(code)
+
+
+def train_and_score(
+    recipe: str | Path,
+    ids: Sequence[str] = (),
+    *,
+    quiet: bool,
+    json: bool = False,
+    **keywords: Any,
+) -> int:
+    """Calls `rlcli.bsuite`, and prints the scores; returns the exit code."""
+    from rlcli.runs.provenance import program  # here, to keep `--help` fast
+    from rlcli.studies.bsuite.results import tables
     from rlcli.studies.study_loop import exit_code
 
     last: list[CellEnd] = []
@@ -83,10 +97,13 @@ def command(
             last[:] = ended
             show(cells, ended)
 
-        keywords |= {"set": tuple(set), "max_time": options.parse_deadline(max_time)}
         data = training_outcome.complete(
-            rlcli.bsuite, recipe, ids or (), report=report, **keywords
+            rlcli.bsuite, recipe, ids, report=report, **keywords
         )
+    if keywords["engine"] == "slurm":
+        then = f"{program()} bsuite {quote_shell(data['folder'])}"
+        script = keywords["script"]
+        return study_screen.report_script(data["folder"], script, then, quiet)
     for note in data["notes"]:
         output.print_message(note)
     if json:
@@ -97,4 +114,4 @@ def command(
             output.print_table(table, screen)
             screen.print()
         output.print_data(data["folder"])
-    raise typer.Exit(exit_code(last))
+    return exit_code(last)

@@ -1,6 +1,8 @@
 """Options shared by several commands, as defaults of parameters for Typer."""
 
-from collections.abc import Callable, Sequence
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,12 @@ def parse_deadline(text: str | None) -> durations.Deadline | None:
     return durations.deadline_of(parse_max_time(text), durations.START_TIME)
 
 
+def parse_limit(text: str | None, engines: Mapping[str, Any]) -> float | None:
+    """The end of `--max-time` of a study; of each task of a job array its seconds."""
+    is_array = engines["engine"] == "slurm"
+    return parse_max_time(text) if is_array else parse_deadline(text)
+
+
 def choose_run(
     path: str | Path, *, quiet: bool = False, keep_study: bool = False
 ) -> str | Path:
@@ -118,36 +126,6 @@ INIT = option(
     complete=completion.complete_run,
 )
 SEEDS = option(None, "--seeds N", "Train N consecutive seeds in one program.", min=1)
-JOBS = option(
-    None,
-    "--jobs N",
-    "Train in at most N processes at once. Default: one per core.",
-    min=1,
-)
-ENGINE = option(
-    "local",
-    "--engine NAME",
-    "Where processes run: `local` (this machine) or `ray` (a Ray cluster).",
-    words=("local", "ray"),
-)
-ADDRESS = option(
-    None,
-    "--address ADDRESS",
-    "The Ray cluster: `auto`, `ray://HOST:PORT`. Default: this machine.",
-)
-CPUS = option(1.0, "--cpus N", "CPUs of a process, with Ray.", min=0)
-GPUS = option(0.0, "--gpus N", "GPUs of a process, with Ray.", min=0)
-RUN_STORAGE = option(
-    None,
-    "--run-storage URL",
-    "An object store for the runs, such as `s3://bucket/runs`, with Ray on nodes that "
-    "share no folder. Name it again to continue.",
-)
-SLURM = option(
-    None,
-    "--slurm FILE",
-    "Write the script of a SLURM job array, and train nothing.",
-)
 VARY = option(
     [],
     "--vary KEY=VALUE,...",
@@ -244,3 +222,87 @@ THRESHOLD = option(
     "--threshold VALUE",
     "Report when a curve or a seed first reaches this value, such as 475.",
 )
+_ENGINES: Mapping[str, tuple[Any, Any]] = {  # of all that train several runs
+    "jobs": (
+        int | None,
+        option(
+            None,
+            "--jobs N",
+            "Train in at most N processes at once. Default: one per core.",
+            min=1,
+        ),
+    ),
+    "engine": (
+        str,
+        option(
+            "local",
+            "--engine NAME",
+            "Where processes run: `local` (this machine), `ray` (a Ray cluster) or "
+            "`slurm` (write the script of a job array, and train nothing).",
+            words=("local", "ray", "slurm"),
+        ),
+    ),
+    "address": (
+        str | None,
+        option(
+            None,
+            "--address ADDRESS",
+            "The Ray cluster: `auto`, `ray://HOST:PORT`. Default: this machine.",
+        ),
+    ),
+    "cpus": (
+        float,
+        option(1.0, "--cpus N", "CPUs of a process, with Ray or SLURM.", min=0),
+    ),
+    "gpus": (
+        float,
+        option(0.0, "--gpus N", "GPUs of a process, with Ray or SLURM.", min=0),
+    ),
+    "run_storage": (
+        str | None,
+        option(
+            None,
+            "--run-storage URL",
+            "An object store for the runs, such as `s3://bucket/runs`, with Ray on "
+            "nodes that share no folder. Name it again to continue.",
+        ),
+    ),
+    "script": (
+        Path | None,
+        option(
+            None,
+            "--script FILE",
+            "The script that `--engine slurm` writes. Default: `slurm/array.sh` in the "
+            "folder of the study.",
+        ),
+    ),
+}
+
+
+def with_engines(command: Callable[..., None]) -> Callable[..., None]:
+    """Decorator: gives a command the options of engines, as its `**engines`."""
+    own = [*inspect.signature(command, eval_str=True).parameters.values()][:-1]
+    shared = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
+        )
+        for name, (kind, default) in _ENGINES.items()
+    ]
+
+    @functools.wraps(command)
+    def call(**keywords: Any) -> None:
+        command(**keywords)
+
+    call.__annotations__ = {each.name: each.annotation for each in (*own, *shared)}
+    call.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+    return call
+
+
+def refuse_engines(engines: Mapping[str, Any]) -> None:
+    """Refuses options of engines for a single run, which is trained in this process."""
+    for name, (_, default) in _ENGINES.items():
+        if name != "jobs" and engines[name] != default.default:
+            raise typer.BadParameter(
+                "is for a study, not for a single run",
+                param_hint=f"--{name.replace('_', '-')}",
+            )

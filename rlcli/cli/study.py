@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rlcli.studies.preview import CellPreview
 
 
+@options.with_engines
 def command(
     study: Path = argument(
         "STUDY", "The YAML file of a study, or the folder of one, which continues."
@@ -30,13 +31,6 @@ def command(
     cell: list[str] = option(
         [], "--cell NAME", "Continue only this cell of the folder. Can be repeated."
     ),
-    jobs: int | None = options.JOBS,
-    engine: str = options.ENGINE,
-    address: str | None = options.ADDRESS,
-    cpus: float = options.CPUS,
-    gpus: float = options.GPUS,
-    run_storage: str | None = options.RUN_STORAGE,
-    slurm: Path | None = options.SLURM,
     seed: int | None = option(
         None, "--seed N", "The first seed of each cell.", min=0, max=options.MAX_SEED
     ),
@@ -52,6 +46,7 @@ def command(
     quiet: bool = options.QUIET,
     json: bool = options.JSON,
     trust: bool | None = options.TRUST,
+    **engines: Any,
 ) -> None:
     """Train a study: recipes, environments, variants and seeds.
 
@@ -59,8 +54,8 @@ def command(
     program, others have processes of their own. Prints the folders of the runs to
     stdout. `rlcli resume` or `rlcli study` of its folder continues a study.
     """
-    keywords = {**locals()}  # those of `rlcli.study`, and a few more
-    for other in ("study", "dry_run", "json"):
+    keywords = {**locals(), **engines}  # those of `rlcli.study`, and a few more
+    for other in ("study", "dry_run", "json", "engines"):
         del keywords[other]
     keywords |= {"set": tuple(set), "cells": tuple(keywords.pop("cell"))}
     if dry_run:
@@ -81,8 +76,8 @@ def command(
         raise typer.Exit(
             errors.USER_ERROR if any(e.error for e in cells) else errors.OK
         )
-    limit = options.parse_max_time if slurm else options.parse_deadline
-    keywords |= {"tag": tuple(tag), "max_time": limit(max_time)}
+    keywords |= {"tag": tuple(tag)}
+    keywords["max_time"] = options.parse_limit(max_time, engines)
     raise typer.Exit(study_screen.train_and_report(rlcli.study, study, **keywords))
 
 

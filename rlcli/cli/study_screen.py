@@ -41,14 +41,14 @@ def train_and_report(
     ]
     for message in dict.fromkeys(messages):
         output.print_message(message)
-    script = keywords.get("slurm")
-    if script is not None and exit_code(ended) == errors.OK:
+    if keywords.get("engine") == "slurm" and exit_code(ended) == errors.OK:
         folder = ended[0].cell.study
         then = Run(folder).command("resume")
         if _read_claims(folder):  # the next block of seeds, until all is decided
-            words = [program(), "study", str(folder), "--slurm", str(script)]
-            then = join_shell(words)
-        return report_script(folder, script, then, quiet)
+            words = [program(), "study", str(folder), "--engine", "slurm"]
+            script = keywords.get("script")
+            then = join_shell([*words, *(("--script", str(script)) if script else ())])
+        return report_script(folder, keywords.get("script"), then, quiet)
     if not quiet and ended:
         _print_end(ended, keywords.get("run_storage"))
     for folder in sorted(each.cell.folder for each in ended if each.cell.exists):
@@ -56,8 +56,11 @@ def train_and_report(
     return exit_code(ended)
 
 
-def report_script(folder: Path, script: Path, then: str, quiet: bool) -> int:
+def report_script(folder: Path, script: Path | None, then: str, quiet: bool) -> int:
     """Prints the folder, how to submit a script for SLURM, and the command after it."""
+    from rlcli.studies.engines.engine_options import EngineOptions  # as above
+
+    script = EngineOptions("slurm", script=script).find_script(folder)
     if not quiet:
         output.print_message(f"next: sbatch --wait {quote_shell(script)}; {then}")
     output.print_data(folder)

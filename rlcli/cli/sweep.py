@@ -1,6 +1,7 @@
 """`rlcli sweep`: tunes hyperparameters, and shows and exports sweeps."""
 
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -14,6 +15,7 @@ _VERBS = {
 }
 
 
+@options.with_engines
 def command(
     words: list[str] = argument(
         "RECIPE | show FOLDER | export FOLDER FILE",
@@ -93,18 +95,12 @@ def command(
     ),
     set: list[str] = options.SET,
     init: Path | None = options.INIT,
-    jobs: int | None = options.JOBS,
-    engine: str = options.ENGINE,
-    address: str | None = options.ADDRESS,
-    cpus: float = options.CPUS,
-    gpus: float = options.GPUS,
     storage: str | None = option(
         None,
         "--storage URL",
         "A database for Optuna, such as `sqlite:///sweeps.db`, instead of a "
         "journal file in the folder. Also with `--resume` and `show`.",
     ),
-    run_storage: str | None = options.RUN_STORAGE,
     runs: Path = option(
         Path("runs"), "--runs DIR", "Create the sweep below DIR/sweeps/<recipe>."
     ),
@@ -116,7 +112,6 @@ def command(
         "Continue a sweep, given by its folder, `--run` or `--name`, or the "
         "newest one.",
     ),
-    slurm: Path | None = options.SLURM,
     trust: bool | None = option(
         None,
         "--trust/--no-trust",
@@ -132,6 +127,7 @@ def command(
     ),
     quiet: bool = options.QUIET,
     json: bool = options.JSON,
+    **engines: Any,
 ) -> None:
     """Tune hyperparameters, and confirm the best trials.
 
@@ -139,7 +135,7 @@ def command(
     best trials are trained again with other seeds, and the best of these wins.
     `--resume` continues a sweep that was stopped.
     """
-    keywords = {**locals()}  # those of `rlcli.sweep`, and a few more
+    keywords = {**locals(), **engines}  # those of `rlcli.sweep`, and a few more
     from rlcli.cli import sweep_screen  # here, to keep `--help` fast
 
     verb, *rest = keywords.pop("words")
@@ -158,9 +154,9 @@ def command(
         raise typer.BadParameter("requires `export`", param_hint="--trial")
     from rlcli.recipe import init_settings
 
-    del keywords["trial"]
+    del keywords["trial"], keywords["engines"]
     keywords["set"] = (*set, *init_settings(keywords.pop("init")))
-    keywords["max_time"] = options.parse_max_time(max_time)
+    keywords["max_time"] = options.parse_limit(max_time, engines)
     raise typer.Exit(sweep_screen.run_sweep(verb, **keywords))
 
 

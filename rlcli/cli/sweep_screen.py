@@ -40,7 +40,8 @@ def run_sweep(
         folder = training_outcome.complete(rlcli.sweep, recipe, **keywords)
     names = {"--storage": "storage", "--run-storage": "run_storage"}
     addresses = {option: keywords.get(name) for option, name in names.items()}
-    if (script := keywords.get("slurm")) is not None:
+    if keywords.get("engine") == "slurm":
+        script = keywords.get("script")
         words = _resume_words(folder, trust=False, addresses=addresses)
         return study_screen.report_script(folder, script, f"{program()} {words}", quiet)
     trust = keywords.get("trust") is True

@@ -10,6 +10,7 @@ from rlcli.cli import completion, options, study_screen, training_outcome
 from rlcli.cli.options import argument, option
 
 
+@options.with_engines
 def command(
     recipe: list[str] = argument(
         "RECIPE...",
@@ -20,7 +21,6 @@ def command(
     vary: list[str] = options.VARY,
     vary_zip: list[str] = options.VARY_ZIP,
     init: Path | None = options.INIT,
-    jobs: int | None = options.JOBS,
     seed: int | None = option(
         None, "--seed N", "The first seed.", min=0, max=options.MAX_SEED
     ),
@@ -47,6 +47,7 @@ def command(
     trust: bool = options.TRUST_RECIPE,
     coordinator: str | None = options.COORDINATOR,
     process: str | None = options.PROCESS,
+    **engines: Any,
 ) -> None:
     """Train the agent of a recipe and save it in a run folder.
 
@@ -82,10 +83,12 @@ def command(
             if is_given:
                 message = "is for a single run, without other recipes or varied options"
                 raise typer.BadParameter(message, param_hint=flag)
-        keywords |= {"vary": vary, "vary_zip": vary_zip, "jobs": jobs}
+        keywords |= {"vary": vary, "vary_zip": vary_zip, **engines}
+        keywords["max_time"] = options.parse_limit(max_time, engines)
         raise typer.Exit(
             study_screen.train_and_report(rlcli.study, recipes, **keywords)
         )
+    options.refuse_engines(engines)
     folder = training_outcome.complete(
         rlcli.train,
         first,

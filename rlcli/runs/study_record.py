@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rlcli.recipe import RecipeDocument
 
 FILE_NAME, FORMAT = "study.json", 1
-SEARCH = "search"  # the section of a sweep
+SEARCH, BSUITE = "search", "bsuite"  # the sections of a sweep, and of `rlcli bsuite`
 _SIGNATURE = "signature"
 _REMEDY = "restore it; without it the runs below can be used one by one"
 _LONGEST = 255  # bytes of a name in the file systems of Linux and macOS

@@ -16,7 +16,6 @@ from rlcli.quoting import quote_shell
 from rlcli.recipe import AnyRecipe
 from rlcli.registry.paths import enter, resolves
 from rlcli.results.claim_test import TEST
-from rlcli.runs.durations import deadline_of
 from rlcli.runs.naming import LONGEST_NAME, check_tags, name_or_time, number_folder
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.run_folder import Run, trust_option
@@ -30,7 +29,6 @@ from rlcli.runs.study_record import (
     refuse_options,
 )
 from rlcli.studies.engines.engine_options import STORAGE, EngineOptions
-from rlcli.studies.engines.slurm import write_script
 from rlcli.studies.preview import build_groups
 from rlcli.studies.seed_blocks import begin_blocks, block_source, refuse_changes
 from rlcli.studies.shared_programs import group_cells, is_population, train_cells
@@ -59,7 +57,7 @@ GROUP = "studies"  # the folder of studies of several recipes, below that of run
 AnyStudy = str | Path | Mapping[str, Any] | Sequence[AnyRecipe]
 
 
-@resolves(recipes="study", new=("runs", "run", "slurm"))
+@resolves(recipes="study", new=("runs", "run", "script"))
 def study(
     study: AnyStudy,
     *,
@@ -75,7 +73,7 @@ def study(
     cpus: float = 1.0,
     gpus: float = 0.0,
     run_storage: str | None = None,
-    slurm: str | Path | None = None,
+    script: str | Path | None = None,
     runs: str | Path = "runs",
     run: str | Path | None = None,
     name: str | None = None,
@@ -109,17 +107,19 @@ def study(
         jobs: processes at once; by default the number of cores. Where the system allows
             it, each of as many processes as cores has a core of its own.
         engine: `local`, or `ray`: the processes run on the nodes of a Ray cluster,
-            which share the study's folder unless there is a `run_storage`.
+            which share the study's folder unless there is a `run_storage`. `slurm`
+            writes the script of a SLURM job array and trains nothing: a task trains the
+            cells of one program, for at most `max_time`, and `jobs` tasks run at once.
+            Then the cells are returned as if they had ended.
         address: the cluster, `auto` or `ray://HOST:PORT`; by default one on this
             machine.
-        cpus: CPUs of each process, with Ray.
-        gpus: GPUs of each process, with Ray.
+        cpus: CPUs of each process, with Ray or SLURM.
+        gpus: GPUs of each process, with Ray or SLURM.
         run_storage: with Ray, the URL of an object store such as `s3://bucket/runs`:
             nodes that share no folder keep their runs there, and this process copies
             them into the study's folder. Name it again for a study that exists.
-        slurm: write the script of a SLURM job array to this file and train nothing; a
-            task trains the cells of one program, for at most `max_time`. Returns the
-            cells as if they had ended.
+        script: the file of that script, by default `slurm/array.sh` in the study's
+            folder.
         runs: the study is created as `<runs>/studies/<file>/<time>`; that of one recipe
             as `<runs>/<recipe>/<time>`.
         run: the folder of the study, instead of one below `runs`; if there is one, the
@@ -134,11 +134,10 @@ def study(
             By default those of a file that you name may, and of a folder your own.
         report: is called with the cells and those that have ended, about once a second.
     """
-    engines = EngineOptions(engine, jobs, address, cpus, gpus, run_storage)
-    engines.check(slurm)
-    limit = max_time if slurm is not None else deadline_of(max_time)
-    options = {"engine": engines, "max_time": limit, "quiet": quiet}
-    options |= {"slurm": slurm, "report": report}
+    engines = EngineOptions(engine, jobs, address, cpus, gpus, run_storage, script)
+    engines.check()
+    options = {"engine": engines, "max_time": engines.limit(max_time)}
+    options |= {"quiet": quiet, "report": report}
     if isinstance(study, str | Path) and (folder := enter(study)).is_dir():
         given = {"vary": vary, "vary_zip": vary_zip, "seed": seed, "seeds": seeds}
         given |= {"run": run, "name": name, "tag": tag, "smoke": smoke}
@@ -239,7 +238,7 @@ def _train_new(
         ended = train_recorded(
             cells, source=source, trust=trust, engine=engine, **keywords
         )
-        may_begin = keywords["slurm"] is not None and exit_code(ended) == errors.OK
+        may_begin = engine.is_array and exit_code(ended) == errors.OK
         return ended
     finally:
         if not may_begin and not any(cell.exists for cell in cells):
@@ -254,7 +253,6 @@ def train_recorded(
     set: Sequence[str] = (),
     trust: bool | None,
     max_time: str | float | None,
-    slurm: str | Path | None = None,
     quiet: bool = False,
     report: StudyReport = lambda *_: None,
     is_strict: bool = False,
@@ -277,7 +275,7 @@ def train_recorded(
         left = left or [*source.choose(ended)]
         trusts_new = OpenedFolder(folder, trust).admits_code
         groups, refused = group_cells(left, trust=trusts_new)
-        is_here = len(groups) == 1 and engine.engine == "local" and slurm is None
+        is_here = len(groups) == 1 and engine.engine == "local"
         if is_strict and (refused or not is_here):  # here training builds it
             _, misfits = build_groups(groups, trust=trusts_new, shapes=False)
             refused |= misfits
@@ -289,11 +287,11 @@ def train_recorded(
         ]
         words = [*trust_option(trust)]
         words += [word for text in set for word in ("--set", text)]
-        if slurm is not None and not refused:
+        if engine.is_array and not refused:
             tasks = [[cell.label for cell in group] for group in groups]
-            write_script(folder, tasks, words, slurm, max_time=max_time)
+            engine.write_array(folder, tasks, words, max_time)
             ended += [CellEnd(cell, errors.OK, "") for cell in left]
-        if slurm is not None or (is_strict and refused):
+        if engine.is_array or (is_strict and refused):
             return ended
         if is_here:
             options = {"set": set, "max_time": max_time, "quiet": quiet, "trust": trust}

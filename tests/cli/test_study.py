@@ -30,7 +30,16 @@ def study(folder):
 
 def test_a_script_is_written_and_the_next_commands_are_named(folder, capsys):
     Path("paper.yaml").write_text(PAPER)
-    words = ["study", "paper.yaml", "--run", "here", "--slurm", "my array.sh"]
+    words = [
+        "study",
+        "paper.yaml",
+        "--run",
+        "here",
+        "--engine",
+        "slurm",
+        "--script",
+        "my array.sh",
+    ]
     assert main([*words, "--seeds", "3"]) == 0
     out, err = capsys.readouterr()
     assert out == "here\n"

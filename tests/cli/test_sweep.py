@@ -38,8 +38,8 @@ def test_every_option_reaches_the_function(monkeypatch, folder):
     words = "sweep lake --space a.yaml --trials 9 --seeds 3 --seed 4 --sampler random"
     words += " --pruner none --objective auc --confirm 2 --confirm-seeds 8 --jobs 2"
     words += " --set a.b=1 --storage sqlite:///x --runs r --name n --max-time 2m"
-    words += " --engine ray --address auto --cpus 2 --gpus 0.5 --together 4 --ready 5"
-    words += " --slurm a.sh --run-storage s3://bucket/runs --trust"
+    words += " --engine slurm --address auto --cpus 2 --gpus 0.5 --together 4 --ready 5"
+    words += " --script a.sh --run-storage s3://bucket/runs --trust"
     assert main(words.split()) == 0
     ((recipe, keywords),) = calls
     del keywords["report"]
@@ -50,9 +50,9 @@ def test_every_option_reaches_the_function(monkeypatch, folder):
         **{"sampler": "random", "pruner": "none", "objective": "auc"},
         **{"confirm": "2", "confirm_seeds": "8", "jobs": "2", "set": "('a.b=1',)"},
         **{"storage": "sqlite:///x", "runs": "r", "name": "n", "max_time": "120.0"},
-        **{"resume": "False", "engine": "ray", "address": "auto"},
+        **{"resume": "False", "engine": "slurm", "address": "auto"},
         **{"cpus": "2.0", "gpus": "0.5", "together": "4", "ready": "5"},
-        **{"slurm": "a.sh", "run_storage": "s3://bucket/runs", "trust": "True"},
+        **{"script": "a.sh", "run_storage": "s3://bucket/runs", "trust": "True"},
     }
 
 

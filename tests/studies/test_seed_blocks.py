@@ -170,8 +170,8 @@ def test_a_worker_and_a_smoke_run_add_no_block(monkeypatch):
 
 
 def test_an_array_of_slurm_has_one_block_after_the_other(capsys):
-    """`study FOLDER --slurm` adds a block once the array of the last one has ended."""
-    options = ["--slurm", "array.sh", "--quiet", "--jobs", "1"]
+    """`study FOLDER --engine slurm` adds a block once the last one has ended."""
+    options = ["--engine", "slurm", "--script", "array.sh", "--quiet", "--jobs", "1"]
     assert main(["study", "paper.yaml", "--run", "n", *options]) == 0
     folder, script = Path("n"), Path("array.sh")
     assert script.read_text().count("--cell") == 3

@@ -19,7 +19,6 @@ from rlcli.recipe import (
 from rlcli.registry.paths import enter, resolves
 from rlcli.results import figure
 from rlcli.runs.creation import check_place
-from rlcli.runs.durations import deadline_of
 from rlcli.runs.files import name_file_in_errors, to_json
 from rlcli.runs.naming import name_or_time, number_folder
 from rlcli.runs.study_record import FILE_NAME, Cell, refuse_options
@@ -37,7 +36,7 @@ _ROWS = 1_000  # of metrics in a run
 _MNIST = "MNISTBandit"
 
 
-@resolves(recipes="recipe", new=("mnist", "runs", "run"))
+@resolves(recipes="recipe", new=("mnist", "runs", "run", "script"))
 def bsuite(
     recipe: str | Path,
     ids: Sequence[str] = (),
@@ -50,6 +49,8 @@ def bsuite(
     address: str | None = None,
     cpus: float = 1.0,
     gpus: float = 0.0,
+    run_storage: str | None = None,
+    script: str | Path | None = None,
     runs: str | Path | None = None,
     run: str | Path | None = None,
     name: str | None = None,
@@ -78,7 +79,8 @@ def bsuite(
         mnist: the folder with the MNIST training set; without it, experiments with
             MNIST are left out.
         jobs: runs at once; by default the number of cores.
-        engine: `local`, or `ray`, with `address`, `cpus` and `gpus`; see `rlcli.study`.
+        engine: `local`, `ray` or `slurm`; `address`, `cpus`, `gpus`, `run_storage` and
+            `script` are their options, see `rlcli.study`.
         runs: the sweep is created as `<runs>/bsuite/<recipe>/<time>`; by default below
             `runs`.
         run: the folder of the sweep, instead of one below `runs`.
@@ -91,8 +93,8 @@ def bsuite(
             that of your own sweep may. A new sweep has the recipe that you name.
         report: is called with the cells and those that have ended, about once a second.
     """
-    max_time = deadline_of(max_time)
-    engines = EngineOptions(engine, jobs, address, cpus, gpus)
+    engines = EngineOptions(engine, jobs, address, cpus, gpus, run_storage, script)
+    max_time = engines.limit(max_time)
     engines.check()
     figure.check_library()  # before any work
     folder = SuiteFolder(enter(recipe), trust)
@@ -136,10 +138,12 @@ def _train(
     report: StudyReport,
 ) -> list[CellEnd]:
     """Trains the runs that have not finished."""
-    cells = _plan_cells(folder, info)
+    cells = _plan_cells(folder, info, embeds=engine.run_storage is not None)
+    is_new = not folder.exists
     with name_file_in_errors(folder.folder, "created"):
         folder.folder.mkdir(parents=True, exist_ok=True)
-    folder.write_info(info, cells)
+    stored = engine.begin_storage(info["recipe"], folder.folder) if is_new else {}
+    folder.write_info(info, cells, **stored)
     return train_recorded(
         cells, engine=engine, trust=folder.trust, max_time=max_time, report=report
     )
@@ -196,14 +200,20 @@ def _choose_folder(
     return folder
 
 
-def _plan_cells(folder: SuiteFolder, info: Mapping[str, Any]) -> list[Cell]:
+def _plan_cells(
+    folder: SuiteFolder, info: Mapping[str, Any], *, embeds: bool
+) -> list[Cell]:
     """The cells of a sweep; refuses a recipe or options that are wrong."""
     recipe = read_recipe(info["source"], info["set"])
-    return [_plan(recipe, group, folder, info) for group in list_groups(info)]
+    return [_plan(recipe, group, folder, info, embeds) for group in list_groups(info)]
 
 
 def _plan(
-    recipe: RecipeDocument, group: IdGroup, folder: SuiteFolder, info: Mapping[str, Any]
+    recipe: RecipeDocument,
+    group: IdGroup,
+    folder: SuiteFolder,
+    info: Mapping[str, Any],
+    embeds: bool,
 ) -> Cell:
     """The run of ids: the recipe with the environment and the budget of bsuite."""
     experiment, index = EXPERIMENTS[group.experiment], group.indices[0]
@@ -231,6 +241,7 @@ def _plan(
     place = folder.run(group)
     return make_cell(
         check_document(recipe.with_settings(*settings)),
+        embeds=embeds,
         folder=place,
         study=folder.folder,
         values={"id": place.name},

@@ -15,11 +15,10 @@ from typing import Any
 from rlcli.errors import RlcliError, quote
 from rlcli.runs.files import to_json
 from rlcli.runs.opened_folder import OpenedFolder
-from rlcli.runs.study_record import FILE_NAME, Cell, find_study, record_study
+from rlcli.runs.study_record import BSUITE, FILE_NAME, Cell, find_study, record_study
 from rlcli.studies.bsuite.experiments import IdGroup, group_ids, select_ids
 from rlcli.studies.search.layout import REMEDY
 
-SECTION = "bsuite"  # of `study.json`
 RUNS, RESULTS = "runs", "results"
 
 
@@ -39,7 +38,7 @@ class SuiteFolder(OpenedFolder):
     @property
     def exists(self) -> bool:
         """Whether it is the folder of a sweep."""
-        return SECTION in self._read_sections()
+        return BSUITE in self._read_sections()
 
     def _read_sections(self) -> Mapping[str, Any]:
         study = find_study(self.record.parent)
@@ -48,7 +47,7 @@ class SuiteFolder(OpenedFolder):
     def read_info(self) -> dict[str, Any]:
         """What the sweep was started with; refuses damaged files, and links."""
         self.refuse_links(RUNS, RESULTS)
-        info = self._read_sections().get(SECTION)
+        info = self._read_sections().get(BSUITE)
         info = info if isinstance(info, dict) else {}
         for name, is_sound in _FIELDS.items():
             if not is_sound(value := info.get(name)):
@@ -61,10 +60,13 @@ class SuiteFolder(OpenedFolder):
             raise RlcliError(message, REMEDY) from error
         return info
 
-    def write_info(self, info: Mapping[str, Any], cells: Sequence[Cell]) -> None:
+    def write_info(
+        self, info: Mapping[str, Any], cells: Sequence[Cell], **sections: Any
+    ) -> None:
         """Records the cells, how the sweep was started, and the run of each id."""
         section = {**info, "ids": place_ids(info)}
-        record_study(self.folder, cells, sign=self.trust or None, **{SECTION: section})
+        sections[BSUITE] = section
+        record_study(self.folder, cells, sign=self.trust or None, **sections)
 
 
 def name_run(group: IdGroup) -> str:

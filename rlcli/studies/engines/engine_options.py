@@ -8,19 +8,27 @@ from rlcli.errors import RlcliError
 from rlcli.registry.libraries import require_extra
 from rlcli.registry.paths import enter
 from rlcli.results.checks import check_choice
+from rlcli.runs.durations import deadline_of
 from rlcli.runs.files import to_json
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.study_record import Study
 from rlcli.studies.engines.jobs import Engine
 from rlcli.studies.engines.local_engine import LocalEngine
 from rlcli.studies.engines.run_storage import RunStorage, open_storage
-from rlcli.studies.engines.slurm import check_script
+from rlcli.studies.engines.slurm import LOGS, SCRIPT, check_script, write_script
 from rlcli.studies.engines.storage_engine import StorageEngine
 from rlcli.xla.threads import usable_cores
 
-ENGINES = ("local", "ray")
+ENGINES = ("local", "ray", "slurm")
 STORAGE = "run_storage"  # the section of `study.json` about a store
-_OPTION = "--run-storage"
+_STORAGE_OPTION = "--run-storage"
+_OPTIONS: Mapping[str, tuple[str, ...]] = {  # and the engines that have them
+    "address": ("ray",),
+    "cpus": ("ray", "slurm"),
+    "gpus": ("ray", "slurm"),
+    "run_storage": ("ray",),
+    "script": ("slurm",),
+}
 
 
 class EngineOptions(NamedTuple):
@@ -32,36 +40,69 @@ class EngineOptions(NamedTuple):
     cpus: float = 1.0
     gpus: float = 0.0
     run_storage: str | None = None
+    script: str | Path | None = None
 
-    def check(self, slurm: str | Path | None = None) -> None:
-        """Refuses options that the engine, or a script for SLURM, does not have."""
+    def check(self) -> None:
+        """Refuses options that the engine does not have."""
         check_choice("engine", self.engine, ENGINES)
-        if slurm is not None:
-            check_script(slurm)
-            option = _OPTION if self.run_storage is not None else "--engine ray"
-            if self.engine != "local":
+        for name, engines in _OPTIONS.items():
+            is_given = getattr(self, name) != EngineOptions._field_defaults[name]
+            if is_given and self.engine not in engines:
+                flag = name.replace("_", "-")
+                known = " or ".join(f"`--engine {each}`" for each in engines)
                 raise RlcliError(
-                    f"a job array cannot have `{option}`: its tasks share the study's "
-                    "folder",
-                    f"leave `{option}` out, or use Ray without `--slurm`",
+                    f"`--{flag}` is an option of {known}, not of `{self.engine}`",
+                    f"leave `--{flag}` out, or choose another engine",
                 )
-        if self.engine == "local":
-            if self.address is not None or self.gpus or self.cpus != 1:
-                raise RlcliError(
-                    "`address`, `cpus` and `gpus` are options of `--engine ray`",
-                    "`--jobs` is the number of processes of `--engine local`",
-                )
-            if self.run_storage is not None:
-                raise RlcliError(
-                    f"`{_OPTION}` is an option of `--engine ray`, not of `local`",
-                    "pass `--engine ray`; without `--address` it runs on this machine",
-                )
-            return
         if self.cpus < 0 or self.gpus < 0 or self.cpus + self.gpus == 0:
             raise RlcliError(
                 f"a process cannot have {self.cpus:g} CPUs and {self.gpus:g} GPUs"
             )
-        require_extra("ray", "`--engine ray`")
+        if self.script is not None:
+            check_script(self.script)
+        if self.engine == "slurm" and not (
+            float(self.cpus).is_integer() and float(self.gpus).is_integer()
+        ):
+            raise RlcliError(
+                "SLURM has whole CPUs and GPUs, not "
+                f"{self.cpus:g} CPUs and {self.gpus:g} GPUs"
+            )
+        if self.engine == "ray":
+            require_extra("ray", "`--engine ray`")
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the script of a job array is written, and nothing trained here."""
+        return self.engine == "slurm"
+
+    def limit(self, max_time: str | float | None) -> str | float | None:
+        """What `max_time` is: a deadline, or the seconds of each task of an array."""
+        return max_time if self.is_array else deadline_of(max_time)
+
+    def write_array(
+        self,
+        study: Path,
+        tasks: Sequence[Sequence[str]],
+        options: Sequence[str],
+        max_time: str | float | None,
+    ) -> None:
+        """Writes the script that trains the cells of each task; see `find_script`."""
+        write_script(
+            study,
+            tasks,
+            options,
+            self.find_script(study),
+            max_time=max_time,
+            at_once=self.jobs,
+            cpus=max(1, int(self.cpus)),
+            gpus=int(self.gpus),
+        )
+
+    def find_script(self, study: Path) -> Path:
+        """The file of the script of a job array."""
+        if self.script is not None:
+            return Path(self.script)
+        return OpenedFolder(study).find(LOGS, SCRIPT)
 
     def begin_storage(self, title: str, folder: Path) -> dict[str, Any]:
         """The section about the store of a new study; {} without one.
@@ -80,7 +121,7 @@ class EngineOptions(NamedTuple):
         if not _is_storage(fields):
             raise RlcliError(f"`{study.folder}` has a store {to_json(fields)[:100]}")
         OpenedFolder(study.folder).check_address(
-            _OPTION, fields["url"], self.run_storage
+            _STORAGE_OPTION, fields["url"], self.run_storage
         )
         if self.run_storage is None:
             return None
@@ -103,7 +144,7 @@ class EngineOptions(NamedTuple):
         that of cores; `environment` are their variables.
         """
         storage = self.find_storage(study)
-        if self.engine == "local":
+        if self.engine != "ray":
             return LocalEngine(self.jobs or jobs or usable_cores(), environment)
         from rlcli.studies.engines import ray_engine
 

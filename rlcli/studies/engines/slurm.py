@@ -16,16 +16,17 @@ from rlcli.runs.files import check_output, write_output
 from rlcli.runs.opened_folder import OpenedFolder
 
 LOGS = "slurm"  # the folder of the tasks' output
+SCRIPT = "array.sh"  # in this folder, unless the user names another
 _GRACE = 120  # seconds before the limit of time at which SLURM sends TERM
 
 # The shell receives the signals, because it has to queue the task again afterwards.
 _SCRIPT = """\
 #!/bin/bash
 #SBATCH --job-name={name}
-#SBATCH --array=0-{last}
+#SBATCH --array=0-{last}{at_once}
 #SBATCH --output={logs}
 #SBATCH --open-mode=append
-#SBATCH --cpus-per-task=1
+#SBATCH --cpus-per-task={cpus}{gpus}
 #SBATCH --signal=B:TERM@{grace}
 #SBATCH --requeue
 # Options of your cluster, such as --time, --partition, --gres and --account, are lines
@@ -65,11 +66,15 @@ def write_script(
     file: str | Path,
     *,
     max_time: str | float | None = None,
+    at_once: int | None = None,
+    cpus: int = 1,
+    gpus: int = 0,
 ) -> None:
     """Writes the script of the job array; `sbatch FILE` starts it.
 
     `tasks` are the names of the cells of each task, and `options` those of `rlcli
-    study`. `max_time`: each task stops after this time, and is queued again.
+    study`. `max_time`: each task stops after this time, and is queued again. `at_once`:
+    how many tasks may run, each with so many `cpus` and `gpus`.
     """
     if not tasks:
         raise RlcliError(f"all cells of `{study}` have ended: there are no tasks")
@@ -85,6 +90,9 @@ def write_script(
     text = _SCRIPT.format(
         name=quote_slurm(_job_name(folder)),
         last=len(tasks) - 1,
+        at_once="" if at_once is None else f"%{at_once}",
+        cpus=cpus,
+        gpus=f"\n#SBATCH --gpus-per-task={gpus}" if gpus else "",
         logs=_log_file(logs),
         grace=_GRACE,
         tasks="\n".join(cases),

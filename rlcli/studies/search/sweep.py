@@ -14,11 +14,9 @@ from rlcli.errors import RlcliError, quote
 from rlcli.quoting import quote_shell
 from rlcli.recipe import Recipe, check_document
 from rlcli.registry.paths import enter, enter_url, resolves
-from rlcli.runs.durations import Deadline, deadline_of
 from rlcli.runs.study_record import Cell
 from rlcli.studies.engines.engine_options import EngineOptions
 from rlcli.studies.engines.jobs import Job
-from rlcli.studies.engines.slurm import write_script
 from rlcli.studies.search import layout, pbt
 from rlcli.studies.search.layout import Settings, SweepFolder
 from rlcli.studies.search.objectives import AUC
@@ -48,7 +46,7 @@ _OPTIONS = (*DEFAULTS, "seed", "confirm_seeds", "together", "ready")
 _CHANGEABLE = ("trials", "confirm")  # when a sweep is resumed
 
 
-@resolves("space", recipes="recipe", new=("runs", "run", "slurm"))
+@resolves("space", recipes="recipe", new=("runs", "run", "script"))
 def sweep(
     recipe: str | Path,
     *,
@@ -69,6 +67,7 @@ def sweep(
     address: str | None = None,
     cpus: float = 1.0,
     gpus: float = 0.0,
+    script: str | Path | None = None,
     max_time: str | float | None = None,
     storage: str | None = None,
     run_storage: str | None = None,
@@ -77,7 +76,6 @@ def sweep(
     name: str | None = None,
     resume: bool = False,
     trust: bool | None = None,
-    slurm: str | Path | None = None,
     report: Report = lambda progress: None,
 ) -> Path:
     """Searches options of a recipe with many trials, and returns the sweep's folder.
@@ -110,8 +108,9 @@ def sweep(
             ones, by default 1.
         set: options that replace the recipe's in every trial.
         jobs: processes at once; by default the number of cores, of `pbt` 1.
-        engine: `local` or `ray`; `address`, `cpus`, `gpus` and `run_storage` are its
-            options, see `rlcli.study`.
+        engine: `local`, `ray` or `slurm`; `address`, `cpus`, `gpus`, `run_storage` and
+            `script` are their options, see `rlcli.study`. A task of an array trains one
+            trial.
         max_time: seconds, or a duration such as `3h50m`, from the call.
         storage: the URL of a database for Optuna, instead of a journal file. Name it
             again with `resume`, as `run_storage`: a folder cannot choose an address.
@@ -122,18 +121,16 @@ def sweep(
         trust: with `resume`: allows the recipe of the sweep, which may come from
             elsewhere, to import code, and its trackers to contact a host. By default
             that of your own sweep may. A new sweep has the recipe that you name.
-        slurm: write the script of a SLURM job array to this file and train nothing; a
-            task trains one trial, for at most `max_time`.
         report: is called with the `SweepProgress`, about once a second.
     """
     arguments = {**locals()}  # by their names
-    deadline = None if slurm is not None else deadline_of(max_time)
     given = {name: arguments[name] for name in _OPTIONS if arguments[name] is not None}
     given |= {"set": tuple(set)} if set else {}
     given |= {"storage": enter_url(storage)} if storage is not None else {}
     check_options(given)
-    engines = EngineOptions(engine, jobs, address, cpus, gpus, run_storage)
-    engines.check(slurm)
+    engines = EngineOptions(engine, jobs, address, cpus, gpus, run_storage, script)
+    limit = engines.limit(max_time)
+    engines.check()
     require_optuna()
     with contextlib.ExitStack() as stack:
         if resume:
@@ -141,24 +138,24 @@ def sweep(
             stack.enter_context(found.folder.lock())
             opened, first_rung = _reopen(found, given, space, engines)
         else:
-            _refuse_array(given, slurm)
+            _refuse_array(given, engines)
             place = runs, run, name
             opened, first_rung = _create(recipe, given, space, place, engines)
             stack.enter_context(opened.folder.lock())
-        if slurm is not None:
-            _refuse_array(dataclasses.asdict(opened.settings), slurm)
-            _write_array(opened, slurm, max_time)
+        if engines.is_array:
+            _refuse_array(dataclasses.asdict(opened.settings), engines)
+            _write_array(opened, engines, limit)
         else:
-            status = _run(opened, first_rung, engines, deadline, report)
+            status = _run(opened, first_rung, engines, limit, report)
             if status in STATUS_OF_SIGNALS.values():
                 _stop(opened.folder.folder, status)
     return opened.folder.folder
 
 
-def _refuse_array(given: Mapping[str, Any], slurm: str | Path | None) -> None:
+def _refuse_array(given: Mapping[str, Any], engines: EngineOptions) -> None:
     """Refuses a job array with a sampler whose trials depend on others."""
     sampler = given.get("sampler", DEFAULTS["sampler"])
-    if slurm is not None and sampler not in layout.INDEPENDENT:
+    if engines.is_array and sampler not in layout.INDEPENDENT:
         raise RlcliError(
             f"a job array cannot have the sampler `{sampler}`, which chooses trials by "
             "the results of others",
@@ -167,14 +164,14 @@ def _refuse_array(given: Mapping[str, Any], slurm: str | Path | None) -> None:
 
 
 def _write_array(
-    opened: OpenedSweep, file: str | Path, max_time: str | float | None
+    opened: OpenedSweep, engines: EngineOptions, max_time: str | float | None
 ) -> None:
     """Writes the script of a job array, with a task for each trial that is left."""
     sweep = opened.folder
     labels = [cell.label for cell in _plan_trials(*opened)]
     jobs = [Job(sweep.folder, (label,)) for label in labels]
     tasks = [job.labels for job in jobs if not job.has_ended]
-    write_script(sweep.folder, tasks, sweep.options, file, max_time=max_time)
+    engines.write_array(sweep.folder, tasks, sweep.options, max_time)
 
 
 def _plan_trials(sweep: SweepFolder, settings: Settings, space: Space) -> list[Cell]:
@@ -250,7 +247,7 @@ def _run(
     opened: OpenedSweep,
     first_rung: int,
     engines: EngineOptions,
-    deadline: Deadline | None,
+    max_time: str | float | None,
     report: Report,
 ) -> str:
     """Trains the trials; returns the status with which the sweep ends."""
@@ -277,7 +274,7 @@ def _run(
             size = choose_size(settings, engine.jobs)
             settings = dataclasses.replace(settings, together=size)
             place.write_settings(settings)
-        options = {"max_time": deadline, "report": report}
+        options = {"max_time": max_time, "report": report}
         return search(place, settings, space, trials, engine, **options)
 
 

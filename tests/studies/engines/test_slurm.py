@@ -45,23 +45,33 @@ def test_a_sweep_whose_trials_need_results_is_no_array(folder):
     for sampler in (None, "pbt"):
         with pytest.raises(RlcliError, match="cannot have the sampler"):
             rlcli.sweep(
-                "qlearning_frozenlake", space=space, sampler=sampler, slurm="a.sh"
+                "qlearning_frozenlake",
+                space=space,
+                sampler=sampler,
+                engine="slurm",
+                script="a.sh",
             )
     assert [*folder.iterdir()] == []
     sets = ["train.evaluate.every=300"]
-    own = {"sampler": "random", "trials": 3, "set": sets, "slurm": "a.sh"}
+    own = {"sampler": "random", "trials": 3, "set": sets, "engine": "slurm"}
     path = rlcli.sweep("qlearning_frozenlake", space=space, **own)
-    text = (folder / "a.sh").read_text()
+    text = (path / "slurm" / "array.sh").read_text()
     assert "--array=0-2\n" in text and "2) set -- --cell trials/0002 ;;" in text
     assert f'study --quiet --no-trust "$@" -- {path} &' in text
-    with pytest.raises(RlcliError, match="cannot have `--engine ray`"):
-        rlcli.sweep(path, resume=True, engine="ray", slurm="a.sh")
+    with pytest.raises(RlcliError, match="option of `--engine slurm`, not of `local`"):
+        rlcli.sweep(path, resume=True, script="a.sh")
 
 
 def test_a_study_is_an_array_with_a_task_for_each_program(folder):
     vary = ["tracer.gamma=0.8,0.9", "updater.name=q_learning,sarsa"]
     ended = rlcli.study(
-        ["qlearning_frozenlake"], vary=vary, run="s", slurm="a.sh", max_time="3h"
+        ["qlearning_frozenlake"],
+        vary=vary,
+        run="s",
+        engine="slurm",
+        script="a.sh",
+        max_time="3h",
+        **{"jobs": 3, "cpus": 4, "gpus": 2},
     )
     assert [(each.code, each.cell.exists) for each in ended] == [(0, False)] * 4
     text = (folder / "a.sh").read_text()
@@ -71,9 +81,13 @@ def test_a_study_is_an_array_with_a_task_for_each_program(folder):
         for name in ("q_learning", "sarsa")
     ]
     assert "--max-time 10800s" in text
+    assert "#SBATCH --array=0-1%3\n" in text
+    assert "#SBATCH --cpus-per-task=4\n#SBATCH --gpus-per-task=2\n" in text
     assert {each.name for each in (folder / "s").iterdir()} == {"study.json", "slurm"}
     with pytest.raises(RlcliError, match="is not the name of a script"):
-        rlcli.study("s", slurm="a.txt")
+        rlcli.study("s", engine="slurm", script="a.txt")
+    with pytest.raises(RlcliError, match="whole CPUs and GPUs"):
+        rlcli.study("s", engine="slurm", gpus=0.5)
 
 
 @pytest.mark.parametrize("name", ["my study", "a$(touch x)", "50%", "c'\"d", "#e"])
@@ -167,7 +181,7 @@ def test_tasks_that_are_stopped_and_queued_again_give_the_study_of_one_machine(f
     vary = ["updater.name=q_learning,sarsa", "optimizer.learning_rate=0.1,0.5"]
     keywords = {"vary": vary, "seeds": 2, "quiet": True}
     rlcli.study(["lake.yaml"], run="alone", **keywords)
-    rlcli.study(["lake.yaml"], run="array", slurm="a.sh", **keywords)
+    rlcli.study(["lake.yaml"], run="array", engine="slurm", script="a.sh", **keywords)
     variables = {**os.environ, "PATH": f"{queue.parent}:{os.environ['PATH']}"}
 
     def start(task):

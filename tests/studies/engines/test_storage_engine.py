@@ -244,8 +244,8 @@ def test_a_sweep_continues_with_the_store_with_which_it_began(remotes, tmp_path)
         ),
         (own, "`--run-storage` is an option of `--engine ray`, not of `local`"),
         (
-            {"engine": "ray", "slurm": "a.sh", **own},
-            "a job array cannot have `--run-storage`",
+            {"engine": "slurm", **own},
+            "`--run-storage` is an option of `--engine ray`, not of `slurm`",
         ),
     ):
         with pytest.raises(RlcliError, match=message):
@@ -260,7 +260,7 @@ def test_a_sweep_continues_with_the_store_with_which_it_began(remotes, tmp_path)
         ({"engine": "local"}, "is an option of `--engine ray`, not of `local`"),
         ({"run_storage": "/shared"}, "`/shared` is not a URL"),
         ({"run_storage": "s33://b/x"}, "fsspec has no storage `s33://`"),
-        ({"slurm": "a.sh"}, "a job array cannot have `--run-storage`"),
+        ({"engine": "slurm"}, "is an option of `--engine ray`, not of `slurm`"),
         ({"run_storage": "file:///proc/no"}, "cannot be written"),
     ],
 )

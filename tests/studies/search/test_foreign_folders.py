@@ -180,7 +180,9 @@ def test_a_recipe_that_a_folder_names_imports_no_module(
         trial = path / "trials/0000"
         (trial / "resolved.yaml").write_text(LAKE)
     else:
-        commands.append(["sweep", path, "--resume", "--slurm", "a.sh"])
+        commands.append(
+            ["sweep", path, "--resume", "--engine", "slurm", "--script", "a.sh"]
+        )
         shutil.rmtree(path / "trials/0001")  # which a task of an array begins again
         commands.append(["study", path, "--cell", "trials/0001"])
     for words in commands:
@@ -370,7 +372,7 @@ def test_no_folder_of_a_sweep_is_used_through_a_link(name, folder, capsys):
         (path / name).rename(folder / "away")
     (path / name).symlink_to(victim)
     words = ["--resume", "--trials", "4", "--confirm", "1"]
-    words += ["--slurm", "a.sh"] if name == "slurm" else []
+    words += ["--engine", "slurm", "--script", "a.sh"] if name == "slurm" else []
     error = refused("sweep", path, *words, capsys=capsys)
     assert "symbolic link" in error and name in error
     assert [*victim.iterdir()] == before

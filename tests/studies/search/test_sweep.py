@@ -164,7 +164,11 @@ def test_a_sweep_may_keep_its_trials_in_a_database(fake):
         ("lake.yaml", {"run": "lake.yaml"}, "`lake.yaml` exists already"),
         ("lake.yaml", {"name": "a/b"}, "cannot be the name"),
         ("lake.yaml", {"engine": "rya"}, "`engine` cannot be `rya`"),
-        ("lake.yaml", {"gpus": 1}, "are options of `--engine ray`"),
+        (
+            "lake.yaml",
+            {"gpus": 1},
+            "of `--engine ray` or `--engine slurm`, not of `local`",
+        ),
         ("lake.yaml", {"engine": "ray", "cpus": 0}, "cannot have 0 CPUs and 0 GPUs"),
         ("lake.yaml", {"storage": "nope://x"}, "`nope://x` cannot be opened"),
         ("lake.yaml", {"resume": True}, "there is no sweep to resume"),
