@@ -3,7 +3,6 @@
 The seeds of a cell come in blocks, each of them a run of its own.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,12 +44,8 @@ class ClaimTest(NamedTuple):
         return range(self.seeds, self.max_seeds + 1, self.seeds)
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
-
-
 def _is_positive(value: Any) -> bool:
-    return _is_number(value) and value > 0
+    return type(value) in (int, float) and 1e-200 < value < 1e200
 
 
 def _is_text(value: Any) -> bool:
@@ -68,7 +63,7 @@ RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "max_seeds": (_is_count, "the most seeds of a cell, 1 to 1,000"),
     "metric": (_is_text, "the name of a metric, such as `return`"),
     "result": (RESULTS.__contains__, "`last`, `best` or `auc`"),
-    "alpha": (lambda x: _is_number(x) and 0 < x < 1, "a number between 0 and 1"),
+    "alpha": (lambda x: _is_positive(x) and x < 1, "a number between 0 and 1"),
     "std": (_is_positive, "a standard deviation over seeds, a number > 0"),
     "normalize": (
         lambda x: isinstance(x, list) and all(map(_is_text, x)),

@@ -179,7 +179,11 @@ def _pair(
         if missing:
             notes += missing
             break
-        rows.append([first[name][seed] - second[name][seed] for name in first])
+        row = [first[name][seed] - second[name][seed] for name in first]
+        if not all(map(math.isfinite, row)):
+            notes.append(f"the results of seed {seed} are too large to compare")
+            break
+        rows.append(row)
     complete = len(rows) // test.seeds * test.seeds
     return np.array(rows[:complete]).reshape(complete, max(len(first), 1))
 

@@ -213,7 +213,14 @@ def test_the_power_is_that_of_a_normal_test_with_a_small_loss():
         t = stats.t.ppf(0.975, n - 1)
         return stats.nct.sf(t, n - 1, effect * math.sqrt(n))
 
-    error = 3 * math.sqrt(0.25 / 400)
+    error = 3 * math.sqrt(0.25 / 1_000)
     assert fixed(40) - error < finds < fixed(50) + error
     assert 0.2 < excludes < 1
     assert estimate_power(10 * effect, 1.0, looks, 0.05)[0] == 1
+
+
+def test_the_smallest_level_and_the_largest_results_are_no_error():
+    assert spend(1e-300, 0.5) < 1e-300
+    found = decide(np.full((8, 1), 1.7e308), [8], 8, 1e-200, 0.5)
+    assert found.verdict == BETTER
+    assert found.low > 0

@@ -289,7 +289,7 @@ _LINES: tuple[tuple[int, str], ...] = (
     ),
     *((1, "render RUN --episodes 1 --output OUT/a.gif"), (4, "sweep show RUN")),
     *((4, "bsuite RUN --resume"), (2, "report RUN --episodes 0 --output OUT/a.html")),
-    *((2, "sweep export RUN OUT/a.yaml"), (2, "sweep RUN --resume")),
+    *((2, "sweep export RUN OUT/a.yaml"), (2, "sweep RUN --resume"), (2, "claim RUN")),
 )
 
 

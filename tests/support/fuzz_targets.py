@@ -206,12 +206,16 @@ def studies(draw: random.Random, place: Place) -> Callable[[], object]:
     file = place.folder / FILE_NAME
     file.unlink(missing_ok=True)
     cells = [
-        Cell(place.folder / name, place.folder, "dqn_cartpole", "", ("a.b=1",))
+        Cell(
+            *(place.folder / name, place.folder, "dqn_cartpole", "", ("a.b=1",)),
+            values={"recipe": name, "train.seed": "0"},
+        )
         for name in (place.run.folder.name, copy.name, "missing")
     ]
-    record_study(place.folder, cells)
+    test = {"baseline": copy.name, "effect": 1.5, "max_seeds": 10}
+    record_study(place.folder, cells, test={**test, "seeds": 2, "seed": 0})
     spoil_file(draw, file)
-    read = draw.choice((locate_run, rlcli.show, show_data, rlcli.plot))
+    read = draw.choice((locate_run, rlcli.show, show_data, rlcli.plot, rlcli.claim))
 
     def case() -> None:
         try:

@@ -16,6 +16,7 @@ from sweeps import (
     make_sweep,
     read_winner,
     skip_disk,
+    write_info,
 )
 
 import rlcli
@@ -43,6 +44,8 @@ class RemoteEngine(FakeEngine):
     It does not train before it has been asked for ends `idle` times.
     """
 
+    writes_recipes = False
+
     def __init__(self, *arguments, storage: RunStorage, node, idle=0, **keywords):
         super().__init__(*arguments, **keywords)
         self.storage = storage
@@ -59,9 +62,14 @@ class RemoteEngine(FakeEngine):
             shutil.rmtree(folder, ignore_errors=True)
         uploader.take_over()
         self.uploaders[job.key] = uploader
-        for cell in json.loads(job.record)["cells"].values():
-            self.recipes.append(cell["recipe"])
+        cells = json.loads(job.record)["cells"]
+        self.recipes += [cell["recipe"] for cell in cells.values()]
         super().start(moved)
+        for label, folder in zip(cells, moved.folders, strict=True):
+            own = {"label": label, "values": cells[label]["values"]}
+            write_info(folder, recipe="lake", cell=own)
+            if self.writes_recipes:
+                (folder / "resolved.yaml").write_text(BASE)
 
     def collect(self):
         self.idle -= 1
@@ -293,6 +301,29 @@ def test_a_study_keeps_its_runs_in_the_store_and_continues_there(remotes, tmp_pa
     assert remotes[1].started == []
     with pytest.raises(RlcliError, match="contains the runs of another study"):
         rlcli.study(["lake.yaml"], run="elsewhere/study", **own)
+
+
+def test_the_blocks_of_a_test_are_in_the_store(remotes, folder, monkeypatch):
+    """A driver that has lost the folder's runs decides as before."""
+    monkeypatch.setattr(RemoteEngine, "writes_recipes", True)
+    own = {"engine": "ray", "run_storage": f"file://{folder}/store"}
+    (folder / "paper.yaml").write_text(
+        "recipes: [lake.yaml]\nvary: {tracer.gamma: [0.5, 0.3, 0.6]}\nseeds: 2\n"
+        "test: {baseline: lake gamma=0.5, effect: 1, max_seeds: 20}\n"
+    )
+    ended = rlcli.study("paper.yaml", run="study", **own)
+    claims = rlcli.claim("study")["claims"]
+    found = {each["cell"]: (each["verdict"], each["seeds"]) for each in claims}
+    assert found == {"lake gamma=0.3": ("better", 12), "lake gamma=0.6": ("worse", 12)}
+    stored = {each.name for each in (folder / "store/paper/study").iterdir()}
+    assert stored == {f"seed={first}" for first in range(0, 12, 2)}
+    assert [engine.started != [] for engine in remotes] == [True] * 6
+    for each in ended[-3:]:  # the store has it
+        shutil.rmtree(each.cell.folder)
+    assert rlcli.claim("study")["claims"][0]["seeds"] == 10
+    rlcli.study("study", **own)
+    assert rlcli.claim("study")["claims"] == claims
+    assert remotes[-1].started == []
 
 
 def test_a_study_that_is_stopped_keeps_its_record_for_the_runs_in_the_store(
