@@ -317,7 +317,7 @@ def test_the_blocks_of_a_test_are_in_the_store(remotes, folder, monkeypatch):
     assert found == {"lake gamma=0.3": ("better", 12), "lake gamma=0.6": ("worse", 12)}
     stored = {each.name for each in (folder / "store/paper/study").iterdir()}
     assert stored == {f"seed={first}" for first in range(0, 12, 2)}
-    assert [engine.started != [] for engine in remotes] == [True] * 6
+    assert len(remotes[0].started) >= 6
     for each in ended[-3:]:  # the store has it
         shutil.rmtree(each.cell.folder)
     assert rlcli.claim("study")["claims"][0]["seeds"] == 10
