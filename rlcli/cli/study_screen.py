@@ -130,11 +130,11 @@ def _table(cells: Sequence[Cell], width: int) -> Any:
 
 
 def watch_study(folder: Path) -> Sequence[Mapping[str, Any]]:
-    """Shows a study until no cell is trained any more; returns the cells' records."""
+    """Shows a study until it is complete or was stopped; returns the cells' records."""
+    from rich.console import Group
     from rich.live import Live
 
-    from rlcli.runs.cell_table import describe_states, read_cells
-    from rlcli.runs.records import UNFINISHED
+    from rlcli.runs.cell_table import describe_states, find_awaited, read_cells
     from rlcli.runs.study_record import Study, find_study
 
     screen, shown = output.console(stderr=True), ""
@@ -144,17 +144,29 @@ def watch_study(folder: Path) -> Sequence[Mapping[str, Any]]:
             study = find_study(folder) or Study(folder, ())
             records = read_cells(study)
             lines = describe_states(study, records)
-            if not any(each["status"] in UNFINISHED for each in records):
+            if not (awaited := find_awaited(study, records)):
                 break
             if screen.is_terminal:
-                live.update(_table(study.cells, screen.width), refresh=True)
-            elif (counts := lines[0].partition(";")[0]) != shown:
-                shown = counts
-                output.print_message(lines[0])
+                table = _table(study.cells, screen.width)
+                live.update(Group(table, awaited), refresh=True)
+            elif (text := f"{lines[0].partition(';')[0]}; {awaited}") != shown:
+                shown = text
+                output.print_message(text)
             time.sleep(_PERIOD)
     for line in lines:
         output.print_message(line)
+    is_complete = all(each["status"] == "finished" for each in records)
+    output.print_message(f"next: {_name_next(folder, is_complete=is_complete)}")
     return records
+
+
+def _name_next(folder: Path, *, is_complete: bool) -> str:
+    """The command to try after a study has ended."""
+    from rlcli.runs.provenance import program
+    from rlcli.runs.run_folder import Run
+
+    compare = f"{program()} {join_shell(['compare', folder])}"
+    return compare if is_complete else Run(folder).command("resume")
 
 
 def _read_claims(folder: Path) -> Sequence[Mapping[str, Any]]:
@@ -172,8 +184,6 @@ def _read_claims(folder: Path) -> Sequence[Mapping[str, Any]]:
 def _print_end(ended: Sequence[CellEnd], run_storage: str | None) -> None:
     """Prints a table of the returns, and the command to try next."""
     from rlcli.runs.cell_table import describe_recorded
-    from rlcli.runs.provenance import program
-    from rlcli.runs.run_folder import Run
     from rlcli.runs.study_record import find_study
 
     folder = ended[0].cell.study
@@ -187,10 +197,9 @@ def _print_end(ended: Sequence[CellEnd], run_storage: str | None) -> None:
     for each in _read_claims(folder):
         output.print_message(each["sentence"])
     if any(each.code >= errors.OUT_OF_TIME for each in ended):
-        command = Run(folder).command("resume")
+        command = _name_next(folder, is_complete=False)
         if run_storage is not None:
-            words = ["study", folder, "--engine", "ray", "--run-storage", run_storage]
-            command = f"{program()} {join_shell(words)}"
+            command += f" --engine ray {join_shell(['--run-storage', run_storage])}"
         output.print_message(f"next: {command}")
     elif all(each.code == errors.OK for each in ended):
-        output.print_message(f"next: {program()} {join_shell(['compare', folder])}")
+        output.print_message(f"next: {_name_next(folder, is_complete=True)}")

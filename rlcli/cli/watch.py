@@ -11,7 +11,7 @@ from rlcli.cli.options import JSON, RUN_FOLDER
 def command(run: Path = RUN_FOLDER, json: bool = JSON) -> None:
     """Show the progress of a run, or a study, in another process.
 
-    Ends with the run, or when no cell of the study is trained any more. Only reads the
+    Ends with the run, or when the study is complete or was stopped. Only reads the
     files: Ctrl-C does not stop the run.
     """
     from rlcli.runs.run_folder import Run  # here, to keep `--help` fast

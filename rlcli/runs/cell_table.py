@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
 from rlcli.quoting import printable
+from rlcli.runs import locks
 from rlcli.runs.formatting import NOTHING, format_duration, format_number
 from rlcli.runs.naming import shorten_keys
 from rlcli.runs.records import UNFINISHED, Record, read_record
@@ -15,7 +16,9 @@ from rlcli.runs.study_record import SEARCH, Cell, Study, find_study
 
 MISSING = "missing"  # the status of a run that never began, or was removed
 _FAILED = ("failed", "broken")
-_ENDED = ("finished", "stopped", MISSING, *_FAILED)
+_ENDED_RUNS = ("finished", "stopped", *_FAILED)
+_ENDED = (*_ENDED_RUNS, MISSING)
+ARRAY = "slurm"  # the folder that a study has if a job array trains its cells
 _MOST_SEEDS = 10  # with a column of their own
 _LEGEND = (
     "return: last evaluation, or ~ mean of training; over seeds: IQM and its 95 % "
@@ -74,6 +77,23 @@ def describe_states(study: Study, records: Sequence[Record]) -> list[str]:
             reason = str(record["reason"]).partition("\n")[0]
             lines.append(printable(f"{cell.label}: {record['status']}: {reason}"))
     return lines
+
+
+def find_awaited(study: Study, records: Sequence[Record]) -> str:
+    """What a study that is not complete waits for, in words; "" if it has ended.
+
+    It has ended if all cells have, or if nothing trains the rest: it was stopped.
+    """
+    states = [str(record["status"]) for record in records]
+    if training := sum(state in UNFINISHED for state in states):
+        return f"{training} in training"
+    ended = (*_ENDED_RUNS, *(("terminated",) if SEARCH in study.sections else ()))
+    left = sum(state not in ended for state in states)
+    if not locks.is_free(study.folder):  # held by the process that begins the cells
+        return f"waiting for its process to begin the next cell, {left} left"
+    if left and (study.folder / ARRAY).is_dir():
+        return f"waiting for a task of its job array to begin, {left} cells left"
+    return ""
 
 
 def _estimate_left(records: Sequence[Record], ended: Sequence[str]) -> float | None:

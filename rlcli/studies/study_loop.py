@@ -4,12 +4,15 @@ Every study is trained by this loop, on every engine. The cells of a grid are kn
 the beginning; a search, or a test that adds seeds, chooses some when others have ended.
 """
 
+import contextlib
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli import errors
+from rlcli.runs import locks
 from rlcli.runs.durations import deadline_of
 from rlcli.runs.files import read_json
 from rlcli.runs.study_record import Cell, Study, record_study
@@ -182,6 +185,20 @@ class StudyLoop:
         if force or time.monotonic() - self._reported_at >= period:
             self._reported_at = time.monotonic()
             self._report(self.cells, self.ended)
+
+
+@contextlib.contextmanager
+def announcing(study: Path) -> Iterator[None]:
+    """Context of a process that begins cells: it holds the lock of the study, if free.
+
+    Others see that cells will begin. A second such process is no harm: a cell that
+    another one trains is waited for.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(locks.LockedError):
+            stack.enter_context(locks.hold(study))
+            stack.callback((study / locks.FILE_NAME).unlink, missing_ok=True)
+        yield
 
 
 def refuse_cell(cell: Cell, error: errors.RlcliError) -> CellEnd:

@@ -46,6 +46,7 @@ from rlcli.studies.study_loop import (
     CellSource,
     StudyLoop,
     StudyReport,
+    announcing,
     describe_end,
     exit_code,
     refuse_cell,
@@ -143,8 +144,11 @@ def study(
         given |= {"run": run, "name": name, "tag": tag, "smoke": smoke}
         chosen = _select(folder, cells, given)
         refuse_changes(folder, set)
-        options |= {} if cells else {"source": block_source(folder)}
-        return train_recorded(chosen, set=set, trust=trust, **options)
+        if cells:  # by another process, which has the others
+            return train_recorded(chosen, set=set, trust=trust, **options)
+        options |= {"source": block_source(folder)}
+        with announcing(folder):
+            return train_recorded(chosen, set=set, trust=trust, **options)
     if cells:
         raise RlcliError("`cells` are those of a study that exists: pass its folder")
     overrides, combinations = seed_settings(seed, seeds), [*combine(vary, vary_zip)]
@@ -234,10 +238,9 @@ def _train_new(
     record_study(folder, cells, sign=trust, **sections)
     may_begin = engine.run_storage is not None  # the store may have runs
     try:
-        source = block_source(folder)
-        ended = train_recorded(
-            cells, source=source, trust=trust, engine=engine, **keywords
-        )
+        keywords |= {"source": block_source(folder), "trust": trust}
+        with announcing(folder):
+            ended = train_recorded(cells, engine=engine, **keywords)
         may_begin = engine.is_array and exit_code(ended) == errors.OK
         return ended
     finally:

@@ -1,16 +1,19 @@
 """`rlcli study`: scripts for SLURM, and studies in other commands."""
 
+import contextlib
 import json
 from pathlib import Path
 
 import pytest
 from folders import write_run
+from sweeps import write_info
 
 import rlcli
 from rlcli.cli import main, study_screen
+from rlcli.runs import locks
 from rlcli.runs.run_folder import Run
 from rlcli.runs.study_record import Cell, record_study
-from rlcli.studies.study_loop import CellEnd
+from rlcli.studies.study_loop import CellEnd, announcing
 
 PAPER = """\
 recipes: [qlearning_frozenlake]
@@ -62,12 +65,50 @@ def test_a_study_from_a_file_has_an_axis_more_with_vary(folder, capsys):
     ]
 
 
-def test_a_study_is_watched_until_no_cell_is_trained(study, capsys):
+def test_a_study_that_was_stopped_is_not_watched(study, capsys):
     assert main(["watch", str(study)]) == 0
-    assert capsys.readouterr().err == "2 cells: 1 finished, 1 missing\n"
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["2 cells: 1 finished, 1 missing", "next: rlcli resume study"]
     assert main(["watch", str(study), "--json"]) == 0
     cells = json.loads(capsys.readouterr().out)["cells"]
     assert [each["status"] for each in cells] == ["finished", "missing"]
+
+
+@pytest.mark.parametrize("kind", ["process", "array"])
+def test_a_study_is_watched_as_long_as_its_cells_may_begin(
+    kind, study, monkeypatch, capsys
+):
+    """No cell is in training; after a while `b` begins, and then it has finished."""
+    lock = contextlib.ExitStack()
+    if kind == "process":
+        lock.enter_context(announcing(study))
+    else:
+        (study / "slurm").mkdir()
+    looks = []
+
+    def go_on(seconds):
+        looks.append(seconds)
+        assert len(looks) < 9
+        if len(looks) == 2:
+            write_run(study / "b", status="running")
+            lock.enter_context(locks.hold(study / "b"))
+        if len(looks) == 4:
+            write_info(study / "b", status="finished")
+            lock.close()
+
+    monkeypatch.setattr(study_screen.time, "sleep", go_on)
+    assert main(["watch", str(study)]) == 0
+    what = {
+        "process": "its process to begin the next cell, 1 left",
+        "array": "a task of its job array to begin, 1 cells left",
+    }
+    assert capsys.readouterr().err.splitlines() == [
+        f"2 cells: 1 finished, 1 missing; waiting for {what[kind]}",
+        "2 cells: 1 finished, 1 running; 1 in training",
+        "2 cells: 2 finished",
+        "next: rlcli compare study",
+    ]
+    assert len(looks) == 4
 
 
 def test_runs_and_show_tell_the_states_of_the_cells(study, capsys):
@@ -98,7 +139,7 @@ def test_resume_continues_the_search_of_a_sweep(study, monkeypatch, capsys):
     ("storage", "command"),
     [
         (None, "rlcli resume study"),
-        ("s3://b", "rlcli study study --engine ray --run-storage s3://b"),
+        ("s3://b", "rlcli resume study --engine ray --run-storage s3://b"),
     ],
 )
 def test_a_study_that_was_stopped_says_how_to_go_on(study, storage, command, capsys):

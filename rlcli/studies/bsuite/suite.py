@@ -27,7 +27,7 @@ from rlcli.studies.bsuite.results import score_sweep
 from rlcli.studies.bsuite.suite_files import RUNS, SuiteFolder, list_groups
 from rlcli.studies.engines.engine_options import EngineOptions
 from rlcli.studies.study_grid import make_cell
-from rlcli.studies.study_loop import CellEnd, StudyReport
+from rlcli.studies.study_loop import CellEnd, StudyReport, announcing
 from rlcli.studies.train_study import train_recorded
 from rlcli.training.stopping.stops import stopping_with
 
@@ -144,9 +144,10 @@ def _train(
         folder.folder.mkdir(parents=True, exist_ok=True)
     stored = engine.begin_storage(info["recipe"], folder.folder) if is_new else {}
     folder.write_info(info, cells, **stored)
-    return train_recorded(
-        cells, engine=engine, trust=folder.trust, max_time=max_time, report=report
-    )
+    with announcing(folder.folder):
+        return train_recorded(
+            cells, engine=engine, trust=folder.trust, max_time=max_time, report=report
+        )
 
 
 def _describe_failures(ended: Sequence[CellEnd]) -> list[str]:

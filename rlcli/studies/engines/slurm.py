@@ -11,11 +11,12 @@ from pathlib import Path
 from rlcli.errors import RlcliError, quote
 from rlcli.quoting import join_shell, quote_slurm
 from rlcli.registry.user_code import module_command
+from rlcli.runs.cell_table import ARRAY
 from rlcli.runs.durations import max_time_arguments, parse_duration
 from rlcli.runs.files import check_output, write_output
 from rlcli.runs.opened_folder import OpenedFolder
 
-LOGS = "slurm"  # the folder of the tasks' output
+LOGS = ARRAY  # the folder of the tasks' output
 SCRIPT = "array.sh"  # in this folder, unless the user names another
 _GRACE = 120  # seconds before the limit of time at which SLURM sends TERM
 
