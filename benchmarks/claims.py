@@ -230,8 +230,10 @@ def main(studies: int = STUDIES) -> None:
         baseline = train(task, task.rates[0], 2 * half)
         variant = train(task, task.rates[1], half)
         effect = abs(variant.mean() - baseline.mean())
-        std = float(np.hypot(variant.std(), baseline.std()))
-        finds, excludes = estimate_power(effect, std, LOOKS, ALPHA)
+        spreads = [np.hypot(each.std(), baseline.std()) for each in (variant, baseline)]
+        (finds, _), (_, excludes) = (
+            estimate_power(effect, float(std), LOOKS, ALPHA) for std in spreads
+        )
         rates = " and ".join(f"{rate:g}" for rate in task.rates)
         print(
             f"\n{task.title}; learning rates {rates}\n{studies:,} A/A and {studies:,} "

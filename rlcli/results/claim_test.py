@@ -3,39 +3,45 @@
 The seeds of a cell come in blocks, each of them a run of its own.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn
+
+from annotated_types import Ge, Gt, Le, Lt
 
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.recipe.annotations import quote_value
-from rlcli.results.compare import RESULTS
+from rlcli.recipe.documents import Place
+from rlcli.recipe.grammar import FailFunction, Reader
 from rlcli.results.comparison import Reference, choose_scales, parse_scales
 from rlcli.results.curves import DEFAULT_METRICS
 from rlcli.results.groups import ENVIRONMENT, label_cell
 from rlcli.results.sequential_test import BITS, spend
-from rlcli.runs.files import to_json
 from rlcli.runs.study_record import Cell, Study
 
 TEST = "test"  # the section of a study
 SEED = "train.seed"  # which tells the blocks of a cell apart
 RETURN = "return"
 _MOST_LOOKS = 100
+_EXAMPLE = "for example `{baseline: ppo_cartpole, effect: 20, max_seeds: 50}`"
+Positive = Annotated[float, Gt(0), "structural"]
+Count = Annotated[int, Ge(1), Le(1_000)]
 
 
 class ClaimTest(NamedTuple):
     """The section `test` of a study, and its blocks."""
 
     baseline: str  # the group of a cell, as `rlcli compare` calls it
-    effect: float  # the smallest difference that matters; normalized as the results
-    max_seeds: int  # of each cell
-    seeds: int  # of a block
-    seed: int = 0  # the first one
+    effect: Positive  # the smallest difference that matters, in units of the results
+    max_seeds: Count  # of each cell
+    seeds: Count  # of a block
+    seed: Annotated[int, Ge(0)] = 0  # the first one
     metric: str = RETURN
-    result: str = "last"  # of a seed, as in `rlcli.compare`
-    alpha: float = 0.05
-    std: float | None = None  # of the results of a cell over seeds, for the plan
-    normalize: Sequence[str] = ()  # as in `rlcli.compare`
+    result: Literal["last", "best", "auc"] = "last"  # of a seed, as in `rlcli.compare`
+    alpha: Annotated[float, Gt(0), Lt(1), "structural"] = 0.05
+    std: Positive | None = None  # of the results of a cell over seeds, for the plan
+    normalize: list[str] = []  # noqa: RUF012 - as in `rlcli.compare`; never changed
     allow_differences: bool = False
 
     @property
@@ -44,56 +50,18 @@ class ClaimTest(NamedTuple):
         return range(self.seeds, self.max_seeds + 1, self.seeds)
 
 
-def _is_positive(value: Any) -> bool:
-    return type(value) in (int, float) and 1e-200 < value < 1e200
+def convert_test(fields: Any, fail: FailFunction, **blocks: Any) -> ClaimTest:
+    """The test of a section; `fail` gets the place of what is wrong.
 
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and value.strip() != ""
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 1 <= value <= 1_000
-
-
-# What a user may write, and what is expected there.
-RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "baseline": (_is_text, "the name of a cell, such as `ppo_cartpole`"),
-    "effect": (_is_positive, "the smallest difference that matters, a number > 0"),
-    "max_seeds": (_is_count, "the most seeds of a cell, 1 to 1,000"),
-    "metric": (_is_text, "the name of a metric, such as `return`"),
-    "result": (RESULTS.__contains__, "`last`, `best` or `auc`"),
-    "alpha": (lambda x: _is_positive(x) and x < 1, "a number between 0 and 1"),
-    "std": (_is_positive, "a standard deviation over seeds, a number > 0"),
-    "normalize": (
-        lambda x: isinstance(x, list) and all(map(_is_text, x)),
-        "a list such as `[CartPole-v1=22,475]`",
-    ),
-    "allow_differences": (lambda x: isinstance(x, bool), "true or false"),
-}
-_EXAMPLE = "for example `{baseline: ppo_cartpole, effect: 20, max_seeds: 50}`"
-_REQUIRED = ("baseline", "effect", "max_seeds")
-_BLOCKS = {"seeds": _is_count, "seed": lambda x: type(x) is int and 0 <= x < 2**31}
-
-
-def find_fault(fields: Any) -> tuple[str, str, str] | None:
-    """The key, the message and the hint of an error in a section; None if it is right.
-
-    The key is "" for an error of the whole section.
+    `blocks`: `seeds` and `seed`, if the section has not them.
     """
     if not isinstance(fields, Mapping):
-        return "", f"expected a test, got {quote_value(fields)}", _EXAMPLE
-    for key, value in fields.items():
-        if key not in RULES:
-            message = f"a test has no key {quote(str(key))}"
-            return str(key), message, suggest(str(key), RULES)
-        is_right, expected = RULES[key]
-        if not is_right(value) and not (value is None and key == "std"):
-            return key, f"`{key}`: expected {expected}, got {quote_value(value)}", ""
-    for key in _REQUIRED:
-        if key not in fields:
-            return "", f"a test needs `{key}`", f"`{key}` is {RULES[key][1]}"
-    return None
+        fail((TEST,), f"expected a test, got {quote_value(fields)}", _EXAMPLE)
+    known = {**inspect.signature(ClaimTest).parameters}
+    for key in blocks:
+        del known[key]
+    options = Reader("the test", (TEST,), fail).options(known, fields)
+    return ClaimTest(**options, **blocks)
 
 
 def check_test(test: ClaimTest, cells: Sequence[Cell]) -> None:
@@ -187,15 +155,15 @@ def read_test(study: Study) -> ClaimTest | None:
     fields = study.sections.get(TEST)
     if fields is None:
         return None
-    fields = dict(fields) if isinstance(fields, Mapping) else {}
-    blocks = {key: fields.pop(key, None) for key in _BLOCKS}
-    is_right = all(rule(blocks[key]) for key, rule in _BLOCKS.items())
-    if is_right and not find_fault(fields):
-        test = ClaimTest(**fields, **blocks)
-        if _has_blocks(test):
-            return test
-    text = to_json(study.sections[TEST])[:100]
-    raise RlcliError(f"`{study.folder}` has a damaged test: {text}")
+
+    def fail(place: Place, message: str, hint: str) -> NoReturn:
+        del place
+        raise RlcliError(f"the test in `{study.folder}` is damaged: {message}", hint)
+
+    test = convert_test(fields, fail)
+    if not _has_blocks(test):
+        fail((), "it has no blocks", "")
+    return test
 
 
 def split_blocks(study: Study, test: ClaimTest) -> list[dict[str, list[Cell]]]:

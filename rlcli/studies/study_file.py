@@ -18,7 +18,7 @@ from rlcli.recipe import documents, read_recipe
 from rlcli.recipe.annotations import quote_value
 from rlcli.recipe.documents import Document, Place
 from rlcli.recipe.varying import recipe_combinations
-from rlcli.results.claim_test import SEED, TEST, ClaimTest, find_fault
+from rlcli.results.claim_test import SEED, TEST, ClaimTest, convert_test
 from rlcli.runs.naming import make_safe
 from rlcli.studies.study_grid import Grid, GridEnvironment, GridRecipe
 
@@ -90,15 +90,12 @@ class _Reader:
         """The test, with the blocks that `seeds` and `seed` of the study make."""
         if (fields := self.data.get(TEST)) is None:
             return None
-        if fault := find_fault(fields):
-            key, message, hint = fault
-            self.fail((TEST, key) if key else (TEST,), message, hint)
         numbers = {key: text for key, _, text in (o.partition("=") for o in overrides)}
         if "train.seeds" not in numbers:
             message = "a study with a `test` needs `seeds`, the size of a block"
             self.fail((TEST,), message, "for example `seeds: 5`")
         seeds, seed = int(numbers["train.seeds"]), int(numbers.get(SEED, "0"))
-        return ClaimTest(**fields, seeds=seeds, seed=seed)
+        return convert_test(fields, self.fail, seeds=seeds, seed=seed)
 
     def entries(self, key: str) -> list[Any]:
         value = self.data.get(key, [])

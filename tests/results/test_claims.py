@@ -197,7 +197,7 @@ def test_a_record_from_elsewhere_is_refused_if_its_test_is_damaged(test, trained
     trained()
     path = Path("study/study.json")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"test": test}))
-    with pytest.raises(RlcliError, match=r"`study` has a damaged test: "):
+    with pytest.raises(RlcliError, match=r"the test in `study` is damaged: "):
         rlcli.claim("study")
 
 

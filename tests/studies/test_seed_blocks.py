@@ -193,26 +193,31 @@ def test_an_array_of_slurm_has_one_block_after_the_other(capsys):
     assert verdicts("n") == {"large": ("better", 15), "small": ("no difference", 15)}
 
 
+def also(text):
+    """A change of the study: its test gets one key more."""
+    return "max_seeds: 30", f"max_seeds: 30, {text}"
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (("baseline: pole", "baseline: poel"), "has no cell `poel` as a baseline"),
-        (("effect: 50", "effect: 0"), r"paper.yaml:4.*`effect`: .* > 0, got `0`"),
-        (("effect: 50", "effect: .nan"), "`effect`: expected"),
-        (("effect: 50", "effect: true"), "`effect`: expected"),
-        (("effect: 50", "effect: 1e300"), "`effect`: expected"),
-        (("effect: 50, ", ""), "a test needs `effect`"),
+        (("effect: 50", "effect: 0"), r"paper.yaml:4.*`effect` .* float > 0, got `0`"),
+        (("effect: 50", "effect: .nan"), "`effect` of the test: expected"),
+        (("effect: 50", "effect: true"), "`effect` of the test: expected"),
+        (("effect: 50", "effect: 1e300"), "`effect` of the test: expected"),
+        (("effect: 50, ", ""), "the test needs `effect`"),
         (("max_seeds: 30", "max_seeds: 32"), "32 seeds are not 1 to 100 blocks of 5"),
         (("max_seeds: 30", "max_seeds: 5"), "5 seeds cannot decide anything"),
-        (("max_seeds: 30", "max_seeds: 9999999"), "`max_seeds`: expected"),
-        (("max_seeds: 30", "max_seeds: 30, alpha: 0"), "`alpha`: expected"),
-        (("max_seeds: 30", "max_seeds: 30, alpha: 1.0"), "`alpha`: expected"),
-        (("max_seeds: 30", "max_seeds: 30, alpha: 1e-9"), "cannot decide anything"),
-        (("max_seeds: 30", "max_seeds: 30, alpha: 1e-320"), "`alpha`: expected"),
-        (("max_seeds: 30", "max_seeds: 30, result: mean"), "`result`: expected `last`"),
-        (("max_seeds: 30", "max_seeds: 30, metric: 3"), "`metric`: expected the name"),
-        (("max_seeds: 30", "max_seeds: 30, metrik: a"), "a test has no key `metrik`"),
-        (("max_seeds: 30", "max_seeds: 30, normalize: 3"), "`normalize`: expected"),
+        (("max_seeds: 30", "max_seeds: 9999999"), "`max_seeds` of the test: expected"),
+        (also("alpha: 0"), "`alpha` of the test: expected"),
+        (also("alpha: 1.0"), "`alpha` of the test: expected"),
+        (also("alpha: 1e-9"), "cannot decide anything"),
+        (also("alpha: 1e-320"), "`alpha` of the test: expected"),
+        (also("result: mean"), '`result` of the test: expected "last"'),
+        (also("metric: 3"), "`metric` of the test: expected str"),
+        (also("metrik: a"), "the test has no option `metrik`"),
+        (also("normalize: 3"), "`normalize` of the test: expected"),
         (("test: {", "test: 3 # {"), "expected a test, got `?3"),
         (("seeds: 5\n", ""), "a study with a `test` needs `seeds`"),
         (("seeds: 5", "vary: {train.seed: [0]}\nseeds: 5"), "`train.seed` is varied"),
@@ -242,7 +247,7 @@ def test_what_changes_results_cannot_change_in_a_test_that_has_begun(monkeypatch
 
 
 def test_a_preview_has_the_least_and_the_most_seeds_and_the_power(folder, capsys):
-    write_files(folder, STUDY.replace("max_seeds: 30", "max_seeds: 30, std: 40"))
+    write_files(folder, STUDY.replacealso("std: 40"))
     found = rlcli.preview_study("paper.yaml")
     assert [each.seeds for each in found] == [5, 5, 5]
     plan = found[0].plan

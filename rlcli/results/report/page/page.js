@@ -458,7 +458,7 @@ const page = (() => {
   const byEnvironment = (learning, describeOne) => learning.map((each) => [
     h("h3", { class: learning.length === 1 ? "unseen" : null }, each.environment), describeOne(each)]);
 
-  function results({ learning, center, notes, claims }) {
+  function results({ learning, center, notes, claims = [] }) {
     const card = (each) => h("article", { class: "card", tint: color(each.color) },
       h("h4", {}, swatch(each.color), each.label), h("p", { class: "result" }, each.value), h("p", { class: "interval" }, each.interval),
       h("dl", {}, each.facts.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, text)))));
