@@ -100,8 +100,11 @@ EXACT = {
 }
 
 
-def values_of(sections: dict, *chunks: int) -> np.ndarray:
-    """The values in each update of a run without learning, `[U, 2, T, B]`."""
+def values_of(sections: dict, *runs: tuple[int, ...]) -> list[np.ndarray]:
+    """The values in each update of runs without learning, `[U, 2, T, B]`.
+
+    Each run is the lengths of its chunks; all have one program.
+    """
     environment = sections["environment"]
     name = f"{__name__}:{environment['name'].__name__}"
     data = {
@@ -116,27 +119,30 @@ def values_of(sections: dict, *chunks: int) -> np.ndarray:
     if data["updater"] == "ppo":
         data |= {"replay": None, "train": {"steps": 1_000, "unroll": 4}}
     loop = make_loop(build(recipe.load_recipe(data), (3,)))
-    progress = loop.begin()
-    seen.clear()
-    for count in chunks:
-        progress, _ = loop.advance(progress, count)
-        jax.effects_barrier()
-    return np.stack(seen)
+    values = []
+    for chunks in runs:
+        progress = loop.begin()
+        seen.clear()
+        for count in chunks:
+            progress, _ = loop.advance(progress, count)
+            jax.effects_barrier()
+        values.append(np.stack(seen))
+    return values
 
 
 @pytest.mark.parametrize("kind", quick_first([*STOCHASTIC]))
 def test_sampled_estimates_differ_between_updates_and_repeat_with_the_seed(kind):
-    values = values_of(STOCHASTIC[kind], 14)
+    values, again = values_of(STOCHASTIC[kind], (14,), (5, 9))
     # Models sample the values of actions. Those of others depend on the action taken.
     sampled = values[:, 1 if "model" in kind else 0]
     means = np.unique(np.round(sampled.mean(axis=(1, 2)), 5))
     assert len(means) >= 4, means
-    np.testing.assert_array_equal(values, values_of(STOCHASTIC[kind], 5, 9))
+    np.testing.assert_array_equal(values, again)
 
 
 @pytest.mark.parametrize("kind", quick_first([*EXACT]))
 def test_other_estimates_are_the_same_in_all_updates(kind):
-    values = values_of(EXACT[kind], 14)[:, 0]
+    values = values_of(EXACT[kind], (14,))[0][:, 0]
     assert len(values) >= 3
     np.testing.assert_allclose(values, values[0, 0, 0], rtol=1e-6)
 
