@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from rlcli.errors import suggest
 from rlcli.registry.common_names.environment_names import suggest_environment
-from rlcli.registry.common_names.tables import HINTS as HINTS
+from rlcli.registry.common_names.hints import HINTS as HINTS
 
 
 def normalize_name(name: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from rlcli import spaces
 from rlcli.environments.native.grid import maps
 from rlcli.environments.native.timesteps import make_timestep
-from rlcli.environments.native.toy_text import tables
+from rlcli.environments.native.toy_text import tabular
 from rlcli.registry import register
 from rlcli.types import Array, Core, Key, Probability, TimeStep
 
@@ -69,7 +69,7 @@ def four_rooms(
 
     def reset(key: Key) -> tuple[FourRoomsState, Array]:
         uniform = jax.random.uniform(key, (2,))
-        goal_cell = tables.choose_uniformly(uniform[0], goals)
+        goal_cell = tabular.choose_uniformly(uniform[0], goals)
         cell = maps.choose_other_cell(uniform[1], starts, goal_cell)
         state = FourRoomsState(cell, goal_cell)
         return state, observe(state)

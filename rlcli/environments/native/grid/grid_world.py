@@ -4,7 +4,7 @@ import numpy as np
 
 from rlcli.environments import drawing
 from rlcli.environments.native.grid import maps
-from rlcli.environments.native.toy_text import tables
+from rlcli.environments.native.toy_text import tabular
 from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.types import Core, Probability
@@ -42,8 +42,8 @@ def grid_world(
     letters = maps.parse_map(layout, ".#SGT", TEXTBOOK)
     starts, world = _parse_layout(letters)
     rewards = (0.0, step_reward, step_reward + goal_reward, step_reward + trap_reward)
-    return tables.tabular_environment(
-        tables.outcome_lookup(world, rewards),
+    return tabular.tabular_environment(
+        tabular.outcome_lookup(world, rewards),
         letters.size,
         starts,
         lambda cell: _draw(letters, cell),
@@ -51,7 +51,7 @@ def grid_world(
     )
 
 
-def _parse_layout(letters: np.ndarray) -> tuple[np.ndarray, tables.World]:
+def _parse_layout(letters: np.ndarray) -> tuple[np.ndarray, tabular.World]:
     """The initial cells and the transitions of a map."""
     flat = letters.ravel()
     starts = np.flatnonzero(flat == ("S" if "S" in flat else ".")).astype(np.int32)
@@ -62,7 +62,7 @@ def _parse_layout(letters: np.ndarray) -> tuple[np.ndarray, tables.World]:
         )
     worth = np.select([flat == "G", flat == "T"], [GOAL, TRAP], STEP)
     successors = maps.successor_cells(letters != "#")
-    return starts, tables.slippery_world(successors, worth, np.isin(flat, ["G", "T"]))
+    return starts, tabular.slippery_world(successors, worth, np.isin(flat, ["G", "T"]))
 
 
 def _draw(letters: np.ndarray, cell: int) -> np.ndarray:

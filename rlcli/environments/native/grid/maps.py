@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.environments import drawing
-from rlcli.environments.native.toy_text import tables
+from rlcli.environments.native.toy_text import tabular
 from rlcli.errors import RlcliError
 from rlcli.types import Array
 
@@ -36,7 +36,7 @@ def parse_map(
 def successor_cells(free: np.ndarray) -> np.ndarray:
     """The cell that each move leads to, int32 `[cells, 4]`; walls and edges block."""
     rows, columns = free.shape
-    successors = tables.grid_moves(rows, columns, MOVES)
+    successors = tabular.grid_moves(rows, columns, MOVES)
     cells = np.arange(free.size)[:, None]
     return np.where(free.ravel()[successors], successors, cells).astype(np.int32)
 

@@ -11,7 +11,7 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from rlcli.environments.native.minigrid import cells, view
-from rlcli.environments.native.minigrid.images import draw_grid
+from rlcli.environments.native.minigrid.pictures import draw_grid
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.errors import RlcliError
 from rlcli.types import Array, ArrayTree, Core, Key, TimeStep

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 from rlcli.environments import drawing
-from rlcli.environments.native.toy_text import tables
+from rlcli.environments.native.toy_text import tabular
 from rlcli.registry import register
 from rlcli.types import Core
 
@@ -32,9 +32,9 @@ def cliff_walking(*, slippery: bool = False) -> Core:
     """
     world = _world()
     if not slippery:
-        world = tables.World(*(table[..., :1] for table in world))
-    return tables.tabular_environment(
-        tables.outcome_lookup(world, (-1.0, -100.0)),
+        world = tabular.World(*(table[..., :1] for table in world))
+    return tabular.tabular_environment(
+        tabular.outcome_lookup(world, (-1.0, -100.0)),
         ROWS * COLUMNS,
         np.array([START], np.int32),
         _draw,
@@ -54,10 +54,10 @@ def cliff_walking_slippery() -> Core:
 
 
 @functools.cache
-def _world() -> tables.World:
-    successors = tables.grid_moves(ROWS, COLUMNS, MOVES)[:, tables.slip_actions(4)]
+def _world() -> tabular.World:
+    successors = tabular.grid_moves(ROWS, COLUMNS, MOVES)[:, tabular.slip_actions(4)]
     falls = (successors > START) & (successors < GOAL)
-    return tables.World(np.where(falls, START, successors), falls, successors == GOAL)
+    return tabular.World(np.where(falls, START, successors), falls, successors == GOAL)
 
 
 def _draw(walker: int) -> np.ndarray:

@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from rlcli.environments import drawing
-from rlcli.environments.native.toy_text import tables
+from rlcli.environments.native.toy_text import tabular
 from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.types import Core, Probability
@@ -48,9 +48,9 @@ def frozen_lake(
     rows = {"4x4": SMALL, "8x8": LARGE}[lake] if isinstance(lake, str) else lake
     starts, world = _parse_lake(rows)
     if not slippery:
-        world = tables.World(*(table[..., :1] for table in world))
-    return tables.tabular_environment(
-        tables.outcome_lookup(world, (0.0, goal_reward, hole_reward, ice_reward)),
+        world = tabular.World(*(table[..., :1] for table in world))
+    return tabular.tabular_environment(
+        tabular.outcome_lookup(world, (0.0, goal_reward, hole_reward, ice_reward)),
         len(world.next_state),
         starts,
         lambda cell: _draw(rows, cell),
@@ -110,14 +110,14 @@ def frozen_lake_non_slippery(
     return frozen_lake(lake=lake, slippery=slippery)
 
 
-def _parse_lake(lake: tuple[str, ...]) -> tuple[np.ndarray, tables.World]:
+def _parse_lake(lake: tuple[str, ...]) -> tuple[np.ndarray, tabular.World]:
     """The initial cells and the transitions of a map, or an `RlcliError`."""
     letters = np.array([list(row) for row in _check_lake(lake)])
     flat = letters.ravel()
     worth = np.select([flat == "G", flat == "H"], [1, 2], 3)
-    successors = tables.grid_moves(len(lake), len(lake[0]), MOVES)
+    successors = tabular.grid_moves(len(lake), len(lake[0]), MOVES)
     starts = np.flatnonzero(flat == "S").astype(np.int32)
-    return starts, tables.slippery_world(successors, worth, np.isin(flat, ["G", "H"]))
+    return starts, tabular.slippery_world(successors, worth, np.isin(flat, ["G", "H"]))
 
 
 def _check_lake(lake: tuple[str, ...]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from rlcli.environments import drawing
 from rlcli.environments.native.timesteps import make_timestep
-from rlcli.environments.native.toy_text import tables
+from rlcli.environments.native.toy_text import tabular
 from rlcli.registry import register
 from rlcli.types import Array, Core, Key, Probability, TimeStep
 
@@ -66,22 +66,24 @@ def taxi(
     """
     world = _world()
     if not is_rainy:
-        world = tables.World(*(table[..., :1] for table in world))
-    read = tables.outcome_lookup(world, REWARDS)
+        world = tabular.World(*(table[..., :1] for table in world))
+    read = tabular.outcome_lookup(world, REWARDS)
     starts = _start_states()
 
     def reset(key: Key) -> tuple[TaxiState, Array]:
         start, mood = jax.random.uniform(key, (2,))
-        number = tables.choose_uniformly(start, starts)
+        number = tabular.choose_uniformly(start, starts)
         fickle = mood < fickle_probability if fickle_passenger else jnp.asarray(False)
         return TaxiState(number, fickle), number
 
     def draw(key: Key) -> tuple[Array, ...]:
         uniform = jax.random.uniform(key, (2,))
         rain = (
-            (tables.choose_outcome(uniform[0], rainy_probability),) if is_rainy else ()
+            (tabular.choose_outcome(uniform[0], rainy_probability),) if is_rainy else ()
         )
-        change = (tables.choose_uniformly(uniform[1], np.arange(1, 4, dtype=np.int32)),)
+        change = (
+            tabular.choose_uniformly(uniform[1], np.arange(1, 4, dtype=np.int32)),
+        )
         return rain + (change if fickle_passenger else ())
 
     def step(
@@ -121,7 +123,7 @@ def _start_states() -> np.ndarray:
 
 def _road_map() -> np.ndarray:
     """The cell that each move leads to, `[25, 4]`, with walls."""
-    successors = tables.grid_moves(SIZE, SIZE, MOVES)
+    successors = tabular.grid_moves(SIZE, SIZE, MOVES)
     cells = np.arange(SIZE**2)
     successors[:, 2] = np.where(np.isin(cells, WALLS), cells, successors[:, 2])
     successors[:, 3] = np.where(np.isin(cells - 1, WALLS), cells, successors[:, 3])
@@ -129,7 +131,7 @@ def _road_map() -> np.ndarray:
 
 
 @functools.cache
-def _world() -> tables.World:
+def _world() -> tabular.World:
     cell, passenger, destination = _decode_states()
     roads = _road_map()
     is_blocked = roads == np.arange(SIZE**2)[:, None]
@@ -153,7 +155,7 @@ def _world() -> tables.World:
     worth[~boards, PICK_UP] = worth[~leaves, DROP_OFF] = REFUSED
     worth[arrives, DROP_OFF] = DELIVERED
     ends[arrives, DROP_OFF] = True
-    return tables.World(after, worth, ends)
+    return tabular.World(after, worth, ends)
 
 
 def _draw(number: int) -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rlcli.environments.native.grid.grid_world import grid_world
-from rlcli.environments.native.toy_text.tables import CellState
+from rlcli.environments.native.toy_text.tabular import CellState
 from rlcli.errors import RlcliError
 
 MOVES = [(-1, 0), (0, 1), (1, 0), (0, -1)]

@@ -8,7 +8,7 @@ import pytest
 
 from rlcli import registry
 from rlcli.environments.native.toy_text.cliff_walking import cliff_walking
-from rlcli.environments.native.toy_text.tables import CellState
+from rlcli.environments.native.toy_text.tabular import CellState
 
 THIRDS = [(outcome, 1 / 3) for outcome in range(3)]
 

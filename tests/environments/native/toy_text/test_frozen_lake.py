@@ -10,7 +10,7 @@ from gymnasium.envs.toy_text.frozen_lake import MAPS
 from rlcli import registry
 from rlcli.environments.native.toy_text import frozen_lake as module
 from rlcli.environments.native.toy_text.frozen_lake import frozen_lake, frozen_lake_8x8
-from rlcli.environments.native.toy_text.tables import CellState
+from rlcli.environments.native.toy_text.tabular import CellState
 from rlcli.errors import RlcliError
 
 ODD = ("FSF", "HFS", "FFG", "GHF")  # two starts, two goals, not square

@@ -1,4 +1,4 @@
-"""Tables of common names: groups of names, with one hint each.
+"""Hints for common names: groups of names, with one hint each.
 
 Only names that many people type, from papers and from Stable-Baselines3, RLlib, CleanRL
 and Gymnasium.
