@@ -1,6 +1,7 @@
 """Cell table: what tells cells apart × returns of seeds, and their states, as text."""
 
 import contextlib
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from rlcli.quoting import printable
 from rlcli.runs import locks
 from rlcli.runs.formatting import NOTHING, format_duration, format_number
 from rlcli.runs.naming import shorten_keys
-from rlcli.runs.records import UNFINISHED, Record, read_record
+from rlcli.runs.records import FIELDS, UNFINISHED, Record, read_record
 from rlcli.runs.study_record import SEARCH, Cell, Study, find_study
 
 MISSING = "missing"  # the status of a run that never began, or was removed
@@ -57,11 +58,21 @@ def read_cells(study: Study, known: Mapping[Path, Record] = {}) -> list[Record]:
     `known` are records that were just read, by their folders.
     """
     missing = {"status": MISSING, "reason": None}
-    return [
-        known.get(cell.folder)
-        or read_record(cell.folder) | ({} if cell.exists else missing)
-        for cell in study.cells
-    ]
+    names: dict[Path, set[str]] = {}  # of what is in the folders of cells
+    records = []
+    for cell in study.cells:
+        folder, parent = cell.folder, cell.folder.parent
+        if parent not in names:
+            with contextlib.suppress(OSError):  # missing
+                names[parent] = {*os.listdir(parent)}
+        if folder in known:
+            records.append(known[folder])
+        elif folder.name in names.setdefault(parent, set()):
+            records.append(read_record(folder) | ({} if cell.exists else missing))
+        else:
+            empty = dict.fromkeys(FIELDS) | {"run": str(folder), "tags": []}
+            records.append(empty | missing)
+    return records
 
 
 def describe_states(study: Study, records: Sequence[Record]) -> list[str]:

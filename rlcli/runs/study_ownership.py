@@ -4,7 +4,7 @@ The record of a study names recipes by path, and settings, which decide the code
 cells that have not begun. rlcli signs the record that it writes for its user, as runs
 are signed (`ownership`). The claims:
 
-- `folder`: where the study was made
+- `folder`: where the study was made; elsewhere, as for a run, it has no trackers
 - `record`: the hash of what its cells train, and of how they are chosen
 - `recipes`: the hash of the recipes that it names, merged with their bases
 - `code`: the hash of the user's files that recipes and settings name, with their places
@@ -15,12 +15,12 @@ have signatures of their own: that of the study says nothing about them.
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
-from rlcli.recipe import read_recipe
+from rlcli.recipe import RecipeDocument, read_recipe
 from rlcli.registry import user_code
 from rlcli.runs import user_files
 from rlcli.runs.ownership import hash_data, read_claims, sign_claims
@@ -46,11 +46,20 @@ def sign_study(folder: Path, record: Mapping[str, Any]) -> str | None:
 
 
 def is_own_study(folder: Path, record: Mapping[str, Any], signature: object) -> bool:
-    """Whether this user has signed a study, and all is where and as it was."""
+    """Whether this user has signed a study, and what it names is where and as it was.
+
+    A study that was moved does the same as before, if it has no trackers.
+    """
     claims = read_claims(_STUDY, _CLAIMS, signature)
-    if claims is None or not _claim_record(folder, record).items() <= claims.items():
+    if claims is None or claims["record"] != _claim_record(folder, record)["record"]:
         return False  # before files are opened that a record of others may name
-    return claims == _make_claims(folder, record)
+    found = _make_claims(folder, record)
+    if found is None:
+        return False
+    is_moved = found["folder"] != claims["folder"]
+    if is_moved and _has_trackers(_find_texts([record, _read_recipes(record)[1]])):
+        return False
+    return claims == {**found, "folder": claims["folder"]}
 
 
 def _make_claims(folder: Path, record: Mapping[str, Any]) -> dict[str, str] | None:
@@ -60,13 +69,12 @@ def _make_claims(folder: Path, record: Mapping[str, Any]) -> dict[str, str] | No
     change a file of its code.
     """
     try:
-        documents = [read_recipe(each) for each in _find_recipes(record)]
-        recipes = [each.plain.data for each in documents]
+        documents, recipes = _read_recipes(record)
     except RlcliError:
         return None
     texts = {*_find_texts([record, recipes])}  # any may be a setting of any recipe
     modules = sorted({name for text in texts for name in _IMPORT_PATH.findall(text)})
-    if not modules and not any("trackers" in text for text in texts):
+    if not modules and not _has_trackers(texts):
         return None
     if any(_ESCAPE in text for text in texts):  # of YAML, which may hide a name
         return None
@@ -83,6 +91,18 @@ def _make_claims(folder: Path, record: Mapping[str, Any]) -> dict[str, str] | No
         "recipes": hash_data(recipes),
         "code": hash_data(hashes),
     }
+
+
+def _read_recipes(
+    record: Mapping[str, Any],
+) -> tuple[list[RecipeDocument], list[Mapping[str, Any]]]:
+    """The recipes that a record names, and their data merged with their bases."""
+    documents = [read_recipe(each) for each in _find_recipes(record)]
+    return documents, [each.plain.data for each in documents]
+
+
+def _has_trackers(texts: Iterable[str]) -> bool:
+    return any("trackers" in text for text in texts)
 
 
 def _claim_record(folder: Path, record: Mapping[str, Any]) -> dict[str, str]:

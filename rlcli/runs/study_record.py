@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,6 +35,7 @@ FILE_NAME, FORMAT = "study.json", 1
 SEARCH, BSUITE = "search", "bsuite"  # the sections of a sweep, and of `rlcli bsuite`
 _SIGNATURE = "signature"
 _REMEDY = "restore it; without it the runs below can be used one by one"
+_DEEPEST = 16  # folders of a cell below that of its study
 _LONGEST = 255  # bytes of a name in the file systems of Linux and macOS
 
 
@@ -174,7 +175,8 @@ def find_study(path: str | Path) -> Study | None:
         )
     if version != FORMAT or not isinstance(cells, dict) or not (cells or fields):
         raise _damage(folder, "it lists no cells")
-    read = tuple(_read_cell(folder, *each) for each in cells.items())
+    places = _Places(folder)
+    read = tuple(_read_cell(places, *each) for each in cells.items())
     return Study(folder, read, fields)
 
 
@@ -202,15 +204,45 @@ def refuse_options(folder: Path, given: Mapping[str, Any]) -> None:
         )
 
 
-def _read_cell(folder: Path, label: str, fields: Any) -> Cell:
-    """A cell of a record that may come from elsewhere; refuses places outside."""
-    place = folder
-    for part in label.split("/"):  # `a` and `./a` would be one run, counted twice
-        is_name = part not in ("", ".", "..") and part.isprintable()
-        if not is_name or len(part.encode()) > _LONGEST:
-            raise _damage(folder, "a name of a folder")
-        place /= part
-        refuse_link(place)
+class _Places:
+    """The folders of cells that a record names; looks once at each folder above them.
+
+    Refuses those outside, and links on the way.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._known: dict[str, tuple[Path, Container[str]]] = {}
+
+    def find(self, label: str) -> Path:
+        """The folder of a cell, which may be missing."""
+        outer, _, name = label.rpartition("/")
+        # `a` and `./a` would be one run, counted twice.
+        is_name = name not in ("", ".", "..") and name.isprintable()
+        is_inside = label[:1] != "/" and label.count("/") < _DEEPEST
+        if not (is_name and is_inside) or len(name.encode()) > _LONGEST:
+            raise _damage(self.folder, "a name of a folder")
+        if (known := self._known.get(outer)) is None:
+            parent = self.find(outer) if outer else self.folder
+            known = self._known[outer] = parent, _find_links(parent)
+        parent, links = known
+        if name in links:
+            refuse_link(parent / name)
+        return parent / name
+
+
+def _find_links(folder: Path) -> set[str]:
+    """The names of symbolic links in a folder, which may be missing."""
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.name for entry in entries if entry.is_symlink()}
+    except (FileNotFoundError, NotADirectoryError):
+        return set()
+
+
+def _read_cell(places: _Places, label: str, fields: Any) -> Cell:
+    """A cell of a record that may come from elsewhere."""
+    folder, place = places.folder, places.find(label)
     fields = fields if isinstance(fields, dict) else {}
     recipe, values = fields.get("recipe"), fields.get("values")
     sets, tags = fields.get("set"), fields.get("tags")

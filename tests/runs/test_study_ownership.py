@@ -170,7 +170,6 @@ def test_no_file_is_opened_that_a_record_of_others_names(study, monkeypatch):
     monkeypatch.setattr(study_ownership, "read_recipe", None)
     for changed in ({**record, "cells": {}}, {**record, "more": {"digest": "0"}}):
         assert not is_own_study(folder, changed, signature)
-    assert not is_own_study(folder.parent, record, signature)
 
 
 def test_a_study_without_code_is_not_signed(study):
@@ -181,9 +180,16 @@ def test_a_study_without_code_is_not_signed(study):
     assert sign_study(folder, record) is None
 
 
+@pytest.mark.parametrize("has_trackers", [False, True])
 @pytest.mark.parametrize("verb", ["moved", "copied", "linked"])
-def test_a_study_that_is_elsewhere_is_not_the_users_own(study, tmp_path, verb):
-    folder, record, signature = study
+def test_a_study_that_is_elsewhere_is_the_users_own_without_trackers(
+    study, lab, tmp_path, verb, has_trackers
+):
+    """As a run: its code is where and as it was, but trackers would tell of a copy."""
+    folder, record, _ = study
+    if has_trackers:
+        (lab / "base.yaml").write_text(f"{BASE}train: {{trackers: [wandb]}}\n")
+    signature = sign_study(folder, record)
     other = tmp_path / "runs/b"
     if verb == "moved":
         folder.rename(other)
@@ -191,7 +197,11 @@ def test_a_study_that_is_elsewhere_is_not_the_users_own(study, tmp_path, verb):
         shutil.copytree(folder, other)
     else:
         other.symlink_to(folder)
-    assert is_own_study(other, record, signature) == (verb == "linked")
+    assert is_own_study(other, record, signature) == (
+        verb == "linked" or not has_trackers
+    )
+    (lab / "own_module.py").write_text("raise SystemExit(1)\n")
+    assert not is_own_study(other, record, signature)
 
 
 @pytest.mark.parametrize("place", ["", "own_module.py", "package", "package/part.py"])

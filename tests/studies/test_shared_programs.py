@@ -189,6 +189,8 @@ CELL = {"recipe": "lake", "digest": "", "set": [], "values": {}, "tags": []}
         {"..": CELL},
         {"a/../../b": CELL},
         {"/a": CELL},
+        {"a": CELL, "/a": CELL},
+        {"a/" * 3_000 + "a": CELL},
         {"a" * 300: CELL},
         {"a": 3},
         {"a": CELL | {"set": [3]}},

@@ -62,13 +62,13 @@ def plan(study, steps, folder="lake"):
     document = read_recipe(recipe, [f"train.steps={steps}"])
     cell = make_cell(document, embeds=True, study=study, folder=study / folder)
     record_study(study, [cell])
-    return Job(folder, study, (folder,), ("--trust",), record=format_record([cell]))
+    return Job(study, (folder,), ("--trust",), record=format_record([cell]))
 
 
 def test_a_task_returns_the_exit_code_and_the_error(engine, tmp_path):
     job = plan(tmp_path / "study", 1_000)
     engine.start(job)
-    engine.start(job._replace(key="bad", labels=("nope",)))
+    engine.start(job._replace(labels=("nope",)))
     assert not engine.has_room
     ended = {}
 
@@ -78,8 +78,8 @@ def test_a_task_returns_the_exit_code_and_the_error(engine, tmp_path):
 
     wait_for(collect)
     assert ended["lake"].code == 0
-    assert ended["bad"].code == 1
-    assert "has no cell `nope`" in ended["bad"].message
+    assert ended["nope"].code == 1
+    assert "has no cell `nope`" in ended["nope"].message
 
 
 def test_a_run_continues_after_its_worker_is_killed_and_stops_when_cancelled(
