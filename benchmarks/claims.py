@@ -4,9 +4,10 @@
 
 Trains very many seeds of two cheap tasks, and makes studies of them: A/A studies, whose
 two cells are seeds of one recipe, and A/B studies, whose cells differ in the learning
-rate. Every study has seeds of its own, so studies are independent. A cell has at most
-50 seeds, in blocks of 5, and `effect` is the true difference of A and B: that of the
-means of all seeds. A last table has drawn numbers: equal means of different shapes.
+rate. No seed is in two A/A or two A/B studies, so studies are independent. A cell has
+at most 50 seeds, in blocks of 5, and `effect` is the true difference of A and B: that
+of the means of all seeds. The last lines are of drawn numbers: equal means of different
+shapes.
 `build/claims` has the runs, which are not trained again.
 """
 

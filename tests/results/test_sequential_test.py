@@ -166,6 +166,26 @@ def test_equal_groups_are_found_different_at_most_as_often_as_the_level(name):
     assert false <= stats.binom.ppf(0.999, studies, 0.1)
 
 
+def test_several_equal_groups_on_strata_of_any_spread_are_no_more_often_different():
+    """Three groups with one baseline, at a third of the level each."""
+    random, looks, studies, false = np.random.default_rng(9), [4, 8, 12], 400, 0
+    spread = np.array([1.0, 30.0, 0.1])
+
+    def draw():
+        return spread * random.standard_t(1.5, (12, 3))
+
+    for _ in range(studies):
+        baseline = draw()
+        verdicts = {
+            sequential_test._Paths(
+                draw() - baseline, looks, 12, 1e-6, 0.15 / 3, bits=11
+            ).find_verdict()[1]
+            for _ in range(3)
+        }
+        false += not verdicts <= {SAME, UNDECIDED}
+    assert 0 < false <= stats.binom.ppf(0.999, studies, 0.15)
+
+
 def test_the_interval_agrees_with_the_verdict_and_covers_the_true_difference():
     random, looks = np.random.default_rng(3), [5, 10, 15, 20]
     missed = 0
