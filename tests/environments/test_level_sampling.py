@@ -162,6 +162,36 @@ def test_an_episode_of_a_level_always_begins_in_the_same_state(on_demand, monkey
     assert len(set.union(*found[0].values())) == 3
 
 
+@pytest.mark.parametrize(
+    ("name", "library"), [("MetaMaze-v0", "jax"), ("gymnax/MetaMaze-misc", "gymnax")]
+)
+def test_the_hidden_goal_of_a_maze_belongs_to_its_level(name, library):
+    pytest.importorskip(library)
+    levels = {"count": 3, "by": "regret"}
+    data = {
+        **DOORKEY,
+        "environment": {
+            "name": name,
+            "num_envs": 6,
+            "time_limit": 3,
+            "levels": levels,
+        },
+    }
+    environment = build(recipe.load_recipe(data)).environment
+    state, _ = jax.jit(environment.reset)(jax.random.key(0))
+    step, goals = jax.jit(environment.step), {}
+    for index in range(12):
+        core = getattr(state.core, "state", state.core)  # of a library, or our own
+        of_each = environment.parameters(state)["level"]
+        for level, goal in zip(np.asarray(of_each), np.asarray(core.goal), strict=True):
+            goals.setdefault(int(level), set()).add(tuple(np.ravel(goal).tolist()))
+        noise = environment.draw(jax.random.fold_in(jax.random.key(9), index))
+        state, _ = step(state, np.zeros(6, np.int32), noise)
+    assert set(goals) == {0, 1, 2}
+    assert all(len(found) == 1 for found in goals.values())
+    assert len(set.union(*goals.values())) > 1
+
+
 def test_a_stopped_run_chooses_the_same_levels():
     environment = {**DOORKEY["environment"], "name": "CartPole-v1"}  # a small program
     data = {**DOORKEY, "environment": environment}
