@@ -52,21 +52,17 @@ def user_module(tmp_path, fresh_imports):
     user_code.search_first(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seen", "done", "updater", "options"),
     [
         ("empty", "choice", "ppo", ["normalize.observation=true"]),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in [
-                ("dict", "choice", "dqn", ["network.init=orthogonal"]),
-                ("bytes", "dict", "a2c", ["network.memory.name=gru"]),
-                ("tuple", "row", "sac", []),
-                ("empty", "row", "td3", ["policy.name=state_dependent"]),
-                ("empty", "tuple", "ppo", []),
-                ("empty", "empty", "ppo", []),
-            ]
-        ),
+        ("dict", "choice", "dqn", ["network.init=orthogonal"]),
+        ("bytes", "dict", "a2c", ["network.memory.name=gru"]),
+        ("tuple", "row", "sac", []),
+        ("empty", "row", "td3", ["policy.name=state_dependent"]),
+        ("empty", "tuple", "ppo", []),
+        ("empty", "empty", "ppo", []),
     ],
 )
 def test_spaces_without_numbers_work_in_every_command(

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from data_sets import bandit_data, write_data
+from tiers import quick_first
 from wording import mentions
 
 from rlcli import loop
@@ -32,7 +33,7 @@ def steps(number: np.ndarray) -> Transition:
 
 
 @pytest.mark.parametrize(
-    ("name", "fraction"), [("uniform", 0.25), ("prioritized", 0.5)]
+    ("name", "fraction"), quick_first([("uniform", 0.25), ("prioritized", 0.5)])
 )
 def test_a_fraction_of_each_batch_comes_from_the_data(tmp_path, name, fraction):
     file = str(write_data(tmp_path / "data.npz", bandit_data(0.5)))

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 import yaml
+from tiers import quick_first
 from wording import mentions
 
 import rlcli
@@ -129,10 +130,12 @@ def test_the_steps_are_those_of_each_environment_in_order(runs):
 
 @pytest.mark.parametrize(
     "replay",
-    [
-        {"name": "uniform", "capacity": 64, "batch_size": 4},
-        {"name": "prioritized", "capacity": 32, "batch_size": 4},
-    ],
+    quick_first(
+        [
+            {"name": "prioritized", "capacity": 32, "batch_size": 4},
+            {"name": "uniform", "capacity": 64, "batch_size": 4},
+        ]
+    ),
 )
 def test_the_replay_of_a_seed_begins_with_the_steps_of_its_own_seed(runs, replay):
     data = {**DQN, "replay": replay}

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tiers import quick_first
 from wording import refused
 
 import rlcli
@@ -235,7 +236,14 @@ def use(run, steps, **keywords):
     rlcli.resume(run, set=[f"train.steps={steps}"], quiet=True, **keywords)
 
 
-def test_ones_own_run_is_used_without_trust_also_after_it_was_moved(own_run, folder):
+def test_ones_own_run_is_used_without_trust_where_it_was_moved(own_run, folder):
+    use(own_run.rename(folder / "moved"), 288)
+
+
+@pytest.mark.slow
+def test_ones_own_run_is_used_without_trust_again_and_without_its_module(
+    own_run, folder
+):
     use(own_run, 288)
     moved = own_run.rename(folder / "moved")
     use(moved, 320)
@@ -244,6 +252,7 @@ def test_ones_own_run_is_used_without_trust_also_after_it_was_moved(own_run, fol
     assert rlcli.reproduce(moved, to="again", quiet=True)["identical"]
 
 
+@pytest.mark.slow
 def test_ones_own_run_that_began_with_another_is_reproduced_without_trust(own_run):
     later = rlcli.train("lab/own.yaml", run="runs/later", init=own_run, quiet=True)
     assert rlcli.reproduce(later, to="again", quiet=True)["identical"]
@@ -339,7 +348,7 @@ def test_ones_own_study_is_not_trusted_once_it_is_changed(own_study, evil, chang
     assert not Path("marker").exists()
 
 
-@pytest.mark.parametrize("place", [shutil.copytree, shutil.move])
+@pytest.mark.parametrize("place", quick_first([shutil.copytree, shutil.move]))
 def test_ones_own_study_is_not_trusted_elsewhere(own_study, folder, place):
     place(own_study, folder / "elsewhere")
     ends = rlcli.study("elsewhere", quiet=True)

@@ -193,6 +193,7 @@ def test_a_hook_of_a_recipe_acts_at_its_events(walk):
     assert [row.get("evaluations") for row in rows] == [None, 1, None, 2]
 
 
+@pytest.mark.slow
 def test_the_state_of_a_hook_is_resumed_and_reproduced(walk):
     whole = rlcli.train(walk, run="whole", quiet=True)
     stopped = rlcli.train(walk, run="half", set=["train.steps=32"], quiet=True)
