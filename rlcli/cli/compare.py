@@ -25,9 +25,9 @@ def command(
     group: str | None = GROUP,
     filter: list[str] = FILTER,
     tag: list[str] = TAGGED,
-    normalize: list[str] = option(
+    reference: list[str] = option(
         [],
-        "--normalize [ENV=]MIN,MAX",
+        "--reference [ENV=]LOW,HIGH",
         "Reference returns, scaled to 0 and 1 for statistics over "
         "environments. Can be repeated.",
     ),
@@ -58,7 +58,7 @@ def command(
         group=group,
         filter=filter,
         tag=tag,
-        normalize=normalize,
+        reference=reference,
         allow_differences=allow_differences,
         output=output_,
     )

@@ -14,9 +14,9 @@ from rlcli.errors import RlcliError, quote, suggest
 from rlcli.recipe.annotations import quote_value
 from rlcli.recipe.documents import Place
 from rlcli.recipe.grammar import FailFunction, Reader
-from rlcli.results.comparison import Reference, choose_scales, parse_scales
 from rlcli.results.curves import DEFAULT_METRICS
-from rlcli.results.groups import ENVIRONMENT, label_cell
+from rlcli.results.groups import ENVIRONMENT, Member, label_cell
+from rlcli.results.references import Reference, choose_reference, parse_references
 from rlcli.results.sequential_test import BITS, spend
 from rlcli.runs.study_record import Cell, Study
 
@@ -41,7 +41,7 @@ class ClaimTest(NamedTuple):
     result: Literal["last", "best", "auc"] = "last"  # of a seed, as in `rlcli.compare`
     alpha: Annotated[float, Gt(0), Lt(1), "structural"] = 0.05
     std: Positive | None = None  # of the results of a cell over seeds, for the plan
-    normalize: list[str] = []  # noqa: RUF012 - as in `rlcli.compare`; never changed
+    reference: list[str] = []  # noqa: RUF012 - as in `rlcli.compare`; never changed
     allow_differences: bool = False
 
     @property
@@ -82,10 +82,10 @@ def check_test(test: ClaimTest, cells: Sequence[Cell]) -> None:
                 f"a test needs each cell in each environment, and `{group}` has none "
                 f"in {quote(missing)}"
             )
-    scales = parse_scales(test.normalize)
+    references = parse_references(test.reference)
     metric = DEFAULT_METRICS[0] if test.metric == RETURN else test.metric
     if len(environments) > 1:
-        find_scales(environments, metric, scales)
+        find_references(dict.fromkeys(environments, ()), metric, references)
     if not _has_blocks(test):
         raise RlcliError(
             f"`max_seeds`: {test.max_seeds} seeds are not 1 to {_MOST_LOOKS} blocks of "
@@ -118,19 +118,24 @@ def _has_blocks(test: ClaimTest) -> bool:
     return not test.max_seeds % test.seeds and len(test.looks) <= _MOST_LOOKS
 
 
-def find_scales(
-    environments: Iterable[str], metric: str, scales: Mapping[str, Reference]
+def find_references(
+    environments: Mapping[str, Iterable[Member]],
+    metric: str,
+    given: Mapping[str, Reference],
 ) -> dict[str, Reference]:
-    """The returns that are normalized to 0 and 1, of each environment."""
+    """The returns that are normalized to 0 and 1, of the runs of each environment."""
     found = {}
-    for environment, scale in choose_scales([*environments], metric, scales).items():
-        if scale is None:
+    for environment, members in environments.items():
+        is_return = metric in DEFAULT_METRICS
+        reference = choose_reference(members, environment, given, is_return=is_return)
+        if reference is None:
             raise RlcliError(
                 "results of several environments are normalized, and "
                 f"{quote(environment)} has no reference scores for `{metric}`",
-                f"`normalize: [{environment}=MIN,MAX]` sets what becomes 0 and 1",
+                f"`reference: {{{environment}: [LOW, HIGH]}}` of the study sets what "
+                "becomes 0 and 1",
             )
-        found[environment] = scale
+        found[environment] = reference
     return found
 
 

@@ -20,12 +20,13 @@ from rlcli.results.claim_test import (
     RETURN,
     ClaimTest,
     find_least,
-    find_scales,
+    find_references,
     read_test,
     split_blocks,
 )
-from rlcli.results.comparison import ComparisonSettings, parse_scales, read_samples
+from rlcli.results.comparison import ComparisonSettings, read_samples
 from rlcli.results.groups import CELL, find_members
+from rlcli.results.references import parse_references
 from rlcli.results.sequential_test import (
     BETTER,
     SAME,
@@ -93,7 +94,7 @@ def read_claims(study: Study, *, plan: bool = False) -> dict[str, Any] | None:
         pairs = sign * _pair(test, results, variant, blocks_done, notes)
         found = _decide(test, pairs, len(variants))
         noun = _name_result(
-            test, is_normalized=pairs.shape[1] > 1 or bool(test.normalize)
+            test, is_normalized=pairs.shape[1] > 1 or bool(test.reference)
         )
         row: dict[str, Any] = {
             "cell": variant,
@@ -136,22 +137,25 @@ def _read_results(
     test: ClaimTest, cells: Sequence[Cell], notes: list[str]
 ) -> tuple[str, Mapping[str, Results]]:
     """The metric, and the results of each group, normalized where they have to be."""
-    scales = parse_scales(test.normalize)
+    given = parse_references(test.reference)
     metric = None if test.metric == RETURN else test.metric
     settings = ComparisonSettings(
-        test.result, metric, None, CELL, scales, test.allow_differences
+        test.result, metric, None, CELL, given, test.allow_differences
     )
     members = find_members([cell.folder for cell in cells], notes)
     metric, samples = read_samples(members, settings, notes)
-    is_normalized = len(samples) > 1 or bool(scales)
-    used = find_scales(samples, metric, scales) if is_normalized else {}
+    members_of = {
+        name: [member for sample in each for member in sample.group.members]
+        for name, each in samples.items()
+    }
+    is_normalized = len(samples) > 1 or bool(given)
+    used = find_references(members_of, metric, given) if is_normalized else {}
     results: dict[str, dict[str, dict[int, float]]] = {}
     for environment, each in samples.items():
         for sample in each:
             values = sample.results
             if used:
-                low, high = used[environment]
-                values = (values - low) / (high - low)
+                values = used[environment].normalize(values)
             seeds = (seed.seed for seed in sample.by_steps)
             own = dict(zip(seeds, values.tolist(), strict=True))
             results.setdefault(sample.group.label, {})[environment] = own

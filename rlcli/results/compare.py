@@ -24,7 +24,7 @@ def compare(
     group: str | None = None,
     filter: Sequence[str] = (),
     tag: Sequence[str] = (),
-    normalize: Sequence[str] = (),
+    reference: Sequence[str] = (),
     allow_differences: bool = False,
     output: str | Path | None = None,
 ) -> Result:
@@ -48,9 +48,9 @@ def compare(
             `updater.name` or `name`.
         filter: only runs with this `KEY=VALUE`, as for `rlcli.runs`.
         tag: only runs with all these tags.
-        normalize: `MIN,MAX`, or `ENVIRONMENT=MIN,MAX`: the returns that become 0 and 1
-            in statistics over several environments. By default those of a random policy
-            and of a solved environment, where rlcli knows them.
+        reference: `LOW,HIGH`, or `ENVIRONMENT=LOW,HIGH`: the returns that become 0 and
+            1 in statistics over several environments. By default those of the study, or
+            else, of native environments, those of a random and of a good policy.
         allow_differences: compare runs that were not made in the same way.
         output: a `.md`, `.tex`, `.csv`, `.html` or `.json` file with tables, or a
             `.pdf`, `.svg` or `.png` file: a figure of the estimates, and of performance
@@ -59,18 +59,19 @@ def compare(
     check_choice("result", result, RESULTS)
     check_threshold(threshold)
     from rlcli.results import comparison, comparison_tables  # here: import NumPy
+    from rlcli.results.references import parse_references
 
     if output is not None:
         check_output(Path(output), "a comparison", FORMATS)
         if _is_figure(Path(output)):
             figure.check_figure(Path(output))
-    scales = comparison.parse_scales(normalize)
+    references = parse_references(reference)
     notes: list[str] = []
     members = find_members(runs, notes, filter, tag)
     data = comparison.compare_members(
         members,
         comparison.ComparisonSettings(
-            result, y, threshold, group, scales, allow_differences
+            result, y, threshold, group, references, allow_differences
         ),
         notes,
     )

@@ -8,34 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rlcli.errors import RlcliError, quote
 from rlcli.results import aggregates, protocol
 from rlcli.results.aggregates import Estimate, Scores
 from rlcli.results.curves import DEFAULT_METRICS, CurveReader, Seed
 from rlcli.results.groups import Group, Member, group_members
+from rlcli.results.references import Reference, choose_reference
 from rlcli.runs.metric_labels import EVALUATION, choose_best
 from rlcli.runs.statistics import RESAMPLES
 
-
-class Reference(NamedTuple):
-    """The returns that are normalized to 0 and 1."""
-
-    random: float
-    solved: float
-
-
-REFERENCES: Mapping[str, Reference] = {
-    "Acrobot-v1": Reference(-498.5, -100.0),
-    "CartPole-v1": Reference(22.2, 475.0),
-    "FrozenLake-v1": Reference(0.015, 0.7),
-    "FrozenLakeNonSlippery-v0": Reference(0.014, 1.0),
-    "MountainCar-v0": Reference(-200.0, -110.0),
-    "MountainCarContinuous-v0": Reference(-33.3, 90.0),
-    "Taxi-v4": Reference(-776.0, 8.0),
-}
-
-
-ALL = ""  # in `ComparisonSettings.scales`: for environments that are not named
 PROFILE = np.linspace(0, 1.5, 61)  # scores at which profiles are computed
 
 
@@ -46,7 +26,7 @@ class ComparisonSettings(NamedTuple):
     metric: str | None
     threshold: float | None
     group: str | None  # see `group_members`
-    scales: Mapping[str, Reference]
+    references: Mapping[str, Reference]  # of the user, see `choose_reference`
     allow_differences: bool
 
 
@@ -59,34 +39,16 @@ class Sample(NamedTuple):
     results: np.ndarray  # [seeds]
 
 
-def parse_scales(texts: str | Sequence[str]) -> dict[str, Reference]:
-    """Parses `MIN,MAX` and `ENVIRONMENT=MIN,MAX`."""
-    scales = {}
-    for text in [texts] if isinstance(texts, str) else texts:
-        environment, _, numbers = text.rpartition("=")
-        try:
-            low, high = map(float, numbers.split(","))
-        except ValueError:
-            low = high = math.nan
-        if not (math.isfinite(low) and math.isfinite(high) and low != high):
-            raise RlcliError(
-                f"`--normalize` cannot be {quote(text)}",
-                "write the returns that become 0 and 1: `22,475`, or for a single "
-                "environment `CartPole-v1=22,475`",
-            )
-        scales[environment] = Reference(low, high)
-    return scales
-
-
 def compare_members(
     members: Sequence[Member], settings: ComparisonSettings, notes: list[str]
 ) -> dict[str, Any]:
     """What `rlcli.compare` returns."""
     metric, samples = read_samples(members, settings, notes)
     overall = None
-    if len(samples) > 1 or settings.scales:
-        scales = choose_scales([*samples], metric, settings.scales)
-        overall = _compare_overall(samples, scales, notes)
+    if len(samples) > 1 or settings.references:
+        references = choose_references(samples, metric, settings.references, notes)
+        if references is not None:
+            overall = compare_overall(samples, references, notes)
     return {
         "result": settings.result,
         "y": metric,
@@ -240,36 +202,44 @@ def _reach(seeds: Sequence[Seed], threshold: float) -> dict[str, Any]:
     }
 
 
-def choose_scales(
-    environments: Sequence[str], metric: str, scales: Mapping[str, Reference]
-) -> dict[str, Reference | None]:
-    """The scale of each environment: the user's, or else that of known returns."""
-    known = REFERENCES if metric in DEFAULT_METRICS else {}
-    return {
-        environment: scales.get(environment, scales.get(ALL, known.get(environment)))
-        for environment in environments
-    }
-
-
-def _compare_overall(
+def choose_references(
     samples: Mapping[str, Sequence[Sample]],
-    used: Mapping[str, Reference | None],
+    metric: str,
+    given: Mapping[str, Reference],
     notes: list[str],
-) -> dict[str, Any] | None:
-    """Statistics of scores normalized by `used`; None if a scale is missing."""
-    unknown = [environment for environment, scale in used.items() if scale is None]
+) -> dict[str, Reference] | None:
+    """The reference of each environment; None, and a note, if one is missing."""
+    found: dict[str, Reference] = {}
+    unknown = []
+    for environment, each in samples.items():
+        members = [member for sample in each for member in sample.group.members]
+        is_return = metric in DEFAULT_METRICS
+        reference = choose_reference(members, environment, given, is_return=is_return)
+        if reference is None:
+            unknown.append(environment)
+        else:
+            found[environment] = reference
     if unknown:
         names = ", ".join(f"`{each}`" for each in unknown)
+        verb = "has" if len(unknown) == 1 else "have"
         notes.append(
-            f"no statistics over environments: {names} has no reference scores; "
-            f"`--normalize {unknown[0]}=MIN,MAX` sets the returns that become 0 and 1"
+            f"no statistics over environments: {names} {verb} no reference scores for "
+            f"these options and this metric; `--reference {unknown[0]}=LOW,HIGH` sets "
+            "the values that become 0 and 1"
         )
-        return None
+    return None if unknown else found
+
+
+def compare_overall(
+    samples: Mapping[str, Sequence[Sample]],
+    references: Mapping[str, Reference],
+    notes: list[str],
+) -> dict[str, Any] | None:
+    """Statistics of normalized scores; None, and a note, if no group is complete."""
     scores: dict[str, list[np.ndarray]] = {}
-    for environment, scale in used.items():
-        assert scale is not None
+    for environment, reference in references.items():
         for sample in samples[environment]:
-            score = (sample.results - scale.random) / (scale.solved - scale.random)
+            score = reference.normalize(sample.results)
             scores.setdefault(sample.group.label, []).append(score)
     complete = {
         label: each for label, each in scores.items() if len(each) == len(samples)
@@ -282,11 +252,7 @@ def _compare_overall(
         )
         return None
     return {
-        "normalization": {
-            environment: [scale.random, scale.solved]
-            for environment, scale in used.items()
-            if scale is not None
-        },
+        "normalization": {name: [*each] for name, each in references.items()},
         "groups": [_overall_row(label, each) for label, each in complete.items()],
         "improvement": _improvements(complete),
     }

@@ -3,7 +3,8 @@
 A study is several runs in one folder: recipes × environments × values of options, each
 with its seeds, or the trials of a sweep. Each run of it is a cell. The file has a cell
 before it begins, with what is needed to begin it. Other sections say how the cells are
-chosen, and where they are kept: `search` of a sweep, `bsuite`, `run_storage`.
+chosen, and where they are kept: `search` of a sweep, `bsuite`, `run_storage`; and
+`reference`: the returns that scores normalize to 0 and 1, by environment.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 FILE_NAME, FORMAT = "study.json", 1
 SEARCH, BSUITE = "search", "bsuite"  # the sections of a sweep, and of `rlcli bsuite`
+REFERENCE = "reference"  # the section of returns `[low, high]` by environment
 _SIGNATURE = "signature"
 _REMEDY = "restore it; without it the runs below can be used one by one"
 _DEEPEST = 16  # folders of a cell below that of its study

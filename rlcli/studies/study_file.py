@@ -7,6 +7,7 @@ seeds: 10
 seed: 1000
 set: [train.steps=100_000]
 test: {baseline: ppo_cartpole, effect: 20, max_seeds: 50}
+reference: {MinAtar/Breakout-v1: [0, 100]}
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,11 +20,14 @@ from rlcli.recipe.annotations import quote_value
 from rlcli.recipe.documents import Document, Place
 from rlcli.recipe.varying import recipe_combinations
 from rlcli.results.claim_test import SEED, TEST, ClaimTest, convert_test
+from rlcli.results.references import is_reference
 from rlcli.runs.naming import make_safe
-from rlcli.studies.study_grid import Grid, GridEnvironment, GridRecipe
+from rlcli.runs.study_record import REFERENCE
+from rlcli.studies.study_grid import Grid, GridEnvironment, GridRecipe, environment_of
 
-KEYS = ("recipes", "environments", "vary", "seeds", "seed", "set", "test")
+KEYS = ("recipes", "environments", "vary", "seeds", "seed", "set", TEST, REFERENCE)
 EXAMPLE = "for example `recipes: [ppo_cartpole, dqn_cartpole]`"
+_REFERENCE = "for example `reference: {CartPole-v1: [22, 475]}`"
 _MOST = 1_000  # recipes, and environments
 
 
@@ -83,7 +87,8 @@ class _Reader:
             recipe_combinations(self.document),
             (*self.texts(("set",), self.data.get("set", [])), *sets),
             (*own, *overrides),
-            self.test((*own, *overrides)),
+            sections=self.reference(recipes, environments),
+            test=self.test((*own, *overrides)),
         )
 
     def test(self, overrides: Sequence[str]) -> ClaimTest | None:
@@ -95,7 +100,32 @@ class _Reader:
             message = "a study with a `test` needs `seeds`, the size of a block"
             self.fail((TEST,), message, "for example `seeds: 5`")
         seeds, seed = int(numbers["train.seeds"]), int(numbers.get(SEED, "0"))
-        return convert_test(fields, self.fail, seeds=seeds, seed=seed)
+        test = convert_test(fields, self.fail, seeds=seeds, seed=seed)
+        pairs = self.data.get(REFERENCE) or {}
+        own = [f"{name}={low},{high}" for name, (low, high) in pairs.items()]
+        return test._replace(reference=[*own, *test.reference])
+
+    def reference(
+        self, recipes: Sequence[GridRecipe], environments: Sequence[GridEnvironment]
+    ) -> dict[str, Any]:
+        """The section of the returns that become 0 and 1, by environment."""
+        section = self.data.get(REFERENCE)
+        if section is None:
+            return {}
+        if not isinstance(section, Mapping):
+            message = f"`{REFERENCE}`: expected a mapping, got {quote_value(section)}"
+            self.fail((REFERENCE,), message, _REFERENCE)
+        known = {name for e in environments for name in (e.name, e.section["name"])}
+        if not environments:
+            known = {str(environment_of(each.document)["name"]) for each in recipes}
+        for name, pair in section.items():
+            if name not in known:
+                message = f"the study has no environment {quote(name)}"
+                self.fail((REFERENCE, name), message, suggest(name, [*known]))
+            if not is_reference(pair):
+                message = f"expected two different numbers, got {quote_value(pair)}"
+                self.fail((REFERENCE, name), message, _REFERENCE)
+        return {REFERENCE: section}
 
     def entries(self, key: str) -> list[Any]:
         value = self.data.get(key, [])

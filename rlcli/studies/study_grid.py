@@ -61,6 +61,7 @@ class Grid(NamedTuple):
     combinations: Sequence[tuple[str, ...]] = ((),)  # of settings `KEY=VALUE`
     sets: tuple[str, ...] = ()  # of all cells, before those that vary
     overrides: tuple[str, ...] = ()  # of all cells, after those that vary
+    sections: Mapping[str, Any] = {}  # of the record of the study
     test: ClaimTest | None = None
 
     def vary(self, combinations: Sequence[tuple[str, ...]]) -> "Grid":
@@ -123,7 +124,7 @@ def _combine_axes(
         own = environment.recipe if environment is not None else None
         for recipe in [own] if own is not None else grid.recipes:
             document = recipe.document.with_settings(*grid.sets)
-            section = _section(document)
+            section = environment_of(document)
             names = {"recipe": recipe.name, "environment": str(section.get("name", ""))}
             if environment is not None:
                 names["environment"] = environment.name
@@ -138,7 +139,7 @@ def _combine_axes(
                     yield names, settings, check_document(document.with_settings(*sets))
 
 
-def _section(document: RecipeDocument) -> dict[str, Any]:
+def environment_of(document: RecipeDocument) -> dict[str, Any]:
     """The section `environment` of a recipe, as a mapping."""
     section = read_without_parts(document).data.get("environment")
     return dict(section) if isinstance(section, Mapping) else {"name": section}

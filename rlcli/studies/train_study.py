@@ -20,6 +20,7 @@ from rlcli.runs.naming import LONGEST_NAME, check_tags, name_or_time, number_fol
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.run_folder import Run, trust_option
 from rlcli.runs.study_record import (
+    REFERENCE,
     SEARCH,
     Cell,
     Study,
@@ -163,10 +164,10 @@ def study(
     folder = Path(run) if run is not None else number_folder(place / name_or_time(name))
     own = {"name": name, "tags": tuple(check_tags(tag)), "is_smoke": smoke}
     planned = plan_cells(grid, folder, embeds=run_storage is not None, **own)
-    sections: dict[str, Any] = {}
+    sections = {**grid.sections}
     if grid.test is not None:
         planned = begin_blocks(planned, grid.test)
-        sections = {TEST: grid.test._asdict()}
+        sections[TEST] = grid.test._asdict()
     return _train_new(
         planned,
         sections,
@@ -228,7 +229,7 @@ def _train_new(
     """
     folder = cells[0].study
     found = find_study(folder)
-    if found is not None and found.sections.keys() - {STORAGE}:
+    if found is not None and found.sections.keys() - {STORAGE, REFERENCE}:
         raise RlcliError(
             f"{quote(folder)} is the folder of a sweep or a test, which chooses its "
             "own runs",

@@ -54,7 +54,7 @@ def test_every_option_reaches_the_function(tmp_path, capsys):
     write_run(tmp_path / "b", name="other", tags=["x"], means=[1.0])
     write_run(tmp_path / "c", name="third")
     options = ["--result", "best", "--y", "avg_G", "--group", "name", "--json"]
-    options += ["--normalize", "0,10", "--allow-differences", "--threshold", "5"]
+    options += ["--reference", "0,10", "--allow-differences", "--threshold", "5"]
     options += ["--where", "return>5", "--tag", "x"]
     assert main(["compare", str(tmp_path), *options]) == 0
     data = json.loads(capsys.readouterr().out)

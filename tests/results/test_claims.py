@@ -100,7 +100,7 @@ def test_environments_are_normalized_strata(trained):
     study = STUDY.replace(
         "seeds: 5", "environments: [CartPole-v1, Acrobot-v1]\nseeds: 5"
     )
-    study = study.replace("effect: 50", "effect: 0.2, normalize: ['CartPole-v1=0,100']")
+    study = study.replace("effect: 50", "effect: 0.2, reference: ['CartPole-v1=0,100']")
 
     def score(recipe, environment, seed):
         noise = (seed * 7 + len(recipe)) % 5 / 100  # normalized
@@ -119,7 +119,7 @@ def test_environments_are_normalized_strata(trained):
 def test_environments_of_one_name_are_told_apart(trained):
     two = "environments: [CartPole-v1, {name: CartPole-v1, length: 1.5}]\nseeds: 5"
     study = STUDY.replace("seeds: 5", two)
-    study = study.replace("effect: 50", "effect: 0.2, normalize: ['0,500']")
+    study = study.replace("effect: 50", "effect: 0.2, reference: ['0,500']")
     seen = []
 
     def score(recipe, environment, seed):

@@ -4,20 +4,30 @@ import csv
 import itertools
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 from folders import OTHER_RATE, RESOLVED, metric_rows, write_run
 
 import rlcli
+from rlcli import registry
 from rlcli.errors import RlcliError
-from rlcli.results import comparison, comparison_tables
+from rlcli.results import comparison_tables
 from rlcli.results.aggregates import estimate, iqm
-from rlcli.results.comparison import REFERENCES
 from rlcli.results.comparison_tables import name_groups, name_letters
+from rlcli.results.references import (
+    Reference,
+    parse_references,
+    shipped_references,
+)
 from rlcli.runs.result_tables import Table
 from rlcli.runs.statistics import iqm as iqm_of_seeds
+
+
+def shipped(name):
+    found = shipped_references()[name]
+    return Reference(found["low"], found["high"])
+
 
 ACROBOT = RESOLVED.replace("CartPole-v1", "Acrobot-v1")
 
@@ -155,10 +165,10 @@ def test_several_environments_have_normalized_scores(runs):
     overall = data["overall"]
     first, second = overall["groups"]
     assert (first["group"], first["seeds"]) == ("dqn", [4, 2])
-    cartpole, acrobot = REFERENCES["CartPole-v1"], REFERENCES["Acrobot-v1"]
+    cartpole, acrobot = shipped("CartPole-v1"), shipped("Acrobot-v1")
     scores = [
-        (np.array([400, 450, 500, 480]) - cartpole.random) / (475 - cartpole.random),
-        (np.array([-90, -100]) - acrobot.random) / (-100 - acrobot.random),
+        (np.array([400, 450, 500, 480]) - cartpole.low) / (475 - cartpole.low),
+        (np.array([-90, -100]) - acrobot.low) / (-100 - acrobot.low),
     ]
     expected = np.mean([each.mean() for each in scores])
     assert first["mean"]["value"] == pytest.approx(expected)
@@ -172,10 +182,10 @@ def test_several_environments_have_normalized_scores(runs):
 
 
 def test_a_normalization_of_ones_own_goes_before_the_built_in_one(runs):
-    data = rlcli.compare(runs, group="name", normalize=["0,500", "Acrobot-v1=-500,-50"])
+    data = rlcli.compare(runs, group="name", reference=["0,500", "Acrobot-v1=-500,-50"])
     scales = data["overall"]["normalization"]
     assert scales == {"CartPole-v1": [0, 500], "Acrobot-v1": [-500, -50]}
-    single = rlcli.compare(runs / "a", normalize="0,500")
+    single = rlcli.compare(runs / "a", reference="0,500")
     assert single["overall"]["groups"][0]["mean"]["value"] == pytest.approx(0.915)
 
 
@@ -183,8 +193,8 @@ def test_a_normalization_of_ones_own_goes_before_the_built_in_one(runs):
     "text", ["", "1", "1,1", "a,b", "CartPole-v1=1", "1,2,3", "0,inf"]
 )
 def test_a_normalization_that_is_none_is_refused(text):
-    with pytest.raises(RlcliError, match="`--normalize` cannot be"):
-        comparison.parse_scales([text])
+    with pytest.raises(RlcliError, match="`--reference` cannot be"):
+        parse_references([text])
 
 
 def test_environments_without_references_and_groups_with_gaps_are_noted(runs):
@@ -195,6 +205,52 @@ def test_environments_without_references_and_groups_with_gaps_are_noted(runs):
     data = rlcli.compare([runs / "a", runs / "e"], group="name")
     assert data["overall"] is None
     assert "`Own-v0` has no reference scores" in data["notes"][0]
+
+
+def test_other_options_of_an_environment_have_no_shipped_reference(runs):
+    for change in ("gravity: 3", "wrappers: [{name: scale_reward, factor: 2}]"):
+        text = RESOLVED.replace("num_envs: 2", f"num_envs: 2, {change}")
+        run = write(runs / change[:4], [1.0, 2.0], name="dqn", resolved=text)
+        data = rlcli.compare([run, runs / "c"], group="name")
+        assert data["overall"] is None
+        assert "`CartPole-v1` has no reference scores for these" in data["notes"][0]
+    text = RESOLVED.replace("num_envs: 2", "num_envs: 9, gravity: 9.8")
+    run = write(runs / "e", [1.0, 2.0], name="dqn", resolved=text)
+    assert rlcli.compare([run, runs / "c"], group="name")["overall"] is not None
+
+
+def write_study(folder, reference):
+    """Cells of one recipe in two variants of an environment."""
+    cells = {}
+    for length in (0.5, 2):
+        label = f"CartPole-v1,length={length}"
+        text = RESOLVED.replace("num_envs: 2", f"num_envs: 2, length: {length}")
+        cell = {"label": f"l{length}", "values": {"environment": label}}
+        write(folder / f"l{length}", [100 * length, 200.0], cell=cell, resolved=text)
+        cells[cell["label"]] = {
+            **{"recipe": "dqn_cartpole", "digest": "", "set": [], "tags": []},
+            **{"values": cell["values"], "name": None, "smoke": False},
+        }
+    record = {"format": 1, "reference": reference, "cells": cells}
+    (folder / "study.json").write_text(json.dumps(record))
+    return folder
+
+
+def test_variants_of_an_environment_are_environments_of_a_study(tmp_path):
+    names = [f"CartPole-v1,length={length}" for length in (0.5, 2)]
+    study = write_study(tmp_path / "a", {names[0]: [0, 100], names[1]: [100, 300]})
+    data = rlcli.compare(study)
+    assert [each["environment"] for each in data["environments"]] == names
+    assert data["overall"]["normalization"] == {
+        names[0]: [0, 100],
+        names[1]: [100, 300],
+    }
+    (group,) = data["overall"]["groups"]
+    assert group["mean"]["value"] == pytest.approx(np.mean([0.5, 2, 0.5, 0.5]))
+    given = rlcli.compare(study, reference=[f"{names[0]}=0,50"])["overall"]
+    assert given["normalization"][names[0]] == [0, 50]
+    broken = write_study(tmp_path / "b", {names[0]: ["x"], names[1]: [1, 1]})
+    assert rlcli.compare(broken)["overall"] is None
 
 
 def test_runs_without_a_recipe_are_left_out(runs):
@@ -391,11 +447,18 @@ def test_wrong_options_are_refused_before_runs_are_read(options):
         rlcli.compare("no run", **options)
 
 
-def test_the_documented_reference_scores_are_those_of_the_program():
-    text = (Path(__file__).parents[2] / "docs" / "results.md").read_text("utf-8")
-    rows = re.findall(r"^\| `([\w-]+)` \| (-?[\d.]+) \| (-?[\d.]+) \|$", text, re.M)
-    documented = {name: (float(low), float(high)) for name, low, high in rows}
-    assert documented == {name: tuple(each) for name, each in REFERENCES.items()}
+def test_every_native_environment_ships_a_reference_with_its_present_options():
+    for name in registry.names("environment"):
+        if name[-1] == "/" or name.startswith("probe-"):
+            continue
+        found = shipped_references()[name]
+        assert found["low"] < found["high"] and found["source"]
+        part = registry.find("environment", name)
+        defaults = {
+            key: each.default for key, each in registry.options(part.factory).items()
+        }
+        same = {key: found["options"].get(key) for key in defaults}
+        assert json.loads(json.dumps(defaults)) == same
 
 
 def test_letters_stand_for_groups_where_a_table_is_too_wide():

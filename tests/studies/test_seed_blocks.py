@@ -217,7 +217,7 @@ def also(text):
         (also("result: mean"), '`result` of the test: expected "last"'),
         (also("metric: 3"), "`metric` of the test: expected str"),
         (also("metrik: a"), "the test has no option `metrik`"),
-        (also("normalize: 3"), "`normalize` of the test: expected"),
+        (also("reference: 3"), "`reference` of the test: expected"),
         (("test: {", "test: 3 # {"), "expected a test, got `?3"),
         (("seeds: 5\n", ""), "a study with a `test` needs `seeds`"),
         (("seeds: 5", "vary: {train.seed: [0]}\nseeds: 5"), "`train.seed` is varied"),

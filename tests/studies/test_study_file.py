@@ -1,5 +1,6 @@
 """The file of a study: its cells, and what is wrong with it, by file and line."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 import rlcli
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe, resolve
+from rlcli.runs.study_record import find_study
 from rlcli.studies.study_file import read_study
 from rlcli.studies.study_grid import plan_cells, read_cell
 
@@ -109,6 +111,15 @@ def test_values_say_what_tells_a_cell_from_the_others():
         ("recipes: [pole.yaml]\nset: [a]", "paper.yaml:2: expected settings"),
         ("recipes: [pole.yaml]\nvary: {a.b: 3}", "paper.yaml:2: `vary.a.b`: expected"),
         ("recipes: [{recipe: pole.yaml, sets: []}]", "has no key `sets`"),
+        (
+            "recipes: [pole.yaml]\nreference: {Cart: [0, 1]}",
+            "paper.yaml:2: the study has no environment `Cart`",
+        ),
+        (
+            "recipes: [pole.yaml]\nreference: {CartPole-v1: [1, 1]}",
+            "paper.yaml:2: expected two different numbers",
+        ),
+        ("recipes: [pole.yaml]\nreference: [1]", "`reference`: expected a mapping"),
         ("environments: [CartPole-v1]", "`CartPole-v1` has no recipe"),
         ("recipes: [pole.yaml]\nenvironments: [{a: 3}]", "expected an environment"),
         (
@@ -154,3 +165,13 @@ def test_the_preview_names_programs_and_creates_nothing():
     assert {(each.seeds, each.steps) for each in found} == {(2, 400)}
     assert all(each.memory > 0 and each.seconds is None for each in found)
     assert not Path("runs").exists()
+
+
+def test_a_study_records_its_references():
+    environments = "environments: [{name: CartPole-v1, length: 1.5}, Acrobot-v1]"
+    reference = {"CartPole-v1,length=1.5": [20, 475], "Acrobot-v1": [-500, -80.5]}
+    text = f"recipes: [pole.yaml]\n{environments}\nreference: {json.dumps(reference)}"
+    Path("paper.yaml").write_text(text)
+    assert read_study("paper.yaml").sections == {"reference": reference}
+    rlcli.study("paper.yaml", run="here", slurm="script.sh", quiet=True)
+    assert find_study("here").sections["reference"] == reference
