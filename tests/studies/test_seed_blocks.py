@@ -222,8 +222,8 @@ def also(text):
         (("seeds: 5\n", ""), "a study with a `test` needs `seeds`"),
         (("seeds: 5", "vary: {train.seed: [0]}\nseeds: 5"), "`train.seed` is varied"),
         (("pole.yaml, {name: large", "pole.yaml] #"), "the study has only `pole`"),
-        (("seeds: 5", "environments: [CartPole-v1, MinAtar/Asterix-v1]\nseeds: 5"),
-         "`MinAtar/Asterix-v1` has no reference scores"),
+        (("seeds: 5", "environments: [CartPole-v1, probe-two-steps]\nseeds: 5"),
+         "`probe-two-steps` has no reference scores"),
         (("seeds: 5", "environments: [CartPole-v1, {name: Acrobot-v1, recipe: "
           "ppo_cartpole}]\nseeds: 5"), "has none in `"),
     ],
