@@ -49,6 +49,7 @@ SMOKE: dict[str, tuple[str, ...]] = {  # arguments of rlcli, in an empty folder
     ),
     "plot": (TRAIN, f"plot {RUN} --output curve.png"),
     "report": (TRAIN, f"report {RUN} --episodes 0 --output report.html"),
+    "board": (TRAIN, "board --help"),  # it serves until it is stopped
     "mp4": (TRAIN, f"render {RUN} --output film.mp4"),
     "minari": (),  # its data sets are downloads
     "tensorboard": (f"{TRAIN} --set train.trackers=[tensorboard]",),

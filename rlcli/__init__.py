@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # a test compares these rows with the tables below
     from rlcli.recipe.catalog import list as list
     from rlcli.recipe.new import new as new
     from rlcli.recipe.schema import schema as schema
+    from rlcli.results.board.board import board as board
     from rlcli.results.claims import claim as claim
     from rlcli.results.compare import compare as compare
     from rlcli.results.metric_table import episodes, metrics
@@ -70,6 +71,7 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, str]] = {
         "show": "rlcli.runs.description",
         "runs": "rlcli.runs.listing",
         "watch": "rlcli.monitor.watch",
+        "board": "rlcli.results.board.board",
         "inspect": "rlcli.evaluation.inspection.inspect",
     },
     "Compare": {

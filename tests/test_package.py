@@ -47,6 +47,7 @@ WITHOUT_JAX = (
     "rlcli.results.plot",
     "rlcli.results.curves",
     "rlcli.results.chart",
+    "rlcli.results.board.board",
     "rlcli.results.report.report",
 )
 

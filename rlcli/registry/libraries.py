@@ -21,6 +21,7 @@ EXTRAS: Mapping[str, Extra] = {  # in the order of pyproject.toml
     "gymnasium": Extra(("pygame",), "rendering of Gymnasium's environments"),
     "plot": Extra(("matplotlib",), "figures of learning curves"),
     "report": Extra(("vl_convert",), "pages with charts about runs"),
+    "board": Extra(("starlette", "uvicorn", "vl_convert"), "`rlcli board`"),
     "mp4": Extra(("av",), "videos as mp4"),
     "atari": Extra(("ale_py", "cv2"), "environments `gymnasium/ALE/…`"),
     "mujoco": Extra(("mujoco",), "Gymnasium's MuJoCo environments"),

@@ -11,9 +11,9 @@ import os
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -83,43 +83,65 @@ def _sort(steps: np.ndarray, values: np.ndarray) -> Series:
     return Series(steps, values)
 
 
+class SeriesCollector:
+    """Collects metrics of all seeds from the lines of `metrics.jsonl`.
+
+    `evaluation.mean` and the like are fields of evaluations; any other name is a field
+    of the rows of log points. A line that is not a row of metrics is counted.
+    """
+
+    def __init__(self, wanted: Sequence[str]) -> None:
+        self._fields = [_Field(metric) for metric in wanted]
+        self._names: set[str] = set()
+        self._has_evaluation = False
+        self._lines = self._damaged = 0
+
+    def add(self, lines: Iterable[bytes]) -> None:
+        """Collects the metrics of complete lines, without their ends."""
+        for line in lines:
+            is_sampled = self._lines % _SAMPLED == 0 or (
+                not self._has_evaluation and b'"evaluation": {' in line
+            )
+            self._lines += 1
+            if is_sampled or not _scan(line, self._fields):
+                row = _parse(line)
+                if row is None:
+                    self._damaged += 1
+                    continue
+                self._names |= _numbers(row).keys()
+                self._has_evaluation = self._has_evaluation or EVALUATION in row
+                _collect(row, self._fields)
+
+    def result(self) -> RunSeries:
+        """The metrics of all lines so far."""
+        by_metric = {field.metric: field.series() for field in self._fields}
+        return RunSeries(by_metric, frozenset(self._names), self._damaged)
+
+
 def read_series(folder: str | Path, wanted: Sequence[str]) -> RunSeries:
     """Reads metrics of a run, all seeds; a missing file has none.
 
-    `evaluation.mean` and the like are fields of evaluations; any other name is a field
-    of the rows of log points. A partial last line is ignored, and so is a line that is
-    not a row of metrics, which is counted.
+    Names are those of a `SeriesCollector`. A partial last line is ignored.
     """
-    fields = [_Field(metric) for metric in wanted]
-    names: set[str] = set()
-    has_evaluation, damaged = False, 0
-    for number, line in enumerate(_read_lines(Path(folder) / metrics.FILE_NAME)):
-        is_sampled = number % _SAMPLED == 0 or (
-            not has_evaluation and b'"evaluation": {' in line
-        )
-        if is_sampled or not _scan(line, fields):
-            row = _parse(line)
-            if row is None:
-                damaged += 1
-                continue
-            names |= _numbers(row).keys()
-            has_evaluation = has_evaluation or EVALUATION in row
-            _collect(row, fields)
-    by_metric = {field.metric: field.series() for field in fields}
-    return RunSeries(by_metric, frozenset(names), damaged)
+    collector, path = SeriesCollector(wanted), Path(folder) / metrics.FILE_NAME
+    if exists(path):
+        with open_regular(path, os.O_RDONLY, "rb") as file:
+            collector.add(complete_lines(file))
+    return collector.result()
 
 
-def _read_lines(path: Path) -> Iterator[bytes]:
-    """The complete lines of a file, without their ends; none if it is missing."""
-    if not exists(path):
-        return
-    with open_regular(path, os.O_RDONLY, "rb") as file:
-        rest = b""
-        while block := file.read(_BLOCK):
-            *lines, rest = (rest + block).split(b"\n")
-            yield from lines
-            if len(rest) > _LONGEST:
-                rest = b"?"  # damaged, as is the rest of this line
+def complete_lines(file: IO[bytes]) -> Iterator[bytes]:
+    """The complete lines from the place of a file on, without their ends.
+
+    At the end the place of the file is that of the partial last line.
+    """
+    rest = b""
+    while block := file.read(_BLOCK):
+        *lines, rest = (rest + block).split(b"\n")
+        yield from lines
+        if len(rest) > _LONGEST:
+            rest = b"?"  # damaged, as is the rest of this line
+    file.seek(-len(rest), os.SEEK_CUR)
 
 
 def _scan(line: bytes, fields: Sequence[_Field]) -> bool:

@@ -124,7 +124,7 @@ def _members_at(path: str | Path, notes: list[str]) -> list[Member]:
     complete = complete_path(path)
     folders = sorted(find_runs(complete)) if complete.is_dir() else []
     folders = folders or [locate_run(path).folder]  # or an error that names the path
-    members = [_read_member(folder) for folder in folders]
+    members = [read_member(folder) for folder in folders]
     serious = [member for member in members if not member.info.get("smoke")]
     if not serious or len(serious) == len(members):
         return members
@@ -134,7 +134,8 @@ def _members_at(path: str | Path, notes: list[str]) -> list[Member]:
     return serious
 
 
-def _read_member(folder: Path) -> Member:
+def read_member(folder: Path) -> Member:
+    """The run in a folder; what cannot be read is empty."""
     try:
         info = Run(folder).read_info()
     except RlcliError:  # a damaged file: the metrics may still be sound

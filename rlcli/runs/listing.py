@@ -76,15 +76,18 @@ def select_runs(
     return records
 
 
-def find_runs(folder: Path) -> Iterator[Path]:
-    """The folders of all runs below a folder, also of those with lost files."""
+def find_runs(folder: Path, *, follows: bool = True) -> Iterator[Path]:
+    """The folders of all runs below a folder, also of those with lost files.
+
+    `follows`: also links to folders of runs.
+    """
     if not folder.is_dir():
         hint = "`rlcli train` creates runs, by default in `runs`"
         raise RlcliError(f"there is no folder {quote(folder)}", hint)
-    return _walk(os.fspath(folder), folder.name, MAX_DEPTH)
+    return _walk(os.fspath(folder), folder.name, MAX_DEPTH, follows)
 
 
-def _walk(path: str, name: str, depth: int, follows: bool = True) -> Iterator[Path]:
+def _walk(path: str, name: str, depth: int, follows: bool) -> Iterator[Path]:
     """`follows`: also links. There is one on each way: several could lead anywhere."""
     try:
         with os.scandir(path) as entries:

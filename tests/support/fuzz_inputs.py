@@ -78,6 +78,7 @@ COMMAND_INPUTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "compare": ("run folder", "folder of several runs"),
         "claim": ("folder of several runs",),
         "report": _POLICY,
+        "board": ("run folder", "folder of several runs"),
         "trust": (),
         "study": ("recipe", "folder of several runs"),
         "sweep": ("recipe", "folder of a sweep", "database of `--storage`"),

@@ -25,6 +25,7 @@ _INTERVAL_ROW = 40  # pixels of a group, with its name
 _DIGITS = 5  # significant ones; more are not visible
 TABLE_ROWS = 20  # of the table of a curve
 _LISTED = 10  # values in a cell
+_HEAT_ROW = 30  # pixels
 
 Block = Mapping[str, Any]  # columns of one series; a value that is no list is repeated
 
@@ -319,6 +320,68 @@ def draw_intervals(
     ]
     table = ChartTable(["group", center, interval, point], cells)
     return Chart(title, description, spec, blocks, table)
+
+
+class HeatCell(NamedTuple):
+    """A cell of a heat map."""
+
+    row: str
+    column: str
+    share: float | None  # of the range from the lowest to the highest value, in [0, 1]
+    text: str
+    status: str
+
+
+def draw_heat_map(
+    title: str,
+    cells: Sequence[HeatCell],
+    *,
+    x: str,
+    y: str,
+    description: str,
+    note: str,
+) -> Chart:
+    """Values by row and column; the darker a cell, the higher its share."""
+    rows, columns = (
+        [*dict.fromkeys(getattr(each, name) for each in cells)]
+        for name in ("row", "column")
+    )
+    block = {name: [getattr(each, name) for each in cells] for name in HeatCell._fields}
+    block["opacity"] = [
+        0.0 if each.share is None else 0.08 + 0.52 * each.share for each in cells
+    ]
+    axis = {"type": "nominal", "sort": None}
+    guide = {"labelLimit": 260, "labelAngle": 0, "domain": False, "ticks": False}
+    place = {
+        "x": {
+            **axis,
+            "field": "column",
+            "title": x,
+            "axis": {**guide, "orient": "top"},
+        },
+        "y": {**axis, "field": "row", "title": y or None, "axis": guide},
+    }
+    tooltip = [vega.text_field(name, name) for name in ("row", "column", "status")]
+    tooltip.append(vega.near_text_field("text", "return"))
+    opacity = {"field": "opacity", "type": "quantitative", "scale": None}
+    spec = vega.base(_HEAT_ROW * len(rows) + 50) | {
+        "encoding": place,
+        "layer": [
+            {
+                "mark": {"type": "rect", "color": COLORS[0], "stroke": "gray"}
+                | {"strokeOpacity": 0.25, "cornerRadius": 3},
+                "encoding": {"fillOpacity": opacity, "tooltip": tooltip},
+            },
+            {
+                "mark": {"type": "text", "fontSize": 11},
+                "encoding": {"text": {"field": "text", "type": "nominal"}},
+            },
+        ],
+    }
+    texts = {(each.row, each.column): each.text for each in cells}
+    body = [[row, *(texts.get((row, each), "–") for each in columns)] for row in rows]
+    table = ChartTable([y or "cell", *columns], body)
+    return Chart(title, description, spec, [block], table, note)
 
 
 def _listing(values: Sequence[float]) -> str:

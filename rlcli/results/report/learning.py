@@ -3,9 +3,11 @@
 Runs are shown by environment, because returns of different ones cannot be compared.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rlcli.errors import RlcliError
 from rlcli.results import comparison, comparison_tables, protocol
 from rlcli.results.curves import (
     DEFAULT_METRICS,
@@ -42,6 +44,7 @@ class MetricOptions(NamedTuple):
     threshold: float | None
     x: str = "steps"  # one of `X_FIELDS`
     range: tuple[float, float] | None = None  # the part of x that is shown
+    has_results: bool = True
     has_diagnostics: bool = True
 
 
@@ -61,12 +64,12 @@ class Learning(NamedTuple):
     environment: str
     metric: str
     cards: Sequence[Card]
-    intervals: Chart | None
-    spread: Chart | None
-    tables: Sequence[Table]
-    curves: Sequence[Chart]
-    diagnostics: Sequence[Chart]
-    schedules: Sequence[Chart]
+    intervals: Chart | None = None
+    spread: Chart | None = None
+    tables: Sequence[Table] = ()
+    curves: Sequence[Chart] = ()
+    diagnostics: Sequence[Chart] = ()
+    schedules: Sequence[Chart] = ()
 
 
 def describe_learning(
@@ -108,7 +111,9 @@ def _find_diagnostics(
     for member in members:
         names |= read(member.folder, ()).metrics
         seeds = len(member.info.get("seeds", ()))
-        rows, _ = read_last_rows(member.folder, seeds, with_evaluation=False)
+        rows = []
+        with contextlib.suppress(RlcliError):  # damaged: a note counts such lines
+            rows, _ = read_last_rows(member.folder, seeds, with_evaluation=False)
         names |= {
             name
             for row in rows
@@ -148,32 +153,42 @@ class _Environment:
     def describe(
         self, diagnostics: Sequence[str], schedules: Sequence[str]
     ) -> Learning:
-        """The results; adds a note for each difference between the runs' protocols."""
+        """The parts that the options ask for; without results, cards are labels."""
+        labels = [sample.group.label for sample in self.samples]
+        learning = Learning(
+            self.environment,
+            label_metric(self.metric),
+            [Card(label, self.colors[label], "", "", ()) for label in labels],
+            diagnostics=self._small_charts(diagnostics),
+            schedules=self._small_charts(schedules),
+        )
+        if not self.options.has_results:
+            return learning
         result = comparison.compare_environment(
             self.environment, self.samples, self.metric, self.options.threshold
         )
+        self._note_differences()
+        data = {"threshold": self.options.threshold, "overall": None, "y": self.metric}
+        rows = result["groups"]
+        curves = [self._curve_chart(self.metric)]
+        if self.metric != _TRAINING:
+            curves.append(self._curve_chart(_TRAINING))
+        return learning._replace(
+            cards=[self._card(*pair) for pair in zip(self.samples, rows, strict=True)],
+            intervals=self._interval_chart(rows) if len(rows) > 1 else None,
+            spread=self._spread_chart(),
+            tables=[*comparison_tables.tables({**data, "environments": [result]})],
+            curves=[chart for chart in curves if chart],
+        )
+
+    def _note_differences(self) -> None:
+        """Adds a note for each difference between the runs' protocols."""
         members = [m for sample in self.samples for m in sample.group.members]
         differences = protocol.find_recipe_differences(members, ("episodes",))
         differences += protocol.find_early_ends(
             [seed for sample in self.samples for seed in sample.by_steps]
         )
         self.reader.notes += [f"{self.environment}: {line}" for line in differences]
-        data = {"threshold": self.options.threshold, "overall": None, "y": self.metric}
-        rows = result["groups"]
-        curves = [self._curve_chart(self.metric)]
-        if self.metric != _TRAINING:
-            curves.append(self._curve_chart(_TRAINING))
-        return Learning(
-            self.environment,
-            label_metric(self.metric),
-            [self._card(*pair) for pair in zip(self.samples, rows, strict=True)],
-            self._interval_chart(rows) if len(rows) > 1 else None,
-            self._spread_chart(),
-            [*comparison_tables.tables({**data, "environments": [result]})],
-            [chart for chart in curves if chart],
-            self._small_charts(diagnostics),
-            self._small_charts(schedules),
-        )
 
     def _card(self, sample: comparison.Sample, row: Mapping[str, Any]) -> Card:
         center = self.options.center

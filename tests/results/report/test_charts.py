@@ -16,6 +16,11 @@ ROWS = [
     {"label": "a", "color": 0, "value": 2.0, "ci95": [1, 3], "results": [1.0, 3.0]},
     {"label": "b", "color": 1, "value": 5.0, "ci95": None, "results": [5.0]},
 ]
+HEAT = [
+    charts.HeatCell("it's", "A", 0.0, "2", "finished"),
+    charts.HeatCell("it's", "B", None, "missing", "missing"),
+    charts.HeatCell("b", "A", 1.0, "3", "running"),
+]
 CHARTS = {
     "band": charts.draw_lines("t", [BAND, LINE], x="steps", y="G", threshold=3.5),
     "legend": charts.draw_lines("t", [LINE], x="step", y="v", has_legend=True),
@@ -25,6 +30,9 @@ CHARTS = {
     ),
     "histogram": charts.draw_histogram(
         "t", 2, [3, 0, 1], [0, 1, 2, 3], {"seed 0": 1.5}, x="return", description="d"
+    ),
+    "heat": charts.draw_heat_map(
+        "t", HEAT, x="environment", y="recipe", description="d", note=""
     ),
     "intervals": charts.draw_intervals(
         "t", ROWS, x="G", center="mean", description="d"
@@ -44,6 +52,7 @@ def test_vega_lite_draws_every_kind_of_chart(name):
         "point": ("symbol", 2),  # the point, and that of the pointer
         "shares": ("area", 2),
         "histogram": ("rect", 3),
+        "heat": ("rect", 3),
         "intervals": ("symbol", 5),  # two means and three seeds
     }[name]
     assert _count_items(svg, kind) == number
@@ -137,6 +146,8 @@ def test_shares_and_intervals_are_in_their_tables():
         ["a", "2", "1 to 3", "1, 3"],
         ["b", "5", "n/a: 1 seed", "5"],
     ]
+    assert CHARTS["heat"].table.header == ["recipe", "A", "B"]
+    assert CHARTS["heat"].table.rows == [["it's", "2", "missing"], ["b", "3", "–"]]
     assert CHARTS["histogram"].table.rows == [["0 to 1", "3"], ["2 to 3", "1"]]
 
 

@@ -79,7 +79,7 @@ def make(runs, tmp_path, **options):
 
 
 def learning_of(chart):
-    return Learning("E", "avg_G", [], None, None, [], [chart], [], [])
+    return Learning("E", "avg_G", [], curves=[chart])
 
 
 def test_results_and_curves_are_those_of_compare_and_plot(tmp_path):

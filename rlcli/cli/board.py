@@ -1,0 +1,31 @@
+"""`rlcli board`: serves a web page about runs and studies."""
+
+import rlcli
+from rlcli.cli import output
+from rlcli.cli.options import argument, option
+
+
+def command(
+    runs: list[str] = argument(
+        "[RUNS]...", "Folders with runs and studies, or run folders.", default=["runs"]
+    ),
+    port: int = option(
+        0, "--port N", "The port to listen on. Default: a free one.", min=0, max=65_535
+    ),
+    open_: bool = option(False, "--open", "Open the page in the browser."),
+) -> None:
+    """Serve a web page about runs and studies, live while they train.
+
+    Prints the link of the page, and serves it until Ctrl-C. Only this machine can reach
+    it, and only with the link. Only reads the files: runs do not notice.
+    """
+
+    def show_link(link: str) -> None:
+        output.print_data(link)
+        output.print_message("Ctrl-C ends the board, and no run")
+        if open_:
+            import webbrowser  # here, to keep `--help` fast
+
+            webbrowser.open(link)
+
+    rlcli.board(runs, port=port, show_link=show_link)
