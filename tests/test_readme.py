@@ -57,6 +57,7 @@ def test_every_command_of_the_readme_runs_in_order(folder):
         is_smoke = "--smoke" in command
         command = [word for word in command if word != "--smoke"]
         budget = {
+            "board": ["--help"],  # it serves until it is stopped
             "train": ["--smoke"],
             "bsuite": ["--smoke"],
             "study": ["--smoke"],

@@ -14,7 +14,7 @@ def command(
     ),
     open_: bool = option(False, "--open", "Open the page in the browser."),
 ) -> None:
-    """Serve a web page about runs and studies, live while they train.
+    """Serve a live web page about runs and studies.
 
     Prints the link of the page, and serves it until Ctrl-C. Only this machine can reach
     it, and only with the link. Only reads the files: runs do not notice.
