@@ -36,14 +36,15 @@ def command(
     Prints the returns of each seed, and over all seeds the mean, the interquartile mean
     (IQM) and its 95 % bootstrap interval; a single seed has none. Then the means of
     what the environment reports in `info`, such as a success rate. In the folder of a
-    study, evaluates every run.
+    study, evaluates every run; in that of a sweep, the winner.
     """
     from rlcli.runs.locate import locate_policy  # here, to keep `--help` fast
     from rlcli.runs.study_record import find_study
 
-    run_path = options.choose_run(path, keep_study=True)
-    if not find_study(run_path):  # refuses a missing file before JAX is imported
-        locate_policy(run_path, best=best)
+    study, run_path = find_study(path), path
+    if study is None or study.is_search:
+        run_path = Path(options.choose_run(path))
+        locate_policy(run_path, best=best)  # refuses a missing file without JAX
     thread_layout.apply_for_policy(run_path)
     result = rlcli.eval(
         run_path,

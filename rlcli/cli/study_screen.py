@@ -144,12 +144,13 @@ def watch_study(folder: Path) -> Sequence[Mapping[str, Any]]:
             study = find_study(folder) or Study(folder, ())
             records = read_cells(study)
             lines = describe_states(study, records)
-            if not (awaited := find_awaited(study, records)):
+            counts = lines[0].partition(";")[0]
+            if (awaited := find_awaited(study, records)) is None:
                 break
             if screen.is_terminal:
                 table = _table(study.cells, screen.width)
-                live.update(Group(table, awaited), refresh=True)
-            elif (text := f"{lines[0].partition(';')[0]}; {awaited}") != shown:
+                live.update(Group(table, *([awaited] if awaited else [])), refresh=True)
+            elif (text := "; ".join(filter(None, [counts, awaited]))) != shown:
                 shown = text
                 output.print_message(text)
             time.sleep(_PERIOD)

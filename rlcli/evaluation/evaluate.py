@@ -48,7 +48,7 @@ def eval(
 
     Args:
         path: a run's folder, a policy file or a checkpoint, or the folder of a
-            study.
+            study; that of a sweep is its winner, or its best run so far.
         best: uses the policy of each seed's best evaluation instead of the latest.
         seed: random seed of the episodes.
         explore: explores as in training instead of acting greedily.
@@ -85,7 +85,7 @@ def eval(
         "trust": trust,
     }
     study = find_study(path)
-    if study is None:
+    if study is None or study.is_search:
         return Result(_evaluate(path, **keywords), _tables)
     found = []
     for cell in study.cells:

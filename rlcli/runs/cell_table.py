@@ -90,21 +90,21 @@ def describe_states(study: Study, records: Sequence[Record]) -> list[str]:
     return lines
 
 
-def find_awaited(study: Study, records: Sequence[Record]) -> str:
-    """What a study that is not complete waits for, in words; "" if it has ended.
+def find_awaited(study: Study, records: Sequence[Record]) -> str | None:
+    """What a study waits for, in words; "" if cells are in training.
 
-    It has ended if all cells have, or if nothing trains the rest: it was stopped.
+    None if it has ended: all cells have, or nothing trains the rest: it was stopped.
     """
     states = [str(record["status"]) for record in records]
-    if training := sum(state in UNFINISHED for state in states):
-        return f"{training} in training"
+    if any(state in UNFINISHED for state in states):
+        return ""
     ended = (*_ENDED_RUNS, *(("terminated",) if SEARCH in study.sections else ()))
     left = sum(state not in ended for state in states)
     if not locks.is_free(study.folder):  # held by the process that begins the cells
         return f"waiting for its process to begin the next cell, {left} left"
     if left and (study.folder / ARRAY).is_dir():
         return f"waiting for a task of its job array to begin, {left} cells left"
-    return ""
+    return None
 
 
 def _estimate_left(records: Sequence[Record], ended: Sequence[str]) -> float | None:

@@ -15,13 +15,14 @@ have signatures of their own: that of the study says nothing about them.
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
 from rlcli.recipe import RecipeDocument, read_recipe
 from rlcli.registry import user_code
+from rlcli.registry.paths import enter
 from rlcli.runs import user_files
 from rlcli.runs.ownership import hash_data, read_claims, sign_claims
 from rlcli.runs.signed_code import hash_file
@@ -34,14 +35,17 @@ _ESCAPE = "\\"
 _IMPORT_PATH = re.compile(r"([^\s,:=/|<>()\[\]{}\"']+):(?=[^\s/])")
 
 
-def sign_study(folder: Path, record: Mapping[str, Any]) -> str | None:
+def sign_study(
+    folder: Path, record: Mapping[str, Any], read: Sequence[RecipeDocument] = ()
+) -> str | None:
     """The signature of a study, as JSON text; None if it needs or can have none.
 
-    `record` is the content of its file without the signature. A study needs none if it
+    `record` is the content of its file without the signature, and `read` are recipes
+    that its cells have, which are not read again. A study needs none if it
     imports no code and has no trackers. Raises an `RlcliError` if the user's key cannot
     be used.
     """
-    claims = _make_claims(folder, record)
+    claims = _make_claims(folder, record, read)
     return None if claims is None else sign_claims(_STUDY, claims)
 
 
@@ -62,14 +66,16 @@ def is_own_study(folder: Path, record: Mapping[str, Any], signature: object) -> 
     return claims == {**found, "folder": claims["folder"]}
 
 
-def _make_claims(folder: Path, record: Mapping[str, Any]) -> dict[str, str] | None:
+def _make_claims(
+    folder: Path, record: Mapping[str, Any], read: Sequence[RecipeDocument] = ()
+) -> dict[str, str] | None:
     """The claims of a study, without importing what it names.
 
     None if it names no code and no trackers, if a recipe has gone, or if others can
     change a file of its code.
     """
     try:
-        documents, recipes = _read_recipes(record)
+        documents, recipes = _read_recipes(record, read)
     except RlcliError:
         return None
     texts = {*_find_texts([record, recipes])}  # any may be a setting of any recipe
@@ -94,10 +100,14 @@ def _make_claims(folder: Path, record: Mapping[str, Any]) -> dict[str, str] | No
 
 
 def _read_recipes(
-    record: Mapping[str, Any],
+    record: Mapping[str, Any], read: Sequence[RecipeDocument] = ()
 ) -> tuple[list[RecipeDocument], list[Mapping[str, Any]]]:
     """The recipes that a record names, and their data merged with their bases."""
-    documents = [read_recipe(each) for each in _find_recipes(record)]
+    known = {str(enter(each.path)): each for each in read if each.path is not None}
+    documents = [
+        (isinstance(each, str) and known.get(each)) or read_recipe(each)
+        for each in _find_recipes(record)
+    ]
     return documents, [each.plain.data for each in documents]
 
 

@@ -83,10 +83,14 @@ class Study(NamedTuple):
         return [cell.folder for cell in self.cells if cell.exists]
 
     @property
+    def is_search(self) -> bool:
+        """Whether it is a sweep: its cells are trials, of which the best one counts."""
+        return SEARCH in self.sections
+
+    @property
     def result(self) -> Mapping[str, Any]:
         """The status and the winner of a sweep that has begun; else {}."""
-        is_sweep = SEARCH in self.sections
-        return read_json(self.folder / "result.json") if is_sweep else {}
+        return read_json(self.folder / "result.json") if self.is_search else {}
 
     def choose_best(self) -> Path:
         """The folder of the winner of a sweep, or of the run with the highest IQM.
@@ -300,7 +304,8 @@ def _write(
 
         signature = None
         with contextlib.suppress(RlcliError):  # its runs say that they have none
-            signature = sign_study(folder, parse_json(content.decode()))
+            read = [cell.document for cell in cells if cell.document is not None]
+            signature = sign_study(folder, parse_json(content.decode()), read)
         if signature is not None:
             content = format_record(cells, {_SIGNATURE: signature, **sections})
     if len(content) > LARGEST_JSON:  # nobody could read it

@@ -104,7 +104,7 @@ def test_a_study_is_watched_as_long_as_its_cells_may_begin(
     }
     assert capsys.readouterr().err.splitlines() == [
         f"2 cells: 1 finished, 1 missing; waiting for {what[kind]}",
-        "2 cells: 1 finished, 1 running; 1 in training",
+        "2 cells: 1 finished, 1 running",
         "2 cells: 2 finished",
         "next: rlcli compare study",
     ]

@@ -107,6 +107,12 @@ def test_a_single_run_of_the_folder_is_the_best_one(group, capsys):
     message = capsys.readouterr().err
     assert message.startswith(f"using `{best}`, the best of 2 runs")
     assert study().choose_best() == best
+    other = SLOW if best == FAST else FAST
+    record_study(GROUP, search={})  # of a sweep the winner counts
+    (GROUP / "result.json").write_text(json.dumps({"winner": {"run": other.name}}))
+    assert Path(rlcli.eval(GROUP, episodes=4)["run"]) == other.absolute()
+    assert main(["eval", str(GROUP), "--episodes", "4"]) == 0
+    assert f"using `{other}`, the best of 2 runs" in capsys.readouterr().err
     with pytest.raises(RlcliError, match=r"has several runs"):
         rlcli.resume(GROUP)
 

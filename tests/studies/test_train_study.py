@@ -14,6 +14,7 @@ from sweeps import FakeEngine, skip_disk
 
 import rlcli
 from rlcli.errors import RlcliError
+from rlcli.recipe import read_recipe
 from rlcli.runs import study_record
 from rlcli.runs.metrics import read_metrics
 from rlcli.runs.study_record import Cell, record_study
@@ -140,6 +141,26 @@ def test_a_new_study_is_below_its_recipe_or_among_the_studies(folder, monkeypatc
             rlcli.study(recipes, name="n")
         assert not (folder / place).exists()
         (folder / place).mkdir(parents=True)
+
+
+def test_a_recipe_is_read_once_to_train_and_to_sign(folder, monkeypatch):
+    def stop(cells, **_):
+        raise PlannedError
+
+    read = []
+
+    def keep(recipe, *sets):
+        read.append(recipe)
+        return read_recipe(recipe, *sets)
+
+    for module in ("study_file", "study_grid"):
+        monkeypatch.setattr(f"rlcli.studies.{module}.read_recipe", keep)
+    monkeypatch.setattr("rlcli.runs.study_ownership.read_recipe", keep)
+    monkeypatch.setattr(train_study, "train_recorded", stop)
+    study = {"recipes": [str(folder / "lake.yaml")], "vary": {"train.seed": [1, 2, 3]}}
+    with pytest.raises(PlannedError):
+        rlcli.study(study)
+    assert len(read) == 1
 
 
 @pytest.mark.parametrize("section", ["search", "bsuite"])
