@@ -85,6 +85,6 @@ def _draw_cells(cells: Sequence[Cell], records: Sequence[Record]) -> Chart | Non
         x=shorten_keys([x])[0],
         y=", ".join(names.values()),
         description="The interquartile mean of the returns over the seeds of each cell",
-        note=f"Interquartile mean over seeds; the darker, the higher in {unit}. … is "
-        "not finished.",
+        note="Interquartile mean over seeds; the stronger the colour, the higher in "
+        f"{unit}. … is not finished.",
     )

@@ -341,7 +341,7 @@ def draw_heat_map(
     description: str,
     note: str,
 ) -> Chart:
-    """Values by row and column; the darker a cell, the higher its share."""
+    """Values by row and column; a cell with a higher share has a stronger colour."""
     rows, columns = (
         [*dict.fromkeys(getattr(each, name) for each in cells)]
         for name in ("row", "column")

@@ -78,11 +78,14 @@
   }
   const sortKey = () => (fields.get("sort") ?? "-created").replace(/^-/, "");
 
+  const folder = content.board.folders.length === 1 ? `${content.board.folders[0]}/` : "";
+  const nameOf = ({ run }) => (folder && run.startsWith(folder) ? run.slice(folder.length) : run);
+
   function draw(run) {
     const box = h("input", { type: "checkbox", "aria-label": `Show ${run.run}`, onchange: () => toggle(run.id) });
     const progress = run.total ? h("progress", { max: run.total, value: run.steps ?? 0, "aria-hidden": "true" }) : null;
     const row = h("tr", { class: `run-row ${/^[a-z]+$/.test(run.status ?? "") ? run.status : ""}`, "data-id": run.id },
-      h("th", { scope: "row", class: "name" }, h("label", {}, box, h("span", {}, run.run),
+      h("th", { scope: "row", class: "name" }, h("label", {}, box, h("span", { class: "path", title: run.run }, nameOf(run)),
         run.smoke ? h("span", { class: "tag" }, "smoke") : null, run.tags.map((tag) => h("span", { class: "tag" }, tag)))),
       h("td", { class: "text" }, run.recipe, run.changes.length ? h("span", { class: "muted" }, ` ${run.changes.join(" ")}`) : null),
       h("td", { class: "text" }, h("span", { class: "state" }, run.status), run.reason ? h("span", { class: "reason" }, run.reason) : null),
@@ -156,7 +159,7 @@
 
   // ----------------------------------------------------------------------- parts
   // Those below the curves are asked for when they come near the window.
-  const PARTS = { learning: ["results", "learning"], diagnostics: ["diagnostics"], recipes: ["recipes"], films: ["films"], provenance: ["provenance"] };
+  const PARTS = { learning: ["learning", "results"], diagnostics: ["diagnostics"], recipes: ["recipes"], films: ["films"], provenance: ["provenance"] };
   const parts = new Map(), wanted = new Set(["learning"]);
   const near = new IntersectionObserver((entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => {
     if (wanted.has(entry.target.id) || !PARTS[entry.target.id]) return;
@@ -191,9 +194,10 @@
       const found = parts.get(name);
       if (found && !found.error && name !== "films") {
         const all = { episodes: [], updates: [], notes: [], labels: [], ...found };
-        sections.push(...page.sectionsOf(all).filter(({ id }) => names.includes(id)));
+        const drawn = page.sectionsOf(all);
+        sections.push(...names.map((id) => drawn.find((each) => each.id === id)));
       } else {
-        const [id] = names, title = { diagnostics: "Diagnostics", recipes: "Recipes", films: "Films", provenance: "Provenance" }[id] ?? "Results";
+        const [id] = names, title = { diagnostics: "Diagnostics", recipes: "Recipes", films: "Films", provenance: "Provenance" }[id] ?? "Learning curves";
         sections.push({ id, title, data: found ?? null, draw: () => !found ? h("p", { class: "muted waits" }, "Reading …")
           : found.error ? [h("p", {}, prose(found.error)), h("p", { class: "fine" }, prose(found.hint ?? ""))] : films(found) });
       }
