@@ -11,7 +11,6 @@ import typer
 import rlcli
 from rlcli.cli import completion, options, output, study_screen, training_outcome
 from rlcli.cli.options import argument, option
-from rlcli.quoting import quote_shell
 
 if TYPE_CHECKING:
     from rlcli.runs.study_record import Cell
@@ -86,7 +85,7 @@ def train_and_score(
     **keywords: Any,
 ) -> int:
     """Calls `rlcli.bsuite`, and prints the scores; returns the exit code."""
-    from rlcli.runs.provenance import program  # here, to keep `--help` fast
+    from rlcli.runs.run_folder import Run  # here, to keep `--help` fast
     from rlcli.studies.bsuite.results import tables
     from rlcli.studies.study_loop import exit_code
 
@@ -101,9 +100,9 @@ def train_and_score(
             rlcli.bsuite, recipe, ids, report=report, **keywords
         )
     if keywords["engine"] == "slurm":
-        then = f"{program()} bsuite {quote_shell(data['folder'])}"
-        script = keywords["script"]
-        return study_screen.report_script(data["folder"], script, then, quiet)
+        folder, script = Path(data["folder"]), keywords["script"]
+        then = Run(folder).command("resume")  # trains what is left, and scores
+        return study_screen.report_script(folder, script, then, quiet)
     for note in data["notes"]:
         output.print_message(note)
     if json:

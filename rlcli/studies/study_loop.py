@@ -114,16 +114,14 @@ class StudyLoop:
                         break
                     self._queue.wait()
         finally:  # after an error, they save a checkpoint
-            self._queue.stop_all(signal.SIGTERM)
+            self._queue.signal_all(signal.SIGTERM, stops=True)
         self._tell(force=True)
         return self._status
 
     def _handle(self, number: int) -> None:
-        if number in STATUS_OF_SIGNALS:
-            self._status = self._status or STATUS_OF_SIGNALS[number]
-            self._queue.stop_all(number)
-        else:
-            self._queue.forward(number)
+        status = STATUS_OF_SIGNALS.get(number, "")
+        self._status = self._status or status
+        self._queue.signal_all(number, stops=bool(status))
 
     def _choose(self) -> None:
         """Asks for cells as long as one could start at once, and begins them."""

@@ -111,6 +111,14 @@ def test_a_study_is_watched_as_long_as_its_cells_may_begin(
     assert len(looks) == 4
 
 
+@pytest.mark.parametrize("words", [["train", "dqn_cartpole"], ["resume", "study/a"]])
+def test_engines_are_for_studies_and_not_for_a_single_run(words, study, capsys):
+    for option in (["--engine", "ray"], ["--cpus", "2"], ["--run-storage", "s3://b"]):
+        assert main([*words, *option]) == 2
+        error = capsys.readouterr().err
+        assert f"{option[0]}: is for a study, not for a single run" in error
+
+
 def test_runs_and_show_tell_the_states_of_the_cells(study, capsys):
     assert main(["runs", "."]) == 0
     assert "study: 2 cells: 1 finished, 1 missing" in capsys.readouterr().out

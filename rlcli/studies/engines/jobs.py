@@ -83,7 +83,6 @@ class JobEnd(NamedTuple):
     code: int  # the exit code of its last process
     message: str  # what that has printed to stderr
     is_stopped: bool = False  # by a signal from the queue
-    has_crashed: bool = False  # as often as it was started
 
 
 @runtime_checkable
@@ -203,13 +202,9 @@ class JobQueue:
             self._stopped.add(key)
             self._engine.send_signal(signal.SIGTERM, key)
 
-    def stop_all(self, number: int) -> None:
-        """Stops all jobs with a signal, and starts no other."""
-        self.is_stopping = True
-        self._engine.send_signal(number)
-
-    def forward(self, number: int) -> None:
-        """Sends a signal to all processes that does not stop them."""
+    def signal_all(self, number: int, *, stops: bool) -> None:
+        """Sends a signal to all processes; if it stops them, no other job starts."""
+        self.is_stopping |= stops
         self._engine.send_signal(number)
 
     def _result(self, job: Job, end: ProcessEnd) -> JobEnd | None:
@@ -228,4 +223,4 @@ class JobQueue:
         message = f"its process ended {ATTEMPTS} times with exit code {end.code}"
         if end.message:
             message += f": {shorten(end.message.splitlines()[-1], 200)}"
-        return result._replace(message=message, has_crashed=True)
+        return result._replace(message=message)

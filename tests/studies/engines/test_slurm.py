@@ -13,10 +13,12 @@ import pytest
 from sweeps import FakeEngine, drive, list_trials, make_sweep, skip_disk, train_cell
 
 import rlcli
+from rlcli.cli import main
 from rlcli.errors import RlcliError
 from rlcli.registry.user_code import module_command
 from rlcli.runs.metrics import read_metrics
 from rlcli.runs.run_folder import Run
+from rlcli.studies.bsuite import suite
 from rlcli.studies.engines import slurm
 
 TASKS = [["a/lr=0.1", "a/lr=0.2"], ["b b"]]
@@ -88,6 +90,31 @@ def test_a_study_is_an_array_with_a_task_for_each_program(folder):
         rlcli.study("s", engine="slurm", script="a.txt")
     with pytest.raises(RlcliError, match="whole CPUs and GPUs"):
         rlcli.study("s", engine="slurm", gpus=0.5)
+
+
+def test_bsuite_is_an_array_whose_runs_are_scored_afterwards(
+    folder, monkeypatch, capsys
+):
+    pytest.importorskip("matplotlib")
+    words = ["bsuite", "dqn_catch", "catch/0", "deep_sea/3", "--run", "b"]
+    assert main([*words, "--engine", "slurm", "--jobs", "1"]) == 0
+    assert "next: sbatch --wait b/slurm/array.sh; rlcli resume b" in (
+        capsys.readouterr().err
+    )
+    text = (folder / "b/slurm/array.sh").read_text()
+    assert "--array=0-1%1\n" in text and "--cell runs/catch-0 ;;" in text
+    calls = []
+
+    def keep(cells, **_):
+        calls.append(cells)
+        return []
+
+    monkeypatch.setattr(suite, "train_recorded", keep)
+    assert main(["resume", "b"]) == 0
+    assert [[cell.label for cell in cells] for cells in calls] == [
+        ["runs/catch-0", "runs/deep_sea-3"]
+    ]
+    assert "no finished episode: catch/0, deep_sea/3" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["my study", "a$(touch x)", "50%", "c'\"d", "#e"])
