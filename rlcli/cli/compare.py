@@ -4,7 +4,17 @@ from pathlib import Path
 
 import rlcli
 from rlcli.cli import output
-from rlcli.cli.options import FILTER, GROUP, JSON, RUNS, TAGGED, THRESHOLD, option
+from rlcli.cli.options import (
+    FILTER,
+    GROUP,
+    JSON,
+    RUNS,
+    SERIF,
+    TAGGED,
+    THRESHOLD,
+    WIDTH,
+    option,
+)
 
 
 def command(
@@ -42,6 +52,8 @@ def command(
         "Write tables to a `.md`, `.tex`, `.csv`, `.html` or `.json` file, or a figure "
         "to a `.pdf`, `.svg` or `.png` file.",
     ),
+    width: str | None = WIDTH,
+    serif: bool = SERIF,
     json: bool = JSON,
 ) -> None:
     """Compare groups of runs: mean, median, IQM and intervals.
@@ -61,6 +73,8 @@ def command(
         reference=reference,
         allow_differences=allow_differences,
         output=output_,
+        width=width,
+        serif=serif,
     )
     output.print_notes(data["notes"])
     if json:

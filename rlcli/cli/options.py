@@ -205,6 +205,14 @@ FILTER = option(
     "`recipe=dqn_*`, `return>=400`. Can be repeated.",
 )
 TAGGED = option([], "--tag TAG", "Only runs with this tag. Can be repeated.")
+WIDTH = option(
+    None,
+    "--width WIDTH",
+    "The width of a figure for a paper: a `column` of 3.25 inches, or a `page` of "
+    "6.75.",
+    words=("column", "page"),
+)
+SERIF = option(False, "--serif", "Draw a figure in a font with serifs.")
 METRIC = option(
     None,
     "--y METRIC",

@@ -11,8 +11,10 @@ from rlcli.cli.options import (
     JSON,
     METRIC,
     RUNS,
+    SERIF,
     TAGGED,
     THRESHOLD,
+    WIDTH,
     option,
 )
 
@@ -36,6 +38,8 @@ def command(
         "--output FILE",
         "A `.png`, `.svg` or `.pdf` file, instead of the terminal.",
     ),
+    width: str | None = WIDTH,
+    serif: bool = SERIF,
     json: bool = JSON,
 ) -> None:
     """Draw learning curves of runs, with an interval over seeds.
@@ -53,6 +57,8 @@ def command(
         filter=filter,
         tag=tag,
         output=output_,
+        width=width,
+        serif=serif,
     )
     output.print_notes(result["notes"])
     if json:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from rlcli.errors import RlcliError, quote, suggest
+from rlcli.results.figure import WIDTHS, FigureStyle
 
 
 def check_choice(option: str, value: str, choices: Sequence[str]) -> None:
@@ -11,6 +12,13 @@ def check_choice(option: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
         message = f"`{option}` cannot be {quote(value)}"
         raise RlcliError(message, suggest(value, choices))
+
+
+def check_style(width: str | None, serif: bool) -> FigureStyle:
+    """The style of a figure, with a width that there is."""
+    if width is not None:
+        check_choice("width", width, [*WIDTHS])
+    return FigureStyle(width, serif)
 
 
 def check_threshold(threshold: float | None) -> None:

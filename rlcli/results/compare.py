@@ -6,7 +6,7 @@ from typing import Any
 
 from rlcli.errors import RlcliError
 from rlcli.results import figure
-from rlcli.results.checks import check_choice, check_threshold
+from rlcli.results.checks import check_choice, check_style, check_threshold
 from rlcli.results.groups import find_members
 from rlcli.runs.files import check_output
 from rlcli.runs.result import Result
@@ -27,6 +27,8 @@ def compare(
     reference: Sequence[str] = (),
     allow_differences: bool = False,
     output: str | Path | None = None,
+    width: str | None = None,
+    serif: bool = False,
 ) -> Result:
     """Compares groups of runs in each environment, and over several environments.
 
@@ -55,9 +57,12 @@ def compare(
         output: a `.md`, `.tex`, `.csv`, `.html` or `.json` file with tables, or a
             `.pdf`, `.svg` or `.png` file: a figure of the estimates, and of performance
             profiles.
+        width: of a figure, for a paper: `column` (3.25 inches) or `page` (6.75).
+        serif: whether its font has serifs.
     """
     check_choice("result", result, RESULTS)
     check_threshold(threshold)
+    style = check_style(width, serif)
     from rlcli.results import comparison, comparison_tables  # here: import NumPy
     from rlcli.results.references import parse_references
 
@@ -78,7 +83,7 @@ def compare(
     if not data["environments"]:
         raise RlcliError("there are no results to compare", "; ".join(notes))
     if output is not None:
-        _write(data, Path(output))
+        _write(data, Path(output), style)
     return Result(data, comparison_tables.tables)
 
 
@@ -86,11 +91,11 @@ def _is_figure(path: Path) -> bool:
     return path.suffix.lower() in figure.FORMATS
 
 
-def _write(data: Mapping[str, Any], path: Path) -> None:
+def _write(data: Mapping[str, Any], path: Path, style: figure.FigureStyle) -> None:
     """Writes a comparison in the format of the file's name."""
     from rlcli.results import comparison_figure, comparison_tables
 
     if _is_figure(path):
-        comparison_figure.draw_comparison(data, path)
+        comparison_figure.draw_comparison(data, path, style)
     else:
         comparison_tables.write_comparison(data, path)

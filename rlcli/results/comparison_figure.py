@@ -12,6 +12,7 @@ from rlcli.runs.metric_labels import label_metric
 _STATISTICS = {"mean": "mean", "median": "median", "iqm": "IQM"}
 _GAP = {"optimality_gap": "optimality gap\n(less is better)"}  # of normalized scores
 _ROW, _PROFILE = 0.9, 2.8  # inches beside the groups of a row, and of the profile
+_LETTERS = 18  # of the smallest size on an inch, at least
 _NAME = 30  # characters of a line of a group's name
 
 
@@ -23,9 +24,12 @@ class _Row(NamedTuple):
     groups: Sequence[Mapping[str, Any]]
 
 
-def draw_comparison(data: Mapping[str, Any], path: Path) -> None:
+def draw_comparison(
+    data: Mapping[str, Any], path: Path, style: figure.FigureStyle
+) -> None:
     """Writes the statistics of each environment, and those of all of them."""
-    rows = list(_rows(data))
+    statistics = {"iqm": "IQM"} if style.width == "column" else _STATISTICS
+    rows = list(_rows(data, statistics))
     labels = dict.fromkeys(group["group"] for row in rows for group in row.groups)
     colors = {label: f"C{index}" for index, label in enumerate(labels)}
     heights = [
@@ -34,10 +38,12 @@ def draw_comparison(data: Mapping[str, Any], path: Path) -> None:
     ]
     if data["overall"] is not None:
         heights += [_PROFILE + figure.LINE * len(colors)]
+    scale = 0.8 if style.width else 1  # its letters are small
     figure.save(
         path,
         lambda canvas: _fill(canvas, data, rows, heights, colors),
-        size=(8, sum(heights)),
+        size=(figure.WIDTHS.get(style.width or "", 8), scale * sum(heights)),
+        style=style,
     )
 
 
@@ -46,13 +52,15 @@ def _wrap(name: str) -> list[str]:
     return textwrap.wrap(name, _NAME) or [name]
 
 
-def _rows(data: Mapping[str, Any]) -> Iterator[_Row]:
+def _rows(
+    data: Mapping[str, Any], statistics: Mapping[str, str] = _STATISTICS
+) -> Iterator[_Row]:
     for each in data["environments"]:
         title = f"{each['environment']}: {label_metric(data['y'])}"
-        yield _Row(title, _STATISTICS, each["groups"])
+        yield _Row(title, statistics, each["groups"])
     if data["overall"] is not None:
         title = f"all environments: {label_metric(data['y'])}, normalized"
-        yield _Row(title, _STATISTICS | _GAP, data["overall"]["groups"])
+        yield _Row(title, {**statistics, **_GAP}, data["overall"]["groups"])
 
 
 def _fill(
@@ -65,13 +73,13 @@ def _fill(
     # With a layout of their own: rows have three panels, or four.
     places = canvas.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)
     for (place,), row in zip(places, rows, strict=False):
-        panels = place.subplots(1, len(row.statistics))
+        panels = place.subplots(1, len(row.statistics), squeeze=False)[0]
         for axes, (name, label) in zip(panels, row.statistics.items(), strict=True):
             _draw_estimates(axes, row.groups, name, colors)
             axes.set_xlabel(label, fontsize="small")
         _name_groups(panels[0], row.groups)
         # Of one unit, so a longer interval is a wider one in any of them.
-        figure.share_limits(panels[: len(_STATISTICS)], "x")
+        figure.share_limits(panels[: len(row.statistics.keys() - _GAP.keys())], "x")
         title = quote_mathtext(row.title)
         place.suptitle(title, x=0.01, horizontalalignment="left", fontsize="medium")
     if (overall := data["overall"]) is not None:
@@ -79,7 +87,8 @@ def _fill(
         _draw_profiles(place.subplots(), overall["groups"], colors)
         figure.add_legend(place, colors, loc="outside lower center")
     text = comparison_tables.describe_comparison(data, "as lines")
-    canvas.supxlabel(quote_mathtext(text), fontsize="x-small")
+    text = textwrap.fill(quote_mathtext(text), int(_LETTERS * canvas.get_figwidth()))
+    canvas.supxlabel(text, fontsize="x-small")
 
 
 def _draw_estimates(

@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from string import ascii_uppercase
@@ -18,6 +19,7 @@ _NAMES = {
     **{"mean": "mean", "median": "median", "iqm": "IQM"},
     "optimality_gap": "optimality gap",
 }
+_ESTIMATE = re.compile(r"[-+.,\d]+(e-?\d+)?( \[.*\])?")
 _LONGEST_TITLE = 60  # characters of the names of groups in a title
 _SHOWN_SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of a performance profile
 _RESULTS = {
@@ -84,6 +86,8 @@ def tables(data: Mapping[str, Any]) -> Iterator[Table]:
         if data["threshold"] is not None:
             yield _threshold_table(each["groups"], place, data["threshold"])
         yield from _improvement_table(each["improvement"], place, best)
+    if len(data["environments"]) > 1:
+        yield _environment_table(data["environments"], label, best)
     overall = data["overall"]
     if overall is None:
         return
@@ -114,17 +118,23 @@ def fit(
     """
     if all(width_of(table) <= width for table in found):
         return {}, found
-    labels = dict.fromkeys(row[0] for table in found for row in table.rows)
+    labels = dict.fromkeys(
+        row[0]
+        for table in found
+        for row in table.rows
+        if table.header[0] in _GROUP_COLUMNS
+    )
     letters = dict(zip(labels, name_letters(), strict=False))
     lettered = [
         table._replace(
+            header=[letters.get(cell, cell) for cell in table.header],
             rows=[
                 [
                     letters.get(cell, cell) if column in _GROUP_COLUMNS else cell
                     for column, cell in zip(table.header, row, strict=True)
                 ]
                 for row in table.rows
-            ]
+            ],
         )
         for table in found
     ]
@@ -169,7 +179,7 @@ def as_latex(data: Mapping[str, Any]) -> str:
         r"% \usepackage{booktabs}",
     ]
     for table in tables(data):
-        header, *rows = quote_rows(table, quote_latex, r"\textbf{%s}")
+        header, *rows = quote_rows(table, _quote_latex_cell, r"\textbf{%s}")
         lines += [
             "",
             rf"% {quote_latex(table.title)}",
@@ -182,6 +192,12 @@ def as_latex(data: Mapping[str, Any]) -> str:
             r"\end{tabular}",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _quote_latex_cell(text: str) -> str:
+    """A cell in LaTeX; the signs of an estimate are minus signs, not hyphens."""
+    quoted = quote_latex(text)
+    return re.sub(r"-(?=\d)", "$-$", quoted) if _ESTIMATE.fullmatch(text) else quoted
 
 
 def as_csv(data: Mapping[str, Any]) -> str:
@@ -253,6 +269,26 @@ def _estimate_table(
             best += [(row, column) for row, number in numbers if number == shown]
     header = [_NAMES[name] for name in better]
     return Table(title, ["group", "seeds", *header], rows, best)
+
+
+def _environment_table(
+    environments: Sequence[Mapping[str, Any]], label: str, better: Callable | None
+) -> Table:
+    """The IQM of each group, with a row for each environment."""
+    groups = [*dict.fromkeys(g["group"] for e in environments for g in e["groups"])]
+    rows, best = [], []
+    for each in environments:
+        found = {group["group"]: group["iqm"] for group in each["groups"]}
+        cells = [_format_estimate(found[g]) if g in found else NOTHING for g in groups]
+        numbers = [cell.partition(" ")[0] for cell in cells]
+        if better and len(found) > 1:
+            value = better(estimate["value"] for estimate in found.values())
+            is_best = [number == format_number(value) for number in numbers]
+            best += [(len(rows), i) for i, good in enumerate(is_best, 1) if good]
+        rows.append([each["environment"], *cells])
+    return Table(
+        f"all environments: {label}, IQM", ["environment", *groups], rows, best
+    )
 
 
 def _count_seeds(group: Mapping[str, Any]) -> int:

@@ -3,7 +3,7 @@
 import io
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
 from rlcli.quoting import quote_mathtext
@@ -18,6 +18,10 @@ from rlcli.runs.files import check_output, write_output
 from rlcli.runs.metric_labels import label_metric
 
 FORMATS = (".png", ".svg", ".pdf")
+WIDTHS = {"column": 3.25, "page": 6.75}  # inches of a column of a paper, and of a page
+# Distinguishable with any colour vision: (Okabe & Ito, 2008),
+# https://jfly.uni-koeln.de/color/, without yellow, which is pale on white.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 LINE = 0.22  # inches of a line of a legend, or of a group
 _COLUMNS = 3  # panels beside each other
 _WIDTHS, _HEIGHTS = (8.0, 10.0, 12.0), (4.8, 3.8, 3.4)  # inches, by columns
@@ -46,45 +50,86 @@ def has_library() -> bool:
     return not missing_modules("plot")
 
 
-def draw(result: Mapping[str, Any], path: Path) -> None:
+class FigureStyle(NamedTuple):
+    """How a figure looks: on a screen, or in a paper, with small letters."""
+
+    width: str | None = None  # one of `WIDTHS`; None: for a screen
+    serif: bool = False
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of matplotlib that are not its defaults."""
+        fonts = {"font.family": "STIXGeneral", "mathtext.fontset": "stix"}
+        small = {"font.size": 8, "axes.linewidth": 0.6, "lines.linewidth": 1.2}
+        small |= {"xtick.major.width": 0.6, "ytick.major.width": 0.6}
+        small |= {"savefig.dpi": 300, "legend.frameon": False}
+        return {
+            **{"svg.hashsalt": "rlcli", "svg.fonttype": "none", "pdf.fonttype": 42},
+            **(fonts if self.serif else {}),
+            **(small if self.width else {}),
+        }
+
+
+SCREEN = FigureStyle()
+
+
+def draw(result: Mapping[str, Any], path: Path, style: FigureStyle = SCREEN) -> None:
     """Writes the curves of `rlcli.plot`; equal curves give equal bytes."""
-    write_output(path, draw_bytes(result, path.suffix.lower()))
+    write_output(path, draw_bytes(result, path.suffix.lower(), style))
 
 
-def draw_bytes(result: Mapping[str, Any], suffix: str) -> bytes:
+def draw_bytes(
+    result: Mapping[str, Any], suffix: str, style: FigureStyle = SCREEN
+) -> bytes:
     """The curves of `rlcli.plot` as the bytes of a file with this suffix."""
     panels = split_panels(result)
-    columns = min(len(panels), _COLUMNS)
+    columns = min(len(panels), 2 if style.width == "column" else _COLUMNS)
     rows = -(-len(panels) // columns)
     entries = _describe_entries(panels)
     lines = -(-len(entries) // _count_columns([*entries.values()]))
     size = _WIDTHS[columns - 1], _HEIGHTS[columns - 1] * rows + LINE * lines
+    if style.width is not None:
+        width = WIDTHS[style.width]
+        size = width, (0.35 + 0.65 * width / columns) * rows + 0.15 * lines + 0.2
     return make_bytes(
-        suffix, lambda canvas: _fill(canvas, result, panels, entries), size=size
+        suffix,
+        lambda canvas: _fill(canvas, result, panels, entries, columns),
+        size=size,
+        style=style,
     )
 
 
 def save(
-    path: Path, fill: Callable[[Any], None], *, size: tuple[float, float] = (8, 5)
+    path: Path,
+    fill: Callable[[Any], None],
+    *,
+    size: tuple[float, float] = (8, 5),
+    style: FigureStyle = SCREEN,
 ) -> None:
     """Writes a figure that `fill` draws on; `size` is in inches."""
-    write_output(path, make_bytes(path.suffix.lower(), fill, size=size))
+    write_output(path, make_bytes(path.suffix.lower(), fill, size=size, style=style))
 
 
 def make_bytes(
-    suffix: str, fill: Callable[[Any], None], *, size: tuple[float, float] = (8, 5)
+    suffix: str,
+    fill: Callable[[Any], None],
+    *,
+    size: tuple[float, float] = (8, 5),
+    style: FigureStyle = SCREEN,
 ) -> bytes:
     """The bytes of a figure that `fill` draws on; `size` is in inches."""
     styles = import_library("matplotlib.style", "plot")
     from matplotlib.figure import Figure
 
-    style = {"svg.hashsalt": "rlcli", "svg.fonttype": "none", "pdf.fonttype": 42}
+    cycler = import_library("cycler", "plot").cycler
+    parameters = {"savefig.dpi": 150, **style.parameters}
+    parameters["axes.prop_cycle"] = cycler(color=COLORS)
     # Not that of a `matplotlibrc` in the current folder, which can start LaTeX.
-    with styles.context(["default", style]):
+    with styles.context(["default", parameters]):
         figure = Figure(figsize=size, layout="constrained")
         fill(figure)
         data = io.BytesIO()
-        figure.savefig(data, format=suffix[1:], dpi=150, metadata=_DATES[suffix])
+        figure.savefig(data, format=suffix[1:], metadata=_DATES[suffix])
     return data.getvalue()
 
 
@@ -93,9 +138,10 @@ def _fill(
     result: Mapping[str, Any],
     panels: Mapping[str | None, Mapping[str, Any]],
     entries: Mapping[int, str],
+    columns: int,
 ) -> None:
     """A panel for each environment, and a legend above all of them."""
-    grid = canvas.add_gridspec(-(-len(panels) // _COLUMNS), min(len(panels), _COLUMNS))
+    grid = canvas.add_gridspec(-(-len(panels) // columns), columns)
     every_axes = [canvas.add_subplot(grid[index]) for index in range(len(panels))]
     for axes, (environment, panel) in zip(every_axes, panels.items(), strict=True):
         _draw_panel(axes, panel)
@@ -124,6 +170,11 @@ def _describe_entries(
     return entries
 
 
+def choose_line(index: int) -> Any:
+    """The line of a group: dashed where its colour is that of another one."""
+    return ("-", "--", ":", "-.")[index // len(COLORS) % 4]
+
+
 def _draw_panel(axes: Any, panel: Mapping[str, Any]) -> None:
     from matplotlib.ticker import EngFormatter
 
@@ -131,7 +182,11 @@ def _draw_panel(axes: Any, panel: Mapping[str, Any]) -> None:
         color = f"C{curve['index']}"
         marker = "o" if len(curve["x"]) == 1 else None
         # Not clipped: a curve at the edge, such as the best return, has its full width.
-        axes.plot(curve["x"], curve["y"], marker=marker, color=color, clip_on=False)
+        axes.plot(
+            *(curve["x"], curve["y"]),
+            **{"marker": marker, "color": color, "clip_on": False},
+            linestyle=choose_line(curve["index"]),
+        )
         if curve["low"] is not None:
             bounds = curve["low"], curve["high"]
             axes.fill_between(curve["x"], *bounds, color=color, alpha=0.2, linewidth=0)
@@ -164,7 +219,10 @@ def add_legend(holder: Any, colors: Mapping[str, str], **place: Any) -> None:
     from matplotlib.lines import Line2D
 
     holder.legend(
-        [Line2D([], [], color=color, linewidth=3) for color in colors.values()],
+        [
+            Line2D([], [], color=color, linewidth=2, linestyle=choose_line(index))
+            for index, color in enumerate(colors.values())
+        ],
         [*map(quote_mathtext, colors)],
         ncols=_count_columns([*colors]),
         fontsize="small",

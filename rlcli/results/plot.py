@@ -8,7 +8,7 @@ from typing import Any
 
 from rlcli.errors import RlcliError, quote
 from rlcli.quoting import quote_html
-from rlcli.results.checks import check_choice, check_threshold
+from rlcli.results.checks import check_choice, check_style, check_threshold
 from rlcli.results.groups import find_members, group_members
 from rlcli.runs.result import Result
 
@@ -47,6 +47,8 @@ def plot(
     filter: Sequence[str] = (),
     tag: Sequence[str] = (),
     output: str | Path | None = None,
+    width: str | None = None,
+    serif: bool = False,
 ) -> Curves:
     """Returns the learning curves of runs, and writes them to a file if `output`.
 
@@ -67,6 +69,8 @@ def plot(
         filter: only runs with this `KEY=VALUE`, as for `rlcli.runs`.
         tag: only runs with all these tags.
         output: a `.png`, `.svg` or `.pdf` file; requires the extra `plot`.
+        width: of the figure, for a paper: `column` (3.25 inches) or `page` (6.75).
+        serif: whether its font has serifs.
     """
     check_choice("x", x, AXES)
     check_choice("center", center, CENTERS)
@@ -75,6 +79,7 @@ def plot(
         from rlcli.results import figure  # here: imports matplotlib
 
         figure.check_figure(Path(output))
+    style = check_style(width, serif)
     from rlcli.results.curves import DEFAULT_METRICS, X_FIELDS, CurveReader
 
     notes: list[str] = []
@@ -95,7 +100,7 @@ def plot(
         }
     )
     if output is not None:
-        figure.draw(result, Path(output))
+        figure.draw(result, Path(output), style)
     return result
 
 

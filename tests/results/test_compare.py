@@ -381,6 +381,27 @@ def test_html_and_markdown_escape_names(tmp_path):
     assert r"\<b>\|\<i>" in comparison_tables.as_markdown(data)
 
 
+def test_several_environments_are_the_rows_of_a_table_of_groups(runs):
+    data = rlcli.compare(runs, group="name")
+    (table,) = (
+        t
+        for t in comparison_tables.tables(data)
+        if t.title == "all environments: return, evaluation, IQM"
+    )
+    assert table.header == ["environment", "dqn", "ppo"]
+    assert [row[0] for row in table.rows] == ["CartPole-v1", "Acrobot-v1"]
+    values = [[float(cell.split(" ")[0]) for cell in row[1:]] for row in table.rows]
+    assert values == [[465, 312], [-95, -100]]  # 312.5, by hand
+    assert table.best == [(0, 1), (1, 1)]
+    letters, fitted = comparison_tables.fit([table], 30)
+    assert letters == {} and fitted[0].rows[1][1] == "-95\n[-100, -90]"
+    letters, fitted = comparison_tables.fit([*comparison_tables.tables(data)], 30)
+    assert [*letters] == ["dqn", "ppo"]
+    assert ["environment", "A", "B"] in [each.header for each in fitted]
+    latex = comparison_tables.as_latex(data)
+    assert r"Acrobot-v1 & \textbf{$-$95 [$-$100, $-$90]} & $-$100 [" in latex
+
+
 def test_latex_has_rules_escapes_names_and_sets_the_best_in_bold(tmp_path):
     write(tmp_path / "a", [1.0, 3.0], name="x", recipe="my_dqn&50%")
     write(tmp_path / "b", [5.0, 9.0], name="y", recipe="ppo")

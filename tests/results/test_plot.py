@@ -216,7 +216,7 @@ def draw_figure(result):
     canvas = Figure(figsize=(8, 5), layout="constrained")
     FigureCanvasAgg(canvas)
     panels = split_panels(result)
-    figure._fill(canvas, result, panels, figure._describe_entries(panels))
+    figure._fill(canvas, result, panels, figure._describe_entries(panels), len(panels))
     canvas.draw_without_rendering()
     return canvas
 
@@ -244,6 +244,26 @@ def test_a_figure_names_its_panels_and_axes_and_its_legend_covers_none(tmp_path)
     ]
     box = legend.get_window_extent()
     assert not any(box.overlaps(axes.get_tightbbox()) for axes in panels)
+
+
+def test_a_figure_for_a_paper_has_its_width_and_fonts(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    pytest.importorskip("matplotlib")
+    run = write(tmp_path / "a", {0: [(10, 1.0), (20, 3)], 1: [(10, 2.0), (20, 3)]})
+    for function in (rlcli.plot, rlcli.compare):
+        for width, inches in (("column", 3.25), ("page", 6.75)):
+            function(run, output=tmp_path / "a.png", width=width)
+            with image.open(tmp_path / "a.png") as drawn:
+                assert drawn.width == int(300 * inches)
+        function(run, output=tmp_path / "a.pdf", width="column", serif=True)
+        content = (tmp_path / "a.pdf").read_bytes()
+        assert b"STIXGeneral" in content and b"/FontFile2" in content  # embedded
+        assert b"/Type3" not in content  # which conferences refuse
+        function(run, output=tmp_path / "a.svg", serif=True)
+        text = (tmp_path / "a.svg").read_text()
+        assert "STIXGeneral" in text and "#0072b2" in text.lower()
+    with pytest.raises(RlcliError, match="`width` cannot be `colum`"):
+        rlcli.plot("no run", width="colum")
 
 
 def test_panels_of_other_units_keep_their_limits(tmp_path):
