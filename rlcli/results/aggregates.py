@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rlcli.runs.statistics import resample_counts
+from rlcli.runs.statistics import remember, resample_counts
 
 Scores = Sequence[np.ndarray]  # [seeds] of each environment
 Counts = Sequence[np.ndarray]  # [resamples, seeds] of each environment
@@ -86,6 +86,7 @@ def fraction_above(threshold: float) -> Statistic:
     return lambda scores, counts: mean([each > threshold for each in scores], counts)
 
 
+@remember
 def estimate_improvement(first: Scores, second: Scores) -> Estimate:
     """The probability that a seed of the first group has a higher score.
 

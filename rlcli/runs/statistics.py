@@ -5,11 +5,14 @@ interquartile mean (IQM), which is robust to single outliers, and its bootstrap
 interval. NumPy only.
 """
 
+import copy
 import functools
+import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +20,42 @@ import numpy.typing as npt
 RESAMPLES = 2_000  # of every bootstrap interval of rlcli
 
 Values = Sequence[float] | npt.NDArray[Any]
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_REMEMBERED = 512  # results of a function
+
+
+def remember(function: _Function) -> _Function:
+    """A function of arrays that keeps its latest results, by the content of its inputs.
+
+    A page that is live computes the intervals of all groups again when one has changed.
+    """
+    results: OrderedDict[bytes, Any] = OrderedDict()
+
+    @functools.wraps(function)
+    def call(*inputs: Any, **options: Any) -> Any:
+        key = _digest([inputs, sorted(options.items())])
+        found = results.pop(key, None)
+        if found is None:
+            found = function(*inputs, **options)
+        results[key] = found
+        while len(results) > _REMEMBERED:
+            results.popitem(last=False)
+        return copy.deepcopy(found)
+
+    return cast(_Function, call)
+
+
+def _digest(value: Any) -> bytes:
+    """A number that is equal for equal arrays, sequences and options only."""
+    content = hashlib.blake2b(digest_size=16)
+    if isinstance(value, np.ndarray):
+        content.update(f"{value.dtype} {value.shape}".encode())
+        content.update(np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, list | tuple):
+        content.update(b"".join(map(_digest, value)))
+    else:
+        content.update(repr(value).encode())
+    return content.digest()
 
 
 def iqm(values: Values, axis: int = -1) -> Any:
@@ -79,6 +118,7 @@ def bootstrap_ci95(
     return float(low[0]), float(high[0])
 
 
+@remember
 def bootstrap_band(
     values: npt.NDArray[Any],
     center: str = "iqm",

@@ -10,6 +10,7 @@ from rlcli.runs.statistics import (
     bounded_iqm,
     episode_summary,
     iqm,
+    remember,
     resample_counts,
     statistics_row,
     summary,
@@ -201,3 +202,24 @@ def test_an_evaluation_summarizes_returns_and_lengths():
         "length": 5.0,
         "episodes": 3,
     }
+
+
+def test_results_are_remembered_by_the_content_of_arrays():
+    calls = []
+
+    @remember
+    def double(values, center="mean"):
+        calls.append(center)
+        return 2 * np.asarray(values)
+
+    values = np.array([1.0, 2.0])
+    first = double(values)
+    first[0] = 9.0  # of the caller alone
+    assert double(values.copy()).tolist() == [2.0, 4.0]
+    assert len(calls) == 1
+    values[0] = 5.0
+    assert double(values).tolist() == [10.0, 4.0]
+    for other in (values[None], values.astype(np.float32), [*values.tolist()]):
+        double(other)
+    double(values, center="iqm")
+    assert len(calls) == 6

@@ -27,10 +27,13 @@ import numpy as np
 
 import rlcli
 from rlcli.cli import main
+from rlcli.errors import RlcliError
 from rlcli.replays.datasets.dataset_arrays import DatasetArrays
 from rlcli.replays.datasets.dataset_files import dump_dataset, load_dataset
 from rlcli.replays.datasets.recipe_dataset import Dataset
-from rlcli.runs.files import explain_file_errors
+from rlcli.results.board.page_parts import PartMaker, Selection
+from rlcli.results.board.run_index import RunIndex
+from rlcli.runs.files import explain_file_errors, to_json
 from rlcli.runs.locate import locate_policy
 from rlcli.runs.run_folder import Run
 from rlcli.runs.trained_together import find_trained_together
@@ -228,11 +231,19 @@ def tracker_files(draw: random.Random, place: Place) -> Callable[[], object]:
 
 
 def reports(draw: random.Random, place: Place) -> Callable[[], object]:
-    """The page of a run with changed files, without episodes."""
+    """The page of a run with changed files, without episodes, and that of a board."""
     folder = place.run.spoil(draw)
     page = place.folder / "report.html"
+    query = {"x": draw.choice(("steps", "seconds", "updates")), "filter": ""}
 
     def case() -> None:
+        maker = PartMaker(RunIndex([folder.parent]))
+        rows = maker.list_runs("", 0, 0)["rows"]
+        for part in ("learning", "diagnostics", "recipes", "provenance", "films"):
+            with contextlib.suppress(RlcliError):  # the page shows it in its section
+                to_json(maker.make(part, Selection.parse(query)))
+        if "\n" in "".join(row["reason"] for row in rows):
+            raise AssertionError("a reason has several lines")
         rlcli.report(folder, output=page, episodes=0)
         # Without its own scripts: nothing of the run is a tag.
         text = re.sub(r"<script\b.*?</script>", "", page.read_text(), flags=re.DOTALL)
