@@ -13,7 +13,7 @@ from rlcli.cli import output, training_outcome
 from rlcli.quoting import join_shell, quote_rich, quote_shell
 
 if TYPE_CHECKING:
-    from rlcli.runs.study_record import Cell
+    from rlcli.runs.study_record import Cell, Study
     from rlcli.studies.study_loop import CellEnd, StudyReport
 
 _PERIOD = 1.0  # seconds between two looks at a study that another process trains
@@ -157,17 +157,20 @@ def watch_study(folder: Path) -> Sequence[Mapping[str, Any]]:
     for line in lines:
         output.print_message(line)
     is_complete = all(each["status"] == "finished" for each in records)
-    output.print_message(f"next: {_name_next(folder, is_complete=is_complete)}")
+    is_complete |= study.result.get("status") == "finished"  # a sweep prunes trials
+    output.print_message(f"next: {_name_next(study, is_complete=is_complete)}")
     return records
 
 
-def _name_next(folder: Path, *, is_complete: bool) -> str:
+def _name_next(study: Study, *, is_complete: bool) -> str:
     """The command to try after a study has ended."""
     from rlcli.runs.provenance import program
     from rlcli.runs.run_folder import Run
 
-    compare = f"{program()} {join_shell(['compare', folder])}"
-    return compare if is_complete else Run(folder).command("resume")
+    if not is_complete:
+        return Run(study.folder).command("resume")
+    verb = ["sweep", "show"] if study.is_search else ["compare"]
+    return f"{program()} {join_shell([*verb, study.folder])}"
 
 
 def _read_claims(folder: Path) -> Sequence[Mapping[str, Any]]:
@@ -198,9 +201,9 @@ def _print_end(ended: Sequence[CellEnd], run_storage: str | None) -> None:
     for each in _read_claims(folder):
         output.print_message(each["sentence"])
     if any(each.code >= errors.OUT_OF_TIME for each in ended):
-        command = _name_next(folder, is_complete=False)
+        command = _name_next(study, is_complete=False)
         if run_storage is not None:
             command += f" --engine ray {join_shell(['--run-storage', run_storage])}"
         output.print_message(f"next: {command}")
     elif all(each.code == errors.OK for each in ended):
-        output.print_message(f"next: {_name_next(folder, is_complete=True)}")
+        output.print_message(f"next: {_name_next(study, is_complete=True)}")

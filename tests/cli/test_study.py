@@ -111,6 +111,22 @@ def test_a_study_is_watched_as_long_as_its_cells_may_begin(
     assert len(looks) == 4
 
 
+def test_a_sweep_that_has_ended_is_complete_with_trials_that_were_pruned(study, capsys):
+    write_run(study / "b", status="terminated")
+    record_study(study, search={})
+    for status, command in (
+        ("finished", "sweep show study"),
+        ("killed", "resume study"),
+    ):
+        (study / "result.json").write_text(json.dumps({"status": status}))
+        assert main(["watch", str(study)]) == 0
+        lines = capsys.readouterr().err.splitlines()
+        assert lines == [
+            "2 cells: 1 finished, 1 terminated",
+            f"next: rlcli {command}",
+        ]
+
+
 @pytest.mark.parametrize("words", [["train", "dqn_cartpole"], ["resume", "study/a"]])
 def test_engines_are_for_studies_and_not_for_a_single_run(words, study, capsys):
     for option in (["--engine", "ray"], ["--cpus", "2"], ["--run-storage", "s3://b"]):
