@@ -1,7 +1,9 @@
-"""Parts: builds a part of a recipe with the options of a given time."""
+"""Parts: builds a part of a recipe, and explains exceptions of code of the user."""
 
+import contextlib
 import copy
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +18,7 @@ from rlcli.preprocessing import Preprocess
 from rlcli.quoting import join_shell
 from rlcli.recipe import Part, Recipe
 from rlcli.recipe.documents import Place
-from rlcli.registry import plugins
+from rlcli.registry import plugins, user_code
 from rlcli.types import Clock, Core, Environment, Policy, Replay, Tracer, Updater
 from rlcli.updaters.intrinsic_rewards import IntrinsicReward
 
@@ -131,3 +133,31 @@ def _check_record(
             f"`{missing[0]}`",
             f"return a `{expected.__module__}.{expected.__name__}`",
         )
+
+
+@contextlib.contextmanager
+def explain_user_errors(recipe: Recipe) -> Iterator[None]:
+    """Converts an exception of user code to an `RlcliError` with its file and line.
+
+    User code is called while a program is traced, between the functions of JAX, whose
+    traceback is long. Exceptions of rlcli itself keep theirs.
+    """
+    try:
+        yield
+    except (RlcliError, MemoryError):  # `limit_building` explains a MemoryError
+        raise
+    except (Exception, SystemExit) as error:  # user code may raise anything
+        place = user_code.find_place(error)
+        if place is None:
+            raise
+        message = f"{_owner(recipe, place[0])} raised {plugins.reason(error)}"
+        raise RlcliError(message, plugins.TRACEBACK) from error
+
+
+def _owner(recipe: Recipe, file: str) -> str:
+    """The part of a recipe whose import path names a file."""
+    for kind, name in recipe.part_names:
+        module = sys.modules.get(name.partition(":")[0])
+        if ":" in name and getattr(module, "__file__", None) == file:
+            return f"{kind} {quote(name)}"
+    return "code of the recipe"

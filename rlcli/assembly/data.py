@@ -5,8 +5,7 @@ import functools
 from collections.abc import Callable
 
 from rlcli import registry
-from rlcli.assembly.build_part import build_part
-from rlcli.assembly.user_errors import explain_user_errors
+from rlcli.assembly.build_part import build_part, explain_user_errors
 from rlcli.errors import RlcliError
 from rlcli.recipe import Recipe
 from rlcli.recipe.annotations import names_data

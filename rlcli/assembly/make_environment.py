@@ -7,11 +7,10 @@ import jax.numpy as jnp
 
 from rlcli import registry, schedules
 from rlcli.assembly import out_of_memory
-from rlcli.assembly.build_part import build_part
+from rlcli.assembly.build_part import build_part, explain_user_errors
 from rlcli.assembly.numbers import with_numbers
 from rlcli.assembly.preprocessing import environment_preprocessing
 from rlcli.assembly.requirements import check_outputs
-from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.environments.canonical_border import canonical_environment
 from rlcli.environments.episode_info import log_info
 from rlcli.environments.level_sampling import LevelSampler, level_sampler

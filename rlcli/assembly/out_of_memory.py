@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import jax
 
+from rlcli.assembly.build_part import explain_user_errors
 from rlcli.assembly.memory_usage import (
     Item,
     breakdown,
@@ -20,7 +21,6 @@ from rlcli.assembly.memory_usage import (
     sizes_in,
     total,
 )
-from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.errors import RlcliError
 from rlcli.loop.evaluator import Evaluator
 from rlcli.recipe import Recipe

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from rlcli import registry
 from rlcli.assembly import out_of_memory, shares
-from rlcli.assembly.build_part import build_part, format_names
+from rlcli.assembly.build_part import build_part, explain_user_errors, format_names
 from rlcli.assembly.data import read_data
 from rlcli.assembly.make_environment import build_simulator, environment_factory
 from rlcli.assembly.networks import build_network, frozen_at
@@ -32,7 +32,6 @@ from rlcli.assembly.requirements import (
     check_updates,
     parameter_groups,
 )
-from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.distributions import action_masks
 from rlcli.environments.idle import idle
 from rlcli.errors import RlcliError, quote

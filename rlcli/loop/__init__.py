@@ -12,9 +12,8 @@ numbers, up to the rounding of the compiler.
 """
 
 from rlcli.loop.compiled import compiled_loop
-from rlcli.loop.contract import Loop
 from rlcli.loop.host_loop import host_loop, timestep_shapes
-from rlcli.loop.progress import Setup
+from rlcli.loop.progress import Loop, Setup
 from rlcli.loop.seeds import vmap_seeds
 
 __all__ = ["Loop", "make_loop", "timestep_shapes", "vmap_seeds"]

@@ -15,11 +15,11 @@ from rlcli.loop.advance import (
     draw_noise_block,
     noise_block_size,
 )
-from rlcli.loop.contract import Loop
 from rlcli.loop.data_parallel import Division
 from rlcli.loop.log import Log, empty_buffer, finished_episodes, log_points, write_if
 from rlcli.loop.progress import (
     RESET,
+    Loop,
     Progress,
     Setup,
     current_step,

@@ -21,10 +21,10 @@ from rlcli.loop.advance import (
     draw_noise_block,
     noise_block_size,
 )
-from rlcli.loop.contract import Loop
 from rlcli.loop.log import Log, finished_episodes, log_points
 from rlcli.loop.progress import (
     AXES,
+    Loop,
     Progress,
     Setup,
     current_step,

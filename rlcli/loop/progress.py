@@ -23,6 +23,7 @@ from rlcli.loop.episode_statistics import (
     count_successes,
 )
 from rlcli.loop.faults import Faults, begin_faults
+from rlcli.loop.log import Log
 from rlcli.schedules import Success
 from rlcli.types import (
     Agent,
@@ -134,6 +135,30 @@ class Progress(NamedTuple):
     # The inputs of the program, which its steps only read. They are not saved.
     numbers: Float32[Array, "... N"]  # see `Setup.numbers`
     data: ArrayTree = ()  # see `Setup.data`
+
+
+class Loop(NamedTuple):
+    """A training loop, for all seeds of a run simultaneously."""
+
+    begin: Callable[[], Progress]
+    # (progress, counts) -> progress, log: `counts` are increasing numbers of
+    # iterations. Runs `counts[-1]` iterations, and logs a row after each count. The
+    # arrays of the given progress are donated: they can no longer be used.
+    advance: Callable[[Progress, int | Sequence[int]], tuple[Progress, Log]]
+    # progress -> the arrays of a checkpoint
+    save: Callable[[Progress], ArrayTree]
+    # arrays -> progress, and a message about state that could not be restored, or ""
+    restore: Callable[[ArrayTree], tuple[Progress, str]]
+    # () -> the shapes of the arrays of `save`, without the state of a host environment
+    shapes: Callable[[], Progress]
+    close: Callable[[Progress], None]
+    # () -> a lower bound on the bytes of temporary arrays, over all devices. Traces the
+    # program, so that inconsistent parts and arrays that do not fit in memory raise an
+    # error.
+    temporary_bytes: Callable[[], int]
+    # () -> the compiled program of `advance`, as text: a profile takes the names of
+    # operations from it
+    hlo: Callable[[], str]
 
 
 # The axis of the seeds in each field; None for a field without this axis.

@@ -12,8 +12,7 @@ from typing import Any
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.recipe import documents
 from rlcli.recipe.annotations import quote_value
-from rlcli.recipe.documents import Document, Place
-from rlcli.recipe.file_options import exists
+from rlcli.recipe.documents import Document, Place, exists
 from rlcli.recipe.merging import (
     BY_FUNCTION,
     DEFAULT,

@@ -18,8 +18,7 @@ from rlcli.recipe.defaults import (
     list_candidates,
     option_checker,
 )
-from rlcli.recipe.documents import Document, Place
-from rlcli.recipe.file_options import find_file
+from rlcli.recipe.documents import Document, Place, find_file
 from rlcli.recipe.merging import DEFAULT, SHARED, as_mapping, is_by_function, merge_part
 from rlcli.recipe.varied_options import Each, VariedOptions
 from rlcli.recipe.varying import recipe_combinations

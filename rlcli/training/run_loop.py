@@ -141,8 +141,8 @@ def _discard_without_memory(members: Sequence[ActiveRun]) -> Iterator[None]:
 @contextlib.contextmanager
 def _explain_errors(experiment: Experiment) -> Iterator[None]:
     """Explains failed allocations, and exceptions of user code."""
+    from rlcli.assembly.build_part import explain_user_errors
     from rlcli.assembly.out_of_memory import explain_out_of_memory  # here: imports JAX
-    from rlcli.assembly.user_errors import explain_user_errors
 
     with (
         explain_out_of_memory("this run", experiment.program.memory),

@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tiers import quick_first
 from wording import refused
 
 import rlcli
@@ -348,9 +347,10 @@ def test_ones_own_study_is_not_trusted_once_it_is_changed(own_study, evil, chang
     assert not Path("marker").exists()
 
 
-@pytest.mark.parametrize("place", quick_first([shutil.copytree, shutil.move]))
-def test_ones_own_study_is_not_trusted_elsewhere(own_study, folder, place):
-    place(own_study, folder / "elsewhere")
+def test_a_copy_of_ones_own_study_is_not_trusted_with_other_code(own_study, folder):
+    shutil.copytree(own_study, folder / "elsewhere")
+    with (folder / "lab/own_lake.py").open("a") as module:
+        module.write("\n")
     ends = rlcli.study("elsewhere", quiet=True)
     assert all("would import code" in each.message for each in ends)
     ends = rlcli.study("elsewhere", quiet=True, trust=True)

@@ -15,13 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.assembly import check_environment, memory_usage
+from rlcli.assembly.build_part import explain_user_errors
 from rlcli.assembly.out_of_memory import (
     OutOfMemoryError,
     check_available_memory,
     limit_building,
 )
 from rlcli.assembly.shares import check_devices
-from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.errors import RlcliError
 from rlcli.evaluation.make_evaluator import make_evaluator
 from rlcli.loop import make_loop, vmap_seeds
