@@ -48,6 +48,7 @@ WITHOUT_JAX = (
     "rlcli.results.curves",
     "rlcli.results.chart",
     "rlcli.results.board.board",
+    "rlcli.results.board.page_parts",
     "rlcli.results.report.report",
 )
 
