@@ -8,6 +8,7 @@ from rlcli.cli.options import (
     FILTER,
     GROUP,
     JSON,
+    REFERENCE,
     RUNS,
     SERIF,
     TAGGED,
@@ -35,12 +36,7 @@ def command(
     group: str | None = GROUP,
     filter: list[str] = FILTER,
     tag: list[str] = TAGGED,
-    reference: list[str] = option(
-        [],
-        "--reference [ENV=]LOW,HIGH",
-        "Reference returns, scaled to 0 and 1 for statistics over "
-        "environments. Can be repeated.",
-    ),
+    reference: list[str] = REFERENCE,
     allow_differences: bool = option(
         False,
         "--allow-differences",

@@ -205,6 +205,12 @@ FILTER = option(
     "`recipe=dqn_*`, `return>=400`. Can be repeated.",
 )
 TAGGED = option([], "--tag TAG", "Only runs with this tag. Can be repeated.")
+REFERENCE = option(
+    [],
+    "--reference [ENV=]LOW,HIGH",
+    "Reference returns, scaled to 0 and 1 for statistics over environments. Can be "
+    "repeated.",
+)
 WIDTH = option(
     None,
     "--width WIDTH",

@@ -10,6 +10,7 @@ from rlcli.cli.options import (
     GROUP,
     JSON,
     METRIC,
+    REFERENCE,
     RUNS,
     SERIF,
     TAGGED,
@@ -33,6 +34,7 @@ def command(
     group: str | None = GROUP,
     filter: list[str] = FILTER,
     tag: list[str] = TAGGED,
+    reference: list[str] = REFERENCE,
     output_: Path | None = option(
         None,
         "--output FILE",
@@ -56,6 +58,7 @@ def command(
         group=group,
         filter=filter,
         tag=tag,
+        reference=reference,
         output=output_,
         width=width,
         serif=serif,

@@ -16,6 +16,8 @@ from rlcli.runs.metric_labels import label_metric
 
 _CENTERS = {"mean": "mean", "iqm": "IQM"}
 COLORS = ("cyan", "yellow", "magenta", "green", "red", "blue")
+ALL_ENVIRONMENTS = "all environments"
+_OVERALL = {"y": "normalized score, IQM", "center": "iqm", "threshold": None}
 _UNITS = {"steps": "steps", "seconds": "s", "updates": "updates"}
 _LETTERS = ascii_letters[26:] + ascii_letters[:26] + digits
 _BETWEEN_LETTERS = 16  # characters between two letters on a curve
@@ -42,11 +44,14 @@ def split_panels(result: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
     Each has an `index`, that of its label, which it has in common with the curves of
     its group in other environments.
     """
-    labels = [*dict.fromkeys(curve["label"] for curve in result["curves"])]
+    overall = result.get("overall") or {"curves": []}
+    curves = [*result["curves"], *overall["curves"]]
+    labels = [*dict.fromkeys(curve["label"] for curve in curves)]
     panels: dict[str | None, dict[str, Any]] = {}
-    for curve in result["curves"]:
+    for curve in curves:
         indexed = {**curve, "index": labels.index(curve["label"])}
-        panel = {**result, "curves": [], "several": len(labels) > 1}
+        own = _OVERALL if curve["environment"] == ALL_ENVIRONMENTS else {}
+        panel = {**result, **own, "curves": [], "several": len(labels) > 1}
         panels.setdefault(curve["environment"], panel)["curves"].append(indexed)
     return panels
 

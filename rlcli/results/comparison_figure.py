@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from rlcli.quoting import quote_mathtext
 from rlcli.results import comparison_tables, figure
+from rlcli.results.overall_panels import draw_estimates, draw_profiles
 from rlcli.runs.metric_labels import label_metric
 
 _STATISTICS = {"mean": "mean", "median": "median", "iqm": "IQM"}
@@ -75,7 +76,7 @@ def _fill(
     for (place,), row in zip(places, rows, strict=False):
         panels = place.subplots(1, len(row.statistics), squeeze=False)[0]
         for axes, (name, label) in zip(panels, row.statistics.items(), strict=True):
-            _draw_estimates(axes, row.groups, name, colors)
+            draw_estimates(axes, row.groups, name, colors)
             axes.set_xlabel(label, fontsize="small")
         _name_groups(panels[0], row.groups)
         # Of one unit, so a longer interval is a wider one in any of them.
@@ -84,28 +85,13 @@ def _fill(
         place.suptitle(title, x=0.01, horizontalalignment="left", fontsize="medium")
     if (overall := data["overall"]) is not None:
         (place,) = places[-1]
-        _draw_profiles(place.subplots(), overall["groups"], colors)
+        axes = place.subplots()
+        draw_profiles(axes, overall["groups"], colors)
+        axes.set_title("performance profile", loc="left", fontsize="medium")
         figure.add_legend(place, colors, loc="outside lower center")
     text = comparison_tables.describe_comparison(data, "as lines")
     text = textwrap.fill(quote_mathtext(text), int(_LETTERS * canvas.get_figwidth()))
     canvas.supxlabel(text, fontsize="x-small")
-
-
-def _draw_estimates(
-    axes: Any, groups: Sequence[Mapping[str, Any]], name: str, colors: Mapping[str, str]
-) -> None:
-    """A point and the interval of each group, below each other."""
-    for index, group in enumerate(groups):
-        color, estimate = colors[group["group"]], group[name]
-        if estimate["ci95"] is not None:
-            ends = estimate["ci95"], [index, index]
-            axes.plot(*ends, color=color, linewidth=3, solid_capstyle="butt")
-        axes.plot(estimate["value"], index, color=color, marker="o", markersize=7)
-    axes.set_ylim(len(groups) - 0.5, -0.5)  # the first group at the top
-    axes.set_yticks([])
-    axes.tick_params(axis="x", labelsize="small")
-    axes.margins(x=0.1)
-    axes.grid(axis="x", alpha=0.3)
 
 
 def _name_groups(axes: Any, groups: Sequence[Mapping[str, Any]]) -> None:
@@ -113,23 +99,3 @@ def _name_groups(axes: Any, groups: Sequence[Mapping[str, Any]]) -> None:
     labels = ["\n".join(map(quote_mathtext, _wrap(name))) for name in names]
     axes.set_yticks(range(len(names)), labels, fontsize="small")
     axes.tick_params(axis="y", length=0)
-
-
-def _draw_profiles(
-    axes: Any, groups: Sequence[Mapping[str, Any]], colors: Mapping[str, str]
-) -> None:
-    """The fraction of seeds above each score, with its interval."""
-    for group in groups:
-        profile, color = group["profile"], colors[group["group"]]
-        axes.plot(profile["score"], profile["fraction"], color=color)
-        if profile["low"] is not None:
-            bounds = profile["low"], profile["high"]
-            axes.fill_between(
-                profile["score"], *bounds, color=color, alpha=0.2, linewidth=0
-            )
-    axes.set_title("performance profile", loc="left", fontsize="medium")
-    axes.set_xlabel("normalized score", fontsize="small")
-    axes.set_ylabel("fraction of seeds above", fontsize="small")
-    axes.tick_params(labelsize="small")
-    axes.margins(x=0.01)
-    axes.grid(alpha=0.3)

@@ -18,6 +18,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from rlcli.errors import RlcliError, quote, suggest
+from rlcli.results import aggregates
 from rlcli.results.groups import Group, Member
 from rlcli.runs import metrics
 from rlcli.runs.files import exists, open_regular, parse_json
@@ -210,6 +211,7 @@ ReadSeries = Callable[[Path, Sequence[str]], RunSeries]  # as `read_series`
 DEFAULT_METRICS = ("evaluation.mean", "avg_G")
 X_FIELDS = {"steps": (), "seconds": ("dt",), "updates": ("updates",)}
 MAX_POINTS = 1000  # of a curve
+OVERALL_POINTS = 100  # of one over environments, whose intervals take longer
 _CUT = 0.01  # a curve that ends earlier than its longest seed by this share has a note
 
 
@@ -372,6 +374,36 @@ def make_curve(
     if len(seeds) > 1:
         low, high = bootstrap_band(values, center)
     y = iqm(values, axis=0) if center == "iqm" else values.mean(axis=0)
+    runs = list(dict.fromkeys(seed.member.folder for seed in seeds))
+    return Curve(label, runs, len(seeds), grid, y, low, high)
+
+
+def make_overall_curve(
+    label: str, scores: Sequence[Sequence[Seed]], notes: list[str]
+) -> Curve | None:
+    """The IQM over the seeds of all environments, with its stratified interval.
+
+    `scores` has the seeds of each environment, normalized. None, and a note, if there
+    is no point at which all seeds have data.
+    """
+    seeds = [seed for each in scores for seed in each]
+    thinned = [[_thin(s.x, s.y, OVERALL_POINTS) for s in each] for each in scores]
+    grid = _grid([x for each in thinned for x, _ in each], OVERALL_POINTS)
+    if not len(grid):
+        notes.append(f"`{label}`: the x ranges of its environments do not overlap")
+        return None
+    if grid[-1] < (1 - _CUT) * max(seed.x[-1] for seed in seeds):
+        notes.append(
+            f"`{label}`: the curve over all environments ends with the shortest of them"
+        )
+    values = [np.stack([np.interp(grid, x, y) for x, y in each]) for each in thinned]
+    points = [
+        aggregates.estimate(aggregates.iqm, [each[:, i] for each in values])
+        for i in range(len(grid))
+    ]
+    intervals = np.array([each.ci95 for each in points if each.ci95 is not None])
+    low, high = intervals.T if len(intervals) == len(grid) else (None, None)
+    y = np.array([each.value for each in points])
     runs = list(dict.fromkeys(seed.member.folder for seed in seeds))
     return Curve(label, runs, len(seeds), grid, y, low, high)
 

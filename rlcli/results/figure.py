@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from rlcli.errors import RlcliError
 from rlcli.quoting import quote_mathtext
 from rlcli.registry.libraries import import_library, install_command, missing_modules
+from rlcli.results import overall_panels
 from rlcli.results.chart import (
     count_seeds,
     describe_crossing,
@@ -83,8 +84,9 @@ def draw_bytes(
 ) -> bytes:
     """The curves of `rlcli.plot` as the bytes of a file with this suffix."""
     panels = split_panels(result)
-    columns = min(len(panels), 2 if style.width == "column" else _COLUMNS)
-    rows = -(-len(panels) // columns)
+    count = len(panels) + (overall_panels.COUNT if result.get("overall") else 0)
+    columns = min(count, 2 if style.width == "column" else _COLUMNS)
+    rows = -(-count // columns)
     entries = _describe_entries(panels)
     lines = -(-len(entries) // _count_columns([*entries.values()]))
     size = _WIDTHS[columns - 1], _HEIGHTS[columns - 1] * rows + LINE * lines
@@ -141,15 +143,21 @@ def _fill(
     columns: int,
 ) -> None:
     """A panel for each environment, and a legend above all of them."""
-    grid = canvas.add_gridspec(-(-len(panels) // columns), columns)
-    every_axes = [canvas.add_subplot(grid[index]) for index in range(len(panels))]
+    overall = result.get("overall")
+    count = len(panels) + (overall_panels.COUNT if overall else 0)
+    grid = canvas.add_gridspec(-(-count // columns), columns)
+    every_axes = [canvas.add_subplot(grid[index]) for index in range(count)]
+    colors = {label: f"C{index}" for index, label in entries.items()}
+    if overall:
+        own = every_axes[len(panels) :]
+        overall_panels.draw_overall(own, overall["groups"], colors)
+        every_axes = every_axes[: len(panels)]
     for axes, (environment, panel) in zip(every_axes, panels.items(), strict=True):
         _draw_panel(axes, panel)
         axes.set_title(quote_mathtext(environment or ""), fontsize="medium")
     for name in ("x", "y"):
         share_limits(every_axes, name, if_alike=True)
     canvas.supxlabel(describe_curves(result)[0], fontsize="x-small")
-    colors = {label: f"C{index}" for index, label in entries.items()}
     add_legend(canvas, colors, loc="outside upper center")
 
 

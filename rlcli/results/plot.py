@@ -8,6 +8,7 @@ from typing import Any
 
 from rlcli.errors import RlcliError, quote
 from rlcli.quoting import quote_html
+from rlcli.results.chart import ALL_ENVIRONMENTS
 from rlcli.results.checks import check_choice, check_style, check_threshold
 from rlcli.results.groups import find_members, group_members
 from rlcli.runs.result import Result
@@ -46,6 +47,7 @@ def plot(
     group: str | None = None,
     filter: Sequence[str] = (),
     tag: Sequence[str] = (),
+    reference: Sequence[str] = (),
     output: str | Path | None = None,
     width: str | None = None,
     serif: bool = False,
@@ -68,6 +70,7 @@ def plot(
             such as `name` or `updater.name`.
         filter: only runs with this `KEY=VALUE`, as for `rlcli.runs`.
         tag: only runs with all these tags.
+        reference: the returns that become the scores 0 and 1, as for `rlcli.compare`.
         output: a `.png`, `.svg` or `.pdf` file; requires the extra `plot`.
         width: of the figure, for a paper: `column` (3.25 inches) or `page` (6.75).
         serif: whether its font has serifs.
@@ -85,7 +88,7 @@ def plot(
     notes: list[str] = []
     members = find_members(runs, notes, filter, tag)
     groups = group_members(members, group)
-    wanted = [*(DEFAULT_METRICS if y is None else [y]), *X_FIELDS[x]]
+    wanted = [*(DEFAULT_METRICS if y is None else [y]), *X_FIELDS[x], "dt"]
     reader = CurveReader(members, wanted, notes)
     metric = reader.choose_metric(points=2) if y is None else y
     reader.check_metric(metric)
@@ -96,7 +99,8 @@ def plot(
             "center": center,
             "threshold": threshold,
             "curves": [*_curves(reader, groups, metric, x, center, threshold)],
-            "notes": notes,
+            "overall": _overall(reader, groups, metric, x, reference),
+            "notes": [*dict.fromkeys(notes)],
         }
     )
     if output is not None:
@@ -124,17 +128,66 @@ def _curves(
         if curve is None:
             continue
         found = True
-        yield {
-            "label": curve.label,
-            "environment": environment,
-            "runs": [str(run) for run in curve.runs],
-            "seeds": curve.seeds,
-            "x": curve.x.tolist(),
-            "y": curve.y.tolist(),
-            "low": None if curve.low is None else curve.low.tolist(),
-            "high": None if curve.high is None else curve.high.tolist(),
-        } | ({} if threshold is None else {"crossing": find_crossing(curve, threshold)})
+        crossing = {} if threshold is None else find_crossing(curve, threshold)
+        yield _as_data(curve, environment) | (
+            {} if threshold is None else {"crossing": crossing}
+        )
     if not found:
         raise RlcliError(
             f"no run has a curve of {quote(metric)}", "; ".join(reader.notes)
         )
+
+
+def _as_data(curve: Any, environment: str | None) -> dict[str, Any]:
+    return {
+        "label": curve.label,
+        "environment": environment,
+        "runs": [str(run) for run in curve.runs],
+        "seeds": curve.seeds,
+        "x": curve.x.tolist(),
+        "y": curve.y.tolist(),
+        "low": None if curve.low is None else curve.low.tolist(),
+        "high": None if curve.high is None else curve.high.tolist(),
+    }
+
+
+def _overall(
+    reader: Any, groups: Sequence[Any], metric: str, x: str, reference: Sequence[str]
+) -> dict[str, Any] | None:
+    """What `rlcli.compare` has over several environments, and its `curves`.
+
+    None for a single environment, or without references.
+    """
+    from rlcli.results import comparison
+    from rlcli.results.curves import make_overall_curve
+    from rlcli.results.references import parse_references
+
+    members = (member for group in groups for member in group.members)
+    environments = dict.fromkeys(m.environment for m in members if m.environment)
+    samples = {
+        name: comparison.collect_samples(reader, groups, name, metric, "last")
+        for name in environments
+    }
+    samples = {name: each for name, each in samples.items() if each}
+    if len(samples) < 2:
+        return None
+    given, notes = parse_references(reference), reader.notes
+    references = comparison.choose_references(samples, metric, given, notes)
+    if references is None:
+        return None
+    overall = comparison.compare_overall(samples, references, notes)
+    if overall is None:
+        return None
+    curves = []
+    for label in (row["group"] for row in overall["groups"]):
+        (group,) = (each for each in groups if each.label == label)
+        scores = [
+            [
+                seed._replace(y=references[name].normalize(seed.y))
+                for seed in reader.read_seeds(group.within(name), metric, x)
+            ]
+            for name in samples
+        ]
+        if all(scores) and (curve := make_overall_curve(label, scores, notes)):
+            curves.append(_as_data(curve, ALL_ENVIRONMENTS))
+    return {**overall, "curves": curves}

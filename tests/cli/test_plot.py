@@ -35,6 +35,7 @@ def test_every_option_reaches_the_curves(tmp_path, capsys):
         "y": "avg_G",
         "center": "iqm",
         "threshold": None,
+        "overall": None,
         "notes": [],
     }
     assert curve == {

@@ -216,7 +216,7 @@ def draw_figure(result):
     canvas = Figure(figsize=(8, 5), layout="constrained")
     FigureCanvasAgg(canvas)
     panels = split_panels(result)
-    figure._fill(canvas, result, panels, figure._describe_entries(panels), len(panels))
+    figure._fill(canvas, result, panels, figure._describe_entries(panels), 3)
     canvas.draw_without_rendering()
     return canvas
 
@@ -228,7 +228,8 @@ def test_a_figure_names_its_panels_and_axes_and_its_legend_covers_none(tmp_path)
             text = RESOLVED.replace("CartPole-v1", environment)
             run = tmp_path / f"{name}_{environment}"
             write(run, points, name=f"a long name of {name}", resolved=text)
-    canvas = draw_figure(rlcli.plot(tmp_path, group="name"))
+    result = rlcli.plot(tmp_path, group="name")
+    canvas = draw_figure({**result, "overall": None})
     panels = canvas.axes
     assert {each.get_title() for each in panels} == {
         *("CartPole-v1", "Acrobot-v1", "Taxi-v3")
@@ -264,6 +265,35 @@ def test_a_figure_for_a_paper_has_its_width_and_fonts(tmp_path):
         assert "STIXGeneral" in text and "#0072b2" in text.lower()
     with pytest.raises(RlcliError, match="`width` cannot be `colum`"):
         rlcli.plot("no run", width="colum")
+
+
+def test_several_environments_have_the_iqm_of_scores_over_steps(tmp_path):
+    random = np.random.default_rng(0)
+    returns = random.normal(100, 50, size=(2, 3, 4))  # [environments, seeds, points]
+    for name, values in zip(("CartPole-v1", "Acrobot-v1"), returns, strict=True):
+        curves = {
+            seed: [(10 * i + 10, float(y)) for i, y in enumerate(each)]
+            for seed, each in enumerate(values)
+        }
+        text = RESOLVED.replace("CartPole-v1", name)
+        write(tmp_path / name, curves, name="ours", resolved=text)
+    reference = ["CartPole-v1=0,200", "Acrobot-v1=50,150"]
+    result = rlcli.plot(tmp_path, group="name", reference=reference)
+    (curve,) = result["overall"]["curves"]
+    scores = np.stack([returns[0] / 200, (returns[1] - 50) / 100])
+    expected = iqm(scores.reshape(6, 4), axis=0)
+    assert curve["x"] == [10, 20, 30, 40] and curve["seeds"] == 6
+    np.testing.assert_allclose(curve["y"], expected, rtol=1e-5)
+    samples = [
+        iqm(np.concatenate([each[random.integers(3, size=3)] for each in scores]), 0)
+        for _ in range(2000)
+    ]
+    ends = np.quantile(samples, [0.025, 0.975], axis=0)
+    np.testing.assert_allclose([curve["low"], curve["high"]], ends, atol=0.06)
+    titles = [each.get_title() for each in draw_figure(result).axes]
+    assert {*titles[:3]} == {"CartPole-v1", "Acrobot-v1", "all environments"}
+    assert titles[3:] == ["performance profile", "IQM", "optimality gap"]
+    assert rlcli.plot(tmp_path / "CartPole-v1")["overall"] is None
 
 
 def test_panels_of_other_units_keep_their_limits(tmp_path):
