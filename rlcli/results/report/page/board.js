@@ -272,7 +272,7 @@
     asking = false;
     drawTable();
   }
-  window.addEventListener("hashchange", () => location.reload()); // another link was pasted
+  window.addEventListener("hashchange", () => { if (location.hash.includes("=")) location.reload(); }); // a pasted link
 
   page.head("rlcli board", content.board.folders.join(", "), h("span", { id: "state" }), " · ",
     h("span", {}, "/ filter, j and k move, x selects, c shows all"));
