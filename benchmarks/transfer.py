@@ -53,6 +53,18 @@ LONGER = (
     "environment.length=2.0",
     "train.steps=10_240",
 )
+MAZE = (
+    "environment={name: MetaMaze-v0, num_envs: 32, wrappers: [previous], "
+    "levels: {count: 20, by: regret, temperature: 1.0}}",
+    "network.layers=[64]",
+    "network.memory.size=64",
+    "normalize.reward=true",
+    "tracer.gamma=0.97",
+    "updater.minibatches=4",
+    "optimizer.learning_rate={from: 1e-3, to: 0.0}",
+    "train.steps=400_000",
+    "train.unroll=200",
+)
 KL = (
     "updater.regularizers=[{name: kl, to: initial, "
     "weight: {from: 1.0, to: 0.0, over: 50%}}]"
@@ -153,15 +165,35 @@ EXPERIMENTS = {
         "DoorKey-6x6",
         (
             Arm(
-                "100 levels, uniformly",
+                "20 levels, uniformly",
                 "ppo_minigrid_levels",
                 ("environment.levels.by=uniform",),
             ),
-            Arm("100 levels, by regret", "ppo_minigrid_levels"),
+            Arm("20 levels, by regret", "ppo_minigrid_levels"),
             Arm("new levels only", "ppo_minigrid_levels", ("environment.levels=null",)),
         ),
         {
-            "the 100 levels": "{levels: {count: 100}}",
+            "the 20 levels": "{levels: {count: 20}}",
+            "held-out levels": "{levels: {count: 1000, first: 1000}}",
+        },
+    ),
+    "levels_maze": Experiment(
+        "MetaMaze, with a recurrent policy",
+        (
+            Arm(
+                "20 levels, uniformly",
+                "ppo_memory_chain",
+                (*MAZE, "environment.levels.by=uniform"),
+            ),
+            Arm("20 levels, by regret", "ppo_memory_chain", MAZE),
+            Arm(
+                "new levels only",
+                "ppo_memory_chain",
+                (*MAZE, "environment.levels=null"),
+            ),
+        ),
+        {
+            "the 20 levels": "{levels: {count: 20}}",
             "held-out levels": "{levels: {count: 1000, first: 1000}}",
         },
     ),
