@@ -93,6 +93,8 @@ def read_claims(study: Study, *, plan: bool = False) -> dict[str, Any] | None:
         blocks_done = min(finished[variant], finished[test.baseline])
         pairs = sign * _pair(test, results, variant, blocks_done, notes)
         found = _decide(test, pairs, len(variants))
+        ends = sorted((sign * found.low, sign * found.high))
+        found = found._replace(mean=sign * found.mean, low=ends[0], high=ends[1])
         noun = _name_result(
             test, is_normalized=pairs.shape[1] > 1 or bool(test.reference)
         )
@@ -102,9 +104,9 @@ def read_claims(study: Study, *, plan: bool = False) -> dict[str, Any] | None:
             "verdict": found.verdict,
             "sentence": _write_sentence(test, variant, noun, found),
             "seeds": found.pairs,
-            "difference": _finite(sign * found.mean),
-            "low": _finite(min(sign * found.low, sign * found.high)),
-            "high": _finite(max(sign * found.low, sign * found.high)),
+            "difference": _finite(found.mean),
+            "low": _finite(found.low),
+            "high": _finite(found.high),
         }
         if plan and len(pairs) > 1:
             std = float(pairs.mean(axis=1).std(ddof=1))

@@ -92,7 +92,7 @@ def test_of_a_loss_the_lower_one_is_better(trained):
     assert found["verdict"] == "worse"  # higher by 60
     assert found["difference"] > 0
     assert found["low"] < found["difference"] < found["high"]
-    assert "in `loss` is" in found["sentence"]
+    assert f"in `loss` is {found['difference']:.3g} (95 %" in found["sentence"]
 
 
 def test_environments_are_normalized_strata(trained):
