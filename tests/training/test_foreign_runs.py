@@ -15,6 +15,8 @@ from rlcli.recipe import load_recipe
 from rlcli.runs.run_folder import Run
 from rlcli.runs.study_record import Cell, find_study, is_signed, record_study
 from rlcli.runs.trained_together import change_members, find_trained_together
+from rlcli.studies.seed_blocks import begin_blocks
+from rlcli.studies.study_file import read_study
 from rlcli.studies.study_grid import combine, grid_of, plan_cells
 from rlcli.trackers import Tracker
 from rlcli.training.process_group import local_run
@@ -312,6 +314,33 @@ def test_a_study_is_signed_unless_its_user_does_not_trust_it(folder, own_study):
     assert [each.code for each in ends] == [0, 0] and is_signed(Path("own"))
     rlcli.study(["lake.yaml"], run="other", trust=False, **keywords)
     assert "signature" not in json.loads(Path("other/study.json").read_text())
+
+
+TESTED = """
+recipes: [own.yaml]
+vary: {tracer.gamma: [0.9, 0.8]}
+seeds: 4
+set: [train.log.every=32]
+test: {baseline: own gamma=0.9, effect: 0.1, max_seeds: 8}
+"""
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_the_blocks_that_a_test_adds_are_ones_own_if_the_study_is(
+    own_study, is_changed, evil
+):
+    Path("lab/paper.yaml").write_text(TESTED)
+    study = own_study.parent / "tested"
+    grid = read_study("lab/paper.yaml")
+    cells = begin_blocks(plan_cells(grid, study), grid.test)
+    record_study(study, cells, sign=True, test=grid.test._asdict())
+    if is_changed:
+        change_settings(study)
+    ends = rlcli.study(study, quiet=True)
+    assert is_signed(study) is not is_changed
+    codes = [1, 1] if is_changed else [0, 0, 0, 0]
+    assert [each.code for each in ends] == codes
+    assert not Path("marker").exists()
 
 
 def change_module(study):
