@@ -173,5 +173,7 @@ def test_a_study_records_its_references():
     text = f"recipes: [pole.yaml]\n{environments}\nreference: {json.dumps(reference)}"
     Path("paper.yaml").write_text(text)
     assert read_study("paper.yaml").sections == {"reference": reference}
-    rlcli.study("paper.yaml", run="here", slurm="script.sh", quiet=True)
+    rlcli.study(
+        "paper.yaml", run="here", engine="slurm", script="script.sh", quiet=True
+    )
     assert find_study("here").sections["reference"] == reference

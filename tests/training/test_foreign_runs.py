@@ -376,11 +376,19 @@ def test_ones_own_study_is_not_trusted_once_it_is_changed(own_study, evil, chang
     assert not Path("marker").exists()
 
 
-def test_a_copy_of_ones_own_study_is_not_trusted_with_other_code(own_study, folder):
-    shutil.copytree(own_study, folder / "elsewhere")
-    with (folder / "lab/own_lake.py").open("a") as module:
-        module.write("\n")
-    ends = rlcli.study("elsewhere", quiet=True)
+@pytest.mark.parametrize("place", [shutil.copytree, shutil.move])
+def test_ones_own_study_is_trusted_elsewhere_as_long_as_its_files_are_as_they_were(
+    own_study, folder, place
+):
+    place(own_study, folder / "elsewhere")
+    before = Path("lab/own_lake.py").read_text()
+    change_module(own_study)
+    for trust in (None, False):
+        ends = rlcli.study("elsewhere", quiet=True, trust=trust)
+        assert all("would import code" in each.message for each in ends)
+    assert not Path("marker").exists()
+    Path("lab/own_lake.py").write_text(before)
+    ends = rlcli.study("elsewhere", quiet=True, trust=False)
     assert all("would import code" in each.message for each in ends)
-    ends = rlcli.study("elsewhere", quiet=True, trust=True)
+    ends = rlcli.study("elsewhere", quiet=True)
     assert [each.code for each in ends] == [0, 0]
