@@ -12,6 +12,18 @@ from rlcli.recipe.documents import Document, Place
 LONGEST = 80  # characters of a setting in messages
 
 
+class Setting(str):
+    """A setting that a file contains: errors name its place instead of `--set`."""
+
+    __slots__ = ("origin",)
+
+    def __new__(cls, text: str, origin: str = "") -> "Setting":
+        """`origin` is the prefix of errors, such as `paper.yaml:8`."""
+        setting = super().__new__(cls, text)
+        setting.origin = origin.removesuffix(": ")
+        return setting
+
+
 def apply_settings(document: Document, sets: Sequence[str]) -> Document:
     """The document with values replaced; each of `sets` is `a.b.c=value`.
 
@@ -22,7 +34,8 @@ def apply_settings(document: Document, sets: Sequence[str]) -> Document:
     lines, origins = dict(document.lines), dict(document.origins)
     for setting in sets:
         dotted_key, equals, text = setting.partition("=")
-        origin = f"--set {quote(setting, LONGEST)[1:-1]}"
+        place = setting.origin if isinstance(setting, Setting) else ""
+        origin = place or f"--set {quote(setting, LONGEST)[1:-1]}"
         documents.refuse_long(len(setting), origin)
         keys = dotted_key.strip().split(".")
         if not equals or not all(keys):

@@ -13,6 +13,7 @@ from rlcli.errors import RlcliError, quote
 from rlcli.recipe import documents
 from rlcli.recipe.annotations import quote_value
 from rlcli.recipe.documents import Document
+from rlcli.recipe.settings import Setting
 
 KEY = "vary"
 NONE = f"{KEY}=null"  # the setting for a single run of a recipe with the section
@@ -41,10 +42,16 @@ def recipe_combinations(document: Document) -> list[tuple[str, ...]]:
     else:
         message = f"expected a mapping of lists, got {quote_value(value)}"
         raise _error(document, [], message)
-    settings = [
-        tuple(f"{key}={_format(each)}" for key, each in combination.items())
-        for combination in combinations
-    ]
+    is_list = isinstance(value, list)
+    settings: list[tuple[str, ...]] = []
+    for index, combination in enumerate(combinations):
+        place = (KEY, index) if is_list else (KEY,)
+        settings.append(
+            tuple(
+                Setting(f"{key}={_format(each)}", document.where((*place, key)))
+                for key, each in combination.items()
+            )
+        )
     for each in settings:
         if settings.count(each) > 1:
             text = ", ".join(each)

@@ -18,6 +18,7 @@ from rlcli.errors import RlcliError, quote, suggest
 from rlcli.recipe import documents, read_recipe
 from rlcli.recipe.annotations import quote_value
 from rlcli.recipe.documents import Document, Place
+from rlcli.recipe.settings import Setting
 from rlcli.recipe.varying import recipe_combinations
 from rlcli.results.claim_test import SEED, TEST, ClaimTest, convert_test
 from rlcli.results.references import is_reference
@@ -164,7 +165,8 @@ class _Reader:
         if "recipe" in fields:
             own = self.recipe(fields["recipe"], (*place, "recipe"))
         options = [f"{key}={each}" for key, each in section.items() if key != "name"]
-        return GridEnvironment(section, ",".join([section["name"], *options]), own)
+        name = ",".join([section["name"], *options])
+        return GridEnvironment(section, name, own, self.document.where(place))
 
     def fields(
         self, value: Any, key: str, known: Sequence[str], place: Place
@@ -187,7 +189,10 @@ class _Reader:
         ):
             message = f"expected settings, got {quote_value(value)}"
             self.fail(place, message, "for example `set: [train.steps=100_000]`")
-        return value
+        return [
+            Setting(text, self.document.where((*place, index)))
+            for index, text in enumerate(value)
+        ]
 
     def integer(self, key: str) -> int | None:
         value = self.data.get(key)

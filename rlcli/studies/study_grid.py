@@ -19,6 +19,7 @@ from rlcli.recipe import (
     read_without_parts,
     shipped_recipes,
 )
+from rlcli.recipe.settings import Setting
 from rlcli.recipe.varying import NONE
 from rlcli.registry.paths import enter
 from rlcli.results.claim_test import ClaimTest
@@ -51,6 +52,7 @@ class GridEnvironment(NamedTuple):
     section: Mapping[str, Any]
     name: str
     recipe: GridRecipe | None = None  # which is trained on it instead of the others
+    origin: str = ""  # the file and line
 
 
 class Grid(NamedTuple):
@@ -128,7 +130,7 @@ def _combine_axes(
             names = {"recipe": recipe.name, "environment": str(section.get("name", ""))}
             if environment is not None:
                 names["environment"] = environment.name
-                document = _replace_environment(document, section, environment.section)
+                document = _replace_environment(document, section, environment)
             for combination in document.combinations:
                 for given in grid.combinations:
                     settings = (*combination, *given)
@@ -146,13 +148,13 @@ def environment_of(document: RecipeDocument) -> dict[str, Any]:
 
 
 def _replace_environment(
-    document: RecipeDocument, own: Mapping[str, Any], section: Mapping[str, Any]
+    document: RecipeDocument, own: Mapping[str, Any], other: GridEnvironment
 ) -> RecipeDocument:
     """The recipe on another environment, or on its own with other options."""
-    if section["name"] != own.get("name"):
+    if other.section["name"] != own.get("name"):
         own = {key: own[key] for key in _KEPT if key in own}
-    replaced = {**own, **section}
-    return document.with_settings(f"environment={to_json(replaced)}")
+    text = f"environment={to_json({**own, **other.section})}"
+    return document.with_settings(Setting(text, other.origin))
 
 
 def make_cell(document: RecipeDocument, *, embeds: bool = False, **fields: Any) -> Cell:

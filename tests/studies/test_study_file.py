@@ -167,6 +167,27 @@ def test_the_preview_names_programs_and_creates_nothing():
     assert not Path("runs").exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        ("set:\n- train.steps=800\n- tracer.gama=1", 3, "has no option `gama`"),
+        ("environments:\n- CartPole-v1\n- Pole-v1", 3, "no environment `Pole-v1`"),
+        ("environments:\n- {name: CartPole-v1, l: 2}", 2, "has no option `l`"),
+        ("vary:\n  tracer.gamma: [0.9, 2]", 2, "`gamma` of tracer"),
+        ("vary:\n- {tracer.gamma: 0.9}\n- {tracer.gamma: 2}", 3, "`gamma` of tracer"),
+    ],
+)
+def test_what_a_cell_cannot_be_is_named_with_the_line_of_the_study(
+    text, place, message
+):
+    Path("paper.yaml").write_text(f"{text}\nrecipes: [pole.yaml]\n")
+    errors = [each.error for each in rlcli.preview_study("paper.yaml") if each.error]
+    assert errors[0].startswith(f"paper.yaml:{place}: ") and message in errors[0]
+    ended = rlcli.study("paper.yaml", run="here", quiet=True)
+    assert f"error: paper.yaml:{place}: " in "".join(each.message for each in ended)
+    assert not Path("here").exists()
+
+
 def test_a_study_records_its_references():
     environments = "environments: [{name: CartPole-v1, length: 1.5}, Acrobot-v1]"
     reference = {"CartPole-v1,length=1.5": [20, 475], "Acrobot-v1": [-500, -80.5]}
