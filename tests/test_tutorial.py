@@ -10,6 +10,7 @@ from unittest import mock
 
 import pytest
 
+from rlcli import COMMANDS
 from rlcli.cli import main
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -29,7 +30,7 @@ SMALL = [
 def follow(extra=()):
     """Does what the page says; yields each command, its output and the documented one.
 
-    `extra` is added to the options of `rlcli train`.
+    `extra` is added to the options of `rlcli train` and `rlcli study`.
     """
     for language, text in BLOCK.findall(PAGE):
         if language == "yaml":
@@ -39,7 +40,7 @@ def follow(extra=()):
         for part in re.split(r"^\$ rlcli ", text, flags=re.MULTILINE)[1:]:
             command, _, documented = part.partition("\n")
             arguments = shlex.split(command)
-            arguments += extra if arguments[0] == "train" else ()
+            arguments += extra if arguments[0] in ("train", "study") else ()
             out, err = io.StringIO(), io.StringIO()
             # `compare` prints another form of a table that is too wide, and the width
             # depends on the digits of the returns.
@@ -62,8 +63,14 @@ def normalize(text):
 def test_every_command_of_the_tutorial_runs_with_a_small_budget():
     commands = [command for command, *_ in follow(SMALL)]
     assert [command.split()[0] for command in commands] == [
-        *("new", "show", "check", "train", "train", "plot", "compare", "report")
+        *("new", "show", "check", "train", "train", "plot", "compare", "report"),
+        *("study", "compare", "plot"),
     ]
+
+
+def test_every_command_that_the_tutorial_names_exists():
+    for name in re.findall(r"`rlcli (\w+)", PAGE):
+        assert name in COMMANDS
 
 
 @pytest.mark.slow
@@ -72,7 +79,7 @@ def test_the_tutorial_prints_what_the_page_shows():
     for command, output, documented in follow():
         pattern = re.escape(normalize(documented)).replace("…", ".*")
         assert re.fullmatch(pattern, normalize(output), re.DOTALL), (command, output)
-        outputs[command.split()[0]] = output
+        outputs.setdefault(command.split()[0], output)
     steps = re.findall(r"reaches 475 at ([\d,]+) steps", outputs["plot"])
     eight_steps, *one_step = (int(each.replace(",", "")) for each in steps)
     assert eight_steps < 20_000  # the conclusion of the page
