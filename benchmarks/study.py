@@ -3,7 +3,7 @@
     python -m benchmarks.study [ROUNDS] [STEPS]
 
 `rlcli study` trains the cells in a process per core. By hand each cell is a process of
-`rlcli train`, as many at once as cores, begun when another ends. The two alternate,
+`rlcli train` with a core of its own, begun when another ends. The two alternate,
 with an empty compilation cache each. Prints the seconds of both from the start to the
 end, and how many cells have a policy of the same bytes.
 """
@@ -24,8 +24,8 @@ from rlcli.recipe.documents import dump_yaml
 from rlcli.runs.study_record import find_study
 
 RECIPES = ("ppo_cartpole", "a2c_cartpole", "dqn_cartpole")
-ENVIRONMENTS = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "MinAtar/Breakout-v1")
-ROUNDS, STEPS, SEEDS = 2, 20_000, 5
+ENVIRONMENTS = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "GridWorld-v0")
+ROUNDS, STEPS, SEEDS = 2, 10_000, 5
 _COMMAND = (sys.executable, "-m", "rlcli")
 
 
@@ -63,18 +63,22 @@ def train_by_hand(folder: Path, variables: Mapping[str, str]) -> None:
     """A process of `rlcli train` for each cell of the study in the folder."""
     study = find_study(folder / "study")
     assert study is not None
-    waiting, running = [*study.cells], []
+    waiting, cores = [*study.cells], sorted(os.sched_getaffinity(0))
+    running: dict[int, subprocess.Popen[bytes]] = {}  # by their cores
     while waiting or running:
-        while waiting and len(running) < (os.cpu_count() or 1):
+        for core in cores:
+            if core in running or not waiting:
+                continue
             cell = waiting.pop(0)
             words = [*_COMMAND, "train", str(cell.recipe), "--quiet"]
             words += ["--run", str(folder / "hand" / cell.label)]
             for setting in cell.sets:
                 words += ["--set", setting]
             process = subprocess.Popen(words, env=variables, stdout=subprocess.DEVNULL)
-            running.append(process)
+            os.sched_setaffinity(process.pid, [core])
+            running[core] = process
         time.sleep(0.05)
-        running = [process for process in running if process.poll() is None]
+        running = {c: each for c, each in running.items() if each.poll() is None}
 
 
 def count_equal(folder: Path) -> int:
