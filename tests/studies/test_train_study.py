@@ -201,7 +201,7 @@ def test_processes_get_the_time_that_is_left(monkeypatch, folder):
     commands = []
 
     class Engine:
-        period = 0.0
+        period, jobs = 0.0, 1
         has_room = property(lambda self: not self.running)
 
         def __init__(self):
