@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
 from rlcli.results import comparison, comparison_tables, protocol
+from rlcli.results.chart import ALL_ENVIRONMENTS
 from rlcli.results.curves import (
     DEFAULT_METRICS,
     X_FIELDS,
@@ -92,7 +93,9 @@ def describe_learning(
     reader.check_metric(metric)
     options = options._replace(metric=metric)
     environments = dict.fromkeys(member.environment for member in members)
-    found = []
+    found: list[Learning] = []
+    samples: dict[str, Sequence[comparison.Sample]] = {}
+    colors: Mapping[str, int] = {}
     for environment in environments:
         if environment is None:
             notes.append("runs whose recipes cannot be read are left out")
@@ -100,7 +103,74 @@ def describe_learning(
         page = _Environment(environment, groups, reader, options)
         if page.samples:
             found.append(page.describe(diagnostics, schedules))
+            samples[environment], colors = page.samples, page.colors
+    if len(found) > 1 and options.has_results:
+        found += _describe_overall(samples, colors, options, notes)
     return found
+
+
+def _describe_overall(
+    samples: Mapping[str, Sequence[comparison.Sample]],
+    colors: Mapping[str, int],
+    options: MetricOptions,
+    notes: list[str],
+) -> list[Learning]:
+    """The results over all environments; [] if they cannot be normalized."""
+    metric, center = str(options.metric), options.center
+    references = comparison.choose_references(samples, metric, {}, notes)
+    if references is None:
+        return []
+    overall = comparison.compare_overall(samples, references, notes)
+    if overall is None:
+        return []
+    scores: dict[str, list[float]] = {}
+    for environment, reference in references.items():
+        for sample in samples[environment]:
+            own = reference.normalize(sample.results).tolist()
+            scores.setdefault(sample.group.label, []).extend(own)
+    cards, rows = [], []
+    for row in overall["groups"]:
+        value, interval = _describe_estimate(row[center])
+        rows.append({**row, "results": scores[row["group"]]})
+        gap = format_number(row["optimality_gap"]["value"])
+        facts = [("Optimality gap", gap), ("Seeds", str(sum(row["seeds"])))]
+        cards.append(Card(row["group"], colors[row["group"]], value, interval, facts))
+    data = {"environments": [], "overall": overall, "threshold": None, "y": metric}
+    tables = [*comparison_tables.tables(data)]
+    chart = _draw_intervals(rows, colors, "normalized score", center)
+    shown = chart if len(rows) > 1 else None
+    return [Learning(ALL_ENVIRONMENTS, "normalized score", cards, shown, tables=tables)]
+
+
+def _draw_intervals(
+    rows: Sequence[Mapping[str, Any]], colors: Mapping[str, int], x: str, center: str
+) -> Chart:
+    """The estimate of each group, and the value of each seed."""
+    return charts.draw_intervals(
+        "Result of each group",
+        [
+            {
+                "label": row["group"],
+                "color": colors[row["group"]],
+                **row[center],  # `value` and `ci95`
+                "results": row["results"],
+            }
+            for row in rows
+        ],
+        x=x,
+        center=_CENTERS[center],
+        description=f"{x}: the {_CENTERS[center]} over seeds of each group with its "
+        "95 % bootstrap interval, and the value of each seed as a dot",
+    )
+
+
+def _describe_estimate(estimate: Mapping[str, Any]) -> tuple[str, str]:
+    """The value, and its interval in words."""
+    interval = "no interval: 1 seed"
+    if estimate["ci95"] is not None:
+        low, high = map(format_number, estimate["ci95"])
+        interval = f"95 % interval {low} to {high}"
+    return format_number(estimate["value"]), interval
 
 
 def _find_diagnostics(
@@ -169,13 +239,14 @@ class _Environment:
         )
         self._note_differences()
         data = {"threshold": self.options.threshold, "overall": None, "y": self.metric}
-        rows = result["groups"]
+        rows, center = result["groups"], self.options.center
         curves = [self._curve_chart(self.metric)]
         if self.metric != _TRAINING:
             curves.append(self._curve_chart(_TRAINING))
+        chart = _draw_intervals(rows, self.colors, learning.metric, center)
         return learning._replace(
             cards=[self._card(*pair) for pair in zip(self.samples, rows, strict=True)],
-            intervals=self._interval_chart(rows) if len(rows) > 1 else None,
+            intervals=chart if len(rows) > 1 else None,
             spread=self._spread_chart(),
             tables=[*comparison_tables.tables({**data, "environments": [result]})],
             curves=[chart for chart in curves if chart],
@@ -192,11 +263,7 @@ class _Environment:
 
     def _card(self, sample: comparison.Sample, row: Mapping[str, Any]) -> Card:
         center = self.options.center
-        estimate = row[center]
-        interval = "no interval: 1 seed"
-        if estimate["ci95"] is not None:
-            low, high = map(format_number, estimate["ci95"])
-            interval = f"95 % interval {low} to {high}"
+        value, interval = _describe_estimate(row[center])
         other = "iqm" if center == "mean" else "mean"
         name = {"iqm": "Interquartile mean", "mean": "Mean"}[other]
         facts = [
@@ -208,27 +275,7 @@ class _Environment:
             seconds = max(float(seed.x[-1]) for seed in sample.by_seconds)
             facts.append(("Training time", format_duration(seconds)))
         label = sample.group.label
-        value = format_number(estimate["value"])
         return Card(label, self.colors[label], value, interval, facts)
-
-    def _interval_chart(self, rows: Sequence[Mapping[str, Any]]) -> Chart:
-        return charts.draw_intervals(
-            "Result of each group",
-            [
-                {
-                    "label": row["group"],
-                    "color": self.colors[row["group"]],
-                    **row[self.options.center],  # `value` and `ci95`
-                    "results": row["results"],
-                }
-                for row in rows
-            ],
-            x=label_metric(self.metric),
-            center=_CENTERS[self.options.center],
-            description=f"{label_metric(self.metric)}: the "
-            f"{_CENTERS[self.options.center]} over seeds of each group with its 95 % "
-            "bootstrap interval, and the value of each seed as a dot",
-        )
 
     def _spread_chart(self) -> Chart | None:
         """The returns of each seed's episodes in its last evaluation."""

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from rlcli.quoting import printable, quote_html
 from rlcli.registry.libraries import import_library
+from rlcli.results.chart import ALL_ENVIRONMENTS
 from rlcli.results.comparison_tables import name_groups
 from rlcli.results.groups import Group
 from rlcli.results.report import origins
@@ -70,7 +71,7 @@ def make_content(
     labels = [each.label for each in groups]
     environments = [each.environment for each in learning]
     return Content(
-        title=name_groups(labels, environments),
+        title=name_groups(labels, [e for e in environments if e != ALL_ENVIRONMENTS]),
         labels=labels,
         center=center,
         notes=[*dict.fromkeys(notes)],

@@ -21,6 +21,7 @@ from wording import mentions
 from rlcli.results.groups import find_members, group_members
 from rlcli.results.report import charts, learning, page
 from rlcli.results.report.learning import Learning
+from rlcli.runs.formatting import format_number
 from rlcli.runs.metric_labels import describe_metric
 
 ATTACK = "</script><img src=x onerror=alert(1)><script>alert(1)</script>"
@@ -92,6 +93,20 @@ def test_results_and_curves_are_those_of_compare_and_plot(tmp_path):
     block = found.charts[0]["blocks"][0]
     assert block["x"] == curve["x"] and block["y"] == curve["y"]
     assert block["low"] == curve["low"] and block["high"] == curve["high"]
+
+
+def test_several_environments_have_results_over_all_of_them(tmp_path):
+    acrobot = RESOLVED.replace("CartPole-v1", "Acrobot-v1")
+    for name, text in (("a", RESOLVED), ("b", acrobot)):
+        write_run(tmp_path / name, rows=rows(), resolved=text, name="ours")
+    options = {"episodes": 0, "group": "name"}
+    file = rlcli.report(tmp_path, output=tmp_path / "r.html", **options)
+    *_, last = json.loads(Page(file.read_text()).scripts[0])["page"]["learning"]
+    assert last["environment"] == "all environments"
+    overall = rlcli.compare(tmp_path, group="name")["overall"]["groups"][0]
+    (card,) = last["cards"]
+    assert card["value"] == format_number(overall["mean"]["value"])
+    assert "normalized by" in last["tables"][0]["title"]
 
 
 def test_every_metric_of_updates_and_every_schedule_has_a_chart(tmp_path):

@@ -476,11 +476,12 @@ const page = (() => {
     notes.length ? h("aside", { "aria-label": "Notes" }, h("h3", {}, "Notes"), h("ul", {}, notes.map((note) => h("li", {}, prose(note))))) : null];
   }
 
-  const learning = (found) => [controls, byEnvironment(found.learning, (each) => [groups(each.cards),
+  const single = (found) => found.learning.filter((each) => each.environment !== "all environments");
+  const learning = (found) => [controls, byEnvironment(single(found), (each) => [groups(each.cards),
     each.curves.map((chart) => figure(chart, `learning/${each.environment}/${chart.title}`, { isCurve: true }))])];
 
   const diagnostics = (found) => [h("p", { class: "muted" }, "The metrics of the updates, averaged over seeds."),
-    byEnvironment(found.learning, (each) => [groups(each.cards),
+    byEnvironment(single(found), (each) => [groups(each.cards),
       smallFigures(each.diagnostics, `diagnostics/${each.environment}`),
       each.schedules.length ? [h("h4", {}, "Options with schedules"), smallFigures(each.schedules, `schedules/${each.environment}`)] : null,
       each.diagnostics.length || each.schedules.length ? null : h("p", {}, "No metrics of updates have been logged.")])];
