@@ -129,6 +129,7 @@ ROWS = (
     Row("ippo_jaxmarl_spread", None, "", FIVE_NEW, range(1)),
     Row("ppo_playground_cartpole_balance", 950.0, "", FIVE_NEW, range(1)),
     Row("ppo_xminigrid_empty", 0.93, "", FIVE_NEW, range(1)),
+    Row("ppo_gymnasium_babyai", 0.6, "", FIVE_NEW, range(3)),
     Row("ppo_craftax_classic", None, "", range(1_000, 1_003), range(1)),
     Row("her_gymnasium_pointmaze", 200.0, "", FIVE_NEW, range(500, 502)),
     # The options are usual ones, and were not tuned.

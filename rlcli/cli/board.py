@@ -1,5 +1,7 @@
 """`rlcli board`: serves a web page about runs and studies."""
 
+import os
+
 import rlcli
 from rlcli.cli import output
 from rlcli.cli.options import argument, option
@@ -27,5 +29,6 @@ def command(
             import webbrowser  # here, to keep `--help` fast
 
             webbrowser.open(link)
+        os.nice(19)  # runs that train on all cores keep them; not for the browser
 
     rlcli.board(runs, port=port, show_link=show_link)
