@@ -35,6 +35,13 @@ def _is_changes(value: Any) -> bool:
     )
 
 
+def _is_init(value: Any) -> bool:
+    """Whether a value says where a run started from."""
+    return isinstance(value, dict) and all(
+        _is_list_of(int)(value.get(key, [])) for key in ("seeds", "steps")
+    )
+
+
 def _is(*kinds: type) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, kinds)
 
@@ -58,7 +65,7 @@ INFO_FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "trackers": _is_list_of(str),
     "members": _is_members,
     "population": _is(bool),
-    "init": _is(dict),
+    "init": _is_init,
     "code": _is(dict),
     "resumes": _is_list_of(dict),
     "signature": _is(str, NoneType),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
+from rlcli.runs.info_fields import INFO_FIELDS
 from rlcli.runs.metrics import read_last_rows
 from rlcli.runs.run_folder import SUFFIX, TIME, Run
 
@@ -48,7 +49,10 @@ def read_record(folder: str | Path) -> Record:
 
 def _read_into(record: Record, run: Run) -> None:
     info = run.read_info()
-    record |= {name: info[name] for name in FIELDS if name in info}
+    # Others are no fields of `run.json`, so its reader has not checked them.
+    record |= {
+        name: info[name] for name in FIELDS if name in INFO_FIELDS and name in info
+    }
     if not info:
         raise RlcliError(f"`{run.info}` is missing or empty")
     record["status"] = find_status(run, info)

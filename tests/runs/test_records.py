@@ -17,6 +17,8 @@ from rlcli.runs.cell_table import (
 )
 from rlcli.runs.conditions import read_recipe
 from rlcli.runs.creation import create_run
+from rlcli.runs.formatting import format_source
+from rlcli.runs.info_fields import INFO_FIELDS
 from rlcli.runs.records import FIELDS, find_status, read_record
 from rlcli.runs.run_folder import Run
 from rlcli.runs.statistics import bootstrap_ci95, iqm
@@ -134,6 +136,27 @@ def test_a_damaged_file_makes_a_record_and_no_error(name, text, tmp_path):
     if (name, text) != ("run.json", '{"status": "x"}'):  # of a later version
         assert record["status"] == "broken"
         assert name in record["reason"] or "unexpected content" in record["reason"]
+
+
+@pytest.mark.parametrize("name", sorted({*FIELDS} - {*INFO_FIELDS}))
+@pytest.mark.parametrize("value", ["/elsewhere", ["x"], {"a": 1}])
+def test_what_is_computed_is_not_taken_from_a_record(name, value, tmp_path):
+    run = write_run(tmp_path / "a")
+    sound = read_record(run)
+    info = json.loads((run / "run.json").read_text()) | {name: value}
+    (run / "run.json").write_text(json.dumps(info))
+    assert read_record(run) == sound
+    del info["status"]  # so that nothing is computed
+    (run / "run.json").write_text(json.dumps(info))
+    assert read_record(run)[name] == {"run": str(run)}.get(name)
+
+
+@pytest.mark.parametrize("init", [{"seeds": 5}, {"steps": "x"}, {"steps": [None]}])
+def test_where_a_run_started_from_is_checked(init, tmp_path):
+    run = write_run(tmp_path / "a", init=init)
+    record = read_record(run)
+    assert record["status"] == "broken" and "`init` is" in record["reason"]
+    assert format_source(record["init"]) == ""
 
 
 def test_an_evaluation_without_a_mean_breaks_a_record(tmp_path):
