@@ -25,17 +25,12 @@ def command(
     if json:
         output.print_json(data)
         return
-    from rlcli.results import sequential_test  # here, to keep `--help` fast
-    from rlcli.results.claims import describe_plan
+    from rlcli.results.claims import describe_plan  # here, to keep `--help` fast
     from rlcli.runs.run_folder import Run
 
     for each in data["claims"]:
         output.print_data(each["sentence"])
         if plan and "plan" in each:
             output.print_data(f"  {describe_plan(each['plan'])}")
-    test, undecided = data["test"], sequential_test.UNDECIDED
-    if any(
-        each["verdict"] == undecided and each["seeds"] < test["max_seeds"]
-        for each in data["claims"]
-    ):
+    if any(each["is_open"] for each in data["claims"]):
         output.print_message(f"next: {Run(study).command('resume')}")

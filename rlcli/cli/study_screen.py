@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rlcli.studies.study_loop import CellEnd, StudyReport
 
 _PERIOD = 1.0  # seconds between two looks at a study that another process trains
+_TEST = "test"  # the section of a study that adds blocks of seeds
 
 
 def train_and_report(
@@ -31,6 +32,7 @@ def train_and_report(
         ended = training_outcome.complete(function, *what, **keywords)
     from rlcli.runs.provenance import program  # here, to keep `--help` fast
     from rlcli.runs.run_folder import Run
+    from rlcli.runs.study_record import find_study
     from rlcli.studies.study_loop import exit_code
 
     is_worker = bool(keywords.get("cells"))
@@ -44,7 +46,8 @@ def train_and_report(
     if keywords.get("engine") == "slurm" and exit_code(ended) == errors.OK:
         folder = ended[0].cell.study
         then = Run(folder).command("resume")
-        if _read_claims(folder):  # the next block of seeds, until all is decided
+        study = find_study(folder)
+        if study and _TEST in study.sections:  # the next block, until all is decided
             words = [program(), "study", str(folder), "--engine", "slurm"]
             script = keywords.get("script")
             then = join_shell([*words, *(("--script", str(script)) if script else ())])
@@ -173,18 +176,6 @@ def _name_next(study: Study, *, is_complete: bool) -> str:
     return f"{program()} {join_shell([*verb, study.folder])}"
 
 
-def _read_claims(folder: Path) -> Sequence[Mapping[str, Any]]:
-    """The claims of a study; () without a test."""
-    from rlcli.runs.study_record import find_study
-
-    study = find_study(folder)
-    if study is None or "test" not in study.sections:
-        return ()
-    from rlcli.results.claims import read_claims  # here: imports NumPy
-
-    return (read_claims(study) or {"claims": ()})["claims"]
-
-
 def _print_end(ended: Sequence[CellEnd], run_storage: str | None) -> None:
     """Prints a table of the returns, and the command to try next."""
     from rlcli.runs.cell_table import describe_recorded
@@ -198,8 +189,11 @@ def _print_end(ended: Sequence[CellEnd], run_storage: str | None) -> None:
     text = describe_recorded(study, width, with_reasons=False)
     for line in (f"{folder}:", *text.splitlines()):
         output.print_message(line)
-    for each in _read_claims(folder):
-        output.print_message(each["sentence"])
+    if _TEST in study.sections:
+        from rlcli.results.claims import describe_claims  # here: imports NumPy
+
+        for sentence in describe_claims(study):
+            output.print_message(sentence)
     if any(each.code >= errors.OUT_OF_TIME for each in ended):
         command = _name_next(study, is_complete=False)
         if run_storage is not None:

@@ -25,6 +25,7 @@ SEED = "train.seed"  # which tells the blocks of a cell apart
 RETURN = "return"
 _MOST_LOOKS = 100
 _EXAMPLE = "for example `{baseline: ppo_cartpole, effect: 20, max_seeds: 50}`"
+_LARGEST_SEED = 2**31 - 1  # of a recipe
 Positive = Annotated[float, Gt(0), "structural"]
 Count = Annotated[int, Ge(1), Le(1_000)]
 
@@ -80,7 +81,8 @@ def check_test(test: ClaimTest, cells: Sequence[Cell]) -> None:
         for missing in sorted(environments - found):
             raise RlcliError(
                 f"a test needs each cell in each environment, and `{group}` has none "
-                f"in {quote(missing)}"
+                f"in {quote(missing)}",
+                "leave out the cell or the environment",
             )
     references = parse_references(test.reference)
     metric = DEFAULT_METRICS[0] if test.metric == RETURN else test.metric
@@ -91,6 +93,11 @@ def check_test(test: ClaimTest, cells: Sequence[Cell]) -> None:
             f"`max_seeds`: {test.max_seeds} seeds are not 1 to {_MOST_LOOKS} blocks of "
             f"{test.seeds}",
             "`seeds` of the study is the size of a block",
+        )
+    if test.seed + test.max_seeds - 1 > _LARGEST_SEED:
+        raise RlcliError(
+            f"{test.max_seeds} seeds from {test.seed} are larger than {_LARGEST_SEED}",
+            "begin with a smaller `--seed`",
         )
     if find_least(test, *count_groups(cells)) is None:
         raise RlcliError(
@@ -167,7 +174,7 @@ def read_test(study: Study) -> ClaimTest | None:
 
     test = convert_test(fields, fail)
     if not _has_blocks(test):
-        fail((), "it has no blocks", "")
+        fail((), "`max_seeds` is no multiple of `seeds`", "restore `study.json`")
     return test
 
 

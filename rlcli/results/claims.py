@@ -75,7 +75,13 @@ def read_claims(study: Study, *, plan: bool = False) -> dict[str, Any] | None:
     if test is None:
         return None
     blocks = split_blocks(study, test)
-    groups = [*blocks[0]] if blocks else []
+    if not blocks:
+        raise RlcliError(
+            f"the test in `{study.folder}` is damaged: it has no cell "
+            f"{quote(test.baseline)}",
+            "restore `study.json`",
+        )
+    groups = [*blocks[0]]
     variants = [group for group in groups if group != test.baseline]
     finished = {group: _count_finished(blocks, group) for group in groups}
     cells = [
@@ -85,6 +91,7 @@ def read_claims(study: Study, *, plan: bool = False) -> dict[str, Any] | None:
         if number < finished[group]
         for cell in each
     ]
+    is_smoke = any(cell.is_smoke for cell in study.cells)  # results mean nothing
     notes: list[str] = []
     metric, results = _read_results(test, cells, notes) if cells else ("", {})
     sign = -1.0 if choose_best(metric) is min else 1.0
@@ -107,6 +114,10 @@ def read_claims(study: Study, *, plan: bool = False) -> dict[str, Any] | None:
             "difference": _finite(found.mean),
             "low": _finite(found.low),
             "high": _finite(found.high),
+            # Whether further seeds could decide it.
+            "is_open": not is_smoke
+            and found.verdict == UNDECIDED
+            and found.pairs == blocks_done * test.seeds < test.max_seeds,
         }
         if plan and len(pairs) > 1:
             std = float(pairs.mean(axis=1).std(ddof=1))
@@ -119,6 +130,15 @@ def read_claims(study: Study, *, plan: bool = False) -> dict[str, Any] | None:
         "claims": claims,
         "notes": [*dict.fromkeys(notes)],
     }
+
+
+def describe_claims(study: Study) -> list[str]:
+    """What the `test` of a study has shown so far, in sentences; [] without one."""
+    try:
+        found = read_claims(study)
+    except RlcliError as error:  # such as results that cannot be compared
+        return [f"no claim yet: {error.message}"]
+    return [each["sentence"] for each in found["claims"]] if found else []
 
 
 def _count_finished(blocks: Sequence[Mapping[str, Sequence[Cell]]], group: str) -> int:
@@ -173,6 +193,13 @@ def _pair(
 ) -> np.ndarray:
     """The differences to the baseline `[pairs, environments]`, of complete blocks."""
     first, second = (results.get(group, {}) for group in (variant, test.baseline))
+    if not first or not second:
+        notes += [
+            f"`{group}` has no results"
+            for group, own in ((variant, first), (test.baseline, second))
+            if blocks and not own
+        ]
+        return np.zeros((0, 1))
     rows: list[list[float]] = []
     for seed in range(test.seed, test.seed + blocks * test.seeds):
         missing = [
@@ -191,7 +218,7 @@ def _pair(
             break
         rows.append(row)
     complete = len(rows) // test.seeds * test.seeds
-    return np.array(rows[:complete]).reshape(complete, max(len(first), 1))
+    return np.array(rows[:complete]).reshape(complete, len(first))
 
 
 def _decide(test: ClaimTest, pairs: np.ndarray, variants: int) -> Decision:

@@ -21,9 +21,10 @@ https://doi.org/10.1093/biomet/70.3.659, that resembles O'Brien and Fleming's bo
 about 0, whatever the distribution: heavy-tailed, bimodal or bounded. So a difference
 that does not exist is found with a probability of at most α, for any number of pairs.
 The interval, and with it the claim that there is no large difference, is exact if the
-differences are symmetric about their mean, and holds approximately, for many pairs,
-if they have a variance: no interval of a mean is exact for all distributions (Bahadur
-and Savage, 1956), https://doi.org/10.1214/aoms/1177728077. Strata may differ in spread.
+differences of all strata are symmetric about one mean, and holds approximately, for
+many pairs, if they have a variance: no interval of a mean is exact for all
+distributions (Bahadur and Savage, 1956), https://doi.org/10.1214/aoms/1177728077.
+Strata may differ in spread.
 """
 
 import functools
@@ -38,7 +39,7 @@ import numpy as np
 BITS = 15  # there are 2¹⁵ patterns of signs
 _POWER_BITS, _STUDIES = 12, 1_000  # of the estimate of power
 _WIDTH = 64  # differences whose signs are in memory at once
-_UNITS = 2**37  # of the largest difference; sums of 2¹⁵ differences are exact
+_UNITS = 2**33  # of the largest difference; sums of 2¹⁹ differences are exact
 BETTER, WORSE, SAME, UNDECIDED = "better", "worse", "no difference", "undecided"
 
 
@@ -94,19 +95,21 @@ def estimate_power(
 
     The second is the share of studies with the verdict `no difference` if there is
     none. `std` is the standard deviation of the difference of a pair, its mean over
-    strata. Simulates 1 000 studies with normal differences.
+    strata. Simulates 1 000 studies with normal differences, the same in all strata: if
+    strata differ in their mean differences, the power is less.
     """
+    # Enough patterns that a small α has some to spend.
+    bits = min(BITS, max(_POWER_BITS, math.ceil(math.log2(16 / alpha))))
     noise = np.random.default_rng(0).normal(0, std, (_STUDIES, looks[-1], 1))
-    shares = []
-    for truth, wanted in ((effect, BETTER), (0.0, SAME)):
-        verdicts = [
-            _Paths(
-                each + truth, looks, looks[-1], effect, alpha, _POWER_BITS
-            ).find_verdict()[1]
+
+    def share(truth: float, wanted: str) -> float:
+        studies = (
+            _Paths(each + truth, looks, looks[-1], effect, alpha, bits)
             for each in noise
-        ]
-        shares.append(verdicts.count(wanted) / _STUDIES)
-    return shares[0], shares[1]
+        )
+        return sum(each.find_verdict()[1] == wanted for each in studies) / _STUDIES
+
+    return share(effect, BETTER), share(0.0, SAME)
 
 
 class _Paths:
@@ -194,12 +197,14 @@ def flip_signs(start: int, stop: int, bits: int = BITS) -> np.ndarray:
     Each difference has a code, a number of `bits` binary digits. Its sign in pattern u
     is −1 if u and the code have an odd number of ones in common, so the product of two
     patterns is another one. The first pattern has no flips. The first codes are the
-    powers of two, which have all patterns there are, and all codes differ.
+    powers of two, which have all patterns there are, and all codes differ until they
+    repeat: then two differences have one sign in all patterns, which is still a group.
     """
     numbers = np.arange(1, 2**bits, dtype=np.uint16)
     is_power = np.bitwise_count(numbers) == 1
     others = np.random.default_rng(0).permutation(numbers[~is_power])
-    codes = np.concatenate([numbers[is_power], others])[start:stop]
+    codes = np.concatenate([numbers[is_power], others])
+    codes = codes[np.arange(start, stop) % len(codes)]
     patterns = np.arange(2**bits, dtype=np.uint16)[:, None]
     ones = np.bitwise_count(patterns & codes)
     return 1 - 2 * (ones & 1).astype(np.int8)

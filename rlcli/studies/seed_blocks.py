@@ -18,7 +18,6 @@ from rlcli.results.claim_test import (
     split_blocks,
 )
 from rlcli.results.claims import is_finished, read_claims
-from rlcli.results.sequential_test import UNDECIDED
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.study_record import Cell, find_study, record_study
 from rlcli.studies.study_loop import CellEnd, CellSource
@@ -72,8 +71,7 @@ def add_block(folder: Path) -> list[Cell]:
     if study is None or test is None:
         return []
     blocks = split_blocks(study, test)
-    is_last = len(blocks) in (0, len(test.looks))
-    if is_last or any(cell.is_smoke for cell in study.cells):
+    if len(blocks) in (0, len(test.looks)):
         return []
     if not all(is_finished(cell) for each in blocks[-1].values() for cell in each):
         return []
@@ -83,7 +81,7 @@ def add_block(folder: Path) -> list[Cell]:
     groups = [
         each["cell"]
         for each in claims["claims"]
-        if each["verdict"] == UNDECIDED and each["seeds"] == seeds
+        if each["is_open"] and each["seeds"] == seeds
     ]
     if not groups:
         return []
@@ -102,7 +100,10 @@ def refuse_changes(folder: Path, sets: Sequence[str]) -> None:
     study = find_study(folder) if sets else None
     for text in sets if study is not None and TEST in study.sections else ():
         key = text.partition("=")[0].strip()
-        if key.startswith(_FIXED):
+        if any(
+            f"{key}.".startswith(f"{each}.") or each.startswith(f"{key}.")
+            for each in _FIXED
+        ):
             raise RlcliError(
                 f"`{key}` cannot change in a study with a `test`: its blocks of seeds "
                 "would differ",

@@ -1,6 +1,7 @@
 """What the test of a study has shown, from its folder alone."""
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -201,13 +202,39 @@ def test_a_record_from_elsewhere_is_refused_if_its_test_is_damaged(test, trained
         rlcli.claim("study")
 
 
-def test_a_baseline_that_is_not_there_claims_nothing(trained):
+def test_a_test_without_its_baseline_is_damaged(trained):
     trained()
     path = Path("study/study.json")
     record = json.loads(path.read_text())
     record["test"]["baseline"] = "nobody"
     path.write_text(json.dumps(record))
-    assert rlcli.claim("study")["claims"] == []
+    with pytest.raises(RlcliError, match="damaged: it has no cell `nobody`"):
+        rlcli.claim("study")
+
+
+@pytest.mark.parametrize("lost", [("pole",), ("small",), ("pole", "small")])
+def test_cells_without_a_result_have_no_claim_and_no_next_block(lost, trained, capsys):
+    def score(recipe, environment, seed):
+        noise = score_noise(recipe, environment, seed)
+        return math.nan if recipe in lost else noise
+
+    found = trained(score=score)["small"]
+    assert found["verdict"] == "undecided" and found["seeds"] == 0
+    assert not found["is_open"]
+    notes = rlcli.claim("study")["notes"]
+    assert all(any(f"`{name}`" in note for note in notes) for name in lost)
+    assert rlcli.report("study", episodes=0, output="page.html").exists()
+    if "pole" in lost:
+        assert main(["claim", "study"]) == 0
+        assert "next:" not in capsys.readouterr().err
+
+
+def test_a_smoke_study_has_no_next_block(folder, monkeypatch, capsys):
+    write_files(folder, STUDY)
+    WrittenTraining(monkeypatch)
+    rlcli.study("paper.yaml", run="study", smoke=True, quiet=True)
+    assert main(["claim", "study"]) == 0
+    assert "next:" not in capsys.readouterr().err
 
 
 def test_the_command_prints_a_sentence_for_each_cell(trained, capsys):

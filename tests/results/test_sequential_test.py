@@ -46,6 +46,15 @@ def test_the_patterns_are_a_group_and_all_there_are_of_the_first_differences():
     assert (gram == 64 * np.eye(12, dtype=int)).all()
 
 
+def test_more_differences_than_codes_repeat_them_and_are_a_group():
+    patterns = flip_signs(0, 130, bits=6)
+    assert (patterns[:, 63:126] == patterns[:, :63]).all()
+    rows = {tuple(row) for row in patterns}
+    for one, other in itertools.product(patterns[:20], repeat=2):
+        assert tuple(one * other) in rows
+    assert (patterns.sum(axis=0) == 0).all()
+
+
 def enumerate_verdict(differences, looks, total, effect, alpha):
     """The verdict by all 2ⁿ signs of n differences, with plain loops and fractions."""
     rows, strata = differences.shape
@@ -237,6 +246,7 @@ def test_the_power_is_that_of_a_normal_test_with_a_small_loss():
     assert fixed(40) - error < finds < fixed(50) + error
     assert 0.2 < excludes < 1
     assert estimate_power(10 * effect, 1.0, looks, 0.05)[0] == 1
+    assert estimate_power(10 * effect, 1.0, looks, 0.05 / 300)[0] == 1
 
 
 def test_the_smallest_level_and_the_largest_results_are_no_error():

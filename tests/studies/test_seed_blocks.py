@@ -214,6 +214,7 @@ def also(text):
         (also("alpha: 1.0"), "`alpha` of the test: expected"),
         (also("alpha: 1e-9"), "cannot decide anything"),
         (also("alpha: 1e-320"), "`alpha` of the test: expected"),
+        (("seeds: 5", "seed: 2147483640\nseeds: 5"), "are larger than 2147483647"),
         (also("result: mean"), '`result` of the test: expected "last"'),
         (also("metric: 3"), "`metric` of the test: expected str"),
         (also("metrik: a"), "the test has no option `metrik`"),
@@ -242,6 +243,8 @@ def test_what_changes_results_cannot_change_in_a_test_that_has_begun(monkeypatch
     train(monkeypatch)
     with pytest.raises(RlcliError, match=r"`train.steps` cannot change in a study"):
         rlcli.study("runs/studies/paper/n", set=["train.steps=800"])
+    with pytest.raises(RlcliError, match=r"`train` cannot change in a study"):
+        rlcli.study("runs/studies/paper/n", set=["train={steps: 800}"])
     with pytest.raises(RlcliError, match="of a sweep or a test"):
         rlcli.study(["pole.yaml"], run="runs/studies/paper/n")
 

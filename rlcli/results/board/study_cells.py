@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlcli.errors import RlcliError
-from rlcli.results.claims import read_claims
+from rlcli.results.claims import describe_claims
 from rlcli.results.report.charts import Chart, HeatCell, draw_heat_map
 from rlcli.runs.cell_table import describe_states, read_cells
 from rlcli.runs.formatting import format_number
@@ -24,18 +23,9 @@ def describe_study(study: Study, known: Mapping[Path, Record]) -> dict[str, Any]
     return {
         "folder": str(study.folder),
         "states": describe_states(study, records),
-        "claims": _describe_claims(study),
+        "claims": describe_claims(study),
         "chart": _draw_cells(study.cells, records),
     }
-
-
-def _describe_claims(study: Study) -> list[str]:
-    """What the `test` of a study has shown so far, in sentences; none without one."""
-    try:
-        found = read_claims(study)
-    except RlcliError as error:  # no run has finished, or its files are damaged
-        return [f"no claim yet: {error.message}"]
-    return [each["sentence"] for each in found["claims"]] if found else []
 
 
 def _draw_cells(cells: Sequence[Cell], records: Sequence[Record]) -> Chart | None:

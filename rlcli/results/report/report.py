@@ -89,7 +89,7 @@ def report(
 
         updates = update_views.describe_updates(groups, trust, notes, report_phase)
     report_phase("writing the page")
-    claims = describe_claims(members)
+    claims = _read_claims(members)
     content = page.make_content(groups, center, notes, results, views, updates, claims)
     page.write_page(target, content)
     return target
@@ -103,14 +103,13 @@ def _choose_output(output: str | Path | None, members: Sequence[Member]) -> Path
     return target
 
 
-def describe_claims(members: Sequence[Member]) -> list[str]:
+def _read_claims(members: Sequence[Member]) -> list[str]:
     """A sentence for each claim of the studies of runs that have a test."""
-    from rlcli.results.claims import read_claims  # here: imports NumPy
+    from rlcli.results.claims import describe_claims  # here: imports NumPy
 
     folders = dict.fromkeys(member.cell[0] for member in members if member.cell)
     studies = [study for each in folders if (study := find_study(each))]
-    claims = [found for study in studies if (found := read_claims(study))]
-    return [each["sentence"] for found in claims for each in found["claims"]]
+    return [sentence for study in studies for sentence in describe_claims(study)]
 
 
 def _refuse_imports(members: Sequence[Member], trust: bool | None) -> None:
