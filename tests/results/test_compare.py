@@ -17,6 +17,7 @@ from rlcli.results.aggregates import estimate, iqm
 from rlcli.results.comparison_tables import name_groups, name_letters
 from rlcli.results.references import (
     Reference,
+    is_reference,
     parse_references,
     shipped_references,
 )
@@ -500,3 +501,9 @@ def test_letters_do_not_replace_numbers_that_equal_a_group():
 def test_letters_go_on_after_z():
     letters = [*itertools.islice(name_letters(), 30)]
     assert (letters[0], letters[25:28]) == ("A", ["Z", "AA", "AB"])
+
+
+@pytest.mark.parametrize("value", [[0, 10**400], [0, float("nan")], [True, 2], [1, 1]])
+def test_a_reference_is_two_different_numbers(value):
+    assert not is_reference(value)
+    assert is_reference([0, 10**300])

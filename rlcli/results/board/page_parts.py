@@ -88,10 +88,9 @@ class PartMaker:
         """
         self._index.refresh()
         index = self._index
-        if known > index.version:  # of another server
-            known = studied = 0
         found: dict[str, Any] = {
             "version": index.version,
+            "total": len(index.entries),
             "ids": [each.id for each in self._match(filter)],
             "rows": [_row(e) for e in index.entries.values() if e.version > known],
         }
@@ -118,7 +117,8 @@ class PartMaker:
         state = [(each.id, each.stamp) for each in entries]
         before = self._made.pop((name, selection), None)
         if before is None or before[0] != state:
-            notes: list[str] = []
+            lost = len({*selection.runs}) - len(entries)
+            notes = [f"{lost} of the selected runs are gone"] if lost > 0 else []
             data = self._parts[name](selection, notes)
             data["notes"] = [*dict.fromkeys(notes)]
             before = state, to_plain(data)
@@ -199,10 +199,11 @@ class PartMaker:
         return groups, found
 
     def _names(self, groups: Sequence[Group]) -> list[str]:
-        """The metrics of the first runs of groups."""
-        firsts = [group.members[0].folder for group in groups]
+        """The metrics of the runs of groups."""
         read = self._series.read
-        return sorted({name for each in firsts for name in read(each, ()).metrics})
+        members = (member for group in groups for member in group.members)
+        names = {name for each in members for name in read(each.folder, ()).metrics}
+        return sorted(names - {"T", "seed"})
 
     def _metric_options(self, selection: Selection) -> learning.MetricOptions:
         return learning.MetricOptions(
@@ -223,11 +224,11 @@ class PartMaker:
         self, selection: Selection, notes: list[str]
     ) -> dict[str, Any]:
         groups, left = [], _MOST_RUNS
-        for group in self._groups(selection, notes):
+        found = self._groups(selection, notes)
+        for group in found:
             groups.append(Group(group.label, group.members[:left]))
             left -= len(groups[-1].members)
-        if not left:
-            notes.append(f"the first {_MOST_RUNS} runs")
+        _note_cut(sum(len(group.members) for group in found), notes)
         members = [member for group in groups for member in group.members]
         return {
             "runs": origins.describe_runs(groups),
@@ -235,12 +236,20 @@ class PartMaker:
         }
 
     def _list_films(self, selection: Selection, notes: list[str]) -> dict[str, Any]:
-        del notes
+        entries = self._select(selection)
+        _note_cut(len(entries), notes)
         found = [
             {"id": each.id, "run": each.record["run"], "names": list_films(each.folder)}
-            for each in self._select(selection)[:_MOST_RUNS]
+            for each in entries[:_MOST_RUNS]
         ]
         return {"films": [each for each in found if each["names"]]}
+
+
+def _note_cut(count: int, notes: list[str]) -> None:
+    if count > _MOST_RUNS:
+        notes.append(
+            f"the first {_MOST_RUNS} of {count} runs: select others to see them"
+        )
 
 
 def _has_word(record: Record, word: str) -> bool:

@@ -20,7 +20,12 @@ COLORS = (
     *("#2f7de1", "#d9660d", "#0c9b6a", "#c2439b", "#8a63d2", "#b08400", "#0a93a8"),
     "#7c828d",
 )
-_DASHES = ([1, 0], [7, 3], [3, 2], [9, 3, 2, 3])  # a second cue beside colour
+# A second cue beside colour. Groups of one colour have different ones.
+_PATTERNS = ([1, 0], [7, 3], [3, 2], [9, 3, 2, 3])
+_DASHES = [
+    _PATTERNS[(index + index // len(COLORS)) % len(_PATTERNS)]
+    for index in range(len(COLORS) * len(_PATTERNS))
+]
 _INTERVAL_ROW = 40  # pixels of a group, with its name
 _DIGITS = 5  # significant ones; more are not visible
 TABLE_ROWS = 20  # of the table of a curve

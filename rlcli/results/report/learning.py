@@ -367,7 +367,7 @@ class _Environment:
         )
         last = self._last_step if self.options.x == "steps" else 0.0
         return charts.draw_lines(
-            label if "." in label else label[0].upper() + label[1:],
+            label if "." in label else label[:1].upper() + label[1:],
             lines,
             x=self.options.x,
             y=label,

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from rlcli.quoting import printable
+
 Spec = dict[str, Any]
 
 # Expressions of Vega: the text of an interval, and of a number on the x axis.
@@ -92,7 +94,7 @@ def axis(
 
 def text_field(name: str, title: str) -> Spec:
     """A text of a tooltip."""
-    return {"field": name, "title": title, "type": "nominal"}
+    return {"field": name, "title": _quote(title), "type": "nominal"}
 
 
 def near_text_field(name: str, title: str) -> Spec:
@@ -106,7 +108,16 @@ def near_text_field(name: str, title: str) -> Spec:
 def number_field(name: str, title: str, form: str = "") -> Spec:
     """A number of a tooltip; `x` may be a large number of steps."""
     form = form or (",.6~r" if name == "x" else ",.4~g")
+    title = _quote(title)
     return {"field": name, "title": title, "type": "quantitative", "format": form}
+
+
+def _quote(title: str) -> str:
+    """A title of a tooltip, of which Vega-Lite makes a string in an expression.
+
+    Vega-Lite escapes quotation marks only.
+    """
+    return " ".join(printable(title).split()).replace("\\", "\\\\")
 
 
 def scale_by_group(groups: Sequence[int], values: Sequence[Any]) -> Spec:

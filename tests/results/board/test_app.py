@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import threading
 import urllib.request
 
@@ -213,6 +214,70 @@ def test_a_damaged_run_is_shown_as_damaged_and_the_others_work(get, runs):
     learned = get("part/learning").data
     assert len(learned["labels"]) >= 2
     assert any("5 damaged lines ignored" in note for note in learned["notes"])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"return": "x"},
+        {"return": {"a": 1}},
+        {"steps": "x"},
+        {"steps_per_second": []},
+        {"run": ["x"]},
+        {"init": {"seeds": 5, "steps": 5}},
+        {"cell": {"label": "../..", "values": 5}},
+        {"frozen": {"0": {"a": 1}}, "git": "x", "versions": [1], "platform": {}},
+    ],
+)
+@pytest.mark.parametrize("has_status", [True, False])
+def test_no_record_stops_the_board(fields, has_status, get, runs):
+    info = json.loads((write_run(runs / "c", rows=rows()) / "run.json").read_text())
+    if not has_status:
+        del info["status"]
+    (runs / "c" / "run.json").write_text(json.dumps(info | fields))
+    assert [each["run"][-1] for each in listed(get)] == ["a", "b", "c"]
+    for name in ("learning", "diagnostics", "recipes", "provenance", "films"):
+        answer = get(f"part/{name}")
+        assert answer.status == 200 and "error" not in answer.data
+
+
+def test_a_record_names_no_folder_elsewhere(get, runs, tmp_path):
+    outside = RESOLVED.replace("learning_rate: 0.0005", "learning_rate: 77.0")
+    secret = write_run(tmp_path / "secret", rows=rows(), resolved=outside)
+    assert outside != RESOLVED
+    path = write_run(runs / "c", rows=rows()) / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"run": str(secret)}))
+    assert listed(get, "optimizer.learning_rate%3E0.0001") != []
+    assert listed(get, "optimizer.learning_rate%3D77.0") == []
+
+
+def test_metrics_may_have_any_name_and_may_begin_late(get, runs):
+    odd = [{"T": 100, "seed": 0, "avg_G": 1.0, "": 1.0, "a\\": 1.0, "b\nc": 2.0}]
+    write_run(runs / "c", rows=odd)
+    names = [each["name"] for each in get("part/learning").data["metrics"]]
+    assert {"", "a\\", "b\nc", "loss"} <= {*names}  # of one group with `a`
+    assert not {"T", "seed"} & {*names}
+    assert get("part/diagnostics").status == 200
+
+
+def test_what_is_left_out_is_said(get, runs):
+    for number in range(28):
+        write_run(runs / f"r{number}", rows=rows(steps=1))
+    for name in ("provenance", "films"):
+        assert get(f"part/{name}").data["notes"] == []
+    write_run(runs / "r28", rows=rows(steps=1))
+    for name in ("provenance", "films"):
+        [note] = get(f"part/{name}").data["notes"]
+        assert note.startswith("the first 30 of 31 runs")
+
+
+def test_runs_that_are_gone_are_counted_no_more_and_named_in_a_selection(get, runs):
+    first = listed(get)[0]["id"]
+    assert get("runs?filter=nothing").data["total"] == 2
+    shutil.rmtree(runs / "a")
+    assert get("runs").data["total"] == 1
+    [note] = get(f"part/learning?runs={first}").data["notes"]
+    assert note == "1 of the selected runs are gone"
 
 
 def test_text_of_runs_is_text(get, runs):

@@ -172,6 +172,15 @@ def test_curves_are_drawn_by_updates_and_zoomed_with_the_server(browser, link):
     browser.press("0")
     browser.wait_until(f"{LAST} === 2900")
     assert "range" not in browser.evaluate("location.hash")
+    browser.press("+")
+    browser.wait_until(f"{LAST} < 2900")
+    near_half = browser.evaluate(LAST)
+    browser.press("+")
+    browser.wait_until(f"{LAST} < {near_half}")
+    browser.press("-")  # by half, although the board has sent this range only
+    browser.wait_until(f"{LAST} === {near_half}")
+    browser.press("-")
+    browser.wait_until(f"{LAST} === 2900")
 
 
 def test_a_metric_has_its_meaning_on_hover(browser, link):

@@ -65,6 +65,19 @@ def _count_items(svg, kind):
     return sum(group.count("<path") for group in groups)
 
 
+@pytest.mark.parametrize(
+    "name", ["a\\", 'a\\": datum.x, "b', "a\nb", "a.b[0]", "", "'"]
+)
+def test_a_metric_of_any_name_is_drawn(name):
+    line = Line("g", 0, [1.0, 2.0], [1.0, 2.0], [0.5, 1.5], [1.5, 2.5])
+    chart = charts.draw_lines(name, [line], x="steps", y=name)
+    rows = charts.expand(chart.blocks)
+    spec = {**chart.spec, "width": 300, "data": {"name": "points", "values": rows}}
+    converter = pytest.importorskip("vl_convert")
+    vega = converter.vegalite_to_vega(spec)
+    assert "<path" in converter.vega_to_svg(vega)
+
+
 def test_charts_of_one_title_get_equal_axes_in_all_of_their_layers():
     short = charts.draw_lines("t", [LINE], x="step", y="v", threshold=9)
     other = charts.draw_lines("u", [LINE], x="step", y="v")
@@ -103,6 +116,16 @@ def test_a_legend_has_the_colors_and_dashes_of_its_lines():
         assert encoding["color"]["scale"]["range"][index] == entry.color
         assert encoding["strokeDash"]["scale"]["range"][index] == entry.dash
     assert [each.label for each in CHARTS["shares"].legend] == ["it's", "b"]
+
+
+def test_groups_of_one_colour_have_different_dashes():
+    lines = [Line(str(index), index, [1.0, 2.0], [1.0, 2.0]) for index in range(32)]
+    [layer] = charts.draw_lines("return", lines, x="steps", y="return").spec["layer"][
+        :1
+    ]
+    scales = (layer["encoding"][name]["scale"] for name in ("color", "strokeDash"))
+    colors, dashes = (each["range"] for each in scales)
+    assert len({*zip(colors, map(tuple, dashes), strict=True)}) == 32
 
 
 def test_blocks_are_rows_with_the_constants_of_their_series():

@@ -6,13 +6,16 @@
   if (!content.board) return;
   const PERIOD = 1000; // milliseconds between two questions
   const rows = new Map(); // id -> run
-  let version = 0, studied = 0, ids = [], studies = [], error = null, cursor = null, updated = null;
+  let version = 0, studied = 0, known = 0, ids = [], studies = [], error = null, cursor = null, updated = null;
 
   const ask = async (path, query) => {
     const answer = await fetch(`${path}?${new URLSearchParams(query)}`, { cache: "no-store" });
-    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+    if (!answer.ok) throw Object.assign(new Error(`the server answered ${answer.status}`), { status: answer.status });
     return answer.json();
   };
+  const describe = (failure) => failure.status >= 500
+    ? `The board has failed: ${failure.message}.`
+    : `The board does not answer (${failure.message}): start it again, and open its new link.`;
 
   // ------------------------------------------------------------------ selection
   const chosen = () => new Set((fields.get("runs") ?? "").split(",").filter(Boolean));
@@ -119,11 +122,11 @@
     }
     heads.replaceChildren(...COLUMNS.map(heading));
     const running = found.filter((each) => each.status === "running").length;
-    total.textContent = `${count(found.length, "run")}${found.length < rows.size ? ` of ${format(rows.size)}` : ""}`
+    total.textContent = `${count(found.length, "run")}${found.length < known ? ` of ${format(known)}` : ""}`
       + `${running ? `, ${format(running)} running` : ""}${marked.size ? `, ${format(marked.size)} selected` : ""}`
       + `${found.length > MOST ? `; the first ${format(MOST)} are listed` : ""}`;
     clear.hidden = !marked.size;
-    message.textContent = error ?? (rows.size ? found.length ? "" : "No run matches the filter." : "There are no runs yet.");
+    message.textContent = error ?? (known ? found.length ? "" : "No run matches the filter." : "There are no runs yet.");
     status();
   }
 
@@ -171,20 +174,27 @@
   async function load() {
     if (loading) { again = true; return; }
     loading = true;
-    do {
-      again = false;
-      for (const name of wanted) {
-        try {
-          parts.set(name, await ask(`part/${name}`, query()));
-        } catch (failure) {
-          error = `The board does not answer: ${failure.message}`;
+    try {
+      do {
+        again = false;
+        for (const name of wanted) {
+          try {
+            parts.set(name, await ask(`part/${name}`, query()));
+          } catch (failure) {
+            error = describe(failure);
+          }
+          show();
         }
-        show();
-      }
-    } while (again);
-    loading = false;
+      } while (again);
+    } finally {
+      loading = false;
+    }
     document.documentElement.setAttribute("data-loaded", version);
   }
+
+  // The results have the notes of the curves.
+  const withNotes = (section, notes) => ["results", "learning"].includes(section.id) ? section
+    : { ...section, data: [section.data, notes], draw: () => [section.draw(), page.notesOf(notes)] };
 
   function show() {
     const sections = [{ id: "runs", title: "Runs", data: 0, draw: () => [
@@ -195,11 +205,11 @@
       if (found && !found.error && name !== "films") {
         const all = { episodes: [], updates: [], notes: [], labels: [], ...found };
         const drawn = page.sectionsOf(all);
-        sections.push(...names.map((id) => drawn.find((each) => each.id === id)));
+        sections.push(...names.map((id) => withNotes(drawn.find((each) => each.id === id), all.notes)));
       } else {
         const [id] = names, title = { diagnostics: "Diagnostics", recipes: "Recipes", films: "Films", provenance: "Provenance" }[id] ?? "Learning curves";
         sections.push({ id, title, data: found ?? null, draw: () => !found ? h("p", { class: "muted waits" }, "Reading …")
-          : found.error ? [h("p", {}, prose(found.error)), h("p", { class: "fine" }, prose(found.hint ?? ""))] : films(found) });
+          : found.error ? [h("p", {}, prose(found.error)), h("p", { class: "fine" }, prose(found.hint ?? ""))] : [films(found), page.notesOf(found.notes)] });
       }
     }
     page.show(sections);
@@ -253,21 +263,20 @@
     if (asking) return;
     asking = true;
     try {
-      const before = version, known = ids.join();
+      const before = version, listed = ids.join();
       const found = await ask("runs", { filter: fields.get("filter") ?? "", known: version, studied });
       error = found.error ? `${found.error}${found.hint ? ` – ${found.hint}` : ""}` : null;
       if (!found.error) {
-        if (found.version < version) rows.clear(); // another server
-        ({ version, ids } = found);
+        ({ version, ids, total: known } = found);
         [studies, studied] = [found.studies ?? studies, found.studied ?? studied];
         for (const run of found.rows) rows.set(run.id, draw(run));
         if (before !== version) updated = new Date();
         const shown = chosen().size ? chosen() : new Set(ids);
-        if (found.rows.some((run) => shown.has(run.id)) || known !== ids.join()) load();
+        if (found.rows.some((run) => shown.has(run.id)) || listed !== ids.join()) load();
         if (found.studies) show();
       }
     } catch (failure) {
-      error = `The board does not answer (${failure.message}): start it again, and open its new link.`;
+      error = describe(failure);
     }
     asking = false;
     drawTable();

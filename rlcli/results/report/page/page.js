@@ -65,6 +65,7 @@ const page = (() => {
   // How curves are shown: axes that are logarithmic, the weight of the moving average,
   // and the part of x.
   const view = { log: "", smooth: 0, range: null };
+  let whole = null; // the range of all data
   const figures = new Map(); // key -> figure; one that is drawn again keeps its element
 
   // As `charts.expand` in Python.
@@ -268,14 +269,21 @@ const page = (() => {
     }
 
     zoom(factor) {
-      const [first, last] = [this.places[0], this.places.at(-1)], [begin, end] = view.range ?? [first, last];
+      this.remember();
+      const [first, last] = whole ?? [this.places[0], this.places.at(-1)], [begin, end] = view.range ?? [first, last];
       const center = this.index < 0 ? (begin + end) / 2 : this.places[this.index], half = (end - begin) * factor / 2;
       const range = [Math.max(first, center - half), Math.min(last, center + half)];
       setView({ range: range[0] <= first && range[1] >= last ? null : range });
     }
 
+    // The range of all data: a board sends only those in the range that is shown.
+    remember() {
+      if (!view.range) whole = [this.places[0], this.places.at(-1)];
+    }
+
     drag(event) {
       if (!this.vega || event.button) return;
+      this.remember();
       const box = this.plot.getBoundingClientRect(), [left, top] = this.vega.origin();
       const limit = (x) => Math.min(Math.max(x - box.left, left), left + this.vega.width());
       const start = limit(event.clientX);
@@ -473,8 +481,10 @@ const page = (() => {
       figure(each.spread, `spread/${each.environment}`),
     ]),
     h("p", { class: "fine" }, "Intervals are 95 % bootstrap intervals over seeds."),
-    notes.length ? h("aside", { "aria-label": "Notes" }, h("h3", {}, "Notes"), h("ul", {}, notes.map((note) => h("li", {}, prose(note))))) : null];
+    notesOf(notes)];
   }
+  const notesOf = (notes) => notes.length ? h("aside", { "aria-label": "Notes" }, h("h3", {}, "Notes"),
+    h("ul", {}, notes.map((note) => h("li", {}, prose(note))))) : null;
 
   const single = (found) => found.learning.filter((each) => each.environment !== "all environments");
   const learning = (found) => [controls, byEnvironment(single(found), (each) => [groups(each.cards),
@@ -614,5 +624,5 @@ const page = (() => {
       h("time", { datetime: created }, created.replace("T", " ").replace("Z", " UTC")));
     show(sectionsOf(content.page));
   }
-  return { h, content, fields, writeFields, controls, figure, fold, head, table, prose, swatch, show, sectionsOf, format, count, listeners, setView, view };
+  return { h, content, fields, writeFields, controls, figure, fold, head, table, prose, swatch, show, notesOf, sectionsOf, format, count, listeners, setView, view };
 })();
