@@ -177,6 +177,7 @@ def test_curves_are_drawn_by_updates_and_zoomed_with_the_server(browser, link):
     near_half = browser.evaluate(LAST)
     browser.press("+")
     browser.wait_until(f"{LAST} < {near_half}")
+    browser.wait_until(f"{CURVE}.figure.places.at(-1) < {near_half}")  # those sent
     browser.press("-")  # by half, although the board has sent this range only
     browser.wait_until(f"{LAST} === {near_half}")
     browser.press("-")
