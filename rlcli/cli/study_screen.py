@@ -138,6 +138,7 @@ def watch_study(folder: Path) -> Sequence[Mapping[str, Any]]:
     from rich.live import Live
 
     from rlcli.runs.cell_table import describe_states, find_awaited, read_cells
+    from rlcli.runs.records import COMPLETE
     from rlcli.runs.study_record import Study, find_study
 
     screen, shown = output.console(stderr=True), ""
@@ -159,7 +160,7 @@ def watch_study(folder: Path) -> Sequence[Mapping[str, Any]]:
             time.sleep(_PERIOD)
     for line in lines:
         output.print_message(line)
-    is_complete = all(each["status"] == "finished" for each in records)
+    is_complete = all(each["status"] in COMPLETE for each in records)
     is_complete |= study.result.get("status") == "finished"  # a sweep prunes trials
     output.print_message(f"next: {_name_next(study, is_complete=is_complete)}")
     return records

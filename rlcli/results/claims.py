@@ -38,12 +38,12 @@ from rlcli.results.sequential_test import (
 )
 from rlcli.runs.formatting import format_number
 from rlcli.runs.metric_labels import choose_best
+from rlcli.runs.records import COMPLETE
 from rlcli.runs.result import Result
 from rlcli.runs.result_tables import Table
 from rlcli.runs.run_folder import Run
 from rlcli.runs.study_record import Cell, Study, find_study
 
-_ENDED = ("finished", "stopped")
 Results = Mapping[str, Mapping[int, float]]  # of a group: environment -> seed -> result
 
 
@@ -152,7 +152,7 @@ def _count_finished(blocks: Sequence[Mapping[str, Sequence[Cell]]], group: str) 
 
 def is_finished(cell: Cell) -> bool:
     """Whether the run of a cell has its result."""
-    return Run(cell.folder).read_info().get("status") in _ENDED
+    return Run(cell.folder).read_info().get("status") in COMPLETE
 
 
 def _read_results(

@@ -128,10 +128,10 @@ def _curves(
         if curve is None:
             continue
         found = True
-        crossing = {} if threshold is None else find_crossing(curve, threshold)
-        yield _as_data(curve, environment) | (
-            {} if threshold is None else {"crossing": crossing}
-        )
+        more = {}
+        if threshold is not None:
+            more["crossing"] = find_crossing(curve, threshold)
+        yield _as_data(curve, environment) | more
     if not found:
         raise RlcliError(
             f"no run has a curve of {quote(metric)}", "; ".join(reader.notes)

@@ -12,12 +12,12 @@ from rlcli.quoting import printable
 from rlcli.runs import locks
 from rlcli.runs.formatting import NOTHING, format_duration, format_number
 from rlcli.runs.naming import shorten_keys
-from rlcli.runs.records import FIELDS, UNFINISHED, Record, read_record
+from rlcli.runs.records import COMPLETE, FIELDS, UNFINISHED, Record, read_record
 from rlcli.runs.study_record import SEARCH, Cell, Study, find_study
 
 MISSING = "missing"  # the status of a run that never began, or was removed
 _FAILED = ("failed", "broken")
-_ENDED_RUNS = ("finished", "stopped", *_FAILED)
+_ENDED_RUNS = (*COMPLETE, *_FAILED)
 _ENDED = (*_ENDED_RUNS, MISSING)
 ARRAY = "slurm"  # the folder that a study has if a job array trains its cells
 _MOST_SEEDS = 10  # with a column of their own

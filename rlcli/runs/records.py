@@ -20,6 +20,7 @@ FIELDS = (
     *("created", "ended", "command", "init"),
 )
 UNFINISHED = ("created", "running")  # as long as there is a process
+COMPLETE = ("finished", "stopped")  # by its steps, or by `train.stop`
 
 
 def read_record(folder: str | Path) -> Record:

@@ -18,6 +18,7 @@ from rlcli.registry.paths import enter, resolves
 from rlcli.results.claim_test import TEST
 from rlcli.runs.naming import LONGEST_NAME, check_tags, name_or_time, number_folder
 from rlcli.runs.opened_folder import OpenedFolder
+from rlcli.runs.records import COMPLETE
 from rlcli.runs.run_folder import Run, trust_option
 from rlcli.runs.study_record import (
     REFERENCE,
@@ -320,15 +321,15 @@ def train_recorded(
 def _divide(
     cells: Sequence[Cell], *, continues: bool
 ) -> tuple[list[CellEnd], list[Cell]]:
-    """The cells that are finished, and those that are left.
+    """The cells that are complete, and those that are left.
 
-    `continues`: those that are finished may have to continue.
+    `continues`: those that are complete may have to continue.
     """
     ended: list[CellEnd] = []
     left: list[Cell] = []
     for cell in cells:
         status = Run(cell.folder).read_info().get("status")
-        if status == "finished" and not continues:
+        if status in COMPLETE and not continues:
             ended.append(describe_end(cell))
         else:
             left.append(cell)

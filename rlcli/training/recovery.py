@@ -16,6 +16,7 @@ from rlcli.recipe import Recipe, documents, load_recipe, resolve
 from rlcli.runs import code, provenance, run_folder
 from rlcli.runs.differences import Differences, continue_differences, find_differences
 from rlcli.runs.files import replace_file, to_json, write_json
+from rlcli.runs.records import COMPLETE
 from rlcli.runs.run_folder import Run
 from rlcli.runs.snapshots import CheckpointContent, read_checkpoint
 
@@ -54,7 +55,7 @@ def newest_readable(run: Run) -> tuple[CheckpointContent | None, list[str]]:
             f"{info.get('reason', '')}",
             "there is nothing to resume: change the recipe and train a new run",
         )
-    if run.is_missing_checkpoints() or status in ("finished", "stopped"):
+    if run.is_missing_checkpoints() or status in COMPLETE:
         raise RlcliError(
             f"run `{run.folder}` cannot be resumed: its checkpoints are missing",
             "restore the files in its folder `checkpoints`, or train a new run",

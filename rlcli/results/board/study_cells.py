@@ -9,7 +9,7 @@ from rlcli.results.report.charts import Chart, HeatCell, draw_heat_map
 from rlcli.runs.cell_table import describe_states, read_cells
 from rlcli.runs.formatting import format_number
 from rlcli.runs.naming import shorten_keys
-from rlcli.runs.records import Record
+from rlcli.runs.records import COMPLETE, Record
 from rlcli.runs.study_record import Cell, Study
 
 _ENVIRONMENT = "environment"
@@ -66,7 +66,7 @@ def _draw_cells(cells: Sequence[Cell], records: Sequence[Record]) -> Chart | Non
             known = ranges[column if x == _ENVIRONMENT else ""]
             low, high = min(known), max(known)
             share = (value - low) / (high - low) if high > low else 0.5
-            text = format_number(value) + ("" if status == "finished" else " …")
+            text = format_number(value) + ("" if status in COMPLETE else " …")
         found.append(HeatCell(row, column, share, text or status, status))
     unit = "its environment" if x == _ENVIRONMENT else "all cells"
     return draw_heat_map(

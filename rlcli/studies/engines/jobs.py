@@ -21,6 +21,7 @@ from rlcli.errors import (
     shorten,
 )
 from rlcli.runs.durations import max_time_arguments
+from rlcli.runs.records import COMPLETE
 from rlcli.runs.run_folder import Run, is_run
 from rlcli.runs.trained_together import change_members
 from rlcli.studies.engines.local_engine import ProcessEnd
@@ -28,7 +29,7 @@ from rlcli.studies.engines.local_engine import ProcessEnd
 ATTEMPTS = 3  # processes of a job, if they crash
 # Exit codes after which another process would end in the same way.
 _ANSWERS = (OK, USER_ERROR, USAGE, SOME_SEEDS_FROZEN, OUT_OF_TIME)
-ENDED = ("finished", "stopped", "failed")  # the statuses of trials that do not continue
+ENDED = (*COMPLETE, "failed")  # the statuses of trials that do not continue
 
 
 class Job(NamedTuple):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
+from rlcli.runs.records import COMPLETE
 from rlcli.runs.run_folder import Run
 from rlcli.runs.study_record import Cell
 from rlcli.studies.engines.jobs import ENDED, Engine, Job
@@ -281,7 +282,7 @@ class TrialSource:
             evaluations = EvaluationReader(
                 folder, settings.confirm_seeds, self.objective.number
             ).read()
-            if evaluations and status in ("finished", "stopped"):
+            if evaluations and status in COMPLETE:
                 values = self.objective.measure(evaluations)
                 notes = summarize(values, self.objective)
                 entries.append(self._describe(trial, folder) | notes)
