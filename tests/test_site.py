@@ -35,6 +35,17 @@ def test_every_page_is_in_the_navigation():
     assert not missing, "add it to a toctree in docs/index.md"
 
 
+def test_every_link_to_a_page_names_a_page_of_the_site():
+    """Sphinx says so, too, but `make docs` comes last; sections are left to it."""
+    missing = [
+        f"{page.relative_to(DOCS)}: {target}"
+        for page in DOCS.rglob("*.md")
+        for target in re.findall(r"\]\(([^)#:]+\.md)[)#]", page.read_text())
+        if (page.parent / target).resolve() not in {*DOCS.rglob("*.md")}
+    ]
+    assert not missing, "write the name of a file outside docs/ as code"
+
+
 def test_every_public_function_is_in_the_reference():
     names = re.findall(r"auto\w+:: ([\w.]+)$", read("api/functions.md"), re.MULTILINE)
     assert {name.split(".")[-1] for name in names} >= {*rlcli.__all__} - {"__version__"}
