@@ -38,7 +38,6 @@ import numpy as np
 
 BITS = 15  # there are 2¹⁵ patterns of signs
 _POWER_BITS, _STUDIES = 12, 1_000  # of the estimate of power
-_WIDTH = 64  # differences whose signs are in memory at once
 _UNITS = 2**33  # of the largest difference; sums of 2¹⁹ differences are exact
 BETTER, WORSE, SAME, UNDECIDED = "better", "worse", "no difference", "undecided"
 
@@ -129,17 +128,11 @@ class _Paths:
         self.effect = round(effect / self.unit)
         self._largest = int(np.abs(values).max()) + 1
         self._counts = [int(spend(alpha / 2, n / total) * 2**bits) for n in looks]
-        sums, signs = np.zeros((2, 2**bits))
-        self._sums, self._signs = [], []  # at each look, and exact
         ends = [n * values.shape[1] for n in looks]
-        for start, stop in itertools.pairwise([0, *ends]):
-            for left in range(start, stop, _WIDTH):
-                part = slice(left, min(left + _WIDTH, stop))
-                flips = flip_signs(part.start, part.stop, bits)
-                sums = sums + flips @ values.ravel()[part]
-                signs = signs + flips.sum(axis=1)
-            self._sums.append(sums)
-            self._signs.append(signs)
+        blocks = [*itertools.pairwise([0, *ends])]
+        # At each look, and exact.
+        self._sums = [*itertools.accumulate(flip(values.ravel(), blocks, bits))]
+        self._signs = _sum_signs(tuple(blocks), bits)
 
     def find_verdict(self) -> tuple[int, str]:
         """The first look with a verdict, and that; without one the last look."""
@@ -190,21 +183,50 @@ class _Paths:
         return rejected
 
 
-@functools.lru_cache(maxsize=128)
-def flip_signs(start: int, stop: int, bits: int = BITS) -> np.ndarray:
-    """The signs ±1 of differences `start` to `stop`, `[2^bits, stop - start]`.
+def flip(
+    values: np.ndarray, blocks: Sequence[tuple[int, int]], bits: int = BITS
+) -> np.ndarray:
+    """The sums of the values of each block, in each pattern of signs.
 
-    Each difference has a code, a number of `bits` binary digits. Its sign in pattern u
-    is −1 if u and the code have an odd number of ones in common, so the product of two
+    Each value has a code, a number of `bits` binary digits. Its sign in pattern u is −1
+    if u and the code have an odd number of ones in common, so the product of two
     patterns is another one. The first pattern has no flips. The first codes are the
     powers of two, which have all patterns there are, and all codes differ until they
-    repeat: then two differences have one sign in all patterns, which is still a group.
+    repeat: then two values have one sign in all patterns, which is still a group.
+
+    So the sums of all patterns are the Walsh–Hadamard transform of the values at the
+    places of their codes, which is as fast as that of (Fino and Algazi, 1976),
+    https://doi.org/10.1109/TC.1976.1674569. Each pass is in the order of the memory.
+
+    Args:
+        values: `[values]`.
+        blocks: the first value and the one behind the last, of each block.
+
+    Returns:
+        `[blocks, 2^bits]`.
     """
-    numbers = np.arange(1, 2**bits, dtype=np.uint16)
+    codes, size = _make_codes(bits), 2**bits
+    sums = np.empty((len(blocks), size))
+    for row, (start, stop) in zip(sums, blocks, strict=True):
+        places = codes[np.arange(start, stop) % len(codes)]
+        row[:] = np.bincount(places, values[start:stop], size)
+    for _ in range(bits):
+        first, second = sums.reshape(len(blocks), 2, -1).swapaxes(0, 1)
+        sums = np.empty((len(blocks), size // 2, 2))
+        np.add(first, second, out=sums[..., 0])
+        np.subtract(first, second, out=sums[..., 1])
+    return sums.reshape(len(blocks), size)
+
+
+@functools.lru_cache(maxsize=8)
+def _sum_signs(blocks: Sequence[tuple[int, int]], bits: int) -> list[np.ndarray]:
+    """The sums of the signs themselves, until the end of each block."""
+    return [*itertools.accumulate(flip(np.ones(blocks[-1][1]), blocks, bits))]
+
+
+@functools.cache
+def _make_codes(bits: int) -> np.ndarray:
+    numbers = np.arange(1, 2**bits)
     is_power = np.bitwise_count(numbers) == 1
     others = np.random.default_rng(0).permutation(numbers[~is_power])
-    codes = np.concatenate([numbers[is_power], others])
-    codes = codes[np.arange(start, stop) % len(codes)]
-    patterns = np.arange(2**bits, dtype=np.uint16)[:, None]
-    ones = np.bitwise_count(patterns & codes)
-    return 1 - 2 * (ones & 1).astype(np.int8)
+    return np.concatenate([numbers[is_power], others])

@@ -15,7 +15,7 @@ from rlcli.results.sequential_test import (
     WORSE,
     decide,
     estimate_power,
-    flip_signs,
+    flip,
     spend,
 )
 
@@ -34,8 +34,14 @@ def test_all_is_spent_at_the_end_and_never_more_than_the_level():
         assert spend(alpha, 1.0) <= alpha
 
 
+def make_patterns(size, bits):
+    """The signs of each difference: its sums, if it is 1 and all others are 0."""
+    sums = [flip(one, [(0, size)], bits)[0] for one in np.eye(size)]
+    return np.stack(sums, axis=1)
+
+
 def test_the_patterns_are_a_group_and_all_there_are_of_the_first_differences():
-    patterns = flip_signs(0, 12, bits=6)
+    patterns = make_patterns(12, 6)
     rows = {tuple(row) for row in patterns}
     assert (patterns[0] == 1).all()
     assert {tuple(row[:6]) for row in rows} == {*itertools.product((-1, 1), repeat=6)}
@@ -47,12 +53,20 @@ def test_the_patterns_are_a_group_and_all_there_are_of_the_first_differences():
 
 
 def test_more_differences_than_codes_repeat_them_and_are_a_group():
-    patterns = flip_signs(0, 130, bits=6)
+    patterns = make_patterns(130, 6)
     assert (patterns[:, 63:126] == patterns[:, :63]).all()
     rows = {tuple(row) for row in patterns}
     for one, other in itertools.product(patterns[:20], repeat=2):
         assert tuple(one * other) in rows
     assert (patterns.sum(axis=0) == 0).all()
+
+
+def test_the_sums_of_a_block_are_those_of_its_values_with_the_signs_of_each_pattern():
+    values = np.random.default_rng(3).integers(-9, 9, 130).astype(float)
+    signs = make_patterns(130, 6)
+    blocks = [(0, 7), (7, 7), (7, 130)]
+    expected = [signs[:, first:last] @ values[first:last] for first, last in blocks]
+    np.testing.assert_array_equal(flip(values, blocks, 6), expected)
 
 
 def enumerate_verdict(differences, looks, total, effect, alpha):
@@ -245,8 +259,7 @@ def test_the_power_is_that_of_a_normal_test_with_a_small_loss():
     error = 3 * math.sqrt(0.25 / 1_000)
     assert fixed(40) - error < finds < fixed(50) + error
     assert 0.2 < excludes < 1
-    assert estimate_power(10 * effect, 1.0, looks, 0.05)[0] == 1
-    assert estimate_power(10 * effect, 1.0, looks, 0.05 / 300)[0] == 1
+    assert estimate_power(10 * effect, 1.0, looks[-1:], 0.05 / 300)[0] == 1
 
 
 def test_the_smallest_level_and_the_largest_results_are_no_error():
