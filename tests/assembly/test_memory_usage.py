@@ -42,7 +42,7 @@ def sizes_of(data, *sets):
     "data",
     [
         pytest.param(DATA, id="replay"),
-        pytest.param(HOST, id="host"),
+        pytest.param(HOST, id="host", marks=pytest.mark.slow),
         pytest.param(PPO, id="ppo", marks=pytest.mark.slow),
     ],
 )

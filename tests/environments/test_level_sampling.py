@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import quick_first
 from wording import mentions
 
 from rlcli import recipe
@@ -149,7 +150,7 @@ def first_images(environment, steps: int, seed: int) -> dict[int, set[bytes]]:
     return found
 
 
-@pytest.mark.parametrize("on_demand", [True, False])
+@pytest.mark.parametrize("on_demand", quick_first([False, True]))
 def test_an_episode_of_a_level_always_begins_in_the_same_state(on_demand, monkeypatch):
     from rlcli.xla import backend
 

@@ -228,6 +228,7 @@ def test_a_grid_is_played_equally_often_and_the_return_is_by_value(tmp_path):
     assert other["parameters"] == {} and other["episodes"] == 4
 
 
+@pytest.mark.slow
 def test_episodes_of_an_evaluation_draw_their_own_numbers(tmp_path):
     each = {"step_reward": {"uniform": [1, 2]}, "failure_reward": [0, 0.5]}
     environment = {"name": "CartPole-v1", "num_envs": 2, "each": each}

@@ -8,7 +8,7 @@ from fault_injection import PythonInjector
 from fault_scenarios import Campaign, sharing_a_program
 
 SEED = 7
-CASES = 5  # of each scenario
+CASES = 4  # of each scenario
 
 
 @pytest.fixture(scope="module")

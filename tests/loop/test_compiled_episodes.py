@@ -156,7 +156,8 @@ def cartpole_film(seeds):
     [
         (("_RECORDED_STEPS", 512), (3, 4)),
         pytest.param(("_RECORDED_STEPS", 7), (1,), marks=pytest.mark.slow),
-        (("_RECORDED_BYTES", 200), (3, 4)),  # two steps
+        # Two steps.
+        pytest.param(("_RECORDED_BYTES", 200), (3, 4), marks=pytest.mark.slow),
     ],
 )
 def test_a_film_shows_the_episodes_of_the_host_loop(limit, seeds, monkeypatch):

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tiers import quick_first
 from wording import refused
 
 import rlcli
@@ -308,6 +309,7 @@ def test_ones_own_study_begins_its_cells_without_trust(own_study):
     assert is_signed(own_study)
 
 
+@pytest.mark.slow
 def test_a_study_is_signed_unless_its_user_does_not_trust_it(folder, own_study):
     keywords = {"vary": ["tracer.gamma=0.9,0.8"], "quiet": True}
     ends = rlcli.study(["lab/own.yaml"], run="own", **keywords)
@@ -325,7 +327,7 @@ test: {baseline: own gamma=0.9, effect: 0.1, max_seeds: 8}
 """
 
 
-@pytest.mark.parametrize("is_changed", [False, True])
+@pytest.mark.parametrize("is_changed", quick_first([True, False]))
 def test_the_blocks_that_a_test_adds_are_ones_own_if_the_study_is(
     own_study, is_changed, evil
 ):
@@ -376,7 +378,7 @@ def test_ones_own_study_is_not_trusted_once_it_is_changed(own_study, evil, chang
     assert not Path("marker").exists()
 
 
-@pytest.mark.parametrize("place", [shutil.copytree, shutil.move])
+@pytest.mark.parametrize("place", quick_first([shutil.move, shutil.copytree]))
 def test_ones_own_study_is_trusted_elsewhere_as_long_as_its_files_are_as_they_were(
     own_study, folder, place
 ):

@@ -346,6 +346,7 @@ def test_chunks_hand_on_what_one_might_want_to_look_at(tmp_path):
     assert [row["T"] for row in seen] == [step for step in logged for _ in range(2)]
 
 
+@pytest.mark.slow
 def test_what_chunks_hand_out_may_be_changed(tmp_path):
     data = DATA | {"train": {"steps": 300, "start": 50, "log": {"every": 100}}}
     kept = []

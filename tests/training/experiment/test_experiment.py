@@ -141,6 +141,7 @@ def test_every_period_acts_at_the_end_of_the_iteration_at_or_past_each_multiple(
         assert [row["seed"] for row in report.rows] == [4, 5] * (len(points) // 2)
 
 
+@pytest.mark.slow
 def test_an_evaluation_at_the_last_step_is_made_at_the_end_of_the_last_iteration():
     experiment = experiment_of(evaluate={"every": 50, "episodes": 1}, **NEVER)
     reports = run_reports(experiment, itertools.cycle([5, 2, 1]))

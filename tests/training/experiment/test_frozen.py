@@ -22,6 +22,8 @@ from rlcli.runs.frozen import FrozenSeed
 from rlcli.runs.snapshots import load_snapshot
 from rlcli.types import Core, TimeStep
 
+pytestmark = pytest.mark.slow
+
 SEEDS, FIRST, AT = 3, 20, 31  # one seed of three is paid what is no number at step 31
 
 
@@ -107,7 +109,6 @@ def info(run: Path) -> dict:
     return json.loads((run / "run.json").read_text())
 
 
-@pytest.mark.slow
 def test_the_exit_code_of_a_run_with_frozen_seeds_is_neither_success_nor_failure(
     trained,
 ):
@@ -151,7 +152,6 @@ def test_a_file_alone_says_which_of_its_seeds_are_frozen(name, trained, tmp_path
     assert load_snapshot(path, trust=True).frozen == {BAD: FrozenSeed(31, REASON, True)}
 
 
-@pytest.mark.slow
 def test_a_file_from_before_the_failure_has_no_frozen_seed(trained):
     run, _, _ = trained
     path = run / "checkpoints" / "000000020.pkl.lz4"
@@ -159,7 +159,6 @@ def test_a_file_from_before_the_failure_has_no_frozen_seed(trained):
     assert "frozen" not in checkpoint.read(path)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--best"]])
 def test_eval_marks_frozen_seeds_and_says_that_they_are_included(options, trained):
     run, _, _ = trained
@@ -176,7 +175,6 @@ def test_eval_marks_frozen_seeds_and_says_that_they_are_included(options, traine
     assert " over 3 seeds (1 frozen, included) of 2 episodes on " in err
 
 
-@pytest.mark.slow
 def test_the_json_of_eval_marks_frozen_seeds(trained):
     run, _, _ = trained
     found = rlcli.eval(run, trust=True, episodes=2)
@@ -198,8 +196,7 @@ def left(run: Path, source: Path, step: int) -> Path:
     return run
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("step", [20, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [20, 40])
 def test_a_resumed_run_has_the_same_frozen_seeds(step, trained, tmp_path):
     source, _, _ = trained
     run = left(tmp_path / "run", source, step)
@@ -214,7 +211,6 @@ def test_a_resumed_run_has_the_same_frozen_seeds(step, trained, tmp_path):
         assert (run / name).read_bytes() == (source / name).read_bytes()
 
 
-@pytest.mark.slow
 def test_a_finished_run_with_frozen_seeds_is_no_success_when_resumed(trained, tmp_path):
     run = shutil.copytree(trained[0], tmp_path / "run")
     err, code = run_cli("resume", run, "--trust", "--quiet")
@@ -231,7 +227,6 @@ def failed(environment, tmp_path, **changes) -> tuple[Path, list[str]]:
     return run, [line for line in lines if "returned" in line and ", dt: " not in line]
 
 
-@pytest.mark.slow
 def test_an_observation_that_is_no_number_is_the_environments(tmp_path):
     run, err = failed({"name": f"{__name__}:blind", "time_limit": 40}, tmp_path)
     reason = info(run)["frozen"][str(BAD)]
@@ -242,7 +237,6 @@ def test_an_observation_that_is_no_number_is_the_environments(tmp_path):
     assert err == [f"[TrainMonitor|INFO] seed {BAD} is frozen: {reason}"]
 
 
-@pytest.mark.slow
 def test_a_run_that_ends_at_the_first_frozen_seed_does_not_say_that_none_is_left(
     tmp_path, capsys
 ):
@@ -293,7 +287,6 @@ def hosted(what: str, value: object, tmp_path: Path, **train) -> tuple[Path, lis
     return failed(environment, tmp_path, train={"seeds": 1, **train})
 
 
-@pytest.mark.slow
 def test_a_nan_of_a_host_environment_is_attributed_to_the_environment(tmp_path):
     run, err = hosted("observation", float("nan"), tmp_path)
     place = "(environment 0, step 30)"  # of both environments, in step 15 of each
@@ -304,7 +297,6 @@ def test_a_nan_of_a_host_environment_is_attributed_to_the_environment(tmp_path):
     assert len(err) == 1
 
 
-@pytest.mark.slow
 def test_an_observation_beyond_its_bounds_is_warned_of_once_and_trained_on(tmp_path):
     run, err = hosted("observation", 1.5, tmp_path)
     assert info(run)["status"] == "finished"
@@ -318,7 +310,6 @@ def test_an_observation_beyond_its_bounds_is_warned_of_once_and_trained_on(tmp_p
     assert (run / "log.txt").read_text().count("outside its declared") == 1
 
 
-@pytest.mark.slow
 def test_a_reward_that_is_no_number_ends_the_run_and_is_recorded(tmp_path):
     with pytest.raises(
         rlcli.RlcliError, match="a reward that is not a number"
