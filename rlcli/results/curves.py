@@ -296,11 +296,12 @@ class CurveReader:
     def read_seeds(self, group: Group, metric: str, x: str = "steps") -> list[Seed]:
         """The seeds of a group, without repeated ones and those without values."""
         found: dict[tuple[str, int], Seed] = {}
+        identities = {each.folder: each.identity for each in group.members}
         repeated: Counter[Path] = Counter()
         seeds = [*self._seeds(group, metric, x)]
         self._note_missing(group, seeds, metric)
         for seed in seeds:
-            key = (seed.member.identity, seed.seed)
+            key = (identities[seed.member.folder], seed.seed)
             other = found.get(key)
             if other is None:
                 found[key] = seed
@@ -437,6 +438,8 @@ def _thin(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The means of as many successive points as leave at most `max_points`."""
     size = -(-len(x) // max_points)
+    if size == 1:
+        return x, y
     starts = np.arange(0, len(x), size)
     counts = np.diff(starts, append=len(x))
     return np.add.reduceat(x, starts) / counts, np.add.reduceat(y, starts) / counts
