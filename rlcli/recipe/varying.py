@@ -6,6 +6,7 @@ combinations themselves.
 
 import itertools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from rlcli.recipe.documents import Document
 from rlcli.recipe.settings import Setting
 
 KEY = "vary"
+MOST_COMBINATIONS = 10_000  # of a recipe, of `--vary`, and cells of a study
 NONE = f"{KEY}=null"  # the setting for a single run of a recipe with the section
 _EXAMPLE = "for example `vary: {optimizer.learning_rate: [1e-4, 3e-4]}`"
 
@@ -31,6 +33,7 @@ def recipe_combinations(document: Document) -> list[tuple[str, ...]]:
                 raise _error(
                     document, [key], f"expected a list, got {quote_value(values)}"
                 )
+        check_count(math.prod(map(len, value.values())), document.where((KEY,)))
         combinations = [
             dict(zip(value, each, strict=True))
             for each in itertools.product(*value.values())
@@ -38,6 +41,7 @@ def recipe_combinations(document: Document) -> list[tuple[str, ...]]:
     elif isinstance(value, list) and all(
         isinstance(each, Mapping) and each for each in value
     ):
+        check_count(len(value), document.where((KEY,)))
         combinations = value
     else:
         message = f"expected a mapping of lists, got {quote_value(value)}"
@@ -52,11 +56,25 @@ def recipe_combinations(document: Document) -> list[tuple[str, ...]]:
                 for key, each in combination.items()
             )
         )
-    for each in settings:
-        if settings.count(each) > 1:
-            text = ", ".join(each)
-            raise _error(document, [], f"{quote(text)} is listed twice")
+    if repeated := find_repeated(settings):
+        text = ", ".join(repeated)
+        raise _error(document, [], f"{quote(text)} is listed twice")
     return settings
+
+
+def check_count(count: int, place: str = "", what: str = "combinations") -> None:
+    """Refuses more combinations of values than there may be, before they are made."""
+    if count > MOST_COMBINATIONS:
+        raise RlcliError(
+            f"{place}more than {MOST_COMBINATIONS:,} {what}",
+            "vary fewer options, or search their values with `rlcli sweep`",
+        )
+
+
+def find_repeated(settings: Sequence[tuple[str, ...]]) -> tuple[str, ...] | None:
+    """The first settings that are listed twice."""
+    seen: set[tuple[str, ...]] = set()
+    return next((each for each in settings if each in seen or seen.add(each)), None)
 
 
 def _format(value: Any) -> str:

@@ -85,6 +85,15 @@ def make_safe(text: str) -> str:
     return "-".join(_UNSAFE.sub(" ", text).split())
 
 
+def name_folder(text: str) -> str:
+    """The name of a folder after a text from anywhere; "" if nothing of it is left.
+
+    >>> name_folder("../my recipe")
+    'my-recipe'
+    """
+    return make_safe(text).lstrip(".-")[:LONGEST_NAME]
+
+
 def shorten_keys(keys: Sequence[str]) -> list[str]:
     """Dotted keys without their section, unless two would be equal.
 

@@ -22,7 +22,7 @@ from rlcli.recipe.settings import Setting
 from rlcli.recipe.varying import recipe_combinations
 from rlcli.results.claim_test import SEED, TEST, ClaimTest, convert_test
 from rlcli.results.references import is_reference
-from rlcli.runs.naming import make_safe
+from rlcli.runs.naming import name_folder
 from rlcli.runs.study_record import REFERENCE
 from rlcli.studies.study_grid import Grid, GridEnvironment, GridRecipe, environment_of
 
@@ -149,7 +149,7 @@ class _Reader:
             self.fail(place, f"there is no recipe {quote(recipe)}: {error}")
         except RlcliError as error:
             self.fail(place, error.message, error.hint)
-        label = document.name if name is None else make_safe(str(name))
+        label = document.name if name is None else name_folder(str(name))
         if not label:
             self.fail((*place, "name"), f"{quote(name)} cannot be the name of a folder")
         return GridRecipe(document, label)

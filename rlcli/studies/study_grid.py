@@ -6,6 +6,7 @@ Needs no JAX.
 import dataclasses
 import hashlib
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,20 +21,24 @@ from rlcli.recipe import (
     shipped_recipes,
 )
 from rlcli.recipe.settings import Setting
-from rlcli.recipe.varying import NONE
+from rlcli.recipe.varying import (
+    MOST_COMBINATIONS,
+    NONE,
+    check_count,
+    find_repeated,
+)
 from rlcli.registry.paths import enter
 from rlcli.results.claim_test import ClaimTest
 from rlcli.runs.creation import check_place
 from rlcli.runs.files import to_json
 from rlcli.runs.naming import (
-    LONGEST_NAME,
     describe_overrides,
-    make_safe,
+    name_folder,
     number_folder,
 )
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.run_folder import is_run
-from rlcli.runs.study_record import Cell
+from rlcli.runs.study_record import FILE_NAME, Cell
 
 # Of the section `environment` of a recipe, which other environments get as well.
 _KEPT = ("num_envs", "wrappers")
@@ -68,6 +73,7 @@ class Grid(NamedTuple):
 
     def vary(self, combinations: Sequence[tuple[str, ...]]) -> "Grid":
         """The grid with an axis more: settings that come after its own."""
+        check_count(len(self.combinations) * len(combinations))
         product = itertools.product(self.combinations, combinations)
         return self._replace(combinations=[(*one, *other) for one, other in product])
 
@@ -92,22 +98,24 @@ def plan_cells(grid: Grid, study: Path, **fields: Any) -> list[Cell]:
             recipe, the environment and the options, where there are several.
         fields: other fields of each cell.
     """
-    planned = [*_combine_axes(grid)]
+    planned = [*itertools.islice(_combine_axes(grid), MOST_COMBINATIONS + 1)]
+    check_count(len(planned), what="cells")
     several = {
         axis: len({cell[axis] for cell, _, _ in planned}) > 1
         for axis in ("recipe", "environment")
     }
     cells: list[Cell] = []
+    taken = {study / FILE_NAME}
     for names, settings, document in planned:
         axes = {key: name for key, name in names.items() if several[key]}
         options = {key: text for key, _, text in (s.partition("=") for s in settings)}
-        parts = [make_safe(name)[:LONGEST_NAME] for name in axes.values()]
+        parts = [name_folder(name) or axis for axis, name in axes.items()]
         parts.append(describe_overrides(settings))
         place = study.joinpath(*filter(None, parts))
         if place == study:  # a single run
-            place /= names["recipe"]
-        taken = [cell.folder for cell in cells]
+            place /= name_folder(names["recipe"]) or "recipe"
         place = number_folder(place, taken.__contains__)
+        taken.add(place)
         OpenedFolder(study).find(*place.relative_to(study).parts)  # refuses links
         check_place(run=place)
         own = {"folder": place, "study": study, "values": {**axes, **options}}
@@ -229,10 +237,10 @@ def combine(
             )
         axes.append([*zip(*zipped, strict=True)])
     for axis in axes:
-        for settings in axis:
-            if axis.count(settings) > 1:
-                text = ", ".join(settings)
-                raise RlcliError(f"{quote(text)} is listed twice", "remove one of them")
+        if repeated := find_repeated(axis):
+            text = ", ".join(repeated)
+            raise RlcliError(f"{quote(text)} is listed twice", "remove one of them")
+    check_count(math.prod(map(len, axes)))
     _refuse_twice([text.partition("=")[0].strip() for text in (*vary, *vary_zip)])
     for combination in itertools.product(*axes):
         yield tuple(itertools.chain(*combination))

@@ -10,7 +10,7 @@ from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe, resolve
 from rlcli.runs.study_record import find_study
 from rlcli.studies.study_file import read_study
-from rlcli.studies.study_grid import plan_cells, read_cell
+from rlcli.studies.study_grid import combine, plan_cells, read_cell
 
 POLE = """
 environment: {name: CartPole-v1, num_envs: 4, masspole: 0.2}
@@ -132,6 +132,47 @@ def test_what_is_wrong_is_one_error_with_its_place(text, message):
     with pytest.raises(RlcliError) as error:
         cells(text)
     assert message in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("../../out", "out"),
+        (".hidden", "hidden"),
+        ("-rf", "rf"),
+        ("study.json", "study.json-2"),
+        ("x" * 300, "x" * 80),
+    ],
+)
+def test_a_cell_of_any_name_has_a_folder_in_its_study(name, label):
+    recipes = json.dumps([{"name": name, "recipe": "pole.yaml"}, "sarsa_frozenlake"])
+    found = cells(f"recipes: {recipes}")
+    assert [cell.label for cell in found] == [label, "sarsa_frozenlake"]
+
+
+@pytest.mark.slow
+def test_a_recipe_with_the_name_of_the_record_is_trained_beside_it():
+    recipes = json.dumps([{"name": "study.json", "recipe": "pole.yaml"}, "pole.yaml"])
+    Path("paper.yaml").write_text(f"recipes: {recipes}")
+    ends = rlcli.study("paper.yaml", run="here", quiet=True)
+    assert [each.code for each in ends] == [0, 0]
+    assert Path("here/study.json-2/run.json").is_file()
+
+
+def test_what_no_memory_can_hold_is_refused_before_it_is_made():
+    many = [*range(1, 5_001)]
+    axes = f"{{train.seed: {many}, updater.target_period: [1, 2, 3]}}"
+    place = r"paper.yaml:2: more than 10,000 combinations"
+    with pytest.raises(RlcliError, match=place):
+        cells(f"recipes: [pole.yaml]\nvary: {axes}")
+    with pytest.raises(RlcliError, match="more than 10,000 combinations"):
+        [*combine([f"train.seed={','.join(map(str, many))}", "x.y=1,2,3"])]
+    Path("vary.yaml").write_text(f"{POLE}vary: {axes}")
+    with pytest.raises(RlcliError, match=r"vary.yaml:6: more than 10,000"):
+        rlcli.check("vary.yaml")
+    Path("paper.yaml").write_text(f"recipes: [pole.yaml]\nvary: {{train.seed: {many}}}")
+    with pytest.raises(RlcliError, match="more than 10,000 combinations"):
+        read_study("paper.yaml").vary([*combine(["x.y=1,2,3"])])
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ _CONTROLLED: Mapping[str, str] = {  # what a sweep decides itself
     "extends": "sweep each recipe separately, or search the options that differ",
     "extra": "rlcli does not read this section",
 }
-_MOST_POINTS = 1_000_000  # combinations of a grid
+_MOST_POINTS = 100_000  # combinations of a grid
 
 Values = dict[str, Any]  # the value of each active option; of a choice its label
 
