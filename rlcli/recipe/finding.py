@@ -1,8 +1,9 @@
 """Finding: the files of recipes, and hints for names that are no recipe."""
 
+import functools
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from rlcli import registry
@@ -20,7 +21,8 @@ _MAX_SUGGESTED = 5  # recipes in a hint
 _FIRST = ("dqn_cartpole", "ppo_cartpole")  # well-known algorithms, and quickly trained
 
 
-def shipped_recipes() -> dict[str, Path]:
+@functools.cache
+def shipped_recipes() -> Mapping[str, Path]:
     """The recipes that come with rlcli, by name."""
     return {path.stem: path for path in sorted(shipped_folder().glob("*.yaml"))}
 

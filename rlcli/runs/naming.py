@@ -88,10 +88,12 @@ def make_safe(text: str) -> str:
 def name_folder(text: str) -> str:
     """The name of a folder after a text from anywhere; "" if nothing of it is left.
 
-    >>> name_folder("../my recipe")
-    'my-recipe'
+    Not that of a hidden folder, an option of a command, or a record of rlcli.
+
+    >>> name_folder("../my recipe"), name_folder("study.json")
+    ('my-recipe', 'study-json')
     """
-    return make_safe(text).lstrip(".-")[:LONGEST_NAME]
+    return make_safe(text).lstrip(".-").replace(".json", "-json")[:LONGEST_NAME]
 
 
 def shorten_keys(keys: Sequence[str]) -> list[str]:

@@ -38,7 +38,7 @@ from rlcli.runs.naming import (
 )
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.run_folder import is_run
-from rlcli.runs.study_record import FILE_NAME, Cell
+from rlcli.runs.study_record import Cell
 
 # Of the section `environment` of a recipe, which other environments get as well.
 _KEPT = ("num_envs", "wrappers")
@@ -105,7 +105,7 @@ def plan_cells(grid: Grid, study: Path, **fields: Any) -> list[Cell]:
         for axis in ("recipe", "environment")
     }
     cells: list[Cell] = []
-    taken = {study / FILE_NAME}
+    taken: set[Path] = set()
     for names, settings, document in planned:
         axes = {key: name for key, name in names.items() if several[key]}
         options = {key: text for key, _, text in (s.partition("=") for s in settings)}

@@ -140,14 +140,14 @@ def test_what_is_wrong_is_one_error_with_its_place(text, message):
         ("../../out", "out"),
         (".hidden", "hidden"),
         ("-rf", "rf"),
-        ("study.json", "study.json-2"),
+        ("study.json", "study-json"),
         ("x" * 300, "x" * 80),
     ],
 )
 def test_a_cell_of_any_name_has_a_folder_in_its_study(name, label):
-    recipes = json.dumps([{"name": name, "recipe": "pole.yaml"}, "sarsa_frozenlake"])
-    found = cells(f"recipes: {recipes}")
-    assert [cell.label for cell in found] == [label, "sarsa_frozenlake"]
+    recipes = json.dumps([{"name": name, "recipe": "pole.yaml"}, "pole.yaml"])
+    found = cells(f"recipes: {recipes}\nenvironments: [CartPole-v1]")
+    assert [cell.label for cell in found] == [label, "pole"]
 
 
 @pytest.mark.slow
@@ -156,7 +156,7 @@ def test_a_recipe_with_the_name_of_the_record_is_trained_beside_it():
     Path("paper.yaml").write_text(f"recipes: {recipes}")
     ends = rlcli.study("paper.yaml", run="here", quiet=True)
     assert [each.code for each in ends] == [0, 0]
-    assert Path("here/study.json-2/run.json").is_file()
+    assert Path("here/study-json/run.json").is_file()
 
 
 def test_what_no_memory_can_hold_is_refused_before_it_is_made():
@@ -166,13 +166,14 @@ def test_what_no_memory_can_hold_is_refused_before_it_is_made():
     with pytest.raises(RlcliError, match=place):
         cells(f"recipes: [pole.yaml]\nvary: {axes}")
     with pytest.raises(RlcliError, match="more than 10,000 combinations"):
-        [*combine([f"train.seed={','.join(map(str, many))}", "x.y=1,2,3"])]
+        list(combine([f"train.seed={','.join(map(str, many))}", "x.y=1,2,3"]))
     Path("vary.yaml").write_text(f"{POLE}vary: {axes}")
     with pytest.raises(RlcliError, match=r"vary.yaml:6: more than 10,000"):
         rlcli.check("vary.yaml")
     Path("paper.yaml").write_text(f"recipes: [pole.yaml]\nvary: {{train.seed: {many}}}")
+    grid = read_study("paper.yaml")
     with pytest.raises(RlcliError, match="more than 10,000 combinations"):
-        read_study("paper.yaml").vary([*combine(["x.y=1,2,3"])])
+        grid.vary([*combine(["x.y=1,2,3"])])
 
 
 @pytest.mark.slow
