@@ -55,8 +55,8 @@ def compare(
             else, of native environments, those of a random and of a good policy.
         allow_differences: compare runs that were not made in the same way.
         output: a `.md`, `.tex`, `.csv`, `.html` or `.json` file with tables, or a
-            `.pdf`, `.svg` or `.png` file: a figure of the estimates, and of performance
-            profiles.
+            `.pdf`, `.svg` or `.png` file: a figure of the estimates, of performance
+            profiles, and of the probability of improvement.
         width: of a figure, for a paper: `column` (3.25 inches) or `page` (6.75).
         serif: whether its font has serifs.
     """

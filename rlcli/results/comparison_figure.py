@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli.quoting import quote_mathtext
-from rlcli.results import comparison_tables, figure
-from rlcli.results.overall_panels import draw_estimates, draw_profiles
+from rlcli.results import comparison_tables, figure, overall_panels
 from rlcli.runs.metric_labels import label_metric
 
 _STATISTICS = {"mean": "mean", "median": "median", "iqm": "IQM"}
@@ -76,7 +75,7 @@ def _fill(
     for (place,), row in zip(places, rows, strict=False):
         panels = place.subplots(1, len(row.statistics), squeeze=False)[0]
         for axes, (name, label) in zip(panels, row.statistics.items(), strict=True):
-            draw_estimates(axes, row.groups, name, colors)
+            overall_panels.draw_estimates(axes, row.groups, name, colors)
             axes.set_xlabel(label, fontsize="small")
         _name_groups(panels[0], row.groups)
         # Of one unit, so a longer interval is a wider one in any of them.
@@ -84,10 +83,14 @@ def _fill(
         title = quote_mathtext(row.title)
         place.suptitle(title, x=0.01, horizontalalignment="left", fontsize="medium")
     if (overall := data["overall"]) is not None:
-        (place,) = places[-1]
-        axes = place.subplots()
-        draw_profiles(axes, overall["groups"], colors)
-        axes.set_title("performance profile", loc="left", fontsize="medium")
+        (place,), pairs = places[-1], overall["improvement"]
+        panels = place.subplots(1, 2 if pairs else 1, squeeze=False)[0]
+        overall_panels.draw_profiles(panels[0], overall["groups"], colors)
+        if pairs:
+            overall_panels.draw_improvement(panels[-1], pairs, colors)
+        titles = overall_panels.PROFILE, overall_panels.IMPROVEMENT
+        for axes, title in zip(panels, titles, strict=False):
+            axes.set_title(title, loc="left", fontsize="medium")
         figure.add_legend(place, colors, loc="outside lower center")
     text = comparison_tables.describe_comparison(data, "as lines")
     text = textwrap.fill(quote_mathtext(text), int(_LETTERS * canvas.get_figwidth()))

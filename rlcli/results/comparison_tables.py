@@ -10,6 +10,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from rlcli.quoting import quote_html, quote_latex, quote_markdown
+from rlcli.results.chart import ALL_ENVIRONMENTS
 from rlcli.runs.files import to_json, write_output
 from rlcli.runs.formatting import NOTHING, format_number
 from rlcli.runs.metric_labels import choose_best, label_metric
@@ -103,7 +104,7 @@ def tables(data: Mapping[str, Any]) -> Iterator[Table]:
         ["group", *(f"{score:g}" for score in _SHOWN_SCORES)],
         [[row["group"], *_profile_cells(row["profile"])] for row in overall["groups"]],
     )
-    yield from _improvement_table(overall["improvement"], "all environments", max)
+    yield from _improvement_table(overall["improvement"], ALL_ENVIRONMENTS, max)
 
 
 _GROUP_COLUMNS = ("group", "first", "second")  # their cells are labels of groups
@@ -201,34 +202,54 @@ def _quote_latex_cell(text: str) -> str:
 
 
 def as_csv(data: Mapping[str, Any]) -> str:
-    """The estimates, a line for each group in each environment, and over all of them.
+    """A line for each estimate, with the limits of its interval, empty for one seed.
 
-    The columns `metric` and `result` say of what: of seeds' `last` values, for example.
-    Each estimate has the limits of its interval beside it, empty for a single seed.
+    `statistic` is `mean`, `median`, `iqm` or `optimality_gap`; `improvement`, the
+    probability that a seed of `group` is better than one of the group `second`; or
+    `profile`, the fraction of seeds above `score`. `metric` and `result` say of what:
+    of seeds' `last` values, for example.
     """
-    names = ("mean", "median", "iqm", "optimality_gap")
-    columns = [f"{name}{limit}" for name in names for limit in ("", "_low", "_high")]
-    what = {"metric": label_metric(data["y"]), "result": data["result"]}
-    first = ["environment", *what, "group", "seeds"]
     file = io.StringIO()
-    writer = csv.DictWriter(file, [*first, *columns], lineterminator="\n")
-    writer.writeheader()
-    places = [(each["environment"], each["groups"]) for each in data["environments"]]
+    writer = csv.writer(file, lineterminator="\n")
+    first = ["environment", "metric", "result", "group", "seeds"]
+    last = ["statistic", "second", "score", "value", "low", "high"]
+    writer.writerow([*first, *last])
+    what = label_metric(data["y"]), data["result"]
+    places = [*data["environments"]]
     if data["overall"] is not None:
-        places.append(("all environments", data["overall"]["groups"]))
-    for environment, groups in places:
-        for group in groups:
-            row = {"environment": environment, **what, "group": group["group"]}
-            row["seeds"] = _count_seeds(group)
-            for name in set(names) & group.keys():
-                low, high = group[name]["ci95"] or (None, None)
-                row |= {
-                    name: group[name]["value"],
-                    f"{name}_low": low,
-                    f"{name}_high": high,
-                }
+        places.append({"environment": ALL_ENVIRONMENTS, **data["overall"]})
+    for place in places:
+        seeds = {group["group"]: _count_seeds(group) for group in place["groups"]}
+        for group, *kind, estimate in _list_estimates(place):
+            numbers = estimate["value"], *(estimate["ci95"] or (None, None))
+            row = [place["environment"], *what, group, seeds[group], *kind, *numbers]
             writer.writerow(row)
     return file.getvalue()
+
+
+def _list_estimates(
+    place: Mapping[str, Any],
+) -> Iterator[tuple[str, str, str, str, Mapping[str, Any]]]:
+    """Group, statistic, second group, score and estimate, as in `as_csv`."""
+    for group in place["groups"]:
+        for name in _NAMES:
+            if name in group:
+                yield group["group"], name, "", "", group[name]
+        if "profile" in group:
+            for score, above in _profile_estimates(group["profile"]):
+                yield group["group"], "profile", "", f"{score:g}", above
+    for pair in place["improvement"]:
+        yield pair["first"], "improvement", pair["second"], "", pair
+
+
+def _profile_estimates(
+    profile: Mapping[str, Any],
+) -> Iterator[tuple[float, Mapping[str, Any]]]:
+    """The fraction of seeds above each score, with its interval."""
+    fractions, low, high = (profile[name] for name in ("fraction", "low", "high"))
+    for index, score in enumerate(profile["score"]):
+        ci95 = None if low is None else (low[index], high[index])
+        yield score, {"value": fractions[index], "ci95": ci95}
 
 
 def as_html(data: Mapping[str, Any]) -> str:
@@ -326,8 +347,8 @@ def _improvement_table(
 
 
 def _profile_cells(profile: Mapping[str, Any]) -> Iterator[str]:
-    for score in _SHOWN_SCORES:
-        yield format_number(profile["fraction"][profile["score"].index(score)])
+    estimates = dict(_profile_estimates(profile))
+    return (_format_estimate(estimates[score]) for score in _SHOWN_SCORES)
 
 
 def _format_estimate(estimate: Mapping[str, Any]) -> str:

@@ -26,7 +26,7 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
 LINE = 0.22  # inches of a line of a legend, or of a group
 _COLUMNS = 3  # panels beside each other
 _WIDTHS, _HEIGHTS = (8.0, 10.0, 12.0), (4.8, 3.8, 3.4)  # inches, by columns
-_LONG_LABEL = 24  # characters; longer ones have a line of the legend to themselves
+_HANDLE, _LETTER = 0.5, 0.07  # inches of a legend: a line with its gaps, and a letter
 _DATES = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
@@ -84,19 +84,19 @@ def draw_bytes(
 ) -> bytes:
     """The curves of `rlcli.plot` as the bytes of a file with this suffix."""
     panels = split_panels(result)
-    count = len(panels) + (overall_panels.COUNT if result.get("overall") else 0)
+    count = len(panels) + overall_panels.count_panels(result.get("overall"))
     columns = min(count, 2 if style.width == "column" else _COLUMNS)
     rows = -(-count // columns)
     entries = _describe_entries(panels)
-    lines = -(-len(entries) // _count_columns([*entries.values()]))
-    size = _WIDTHS[columns - 1], _HEIGHTS[columns - 1] * rows + LINE * lines
+    width = WIDTHS.get(style.width or "", _WIDTHS[columns - 1])
+    lines = -(-len(entries) // _count_columns([*entries.values()], width))
+    height = _HEIGHTS[columns - 1] * rows + LINE * lines
     if style.width is not None:
-        width = WIDTHS[style.width]
-        size = width, (0.35 + 0.65 * width / columns) * rows + 0.15 * lines + 0.2
+        height = (0.35 + 0.65 * width / columns) * rows + 0.15 * lines + 0.2
     return make_bytes(
         suffix,
         lambda canvas: _fill(canvas, result, panels, entries, columns),
-        size=size,
+        size=(width, height),
         style=style,
     )
 
@@ -144,13 +144,13 @@ def _fill(
 ) -> None:
     """A panel for each environment, and a legend above all of them."""
     overall = result.get("overall")
-    count = len(panels) + (overall_panels.COUNT if overall else 0)
+    count = len(panels) + overall_panels.count_panels(overall)
     grid = canvas.add_gridspec(-(-count // columns), columns)
     every_axes = [canvas.add_subplot(grid[index]) for index in range(count)]
     colors = {label: f"C{index}" for index, label in entries.items()}
     if overall:
         own = every_axes[len(panels) :]
-        overall_panels.draw_overall(own, overall["groups"], colors)
+        overall_panels.draw_overall(own, overall, colors)
         every_axes = every_axes[: len(panels)]
     for axes, (environment, panel) in zip(every_axes, panels.items(), strict=True):
         _draw_panel(axes, panel)
@@ -232,13 +232,13 @@ def add_legend(holder: Any, colors: Mapping[str, str], **place: Any) -> None:
             for index, color in enumerate(colors.values())
         ],
         [*map(quote_mathtext, colors)],
-        ncols=_count_columns([*colors]),
+        ncols=_count_columns([*colors], holder.bbox.width / holder.dpi),
         fontsize="small",
         **place,
     )
 
 
-def _count_columns(labels: Sequence[str]) -> int:
-    """The columns of a legend; long labels have a line to themselves."""
-    is_long = max(map(len, labels)) > _LONG_LABEL
-    return 1 if is_long else min(3, len(labels))
+def _count_columns(labels: Sequence[str], width: float) -> int:
+    """The columns of a legend that is `width` inches wide."""
+    column = _HANDLE + _LETTER * max(map(len, labels))
+    return max(1, min(3, len(labels), int(width / column)))

@@ -419,25 +419,96 @@ def test_latex_has_rules_escapes_names_and_sets_the_best_in_bold(tmp_path):
     assert all(line.endswith(r" \\") for line in (first, second))
 
 
-def test_csv_has_each_estimate_with_the_limits_of_its_interval(tmp_path):
+def read_csv(data):
+    """The numbers by environment, group, statistic, second group and score."""
+    rows = csv.DictReader(comparison_tables.as_csv(data).splitlines())
+    names = ("environment", "group", "statistic", "second", "score")
+    numbers = ("value", "low", "high")
+    return {
+        tuple(row[name] for name in names): [float(row[n] or "nan") for n in numbers]
+        for row in rows
+    }
+
+
+def test_csv_has_a_line_for_each_estimate_with_the_limits_of_its_interval(tmp_path):
     write(tmp_path / "a", [1.0, 3.0], name="x", recipe='one, "two"')
     write(tmp_path / "b", [5.0], name="y", recipe="ppo")
     file = tmp_path / "table.csv"
     data = rlcli.compare([tmp_path / "a", tmp_path / "b"], output=file)
     with file.open(newline="") as lines:
         rows = [*csv.DictReader(lines)]
-    assert [row["group"] for row in rows] == ['one, "two"', "ppo"]
     assert {(row["metric"], row["result"]) for row in rows} == {
         ("return, evaluation", "last")
     }
-    low, high = data["environments"][0]["groups"][0]["mean"]["ci95"]
-    first, second = rows
-    assert [float(first[n]) for n in ("mean", "mean_low", "mean_high")] == [
-        2,
-        low,
-        high,
+    assert [(row["group"], row["seeds"], row["statistic"]) for row in rows] == [
+        *[('one, "two"', "2", name) for name in ("mean", "median", "iqm")],
+        *[("ppo", "1", name) for name in ("mean", "median", "iqm")],
+        ('one, "two"', "2", "improvement"),
     ]
-    assert (second["mean"], second["mean_low"], second["seeds"]) == ("5.0", "", "1")
+    found = read_csv(data)
+    limits = data["environments"][0]["groups"][0]["mean"]["ci95"]
+    assert found["CartPole-v1", 'one, "two"', "mean", "", ""] == [2, *limits]
+    np.testing.assert_equal(
+        found["CartPole-v1", "ppo", "mean", "", ""], [5, np.nan, np.nan]
+    )
+
+
+def test_improvement_and_profile_over_environments_are_those_of_brute_force(tmp_path):
+    """Resampled within each environment, in a loop."""
+    random = np.random.default_rng(0)
+    finals = {
+        "CartPole-v1": {
+            "dqn": random.uniform(200, 500, 10),
+            "ppo": random.uniform(100, 450, 12),
+        },
+        "Acrobot-v1": {
+            "dqn": random.uniform(-400, -80, 11),
+            "ppo": random.uniform(-300, -80, 10),
+        },
+    }
+    for environment, label in itertools.product(finals, ("dqn", "ppo")):
+        text = RESOLVED.replace("CartPole-v1", environment)
+        returns = finals[environment][label].tolist()
+        write(tmp_path / environment / label, returns, name=label, resolved=text)
+    found = read_csv(rlcli.compare(tmp_path, group="name"))
+    scores = {
+        label: [shipped(name).normalize(each[label]) for name, each in finals.items()]
+        for label in ("dqn", "ppo")
+    }
+    drawn = [
+        {
+            label: [random.choice(each, len(each)) for each in by_environment]
+            for label, by_environment in scores.items()
+        }
+        for _ in range(2000)
+    ]
+
+    def improve(sample):
+        """The mean over environments of the fraction of pairs that dqn wins."""
+        wins = [
+            np.mean([(x > y) + 0.5 * (x == y) for x, y in itertools.product(*each)])
+            for each in zip(sample["dqn"], sample["ppo"], strict=True)
+        ]
+        return np.mean(wins)
+
+    def check(row, function):
+        value, *interval = found["all environments", *row]
+        assert value == pytest.approx(function(scores))
+        ends = np.quantile([function(each) for each in drawn], [0.025, 0.975])
+        np.testing.assert_allclose(interval, ends, atol=0.5 / 10 + 1e-6)  # a seed
+
+    check(("dqn", "improvement", "ppo", ""), improve)
+    profiles = [row for row in found if row[2] == "profile"]
+    assert len(profiles) == 2 * 61 and {row[0] for row in profiles} == {
+        "all environments"
+    }
+    for label, score in itertools.product(scores, ("0", "0.5", "0.95", "1")):
+        check(
+            (label, "profile", "", score),
+            lambda sample, label=label, score=float(score): np.mean(
+                [np.mean(each > score) for each in sample[label]]
+            ),
+        )
 
 
 def test_only_runs_that_match_are_compared(tmp_path):

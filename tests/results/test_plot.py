@@ -1,5 +1,6 @@
 """Plot: curves over seeds, worked out by hand and by loops."""
 
+import itertools
 import sys
 
 import numpy as np
@@ -207,13 +208,13 @@ def test_figures_are_written_with_equal_bytes_for_equal_curves(tmp_path, name, s
     assert (tmp_path / name).read_bytes() == first
 
 
-def draw_figure(result):
-    """The canvas of a figure, after its layout."""
+def draw_figure(result, width=8):
+    """The canvas of a figure of this width in inches, after its layout."""
     pytest.importorskip("matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    canvas = Figure(figsize=(8, 5), layout="constrained")
+    canvas = Figure(figsize=(width, 5), layout="constrained")
     FigureCanvasAgg(canvas)
     panels = split_panels(result)
     figure._fill(canvas, result, panels, figure._describe_entries(panels), 3)
@@ -245,6 +246,11 @@ def test_a_figure_names_its_panels_and_axes_and_its_legend_covers_none(tmp_path)
     ]
     box = legend.get_window_extent()
     assert not any(box.overlaps(axes.get_tightbbox()) for axes in panels)
+    for width in (8, 3.25):
+        canvas = draw_figure({**result, "overall": None}, width)
+        (legend,) = canvas.legends
+        box = legend.get_window_extent()
+        assert box.x0 >= 0 and box.x1 <= canvas.bbox.width
 
 
 def test_a_figure_for_a_paper_has_its_width_and_fonts(tmp_path):
@@ -294,6 +300,35 @@ def test_several_environments_have_the_iqm_of_scores_over_steps(tmp_path):
     assert {*titles[:3]} == {"CartPole-v1", "Acrobot-v1", "all environments"}
     assert titles[3:] == ["performance profile", "IQM", "optimality gap"]
     assert rlcli.plot(tmp_path / "CartPole-v1")["overall"] is None
+
+
+def test_pairs_of_groups_have_a_panel_of_the_probability_of_improvement(tmp_path):
+    finals = {"one": (100.0, 300.0), "two": (200.0, 200.0), "three": (5.0, 400.0)}
+    for name, environment in itertools.product(finals, ("CartPole-v1", "Acrobot-v1")):
+        curves = {s: [(1, 0.0), (2, end)] for s, end in enumerate(finals[name])}
+        text = RESOLVED.replace("CartPole-v1", environment)
+        write(tmp_path / f"{name}_{environment}", curves, name=name, resolved=text)
+    result = rlcli.plot(tmp_path, group="name", reference=["0,400"])
+    axes = draw_figure(result).axes[-1]
+    assert axes.get_title() == "P(improvement)" and axes.get_xlim() == (0, 1)
+    by_row = {}
+    *lines, middle = axes.lines
+    assert [*middle.get_xdata()] == [0.5, 0.5]
+    for line in lines:
+        by_row.setdefault(line.get_ydata()[0], []).append(line)
+    colors = {label: f"C{index}" for index, label in enumerate(sorted(finals))}
+    assert len(result["overall"]["improvement"]) == 3
+    for row, pair in enumerate(result["overall"]["improvement"]):
+        interval, point, left, right = by_row[row]
+        assert [*interval.get_xdata()] == pair["ci95"]
+        assert [*point.get_xdata()] == [pair["value"]]
+        assert (left.get_color(), right.get_color()) == (
+            colors[pair["first"]],
+            colors[pair["second"]],
+        )
+        box = axes.get_window_extent()
+        assert left.get_window_extent().x1 <= box.x0
+        assert right.get_window_extent().x0 >= box.x1
 
 
 def test_panels_of_other_units_keep_their_limits(tmp_path):

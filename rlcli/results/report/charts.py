@@ -125,7 +125,7 @@ def draw_lines(
     mark["point"] = all(len(each.x) == 1 for each in lines)
     layers.append({"mark": mark, "encoding": {**encoding, "strokeDash": dash}})
     if threshold is not None:
-        layers.append(vega.rule_mark({"y": {"datum": threshold}}, strokeDash=[4, 4]))
+        layers.append(vega.rule_mark({}, {"y": {"datum": threshold}}))
     layers.append(vega.hover_points(encoding, tooltip))
     spec = vega.base(height) | {"layer": layers}
     table = _lines_table(lines, x, y)
@@ -295,11 +295,14 @@ def draw_intervals(
     description: str,
     interval: str = "95 % interval",
     point: str = "seed",
+    x_range: Sequence[float] = (),
+    threshold: float | None = None,
 ) -> Chart:
     """A value with its interval and single points for each row.
 
     Rows have `label`, `color`, `value`, `ci95` and `results`, such as a value of each
-    seed; `interval` and `point` say what the last two are.
+    seed; `interval` and `point` say what the last two are. The axis also shows
+    `x_range`, and a line at `threshold`.
     """
     blocks: list[Block] = []
     for row in rows:
@@ -311,13 +314,17 @@ def draw_intervals(
             | {"interval": text}
         )
         blocks.append({**common, "kind": "seed", "x": _round_values(row["results"])})
+    layers = _interval_layers(center, interval, point)
+    if threshold is not None:
+        # With the x of the other layers, and neither their rows nor their colours.
+        layers.append(vega.rule_mark({"x": threshold}, {"y": None, "color": None}))
     spec = vega.base(_INTERVAL_ROW * len(rows) + 14) | {
         "encoding": {
             "y": {"field": "label", "type": "nominal", "sort": None, "axis": None},
-            "x": vega.axis("x", x, domain=_results_range(rows)),
+            "x": vega.axis("x", x, domain=_results_range(rows, x_range)),
             "color": vega.scale_by_group([row["color"] for row in rows], COLORS),
         },
-        "layer": _interval_layers(center, interval, point),
+        "layer": layers,
     }
     cells = [
         [row["label"], _text(row["value"]), each["interval"], _listing(row["results"])]
@@ -394,9 +401,11 @@ def _listing(values: Sequence[float]) -> str:
     return ", ".join(map(_text, values[:_LISTED])) + more
 
 
-def _results_range(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+def _results_range(
+    rows: Sequence[Mapping[str, Any]], x_range: Sequence[float]
+) -> tuple[float, float]:
     columns = (each for row in rows for each in (row["results"], row["ci95"]))
-    values = [value for column in columns for value in column or ()]
+    values = [*x_range, *(value for column in columns for value in column or ())]
     low, high = widen_range([*filter(math.isfinite, values)] or [0.0])
     margin = (high - low) / 40  # a dot at the end is seen whole
     return low - margin, high + margin

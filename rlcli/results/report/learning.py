@@ -34,6 +34,7 @@ _TRAINING = DEFAULT_METRICS[1]
 _NOT_DIAGNOSTICS = {*FIRST_FIELDS, *CLOCK_FIELDS, "updates", "frozen", EVALUATION}
 _FIRST = ("loss", "gradient_norm")  # of the diagnostics; the others by name
 _CENTERS = {"mean": "mean", "iqm": "interquartile mean"}
+_PROFILE = ("score", "fraction", "low", "high")  # as in a `Line`
 _SPREAD = tuple(f"{EVALUATION}.{name}" for name in ("mean", "std", "min", "max"))
 
 
@@ -65,7 +66,7 @@ class Learning(NamedTuple):
     environment: str
     metric: str
     cards: Sequence[Card]
-    intervals: Chart | None = None
+    results: Sequence[Chart] = ()
     spread: Chart | None = None
     tables: Sequence[Table] = ()
     curves: Sequence[Chart] = ()
@@ -137,8 +138,10 @@ def _describe_overall(
         cards.append(Card(row["group"], colors[row["group"]], value, interval, facts))
     data = {"environments": [], "overall": overall, "threshold": None, "y": metric}
     tables = [*comparison_tables.tables(data)]
-    chart = _draw_intervals(rows, colors, "normalized score", center)
-    shown = chart if len(rows) > 1 else None
+    shown = [_draw_profiles(overall["groups"], colors)]
+    if pairs := overall["improvement"]:
+        shown.insert(0, _draw_intervals(rows, colors, "normalized score", center))
+        shown.append(_draw_improvement(pairs, colors))
     return [Learning(ALL_ENVIRONMENTS, "normalized score", cards, shown, tables=tables)]
 
 
@@ -161,6 +164,51 @@ def _draw_intervals(
         center=_CENTERS[center],
         description=f"{x}: the {_CENTERS[center]} over seeds of each group with its "
         "95 % bootstrap interval, and the value of each seed as a dot",
+    )
+
+
+def _draw_profiles(
+    rows: Sequence[Mapping[str, Any]], colors: Mapping[str, int]
+) -> Chart:
+    """The fraction of seeds above each score."""
+    profiles = [(row["group"], row["profile"]) for row in rows]
+    lines = [
+        Line(label, colors[label], *(profile[name] for name in _PROFILE))
+        for label, profile in profiles
+    ]
+    return charts.draw_lines(
+        "Performance profile",
+        lines,
+        x="normalized score",
+        y="fraction of seeds above",
+        height=200,
+        description="The fraction of seeds above each score, with its 95 % bootstrap "
+        "interval",
+        has_legend=True,
+    )
+
+
+def _draw_improvement(
+    pairs: Sequence[Mapping[str, Any]], colors: Mapping[str, int]
+) -> Chart:
+    """The probability that the first group of a pair is better than the second."""
+    rows = [
+        {
+            "label": f"{pair['first']} over {pair['second']}",
+            "color": colors[pair["first"]],
+            **{"value": pair["value"], "ci95": pair["ci95"], "results": ()},
+        }
+        for pair in pairs
+    ]
+    return charts.draw_intervals(
+        "Probability of improvement",
+        rows,
+        x="probability",
+        center="probability",
+        x_range=(0, 1),
+        threshold=0.5,
+        description="The probability that a seed of the first group has a higher score "
+        "than one of the second, with its 95 % bootstrap interval",
     )
 
 
@@ -246,7 +294,7 @@ class _Environment:
         chart = _draw_intervals(rows, self.colors, learning.metric, center)
         return learning._replace(
             cards=[self._card(*pair) for pair in zip(self.samples, rows, strict=True)],
-            intervals=chart if len(rows) > 1 else None,
+            results=[chart] if len(rows) > 1 else [],
             spread=self._spread_chart(),
             tables=[*comparison_tables.tables({**data, "environments": [result]})],
             curves=[chart for chart in curves if chart],

@@ -35,13 +35,10 @@ def band(encoding: Spec) -> Spec:
     }
 
 
-def rule_mark(encoding: Spec, **mark: Any) -> Spec:
-    """A grey line across the chart, at one x or y."""
-    return {
-        "data": {"values": [{}]},
-        "mark": {"type": "rule", "strokeWidth": 1.5, "color": "gray"} | mark,
-        "encoding": encoding,
-    }
+def rule_mark(row: Spec, encoding: Spec) -> Spec:
+    """A dashed grey line across the chart, at one x or y: that of a row of its own."""
+    rule = {"type": "rule", "strokeWidth": 1.5, "color": "gray", "strokeDash": [4, 4]}
+    return {"data": {"values": [row]}, "mark": rule, "encoding": encoding}
 
 
 def select_nearest(name: str, encodings: Sequence[str] = ()) -> Spec:

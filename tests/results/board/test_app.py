@@ -122,7 +122,7 @@ def test_results_and_curves_are_those_of_the_report(get, runs, tmp_path):
     text = file.read_text().partition('id="document">')[2].partition("</script>")[0]
     report = json.loads(text)["page"]
     (live,), (frozen,) = found["learning"], report["learning"]
-    for name in ("cards", "curves", "intervals", "tables", "spread"):
+    for name in ("cards", "curves", "results", "tables", "spread"):
         assert live[name] == frozen[name]
     other = get("part/diagnostics").data["learning"][0]
     assert other["diagnostics"] == frozen["diagnostics"]

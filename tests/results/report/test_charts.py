@@ -37,6 +37,9 @@ CHARTS = {
     "intervals": charts.draw_intervals(
         "t", ROWS, x="G", center="mean", description="d"
     ),
+    "cut": charts.draw_intervals(
+        *("t", ROWS), x="P", center="p", description="d", x_range=(0, 9), threshold=0.5
+    ),
 }
 
 
@@ -54,8 +57,10 @@ def test_vega_lite_draws_every_kind_of_chart(name):
         "histogram": ("rect", 3),
         "heat": ("rect", 3),
         "intervals": ("symbol", 5),  # two means and three seeds
+        "cut": ("symbol", 5),
     }[name]
     assert _count_items(svg, kind) == number
+    assert svg.count('stroke="gray" stroke-width="1.5"') == (name in ("band", "cut"))
     assert "NaN" not in svg and "undefined" not in svg
 
 

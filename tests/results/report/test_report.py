@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import itertools
 import json
 import math
 import re
@@ -97,16 +98,27 @@ def test_results_and_curves_are_those_of_compare_and_plot(tmp_path):
 
 def test_several_environments_have_results_over_all_of_them(tmp_path):
     acrobot = RESOLVED.replace("CartPole-v1", "Acrobot-v1")
-    for name, text in (("a", RESOLVED), ("b", acrobot)):
-        write_run(tmp_path / name, rows=rows(), resolved=text, name="ours")
+    for group, (name, text) in itertools.product(
+        ("ours", "theirs"), (("a", RESOLVED), ("b", acrobot))
+    ):
+        write_run(tmp_path / group / name, rows=rows(), resolved=text, name=group)
     options = {"episodes": 0, "group": "name"}
     file = rlcli.report(tmp_path, output=tmp_path / "r.html", **options)
     *_, last = json.loads(Page(file.read_text()).scripts[0])["page"]["learning"]
     assert last["environment"] == "all environments"
-    overall = rlcli.compare(tmp_path, group="name")["overall"]["groups"][0]
-    (card,) = last["cards"]
-    assert card["value"] == format_number(overall["mean"]["value"])
+    overall = rlcli.compare(tmp_path, group="name")["overall"]
+    ours = overall["groups"][0]
+    assert last["cards"][0]["value"] == format_number(ours["mean"]["value"])
     assert "normalized by" in last["tables"][0]["title"]
+    means, profile, improvement = (each["blocks"] for each in last["results"])
+    assert means[0]["x"] == pytest.approx([ours["mean"]["value"]], rel=1e-4)
+    for column, name in (("x", "score"), ("y", "fraction"), ("low", "low")):
+        assert profile[0][column] == pytest.approx(ours["profile"][name], rel=1e-4)
+    (pair,) = overall["improvement"]
+    assert improvement[0]["label"] == "ours over theirs"
+    assert [improvement[0][n] for n in ("x", "low", "high")] == [
+        *([pair["value"]], *pair["ci95"])
+    ]
 
 
 def test_every_metric_of_updates_and_every_schedule_has_a_chart(tmp_path):

@@ -475,8 +475,8 @@ const page = (() => {
     byEnvironment(learning, (each) => [
       h("p", { class: "muted" }, `${capitalize(each.metric)}: ${CENTERS[center]} over seeds of the last value.`),
       h("div", { class: "cards" }, each.cards.map(card)),
-      figure(each.intervals, `results/${each.environment}`),
-      each.tables.filter((_, index) => each.intervals || index).map((found) =>
+      each.results.map((chart) => figure(chart, `results/${each.environment}/${chart.title}`)),
+      each.tables.filter((_, index) => each.cards.length > 1 || index).map((found) =>
         [h("h4", { class: "table-title" }, found.title), table(found, found.title)]),
       figure(each.spread, `spread/${each.environment}`),
     ]),
