@@ -16,7 +16,7 @@ from rlcli.recipe.documents import Place
 from rlcli.recipe.grammar import FailFunction, Reader
 from rlcli.results.curves import DEFAULT_METRICS
 from rlcli.results.groups import ENVIRONMENT, Member, label_cell
-from rlcli.results.references import Reference, choose_reference, parse_references
+from rlcli.results.references import Reference, choose_references, parse_references
 from rlcli.results.sequential_test import BITS, spend
 from rlcli.runs.study_record import Cell, Study
 
@@ -131,18 +131,15 @@ def find_references(
     given: Mapping[str, Reference],
 ) -> dict[str, Reference]:
     """The returns that are normalized to 0 and 1, of the runs of each environment."""
-    found = {}
-    for environment, members in environments.items():
-        is_return = metric in DEFAULT_METRICS
-        reference = choose_reference(members, environment, given, is_return=is_return)
-        if reference is None:
-            raise RlcliError(
-                "results of several environments are normalized, and "
-                f"{quote(environment)} has no reference scores for `{metric}`",
-                f"`reference: {{{environment}: [LOW, HIGH]}}` of the study sets what "
-                "becomes 0 and 1",
-            )
-        found[environment] = reference
+    is_return = metric in DEFAULT_METRICS
+    found, unknown = choose_references(environments, given, is_return=is_return)
+    for environment in unknown:
+        raise RlcliError(
+            "results of several environments are normalized, and "
+            f"{quote(environment)} has no reference scores for `{metric}`",
+            f"`reference: {{{environment}: [LOW, HIGH]}}` of the study sets what "
+            "becomes 0 and 1",
+        )
     return found
 
 

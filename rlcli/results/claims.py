@@ -24,7 +24,11 @@ from rlcli.results.claim_test import (
     read_test,
     split_blocks,
 )
-from rlcli.results.comparison import ComparisonSettings, read_samples
+from rlcli.results.comparison import (
+    ComparisonSettings,
+    collect_members,
+    read_samples,
+)
 from rlcli.results.groups import CELL, find_members
 from rlcli.results.references import parse_references
 from rlcli.results.sequential_test import (
@@ -166,12 +170,9 @@ def _read_results(
     )
     members = find_members([cell.folder for cell in cells], notes)
     metric, samples = read_samples(members, settings, notes)
-    members_of = {
-        name: [member for sample in each for member in sample.group.members]
-        for name, each in samples.items()
-    }
-    is_normalized = len(samples) > 1 or bool(given)
-    used = find_references(members_of, metric, given) if is_normalized else {}
+    used = {}
+    if len(samples) > 1 or given:
+        used = find_references(collect_members(samples), metric, given)
     results: dict[str, dict[str, dict[int, float]]] = {}
     for environment, each in samples.items():
         for sample in each:

@@ -12,7 +12,7 @@ from rlcli.results import aggregates, protocol
 from rlcli.results.aggregates import Estimate, Scores
 from rlcli.results.curves import DEFAULT_METRICS, CurveReader, Seed
 from rlcli.results.groups import Group, Member, group_members
-from rlcli.results.references import Reference, choose_reference
+from rlcli.results.references import Reference, choose_references
 from rlcli.runs.metric_labels import EVALUATION, choose_best
 from rlcli.runs.statistics import RESAMPLES
 
@@ -46,9 +46,7 @@ def compare_members(
     metric, samples = read_samples(members, settings, notes)
     overall = None
     if len(samples) > 1 or settings.references:
-        references = choose_references(samples, metric, settings.references, notes)
-        if references is not None:
-            overall = compare_overall(samples, references, notes)
+        overall = compare_overall(samples, metric, settings.references, notes)
     return {
         "result": settings.result,
         "y": metric,
@@ -202,23 +200,28 @@ def _reach(seeds: Sequence[Seed], threshold: float) -> dict[str, Any]:
     }
 
 
-def choose_references(
+def collect_members(
+    samples: Mapping[str, Sequence[Sample]],
+) -> dict[str, list[Member]]:
+    """The runs of all groups in each environment."""
+    return {
+        environment: [member for sample in each for member in sample.group.members]
+        for environment, each in samples.items()
+    }
+
+
+def compare_overall(
     samples: Mapping[str, Sequence[Sample]],
     metric: str,
     given: Mapping[str, Reference],
     notes: list[str],
-) -> dict[str, Reference] | None:
-    """The reference of each environment; None, and a note, if one is missing."""
-    found: dict[str, Reference] = {}
-    unknown = []
-    for environment, each in samples.items():
-        members = [member for sample in each for member in sample.group.members]
-        is_return = metric in DEFAULT_METRICS
-        reference = choose_reference(members, environment, given, is_return=is_return)
-        if reference is None:
-            unknown.append(environment)
-        else:
-            found[environment] = reference
+) -> dict[str, Any] | None:
+    """Statistics of normalized results.
+
+    None, and a note, if an environment has no reference, or no group is complete.
+    """
+    is_return, members = metric in DEFAULT_METRICS, collect_members(samples)
+    references, unknown = choose_references(members, given, is_return=is_return)
     if unknown:
         names = ", ".join(f"`{each}`" for each in unknown)
         verb = "has" if len(unknown) == 1 else "have"
@@ -227,15 +230,7 @@ def choose_references(
             f"these options and this metric; `--reference {unknown[0]}=LOW,HIGH` sets "
             "the values that become 0 and 1"
         )
-    return None if unknown else found
-
-
-def compare_overall(
-    samples: Mapping[str, Sequence[Sample]],
-    references: Mapping[str, Reference],
-    notes: list[str],
-) -> dict[str, Any] | None:
-    """Statistics of normalized scores; None, and a note, if no group is complete."""
+        return None
     scores: dict[str, list[np.ndarray]] = {}
     for environment, reference in references.items():
         for sample in samples[environment]:
@@ -271,6 +266,7 @@ def _overall_row(label: str, scores: Scores) -> dict[str, Any]:
     return {
         "group": label,
         "seeds": [len(each) for each in scores],
+        "results": np.concatenate(scores).tolist(),
         **{name: _as_dict(estimate(each)) for name, each in statistics.items()},
         "profile": {
             "score": PROFILE.tolist(),

@@ -160,7 +160,7 @@ def _overall(
     """
     from rlcli.results import comparison
     from rlcli.results.curves import make_overall_curve
-    from rlcli.results.references import parse_references
+    from rlcli.results.references import Reference, parse_references
 
     members = (member for group in groups for member in group.members)
     environments = dict.fromkeys(m.environment for m in members if m.environment)
@@ -172,12 +172,11 @@ def _overall(
     if len(samples) < 2:
         return None
     given, notes = parse_references(reference), reader.notes
-    references = comparison.choose_references(samples, metric, given, notes)
-    if references is None:
-        return None
-    overall = comparison.compare_overall(samples, references, notes)
+    overall = comparison.compare_overall(samples, metric, given, notes)
     if overall is None:
         return None
+    scales = overall["normalization"].items()
+    references = {name: Reference(*pair) for name, pair in scales}
     curves = []
     for label in (row["group"] for row in overall["groups"]):
         (group,) = (each for each in groups if each.label == label)

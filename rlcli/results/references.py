@@ -66,21 +66,35 @@ def shipped_references() -> Mapping[str, Mapping[str, Any]]:
     return json.loads(Path(__file__).with_name("references.json").read_text("utf-8"))
 
 
-def choose_reference(
-    members: Iterable[Member],
-    environment: str,
+def choose_references(
+    members: Mapping[str, Iterable[Member]],
     given: Mapping[str, Reference],
     *,
     is_return: bool,
-) -> Reference | None:
-    """The reference of runs in an environment; None if there is none.
+) -> tuple[dict[str, Reference], list[str]]:
+    """The reference of the runs of each environment, and the environments without one.
 
     That of `given`, else of the study of all runs, else the one that ships, if the
     metric `is_return` and the runs have the options with which it was measured.
     """
+    found, unknown = {}, []
+    for environment, each in members.items():
+        reference = _choose_reference([*each], environment, given, is_return)
+        if reference is None:
+            unknown.append(environment)
+        else:
+            found[environment] = reference
+    return found, unknown
+
+
+def _choose_reference(
+    members: Sequence[Member],
+    environment: str,
+    given: Mapping[str, Reference],
+    is_return: bool,
+) -> Reference | None:
     if (own := given.get(environment, given.get(ALL))) is not None:
         return own
-    members = [*members]
     studies = {member.cell[0] if member.cell else "" for member in members}
     found = {_of_study(study, environment) for study in studies}
     if len(found) == 1 and (own := found.pop()) is not None:

@@ -118,27 +118,18 @@ def _describe_overall(
 ) -> list[Learning]:
     """The results over all environments; [] if they cannot be normalized."""
     metric, center = str(options.metric), options.center
-    references = comparison.choose_references(samples, metric, {}, notes)
-    if references is None:
-        return []
-    overall = comparison.compare_overall(samples, references, notes)
+    overall = comparison.compare_overall(samples, metric, {}, notes)
     if overall is None:
         return []
-    scores: dict[str, list[float]] = {}
-    for environment, reference in references.items():
-        for sample in samples[environment]:
-            own = reference.normalize(sample.results).tolist()
-            scores.setdefault(sample.group.label, []).extend(own)
-    cards, rows = [], []
-    for row in overall["groups"]:
+    rows, cards = overall["groups"], []
+    for row in rows:
         value, interval = _describe_estimate(row[center])
-        rows.append({**row, "results": scores[row["group"]]})
         gap = format_number(row["optimality_gap"]["value"])
         facts = [("Optimality gap", gap), ("Seeds", str(sum(row["seeds"])))]
         cards.append(Card(row["group"], colors[row["group"]], value, interval, facts))
     data = {"environments": [], "overall": overall, "threshold": None, "y": metric}
     tables = [*comparison_tables.tables(data)]
-    shown = [_draw_profiles(overall["groups"], colors)]
+    shown = [_draw_profiles(rows, colors)]
     if pairs := overall["improvement"]:
         shown.insert(0, _draw_intervals(rows, colors, "normalized score", center))
         shown.append(_draw_improvement(pairs, colors))
