@@ -1,8 +1,8 @@
-"""Charts: Vega-Lite specifications of the report's charts, with their data as tables.
+"""Charts: Vega-Lite specifications of the report's charts, with their data.
 
 A chart is data until the page draws it: `blocks` are series as columns, which take a
-fifth of the space of rows. `expand` turns them into the rows that Vega-Lite reads, and
-`page.js` does the same.
+fifth of the space of rows. `page.js` expands them to the rows that Vega-Lite reads, and
+to a table for screen readers.
 """
 
 import math
@@ -27,20 +27,11 @@ _DASHES = [
     for index in range(len(COLORS) * len(_PATTERNS))
 ]
 _INTERVAL_ROW = 40  # pixels of a group, with its name
+_INTERVAL = "95 % interval"
 _DIGITS = 5  # significant ones; more are not visible
-TABLE_ROWS = 20  # of the table of a curve
-_LISTED = 10  # values in a cell
 _HEAT_ROW = 30  # pixels
 
 Block = Mapping[str, Any]  # columns of one series; a value that is no list is repeated
-
-
-class ChartTable(NamedTuple):
-    """The data of a chart as text, for screen readers."""
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    note: str = ""
 
 
 class LegendEntry(NamedTuple):
@@ -58,7 +49,7 @@ class Chart(NamedTuple):
     description: str  # for screen readers
     spec: Spec
     blocks: Sequence[Block]
-    table: ChartTable
+    columns: Mapping[str, str]  # of the table of its data: field -> title
     note: str = ""
     legend: Sequence[LegendEntry] = ()
     meaning: str = ""  # of its metric
@@ -73,19 +64,6 @@ class Line(NamedTuple):
     y: Sequence[float]
     low: Sequence[float] | None = None
     high: Sequence[float] | None = None
-
-
-def expand(blocks: Sequence[Block]) -> list[dict[str, Any]]:
-    """The rows of blocks, as `page.js` computes them."""
-    rows = []
-    for block in blocks:
-        columns = {key: each for key, each in block.items() if isinstance(each, list)}
-        constants = {key: each for key, each in block.items() if key not in columns}
-        rows += [
-            {**constants, **dict(zip(columns, values, strict=True))}
-            for values in zip(*columns.values(), strict=True)
-        ]
-    return rows
 
 
 def draw_lines(
@@ -113,7 +91,7 @@ def draw_lines(
         vega.number_field("y", y),
     ]
     if has_bands:
-        tooltip.append(vega.near_text_field("interval", "95 % interval"))
+        tooltip.append(vega.near_text_field("interval", _INTERVAL))
     xs = [value for each in lines for value in (each.x[0], each.x[-1])]
     x_axis = vega.axis("x", x, domain=widen_range([*xs, *x_range]))
     y_axis = vega.axis("y", y, domain=_y_range(lines, threshold))
@@ -128,10 +106,10 @@ def draw_lines(
         layers.append(vega.rule_mark({}, {"y": {"datum": threshold}}))
     layers.append(vega.hover_points(encoding, tooltip))
     spec = vega.base(height) | {"layer": layers}
-    table = _lines_table(lines, x, y)
+    columns = {"label": "series", "x": x, "y": y, "interval": _INTERVAL}
     legend = [LegendEntry(each.label, *_choose_style(each.color)) for each in lines]
     shown = legend if has_legend else ()
-    return Chart(title, description or title, spec, blocks, table, note, shown)
+    return Chart(title, description or title, spec, blocks, columns, note, shown)
 
 
 def _choose_style(index: int) -> tuple[str, Sequence[int]]:
@@ -144,43 +122,6 @@ def _y_range(lines: Sequence[Line], threshold: float | None) -> tuple[float, flo
     values = [value for column in columns for value in column or ()]
     values += [] if threshold is None else [threshold]
     return widen_range([*filter(math.isfinite, values)] or [0.0])
-
-
-def share_axes(found: Sequence[Chart], names: str = "xy") -> list[Chart]:
-    """The charts, those of one title with equal axes: `x`, `y` or both."""
-    shared = []
-    for chart in found:
-        alike = [each.spec for each in found if each.title == chart.title]
-        spec = chart.spec
-        for name in names:
-            ends = [end for each in alike for end in _find_domain(each, name)]
-            spec = _set_domain(spec, name, [min(ends), max(ends)])
-        shared.append(chart._replace(spec=spec))
-    return shared
-
-
-def _find_domain(spec: Any, name: str) -> Sequence[float]:
-    """The domain of an axis of a specification; () without one."""
-    if isinstance(spec, Mapping):
-        if domain := spec.get(name, {}).get("scale", {}).get("domain"):
-            return domain
-        spec = [*spec.values()]
-    below = (
-        (_find_domain(each, name) for each in spec) if isinstance(spec, list) else ()
-    )
-    return next(filter(None, below), ())
-
-
-def _set_domain(spec: Any, name: str, domain: Sequence[float]) -> Any:
-    """A specification with another domain of an axis, in all of its layers."""
-    if isinstance(spec, list):
-        return [_set_domain(each, name, domain) for each in spec]
-    if not isinstance(spec, Mapping):
-        return spec
-    found = {key: _set_domain(each, name, domain) for key, each in spec.items()}
-    if "domain" in spec.get(name, {}).get("scale", {}):
-        found[name] = {**spec[name], "scale": {**spec[name]["scale"], "domain": domain}}
-    return found
 
 
 def draw_shares(
@@ -216,18 +157,13 @@ def draw_shares(
         },
     }
     spec = vega.base(200) | {"layer": [areas, hover]}
-    picked = _pick(len(x))
-    rows = [
-        [_text(x[i]), *(f"{100 * share:.1f} %" for share in shares[i])] for i in picked
-    ]
-    table = ChartTable(
-        [x_title, *labels], rows, _describe_selection(len(picked), len(x))
-    )
     blocks = [{"x": _round_values(x), **columns}]
     legend = [
         LegendEntry(name, COLORS[i % len(COLORS)], ()) for i, name in enumerate(labels)
     ]
-    return Chart(title, description, spec, blocks, table, note, legend)
+    return Chart(
+        title, description, spec, blocks, {"x": x_title, **titles}, note, legend
+    )
 
 
 def draw_histogram(
@@ -241,7 +177,6 @@ def draw_histogram(
     description: str,
 ) -> Chart:
     """The number of values in each interval, with `marks` by name below it."""
-    bars = [*zip(edges[:-1], edges[1:], counts, strict=True)]
     blocks: list[Block] = [
         {
             "kind": "bar",
@@ -281,9 +216,8 @@ def draw_histogram(
             ],
         },
     }
-    rows = [[f"{_text(low)} to {_text(high)}", f"{n:,}"] for low, high, n in bars if n]
     spec = vega.base(130) | {"layer": [bar, tick]}
-    return Chart(title, description, spec, blocks, ChartTable([x, "episodes"], rows))
+    return Chart(title, description, spec, blocks, {"x": x, "y": "episodes"})
 
 
 def draw_intervals(
@@ -293,7 +227,7 @@ def draw_intervals(
     x: str,
     center: str,
     description: str,
-    interval: str = "95 % interval",
+    interval: str = _INTERVAL,
     point: str = "seed",
     x_range: Sequence[float] = (),
     threshold: float | None = None,
@@ -304,16 +238,15 @@ def draw_intervals(
     seed; `interval` and `point` say what the last two are. The axis also shows
     `x_range`, and a line at `threshold`.
     """
-    blocks: list[Block] = []
-    for row in rows:
-        common = {"series": row["color"], "label": row["label"]}
-        low, high = row["ci95"] or (row["value"], row["value"])
-        text = _interval(low, high) if row["ci95"] else "n/a: 1 seed"
-        blocks.append(
-            {**common, "kind": "mean", "x": [row["value"]], "low": low, "high": high}
-            | {"interval": text}
-        )
-        blocks.append({**common, "kind": "seed", "x": _round_values(row["results"])})
+    ends = [row["ci95"] or (None, None) for row in rows]
+    block = {
+        "series": [row["color"] for row in rows],
+        "label": [row["label"] for row in rows],
+        "x": [row["value"] for row in rows],
+        "low": [low for low, _ in ends],
+        "high": [high for _, high in ends],
+        "points": [_round_values(row["results"]) for row in rows],
+    }
     layers = _interval_layers(center, interval, point)
     if threshold is not None:
         # With the x of the other layers, and neither their rows nor their colours.
@@ -322,16 +255,12 @@ def draw_intervals(
         "encoding": {
             "y": {"field": "label", "type": "nominal", "sort": None, "axis": None},
             "x": vega.axis("x", x, domain=_results_range(rows, x_range)),
-            "color": vega.scale_by_group([row["color"] for row in rows], COLORS),
+            "color": vega.scale_by_group(block["series"], COLORS),
         },
         "layer": layers,
     }
-    cells = [
-        [row["label"], _text(row["value"]), each["interval"], _listing(row["results"])]
-        for row, each in zip(rows, blocks[::2], strict=True)
-    ]
-    table = ChartTable(["group", center, interval, point], cells)
-    return Chart(title, description, spec, blocks, table)
+    columns = {"label": "group", "x": center, "interval": interval, "points": point}
+    return Chart(title, description, spec, [block], columns)
 
 
 class HeatCell(NamedTuple):
@@ -354,10 +283,7 @@ def draw_heat_map(
     note: str,
 ) -> Chart:
     """Values by row and column; a cell with a higher share has a stronger colour."""
-    rows, columns = (
-        [*dict.fromkeys(getattr(each, name) for each in cells)]
-        for name in ("row", "column")
-    )
+    rows = {each.row for each in cells}
     block = {name: [getattr(each, name) for each in cells] for name in HeatCell._fields}
     block["opacity"] = [
         0.0 if each.share is None else 0.08 + 0.52 * each.share for each in cells
@@ -390,15 +316,8 @@ def draw_heat_map(
             },
         ],
     }
-    texts = {(each.row, each.column): each.text for each in cells}
-    body = [[row, *(texts.get((row, each), "–") for each in columns)] for row in rows]
-    table = ChartTable([y or "cell", *columns], body)
-    return Chart(title, description, spec, [block], table, note)
-
-
-def _listing(values: Sequence[float]) -> str:
-    more = f", … ({len(values)})" if len(values) > _LISTED else ""
-    return ", ".join(map(_text, values[:_LISTED])) + more
+    columns = {"row": y or "cell", "column": x, "text": "return", "status": "status"}
+    return Chart(title, description, spec, [block], columns, note)
 
 
 def _results_range(
@@ -413,32 +332,28 @@ def _results_range(
 
 def _interval_layers(center: str, interval: str, point: str) -> list[Spec]:
     """The dots of seeds, and the interval and the value of each row."""
-    seed = {"transform": [{"filter": "datum.kind === 'seed'"}]}
-    mean = {"transform": [{"filter": "datum.kind === 'mean'"}]}
     group = vega.text_field("label", "group")
     ends = vega.text_field("interval", interval)
     return [
-        seed
-        | {
+        {
+            "transform": [{"flatten": ["points"], "as": ["x"]}],
             "mark": {"type": "point", "filled": True, "size": 50, "opacity": 0.5},
             "encoding": {"tooltip": [group, vega.number_field("x", point)]},
         },
-        mean
-        | {
+        {
             "mark": {"type": "rule", "strokeWidth": 3},
             "encoding": {
                 "x": {"field": "low", "type": "quantitative"},
                 "x2": {"field": "high"},
             },
         },
-        mean
-        | {
+        {
+            "transform": [vega.INTERVAL_TEXT],
             "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1},
             "encoding": {"tooltip": [group, vega.number_field("x", center), ends]},
         },
         # Names above the intervals: beside them they would take the place of the chart.
-        mean
-        | {
+        {
             "mark": {"type": "text", "align": "left", "dy": -13, "fontSize": 12}
             | {"limit": {"expr": "width"}},
             "encoding": {
@@ -458,40 +373,6 @@ def _line_block(line: Line) -> Block:
     return block
 
 
-def _interval(low: float, high: float) -> str:
-    return f"{_text(low)} to {_text(high)}"
-
-
-def _lines_table(lines: Sequence[Line], x: str, y: str) -> ChartTable:
-    rows, shown = [], 0
-    for each in lines:
-        picked = _pick(len(each.x))
-        shown += len(picked)
-        for i in picked:
-            row = [each.label, _text(each.x[i]), _text(each.y[i])]
-            if each.low is not None and each.high is not None:
-                row.append(_interval(each.low[i], each.high[i]))
-            else:
-                row.append("")
-            rows.append(row)
-    header = ["series", x, y, "95 % interval"]
-    if not any(row[-1] for row in rows):
-        header, rows = header[:-1], [row[:-1] for row in rows]
-    note = _describe_selection(shown, sum(len(each.x) for each in lines))
-    return ChartTable(header, rows, note)
-
-
-def _pick(number: int) -> list[int]:
-    """At most `TABLE_ROWS` indices at equal distances, with the first and the last."""
-    if number <= TABLE_ROWS:
-        return [*range(number)]
-    return np.linspace(0, number - 1, TABLE_ROWS).round().astype(int).tolist()
-
-
-def _describe_selection(shown: int, number: int) -> str:
-    return "" if shown == number else f"{shown} of {number:,} points"
-
-
 def _round_values(
     values: Sequence[float] | np.ndarray, digits: int = _DIGITS
 ) -> list[Any]:
@@ -500,11 +381,3 @@ def _round_values(
         float(f"{value:.{digits}g}") if math.isfinite(value) else None
         for value in map(float, values)
     ]
-
-
-def _text(value: float) -> str:
-    if not math.isfinite(value):
-        return "–"
-    if value == round(value) and abs(value) < 1e15:
-        return f"{value:,.0f}"
-    return f"{value:,.4g}"

@@ -10,7 +10,7 @@ from rlcli.errors import RlcliError
 from rlcli.results.canvas import widen_range
 from rlcli.results.groups import Group
 from rlcli.results.report import charts
-from rlcli.results.report.charts import Chart, ChartTable, Line
+from rlcli.results.report.charts import Chart, Line
 from rlcli.results.report.frame_sheet import FrameSheet
 from rlcli.results.report.replayed_episodes import (
     EpisodeOptions,
@@ -21,6 +21,7 @@ from rlcli.results.report.replayed_episodes import (
     replay_episode,
 )
 from rlcli.runs.formatting import format_number
+from rlcli.runs.result_tables import Table
 from rlcli.runs.statistics import summary
 
 _BINS = 24
@@ -52,7 +53,7 @@ class GroupEpisodes(NamedTuple):
     color: int
     summary: str
     returns: Chart
-    table: ChartTable
+    table: Table
     episodes: Sequence[EpisodeView]
 
 
@@ -80,20 +81,11 @@ def describe_episodes(
             place = f" in {environment}" if len(environments) > 1 else ""
             label = f"{groups[index].label}{place}"
             report_phase(f"replaying episodes of {label}")
-            episodes = _share_axes([*_view_extremes(results, options, notes)])
+            episodes = [*_view_extremes(results, options, notes)]
             text, table = _summarize(results), _tabulate(results)
             returns = _draw_returns(results, index, limits)
             found.append(GroupEpisodes(label, index, text, returns, table, episodes))
     return found
-
-
-def _share_axes(episodes: Sequence[EpisodeView]) -> list[EpisodeView]:
-    """The episodes of a group, with equal axes in the charts of one kind."""
-    shared = iter(charts.share_axes([c for each in episodes for c in each.charts]))
-    return [
-        each._replace(charts=[*itertools.islice(shared, len(each.charts))])
-        for each in episodes
-    ]
 
 
 def _view_extremes(
@@ -155,7 +147,7 @@ def _draw_returns(
     )
 
 
-def _tabulate(results: Sequence[SeedResult]) -> ChartTable:
+def _tabulate(results: Sequence[SeedResult]) -> Table:
     rows = []
     for each in results:
         statistics = (np.mean, np.std, np.min, np.median, np.max)
@@ -166,7 +158,7 @@ def _tabulate(results: Sequence[SeedResult]) -> ChartTable:
         length = format_number(float(each.lengths.mean()))
         rows.append([f"{each.seed}{frozen}", *numbers, length, each.run])
     header = ["seed", "mean", "std", "min", "median", "max", "length", "run"]
-    return ChartTable(header, rows)
+    return Table("Returns of each seed", header, rows)
 
 
 def view_episode(

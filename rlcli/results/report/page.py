@@ -22,7 +22,6 @@ from rlcli.results.groups import Group
 from rlcli.results.report import origins
 from rlcli.results.report.charts import COLORS
 from rlcli.results.report.learning import Learning
-from rlcli.results.report.origins import Difference, RecipeTable, RunFacts
 from rlcli.runs.files import to_json, write_output
 from rlcli.runs.run_folder import timestamp
 
@@ -30,24 +29,6 @@ _POLICY = (
     "default-src 'none'; script-src {scripts}; style-src {style}; img-src data:{own}; "
     "base-uri 'none'; form-action 'none'"
 )
-
-
-class Content(NamedTuple):
-    """The content of a page."""
-
-    title: str
-    labels: Sequence[str]  # of the groups
-    center: str
-    notes: Sequence[str]
-    learning: Sequence[Learning]
-    episodes: Sequence[Any]  # of `GroupEpisodes`, whose module imports JAX
-    recipes: Sequence[RecipeTable]
-    recipe_differences: Sequence[Difference]
-    machine_differences: Sequence[Difference]
-    runs: Sequence[RunFacts]
-    updates: Sequence[Any] = ()  # of `UpdateView`, likewise
-    created: str = ""
-    claims: Sequence[str] = ()  # sentences
 
 
 class Page(NamedTuple):
@@ -65,31 +46,37 @@ def make_content(
     episodes: Sequence[Any],
     updates: Sequence[Any] = (),
     claims: Sequence[str] = (),
-) -> Content:
-    """The content of the page on groups, with their recipes and provenance."""
+) -> dict[str, Any]:
+    """The content of the page on groups, with their recipes and provenance.
+
+    `episodes` and `updates` are of `GroupEpisodes` and `UpdateView`, whose modules
+    import JAX; `claims` are sentences.
+    """
     members = [member for group in groups for member in group.members]
     labels = [each.label for each in groups]
     environments = [each.environment for each in learning]
-    return Content(
-        title=name_groups(labels, [e for e in environments if e != ALL_ENVIRONMENTS]),
-        labels=labels,
-        center=center,
-        notes=[*dict.fromkeys(notes)],
-        learning=learning,
-        episodes=episodes,
-        updates=updates,
-        recipes=origins.describe_recipes(groups),
-        recipe_differences=origins.find_option_differences(groups),
-        machine_differences=origins.find_machine_differences(members),
-        runs=origins.describe_runs(groups),
-        created=timestamp(),
-        claims=claims,
-    )
+    return {
+        "title": name_groups(
+            labels, [e for e in environments if e != ALL_ENVIRONMENTS]
+        ),
+        "labels": labels,
+        "center": center,
+        "notes": [*dict.fromkeys(notes)],
+        "learning": learning,
+        "episodes": episodes,
+        "updates": updates,
+        "recipes": origins.describe_recipes(groups),
+        "recipe_differences": origins.find_option_differences(groups),
+        "machine_differences": origins.find_machine_differences(members),
+        "runs": origins.describe_runs(groups),
+        "created": timestamp(),
+        "claims": claims,
+    }
 
 
-def write_page(path: Path, content: Content) -> None:
+def write_page(path: Path, content: Mapping[str, Any]) -> None:
     """Writes the page; an existing file is replaced at once, and no link followed."""
-    page = render_page(f"{content.title} – report", {"page": content})
+    page = render_page(f"{content['title']} – report", {"page": content})
     write_output(path, page.html.encode())
 
 

@@ -7,11 +7,12 @@ from rlcli.quoting import printable
 
 Spec = dict[str, Any]
 
-# Expressions of Vega: the text of an interval, and of a number on the x axis.
-_INTERVAL = (
-    "isValid(datum.low) ? format(datum.low, ',.4~g') + ' to ' + "
-    "format(datum.high, ',.4~g') : 'n/a: 1 seed'"
-)
+INTERVAL_TEXT: Spec = {
+    "calculate": "isValid(datum.low) ? format(datum.low, ',.4~g') + ' to ' + "
+    "format(datum.high, ',.4~g') : 'n/a: 1 seed'",
+    "as": "interval",
+}
+# An expression of Vega: the text of a number on the x axis.
 _SHORT = "format(datum.value, abs(datum.value) >= 1000 ? '~s' : '~g')"
 
 
@@ -53,7 +54,7 @@ def select_nearest(name: str, encodings: Sequence[str] = ()) -> Spec:
 def hover_points(encoding: Spec, tooltip: Sequence[Spec]) -> Spec:
     """Points that appear, with a tooltip, where the pointer is near."""
     return {
-        "transform": [{"calculate": _INTERVAL, "as": "interval"}],
+        "transform": [INTERVAL_TEXT],
         "params": [select_nearest("hover")],
         "mark": {"type": "point", "filled": True, "size": 60},
         "encoding": {

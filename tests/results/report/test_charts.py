@@ -1,4 +1,4 @@
-"""Charts: that Vega-Lite draws them, and their data in tables."""
+"""Charts: that Vega-Lite draws them, and their data."""
 
 import json
 import re
@@ -43,11 +43,23 @@ CHARTS = {
 }
 
 
+def expand(blocks):
+    """The rows of blocks, as `page.js` makes them."""
+    return [
+        {
+            key: each[i] if isinstance(each, list) else each
+            for key, each in block.items()
+        }
+        for block in blocks
+        for i in range(len(next(e for e in block.values() if isinstance(e, list))))
+    ]
+
+
 @pytest.mark.parametrize("name", CHARTS)
 def test_vega_lite_draws_every_kind_of_chart(name):
     vl_convert = pytest.importorskip("vl_convert")
     chart = CHARTS[name]
-    data = {"name": "points", "values": charts.expand(chart.blocks)}
+    data = {"name": "points", "values": expand(chart.blocks)}
     svg = vl_convert.vegalite_to_svg({**chart.spec, "width": 400, "data": data})
     kind, number = {
         "band": ("line", 2),
@@ -76,26 +88,11 @@ def _count_items(svg, kind):
 def test_a_metric_of_any_name_is_drawn(name):
     line = Line("g", 0, [1.0, 2.0], [1.0, 2.0], [0.5, 1.5], [1.5, 2.5])
     chart = charts.draw_lines(name, [line], x="steps", y=name)
-    rows = charts.expand(chart.blocks)
+    rows = expand(chart.blocks)
     spec = {**chart.spec, "width": 300, "data": {"name": "points", "values": rows}}
     converter = pytest.importorskip("vl_convert")
     vega = converter.vegalite_to_vega(spec)
     assert "<path" in converter.vega_to_svg(vega)
-
-
-def test_charts_of_one_title_get_equal_axes_in_all_of_their_layers():
-    short = charts.draw_lines("t", [LINE], x="step", y="v", threshold=9)
-    other = charts.draw_lines("u", [LINE], x="step", y="v")
-    shared = charts.share_axes([CHARTS["band"], short, other])
-    for chart, x, y in zip(shared, [20, 20, 20], [9, 9, 3.3], strict=True):
-        domains = {"x": [], "y": []}
-        for layer in chart.spec["layer"]:
-            for name, found in domains.items():
-                if scale := layer["encoding"].get(name, {}).get("scale"):
-                    found.append(scale["domain"])
-        assert len(domains["x"]) >= 2 and len(domains["y"]) >= 2
-        assert all(domain == [0, x] for domain in domains["x"])
-        assert all(domain[1] == pytest.approx(y) for domain in domains["y"])
 
 
 def test_no_mark_is_cut_at_the_edge_of_a_chart():
@@ -133,50 +130,11 @@ def test_groups_of_one_colour_have_different_dashes():
     assert len({*zip(colors, map(tuple, dashes), strict=True)}) == 32
 
 
-def test_blocks_are_rows_with_the_constants_of_their_series():
-    blocks = [{"s": 1, "x": [1, 2], "y": [3, None]}, {"s": 2, "x": [], "y": []}]
-    assert charts.expand(blocks) == [
-        {"s": 1, "x": 1, "y": 3},
-        {"s": 1, "x": 2, "y": None},
-    ]
-
-
 def test_numbers_are_rounded_and_those_that_are_not_finite_are_missing():
     series = Line("a", 0, [123_456_789, 2], [np.pi, np.nan])
     (block,) = charts.draw_lines("t", [series], x="steps", y="G").blocks
     assert block["x"] == [123_456_789, 2]
     assert block["y"] == [3.1416, None]
-
-
-def test_the_table_has_the_numbers_of_the_lines():
-    table = CHARTS["band"].table
-    assert table.header == ["series", "steps", "G", "95 % interval"]
-    assert table.rows[0] == ["a & <b>", "0", "1", "0 to 2"]
-    assert table.rows[-1] == ['it\'s "c"', "20", "3", ""]
-    assert table.note == ""
-
-
-def test_a_long_table_has_the_first_and_the_last_point_and_says_so():
-    line = Line("a", 0, [*range(1000)], [*range(1000)])
-    table = charts.draw_lines("t", [line], x="steps", y="G").table
-    assert len(table.rows) == charts.TABLE_ROWS
-    assert (table.rows[0][1], table.rows[-1][1]) == ("0", "999")
-    assert table.note == "20 of 1,000 points"
-    assert len(table.header) == 3  # no interval
-
-
-def test_shares_and_intervals_are_in_their_tables():
-    assert CHARTS["shares"].table.rows == [
-        ["0", "10.0 %", "90.0 %"],
-        ["1", "25.0 %", "75.0 %"],
-    ]
-    assert CHARTS["intervals"].table.rows == [
-        ["a", "2", "1 to 3", "1, 3"],
-        ["b", "5", "n/a: 1 seed", "5"],
-    ]
-    assert CHARTS["heat"].table.header == ["recipe", "A", "B"]
-    assert CHARTS["heat"].table.rows == [["it's", "2", "missing"], ["b", "3", "–"]]
-    assert CHARTS["histogram"].table.rows == [["0 to 1", "3"], ["2 to 3", "1"]]
 
 
 @pytest.mark.parametrize("background", ["#ffffff", "#f7f8fa", "#12151b", "#1a1e26"])

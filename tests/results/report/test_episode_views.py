@@ -115,16 +115,6 @@ def test_histograms_of_one_environment_have_equal_intervals(monkeypatch):
     assert [each.label for each in found] == ["a in One", "b in One", "c in Two"]
 
 
-def test_the_charts_of_two_episodes_have_equal_axes():
-    long = view(replay(9, values=np.arange(9.0)))
-    short = view(replay(4, values=np.array([50.0, 1, 1, 1])))
-    for each in episode_views._share_axes([long, short]):
-        (chart,) = (c for c in each.charts if c.title == "Value estimates")
-        encoding = chart.spec["layer"][0]["encoding"]
-        assert encoding["x"]["scale"]["domain"] == [0, 8]
-        assert encoding["y"]["scale"]["domain"] == [0, 50]
-
-
 def test_an_episode_that_cannot_be_replayed_has_a_note(monkeypatch):
     def fail(*arguments):
         raise RlcliError("`mine/Env` cannot be made")

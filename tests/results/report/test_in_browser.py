@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 
+import numpy as np
 import pytest
 from browser import Browser, find_browser
 from folders import evaluation, write_run
@@ -16,6 +17,13 @@ from policy_files import write_policy
 import rlcli
 
 pytest.importorskip("vl_convert")
+
+from rlcli.results.report import charts
+from rlcli.results.report.charts import HeatCell, Line
+from rlcli.results.report.episode_views import EpisodeView, GroupEpisodes
+from rlcli.results.report.learning import Learning
+from rlcli.results.report.page import make_content, write_page
+from rlcli.runs.result_tables import Table
 
 pytestmark = pytest.mark.slow
 RECIPE = {
@@ -43,6 +51,105 @@ def page(tmp_path_factory):
     write_policy(run, RECIPE, seeds=(0, 1))
     write_run(folder / "runs" / "b", rows=rows, resolved=RESOLVED, recipe="<i>other")
     return rlcli.report(folder / "runs", output=folder / "page.html", episodes=4)
+
+
+GALLERY = {
+    "lines": charts.draw_lines(
+        "lines",
+        [
+            Line("a & <b>", 0, [0, 102_456, 200_000], [1, 2, 4], [0, 1, 3], [2, 3, 5]),
+            Line("c", 1, [0, 200_000], [3, float("nan")]),
+        ],
+        x="steps",
+        y="G",
+    ),
+    "long": charts.draw_lines(
+        "long", [Line("a", 0, [*range(1000)], [*range(1000)])], x="steps", y="G"
+    ),
+    "shares": charts.draw_shares(
+        "shares",
+        ["it's", "b"],
+        [0, 1],
+        np.array([[0.1, 0.9], [0.25, 0.75]]),
+        x_title="step",
+        description="d",
+    ),
+    "histogram": charts.draw_histogram(
+        *("histogram", 2, [3, 0, 1], [0, 1, 2, 3], {"seed 0": 1.5}),
+        x="return",
+        description="d",
+    ),
+    "intervals": charts.draw_intervals(
+        "intervals",
+        [
+            {"label": "a", "color": 0, "value": 2.0, "ci95": [1, 3]}
+            | {"results": [float(value) for value in range(12)]},
+            {"label": "b", "color": 1, "value": 5.0, "ci95": None, "results": [5.0]},
+        ],
+        x="G",
+        center="mean",
+        description="d",
+    ),
+    "no points": charts.draw_intervals(
+        "no points",
+        [{"label": "a", "color": 0, "value": 0.7, "ci95": [0, 1], "results": []}],
+        x="P",
+        center="P",
+        description="d",
+    ),
+    "heat": charts.draw_heat_map(
+        "heat",
+        [
+            HeatCell("it's", "A", 0.0, "2", "finished"),
+            HeatCell("it's", "B", None, "missing", "missing"),
+        ],
+        x="environment",
+        y="recipe",
+        description="d",
+        note="",
+    ),
+}
+TABLES = {
+    "lines": [
+        ["series", "steps", "G", "95 % interval"],
+        ["a & <b>", "0", "1", "0 to 2"],
+        ["a & <b>", "102,456", "2", "1 to 3"],
+        ["a & <b>", "200,000", "4", "3 to 5"],
+        ["c", "0", "3", "n/a: 1 seed"],
+        ["c", "200,000", "–", "n/a: 1 seed"],
+    ],
+    "shares": [["step", "it's", "b"], ["0", "10 %", "90 %"], ["1", "25 %", "75 %"]],
+    "histogram": [["return", "episodes"], ["0 to 1", "3"], ["2 to 3", "1"]],
+    "intervals": [
+        ["group", "mean", "95 % interval", "seed"],
+        ["a", "2", "1 to 3", "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … (12)"],
+        ["b", "5", "n/a: 1 seed", "5"],
+    ],
+    "no points": [["group", "P", "95 % interval"], ["a", "0.7", "0 to 1"]],
+    "heat": [
+        ["recipe", "environment", "return", "status"],
+        ["it's", "A", "2", "finished"],
+        ["it's", "B", "missing", "missing"],
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def gallery(tmp_path_factory):
+    """A page with a chart of each kind, and with two episodes."""
+    file = tmp_path_factory.mktemp("gallery") / "page.html"
+    learning = [Learning("E", "G", [], results=[*GALLERY.values()])]
+    lines = [Line("v", 0, [0, 8], [0, 8])], [Line("v", 0, [0, 3], [50, 1])]
+    episodes = [
+        EpisodeView(
+            title, "", None, [charts.draw_lines("values", own, x="step", y="v")], []
+        )
+        for title, own in zip(("best", "worst"), lines, strict=True)
+    ]
+    table = Table("Returns", ["seed"], [["0"]])
+    group = GroupEpisodes("a", 0, "", GALLERY["histogram"], table, episodes)
+    write_page(file, make_content([], "mean", [], learning, [group]))
+    return file
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +273,34 @@ def test_screen_readers_can_read_a_page(browser):
     assert all(header["scope"] in ("row", "col") for header in found.all("th"))
     regions = [d for d in found.all("div") if d.get("class") == "scroll"]
     assert all(d["tabindex"] == "0" and d["aria-label"] for d in regions)
+
+
+def test_the_data_of_each_kind_of_chart_is_a_table(browser, gallery):
+    browser.open(gallery)
+    tables = browser.evaluate(
+        "Object.fromEntries([...document.querySelectorAll('#results figure')].map("
+        " (figure) => [figure.querySelector('.chart-title').textContent,"
+        " [...figure.querySelectorAll('.data tr')].map("
+        " (row) => [...row.cells].map((cell) => cell.textContent))]))"
+    )
+    long = tables.pop("long")
+    assert tables == TABLES
+    assert len(long) == 1 + 20 and [*long[0]] == ["series", "steps", "G"]
+    assert (long[1][1], long[-1][1]) == ("0", "999")
+    notes = "[...document.querySelectorAll('.data .muted')].map((n) => n.textContent)"
+    assert browser.evaluate(notes) == ["20 of 1,000 points"]
+
+
+def test_the_charts_of_two_episodes_have_equal_axes(browser, gallery):
+    browser.open(gallery)
+    browser.wait_until("document.documentElement.hasAttribute('data-drawn')")
+    for axis, domain in (("x", [0, 8]), ("y", [0, 50])):
+        found = browser.evaluate(
+            "[...document.querySelectorAll('.episode .plot')].map("
+            f" (plot) => plot.figure.vega.scale('{axis}').domain())"
+        )
+        assert found == [domain, domain]
+    assert browser.problems == []
 
 
 CURVE = "document.querySelector('#learning .plot')"

@@ -42,7 +42,7 @@ class Page(Markup):
 def walk(value):
     """The charts and the texts of a document, in order."""
     if isinstance(value, dict) and "blocks" in value:
-        yield from walk([value["title"], value["note"], value["table"]])
+        yield from walk([value["title"], value["note"], value["columns"]])
         yield value
     elif isinstance(value, dict | list):
         for each in value.values() if isinstance(value, dict) else value:
@@ -111,13 +111,14 @@ def test_several_environments_have_results_over_all_of_them(tmp_path):
     assert last["cards"][0]["value"] == format_number(ours["mean"]["value"])
     assert "normalized by" in last["tables"][0]["title"]
     means, profile, improvement = (each["blocks"] for each in last["results"])
-    assert means[0]["x"] == pytest.approx([ours["mean"]["value"]], rel=1e-4)
+    assert means[0]["x"][0] == ours["mean"]["value"]
+    assert means[0]["points"][0] == pytest.approx(ours["results"], rel=1e-4)
     for column, name in (("x", "score"), ("y", "fraction"), ("low", "low")):
         assert profile[0][column] == pytest.approx(ours["profile"][name], rel=1e-4)
     (pair,) = overall["improvement"]
-    assert improvement[0]["label"] == "ours over theirs"
+    assert improvement[0]["label"] == ["ours over theirs"]
     assert [improvement[0][n] for n in ("x", "low", "high")] == [
-        *([pair["value"]], *pair["ci95"])
+        [each] for each in (pair["value"], *pair["ci95"])
     ]
 
 
@@ -145,9 +146,9 @@ def test_the_episodes_of_the_last_evaluation_are_shown_with_their_spread(tmp_pat
         for step, mean in ((1, 4.0), (2, 6.0))
     ]
     found = make(write_run(tmp_path / "a", rows=lines, means=[0]), tmp_path)
-    mean, points = found.document["learning"][0]["spread"]["blocks"]
-    assert (mean["x"], mean["low"], mean["high"]) == ([6], 4, 8)
-    assert points["x"] == [3, 9]
+    (block,) = found.document["learning"][0]["spread"]["blocks"]
+    assert (block["x"], block["low"], block["high"]) == ([6], [4], [8])
+    assert block["points"] == [[3, 9]]
 
 
 @pytest.mark.parametrize(("x", "end"), [("seconds", 0.6), ("updates", 1_800)])
@@ -234,8 +235,8 @@ def test_groups_have_intervals_differences_and_a_key(tmp_path):
     assert "versions.jax a b" in found.text
     assert "probability of improvement: first over second" in found.text
     assert found.text.count("dqn_cartpole learning_rate=0.01") > 3
-    means = [b for b in found.charts[0]["blocks"] if b["kind"] == "mean"]
-    assert [(b["x"], b["low"], b["high"]) for b in means] == [([60.5], 60, 61)] * 2
+    (block,) = found.charts[0]["blocks"]
+    assert [block[n] for n in ("x", "low", "high")] == [[60.5] * 2, [60] * 2, [61] * 2]
 
 
 def test_each_environment_has_its_own_charts(tmp_path):
@@ -336,10 +337,8 @@ def test_values_that_are_not_finite_are_left_out(tmp_path):
 
 
 def test_numbers_that_are_not_finite_are_null_in_the_json_of_a_page():
-    chart = charts.Chart("a", "b", {"height": math.nan}, [], charts.ChartTable([], []))
-    content = page.Content(
-        "t", ["a"], "mean", [], [learning_of(chart)], [], [], [], [], []
-    )
+    chart = charts.Chart("a", "b", {"height": math.nan}, [], {})
+    content = {"learning": [learning_of(chart)]}
     (found,) = Page(page.render_page("t", {"page": content}).html).charts
     assert found["spec"] == {"height": None}
 
@@ -349,5 +348,6 @@ def test_the_interquartile_mean_is_that_of_compare(tmp_path):
         write_run(tmp_path / "runs" / name, rows=rows(seeds=5), resolved=resolved)
     found = make(tmp_path / "runs", tmp_path, center="iqm")
     groups = rlcli.compare(tmp_path / "runs")["environments"][0]["groups"]
-    means = [b for b in found.charts[0]["blocks"] if b["kind"] == "mean"]
-    assert [[b["low"], b["high"]] for b in means] == [g["iqm"]["ci95"] for g in groups]
+    (block,) = found.charts[0]["blocks"]
+    ends = zip(block["low"], block["high"], strict=True)
+    assert [[*each] for each in ends] == [g["iqm"]["ci95"] for g in groups]

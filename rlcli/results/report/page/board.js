@@ -2,7 +2,7 @@
 // The board: asks its server for runs and for parts of the document, and draws them again
 // when they have changed. The fragment of the link says what is shown.
 (() => {
-  const { h, content, fields, writeFields, figure, fold, format, count, swatch, prose } = page;
+  const { h, content, fields, writeFields, figure, fold, format, isMissing, count, prose } = page;
   if (!content.board) return;
   const PERIOD = 1000; // milliseconds between two questions
   const rows = new Map(); // id -> run
@@ -37,9 +37,9 @@
 
   // ---------------------------------------------------------------------- table
   const time = (text) => (text ?? "").replace("T", " ").replace("Z", "");
-  const short = (value) => value === null || value === undefined ? "–"
+  const short = (value) => isMissing(value) ? "–"
     : Number(value).toLocaleString("en", { notation: "compact", maximumSignificantDigits: 3 });
-  const value = (run) => run.return === null || run.return === undefined ? "–"
+  const value = (run) => isMissing(run.return) ? "–"
     : `${run.source === "training" ? "~" : ""}${format(Number(run.return.toPrecision(3)))}`;
   const COLUMNS = [
     ["run", "run", "The folder of the run", (run) => run.run],
@@ -104,8 +104,8 @@
     const [name, sign] = [sortKey(), (fields.get("sort") ?? "-created").startsWith("-") ? -1 : 1];
     const key = (COLUMNS.find((each) => each[0] === name) ?? COLUMNS[0])[3];
     const found = ids.map((id) => rows.get(id)).filter(Boolean).sort((one, other) => {
-      const [a, b] = [key(one), key(other)], missing = (each) => each === null || each === undefined;
-      if (missing(a) || missing(b)) return missing(a) - missing(b);
+      const [a, b] = [key(one), key(other)];
+      if (isMissing(a) || isMissing(b)) return isMissing(a) - isMissing(b);
       return sign * (typeof a === "number" ? a - b : String(a).localeCompare(String(b)));
     });
     const marked = chosen();

@@ -23,8 +23,10 @@ const page = (() => {
   const swatch = (index) => h("span", { class: "swatch", tint: color(index), "aria-hidden": "true" });
   const capitalize = (text) => (text.includes(".") ? text : text.charAt(0).toUpperCase() + text.slice(1));
   const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
-  const format = (value) => value === null || value === undefined ? "–"
-    : Number(value).toLocaleString("en", { maximumSignificantDigits: 5 });
+  const isMissing = (value) => value === null || value === undefined;
+  const format = (value) => isMissing(value) ? "–"
+    : Number(value).toLocaleString("en", Number.isInteger(value) ? {} : { maximumSignificantDigits: 5 });
+  const span = (low, high) => `${format(low)} to ${format(high)}`;
 
   // Text in which `names` are code; a backtick without its pair is text.
   function prose(text) {
@@ -68,7 +70,7 @@ const page = (() => {
   let whole = null; // the range of all data
   const figures = new Map(); // key -> figure; one that is drawn again keeps its element
 
-  // As `charts.expand` in Python.
+  // The rows of blocks, whose columns are arrays; other values are those of all rows.
   function expand(blocks) {
     return blocks.flatMap((block) => {
       const columns = Object.keys(block).filter((key) => Array.isArray(block[key]));
@@ -79,6 +81,28 @@ const page = (() => {
         return row;
       });
     });
+  }
+
+  // The data of a chart as a table, for screen readers.
+  const ROWS = 20; // of a curve
+  const LISTED = 10; // values in a cell
+  function cell(row, field) {
+    const value = row[field];
+    if (field === "interval") return isMissing(row.low) ? "n/a: 1 seed" : span(row.low, row.high);
+    if (field === "x" && "x2" in row) return span(row.x, row.x2);
+    if (/^p\d+$/.test(field)) return `${format(100 * value)} %`;
+    if (Array.isArray(value)) return value.slice(0, LISTED).map(format).join(", ") + (value.length > LISTED ? `, … (${value.length})` : "");
+    return typeof value === "string" ? value : format(value);
+  }
+  function tabulate({ blocks, columns }) {
+    const series = blocks.filter((each) => each.kind !== "mark").map((each) => expand([each]).filter((row) => row.kind !== "bar" || row.y));
+    const isLong = (all) => all.length > ROWS && !all[0].kind && ("y" in all[0] || "p0" in all[0]);
+    const rows = series.flatMap((all) => isLong(all)
+      ? Array.from({ length: ROWS }, (_, index) => all[Math.round(index * (all.length - 1) / (ROWS - 1))]) : all);
+    const total = series.flat().length;
+    const fields = Object.keys(columns).filter((field) => rows.some((row) => (field === "interval" ? !isMissing(row.low) : cell(row, field))));
+    return { header: fields.map((field) => columns[field]), rows: rows.map((row) => fields.map((field) => cell(row, field))),
+      note: rows.length < total ? `${rows.length} of ${format(total)} points` : "" };
   }
 
   // The exponential moving average, without the bias of its first points.
@@ -99,10 +123,19 @@ const page = (() => {
     return found;
   }
 
+  // A chart with axes that show as much as those of all charts with its title.
+  function shareAxes(chart, charts) {
+    const layers = charts.filter((each) => each.title === chart.title).flatMap((each) => each.spec.layer);
+    return ["x", "y"].reduce((found, axis) => {
+      const ends = layers.flatMap((layer) => layer.encoding[axis]?.scale?.domain ?? []);
+      return { ...found, spec: setScale(found.spec, axis, { domain: [Math.min(...ends), Math.max(...ends)] }) };
+    }, chart);
+  }
+
   function extent(values, isLog) {
     let low = Infinity, high = -Infinity;
     for (const value of values) {
-      if (value === null || value === undefined) continue;
+      if (isMissing(value)) continue;
       [low, high] = [Math.min(low, value), Math.max(high, value)];
     }
     if (isLog) return low < high ? [low, high] : [low / 2, high * 2];
@@ -180,8 +213,8 @@ const page = (() => {
       if (!this.vega) this.plot.style.minHeight = `${chart.spec.height + 40}px`;
       this.legend.replaceChildren(...[legend(chart.legend)].filter(Boolean));
       this.summary.textContent = ` of ${chart.title}`;
-      const note = chart.table.note ? [h("p", { class: "muted" }, chart.table.note)] : [];
-      this.data.replaceChildren(...note, table(chart.table, `Data of ${chart.title}`));
+      const data = tabulate(chart);
+      this.data.replaceChildren(...(data.note ? [h("p", { class: "muted" }, data.note)] : []), table(data, `Data of ${chart.title}`));
       this.readable = chart.blocks.filter((block) => Array.isArray(block.x) && (block.y || block.p0));
       this.places = [...new Set(this.readable.flatMap((block) => block.x))].sort((a, b) => a - b);
       this.write([]);
@@ -314,12 +347,12 @@ const page = (() => {
     const lines = blocks.flatMap((block) => {
       const index = block.x.indexOf(x);
       if (index < 0) return [];
-      if (block.kind === "bar") return [`${format(x)} to ${format(block.x2[index])}: ${format(block.y[index])}`];
+      if (block.kind === "bar") return [`${span(x, block.x2[index])}: ${format(block.y[index])}`];
       if (block.y === undefined) {
         const shares = Object.keys(block).filter((key) => /^p\d+$/.test(key));
         return shares.map((key) => `action ${key.slice(1)}: ${format(100 * block[key][index])} %`);
       }
-      const band = block.low ? ` (${format(block.low[index])} to ${format(block.high[index])})` : "";
+      const band = block.low ? ` (${span(block.low[index], block.high[index])})` : "";
       return [`${block.label}: ${format(block.y[index])}${band}`];
     });
     return `${format(x)} – ${lines.join("; ")}`;
@@ -499,8 +532,8 @@ const page = (() => {
   const named = (id, each, ...children) => h("article", { class: "group", tint: color(each.color), "aria-labelledby": id },
     h("h3", { id }, swatch(each.color), each.label), children);
 
-  function episode(data, key) {
-    const charts = data.charts.map((chart) => figure(chart, `${key}/${chart.title}`));
+  function episode(data, key, all) {
+    const charts = data.charts.map((chart) => figure(shareAxes(chart, all), `${key}/${chart.title}`));
     const followers = () => charts.map((each) => each.querySelector(".plot").figure);
     return h("article", { class: "episode" }, h("h4", {}, data.title), h("p", { class: "muted" }, data.caption),
       data.film ? film(data.film, data.title, followers) : null, charts,
@@ -509,8 +542,9 @@ const page = (() => {
   const episodes = (found) => [h("p", { class: "muted" }, "The trained policies, acting greedily."),
     found.episodes.map((each, index) => named(`episodes-${index}`, each, h("p", {}, each.summary),
       figure(each.returns, `episodes/${index}`),
-      fold(`episodes/${index}/seeds`, {}, "Each seed", table(each.table, "Returns of each seed")),
-      h("div", { class: "episodes" }, each.episodes.map((one) => episode(one, `episodes/${index}/${one.title}`)))))];
+      fold(`episodes/${index}/seeds`, {}, "Each seed", table(each.table, each.table.title)),
+      h("div", { class: "episodes" }, each.episodes.map((one) =>
+        episode(one, `episodes/${index}/${one.title}`, each.episodes.flatMap(({ charts }) => charts))))))];
 
   const updates = (found) => [
     h("p", { class: "muted" }, "What the updater of the newest run of each group would get and do next."),
@@ -624,5 +658,5 @@ const page = (() => {
       h("time", { datetime: created }, created.replace("T", " ").replace("Z", " UTC")));
     show(sectionsOf(content.page));
   }
-  return { h, content, fields, writeFields, controls, figure, fold, head, table, prose, swatch, show, notesOf, sectionsOf, format, count, listeners, setView, view };
+  return { h, content, fields, writeFields, controls, figure, fold, head, prose, swatch, show, notesOf, sectionsOf, format, isMissing, count, listeners, setView, view };
 })();
