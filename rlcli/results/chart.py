@@ -12,9 +12,8 @@ from rich.text import Text
 from rlcli.quoting import printable
 from rlcli.results.canvas import BrailleCanvas, choose_ticks, widen_range
 from rlcli.runs.formatting import format_number
-from rlcli.runs.metric_labels import label_metric
+from rlcli.runs.metric_labels import STATISTICS, label_metric
 
-_CENTERS = {"mean": "mean", "iqm": "IQM"}
 COLORS = ("cyan", "yellow", "magenta", "green", "red", "blue")
 ALL_ENVIRONMENTS = "all environments"
 _OVERALL = {"y": "normalized score, IQM", "center": "iqm", "threshold": None}
@@ -192,7 +191,7 @@ def _title(result: Mapping[str, Any], width: int) -> str:
 
 def describe_curves(result: Mapping[str, Any]) -> list[str]:
     """What curves and bands are, in words, from the longest to the shortest text."""
-    center = f"{_CENTERS[result['center']]} over seeds"
+    center = f"{STATISTICS[result['center']]} over seeds"
     if all(curve["low"] is None for curve in result["curves"]):
         return [center]
     intervals = (", with its 95 % bootstrap interval", ", 95 % interval", "")

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 from rlcli.quoting import quote_mathtext
 from rlcli.results import comparison_tables, figure, overall_panels
-from rlcli.runs.metric_labels import label_metric
+from rlcli.runs.files import write_output
+from rlcli.runs.metric_labels import STATISTICS, label_metric
 
-_STATISTICS = {"mean": "mean", "median": "median", "iqm": "IQM"}
-_GAP = {"optimality_gap": "optimality gap\n(less is better)"}  # of normalized scores
+_STATISTICS = ("mean", "median", "iqm")
+_GAP = "optimality_gap"  # of normalized scores
+_LABELS = {**STATISTICS, _GAP: f"{STATISTICS[_GAP]}\n(less is better)"}
 _ROW, _PROFILE = 0.9, 2.8  # inches beside the groups of a row, and of the profile
 _LETTERS = 18  # of the smallest size on an inch, at least
 _NAME = 30  # characters of a line of a group's name
@@ -20,7 +22,7 @@ class _Row(NamedTuple):
     """A row of panels, one for each statistic."""
 
     title: str
-    statistics: Mapping[str, str]  # by the name in the data: the name in the figure
+    statistics: Sequence[str]
     groups: Sequence[Mapping[str, Any]]
 
 
@@ -28,7 +30,7 @@ def draw_comparison(
     data: Mapping[str, Any], path: Path, style: figure.FigureStyle
 ) -> None:
     """Writes the statistics of each environment, and those of all of them."""
-    statistics = {"iqm": "IQM"} if style.width == "column" else _STATISTICS
+    statistics = ("iqm",) if style.width == "column" else _STATISTICS
     rows = list(_rows(data, statistics))
     labels = dict.fromkeys(group["group"] for row in rows for group in row.groups)
     colors = {label: f"C{index}" for index, label in enumerate(labels)}
@@ -39,12 +41,13 @@ def draw_comparison(
     if data["overall"] is not None:
         heights += [_PROFILE + figure.LINE * len(colors)]
     scale = 0.8 if style.width else 1  # its letters are small
-    figure.save(
-        path,
+    content = figure.make_bytes(
+        path.suffix.lower(),
         lambda canvas: _fill(canvas, data, rows, heights, colors),
         size=(figure.WIDTHS.get(style.width or "", 8), scale * sum(heights)),
         style=style,
     )
+    write_output(path, content)
 
 
 def _wrap(name: str) -> list[str]:
@@ -53,14 +56,14 @@ def _wrap(name: str) -> list[str]:
 
 
 def _rows(
-    data: Mapping[str, Any], statistics: Mapping[str, str] = _STATISTICS
+    data: Mapping[str, Any], statistics: Sequence[str] = _STATISTICS
 ) -> Iterator[_Row]:
     for each in data["environments"]:
         title = f"{each['environment']}: {label_metric(data['y'])}"
         yield _Row(title, statistics, each["groups"])
     if data["overall"] is not None:
         title = f"all environments: {label_metric(data['y'])}, normalized"
-        yield _Row(title, {**statistics, **_GAP}, data["overall"]["groups"])
+        yield _Row(title, (*statistics, _GAP), data["overall"]["groups"])
 
 
 def _fill(
@@ -74,22 +77,21 @@ def _fill(
     places = canvas.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)
     for (place,), row in zip(places, rows, strict=False):
         panels = place.subplots(1, len(row.statistics), squeeze=False)[0]
-        for axes, (name, label) in zip(panels, row.statistics.items(), strict=True):
-            overall_panels.draw_estimates(axes, row.groups, name, colors)
-            axes.set_xlabel(label, fontsize="small")
+        for axes, name in zip(panels, row.statistics, strict=True):
+            unit = _LABELS[name]
+            overall_panels.draw_estimates(row.groups, name, axes, colors, unit=unit)
         _name_groups(panels[0], row.groups)
         # Of one unit, so a longer interval is a wider one in any of them.
-        figure.share_limits(panels[: len(row.statistics.keys() - _GAP.keys())], "x")
+        figure.share_limits(panels[: len({*row.statistics} - {_GAP})], "x")
         title = quote_mathtext(row.title)
         place.suptitle(title, x=0.01, horizontalalignment="left", fontsize="medium")
     if (overall := data["overall"]) is not None:
-        (place,), pairs = places[-1], overall["improvement"]
-        panels = place.subplots(1, 2 if pairs else 1, squeeze=False)[0]
-        overall_panels.draw_profiles(panels[0], overall["groups"], colors)
-        if pairs:
-            overall_panels.draw_improvement(panels[-1], pairs, colors)
-        titles = overall_panels.PROFILE, overall_panels.IMPROVEMENT
-        for axes, title in zip(panels, titles, strict=False):
+        (place,), found = places[-1], overall_panels.list_panels(overall)
+        names = STATISTICS.values()  # the estimates have a row of their own
+        shown = {title: each for title, each in found.items() if title not in names}
+        panels = place.subplots(1, len(shown), squeeze=False)[0]
+        for axes, (title, draw) in zip(panels, shown.items(), strict=True):
+            draw(axes, colors)
             axes.set_title(title, loc="left", fontsize="medium")
         figure.add_legend(place, colors, loc="outside lower center")
     text = comparison_tables.describe_comparison(data, "as lines")

@@ -13,13 +13,9 @@ from rlcli.quoting import quote_html, quote_latex, quote_markdown
 from rlcli.results.chart import ALL_ENVIRONMENTS
 from rlcli.runs.files import to_json, write_output
 from rlcli.runs.formatting import NOTHING, format_number
-from rlcli.runs.metric_labels import choose_best, label_metric
+from rlcli.runs.metric_labels import STATISTICS, choose_best, label_metric
 from rlcli.runs.result_tables import Table, html_lines, quote_rows, width_of
 
-_NAMES = {
-    **{"mean": "mean", "median": "median", "iqm": "IQM"},
-    "optimality_gap": "optimality gap",
-}
 _ESTIMATE = re.compile(r"[-+.,\d]+(e-?\d+)?( \[.*\])?")
 _LONGEST_TITLE = 60  # characters of the names of groups in a title
 _SHOWN_SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of a performance profile
@@ -232,7 +228,7 @@ def _list_estimates(
 ) -> Iterator[tuple[str, str, str, str, Mapping[str, Any]]]:
     """Group, statistic, second group, score and estimate, as in `as_csv`."""
     for group in place["groups"]:
-        for name in _NAMES:
+        for name in STATISTICS:
             if name in group:
                 yield group["group"], name, "", "", group[name]
         if "profile" in group:
@@ -288,7 +284,7 @@ def _estimate_table(
             shown = format_number(choose(known))  # what looks equal is as good
             numbers = enumerate(map(format_number, values))
             best += [(row, column) for row, number in numbers if number == shown]
-    header = [_NAMES[name] for name in better]
+    header = [STATISTICS[name] for name in better]
     return Table(title, ["group", "seeds", *header], rows, best)
 
 

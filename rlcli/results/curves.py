@@ -356,21 +356,19 @@ def make_curve(
     Of more than `max_points`, successive ones are averaged. None, and a note, if there
     is no point at which all seeds have data.
     """
-    thinned = [_thin(seed.x, seed.y, max_points) for seed in seeds]
-    if not thinned:
+    if not seeds:
         return None
-    grid = _grid([x for x, _ in thinned], max_points)
+    grid, values = _align(seeds, max_points)
     if not len(grid):
         notes.append(f"`{label}`: the x ranges of its seeds do not overlap")
         return None
-    longest = max(x[-1] for x, _ in thinned)
+    longest = max(seed.x[-1] for seed in seeds)
     if grid[-1] < (1 - _CUT) * longest:
-        ends = sum(x[-1] < (1 - _CUT) * longest for x, _ in thinned)
+        ends = sum(seed.x[-1] < (1 - _CUT) * longest for seed in seeds)
         notes.append(
             f"`{label}`: {ends} of {len(seeds)} seeds end early, and the curve ends "
             "with the first of them"
         )
-    values = np.stack([np.interp(grid, x, y) for x, y in thinned])
     low = high = None
     if len(seeds) > 1:
         low, high = bootstrap_band(values, center)
@@ -388,8 +386,7 @@ def make_overall_curve(
     is no point at which all seeds have data.
     """
     seeds = [seed for each in scores for seed in each]
-    thinned = [[_thin(s.x, s.y, OVERALL_POINTS) for s in each] for each in scores]
-    grid = _grid([x for each in thinned for x, _ in each], OVERALL_POINTS)
+    grid, values = _align(seeds, OVERALL_POINTS)
     if not len(grid):
         notes.append(f"`{label}`: the x ranges of its environments do not overlap")
         return None
@@ -397,10 +394,10 @@ def make_overall_curve(
         notes.append(
             f"`{label}`: the curve over all environments ends with the shortest of them"
         )
-    values = [np.stack([np.interp(grid, x, y) for x, y in each]) for each in thinned]
+    ends = np.cumsum([len(each) for each in scores])[:-1]
     points = [
-        aggregates.estimate(aggregates.iqm, [each[:, i] for each in values])
-        for i in range(len(grid))
+        aggregates.estimate(aggregates.iqm, np.split(column, ends))
+        for column in values.T
     ]
     intervals = np.array([each.ci95 for each in points if each.ci95 is not None])
     low, high = intervals.T if len(intervals) == len(grid) else (None, None)
@@ -421,6 +418,13 @@ def find_crossing(curve: Curve, threshold: float) -> float | None:
     right = changes[0]
     (x0, x1), (y0, y1) = curve.x[right - 1 : right + 1], curve.y[right - 1 : right + 1]
     return float(x0 + (x1 - x0) * (threshold - y0) / (y1 - y0))
+
+
+def _align(seeds: Sequence[Seed], max_points: int) -> tuple[np.ndarray, np.ndarray]:
+    """The points of a curve, and the values of each seed there `[seeds, points]`."""
+    thinned = [_thin(seed.x, seed.y, max_points) for seed in seeds]
+    grid = _grid([x for x, _ in thinned], max_points)
+    return grid, np.stack([np.interp(grid, x, y) for x, y in thinned])
 
 
 def _grid(places: Sequence[np.ndarray], max_points: int) -> np.ndarray:

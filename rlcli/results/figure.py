@@ -15,7 +15,7 @@ from rlcli.results.chart import (
     describe_curves,
     split_panels,
 )
-from rlcli.runs.files import check_output, write_output
+from rlcli.runs.files import check_output
 from rlcli.runs.metric_labels import label_metric
 
 FORMATS = (".png", ".svg", ".pdf")
@@ -74,17 +74,12 @@ class FigureStyle(NamedTuple):
 SCREEN = FigureStyle()
 
 
-def draw(result: Mapping[str, Any], path: Path, style: FigureStyle = SCREEN) -> None:
-    """Writes the curves of `rlcli.plot`; equal curves give equal bytes."""
-    write_output(path, draw_bytes(result, path.suffix.lower(), style))
-
-
 def draw_bytes(
     result: Mapping[str, Any], suffix: str, style: FigureStyle = SCREEN
 ) -> bytes:
     """The curves of `rlcli.plot` as the bytes of a file with this suffix."""
     panels = split_panels(result)
-    count = len(panels) + overall_panels.count_panels(result.get("overall"))
+    count = len(panels) + len(overall_panels.list_panels(result.get("overall")))
     columns = min(count, 2 if style.width == "column" else _COLUMNS)
     rows = -(-count // columns)
     entries = _describe_entries(panels)
@@ -99,17 +94,6 @@ def draw_bytes(
         size=(width, height),
         style=style,
     )
-
-
-def save(
-    path: Path,
-    fill: Callable[[Any], None],
-    *,
-    size: tuple[float, float] = (8, 5),
-    style: FigureStyle = SCREEN,
-) -> None:
-    """Writes a figure that `fill` draws on; `size` is in inches."""
-    write_output(path, make_bytes(path.suffix.lower(), fill, size=size, style=style))
 
 
 def make_bytes(
@@ -142,21 +126,21 @@ def _fill(
     entries: Mapping[int, str],
     columns: int,
 ) -> None:
-    """A panel for each environment, and a legend above all of them."""
-    overall = result.get("overall")
-    count = len(panels) + overall_panels.count_panels(overall)
-    grid = canvas.add_gridspec(-(-count // columns), columns)
-    every_axes = [canvas.add_subplot(grid[index]) for index in range(count)]
+    """A panel for each environment and summary, and a legend above all of them."""
+    summaries = overall_panels.list_panels(result.get("overall"))
+    titles = [*panels, *summaries]
+    grid = canvas.add_gridspec(-(-len(titles) // columns), columns)
+    every_axes = [canvas.add_subplot(grid[index]) for index in range(len(titles))]
+    curves, others = every_axes[: len(panels)], every_axes[len(panels) :]
     colors = {label: f"C{index}" for index, label in entries.items()}
-    if overall:
-        own = every_axes[len(panels) :]
-        overall_panels.draw_overall(own, overall, colors)
-        every_axes = every_axes[: len(panels)]
-    for axes, (environment, panel) in zip(every_axes, panels.items(), strict=True):
+    for axes, panel in zip(curves, panels.values(), strict=True):
         _draw_panel(axes, panel)
-        axes.set_title(quote_mathtext(environment or ""), fontsize="medium")
+    for axes, draw in zip(others, summaries.values(), strict=True):
+        draw(axes, colors)
+    for axes, title in zip(every_axes, titles, strict=True):
+        axes.set_title(quote_mathtext(title or ""), fontsize="medium")
     for name in ("x", "y"):
-        share_limits(every_axes, name, if_alike=True)
+        share_limits(curves, name, if_alike=True)
     canvas.supxlabel(describe_curves(result)[0], fontsize="x-small")
     add_legend(canvas, colors, loc="outside upper center")
 

@@ -1,45 +1,47 @@
 """Overall panels: estimates with intervals, and performance profiles, in a figure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-_STATISTICS = {"iqm": "IQM", "optimality_gap": "optimality gap"}
-PROFILE, IMPROVEMENT = "performance profile", "P(improvement)"  # titles
+from rlcli.runs.metric_labels import STATISTICS
+
 _ROOMY = 8  # rows of a panel with marks of full size
+_UNIT = "normalized score"
 
 
-def count_panels(overall: Mapping[str, Any] | None) -> int:
-    """How many axes `draw_overall` needs."""
+def list_panels(
+    overall: Mapping[str, Any] | None,
+) -> dict[str, Callable[[Any, Mapping[str, str]], None]]:
+    """The panels of the results over all environments, by title.
+
+    Each is drawn by a function of axes, and of the colours of groups.
+    """
     if not overall:
-        return 0
-    return 1 + len(_STATISTICS) + bool(overall["improvement"])
-
-
-def draw_overall(
-    every_axes: Sequence[Any], overall: Mapping[str, Any], colors: Mapping[str, str]
-) -> None:
-    """Draws the results over all environments on as many axes as `count_panels`."""
+        return {}
     groups, pairs = overall["groups"], overall["improvement"]
-    profile, *others = every_axes
-    draw_profiles(profile, groups, colors)
-    profile.set_title(PROFILE, fontsize="medium")
-    for axes, (name, label) in zip(others, _STATISTICS.items(), strict=False):
-        draw_estimates(axes, groups, name, colors)
-        axes.set_title(label, fontsize="medium")
-        axes.set_xlabel("normalized score", fontsize="small")
-    if pairs:
-        draw_improvement(others[-1], pairs, colors)
-        others[-1].set_title(IMPROVEMENT, fontsize="medium")
+    estimates = {
+        STATISTICS[name]: partial(draw_estimates, groups, name, unit=_UNIT)
+        for name in ("iqm", "optimality_gap")
+    }
+    improvement = {"P(improvement)": partial(draw_improvement, pairs)} if pairs else {}
+    profile = {"performance profile": partial(draw_profiles, groups)}
+    return {**profile, **estimates, **improvement}
 
 
 def draw_estimates(
-    axes: Any,
     groups: Sequence[Mapping[str, Any]],
     name: str,
+    axes: Any,
     colors: Mapping[str, str],
+    *,
+    unit: str,
     size: float = 1.0,
 ) -> None:
-    """A point and the interval of each group, below each other; `size` of its marks."""
+    """A point and the interval of each group, below each other.
+
+    `unit` is the label of x, and `size` that of the marks.
+    """
     for index, group in enumerate(groups):
         color, estimate = colors[group["group"]], group[name]
         if estimate["ci95"] is not None:
@@ -53,10 +55,11 @@ def draw_estimates(
     axes.tick_params(axis="x", labelsize="small")
     axes.margins(x=0.1)
     axes.grid(axis="x", alpha=0.3)
+    axes.set_xlabel(unit, fontsize="small")
 
 
 def draw_profiles(
-    axes: Any, groups: Sequence[Mapping[str, Any]], colors: Mapping[str, str]
+    groups: Sequence[Mapping[str, Any]], axes: Any, colors: Mapping[str, str]
 ) -> None:
     """The fraction of seeds above each score, with its interval."""
     for group in groups:
@@ -67,7 +70,7 @@ def draw_profiles(
             axes.fill_between(
                 profile["score"], *bounds, color=color, alpha=0.2, linewidth=0
             )
-    axes.set_xlabel("normalized score", fontsize="small")
+    axes.set_xlabel(_UNIT, fontsize="small")
     axes.set_ylabel("fraction of seeds above", fontsize="small")
     axes.tick_params(labelsize="small")
     axes.margins(x=0.01)
@@ -75,7 +78,7 @@ def draw_profiles(
 
 
 def draw_improvement(
-    axes: Any, pairs: Sequence[Mapping[str, Any]], colors: Mapping[str, str]
+    pairs: Sequence[Mapping[str, Any]], axes: Any, colors: Mapping[str, str]
 ) -> None:
     """The probability that the group at the left is better than that at the right.
 
@@ -86,7 +89,8 @@ def draw_improvement(
 
     rows = [{"group": pair["first"], "improvement": pair} for pair in pairs]
     size = min(1.0, _ROOMY / len(pairs))  # so that the marks of rows do not overlap
-    draw_estimates(axes, rows, "improvement", colors, size)
+    unit = "left over right"
+    draw_estimates(rows, "improvement", axes, colors, unit=unit, size=size)
     for x, name in ((0, "first"), (1, "second")):
         shift = ScaledTranslation(0.2 * (x - 0.5), 0, axes.figure.dpi_scale_trans)
         beside = axes.get_yaxis_transform() + shift
@@ -97,4 +101,3 @@ def draw_improvement(
     axes.axvline(0.5, color="gray", linestyle="--", linewidth=1)
     axes.set_xlim(0, 1)
     axes.set_xticks([0, 0.5, 1])
-    axes.set_xlabel("left over right", fontsize="small")

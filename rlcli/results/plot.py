@@ -11,6 +11,7 @@ from rlcli.quoting import quote_html
 from rlcli.results.chart import ALL_ENVIRONMENTS
 from rlcli.results.checks import check_choice, check_style, check_threshold
 from rlcli.results.groups import find_members, group_members
+from rlcli.runs.files import write_output
 from rlcli.runs.result import Result
 
 AXES = ("steps", "seconds", "updates")
@@ -104,7 +105,8 @@ def plot(
         }
     )
     if output is not None:
-        figure.draw(result, Path(output), style)
+        suffix = Path(output).suffix.lower()
+        write_output(Path(output), figure.draw_bytes(result, suffix, style))
     return result
 
 

@@ -1,4 +1,4 @@
-"""Metric labels: what readers call metrics, what they mean, and which are better.
+"""Metric labels: what readers call metrics and their statistics, and what is better.
 
 Figures, tables, pages and the panel take their labels from here.
 """
@@ -7,6 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 EVALUATION = "evaluation"  # the field of an evaluation; its metrics are `evaluation.…`
+
+STATISTICS = {
+    **{"mean": "mean", "median": "median", "iqm": "IQM"},
+    "optimality_gap": "optimality gap",
+}
 
 _LABELS = {
     "T": "steps",

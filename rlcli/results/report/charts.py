@@ -31,6 +31,7 @@ _INTERVAL = "95 % interval"
 _DIGITS = 5  # significant ones; more are not visible
 _HEAT_ROW = 30  # pixels
 
+Numbers = Sequence[float] | np.ndarray  # [n]
 Block = Mapping[str, Any]  # columns of one series; a value that is no list is repeated
 
 
@@ -60,10 +61,10 @@ class Line(NamedTuple):
 
     label: str
     color: int
-    x: Sequence[float]
-    y: Sequence[float]
-    low: Sequence[float] | None = None
-    high: Sequence[float] | None = None
+    x: Numbers
+    y: Numbers
+    low: Numbers | None = None
+    high: Numbers | None = None
 
 
 def draw_lines(
@@ -92,7 +93,7 @@ def draw_lines(
     ]
     if has_bands:
         tooltip.append(vega.near_text_field("interval", _INTERVAL))
-    xs = [value for each in lines for value in (each.x[0], each.x[-1])]
+    xs = [float(value) for each in lines for value in (each.x[0], each.x[-1])]
     x_axis = vega.axis("x", x, domain=widen_range([*xs, *x_range]))
     y_axis = vega.axis("y", y, domain=_y_range(lines, threshold))
     groups = [each.color for each in lines]
@@ -119,7 +120,7 @@ def _choose_style(index: int) -> tuple[str, Sequence[int]]:
 
 def _y_range(lines: Sequence[Line], threshold: float | None) -> tuple[float, float]:
     columns = (each for line in lines for each in (line.y, line.low, line.high))
-    values = [value for column in columns for value in column or ()]
+    values = [float(n) for column in columns if column is not None for n in column]
     values += [] if threshold is None else [threshold]
     return widen_range([*filter(math.isfinite, values)] or [0.0])
 
@@ -127,7 +128,7 @@ def _y_range(lines: Sequence[Line], threshold: float | None) -> tuple[float, flo
 def draw_shares(
     title: str,
     labels: Sequence[str],
-    x: Sequence[float],
+    x: Numbers,
     shares: np.ndarray,
     *,
     x_title: str,
@@ -140,7 +141,7 @@ def draw_shares(
     titles = dict(zip(names, labels, strict=True))
     tooltip = [vega.number_field("x", x_title)]
     tooltip += [vega.number_field(n, titles[n], ".1%") for n in names]
-    x_axis = vega.axis("x", x_title, domain=widen_range([x[0], x[-1]]))
+    x_axis = vega.axis("x", x_title, domain=widen_range([float(x[0]), float(x[-1])]))
     hover = {
         "mark": {"type": "rule", "strokeWidth": 1.5, "opacity": 0},
         "params": [vega.select_nearest("rule_hover", ["x"])],
@@ -373,9 +374,7 @@ def _line_block(line: Line) -> Block:
     return block
 
 
-def _round_values(
-    values: Sequence[float] | np.ndarray, digits: int = _DIGITS
-) -> list[Any]:
+def _round_values(values: Numbers, digits: int = _DIGITS) -> list[Any]:
     """Numbers with few digits; None for those that are not finite."""
     return [
         float(f"{value:.{digits}g}") if math.isfinite(value) else None

@@ -1,5 +1,6 @@
 """Episode views: charts and films of the episodes of trained policies."""
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -27,6 +28,9 @@ from rlcli.runs.statistics import summary
 _BINS = 24
 _MAX_POINTS = 400  # of a curve along an episode
 _MAX_ACTIONS = 12  # of a chart of probabilities or values
+_draw_steps = functools.partial(
+    charts.draw_lines, x="step", height=180, has_legend=True
+)
 
 
 class Film(NamedTuple):
@@ -218,28 +222,25 @@ def _thin(steps: int) -> tuple[np.ndarray, str]:
 
 def _value_charts(replay: EpisodeRecording) -> list[Chart]:
     steps, note = _thin(len(replay.rewards))
-    x = steps.tolist()
     lines = []
     if replay.values is not None and replay.values.ndim == 1:
-        lines.append(Line("value estimate", 0, x, replay.values[steps].tolist()))
+        lines.append(Line("value estimate", 0, steps, replay.values[steps]))
     if replay.discounted is not None and lines:
         label = "discounted return"
-        lines.append(Line(label, 1, x, replay.discounted[steps].tolist()))
+        lines.append(Line(label, 1, steps, replay.discounted[steps]))
         if not replay.has_terminated:
             note += " The episode was truncated, so the return lacks later rewards."
     found = []
     if lines:
         found.append(
-            charts.draw_lines(
+            _draw_steps(
                 "Value estimates",
                 lines,
-                x="step",
                 y="value",
                 height=200,
                 note=note.strip(),
                 description="The policy's value estimate at each step of the episode"
                 ", and the discounted return that followed",
-                has_legend=True,
             )
         )
     values = replay.action_values
@@ -249,18 +250,15 @@ def _value_charts(replay: EpisodeRecording) -> list[Chart]:
         best = np.where(is_legal, values, -np.inf).max(axis=1, keepdims=True)
         gaps = np.where(is_legal, values - best, np.nan)
         gap_lines = [
-            Line(_label_action(replay, index), index, x, column[steps].tolist())
+            Line(_label_action(replay, index), index, steps, column[steps])
             for index, column in enumerate(gaps.T)
         ]
         found.append(
-            charts.draw_lines(
+            _draw_steps(
                 "Advantages of the actions",
                 gap_lines,
-                x="step",
                 y="q(s, a) − max q",
-                height=180,
                 description="The value of each action minus that of the best action",
-                has_legend=True,
             )
         )
     return found
@@ -280,7 +278,7 @@ def _action_charts(replay: EpisodeRecording) -> list[Chart]:
             charts.draw_shares(
                 "Action probabilities",
                 labels,
-                steps.tolist(),
+                steps,
                 shares[steps],
                 x_title="step",
                 description="The probability of each action at each step, with the "
@@ -292,18 +290,15 @@ def _action_charts(replay: EpisodeRecording) -> list[Chart]:
     if actions is None or actions.shape[1] > _MAX_ACTIONS:
         return []
     lines = [
-        Line(f"action {index}", index, steps.tolist(), column[steps].tolist())
+        Line(f"action {index}", index, steps, column[steps])
         for index, column in enumerate(actions.T.astype(float))
     ]
     return [
-        charts.draw_lines(
+        _draw_steps(
             "Actions",
             lines,
-            x="step",
             y="action",
-            height=180,
             note=note,
             description="The actions along the episode",
-            has_legend=True,
         )
     ]

@@ -377,20 +377,8 @@ class _Environment:
             if curve is None:
                 continue
             longest = max(longest, *(len(seed.x) for seed in seeds))
-            low, high = (
-                None if band is None else band.tolist()
-                for band in (curve.low, curve.high)
-            )
-            lines.append(
-                Line(
-                    group.label,
-                    self.colors[group.label],
-                    curve.x.tolist(),
-                    curve.y.tolist(),
-                    low,
-                    high,
-                )
-            )
+            own = group.label, self.colors[group.label]
+            lines.append(Line(*own, curve.x, curve.y, curve.low, curve.high))
         if not lines:
             return None
         size = -(-longest // points)

@@ -9,7 +9,7 @@ from rlcli.errors import RlcliError
 from rlcli.quoting import quote_markdown, quote_mathtext
 from rlcli.results import figure
 from rlcli.results.comparison_tables import markdown_lines
-from rlcli.runs.files import replace_file, write_json
+from rlcli.runs.files import replace_file, write_json, write_output
 from rlcli.runs.formatting import format_number
 from rlcli.runs.result_tables import Table
 from rlcli.studies.bsuite.episode_points import read_results, write_csv
@@ -93,7 +93,7 @@ def draw_radar(tags: Sequence[Mapping[str, Any]], title: str, path: Path) -> Non
     def fill(canvas: Any) -> None:
         _fill(canvas.add_subplot(projection="polar"), tags, title)
 
-    figure.save(path, fill, size=(7, 7))
+    write_output(path, figure.make_bytes(path.suffix, fill, size=(7, 7)))
 
 
 def radii(tags: Sequence[Mapping[str, Any]]) -> list[float]:
