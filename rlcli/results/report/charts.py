@@ -93,9 +93,12 @@ def draw_lines(
     ]
     if has_bands:
         tooltip.append(vega.near_text_field("interval", _INTERVAL))
-    xs = [float(value) for each in lines for value in (each.x[0], each.x[-1])]
-    x_axis = vega.axis("x", x, domain=widen_range([*xs, *x_range]))
-    y_axis = vega.axis("y", y, domain=_y_range(lines, threshold))
+    ends = [(each.x[0], each.x[-1]) for each in lines]
+    ys = [values for each in lines for values in (each.y, each.low, each.high)]
+    x_axis = vega.axis("x", x, domain=_find_range(*ends, x_range))
+    y_axis = vega.axis(
+        "y", y, domain=_find_range(*ys, () if threshold is None else [threshold])
+    )
     groups = [each.color for each in lines]
     color, dash = (vega.scale_by_group(groups, each) for each in (COLORS, _DASHES))
     encoding = {"x": x_axis, "y": y_axis, "color": color}
@@ -118,10 +121,9 @@ def _choose_style(index: int) -> tuple[str, Sequence[int]]:
     return COLORS[index % len(COLORS)], _DASHES[index % len(_DASHES)]
 
 
-def _y_range(lines: Sequence[Line], threshold: float | None) -> tuple[float, float]:
-    columns = (each for line in lines for each in (line.y, line.low, line.high))
+def _find_range(*columns: Numbers | None) -> tuple[float, float]:
+    """The range of all finite values."""
     values = [float(n) for column in columns if column is not None for n in column]
-    values += [] if threshold is None else [threshold]
     return widen_range([*filter(math.isfinite, values)] or [0.0])
 
 
@@ -141,7 +143,7 @@ def draw_shares(
     titles = dict(zip(names, labels, strict=True))
     tooltip = [vega.number_field("x", x_title)]
     tooltip += [vega.number_field(n, titles[n], ".1%") for n in names]
-    x_axis = vega.axis("x", x_title, domain=widen_range([float(x[0]), float(x[-1])]))
+    x_axis = vega.axis("x", x_title, domain=_find_range([x[0], x[-1]]))
     hover = {
         "mark": {"type": "rule", "strokeWidth": 1.5, "opacity": 0},
         "params": [vega.select_nearest("rule_hover", ["x"])],
@@ -244,10 +246,13 @@ def draw_intervals(
         "series": [row["color"] for row in rows],
         "label": [row["label"] for row in rows],
         "x": [row["value"] for row in rows],
-        "low": [low for low, _ in ends],
-        "high": [high for _, high in ends],
+        "low": [each[0] for each in ends],
+        "high": [each[1] for each in ends],
         "points": [_round_values(row["results"]) for row in rows],
     }
+    columns = [row[name] for row in rows for name in ("results", "ci95")]
+    low, high = _find_range(*columns, x_range)
+    margin = (high - low) / 40  # a dot at the end is seen whole
     layers = _interval_layers(center, interval, point)
     if threshold is not None:
         # With the x of the other layers, and neither their rows nor their colours.
@@ -255,13 +260,13 @@ def draw_intervals(
     spec = vega.base(_INTERVAL_ROW * len(rows) + 14) | {
         "encoding": {
             "y": {"field": "label", "type": "nominal", "sort": None, "axis": None},
-            "x": vega.axis("x", x, domain=_results_range(rows, x_range)),
+            "x": vega.axis("x", x, domain=(low - margin, high + margin)),
             "color": vega.scale_by_group(block["series"], COLORS),
         },
         "layer": layers,
     }
-    columns = {"label": "group", "x": center, "interval": interval, "points": point}
-    return Chart(title, description, spec, [block], columns)
+    titles = {"label": "group", "x": center, "interval": interval, "points": point}
+    return Chart(title, description, spec, [block], titles)
 
 
 class HeatCell(NamedTuple):
@@ -319,16 +324,6 @@ def draw_heat_map(
     }
     columns = {"row": y or "cell", "column": x, "text": "return", "status": "status"}
     return Chart(title, description, spec, [block], columns, note)
-
-
-def _results_range(
-    rows: Sequence[Mapping[str, Any]], x_range: Sequence[float]
-) -> tuple[float, float]:
-    columns = (each for row in rows for each in (row["results"], row["ci95"]))
-    values = [*x_range, *(value for column in columns for value in column or ())]
-    low, high = widen_range([*filter(math.isfinite, values)] or [0.0])
-    margin = (high - low) / 40  # a dot at the end is seen whole
-    return low - margin, high + margin
 
 
 def _interval_layers(center: str, interval: str, point: str) -> list[Spec]:

@@ -123,10 +123,9 @@ def _describe_overall(
         return []
     rows, cards = overall["groups"], []
     for row in rows:
-        value, interval = _describe_estimate(row[center])
         gap = format_number(row["optimality_gap"]["value"])
         facts = [("Optimality gap", gap), ("Seeds", str(sum(row["seeds"])))]
-        cards.append(Card(row["group"], colors[row["group"]], value, interval, facts))
+        cards.append(_make_card(row, colors[row["group"]], center, facts))
     data = {"environments": [], "overall": overall, "threshold": None, "y": metric}
     tables = [*comparison_tables.tables(data)]
     shown = [_draw_profiles(rows, colors)]
@@ -203,13 +202,16 @@ def _draw_improvement(
     )
 
 
-def _describe_estimate(estimate: Mapping[str, Any]) -> tuple[str, str]:
-    """The value, and its interval in words."""
+def _make_card(
+    row: Mapping[str, Any], color: int, center: str, facts: Sequence[tuple[str, str]]
+) -> Card:
+    """The estimate of a group with its interval in words, and facts."""
     interval = "no interval: 1 seed"
-    if estimate["ci95"] is not None:
-        low, high = map(format_number, estimate["ci95"])
+    if row[center]["ci95"] is not None:
+        low, high = map(format_number, row[center]["ci95"])
         interval = f"95 % interval {low} to {high}"
-    return format_number(estimate["value"]), interval
+    value = format_number(row[center]["value"])
+    return Card(row["group"], color, value, interval, facts)
 
 
 def _find_diagnostics(
@@ -302,7 +304,6 @@ class _Environment:
 
     def _card(self, sample: comparison.Sample, row: Mapping[str, Any]) -> Card:
         center = self.options.center
-        value, interval = _describe_estimate(row[center])
         other = "iqm" if center == "mean" else "mean"
         name = {"iqm": "Interquartile mean", "mean": "Mean"}[other]
         facts = [
@@ -313,8 +314,7 @@ class _Environment:
         if sample.by_seconds:
             seconds = max(float(seed.x[-1]) for seed in sample.by_seconds)
             facts.append(("Training time", format_duration(seconds)))
-        label = sample.group.label
-        return Card(label, self.colors[label], value, interval, facts)
+        return _make_card(row, self.colors[row["group"]], center, facts)
 
     def _spread_chart(self) -> Chart | None:
         """The returns of each seed's episodes in its last evaluation."""

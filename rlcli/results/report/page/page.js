@@ -554,10 +554,9 @@ const page = (() => {
       each.tables.map((one) => fold(`updates/${index}/${one.title}`, {}, one.title, table(one, one.title)))))];
 
   function differences(found, columns, name, title) {
-    return found.length ? h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": title }, h("table", {},
-      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, name), columns.map(([index, label]) => h("th", { scope: "col" }, swatch(index), label)))),
-      h("tbody", {}, found.map((each) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, each.key)),
-        each.values.map((value) => h("td", {}, h("code", {}, value)))))))) : h("p", {}, "No differences.");
+    const rows = found.map((each) => [each.key, ...each.values].map((text) => h("code", {}, text)));
+    return rows.length ? table({ header: [name, ...columns.map(([index, label]) => [swatch(index), label])], rows }, title)
+      : h("p", {}, "No differences.");
   }
 
   const ORIGINS = { recipe: " (set in the recipe)", changed: " (changed for this run)" };
