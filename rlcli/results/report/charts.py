@@ -296,14 +296,11 @@ def draw_heat_map(
     ]
     axis = {"type": "nominal", "sort": None}
     guide = {"labelLimit": 260, "labelAngle": 0, "domain": False, "ticks": False}
+    above, beside = {**guide, "orient": "top"}, {**guide, "titlePadding": 24}
     place = {
-        "x": {
-            **axis,
-            "field": "column",
-            "title": x,
-            "axis": {**guide, "orient": "top"},
-        },
-        "y": {**axis, "field": "row", "title": y or None, "axis": guide},
+        "x": {**axis, "field": "column", "title": x, "axis": above},
+        # Browsers may draw labels wider than Vega measures them: the title is apart.
+        "y": {**axis, "field": "row", "title": y or None, "axis": beside},
     }
     tooltip = [vega.text_field(name, name) for name in ("row", "column", "status")]
     tooltip.append(vega.near_text_field("text", "return"))
