@@ -143,6 +143,23 @@ def _fill(
         share_limits(curves, name, if_alike=True)
     canvas.supxlabel(describe_curves(result)[0], fontsize="x-small")
     add_legend(canvas, colors, loc="outside upper center")
+    _fit_texts(canvas, columns)
+
+
+def _fit_texts(canvas: Any, columns: int) -> None:
+    """Shrinks titles wider than a column, and labels longer than their axis."""
+    canvas.draw_without_rendering()  # places the axes
+    for axes in canvas.axes:
+        title, label = axes.title, axes.yaxis.label
+        center = (axes.bbox.x0 + axes.bbox.x1) / 2
+        width = canvas.bbox.width
+        most = min(width / columns, 2 * center, 2 * (width - center))
+        for text, size, room in (
+            (title, title.get_window_extent().width, most),
+            (label, label.get_window_extent().height, axes.bbox.height),
+        ):
+            if size > room:
+                text.set_fontsize(text.get_fontsize() * room / size)
 
 
 def _describe_entries(

@@ -253,6 +253,22 @@ def test_a_figure_names_its_panels_and_axes_and_its_legend_covers_none(tmp_path)
         assert box.x0 >= 0 and box.x1 <= canvas.bbox.width
 
 
+def test_no_title_or_label_of_a_narrow_figure_reaches_into_another_panel():
+    matplotlib = pytest.importorskip("matplotlib.figure")
+    canvas = matplotlib.Figure(figsize=(3.25, 1.5), layout="constrained")
+    every_axes = canvas.subplots(1, 2)
+    for axes in every_axes:
+        axes.set_title("MiniGrid-KeyCorridorS3R3-v0, 16 environments")
+        axes.set_ylabel("normalized score, interquartile mean")
+    figure._fit_texts(canvas, 2)
+    canvas.draw_without_rendering()
+    left, right = (axes.title.get_window_extent() for axes in every_axes)
+    assert left.x1 <= right.x0 and left.x0 >= 0 and right.x1 <= canvas.bbox.width
+    for axes in every_axes:
+        assert axes.yaxis.label.get_window_extent().height <= axes.bbox.height
+        assert not axes.yaxis.label.get_window_extent().overlaps(left)
+
+
 def test_a_figure_for_a_paper_has_its_width_and_fonts(tmp_path):
     image = pytest.importorskip("PIL.Image")
     pytest.importorskip("matplotlib")
