@@ -42,7 +42,7 @@ from rlcli.results.sequential_test import (
 )
 from rlcli.runs.formatting import format_number
 from rlcli.runs.metric_labels import choose_best
-from rlcli.runs.records import COMPLETE
+from rlcli.runs.records import COMPLETE, UNFINISHED
 from rlcli.runs.result import Result
 from rlcli.runs.result_tables import Table
 from rlcli.runs.run_folder import Run
@@ -96,7 +96,11 @@ def read_claims(study: Study, *, plan: bool = False) -> dict[str, Any] | None:
         for cell in each
     ]
     is_smoke = any(cell.is_smoke for cell in study.cells)  # results mean nothing
-    notes: list[str] = []
+    notes = [
+        note
+        for group, number in finished.items()
+        for note in _note_missing(blocks, group, number)
+    ]
     metric, results = _read_results(test, cells, notes) if cells else ("", {})
     sign = -1.0 if choose_best(metric) is min else 1.0
     claims = []
@@ -142,7 +146,10 @@ def describe_claims(study: Study) -> list[str]:
         found = read_claims(study)
     except RlcliError as error:  # such as results that cannot be compared
         return [f"no claim yet: {error.message}"]
-    return [each["sentence"] for each in found["claims"]] if found else []
+    if found is None:
+        return []
+    notes = [f"note: {note}" for note in found["notes"]]
+    return [*(each["sentence"] for each in found["claims"]), *notes]
 
 
 def _count_finished(blocks: Sequence[Mapping[str, Sequence[Cell]]], group: str) -> int:
@@ -152,6 +159,24 @@ def _count_finished(blocks: Sequence[Mapping[str, Sequence[Cell]]], group: str) 
         if not cells or not all(map(is_finished, cells)):
             return count
     return len(blocks)
+
+
+def _note_missing(
+    blocks: Sequence[Mapping[str, Sequence[Cell]]], group: str, finished: int
+) -> Iterator[str]:
+    """What a group lacks, so that its seeds after so many blocks do not count.
+
+    Nothing while a block is trained: a cell has failed, or later blocks were begun
+    without it.
+    """
+    for cell in blocks[finished].get(group, ()) if finished < len(blocks) else ():
+        status = Run(cell.folder).read_info().get("status", "missing")
+        is_behind = finished < len(blocks) - 1 and status not in UNFINISHED
+        if status == "failed" or is_behind:
+            yield (
+                f"`{cell.label}` is {status}, so no later seeds of `{group}` count: "
+                "`rlcli resume` trains it again"
+            )
 
 
 def is_finished(cell: Cell) -> bool:

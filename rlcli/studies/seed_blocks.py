@@ -1,11 +1,12 @@
 """Seed blocks: the cells of a study with a `test`, one block of seeds after the other.
 
 The cells of a block have the same seeds, and are below a folder that is named after the
-first one. Which cells the next block has is decided by the results in the folder alone,
-so a study that was killed goes on as if it had not been.
+first one. Which cells the next block has is decided by the results in the folder, once
+each cell has a result or has failed, so a study that was killed goes on as if it had
+not been.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 from rlcli.errors import RlcliError
@@ -48,50 +49,50 @@ def _move(cell: Cell, label: str, seed: int) -> Cell:
 
 
 def block_source(folder: Path) -> CellSource:
-    """Adds the blocks of a study's test, each when all before it have ended."""
+    """Adds the blocks of a study's test, each when all cells before it have ended."""
     asked: set[int] = set()
 
     def choose(ended: Sequence[CellEnd]) -> list[Cell]:
         if len(ended) in asked:  # nothing has ended since: `add_block` reads results
             return []
         asked.add(len(ended))
-        return add_block(folder)
+        return add_block(folder, {e.cell.label for e in ended if not e.is_stopped})
 
     return CellSource(choose)
 
 
-def add_block(folder: Path) -> list[Cell]:
+def add_block(folder: Path, ended: Container[str] = ()) -> list[Cell]:
     """Adds the next block of a study's test to its record, and returns its cells.
 
-    It has the baseline and the cells that are still undecided. [] without a test, and
-    if the last block has not finished, all is decided, or all seeds are spent.
+    It has the baseline and the cells that are still undecided. A cell that has failed
+    holds back its own seeds only: it catches up when it is trained again. `ended` are
+    the labels of cells that have ended, also of those that have failed; others have
+    ended if they are finished. [] without a test, and if a cell has not ended, all is
+    decided, or all seeds are spent.
     """
     study = find_study(folder)
     test = read_test(study) if study is not None else None
     if study is None or test is None:
         return []
-    blocks = split_blocks(study, test)
-    if len(blocks) in (0, len(test.looks)):
-        return []
-    if not all(is_finished(cell) for each in blocks[-1].values() for cell in each):
+    if not all(cell.label in ended or is_finished(cell) for cell in study.cells):
         return []
     claims = read_claims(study)
     assert claims is not None
-    number, seeds = len(blocks), len(blocks) * test.seeds
-    groups = [
-        each["cell"]
-        for each in claims["claims"]
-        if each["is_open"] and each["seeds"] == seeds
-    ]
-    if not groups:
-        return []
+    groups = split_blocks(study, test)[0].items()
+    known = {cell.label for cell in study.cells}
+    next_seeds = {
+        each["cell"]: each["seeds"] for each in claims["claims"] if each["is_open"]
+    }
     added = [
         _move(cell, cell.label.partition("/")[2], test.seed + seeds)
-        for group in blocks[0]
-        if group in (test.baseline, *groups)
-        for cell in blocks[number - 1][group]
+        for seeds in sorted({*next_seeds.values()})
+        for group, cells in groups
+        if group == test.baseline or next_seeds.get(group) == seeds
+        for cell in cells
     ]
-    record_study(folder, added)
+    added = [cell for cell in added if cell.label not in known]
+    if added:
+        record_study(folder, added)
     return added
 
 

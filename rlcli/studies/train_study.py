@@ -277,7 +277,14 @@ def train_recorded(
         engine.open(study, labels, environment=variables)
     ) as opened:
         ended, left = _divide(cells, continues=bool(set))  # with those of a store
-        left = left or [*source.choose(ended)]
+        if engine.is_array:  # the cells of the next script
+            infos = [Run(cell.folder).read_info() for cell in left]
+            failed = [
+                describe_end(cell)
+                for cell, info in zip(left, infos, strict=True)
+                if info.get("status") == "failed"
+            ]
+            left += source.choose([*ended, *failed])
         trusts_new = OpenedFolder(folder, trust).admits_code
         groups, refused = group_cells(left, trust=trusts_new)
         is_here = len(groups) == 1 and engine.engine == "local"

@@ -36,8 +36,8 @@ def verdicts(study="runs/studies/paper/n"):
     }
 
 
-def train(monkeypatch, study="paper.yaml", score=score_noise, **keywords):
-    trained = WrittenTraining(monkeypatch, score)
+def train(monkeypatch, study="paper.yaml", score=score_noise, failing="", **keywords):
+    trained = WrittenTraining(monkeypatch, score, failing=failing)
     rlcli.study(study, name="n", quiet=True, **keywords)
     return trained.trained
 
@@ -105,6 +105,49 @@ def test_a_study_that_was_killed_ends_as_if_it_had_not_been(stop_after, monkeypa
     assert Path("killed/study.json").read_bytes() == record.replace(
         b'"name": "n"', b'"name": null'
     )
+
+
+def test_a_cell_that_fails_holds_back_its_own_seeds_only(monkeypatch, capsys):
+    """`small` goes on without `large`, which catches up when it is trained again."""
+
+    def score(recipe, environment, seed):  # of `small` the spread is large
+        noise = score_noise(recipe, environment, seed)
+        return noise + 70 * (-1) ** seed * (recipe == "small")
+
+    failing = "seed=5/large"
+    trained = train(monkeypatch, score=score, failing=failing)
+    found = verdicts()
+    assert found["large"] == ("undecided", 5)
+    assert found["small"][0] == "no difference" and found["small"][1] > 10
+    assert {label for label in trained if label.endswith("large")} == {
+        "seed=0/large",
+        failing,
+    }
+    assert main(["claim", "runs/studies/paper/n"]) == 0
+    note = f"`{failing}` is failed, so no later seeds of `large` count"
+    assert note in capsys.readouterr().err
+    # Trained again, it fails once more, and nothing is added.
+    folder = Path("runs/studies/paper/n")
+    before = (folder / "study.json").read_bytes()
+    again = WrittenTraining(monkeypatch, score, failing=failing)
+    rlcli.study(folder, quiet=True)
+    assert again.trained == [failing]
+    assert (folder / "study.json").read_bytes() == before
+    again = WrittenTraining(monkeypatch, score)
+    rlcli.study(folder, quiet=True)
+    assert again.trained == [failing, "seed=10/large"]
+    assert verdicts()["large"] == ("better", 15)
+    labels = [cell.label for cell in find_study(folder).cells]
+    assert len(labels) == len({*labels})
+    assert rlcli.claim(folder)["notes"] == []
+
+
+def test_a_baseline_that_fails_ends_a_test(monkeypatch):
+    trained = train(monkeypatch, failing="seed=5/pole")
+    assert {label.partition("/")[0] for label in trained} == {"seed=0", "seed=5"}
+    assert verdicts() == {"large": ("undecided", 5), "small": ("undecided", 5)}
+    (note,) = rlcli.claim("runs/studies/paper/n")["notes"]
+    assert "`seed=5/pole` is failed, so no later seeds of `pole` count" in note
 
 
 @pytest.mark.slow
@@ -191,6 +234,19 @@ def test_an_array_of_slurm_has_one_block_after_the_other(capsys):
     assert code == 1
     assert "there are no tasks" in capsys.readouterr().err
     assert verdicts("n") == {"large": ("better", 15), "small": ("no difference", 15)}
+
+
+def test_an_array_goes_on_beside_a_cell_that_has_failed():
+    options = ["--engine", "slurm", "--script", "array.sh", "--quiet"]
+    assert main(["study", "paper.yaml", "--run", "n", *options]) == 0
+    for cell in find_study("n").cells:
+        failed = {"status": "failed"} if cell.label == "seed=0/large" else {}
+        write_cell(cell, **failed)
+    assert main(["study", "n", *options]) == 0
+    script = Path("array.sh").read_text()
+    assert script.count("--cell") == 3
+    for label in ("seed=0/large", "seed=5/pole", "seed=5/small"):
+        assert label in script
 
 
 def also(text):

@@ -1,12 +1,14 @@
 """Studies with a test: a file, and a trainer that writes the results of each run."""
 
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from folders import evaluation, metric_rows, write_run
 
-from rlcli.errors import OK
+from rlcli.errors import OK, USER_ERROR
+from rlcli.results.claims import is_finished
 from rlcli.runs.study_record import Cell
 from rlcli.studies import train_study
 from rlcli.studies.study_loop import NOTHING_MORE, CellEnd, CellSource
@@ -40,12 +42,20 @@ def score_noise(recipe: str, environment: str, seed: int) -> float:
 
 
 class WrittenTraining:
-    """Replaces the training of cells; `stop_after` ends it as if it were killed."""
+    """Replaces the training of cells; `stop_after` ends it as if it were killed.
+
+    The cell `failing` fails whenever it is trained.
+    """
 
     def __init__(
-        self, monkeypatch: Any, score: Score = score_noise, *, stop_after: int = 10**9
+        self,
+        monkeypatch: Any,
+        score: Score = score_noise,
+        *,
+        stop_after: int = 10**9,
+        failing: str = "",
     ) -> None:
-        self.score, self.left = score, stop_after
+        self.score, self.left, self.failing = score, stop_after, failing
         self.trained: list[str] = []  # labels
         monkeypatch.setattr(train_study, "train_recorded", self)
 
@@ -55,19 +65,24 @@ class WrittenTraining:
         ended: list[CellEnd] = []
         while cells:
             for cell in cells:
-                if not cell.exists:
+                code = OK
+                if not is_finished(cell):
                     if self.left == 0:
                         raise KeyboardInterrupt
                     self.left -= 1
                     self.trained.append(cell.label)
-                    write_cell(cell, self.score)
-                ended.append(CellEnd(cell, OK, ""))
+                    has_failed = cell.label == self.failing
+                    shutil.rmtree(cell.folder, ignore_errors=True)
+                    info = {"status": "failed"} if has_failed else {}
+                    write_cell(cell, self.score, **info)
+                    code = USER_ERROR if has_failed else OK
+                ended.append(CellEnd(cell, code, ""))
             cells = source.choose(ended)
         return ended
 
 
-def write_cell(cell: Cell, score: Score = score_noise) -> None:
-    """Writes a finished run."""
+def write_cell(cell: Cell, score: Score = score_noise, **info: Any) -> None:
+    """Writes a finished run; `info` are other fields of `run.json`."""
     first = int(cell.values["train.seed"])
     recipe = cell.values.get("recipe", "pole")
     name = cell.values.get("environment", "CartPole-v1")
@@ -88,4 +103,5 @@ def write_cell(cell: Cell, score: Score = score_noise) -> None:
         recipe="pole",
         seeds=[*range(first, first + 5)],
         cell={"label": cell.label, "values": dict(cell.values)},
+        **info,
     )
