@@ -92,6 +92,7 @@ def _print_preview(cells: Sequence[CellPreview]) -> None:
     from rich import box
     from rich.table import Table
 
+    from rlcli.runs.cell_table import group_reasons
     from rlcli.runs.formatting import NOTHING, format_duration
     from rlcli.xla.machine import format_size
 
@@ -109,9 +110,8 @@ def _print_preview(cells: Sequence[CellPreview]) -> None:
         else:
             table.add_row(each.cell.label, *numbers, format_size(each.memory), time)
     console.print(table)
-    for each in cells:
-        if each.error:
-            output.print_message(f"`{each.cell.label}`: {each.error}")
+    for line in group_reasons((e.cell.label, e.error) for e in cells if e.error):
+        output.print_message(line)
     programs = {each.program: each for each in cells if not each.error}
     known = [each.seconds for each in programs.values() if each.seconds is not None]
     count = f"{len(cells)} cells in {len(programs)} programs"

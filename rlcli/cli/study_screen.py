@@ -30,18 +30,20 @@ def train_and_report(
     with show_runs(quiet) as report:
         keywords |= {"report": report, "quiet": quiet}
         ended = training_outcome.complete(function, *what, **keywords)
-    from rlcli.runs.provenance import program  # here, to keep `--help` fast
+    from rlcli.runs.cell_table import group_reasons  # here, to keep `--help` fast
+    from rlcli.runs.provenance import program
     from rlcli.runs.run_folder import Run
     from rlcli.runs.study_record import find_study
     from rlcli.studies.study_loop import exit_code
 
     is_worker = bool(keywords.get("cells"))
-    messages = [
-        each.message if is_worker else f"`{each.cell.folder}`: {each.message}"
+    reasons = [
+        (str(each.cell.folder), each.message)
         for each in ended
         if each.code != errors.OK and each.message
     ]
-    for message in dict.fromkeys(messages):
+    own = dict.fromkeys(reason for _, reason in reasons)
+    for message in own if is_worker else group_reasons(reasons):
         output.print_message(message)
     if keywords.get("engine") == "slurm" and exit_code(ended) == errors.OK:
         folder = ended[0].cell.study

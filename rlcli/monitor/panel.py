@@ -78,6 +78,7 @@ class RunPanel:
         self.is_stopping = False
         self.is_finished = False
         self.end_time: float | None = None
+        self._is_watched = start_time is not None  # another process trains the run
         self._start = time.time() if start_time is None else start_time
         self._first: tuple[float, int] | None = None  # time and step of the first rows
         self._first_logged: int | None = None  # the step of the first row
@@ -116,9 +117,12 @@ class RunPanel:
         return self._first_logged is not None and step > self._first_logged
 
     def _first_point(self, rows: Sequence[Row], step: int) -> tuple[float, int] | None:
-        """Time and step of the first row since the start; of now if there are none."""
+        """Time and step of the first row since the start; of now if there are none.
+
+        Without a row, nothing says when another process was at this step.
+        """
         if not rows:
-            return time.time(), step
+            return None if self._is_watched else (time.time(), step)
         points = ((row.get("time", time.time()), row["T"]) for row in rows)
         return next((point for point in points if point[0] >= self._start), None)
 

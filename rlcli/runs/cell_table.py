@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ _ENDED_RUNS = (*COMPLETE, *_FAILED)
 _ENDED = (*_ENDED_RUNS, MISSING)
 ARRAY = "slurm"  # the folder that a study has if a job array trains its cells
 _MOST_SEEDS = 10  # with a column of their own
+_MOST_NAMES = 3  # of cells with the same error
 _LEGEND = (
     "return: last evaluation, or ~ mean of training; over seeds: IQM and its 95 % "
     "bootstrap interval"
@@ -82,11 +83,33 @@ def describe_states(study: Study, records: Sequence[Record]) -> list[str]:
     pruned = ("terminated",) if SEARCH in study.sections else ()
     seconds = _estimate_left(records, (*_ENDED, *pruned))
     left = "" if seconds is None else f"; about {format_duration(seconds)} left"
-    lines = [f"{len(records)} cells: {states}{left}"]
-    for cell, record in zip(study.cells, records, strict=True):
-        if record["status"] in _FAILED:
-            reason = str(record["reason"]).partition("\n")[0]
-            lines.append(printable(f"{cell.label}: {record['status']}: {reason}"))
+    reasons = [
+        (cell.label, f"{record['status']}: {_first_line(record)}")
+        for cell, record in zip(study.cells, records, strict=True)
+        if record["status"] in _FAILED
+    ]
+    return [f"{len(records)} cells: {states}{left}", *group_reasons(reasons)]
+
+
+def _first_line(record: Record) -> str:
+    return str(record["reason"]).partition("\n")[0]
+
+
+def group_reasons(reasons: Iterable[tuple[str, str]]) -> list[str]:
+    """Lines with each reason, after the names to which it applies, or the first few.
+
+    >>> group_reasons([("a", "no file"), ("b", "no memory"), ("c", "no file")])
+    ['`a`, `c`: no file', '`b`: no memory']
+    """
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons:
+        names.setdefault(reason, []).append(name)
+    lines = []
+    for reason, found in names.items():
+        listing = ", ".join(f"`{name}`" for name in found[:_MOST_NAMES])
+        if len(found) > _MOST_NAMES:
+            listing = f"{len(found)} cells, {listing}, …"
+        lines.append(printable(f"{listing}: {reason}"))
     return lines
 
 
@@ -108,13 +131,19 @@ def find_awaited(study: Study, records: Sequence[Record]) -> str | None:
 
 
 def _estimate_left(records: Sequence[Record], ended: Sequence[str]) -> float | None:
-    """Seconds until all cells have ended, by the speed of those in training."""
+    """Seconds until all cells have ended, by the speed of those in training.
+
+    One that has no log point yet counts as the mean of all others, also of those that
+    have ended.
+    """
     sizes = [_count_steps(each, each["total_steps"]) for each in records]
     known = [size for size in sizes if size]
     running = [each for each in records if each["status"] in UNFINISHED]
-    speed = sum(each["steps_per_second"] or 0.0 for each in running)
-    if not speed or not known:
+    speeds = [each["steps_per_second"] for each in records if each["steps_per_second"]]
+    if not (running and speeds and known):
         return None
+    mean = sum(speeds) / len(speeds)
+    speed = sum(each["steps_per_second"] or mean for each in running)
     left = sum(
         size - _count_steps(each, each["steps"])
         for each, size in zip(records, sizes, strict=True)

@@ -31,7 +31,7 @@ class CellPreview(NamedTuple):
     steps: int = 0  # of each seed
     memory: int = 0  # bytes that its program needs at least
     seconds: float | None = None  # of its program, by the speed of earlier runs
-    error: str = ""  # why it cannot be trained
+    error: str = ""  # why it cannot be trained, and how to mend it
     plan: Mapping[str, Any] | None = None  # of the `test` of all, as in `plan_test`
 
 
@@ -75,9 +75,10 @@ def preview_study(
         for number, (group, recipe, memory) in enumerate(programs, 1)
         for cell in group
     }
+    known = {cell.label: cell for cell in cells}
     for label, error in {**refused, **errors}.items():
-        cell = next(cell for cell in cells if cell.label == label)
-        found[label] = CellPreview(cell, error=error.message, plan=plan)
+        cell = known[label]
+        found[label] = CellPreview(cell, error=str(error), plan=plan)
     return [found[cell.label] for cell in cells]
 
 

@@ -53,6 +53,19 @@ def test_a_script_is_written_and_the_next_commands_are_named(folder, capsys):
     ] * 2
 
 
+@pytest.mark.parametrize("words", [["--dry-run"], ["--jobs", "2"], ["--seeds", "2"]])
+def test_an_error_of_several_cells_is_said_once_with_its_place(words, folder, capsys):
+    Path("paper.yaml").write_text(
+        "recipes: [qlearning_frozenlake]\n"
+        "vary: {tracer.gamm: [0.8, 0.9, 0.95, 0.99], train.seed: [1, 2]}\n"
+    )
+    assert main(["study", "paper.yaml", *words]) == 1
+    error = capsys.readouterr().err
+    assert error.count("has no option `gamm`") == error.count("`gamma`?") == 1
+    assert "8 cells, `" in error and "`, …: " in error
+    assert "paper.yaml:2: tracer" in error
+
+
 def test_a_study_from_a_file_has_an_axis_more_with_vary(folder, capsys):
     Path("paper.yaml").write_text(PAPER)
     words = ["study", "paper.yaml", "--vary", "tracer.gamma=0.8,0.9", "--dry-run"]

@@ -320,7 +320,8 @@ def test_a_long_curve_keeps_its_shape_in_little_memory():
 def test_the_clock_of_another_process_begins_and_ends_with_it(monkeypatch):
     monkeypatch.setattr(panel.time, "time", lambda: 1_100.0)
     picture = RunPanel(1_000, [0], "dqn", start=100, start_time=1_000.0, hint="Go on")
-    # The row of an earlier process says nothing about the speed of this one.
+    # Nothing of an earlier process says anything about the speed of this one.
+    picture.add([], 25, [result(25, 0, 1.0)])
     picture.add([row(50, time=10.0), row(200, time=1_020.0)], 200, [])
     assert "1:40 elapsed" in draw_panel(picture)
     picture.add([row(300, time=1_100.0)], 300, [])

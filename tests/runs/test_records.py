@@ -216,8 +216,29 @@ def test_a_study_is_described_by_the_states_of_its_cells(tmp_path):
     # 2 × 50 steps of the cell that is trained, 2 × 200 of the others, 10 each second.
     assert lines == [
         "5 cells: 2 missing, 1 finished, 1 running, 1 failed; about 50 s left",
-        "a2: failed: the loss is not finite",
+        "`a2`: failed: the loss is not finite",
     ]
+
+
+def test_the_time_left_of_a_study_that_has_just_resumed_is_that_of_earlier_cells(
+    tmp_path,
+):
+    """Two cells are in training, of which one has no log point yet."""
+    cells = [Cell(tmp_path / f"a{n}", tmp_path, "lake", "") for n in range(4)]
+    record_study(tmp_path, cells)
+    speeds = {"finished": 30.0, "running": 10.0, "created": None}
+    for cell, (status, speed) in zip(cells, speeds.items(), strict=False):
+        rows = [{"T": 50, "seed": 0, "steps_per_second": speed}] if speed else []
+        write_run(cell.folder, rows=rows, is_evaluated=False, total_steps=100)
+        edit(cell.folder, status=status, seeds=[0])
+    study = find_study(tmp_path)
+    with Run(cells[1].folder).lock(), Run(cells[2].folder).lock():
+        line, *_ = describe_states(study, read_cells(study))
+        assert line.endswith("about 8 s left")  # 50 + 100 + 100 steps, 10 + 20 a second
+        edit(cells[1].folder, status="created")
+        (cells[1].folder / "metrics.jsonl").write_text("")
+        line, *_ = describe_states(study, read_cells(study))
+        assert line.endswith("about 5 s left")  # 300 steps, 2 × 30 a second
 
 
 def test_the_best_run_of_a_sweep_is_its_winner(tmp_path):

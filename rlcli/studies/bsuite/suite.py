@@ -18,6 +18,7 @@ from rlcli.recipe import (
 )
 from rlcli.registry.paths import enter, resolves
 from rlcli.results import figure
+from rlcli.runs.cell_table import group_reasons
 from rlcli.runs.creation import check_place
 from rlcli.runs.files import name_file_in_errors, to_json
 from rlcli.runs.naming import name_or_time, number_folder
@@ -151,11 +152,11 @@ def _train(
 
 
 def _describe_failures(ended: Sequence[CellEnd]) -> list[str]:
-    return [
-        f"`{each.cell.folder.name}`: {each.message or f'exit code {each.code}'}"
+    return group_reasons(
+        (each.cell.folder.name, each.message or f"exit code {each.code}")
         for each in ended
         if each.code != errors.OK
-    ]
+    )
 
 
 def _reopen(folder: SuiteFolder, given: Mapping[str, object]) -> dict[str, Any]:

@@ -59,8 +59,9 @@ class LogRows:
         # The iteration of the last log point, which may be before a resume.
         self._last_point = 0
         # Speeds are measured from here: the iteration and the time of the last log
-        # point, or of the start or resume of the run in this process.
+        # point, or of the end of the first chunk in this process, which compiles.
         self._speed_start = (0, time.perf_counter())
+        self._is_compiled = False
 
     def restore(self, iteration: int, metrics: Mapping[str, np.ndarray]) -> None:
         """Continues from a checkpoint."""
@@ -112,6 +113,8 @@ class LogRows:
                 rows_at = self._rows_at(point, index, summary, point_time, frozen)
                 steps_since = (points[-1] - point) * self._setup.unroll
                 rows += _add_restarts(rows_at, restarts, steps_since)
+        if not self._is_compiled:
+            self._is_compiled, self._speed_start = True, (points[-1], times[1])
         return rows
 
     def _rows_at(

@@ -478,3 +478,13 @@ def test_a_film_in_training_is_the_evaluation_of_the_first_seed(
     experiment.program.begin()
     FilmMaker(experiment, Run(tmp_path)).write()
     assert len(shown) == experiment.program.evaluate().lengths[0, 0] + 1
+
+
+def test_speeds_leave_out_the_first_chunk_which_compiles():
+    experiment = experiment_of(log={"every": 30})
+    iteration, now = experiment.log_rows._speed_start
+    experiment.log_rows._speed_start = iteration, now - 1_000.0  # of the compiler
+    reports = run_reports(experiment, [1, 1_000])
+    rows = [row for report, _ in reports for row in report.rows]
+    assert rows[0]["T"] == 30
+    assert rows[0]["steps_per_second"] > 1.0  # else 60 steps in 1 000 s
