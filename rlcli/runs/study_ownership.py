@@ -49,21 +49,29 @@ def sign_study(
     return None if claims is None else sign_claims(_STUDY, claims)
 
 
-def is_own_study(folder: Path, record: Mapping[str, Any], signature: object) -> bool:
+def is_own_study(
+    folder: Path,
+    record: Mapping[str, Any],
+    signature: object,
+    current: Mapping[str, Any] | None = None,
+) -> bool:
     """Whether this user has signed a study, and what it names is where and as it was.
 
-    A study that was moved does the same as before, if it has no trackers.
+    `current` is the record with the present places of recipes, if they were moved with
+    the study. A study that was moved does the same as before, if it has no trackers.
     """
     claims = read_claims(_STUDY, _CLAIMS, signature)
     if claims is None or claims["record"] != _claim_record(folder, record)["record"]:
         return False  # before files are opened that a record of others may name
-    found = _make_claims(folder, record)
+    current = record if current is None else current
+    found = _make_claims(folder, current)
     if found is None:
         return False
     is_moved = found["folder"] != claims["folder"]
-    if is_moved and _has_trackers(_find_texts([record, _read_recipes(record)[1]])):
+    texts = _find_texts([current, _read_recipes(current)[1]])
+    if is_moved and _has_trackers(texts):
         return False
-    return claims == {**found, "folder": claims["folder"]}
+    return all(claims[name] == found[name] for name in ("recipes", "code"))
 
 
 def _make_claims(

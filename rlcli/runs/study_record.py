@@ -4,7 +4,8 @@ A study is several runs in one folder: recipes × environments × values of opti
 with its seeds, or the trials of a sweep. Each run of it is a cell. The file has a cell
 before it begins, with what is needed to begin it. Other sections say how the cells are
 chosen, and where they are kept: `search` of a sweep, `bsuite`, `run_storage`; and
-`reference`: the returns that scores normalize to 0 and 1, by environment.
+`reference`: the returns that scores normalize to 0 and 1, by environment. `folder` is
+where the record was written, so that recipes are found that are moved with the study.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlcli.errors import RlcliError, quote
+from rlcli.registry.paths import enter
 from rlcli.runs.files import (
     LARGEST_JSON,
     parse_json,
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 FILE_NAME, FORMAT = "study.json", 1
 SEARCH, BSUITE = "search", "bsuite"  # the sections of a sweep, and of `rlcli bsuite`
 REFERENCE = "reference"  # the section of returns `[low, high]` by environment
-_SIGNATURE = "signature"
+_SIGNATURE, _FOLDER = "signature", "folder"
 _REMEDY = "restore it; without it the runs below can be used one by one"
 _DEEPEST = 16  # folders of a cell below that of its study
 _LONGEST = 255  # bytes of a name in the file systems of Linux and macOS
@@ -46,7 +48,8 @@ class Cell(NamedTuple):
 
     folder: Path
     study: Path  # the folder of the study
-    # An absolute path, a built-in recipe, or `name` and `data`.
+    # An absolute path, a built-in recipe, or `name` and `data`. A file that is moved
+    # together with the study is found.
     recipe: str | Mapping[str, Any]
     digest: str  # of the recipe, merged with its bases, without `sets`
     sets: tuple[str, ...] = ()  # the settings for the recipe
@@ -171,7 +174,9 @@ def find_study(path: str | Path) -> Study | None:
     fields = read_json(folder / FILE_NAME, _REMEDY)
     if not fields or is_run(folder):
         return None
-    fields.pop(_SIGNATURE, None)
+    fields = _follow_recipes(folder, fields)
+    for name in (_SIGNATURE, _FOLDER):
+        fields.pop(name, None)
     version, cells = fields.pop("format", None), fields.pop("cells", None)
     if type(version) is int and version > FORMAT:
         raise RlcliError(
@@ -196,7 +201,35 @@ def is_signed(folder: Path) -> bool:
         return False
     from rlcli.runs.study_ownership import is_own_study  # here: it reads recipes
 
-    return is_own_study(folder, fields, signature)
+    return is_own_study(folder, fields, signature, _follow_recipes(folder, fields))
+
+
+def _follow_recipes(folder: Path, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a record, with the recipes that were moved with the study.
+
+    A recipe whose file has gone is where it was before, seen from the study's folder.
+    """
+    before = fields.get(_FOLDER)
+    if not isinstance(before, str) or before == _absolute(folder):
+        return {**fields}
+
+    def follow(entry: Any) -> Any:
+        recipe = entry.get("recipe") if isinstance(entry, dict) else None
+        if not isinstance(recipe, str) or os.path.isfile(recipe) or "/" not in recipe:
+            return entry
+        path = os.path.normpath(
+            Path(_absolute(folder)) / os.path.relpath(recipe, before)
+        )
+        return {**entry, "recipe": path} if os.path.isfile(path) else entry
+
+    found = {name: follow(each) for name, each in fields.items()}
+    if isinstance(cells := fields.get("cells"), dict):
+        found["cells"] = {label: follow(each) for label, each in cells.items()}
+    return found
+
+
+def _absolute(folder: Path) -> str:
+    return os.path.normpath(enter(folder))
 
 
 def refuse_options(folder: Path, given: Mapping[str, Any]) -> None:
@@ -298,6 +331,7 @@ def _write(
     folder: Path, cells: Iterable[Cell], sections: Mapping[str, Any], signs: bool
 ) -> None:
     cells = [*cells]
+    sections = {_FOLDER: _absolute(folder), **sections}
     content = format_record(cells, sections)
     if signs:
         from rlcli.runs.study_ownership import sign_study  # here: it reads recipes

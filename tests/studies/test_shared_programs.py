@@ -15,13 +15,14 @@ import pytest
 import rlcli
 from rlcli.cli import main
 from rlcli.errors import RlcliError
-from rlcli.recipe import read_recipe
+from rlcli.recipe import load_to_train, read_recipe
 from rlcli.runs.creation import create_run
 from rlcli.runs.metrics import read_metrics
+from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.run_folder import Run
 from rlcli.runs.study_record import FORMAT, Study, find_study, record_study
 from rlcli.studies.shared_programs import group_cells
-from rlcli.studies.study_grid import digest_of, grid_of, plan_cells
+from rlcli.studies.study_grid import digest_of, grid_of, plan_cells, read_cell
 
 LAKE = """
 environment: FrozenLakeNonSlippery-v0
@@ -279,6 +280,66 @@ def test_a_cell_that_has_not_begun_needs_the_recipe_of_its_study(group, folder):
     assert not FAST.exists()
     with pytest.raises(RlcliError, match="has no cell `learning_rate=5`"):
         rlcli.study(GROUP, cells=["learning_rate=5"])
+
+
+def plan_study(recipe):
+    rlcli.study([recipe], vary=["train.seed=1,2"], run="lab/runs/n", engine="slurm")
+    return "runs/n"
+
+
+def plan_sweep(recipe):
+    pytest.importorskip("optuna")
+    space = {"optimizer.learning_rate": {"uniform": [0.1, 0.5]}}
+    options = {"sampler": "random", "trials": 2, "seeds": 1, "engine": "slurm"}
+    rlcli.sweep(recipe, space=space, run="lab/sweep", **options)
+    return "sweep"
+
+
+def plan_suite(recipe):
+    rlcli.bsuite(recipe, ["bandit/0", "bandit/1"], run="lab/suite", engine="slurm")
+    return "suite"
+
+
+@pytest.mark.parametrize("plan", [plan_study, plan_sweep, plan_suite])
+@pytest.mark.parametrize("imports", [False, True])
+def test_a_study_that_moves_with_its_recipe_can_begin_its_cells(
+    folder, monkeypatch, plan, imports
+):
+    """Those that import a module only with `--trust`: it is not where it was signed."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+    Path("lab").mkdir()
+    text = LAKE
+    if imports:
+        Path("lab/own_parts.py").write_text(
+            "def mine(*, learning_rate: float = 0.1):\n"
+            "    import optax\n    return optax.sgd(learning_rate)\n"
+        )
+        text = text.replace("name: sgd", "name: 'own_parts:mine'")
+    Path("lab/lake.yaml").write_text(text)
+    place = plan("lab/lake.yaml")
+    study = Path("lab", place)
+    assert OpenedFolder(study).admits_code == imports
+    Path("lab").rename("elsewhere")
+    study = Path("elsewhere", place)
+    cells = find_study(study).cells
+    assert {str(cell.recipe) for cell in cells} == {str(folder / "elsewhere/lake.yaml")}
+    assert not OpenedFolder(study).admits_code
+    groups, refused = group_cells(cells, trust=False)
+    found = [cell for group in groups for cell in group]
+    if imports:
+        with pytest.raises(RlcliError, match="would import code"):
+            load_to_train(read_cell(cells[0]), trust=False)
+    else:
+        assert found == [*cells] and not refused
+    assert load_to_train(read_cell(cells[0]), trust=True)
+    # Another recipe that takes its place is refused, and so is one that has gone.
+    Path("elsewhere/lake.yaml").write_text(text.replace("table", "linear"))
+    with pytest.raises(RlcliError, match="has changed since"):
+        read_cell(find_study(study).cells[0])
+    Path("elsewhere/lake.yaml").unlink()
+    with pytest.raises(RlcliError, match=r"lab/lake\.yaml"):
+        read_cell(find_study(study).cells[0])
 
 
 def test_a_study_that_exists_takes_no_options_of_a_new_one(group):

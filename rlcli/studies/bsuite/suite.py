@@ -12,8 +12,6 @@ from rlcli.quoting import quote_shell
 from rlcli.recipe import (
     RecipeDocument,
     check_document,
-    locate_recipe,
-    read_recipe,
     read_without_parts,
 )
 from rlcli.registry.paths import enter, resolves
@@ -99,6 +97,7 @@ def bsuite(
     engines.check()
     figure.check_library()  # before any work
     folder = SuiteFolder(enter(recipe), trust)
+    read: RecipeDocument | None = None
     if resume or folder.exists:
         given = {"ids": ids, "set": set, "seed": seed, "mnist": mnist, "runs": runs}
         given |= {"run": run, "name": name, "smoke": smoke or None}
@@ -114,7 +113,6 @@ def bsuite(
         folder = SuiteFolder(place, trust=True)  # it has what its user has named
         info = {
             "recipe": title,
-            "source": locate_recipe(recipe),
             "set": [*set],
             "seed": seed or 0,
             "mnist": None if mnist is None else str(mnist),
@@ -127,27 +125,32 @@ def bsuite(
         return score_sweep(folder, info, _describe_failures(ended))
 
     with stopping_with(folder.folder, score):
-        ended = _train(folder, info, engines, max_time, report)
+        ended = _train(read, folder, info, engines, max_time, report)
     return score(ended)
 
 
 def _train(
+    recipe: RecipeDocument | None,
     folder: SuiteFolder,
     info: dict[str, Any],
     engine: EngineOptions,
     max_time: str | float | None,
     report: StudyReport,
 ) -> list[CellEnd]:
-    """Trains the runs that have not finished."""
-    cells = _plan_cells(folder, info, embeds=engine.run_storage is not None)
-    is_new = not folder.exists
-    with name_file_in_errors(folder.folder, "created"):
-        folder.folder.mkdir(parents=True, exist_ok=True)
-    stored = engine.begin_storage(info["recipe"], folder.folder) if is_new else {}
-    folder.write_info(info, cells, **stored)
+    """Trains the runs that have not finished; `recipe` is that of a new sweep."""
+    if recipe is not None:
+        cells = _plan_cells(recipe, folder, info, embeds=engine.run_storage is not None)
+        with name_file_in_errors(folder.folder, "created"):
+            folder.folder.mkdir(parents=True, exist_ok=True)
+        stored = engine.begin_storage(info["recipe"], folder.folder)
+        folder.write_info(info, cells, **stored)
     with announcing(folder.folder):
         return train_recorded(
-            cells, engine=engine, trust=folder.trust, max_time=max_time, report=report
+            folder.read_cells(),
+            engine=engine,
+            trust=folder.trust,
+            max_time=max_time,
+            report=report,
         )
 
 
@@ -203,10 +206,13 @@ def _choose_folder(
 
 
 def _plan_cells(
-    folder: SuiteFolder, info: Mapping[str, Any], *, embeds: bool
+    recipe: RecipeDocument,
+    folder: SuiteFolder,
+    info: Mapping[str, Any],
+    *,
+    embeds: bool,
 ) -> list[Cell]:
     """The cells of a sweep; refuses a recipe or options that are wrong."""
-    recipe = read_recipe(info["source"], info["set"])
     return [_plan(recipe, group, folder, info, embeds) for group in list_groups(info)]
 
 

@@ -40,6 +40,11 @@ class SuiteFolder(OpenedFolder):
         """Whether it is the folder of a sweep."""
         return BSUITE in self._read_sections()
 
+    def read_cells(self) -> Sequence[Cell]:
+        """The cells of the runs."""
+        study = find_study(self.record.parent)
+        return () if study is None else study.cells
+
     def _read_sections(self) -> Mapping[str, Any]:
         study = find_study(self.record.parent)
         return {} if study is None else study.sections
@@ -100,7 +105,6 @@ def _is_list_of_words(value: Any) -> bool:
 
 _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "recipe": _is_word,
-    "source": _is_word,
     "set": _is_list_of_words,
     "seed": lambda value: type(value) is int and 0 <= value < 2**31,
     "mnist": lambda value: value is None or _is_word(value),

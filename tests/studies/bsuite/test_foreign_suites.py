@@ -40,7 +40,8 @@ def test_a_recipe_that_the_folder_names_imports_no_module(place, folder, monkeyp
     if place == "set":
         fields = {"set": ["updater=evil:make"]}
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), *sys.path]))
-    suite = write_suite(folder / "suite", chosen=["bandit/0"], **fields)
+    fields |= {"cell": "bandit-0", "chosen": ["bandit/0"]}
+    suite = write_suite(folder / "suite", **fields)
     data = rlcli.bsuite(suite, resume=True, jobs=1)
     assert "would import code from outside rlcli" in data["notes"][0]
     assert "pass `--trust`" in data["notes"][0]

@@ -25,7 +25,7 @@ def write_sweep(folder):
     ids["bandit/3"] = ["bandit-3", 0]
     run = folder / "runs" / "catch-0-1"
     run.mkdir(parents=True)
-    info = {"recipe": "mine", "source": "mine.yaml", "set": [], "seed": 0}
+    info = {"recipe": "mine", "set": [], "seed": 0}
     info |= {"mnist": None, "smoke": False, "chosen": [*ids], "ids": ids}
     info["notes"] = ["left out: mnist"]
     write_record(folder, info)
