@@ -150,7 +150,12 @@ def measure(recipe: str, sets: Sequence[str], count: int) -> dict[str, float]:
 
 def print_trials() -> None:
     """Prints what the driver of a sweep does for a trial with three evaluations."""
-    from rlcli.studies.search.layout import Settings, create_sweep
+    from rlcli.studies.search.layout import (
+        Settings,
+        Sweep,
+        SweepFolder,
+        create_sweep,
+    )
     from rlcli.studies.search.space import load_space
     from rlcli.studies.search.trials import Trials
 
@@ -179,8 +184,10 @@ def print_trials() -> None:
                 ready=None,
                 together=1,
             )
-            place = create_sweep(Path(folder) / sampler, settings, space)
-            studies[sampler] = Trials(place, settings, space)
+            place = SweepFolder(Path(folder) / sampler)
+            sweep = Sweep(place, settings, space)
+            create_sweep(sweep)
+            studies[sampler] = Trials(sweep)
             sizes[sampler] = place.journal
         done = 0
         for total in SWEEPS:

@@ -48,6 +48,13 @@ def number_folder(
     )
 
 
+def place_folder(parent: Path, folder: str | Path | None, name: str | None) -> Path:
+    """A new folder: `folder`, or one in `parent` with a name or the current time."""
+    if folder is not None:
+        return Path(folder)
+    return number_folder(parent / name_or_time(name))
+
+
 def check_tags(tags: Sequence[str]) -> list[str]:
     """The tags of a run without duplicates, in their order."""
     if isinstance(tags, str):

@@ -52,7 +52,12 @@ class CellSource(NamedTuple):
     receive: Callable[[CellEnd], None] = lambda _: None
     # Given the jobs in training, the keys of those to stop, whose cells were stopped.
     find_stopped: Callable[[Sequence[Job]], Sequence[str]] = lambda _: ()
-    are_trials: bool = False  # cells that failed do not continue
+    # Is told the number of processes, once the runs of a store are there.
+    begin: Callable[[int], None] = lambda _: None
+    # Is told the status that `StudyLoop.run` returns, or `killed` after an error.
+    end: Callable[[str], None] = lambda _: None
+    # Cells that failed do not continue, and the source chooses all that are left.
+    are_trials: bool = False
 
 
 NOTHING_MORE = CellSource()  # of a grid, whose cells are known
@@ -103,7 +108,9 @@ class StudyLoop:
 
         Returns `out_of_time`, the status of a signal that has stopped it, or "".
         """
+        status = "killed"
         try:
+            self._source.begin(self._engine.jobs)
             with SignalReceiver(self._handle):
                 self._submit(groups)
                 while True:
@@ -113,10 +120,12 @@ class StudyLoop:
                     if self._queue.is_empty:
                         break
                     self._queue.wait()
+            self._tell(force=True)
+            status = self._status
         finally:  # after an error, they save a checkpoint
             self._queue.signal_all(signal.SIGTERM, stops=True)
-        self._tell(force=True)
-        return self._status
+            self._source.end(status)
+        return status
 
     def _handle(self, number: int) -> None:
         status = STATUS_OF_SIGNALS.get(number, "")

@@ -6,7 +6,7 @@ several programs, each has a process, as many at once as cores.
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from rlcli.quoting import quote_shell
 from rlcli.recipe import AnyRecipe
 from rlcli.registry.paths import enter, resolves
 from rlcli.results.claim_test import TEST
-from rlcli.runs.naming import LONGEST_NAME, check_tags, name_or_time, number_folder
+from rlcli.runs.naming import LONGEST_NAME, check_tags, place_folder
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.records import COMPLETE
 from rlcli.runs.run_folder import Run, trust_option
@@ -31,6 +31,7 @@ from rlcli.runs.study_record import (
     refuse_options,
 )
 from rlcli.studies.engines.engine_options import STORAGE, EngineOptions
+from rlcli.studies.engines.jobs import ENDED
 from rlcli.studies.preview import build_groups
 from rlcli.studies.seed_blocks import begin_blocks, block_source, refuse_changes
 from rlcli.studies.shared_programs import group_cells, is_population, train_cells
@@ -162,7 +163,7 @@ def study(
         title = "study" if isinstance(study, Mapping) else Path(study).stem
         place = Path(runs) / GROUP / title
     grid = grid.vary(combinations)
-    folder = Path(run) if run is not None else number_folder(place / name_or_time(name))
+    folder = place_folder(place, run, name)
     own = {"name": name, "tags": tuple(check_tags(tag)), "is_smoke": smoke}
     planned = plan_cells(grid, folder, embeds=run_storage is not None, **own)
     sections = {**grid.sections}
@@ -253,6 +254,7 @@ def _train_new(
 def train_recorded(
     cells: Sequence[Cell],
     *,
+    study: Path | None = None,
     source: CellSource = NOTHING_MORE,
     engine: EngineOptions,
     set: Sequence[str] = (),
@@ -262,31 +264,30 @@ def train_recorded(
     report: StudyReport = lambda *_: None,
     is_strict: bool = False,
 ) -> list[CellEnd]:
-    """Trains those of the cells that are not finished, and returns how all ended.
+    """Trains those of the cells that have not ended, and returns how all ended.
 
-    `source` chooses others, once these have ended; a script for SLURM has those that
-    are next. `is_strict`: trains none if one of
-    `cells` cannot be built.
+    `study` is the folder of the study, by default that of the cells. `source` chooses
+    others, once these have ended; a script for SLURM has those that are next.
+    `is_strict`: trains none if one of `cells` cannot be built.
     """
-    folder = cells[0].study
-    study = find_study(folder) or Study(folder, (*cells,))
+    folder = cells[0].study if study is None else study
+    record = find_study(folder) or Study(folder, (*cells,))
     variables = {**os.environ}  # before the threads of this process are set
-    ended, left = _divide(cells, continues=bool(set))
+    statuses = () if set else ENDED if source.are_trials else COMPLETE
+    _, left = _divide(cells, statuses)
     labels = [cell.label for cell in left]
     with contextlib.closing(
-        engine.open(study, labels, environment=variables)
+        engine.open(record, labels, environment=variables)
     ) as opened:
-        ended, left = _divide(cells, continues=bool(set))  # with those of a store
+        ended, left = _divide(cells, statuses)  # with those of a store
         if engine.is_array:  # the cells of the next script
-            infos = [Run(cell.folder).read_info() for cell in left]
-            failed = [
-                describe_end(cell)
-                for cell, info in zip(left, infos, strict=True)
-                if info.get("status") == "failed"
-            ]
+            failed, _ = _divide(left, ENDED)
             left += source.choose([*ended, *failed])
         trusts_new = OpenedFolder(folder, trust).admits_code
-        groups, refused = group_cells(left, trust=trusts_new)
+        refused: dict[str, RlcliError] = {}
+        groups = [[cell] for cell in left] if engine.is_array else []
+        if not source.are_trials:
+            groups, refused = group_cells(left, trust=trusts_new)
         is_here = len(groups) == 1 and engine.engine == "local"
         if is_strict and (refused or not is_here):  # here training builds it
             _, misfits = build_groups(groups, trust=trusts_new, shapes=False)
@@ -309,7 +310,7 @@ def train_recorded(
             options = {"set": set, "max_time": max_time, "quiet": quiet, "trust": trust}
             ended, groups = _train_here(groups[0], ended, options)
         loop = StudyLoop(
-            study,
+            record,
             source,
             opened,
             words,
@@ -320,23 +321,21 @@ def train_recorded(
         )
         status = loop.run(groups)
         if status in STATUS_OF_SIGNALS.values():
-            text = f"the runs in `{folder}` were stopped; `rlcli resume` continues them"
+            verb = "sweep --resume" if source.are_trials else "resume"
+            command = f"rlcli {verb} {quote_shell(folder)}"
+            text = f"the runs in `{folder}` were stopped; `{command}` continues them"
             Stop(folder, lambda: loop.ended, lambda: text).deliver(status)
         return loop.ended
 
 
 def _divide(
-    cells: Sequence[Cell], *, continues: bool
+    cells: Sequence[Cell], statuses: Container[str]
 ) -> tuple[list[CellEnd], list[Cell]]:
-    """The cells that are complete, and those that are left.
-
-    `continues`: those that are complete may have to continue.
-    """
+    """The cells with these statuses, which have ended, and those that are left."""
     ended: list[CellEnd] = []
     left: list[Cell] = []
     for cell in cells:
-        status = Run(cell.folder).read_info().get("status")
-        if status in COMPLETE and not continues:
+        if str(Run(cell.folder).read_info().get("status")) in statuses:
             ended.append(describe_end(cell))
         else:
             left.append(cell)

@@ -389,4 +389,6 @@ def test_a_refusal_of_every_process_is_reported(capsys):
     train([*RATES, "updater.name=q_learning,sarsa"])
     capsys.readouterr()
     assert main(["resume", str(GROUP), "--set", "train.steps=1_000"]) == 1
-    assert capsys.readouterr().err.count("has already made 2,000 steps") == 4
+    error = capsys.readouterr().err
+    assert error.count("has already made 2,000 steps") == 1
+    assert "4 cells, `runs/lake/rates/" in error

@@ -246,7 +246,7 @@ def populations(draw: random.Random, place: Place) -> Callable[[], object]:
     if action == 0:
         return lambda: population_rounds.read_settings(folder / "trials")
     if action == 1:
-        return lambda: read_lineages(*open_sweep(folder))
+        return lambda: read_lineages(open_sweep(folder))
     return _read_sweep(draw, place, folder, resumes=False)
 
 

@@ -14,11 +14,13 @@ from rlcli.recipe import documents
 from rlcli.runs.run_folder import is_run
 from rlcli.runs.study_record import Cell
 from rlcli.studies.engines import engine_options
+from rlcli.studies.engines.engine_options import EngineOptions
 from rlcli.studies.engines.jobs import Job
 from rlcli.studies.engines.local_engine import ProcessEnd
-from rlcli.studies.search.layout import Settings, SweepFolder, create_sweep
-from rlcli.studies.search.space import Space, load_space
-from rlcli.studies.search.trial_source import SweepProgress, search
+from rlcli.studies.search.layout import Settings, Sweep, SweepFolder, create_sweep
+from rlcli.studies.search.space import load_space
+from rlcli.studies.search.sweep import train_trials
+from rlcli.studies.search.trial_source import SweepProgress
 from rlcli.studies.search.trials import Trials, fixed_values
 
 RUNGS = (100, 200, 300)  # steps of the evaluations of a run
@@ -207,7 +209,14 @@ def make_sweep(
     folder: Path, space: Mapping[str, Any] = SPACE, **changes: Any
 ) -> SweepFolder:
     """The folder of a sweep that has not begun."""
-    return create_sweep(folder, settings(**changes), load_space(space))
+    sweep = Sweep(SweepFolder(folder), settings(**changes), load_space(space))
+    create_sweep(sweep)
+    return sweep.folder
+
+
+def open_without_checks(sweep: SweepFolder) -> Sweep:
+    """The sweep of a folder, which has no recipe."""
+    return Sweep(sweep, sweep.read_settings(), sweep.read_space())
 
 
 def drive(
@@ -216,20 +225,29 @@ def drive(
     report: Callable[[SweepProgress], None] = lambda progress: None,
     **keywords: Any,
 ) -> str:
-    """Runs a sweep to its end, and returns its status."""
-    space, chosen = sweep.read_space(), sweep.read_settings()
-    study = Trials(sweep, chosen, space, RUNGS[0])
-    return search(sweep, chosen, space, study, engine, report=report, **keywords)
+    """Runs a sweep to its end, or until a signal, and returns its status."""
+
+    class GivenEngine(EngineOptions):
+        def open(self, *_: Any, **__: Any) -> Any:
+            engine.close = lambda: None  # processes of a killed driver may still run
+            return engine
+
+    try:
+        opened = open_without_checks(sweep)
+        train_trials(opened, RUNGS[0], GivenEngine(), report=report, **keywords)
+    except (KeyboardInterrupt, SystemExit) as stop:
+        if not hasattr(stop, "run"):  # the engine was killed
+            raise
+    return sweep.read_result()["status"]
 
 
 def train_cell(sweep: SweepFolder, number: int) -> None:
     """Trains a trial without the driver, as a task of a job array."""
-    space, chosen = sweep.read_space(), sweep.read_settings()
-    folder, seeds = sweep.trial(number), (chosen.seed, chosen.seeds)
-    values = fixed_values(chosen, space, number)
+    opened = open_without_checks(sweep)
+    values = fixed_values(opened, number)
     assert values is not None
-    cell = sweep.make_cell(chosen, folder, space.settings(values), *seeds)
-    sweep.write_settings(chosen, [cell])
+    cell = opened.make_cell(sweep.trial(number), opened.space.settings(values))
+    sweep.write_settings(opened.settings, [cell])
     engine = FakeEngine(1)
     engine.start(Job(sweep.folder, (cell.label,)))
     while not engine.collect():
@@ -238,8 +256,7 @@ def train_cell(sweep: SweepFolder, number: int) -> None:
 
 def read_study(sweep: SweepFolder) -> Trials:
     """The study of a sweep, only to be read."""
-    space: Space = sweep.read_space()
-    return Trials(sweep, sweep.read_settings(), space, is_reader=True)
+    return Trials(open_without_checks(sweep), is_reader=True)
 
 
 def list_trials(sweep: SweepFolder) -> list[tuple[int, str, Mapping[str, Any], Any]]:

@@ -19,7 +19,7 @@ from rlcli.results import figure
 from rlcli.runs.cell_table import group_reasons
 from rlcli.runs.creation import check_place
 from rlcli.runs.files import name_file_in_errors, to_json
-from rlcli.runs.naming import name_or_time, number_folder
+from rlcli.runs.naming import place_folder
 from rlcli.runs.study_record import FILE_NAME, Cell, refuse_options
 from rlcli.studies.bsuite.experiments import EXPERIMENTS, IdGroup, select_ids
 from rlcli.studies.bsuite.results import score_sweep
@@ -109,7 +109,9 @@ def bsuite(
         read.refuse_combinations("`rlcli bsuite` scores one agent")
         title = read.name
         chosen, notes = _leave_out_mnist(select_ids(ids), ids, mnist)
-        place = _choose_folder(title, runs or enter("runs"), run, name)
+        place = Path(runs or enter("runs")) / GROUP / title
+        place = place_folder(place, run, name)
+        _refuse_existing(place)
         folder = SuiteFolder(place, trust=True)  # it has what its user has named
         info = {
             "recipe": title,
@@ -187,22 +189,15 @@ def _leave_out_mnist(
     return rest, [f"left out: {', '.join(sorted(needs))}; {hint}"]
 
 
-def _choose_folder(
-    title: str, runs: str | Path, run: str | Path | None, name: str | None
-) -> Path:
-    """The folder of a new sweep, `<runs>/bsuite/<recipe>/<time>`; creates nothing."""
-    if run is None:
-        folder = number_folder(Path(runs) / GROUP / title / name_or_time(name))
-    else:
-        folder = Path(run)
-        if any(os.path.lexists(folder / each) for each in (FILE_NAME, RUNS)):
-            raise RlcliError(
-                f"`{folder}` contains a sweep already",
-                "choose another folder; "
-                f"`rlcli bsuite {quote_shell(folder)} --resume` continues it",
-            )
+def _refuse_existing(folder: Path) -> None:
+    """Refuses a folder that already contains a sweep."""
+    if any(os.path.lexists(folder / each) for each in (FILE_NAME, RUNS)):
+        raise RlcliError(
+            f"`{folder}` contains a sweep already",
+            "choose another folder; "
+            f"`rlcli bsuite {quote_shell(folder)} --resume` continues it",
+        )
     check_place(run=folder / RUNS / "run")
-    return folder
 
 
 def _plan_cells(

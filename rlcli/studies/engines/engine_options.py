@@ -134,18 +134,17 @@ class EngineOptions(NamedTuple):
         study: Study,
         labels: Sequence[str],
         *,
-        jobs: int | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Engine:
         """The engine for a study.
 
         `labels` are those of cells whose runs an earlier process may have left in the
-        store. `jobs` is the number of local processes if the user says none, by default
-        that of cores; `environment` are their variables.
+        store. `environment` are the variables of local processes, by default as many as
+        cores.
         """
         storage = self.find_storage(study)
         if self.engine != "ray":
-            return LocalEngine(self.jobs or jobs or usable_cores(), environment)
+            return LocalEngine(self.jobs or usable_cores(), environment)
         from rlcli.studies.engines import ray_engine
 
         engine = ray_engine.RayEngine(

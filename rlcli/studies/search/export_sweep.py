@@ -11,8 +11,8 @@ from rlcli.recipe.documents import format_inline
 from rlcli.runs.files import check_output, write_output
 from rlcli.runs.formatting import format_number
 from rlcli.runs.run_folder import Run
-from rlcli.studies.search.layout import SweepFolder
-from rlcli.studies.search.opening import OpenedSweep, open_sweep
+from rlcli.studies.search.layout import Sweep, SweepFolder
+from rlcli.studies.search.opening import open_sweep
 from rlcli.studies.search.pbt import PBT, member_settings
 
 
@@ -69,9 +69,8 @@ def _winner(sweep: SweepFolder) -> tuple[Run, str]:
     return Run(sweep.find(*Path(winner["run"]).parts)), sentence
 
 
-def _member_recipe(opened: OpenedSweep, number: int) -> str:
+def _member_recipe(opened: Sweep, number: int) -> str:
     """The recipe with schedules that trains a member of a population alone."""
-    sweep, settings, _ = opened
-    sets = member_settings(*opened, number)
+    settings, sets = opened.settings, member_settings(opened, number)
     seeds = f"train.seed={settings.seed}", f"train.seeds={settings.seeds}"
-    return dump_recipe(resolve(sweep.load_recipe_with(settings, [*sets, *seeds])))
+    return dump_recipe(resolve(opened.load_recipe([*sets, *seeds])))

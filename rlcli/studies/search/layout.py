@@ -10,24 +10,22 @@ runs/sweeps/<recipe>/<time>/
 
 import contextlib
 import dataclasses
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlcli.errors import EXIT_CODES, RlcliError, quote
 from rlcli.recipe import Recipe, load_to_train
 from rlcli.recipe.documents import dump_yaml, load_document
 from rlcli.runs import locks
 from rlcli.runs.files import (
-    check_writable,
     read_json,
     refuse_link,
     to_json,
     write_json,
 )
-from rlcli.runs.naming import check_name, name_or_time, number_folder
+from rlcli.runs.naming import check_name
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.study_record import (
     FILE_NAME,
@@ -110,28 +108,6 @@ class SweepFolder(OpenedFolder):
         """The run of a trial with other seeds."""
         return self.find(CONFIRMATIONS, f"{number:04d}")
 
-    def make_cell(
-        self,
-        settings: Settings,
-        folder: Path,
-        sets: Sequence[str],
-        seed: int,
-        seeds: int,
-    ) -> Cell:
-        """The cell of a trial, with the settings for it."""
-        values = {key: value for key, _, value in (s.partition("=") for s in sets)}
-        own = f"train.seed={seed}", f"train.seeds={seeds}"
-        chosen = (*settings.set, *sets, *own)
-        return Cell(
-            folder, self.folder, settings.recipe, settings.digest, chosen, values
-        )
-
-    def load_recipe_with(self, settings: Settings, sets: Sequence[str] = ()) -> Recipe:
-        """The recipe of the sweep, with the settings of a trial."""
-        place = self.trial(0)
-        cell = Cell(place, self.folder, settings.recipe, settings.digest, settings.set)
-        return load_to_train(read_cell(cell, sets), trust=self.admits_code)
-
     def lock(self) -> contextlib.AbstractContextManager[None]:
         """Prevents other processes from continuing this sweep."""
         return locks.hold(self.folder)
@@ -190,6 +166,34 @@ class SweepFolder(OpenedFolder):
     def write_result(self, result: dict[str, Any]) -> None:
         """Writes the winner."""
         write_json(self.result, result)
+
+
+class Sweep(NamedTuple):
+    """A sweep that exists, or is planned: its folder, its settings and its space."""
+
+    folder: SweepFolder
+    settings: Settings
+    space: Space
+
+    def make_cell(self, folder: Path, sets: Sequence[str], *seeds: int) -> Cell:
+        """The cell of a trial, with the settings for it.
+
+        `seeds` are the first one and their number, by default those of the settings.
+        """
+        values = {key: value for key, _, value in (s.partition("=") for s in sets)}
+        settings = self.settings
+        first, count = seeds or (settings.seed, settings.seeds)
+        own = f"train.seed={first}", f"train.seeds={count}"
+        chosen = (*settings.set, *sets, *own)
+        study = self.folder.folder
+        return Cell(folder, study, settings.recipe, settings.digest, chosen, values)
+
+    def load_recipe(self, sets: Sequence[str] = ()) -> Recipe:
+        """The recipe of the sweep, with the settings of a trial."""
+        place, settings = self.folder.trial(0), self.settings
+        study = self.folder.folder
+        cell = Cell(place, study, settings.recipe, settings.digest, settings.set)
+        return load_to_train(read_cell(cell, sets), trust=self.folder.admits_code)
 
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Settings))
@@ -262,45 +266,23 @@ def is_sweep(folder: Path) -> bool:
     return study is not None and SEARCH in study.sections
 
 
-def create_sweep(
-    folder: Path,
-    settings: Settings,
-    space: Space,
-    cells: Sequence[Cell] = (),
-    *,
-    trust: bool = False,
-    **sections: Any,
-) -> SweepFolder:
-    """Creates the folder of a sweep; refuses one that exists.
+def create_sweep(sweep: Sweep, cells: Sequence[Cell] = (), **sections: Any) -> None:
+    """Creates the folder of a planned sweep; refuses one that exists.
 
-    `trust`: the recipe that the user has named needs it.
+    A folder with `trust` is signed: the recipe that the user has named needs it.
     """
+    folder, settings, space = sweep
     try:
-        folder.mkdir(parents=True)
+        folder.folder.mkdir(parents=True)
     except FileExistsError as error:
         raise RlcliError(
-            f"`{folder}` exists already",
+            f"`{folder.folder}` exists already",
             "`--resume` continues a sweep, `--run` or `--name` choose another folder",
         ) from error
     text = space.document.text or dump_yaml(space.document.data)
     search = {**dataclasses.asdict(settings), "space": text}
-    record_study(folder, cells, sign=trust, **{SEARCH: search}, **sections)
-    return SweepFolder(folder, trust)
-
-
-def choose_folder(
-    title: str, runs: str | Path, run: str | Path | None, name: str | None
-) -> Path:
-    """The folder of a new sweep, `<runs>/sweeps/<recipe>/<time>`; creates nothing."""
-    if run is not None:
-        folder = Path(run)
-        if os.path.lexists(folder):
-            hint = "continue the sweep with `--resume`, or choose another folder"
-            raise RlcliError(f"`{folder}` exists already", hint)
-    else:
-        folder = number_folder(Path(runs) / GROUP / title / name_or_time(name))
-    check_writable(folder, "choose another folder with `--runs` or `--run`")
-    return folder
+    sections[SEARCH] = search
+    record_study(folder.folder, cells, sign=folder.trust, **sections)
 
 
 def find_sweep(

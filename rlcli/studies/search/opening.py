@@ -3,14 +3,13 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rlcli.errors import RlcliError
 from rlcli.results.checks import check_choice
 from rlcli.studies.search import pbt
-from rlcli.studies.search.layout import FOLDERS, Settings, SweepFolder
+from rlcli.studies.search.layout import FOLDERS, Sweep, SweepFolder
 from rlcli.studies.search.objectives import parse_objective
-from rlcli.studies.search.space import Space
 from rlcli.studies.search.trials import PRUNERS, SAMPLERS
 
 _BOUNDS: Mapping[str, tuple[int, int]] = {  # of the options that are numbers
@@ -24,15 +23,7 @@ _BOUNDS: Mapping[str, tuple[int, int]] = {  # of the options that are numbers
 }
 
 
-class OpenedSweep(NamedTuple):
-    """A sweep that exists: its folder, its settings and its space."""
-
-    folder: SweepFolder
-    settings: Settings
-    space: Space
-
-
-def open_sweep(folder: str | Path, *, trust: bool | None = None) -> OpenedSweep:
+def open_sweep(folder: str | Path, *, trust: bool | None = None) -> Sweep:
     """Opens a sweep that may come from elsewhere; refuses one that is damaged.
 
     `trust`: whether its recipe may import code, and its trackers may contact a host; by
@@ -47,7 +38,7 @@ def open_sweep(folder: str | Path, *, trust: bool | None = None) -> OpenedSweep:
     except RlcliError as error:
         message = f"`{sweep.record}`: {error.message}"
         raise RlcliError(message, error.hint) from error
-    return OpenedSweep(sweep, settings, sweep.read_space())
+    return Sweep(sweep, settings, sweep.read_space())
 
 
 def check_options(given: Mapping[str, Any]) -> None:

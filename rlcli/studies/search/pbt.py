@@ -18,8 +18,8 @@ from rlcli.runs.population_rounds import (
     read_rounds,
     write_settings,
 )
-from rlcli.studies.search.layout import TRIALS, Settings, SweepFolder
-from rlcli.studies.search.space import Option, Space, Values
+from rlcli.studies.search.layout import TRIALS, Sweep
+from rlcli.studies.search.space import Option, Values
 
 PBT = "pbt"
 MEMBERS = 20  # by default
@@ -56,21 +56,20 @@ def check_options(given: Mapping[str, Any]) -> None:
         )
 
 
-def check_population(
-    sweep: SweepFolder, recipe: Recipe, settings: Settings, space: Space
-) -> None:
+def check_population(sweep: Sweep, recipe: Recipe) -> None:
     """Refuses a recipe or a space that cannot be those of one program."""
     if recipe.train.stop is not None:
         raise RlcliError(
             "a population cannot have `train.stop`: its members end at the same step",
             "`--set train.stop=null`",
         )
+    settings, space = sweep.settings, sweep.space
     for option in space.options:
-        _find_option(sweep, settings, space, option)
+        _find_option(sweep, option)
     from rlcli.training.experiment.together import group_recipes
 
     recipes = [
-        _load(sweep, settings, space, space.draw(settings.seed, trial))
+        _load(sweep, space.draw(settings.seed, trial))
         for trial in range(settings.trials)
     ]
     if len(group_recipes(recipes)) > 1:
@@ -81,33 +80,29 @@ def check_population(
         )
 
 
-def begin_population(sweep: SweepFolder, settings: Settings, space: Space) -> None:
+def begin_population(sweep: Sweep) -> None:
     """Writes the settings of the population beside the folders of its members."""
+    folder, settings, space = sweep
+    names = (folder.trial(number).name for number in range(settings.trials))
     write_settings(
-        sweep.make(TRIALS),
+        folder.make(TRIALS),
         PopulationSettings(
-            members=tuple(
-                sweep.trial(number).name for number in range(settings.trials)
-            ),
+            members=tuple(names),
             seed=settings.seed,
             ready=settings.ready or 1,
-            options=tuple(
-                _find_option(sweep, settings, space, option) for option in space.options
-            ),
+            options=tuple(_find_option(sweep, option) for option in space.options),
         ),
     )
 
 
-def _find_option(
-    sweep: SweepFolder, settings: Settings, space: Space, option: Option
-) -> SearchedOption:
+def _find_option(sweep: Sweep, option: Option) -> SearchedOption:
     """The number in the program that an option is; refuses any other option."""
     from rlcli.assembly.numbers import recipe_numbers, without_numbers
 
     def fail(reason: str) -> RlcliError:
+        where = sweep.space.document.where((option.key,))
         return RlcliError(
-            f"{space.document.where((option.key,))}{quote(option.key)} cannot change "
-            f"during training: {reason}",
+            f"{where}{quote(option.key)} cannot change during training: {reason}",
             "a population searches numbers of the agent's parts that may follow a "
             "schedule, such as `optimizer.learning_rate`, with `uniform` or "
             "`log_uniform`",
@@ -118,9 +113,7 @@ def _find_option(
         raise fail(f"its distribution has `{kind}`")
     span = option.high - option.low
     pair = [option.low + share * span for share in _SHARES]
-    first, second = (
-        _load(sweep, settings, space, {option.key: value}) for value in pair
-    )
+    first, second = (_load(sweep, {option.key: value}) for value in pair)
     if without_numbers(first) != without_numbers(second):
         raise fail("it is not a number of the program")
     numbers = [recipe_numbers(each) for each in (first, second)]
@@ -130,7 +123,7 @@ def _find_option(
             raise fail("it is not a number of the program")
     try:  # as in the recipe of the winner
         schedule = _schedule([(0, pair[0]), (1, pair[1])])
-        sweep.load_recipe_with(settings, [f"{option.key}={schedule}"])
+        sweep.load_recipe([f"{option.key}={schedule}"])
     except RlcliError as error:
         raise fail("it cannot follow a schedule") from error
     return SearchedOption(
@@ -138,30 +131,24 @@ def _find_option(
     )
 
 
-def _load(
-    sweep: SweepFolder, settings: Settings, space: Space, values: Values
-) -> Recipe:
-    return sweep.load_recipe_with(settings, space.settings(space.complete(values)))
+def _load(sweep: Sweep, values: Values) -> Recipe:
+    return sweep.load_recipe(sweep.space.settings(sweep.space.complete(values)))
 
 
-def read_lineages(
-    sweep: SweepFolder, settings: Settings, space: Space
-) -> dict[int, list[Stage]]:
+def read_lineages(sweep: Sweep) -> dict[int, list[Stage]]:
     """The history of the state of each member, by its number."""
-    names = {sweep.trial(n).name: n for n in range(settings.trials)}
+    folder, settings, space = sweep
+    names = {folder.trial(n).name: n for n in range(settings.trials)}
     keys = [option.key for option in space.options]
-    rounds = read_rounds(sweep.population, names, keys)
+    rounds = read_rounds(folder.population, names, keys)
     first = {name: space.draw(settings.seed, n) for name, n in names.items()}
     return {n: find_lineage(rounds, name, first) for name, n in names.items()}
 
 
-def member_settings(
-    sweep: SweepFolder, settings: Settings, space: Space, number: int
-) -> tuple[str, ...]:
+def member_settings(sweep: Sweep, number: int) -> tuple[str, ...]:
     """The settings `KEY=VALUE` of a recipe that trains a member alone."""
-    recipe = sweep.load_recipe_with(settings)
-    stages = read_lineages(sweep, settings, space)[number]
-    return schedule_settings(stages, recipe.num_envs)
+    stages = read_lineages(sweep)[number]
+    return schedule_settings(stages, sweep.load_recipe().num_envs)
 
 
 def schedule_settings(stages: Sequence[Stage], num_envs: int) -> tuple[str, ...]:

@@ -37,11 +37,12 @@ def show_sweep(folder: str | Path, *, storage: str | None = None) -> dict[str, A
 
     Writes nothing. `storage` is the database of a sweep that was started with one.
     """
-    sweep, settings, space = open_sweep(folder)
+    opened = open_sweep(folder)
+    sweep, settings, space = opened
     recipe = settings.recipe
     given = None if storage is None else enter_url(storage)
     sweep.check_address("--storage", settings.storage, given)
-    study = Trials(sweep, settings, space, is_reader=True)
+    study = Trials(opened, is_reader=True)
     objective = parse_objective(settings.objective)
     trials = study.trials()
     best = rank(trials, objective)
@@ -53,7 +54,7 @@ def show_sweep(folder: str | Path, *, storage: str | None = None) -> dict[str, A
             raise RlcliError(message, REMEDY_OF_RESULT)
     lineages: Mapping[int, Sequence[Stage]] = {}
     if settings.sampler == PBT:
-        lineages = read_lineages(sweep, settings, space)
+        lineages = read_lineages(opened)
     described = {
         trial.number: _describe(sweep, trial, lineages.get(trial.number, ()))
         for trial in trials

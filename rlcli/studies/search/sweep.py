@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError, quote
-from rlcli.quoting import quote_shell
 from rlcli.recipe import Recipe, check_document
 from rlcli.registry.paths import enter, enter_url, resolves
+from rlcli.runs.files import check_writable
+from rlcli.runs.naming import place_folder
 from rlcli.runs.study_record import Cell
 from rlcli.studies.engines.engine_options import EngineOptions
-from rlcli.studies.engines.jobs import Job
 from rlcli.studies.search import layout, pbt
-from rlcli.studies.search.layout import Settings, SweepFolder
+from rlcli.studies.search.layout import Settings, Sweep, SweepFolder
 from rlcli.studies.search.objectives import AUC
-from rlcli.studies.search.opening import OpenedSweep, check_options, open_sweep
+from rlcli.studies.search.opening import check_options, open_sweep
 from rlcli.studies.search.pbt import PBT
 from rlcli.studies.search.space import Space, load_space
-from rlcli.studies.search.trial_source import Report, choose_size, search
+from rlcli.studies.search.trial_source import Report, TrialSource
 from rlcli.studies.search.trials import (
     Trials,
     fixed_values,
@@ -32,7 +31,9 @@ from rlcli.studies.search.trials import (
 )
 from rlcli.studies.search.validation import check_space
 from rlcli.studies.study_grid import make_cell
-from rlcli.training.stopping.stops import STATUS_OF_SIGNALS, Stop
+from rlcli.studies.study_loop import CellSource
+from rlcli.studies.train_study import train_recorded
+from rlcli.training.stopping.stops import stopping_with
 
 DEFAULTS: Mapping[str, Any] = {
     "trials": 50,
@@ -142,14 +143,44 @@ def sweep(
             place = runs, run, name
             opened, first_rung = _create(recipe, given, space, place, engines)
             stack.enter_context(opened.folder.lock())
-        if engines.is_array:
-            _refuse_array(dataclasses.asdict(opened.settings), engines)
-            _write_array(opened, engines, limit)
-        else:
-            status = _run(opened, first_rung, engines, limit, report)
-            if status in STATUS_OF_SIGNALS.values():
-                _stop(opened.folder.folder, status)
-    return opened.folder.folder
+        _refuse_array(dataclasses.asdict(opened.settings), engines)
+        folder = opened.folder.folder
+        with stopping_with(folder, lambda _: folder):
+            train_trials(opened, first_rung, engines, limit, report)
+    return folder
+
+
+def train_trials(
+    sweep: Sweep,
+    first_rung: int,
+    engines: EngineOptions,
+    max_time: str | float | None = None,
+    report: Report = lambda progress: None,
+) -> None:
+    """Runs a sweep from where it stands to its end, or until a signal.
+
+    `first_rung` is the step of the first evaluation.
+    """
+    # Processes elsewhere have another working directory.
+    place = SweepFolder(enter(sweep.folder.folder), sweep.folder.trust)
+    sweep = sweep._replace(folder=place)
+    options = {"study": place.folder, "trust": place.trust, "max_time": max_time}
+    if engines.is_array:
+        source = CellSource(are_trials=True)
+        train_recorded(_plan_trials(sweep), source=source, engine=engines, **options)
+        return
+    if sweep.settings.sampler == PBT:
+        pbt.begin_population(sweep)
+        if engines.engine == "local":
+            engines = engines._replace(jobs=engines.jobs or 1)
+    trials = TrialSource(sweep, Trials(sweep, first_rung))
+    train_recorded(
+        trials.list_begun(),
+        source=trials.as_cells(),
+        engine=engines,
+        report=lambda *_: report(trials.describe_progress()),
+        **options,
+    )
 
 
 def _refuse_array(given: Mapping[str, Any], engines: EngineOptions) -> None:
@@ -163,33 +194,15 @@ def _refuse_array(given: Mapping[str, Any], engines: EngineOptions) -> None:
         )
 
 
-def _write_array(
-    opened: OpenedSweep, engines: EngineOptions, max_time: str | float | None
-) -> None:
-    """Writes the script of a job array, with a task for each trial that is left."""
-    sweep = opened.folder
-    labels = [cell.label for cell in _plan_trials(*opened)]
-    jobs = [Job(sweep.folder, (label,)) for label in labels]
-    tasks = [job.labels for job in jobs if not job.has_ended]
-    engines.write_array(sweep.folder, tasks, sweep.options, max_time)
-
-
-def _plan_trials(sweep: SweepFolder, settings: Settings, space: Space) -> list[Cell]:
+def _plan_trials(sweep: Sweep) -> list[Cell]:
     """The cells of trials whose values depend on their numbers only."""
-    seeds = settings.seed, settings.seeds
     cells = []
-    for number in range(settings.trials):
-        values = fixed_values(settings, space, number)
+    for number in range(sweep.settings.trials):
+        values = fixed_values(sweep, number)
         if values is not None:
-            folder, sets = sweep.trial(number), space.settings(values)
-            cells.append(sweep.make_cell(settings, folder, sets, *seeds))
+            sets = sweep.space.settings(values)
+            cells.append(sweep.make_cell(sweep.folder.trial(number), sets))
     return cells
-
-
-def _stop(folder: Path, status: str) -> None:
-    """Tells the caller that a signal has stopped a sweep."""
-    text = f"`rlcli sweep {quote_shell(folder)} --resume` continues the sweep"
-    Stop(folder, lambda: folder, lambda: text).deliver(status)
 
 
 def _create(
@@ -198,7 +211,7 @@ def _create(
     space: str | Path | Mapping[str, Any] | None,
     place: tuple[str | Path, str | Path | None, str | None],
     engines: EngineOptions,
-) -> tuple[OpenedSweep, int]:
+) -> tuple[Sweep, int]:
     """Creates a sweep; refuses a recipe, a space or options that are wrong.
 
     Also returns the step of the first evaluation, as `_reopen` does.
@@ -213,24 +226,23 @@ def _create(
     document = check_document(recipe, given.get("set", ()))
     document.refuse_combinations("search its options with `--space` instead")
     read = load_space(space)
-    folder = layout.choose_folder(document.name, *place)
+    runs, run, name = place
+    folder = place_folder(Path(runs) / layout.GROUP / document.name, run, name)
+    check_writable(folder.parent, "choose another folder with `--runs` or `--run`")
     base, needs_trust = check_space(document, read)
     first_rung = _first_rung(base)
     embeds = engines.run_storage is not None
     cell = make_cell(document, embeds=embeds, folder=folder, study=folder)
     settings = _settings(given, cell, base, read, f"{document.name}/{folder.name}")
-    planned = SweepFolder(folder, needs_trust)
+    sweep = Sweep(SweepFolder(folder, needs_trust), settings, read)
     if settings.sampler == PBT:
-        pbt.check_population(planned, base, settings, read)
+        pbt.check_population(sweep, base)
     _check_stop(base, settings)
     if settings.storage is not None:
         open_database(settings.storage)  # before there is a folder
     stored = engines.begin_storage(document.name, folder)
-    cells = _plan_trials(planned, settings, read)
-    sweep = layout.create_sweep(
-        folder, settings, read, cells, trust=needs_trust, **stored
-    )
-    return OpenedSweep(sweep, settings, read), first_rung
+    layout.create_sweep(sweep, _plan_trials(sweep), **stored)
+    return sweep, first_rung
 
 
 def _check_stop(recipe: Recipe, settings: Settings) -> None:
@@ -241,41 +253,6 @@ def _check_stop(recipe: Recipe, settings: Settings) -> None:
             "would have the mean of its worst part",
             "`--set train.stop=null`, or the objective `steps_to:RETURN`",
         )
-
-
-def _run(
-    opened: OpenedSweep,
-    first_rung: int,
-    engines: EngineOptions,
-    max_time: str | float | None,
-    report: Report,
-) -> str:
-    """Trains the trials; returns the status with which the sweep ends."""
-    folder, settings, space = opened
-    # Processes elsewhere have another working directory.
-    place = SweepFolder(enter(folder.folder), folder.trust)
-    trials = Trials(place, settings, space, first_rung)
-    is_population = settings.sampler == PBT
-    if is_population:
-        pbt.begin_population(place, settings, space)
-    study = place.read_study()
-    running = {place.trial(t.number) for t in trials.trials() if t.state == "running"}
-    labels = [
-        cell.label
-        for cell in study.cells
-        if cell.folder in running or cell.folder.parent.name == layout.CONFIRMATIONS
-    ]
-    environment = {**os.environ}  # before the threads of this process are set
-    engine = engines.open(
-        study, labels, jobs=1 if is_population else None, environment=environment
-    )
-    with contextlib.closing(engine):
-        if settings.together is None:
-            size = choose_size(settings, engine.jobs)
-            settings = dataclasses.replace(settings, together=size)
-            place.write_settings(settings)
-        options = {"max_time": max_time, "report": report}
-        return search(place, settings, space, trials, engine, **options)
 
 
 def _settings(
@@ -321,11 +298,11 @@ def _find(
 
 
 def _reopen(
-    opened: OpenedSweep,
+    opened: Sweep,
     given: Mapping[str, Any],
     space: str | Path | Mapping[str, Any] | None,
     engines: EngineOptions,
-) -> tuple[OpenedSweep, int]:
+) -> tuple[Sweep, int]:
     """Continues a sweep that exists; refuses other options than it was started with."""
     folder, settings, read = opened
     before = dataclasses.asdict(settings)
@@ -343,12 +320,13 @@ def _reopen(
             f"`{folder.folder}` was started with another space",
             "leave `--space` out to continue with the same, or start a new sweep",
         )
-    base = folder.load_recipe_with(settings)
+    base = opened.load_recipe()
     engines.find_storage(folder.read_study())
     changes = {key: value for key, value in given.items() if key in changeable}
     settings = dataclasses.replace(settings, **changes)
     if settings.sampler == "grid":
         trials = min(settings.trials, len(read.grid()))
         settings = dataclasses.replace(settings, trials=trials)
-    folder.write_settings(settings, _plan_trials(folder, settings, read))
-    return OpenedSweep(folder, settings, read), _first_rung(base)
+    opened = opened._replace(settings=settings)
+    folder.write_settings(settings, _plan_trials(opened))
+    return opened, _first_rung(base)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -13,9 +14,9 @@ from rlcli.errors import RlcliError
 from rlcli.runs.records import COMPLETE
 from rlcli.runs.run_folder import Run
 from rlcli.runs.study_record import Cell
-from rlcli.studies.engines.jobs import ENDED, Engine, Job
+from rlcli.studies.engines.jobs import ENDED, Job
 from rlcli.studies.search import layout, pbt
-from rlcli.studies.search.layout import Settings, SweepFolder
+from rlcli.studies.search.layout import CONFIRMATIONS, Settings, Sweep
 from rlcli.studies.search.objectives import (
     EvaluationReader,
     Objective,
@@ -23,9 +24,8 @@ from rlcli.studies.search.objectives import (
     summarize,
 )
 from rlcli.studies.search.pbt import PBT
-from rlcli.studies.search.space import Space
 from rlcli.studies.search.trials import Trial, Trials, describe_entry, find_winner, rank
-from rlcli.studies.study_loop import CellEnd, CellSource, StudyLoop
+from rlcli.studies.study_loop import CellEnd, CellSource
 
 _RESTART = 30.0  # seconds that fewer trials in a program have to save
 _MOST = 64  # trials of a program, if the sampler does not learn from others
@@ -60,57 +60,17 @@ def choose_size(settings: Settings, jobs: int) -> int:
     return min(math.ceil(settings.trials / (_STEPS * jobs)), _MOST_LEARNED)
 
 
-def search(
-    sweep: SweepFolder,
-    settings: Settings,
-    space: Space,
-    study: Trials,
-    engine: Engine,
-    *,
-    max_time: str | float | None = None,
-    report: Report = lambda progress: None,
-) -> str:
-    """Runs a sweep from where it stands to its end, or until a signal.
-
-    Returns `finished`, `failed`, `out_of_time`, or the status of a signal.
-    """
-    result = sweep.read_result()
-    sweep.write_result(result | {"status": "running"})
-    source, status = TrialSource(sweep, settings, space, study), "killed"
-    loop = StudyLoop(
-        sweep.read_study(),
-        source.as_cells(),
-        engine,
-        sweep.options,
-        trust=sweep.admits_code,
-        max_time=max_time,
-        report=lambda *_: report(source.describe_progress(engine.jobs)),
-    )
-    try:
-        source.restore()
-        status = loop.run()
-        if not status:
-            result = find_winner(source.list_confirmed(), source.objective)
-            status = "finished" if result["winner"] else "failed"
-    finally:
-        sweep.write_result(result | {"status": status})
-    return status
-
-
 class TrialSource:
     """The trials of a sweep, and then the best ones with other seeds, as cells.
 
     Optuna's storage is the only record of what was chosen.
     """
 
-    def __init__(
-        self, sweep: SweepFolder, settings: Settings, space: Space, study: Trials
-    ) -> None:
-        self.objective = parse_objective(settings.objective)
-        self._sweep = sweep
-        self._settings = settings
-        self._space = space
-        self._study = study
+    def __init__(self, sweep: Sweep, study: Trials) -> None:
+        self._sweep, self._study = sweep, study
+        self._folder, self._settings, self._space = sweep
+        self.objective = parse_objective(self._settings.objective)
+        self._jobs = 1
         self._running: dict[Path, _Running] = {}  # by the folders of their runs
         self._unstarted: list[Trial] = []  # that were stopped, or have no run yet
         self._begun = 0  # trials, also those of earlier processes
@@ -121,11 +81,36 @@ class TrialSource:
     def as_cells(self) -> CellSource:
         """What the loop of the study asks for cells."""
         return CellSource(
-            self._choose, self._receive, self._find_stopped, are_trials=True
+            self._choose,
+            self._receive,
+            self._find_stopped,
+            self._begin_search,
+            self._end_search,
+            are_trials=True,
         )
 
-    def restore(self) -> None:
+    def list_begun(self) -> list[Cell]:
+        """The cells that an earlier process may have left in training."""
+        states = {t.number: t.state for t in self._study.trials()}
+        running = {
+            self._folder.trial(number)
+            for number, state in states.items()
+            if state == "running"
+        }
+        return [
+            cell
+            for cell in self._folder.read_study().cells
+            if cell.folder in running or cell.folder.parent.name == CONFIRMATIONS
+        ]
+
+    def _begin_search(self, jobs: int) -> None:
         """Chooses the running trials of an earlier process again."""
+        self._write_status("running")
+        self._jobs = jobs
+        if self._settings.together is None:
+            size = choose_size(self._settings, jobs)
+            self._settings = dataclasses.replace(self._settings, together=size)
+            self._folder.write_settings(self._settings)
         states = [each.state for each in self._study.trials()]
         self._begun = len(states) - states.count("waiting")
         for trial in self._study.restore_running():
@@ -133,6 +118,18 @@ class TrialSource:
                 self._study.end(trial.number, "pruned")
             else:
                 self._unstarted.append(trial)
+
+    def _end_search(self, status: str) -> None:
+        """Writes the result, with the winner if the search was not stopped."""
+        found: dict[str, Any] = {}
+        if not status:
+            found = find_winner(self._list_confirmed(), self.objective)
+            status = "finished" if found["winner"] else "failed"
+        self._write_status(status, **found)
+
+    def _write_status(self, status: str, **found: Any) -> None:
+        result = self._folder.read_result() | found
+        self._folder.write_result(result | {"status": status})
 
     def _choose(self, ended: Sequence[CellEnd]) -> list[Cell]:
         del ended  # `_receive` was told
@@ -165,22 +162,17 @@ class TrialSource:
 
     def _begin(self, trial: Trial) -> Cell:
         """The cell of a trial, whose evaluations are read from now on."""
-        folder, settings = self._sweep.trial(trial.number), self._settings
+        folder, settings = self._folder.trial(trial.number), self._settings
         if folder not in self._running:
             reader = EvaluationReader(folder, settings.seeds, self.objective.number)
             self._running[folder] = _Running(trial, reader)
-        sets = self._space.settings(trial.values)
-        return self._sweep.make_cell(
-            settings, folder, sets, settings.seed, settings.seeds
-        )
+        return self._sweep.make_cell(folder, self._space.settings(trial.values))
 
     def _confirm(self, trial: Trial) -> Cell:
         """The cell of a trial with other seeds."""
-        folder, settings = self._sweep.confirmation(trial.number), self._settings
+        folder, settings = self._folder.confirmation(trial.number), self._settings
         seeds = layout.first_confirmed_seed(settings), settings.confirm_seeds
-        return self._sweep.make_cell(
-            settings, folder, self._final_settings(trial), *seeds
-        )
+        return self._sweep.make_cell(folder, self._final_settings(trial), *seeds)
 
     def _find_stopped(self, jobs: Sequence[Job]) -> list[str]:
         """Prunes trials after their evaluations; the jobs to stop for that."""
@@ -207,7 +199,7 @@ class TrialSource:
         """
         number = running.trial.number
         self._study.note(number, pruned_at=step)
-        del self._running[self._sweep.trial(number)]
+        del self._running[self._folder.trial(number)]
         left = [folder for folder in job.folders if folder in self._running]
         count = len(job.folders)
         elapsed = time.monotonic() - running.begin
@@ -246,7 +238,7 @@ class TrialSource:
     def _end_trial(self, running: _Running, reason: str, *, has_failed: bool) -> None:
         """Records how a trial has ended."""
         number, reason = running.trial.number, reason.removeprefix("error: ")
-        folder, evaluations = self._sweep.trial(number), []
+        folder, evaluations = self._folder.trial(number), []
         del self._running[folder]
         try:
             while self._report_rungs(running) is not None:
@@ -268,16 +260,17 @@ class TrialSource:
             self._study.note(number, seeds=summary["seeds"], ci95=summary["ci95"])
             self._study.end(number, "complete", summary["value"])
 
-    def list_confirmed(self) -> list[dict[str, Any]]:
+    def _list_confirmed(self) -> list[dict[str, Any]]:
         """The best trials with their results on other seeds; without, as they are."""
         best, settings = self._best or [], self._settings
         if not settings.confirm:
             return [
-                self._describe(trial, self._sweep.trial(trial.number)) for trial in best
+                self._describe(trial, self._folder.trial(trial.number))
+                for trial in best
             ]
         entries = []
         for trial in best:
-            folder = self._sweep.confirmation(trial.number)
+            folder = self._folder.confirmation(trial.number)
             status = Run(folder).read_info().get("status")
             evaluations = EvaluationReader(
                 folder, settings.confirm_seeds, self.objective.number
@@ -292,29 +285,27 @@ class TrialSource:
         """The settings of a recipe that trains a trial again, with any seeds."""
         if self._settings.sampler != PBT:
             return self._space.settings(trial.values)
-        return pbt.member_settings(
-            self._sweep, self._settings, self._space, trial.number
-        )
+        return pbt.member_settings(self._sweep, trial.number)
 
     def _describe(self, trial: Trial, folder: Path) -> dict[str, Any]:
         """A trial in the result of the sweep."""
         if self._settings.sampler == PBT:
-            lineages = pbt.read_lineages(self._sweep, self._settings, self._space)
+            lineages = pbt.read_lineages(self._sweep)
             trial = trial._replace(values=dict(lineages[trial.number][-1].options))
         return describe_entry(trial, folder)
 
-    def describe_progress(self, jobs: int) -> SweepProgress:
-        """How far the sweep is, with so many processes at once."""
+    def describe_progress(self) -> SweepProgress:
+        """How far the sweep is."""
         trials = self._study.trials()
         left = self._settings.trials - len(trials) + len(self._running)
         seconds = None
         if self._durations and left > 0:
             mean = sum(self._durations) / len(self._durations)
-            at_once = jobs * (self._settings.together or 1)
+            at_once = self._jobs * (self._settings.together or 1)
             seconds = mean * math.ceil(left / at_once)
         confirmed = self._best if self._best and self._settings.confirm else ()
         return SweepProgress(
-            self._sweep.folder,
+            self._folder.folder,
             self.objective,
             trials,
             self._settings.trials,

@@ -18,10 +18,10 @@ from rlcli.errors import RlcliError, quote, shorten
 from rlcli.registry.libraries import import_library, require_extra
 from rlcli.runs.files import to_json
 from rlcli.studies.search.journal import REMEDY, Journal
-from rlcli.studies.search.layout import Settings, SweepFolder
+from rlcli.studies.search.layout import Sweep
 from rlcli.studies.search.objectives import Objective, parse_objective
 from rlcli.studies.search.pbt import PBT
-from rlcli.studies.search.space import CHOICE, Option, Space, Values
+from rlcli.studies.search.space import CHOICE, Option, Values
 
 SAMPLERS = ("tpe", "random", "grid", "cmaes", "nsga2", PBT)
 PRUNERS = ("asha", "median", "none")
@@ -67,8 +67,9 @@ def require_optuna() -> None:
     require_extra(EXTRA, "`rlcli sweep`")
 
 
-def fixed_values(settings: Settings, space: Space, number: int) -> Values | None:
+def fixed_values(sweep: Sweep, number: int) -> Values | None:
     """The values of a trial if they depend on its number only, otherwise None."""
+    settings, space = sweep.settings, sweep.space
     if settings.sampler == "grid":
         return space.grid()[number]
     if settings.sampler in ("random", PBT):
@@ -84,24 +85,17 @@ class Trials:
     """
 
     def __init__(
-        self,
-        sweep: SweepFolder,
-        settings: Settings,
-        space: Space,
-        first_rung: int = 1,
-        *,
-        is_reader: bool = False,
+        self, sweep: Sweep, first_rung: int = 1, *, is_reader: bool = False
     ) -> None:
         require_optuna()
         self._optuna: Any = import_library("optuna", EXTRA)
         self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)
-        self._space = space
-        self._known = {option.key: option for option in space.options}
-        self._settings = settings
+        self._sweep, self._space, self._settings = sweep, sweep.space, sweep.settings
+        self._known = {option.key: option for option in sweep.space.options}
         self._live: dict[int, Any] = {}  # Optuna's objects of running trials
         self._journal: Journal | None = None
-        if settings.storage is None:
-            self._journal = Journal(sweep.journal, is_reader=is_reader)
+        if self._settings.storage is None:
+            self._journal = Journal(sweep.folder.journal, is_reader=is_reader)
         with self._using_optuna():
             self._study = self._open(is_reader)
             self._study.pruner = self._pruner(first_rung)
@@ -203,9 +197,7 @@ class Trials:
             waiting = self._study.get_trials(deepcopy=False, states=(self._waiting,))
             if waiting:  # of a process that was killed before it began the trial
                 number = waiting[0].number
-            elif (
-                values := fixed_values(self._settings, self._space, number)
-            ) is not None:
+            elif (values := fixed_values(self._sweep, number)) is not None:
                 self._study.enqueue_trial(values)
             self._study.sampler = self._sampler(number)
             return self._begin(self._study.ask())
