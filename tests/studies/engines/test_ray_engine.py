@@ -13,6 +13,7 @@ import pytest
 import yaml
 from stores import list_bytes, serve_s3
 
+import rlcli
 from rlcli.recipe import read_recipe
 from rlcli.runs.metrics import drop_clock_fields, read_metrics
 from rlcli.runs.run_folder import Run
@@ -228,3 +229,59 @@ def test_the_example_of_a_cluster_is_valid():
     schema = Path(ray.__file__).parent / "autoscaler" / "ray-schema.json"
     example = (root / "examples" / "cluster" / "ray.yaml").read_text()
     jsonschema.validate(yaml.safe_load(example), json.loads(schema.read_text()))
+
+
+def run_rlcli(*words):
+    command = [sys.executable, "-m", "rlcli", *map(str, words)]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("stores", [False, True])
+def test_a_study_with_a_test_reaches_the_verdict_of_local_processes(
+    stores, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lake.yaml").write_text(LAKE.replace("500_000_000", "1_000"))
+    (tmp_path / "paper.yaml").write_text(
+        "recipes: [lake.yaml]\n"
+        "vary: {updater.name: [q_learning, sarsa]}\n"
+        "set: ['train.evaluate={every: 500, episodes: 4}']\n"
+        "seeds: 2\n"
+        "test: {baseline: lake updater=q_learning, effect: 0.3, max_seeds: 8}\n"
+    )
+    words = ["--engine", "ray", "--jobs", 2]
+    if stores:
+        pytest.importorskip("fsspec")
+        words += ["--run-storage", f"file://{tmp_path}/store"]
+    run_rlcli("study", "paper.yaml", "--run", "there", *words)
+    run_rlcli("study", "paper.yaml", "--run", "here")
+    there, here = rlcli.claim("there"), rlcli.claim("here")
+    assert there["claims"] == here["claims"]
+    assert here["claims"][0]["verdict"] == "no difference"
+
+
+def test_a_bsuite_in_a_store_continues_after_its_driver_is_killed(
+    tmp_path, monkeypatch
+):
+    pytest.importorskip("fsspec")
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    words = ["--engine", "ray", "--jobs", "2"]
+    words += ["--run-storage", f"file://{tmp_path}/store"]
+    ids = ["dqn_cartpole", "bandit/0", "bandit/1", "umbrella_length/0"]
+    command = [sys.executable, "-m", "rlcli", "bsuite", *ids, "--run", "there", *words]
+    driver = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        found = tmp_path / "store/dqn_cartpole/there/runs"
+        wait_for(lambda: [*found.glob("*/checkpoints.json")])
+        assert driver.poll() is None
+    finally:
+        driver.kill()
+        driver.wait()
+    run_rlcli("resume", "there", *words)
+    run_rlcli("bsuite", *ids, "--run", "here")
+    results = [
+        {path.name: path.read_bytes() for path in Path(each, "results").iterdir()}
+        for each in ("there", "here")
+    ]
+    assert len(results[0]) == 3 and results[0] == results[1]
