@@ -1,21 +1,16 @@
 """Info fields: the fields of `run.json` that rlcli reads, and their types."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
-
-def _is_list_of(kind: type) -> Callable[[Any], bool]:
-    return lambda value: (
-        isinstance(value, list) and all(type(item) is kind for item in value)
-    )
+from rlcli.runs import plain
 
 
 def _is_members(value: Any) -> bool:
     """Whether a value is a list of different names of folders."""
     return (
-        _is_list_of(str)(value)
+        plain.list_of(plain.is_text)(value)
         and len({*value}) == len(value) > 0
         and all(map(_is_folder_name, value))
     )
@@ -38,35 +33,31 @@ def _is_changes(value: Any) -> bool:
 def _is_init(value: Any) -> bool:
     """Whether a value says where a run started from."""
     return isinstance(value, dict) and all(
-        _is_list_of(int)(value.get(key, [])) for key in ("seeds", "steps")
+        plain.list_of(plain.is_int)(value.get(key, [])) for key in ("seeds", "steps")
     )
 
 
-def _is(*kinds: type) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, kinds)
-
-
-INFO_FIELDS: Mapping[str, Callable[[Any], bool]] = {
+INFO_FIELDS: Mapping[str, plain.Predicate] = {
     "recipe": _is_folder_name,
-    "name": _is(str, NoneType),
-    "tags": _is_list_of(str),
+    "name": plain.or_none(plain.is_text),
+    "tags": plain.list_of(plain.is_text),
     "changes": _is_changes,
-    "frozen": _is(dict, NoneType),
-    "status": _is(str),
-    "reason": _is(str),
-    "seeds": _is_list_of(int),
-    "layout": _is(dict),
-    "command": _is(str, NoneType),
-    "smoke": _is(bool, NoneType),
-    "total_steps": _is(int),
-    "created": _is(str),
-    "ended": _is(str, NoneType),
-    "imports": _is_list_of(str),
-    "trackers": _is_list_of(str),
+    "frozen": plain.or_none(plain.is_mapping),
+    "status": plain.is_text,
+    "reason": plain.is_text,
+    "seeds": plain.list_of(plain.is_int),
+    "layout": plain.is_mapping,
+    "command": plain.or_none(plain.is_text),
+    "smoke": plain.or_none(plain.is_flag),
+    "total_steps": plain.is_int,
+    "created": plain.is_text,
+    "ended": plain.or_none(plain.is_text),
+    "imports": plain.list_of(plain.is_text),
+    "trackers": plain.list_of(plain.is_text),
     "members": _is_members,
-    "population": _is(bool),
+    "population": plain.is_flag,
     "init": _is_init,
-    "code": _is(dict),
-    "resumes": _is_list_of(dict),
-    "signature": _is(str, NoneType),
+    "code": plain.is_mapping,
+    "resumes": plain.list_of(plain.is_mapping),
+    "signature": plain.or_none(plain.is_text),
 }

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlcli.errors import RlcliError, quote
 from rlcli.registry.paths import enter
+from rlcli.runs import plain
 from rlcli.runs.files import (
     LARGEST_JSON,
     parse_json,
@@ -289,10 +290,10 @@ def _read_cell(places: _Places, label: str, fields: Any) -> Cell:
     is_right = (
         is_recipe(recipe)
         and isinstance(digest, str)
-        and _are_texts(sets)
-        and _are_texts(tags)
+        and plain.list_of(plain.is_text)(sets)
+        and plain.list_of(plain.is_text)(tags)
         and isinstance(values, dict)
-        and _are_texts([*values.values()])
+        and plain.list_of(plain.is_text)([*values.values()])
         and isinstance(name, str | None)
     )
     if not is_right:
@@ -317,10 +318,6 @@ def is_recipe(value: Any) -> bool:
     name, data = value.get("name"), value.get("data")
     is_name = isinstance(name, str) and name not in ("", ".", "..") and "/" not in name
     return is_name and isinstance(data, dict)
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def _damage(folder: Path, what: str) -> RlcliError:

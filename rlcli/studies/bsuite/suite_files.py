@@ -7,12 +7,13 @@ runs/bsuite/<recipe>/<time>/
   scores.json, scores.md, radar.png
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError, quote
+from rlcli.runs import plain
 from rlcli.runs.files import to_json
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.study_record import BSUITE, FILE_NAME, Cell, find_study, record_study
@@ -94,21 +95,12 @@ def place_ids(info: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
     }
 
 
-def _is_word(value: Any) -> bool:
-    """Whether a value can be an argument of a process, or a path."""
-    return isinstance(value, str) and "\0" not in value
-
-
-def _is_list_of_words(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_word, value))
-
-
-_FIELDS: Mapping[str, Callable[[Any], bool]] = {
-    "recipe": _is_word,
-    "set": _is_list_of_words,
-    "seed": lambda value: type(value) is int and 0 <= value < 2**31,
-    "mnist": lambda value: value is None or _is_word(value),
-    "smoke": lambda value: isinstance(value, bool),
-    "chosen": _is_list_of_words,
-    "notes": _is_list_of_words,
+_FIELDS: Mapping[str, plain.Predicate] = {
+    "recipe": plain.is_word,
+    "set": plain.list_of(plain.is_word),
+    "seed": lambda value: plain.is_int(value) and 0 <= value < 2**31,
+    "mnist": plain.or_none(plain.is_word),
+    "smoke": plain.is_flag,
+    "chosen": plain.list_of(plain.is_word),
+    "notes": plain.list_of(plain.is_word),
 }

@@ -8,11 +8,12 @@ no link, and checks every line. It needs no lock: one process at a time drives a
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError, quote
+from rlcli.runs import plain
 from rlcli.runs.files import (
     exists,
     name_file_in_errors,
@@ -84,7 +85,7 @@ class Journal:
         if fields is None:
             message = f"there is no operation {quote(to_json(entry.get('op_code')))}"
             raise self.damage(message)
-        for name, is_sound in {"worker_id": _is_text, **fields}.items():
+        for name, is_sound in {"worker_id": plain.is_text, **fields}.items():
             if not is_sound(entry.get(name)):
                 value = quote(to_json(entry.get(name)))
                 raise self.damage(f"`{name}` is {value}")
@@ -115,66 +116,49 @@ def _as_key(value: Any) -> int | None:
     return value if type(value) is int else None
 
 
-def _is_int(value: Any) -> bool:
-    return type(value) is int
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
 def _is_pair(value: Any) -> bool:
     """Whether a value is a mapping with a single item."""
     return isinstance(value, dict) and len(value) == 1
 
 
-def _or_none(is_sound: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: value is None or is_sound(value)
-
-
-def _each(is_sound: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def _each(is_sound: plain.Predicate) -> plain.Predicate:
     """Whether a list, or the values of a mapping, are sound; also without any."""
 
     def check(value: Any) -> bool:
-        if isinstance(value, dict):
-            value = [*value.values()]
-        return value is None or (isinstance(value, list) and all(map(is_sound, value)))
+        values = [*value.values()] if isinstance(value, dict) else value
+        return plain.or_none(plain.list_of(is_sound))(values)
 
     return check
 
 
-_TRIAL = {"trial_id": _is_int}
+_TRIAL = {"trial_id": plain.is_int}
 _FIELDS: Mapping[
-    int | None, Mapping[str, Callable[[Any], bool]]
+    int | None, Mapping[str, plain.Predicate]
 ] = {  # by the numbers of Optuna's `JournalOperation`
-    0: {"study_name": _is_text, "directions": _each(_is_int)},
-    1: {"study_id": _is_int},
-    2: {"study_id": _is_int, "user_attr": _is_pair},
-    3: {"study_id": _is_int, "system_attr": _is_pair},
+    0: {"study_name": plain.is_text, "directions": _each(plain.is_int)},
+    1: {"study_id": plain.is_int},
+    2: {"study_id": plain.is_int, "user_attr": _is_pair},
+    3: {"study_id": plain.is_int, "system_attr": _is_pair},
     4: {
-        "study_id": _is_int,
-        "datetime_start": _or_none(_is_text),
-        "state": _or_none(_is_int),
-        "value": _or_none(_is_number),
-        "values": _each(_is_number),
-        "distributions": _each(_is_text),
-        "params": _each(_is_number),
+        "study_id": plain.is_int,
+        "datetime_start": plain.or_none(plain.is_text),
+        "state": plain.or_none(plain.is_int),
+        "value": plain.or_none(plain.is_number),
+        "values": _each(plain.is_number),
+        "distributions": _each(plain.is_text),
+        "params": _each(plain.is_number),
         "user_attrs": _each(lambda value: True),
         "system_attrs": _each(lambda value: True),
-        "intermediate_values": _each(_is_number),
+        "intermediate_values": _each(plain.is_number),
     },
     5: {
         **_TRIAL,
-        "param_name": _is_text,
-        "param_value_internal": _is_number,
-        "distribution": _is_text,
+        "param_name": plain.is_text,
+        "param_value_internal": plain.is_number,
+        "distribution": plain.is_text,
     },
-    6: {**_TRIAL, "state": _is_int, "values": _each(_is_number)},
-    7: {**_TRIAL, "step": _is_int, "intermediate_value": _is_number},
+    6: {**_TRIAL, "state": plain.is_int, "values": _each(plain.is_number)},
+    7: {**_TRIAL, "step": plain.is_int, "intermediate_value": plain.is_number},
     8: {**_TRIAL, "user_attr": _is_pair},
     9: {**_TRIAL, "system_attr": _is_pair},
 }

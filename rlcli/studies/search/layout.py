@@ -10,7 +10,7 @@ runs/sweeps/<recipe>/<time>/
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from rlcli.errors import EXIT_CODES, RlcliError, quote
 from rlcli.recipe import Recipe, load_to_train
 from rlcli.recipe.documents import dump_yaml, load_document
-from rlcli.runs import locks
+from rlcli.runs import locks, plain
 from rlcli.runs.files import (
     read_json,
     refuse_link,
@@ -40,8 +40,6 @@ from rlcli.studies.engines.slurm import LOGS
 from rlcli.studies.search.space import Space, read_space
 from rlcli.studies.study_grid import read_cell
 
-_NUMBERS = ("trials", "seed", "seeds", "confirm", "confirm_seeds", "together", "ready")
-_OPTIONAL = ("storage", "together", "ready")
 INDEPENDENT = ("random", "grid")  # samplers that do not learn from other trials
 TRIALS, CONFIRMATIONS = "trials", "confirm"
 _RUNS = TRIALS, CONFIRMATIONS
@@ -126,8 +124,8 @@ class SweepFolder(OpenedFolder):
     def _read_search(self) -> dict[str, Any]:
         search = self.read_study().sections[SEARCH]
         if not isinstance(search, dict) or not all(
-            name in search and _has_type(name, search[name])
-            for name in ("space", *_FIELDS)
+            name in search and is_sound(search[name])
+            for name, is_sound in {"space": plain.is_word, **_FIELDS}.items()
         ):
             message = f"`{self.record}` is damaged: `{SEARCH}`"
             raise RlcliError(message, REMEDY)
@@ -196,31 +194,18 @@ class Sweep(NamedTuple):
         return load_to_train(read_cell(cell, sets), trust=self.folder.admits_code)
 
 
-_FIELDS = tuple(field.name for field in dataclasses.fields(Settings))
-
-
-def _has_type(name: str, value: Any) -> bool:
-    """Whether a value of the section has the type of the field of `Settings`."""
-    if name == "set":
-        return isinstance(value, list) and all(map(_is_word, value))
-    if name == "recipe":
-        return is_recipe(value)
-    if name in _OPTIONAL and value is None:
-        return True
-    if name in _NUMBERS:
-        return type(value) is int
-    return _is_word(value)
-
-
-def _is_word(value: Any) -> bool:
-    """Whether a value can be an argument of a process."""
-    return isinstance(value, str) and "\0" not in value
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float)
-
-
+_FIELDS: Mapping[str, plain.Predicate] = {  # those of `Settings`
+    **dict.fromkeys(
+        (each.name for each in dataclasses.fields(Settings)), plain.is_word
+    ),
+    **dict.fromkeys(
+        ("trials", "seed", "seeds", "confirm", "confirm_seeds"), plain.is_int
+    ),
+    **dict.fromkeys(("together", "ready"), plain.or_none(plain.is_int)),
+    "recipe": is_recipe,
+    "set": plain.list_of(plain.is_word),
+    "storage": plain.or_none(plain.is_word),
+}
 _ENTRY = {"trial", "options", "run", "trial_value", "value", "ci95", "seeds"}
 
 
@@ -228,32 +213,26 @@ def _is_entry(value: Any) -> bool:
     """Whether a value is a trial in the result of a sweep; see `describe_entry`."""
     if not isinstance(value, dict) or not value.keys() >= _ENTRY:
         return False
-    trial, seeds, interval = value["trial"], value["seeds"], value["ci95"]
+    trial = value["trial"]
     return (
-        type(trial) is int
+        plain.is_int(trial)
         and trial >= 0
         and value["run"] in [f"{each}/{trial:04d}" for each in _RUNS]
-        and isinstance(value["options"], dict)
-        and _are_numbers([value["value"], value["trial_value"]])
-        and (seeds is None or _are_numbers(seeds))
-        and (interval is None or (_are_numbers(interval) and len(interval) == 2))
+        and plain.is_mapping(value["options"])
+        and plain.list_of(_is_value)([value["value"], value["trial_value"]])
+        and plain.or_none(plain.list_of(_is_value))(value["seeds"])
+        and plain.or_none(plain.list_of(_is_value, 2))(value["ci95"])
     )
 
 
-def _are_numbers(values: Any) -> bool:
-    """Whether a value is a list of numbers, which are null if they are not finite."""
-    return isinstance(values, list) and all(
-        each is None or _is_number(each) for each in values
-    )
-
-
+_is_value = plain.or_none(plain.is_number)  # null if it is not finite
 REMEDY_OF_RESULT = "remove it: `--resume` writes it again"
-_RESULT_FIELDS: Mapping[str, Callable[[Any], bool]] = {
+_RESULT_FIELDS: Mapping[str, plain.Predicate] = {
     "status": lambda value: value in ["running", "killed", *EXIT_CODES],
-    "winner": lambda value: (
-        value is None or (_is_entry(value) and _is_number(value["value"]))
+    "winner": plain.or_none(
+        lambda value: _is_entry(value) and plain.is_number(value["value"])
     ),
-    "confirmed": lambda value: isinstance(value, list) and all(map(_is_entry, value)),
+    "confirmed": plain.list_of(_is_entry),
 }
 
 

@@ -8,7 +8,7 @@ import contextlib
 import math
 import urllib.parse
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from rlcli.errors import RlcliError, quote, shorten
 from rlcli.registry.libraries import import_library, require_extra
+from rlcli.runs import plain
 from rlcli.runs.files import to_json
 from rlcli.studies.search.journal import REMEDY, Journal
 from rlcli.studies.search.layout import Sweep
@@ -37,17 +38,11 @@ _STATES = {
 }
 
 
-def _is_list_of_numbers(value: Any) -> bool:
-    return isinstance(value, list) and all(type(v) in (int, float) for v in value)
-
-
-_NOTES: Mapping[str, Callable[[Any], bool]] = {
-    "seeds": _is_list_of_numbers,
-    "ci95": lambda value: (
-        value is None or (_is_list_of_numbers(value) and len(value) == 2)
-    ),
-    "reason": lambda value: isinstance(value, str),
-    "pruned_at": lambda value: type(value) is int,
+_NOTES: Mapping[str, plain.Predicate] = {
+    "seeds": plain.list_of(plain.is_number),
+    "ci95": plain.or_none(plain.list_of(plain.is_number, 2)),
+    "reason": plain.is_text,
+    "pruned_at": plain.is_int,
 }
 
 
