@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlcli.runs import plain
+from rlcli.runs import predicates
 
 
 def _is_members(value: Any) -> bool:
     """Whether a value is a list of different names of folders."""
     return (
-        plain.list_of(plain.is_text)(value)
+        predicates.list_of(predicates.is_text)(value)
         and len({*value}) == len(value) > 0
         and all(map(_is_folder_name, value))
     )
@@ -33,31 +33,32 @@ def _is_changes(value: Any) -> bool:
 def _is_init(value: Any) -> bool:
     """Whether a value says where a run started from."""
     return isinstance(value, dict) and all(
-        plain.list_of(plain.is_int)(value.get(key, [])) for key in ("seeds", "steps")
+        predicates.list_of(predicates.is_int)(value.get(key, []))
+        for key in ("seeds", "steps")
     )
 
 
-INFO_FIELDS: Mapping[str, plain.Predicate] = {
+INFO_FIELDS: Mapping[str, predicates.Predicate] = {
     "recipe": _is_folder_name,
-    "name": plain.or_none(plain.is_text),
-    "tags": plain.list_of(plain.is_text),
+    "name": predicates.or_none(predicates.is_text),
+    "tags": predicates.list_of(predicates.is_text),
     "changes": _is_changes,
-    "frozen": plain.or_none(plain.is_mapping),
-    "status": plain.is_text,
-    "reason": plain.is_text,
-    "seeds": plain.list_of(plain.is_int),
-    "layout": plain.is_mapping,
-    "command": plain.or_none(plain.is_text),
-    "smoke": plain.or_none(plain.is_flag),
-    "total_steps": plain.is_int,
-    "created": plain.is_text,
-    "ended": plain.or_none(plain.is_text),
-    "imports": plain.list_of(plain.is_text),
-    "trackers": plain.list_of(plain.is_text),
+    "frozen": predicates.or_none(predicates.is_mapping),
+    "status": predicates.is_text,
+    "reason": predicates.is_text,
+    "seeds": predicates.list_of(predicates.is_int),
+    "layout": predicates.is_mapping,
+    "command": predicates.or_none(predicates.is_text),
+    "smoke": predicates.or_none(predicates.is_flag),
+    "total_steps": predicates.is_int,
+    "created": predicates.is_text,
+    "ended": predicates.or_none(predicates.is_text),
+    "imports": predicates.list_of(predicates.is_text),
+    "trackers": predicates.list_of(predicates.is_text),
     "members": _is_members,
-    "population": plain.is_flag,
+    "population": predicates.is_flag,
     "init": _is_init,
-    "code": plain.is_mapping,
-    "resumes": plain.list_of(plain.is_mapping),
-    "signature": plain.or_none(plain.is_text),
+    "code": predicates.is_mapping,
+    "resumes": predicates.list_of(predicates.is_mapping),
+    "signature": predicates.or_none(predicates.is_text),
 }

@@ -14,15 +14,19 @@ What it may do is decided once, when a command opens it:
 
 import functools
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rlcli.errors import RlcliError, quote
-from rlcli.runs.files import make_folder, name_file_in_errors, refuse_link
+from rlcli.runs import predicates
+from rlcli.runs.files import make_folder, name_file_in_errors, refuse_link, to_json
 from rlcli.runs.ownership import is_trusted
 from rlcli.runs.run_folder import trust_option
-from rlcli.runs.study_record import is_signed
+from rlcli.runs.study_record import FILE_NAME, Study, find_study, is_signed
 
+REMEDY = "restore the file from a copy of the folder"  # of a damaged record
 _LONGEST = 200  # characters of an address in a message
 
 
@@ -58,6 +62,29 @@ class OpenedFolder:
             path /= name
             refuse_link(path)
         return path
+
+    @property
+    def record(self) -> Path:
+        """The record of a study: how it was started, and its cells."""
+        return self.find(FILE_NAME)
+
+    def read_study(self) -> Study:
+        """The study in it; one without cells and sections if there is none."""
+        return find_study(self.record.parent) or Study(self.folder, ())
+
+    def read_section(
+        self, name: str, fields: Mapping[str, predicates.Predicate]
+    ) -> dict[str, Any]:
+        """A section of the record; refuses fields that are missing or damaged."""
+        section = self.read_study().sections.get(name)
+        if not isinstance(section, dict):
+            section, fields = {name: section}, {name: predicates.is_mapping}
+        for field, is_sound in fields.items():
+            value = section.get(field)
+            if field not in section or not is_sound(value):
+                message = f"`{self.record}` is damaged: `{field}` is "
+                raise RlcliError(message + quote(to_json(value)), REMEDY)
+        return section
 
     def refuse_links(self, *names: str) -> None:
         """Refuses links in place of these folders, and links in them."""

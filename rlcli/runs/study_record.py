@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlcli.errors import RlcliError, quote
 from rlcli.registry.paths import enter
-from rlcli.runs import plain
+from rlcli.runs import predicates
 from rlcli.runs.files import (
     LARGEST_JSON,
     parse_json,
@@ -290,10 +290,10 @@ def _read_cell(places: _Places, label: str, fields: Any) -> Cell:
     is_right = (
         is_recipe(recipe)
         and isinstance(digest, str)
-        and plain.list_of(plain.is_text)(sets)
-        and plain.list_of(plain.is_text)(tags)
+        and predicates.list_of(predicates.is_text)(sets)
+        and predicates.list_of(predicates.is_text)(tags)
         and isinstance(values, dict)
-        and plain.list_of(plain.is_text)([*values.values()])
+        and predicates.list_of(predicates.is_text)([*values.values()])
         and isinstance(name, str | None)
     )
     if not is_right:

@@ -148,7 +148,7 @@ def _train(
         folder.write_info(info, cells, **stored)
     with announcing(folder.folder):
         return train_recorded(
-            folder.read_cells(),
+            folder.read_study().cells,
             engine=engine,
             trust=folder.trust,
             max_time=max_time,

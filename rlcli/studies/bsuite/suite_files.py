@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlcli.errors import RlcliError, quote
-from rlcli.runs import plain
-from rlcli.runs.files import to_json
-from rlcli.runs.opened_folder import OpenedFolder
-from rlcli.runs.study_record import BSUITE, FILE_NAME, Cell, find_study, record_study
+from rlcli.errors import RlcliError
+from rlcli.runs import predicates
+from rlcli.runs.opened_folder import REMEDY, OpenedFolder
+from rlcli.runs.study_record import BSUITE, Cell, record_study
 from rlcli.studies.bsuite.experiments import IdGroup, group_ids, select_ids
-from rlcli.studies.search.layout import REMEDY
 
 RUNS, RESULTS = "runs", "results"
 
@@ -27,11 +25,6 @@ RUNS, RESULTS = "runs", "results"
 class SuiteFolder(OpenedFolder):
     """The folder of a sweep of bsuite, with the paths of its files."""
 
-    @property
-    def record(self) -> Path:
-        """How the sweep was started, and its cells."""
-        return self.find(FILE_NAME)
-
     def run(self, group: IdGroup) -> Path:
         """The run of ids with equal settings, such as `runs/catch-0-19`."""
         return self.find(RUNS, name_run(group))
@@ -39,26 +32,12 @@ class SuiteFolder(OpenedFolder):
     @property
     def exists(self) -> bool:
         """Whether it is the folder of a sweep."""
-        return BSUITE in self._read_sections()
-
-    def read_cells(self) -> Sequence[Cell]:
-        """The cells of the runs."""
-        study = find_study(self.record.parent)
-        return () if study is None else study.cells
-
-    def _read_sections(self) -> Mapping[str, Any]:
-        study = find_study(self.record.parent)
-        return {} if study is None else study.sections
+        return BSUITE in self.read_study().sections
 
     def read_info(self) -> dict[str, Any]:
         """What the sweep was started with; refuses damaged files, and links."""
         self.refuse_links(RUNS, RESULTS)
-        info = self._read_sections().get(BSUITE)
-        info = info if isinstance(info, dict) else {}
-        for name, is_sound in _FIELDS.items():
-            if not is_sound(value := info.get(name)):
-                message = f"`{self.record}` is damaged: `{name}` is "
-                raise RlcliError(message + quote(to_json(value)), REMEDY)
+        info = self.read_section(BSUITE, _FIELDS)
         try:
             select_ids(info["chosen"])
         except RlcliError as error:
@@ -95,12 +74,12 @@ def place_ids(info: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
     }
 
 
-_FIELDS: Mapping[str, plain.Predicate] = {
-    "recipe": plain.is_word,
-    "set": plain.list_of(plain.is_word),
-    "seed": lambda value: plain.is_int(value) and 0 <= value < 2**31,
-    "mnist": plain.or_none(plain.is_word),
-    "smoke": plain.is_flag,
-    "chosen": plain.list_of(plain.is_word),
-    "notes": plain.list_of(plain.is_word),
+_FIELDS: Mapping[str, predicates.Predicate] = {
+    "recipe": predicates.is_word,
+    "set": predicates.list_of(predicates.is_word),
+    "seed": lambda value: predicates.is_int(value) and 0 <= value < 2**31,
+    "mnist": predicates.or_none(predicates.is_word),
+    "smoke": predicates.is_flag,
+    "chosen": predicates.list_of(predicates.is_word),
+    "notes": predicates.list_of(predicates.is_word),
 }

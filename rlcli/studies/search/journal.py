@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError, quote
-from rlcli.runs import plain
+from rlcli.runs import predicates
 from rlcli.runs.files import (
     exists,
     name_file_in_errors,
@@ -85,7 +85,7 @@ class Journal:
         if fields is None:
             message = f"there is no operation {quote(to_json(entry.get('op_code')))}"
             raise self.damage(message)
-        for name, is_sound in {"worker_id": plain.is_text, **fields}.items():
+        for name, is_sound in {"worker_id": predicates.is_text, **fields}.items():
             if not is_sound(entry.get(name)):
                 value = quote(to_json(entry.get(name)))
                 raise self.damage(f"`{name}` is {value}")
@@ -121,44 +121,48 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, dict) and len(value) == 1
 
 
-def _each(is_sound: plain.Predicate) -> plain.Predicate:
+def _each(is_sound: predicates.Predicate) -> predicates.Predicate:
     """Whether a list, or the values of a mapping, are sound; also without any."""
 
     def check(value: Any) -> bool:
         values = [*value.values()] if isinstance(value, dict) else value
-        return plain.or_none(plain.list_of(is_sound))(values)
+        return predicates.or_none(predicates.list_of(is_sound))(values)
 
     return check
 
 
-_TRIAL = {"trial_id": plain.is_int}
+_TRIAL = {"trial_id": predicates.is_int}
 _FIELDS: Mapping[
-    int | None, Mapping[str, plain.Predicate]
+    int | None, Mapping[str, predicates.Predicate]
 ] = {  # by the numbers of Optuna's `JournalOperation`
-    0: {"study_name": plain.is_text, "directions": _each(plain.is_int)},
-    1: {"study_id": plain.is_int},
-    2: {"study_id": plain.is_int, "user_attr": _is_pair},
-    3: {"study_id": plain.is_int, "system_attr": _is_pair},
+    0: {"study_name": predicates.is_text, "directions": _each(predicates.is_int)},
+    1: {"study_id": predicates.is_int},
+    2: {"study_id": predicates.is_int, "user_attr": _is_pair},
+    3: {"study_id": predicates.is_int, "system_attr": _is_pair},
     4: {
-        "study_id": plain.is_int,
-        "datetime_start": plain.or_none(plain.is_text),
-        "state": plain.or_none(plain.is_int),
-        "value": plain.or_none(plain.is_number),
-        "values": _each(plain.is_number),
-        "distributions": _each(plain.is_text),
-        "params": _each(plain.is_number),
+        "study_id": predicates.is_int,
+        "datetime_start": predicates.or_none(predicates.is_text),
+        "state": predicates.or_none(predicates.is_int),
+        "value": predicates.or_none(predicates.is_number),
+        "values": _each(predicates.is_number),
+        "distributions": _each(predicates.is_text),
+        "params": _each(predicates.is_number),
         "user_attrs": _each(lambda value: True),
         "system_attrs": _each(lambda value: True),
-        "intermediate_values": _each(plain.is_number),
+        "intermediate_values": _each(predicates.is_number),
     },
     5: {
         **_TRIAL,
-        "param_name": plain.is_text,
-        "param_value_internal": plain.is_number,
-        "distribution": plain.is_text,
+        "param_name": predicates.is_text,
+        "param_value_internal": predicates.is_number,
+        "distribution": predicates.is_text,
     },
-    6: {**_TRIAL, "state": plain.is_int, "values": _each(plain.is_number)},
-    7: {**_TRIAL, "step": plain.is_int, "intermediate_value": plain.is_number},
+    6: {**_TRIAL, "state": predicates.is_int, "values": _each(predicates.is_number)},
+    7: {
+        **_TRIAL,
+        "step": predicates.is_int,
+        "intermediate_value": predicates.is_number,
+    },
     8: {**_TRIAL, "user_attr": _is_pair},
     9: {**_TRIAL, "system_attr": _is_pair},
 }

@@ -18,17 +18,15 @@ from typing import Any, NamedTuple
 from rlcli.errors import EXIT_CODES, RlcliError, quote
 from rlcli.recipe import Recipe, load_to_train
 from rlcli.recipe.documents import dump_yaml, load_document
-from rlcli.runs import locks, plain
+from rlcli.runs import locks, predicates
 from rlcli.runs.files import (
     read_json,
-    refuse_link,
     to_json,
     write_json,
 )
 from rlcli.runs.naming import check_name
-from rlcli.runs.opened_folder import OpenedFolder
+from rlcli.runs.opened_folder import REMEDY, OpenedFolder
 from rlcli.runs.study_record import (
-    FILE_NAME,
     SEARCH,
     Cell,
     Study,
@@ -45,7 +43,6 @@ TRIALS, CONFIRMATIONS = "trials", "confirm"
 _RUNS = TRIALS, CONFIRMATIONS
 FOLDERS = (*_RUNS, LOGS)  # of a sweep
 GROUP = "sweeps"  # the folder of all sweeps, below the folder of runs
-REMEDY = "restore the file from a copy of the sweep's folder"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +76,6 @@ class SweepFolder(OpenedFolder):
     """The folder of a sweep, with the paths of its files."""
 
     @property
-    def record(self) -> Path:
-        """How the sweep was started, and its cells."""
-        return self.find(FILE_NAME)
-
-    @property
     def journal(self) -> Path:
         """Optuna's journal file."""
         return self.find("journal.log")
@@ -112,42 +104,31 @@ class SweepFolder(OpenedFolder):
 
     def read_study(self) -> Study:
         """The record; an `RlcliError` if this is no sweep."""
-        refuse_link(self.record)
-        study = find_study(self.folder)
-        if study is None or SEARCH not in study.sections:
+        study = super().read_study()
+        if SEARCH not in study.sections:
             raise RlcliError(
                 f"{quote(self.folder)} is not the folder of a sweep",
                 "`rlcli sweep RECIPE --space FILE` starts one",
             )
         return study
 
-    def _read_search(self) -> dict[str, Any]:
-        search = self.read_study().sections[SEARCH]
-        if not isinstance(search, dict) or not all(
-            name in search and is_sound(search[name])
-            for name, is_sound in {"space": plain.is_word, **_FIELDS}.items()
-        ):
-            message = f"`{self.record}` is damaged: `{SEARCH}`"
-            raise RlcliError(message, REMEDY)
-        return search
-
     def read_settings(self) -> Settings:
         """The settings; an `RlcliError` if this is no sweep."""
-        search = self._read_search()
+        search = self.read_section(SEARCH, _FIELDS)
         chosen: dict[str, Any] = {name: search[name] for name in _FIELDS}
         chosen["set"] = tuple(chosen["set"])
         return Settings(**chosen)
 
     def write_settings(self, settings: Settings, cells: Sequence[Cell] = ()) -> None:
         """Replaces the settings, and adds cells."""
-        search = {**self._read_search(), **dataclasses.asdict(settings)}
-        sections: dict[str, Any] = {SEARCH: search}
+        before = self.read_section(SEARCH, _FIELDS)
+        sections: dict[str, Any] = {SEARCH: {**before, **dataclasses.asdict(settings)}}
         record_study(self.folder, cells, **sections)
 
     def read_space(self) -> Space:
         """The space that is searched."""
-        text, source = self._read_search()["space"], str(self.record)
-        document = load_document(text, source=source, example=REMEDY)
+        text = self.read_section(SEARCH, {"space": predicates.is_word})["space"]
+        document = load_document(text, source=str(self.record), example=REMEDY)
         return read_space(dataclasses.replace(document, lines={}))
 
     def read_result(self) -> dict[str, Any]:
@@ -194,17 +175,17 @@ class Sweep(NamedTuple):
         return load_to_train(read_cell(cell, sets), trust=self.folder.admits_code)
 
 
-_FIELDS: Mapping[str, plain.Predicate] = {  # those of `Settings`
+_FIELDS: Mapping[str, predicates.Predicate] = {  # those of `Settings`
     **dict.fromkeys(
-        (each.name for each in dataclasses.fields(Settings)), plain.is_word
+        (each.name for each in dataclasses.fields(Settings)), predicates.is_word
     ),
     **dict.fromkeys(
-        ("trials", "seed", "seeds", "confirm", "confirm_seeds"), plain.is_int
+        ("trials", "seed", "seeds", "confirm", "confirm_seeds"), predicates.is_int
     ),
-    **dict.fromkeys(("together", "ready"), plain.or_none(plain.is_int)),
+    **dict.fromkeys(("together", "ready"), predicates.or_none(predicates.is_int)),
     "recipe": is_recipe,
-    "set": plain.list_of(plain.is_word),
-    "storage": plain.or_none(plain.is_word),
+    "set": predicates.list_of(predicates.is_word),
+    "storage": predicates.or_none(predicates.is_word),
 }
 _ENTRY = {"trial", "options", "run", "trial_value", "value", "ci95", "seeds"}
 
@@ -215,24 +196,24 @@ def _is_entry(value: Any) -> bool:
         return False
     trial = value["trial"]
     return (
-        plain.is_int(trial)
+        predicates.is_int(trial)
         and trial >= 0
         and value["run"] in [f"{each}/{trial:04d}" for each in _RUNS]
-        and plain.is_mapping(value["options"])
-        and plain.list_of(_is_value)([value["value"], value["trial_value"]])
-        and plain.or_none(plain.list_of(_is_value))(value["seeds"])
-        and plain.or_none(plain.list_of(_is_value, 2))(value["ci95"])
+        and predicates.is_mapping(value["options"])
+        and predicates.list_of(_is_value)([value["value"], value["trial_value"]])
+        and predicates.or_none(predicates.list_of(_is_value))(value["seeds"])
+        and predicates.or_none(predicates.list_of(_is_value, 2))(value["ci95"])
     )
 
 
-_is_value = plain.or_none(plain.is_number)  # null if it is not finite
+_is_value = predicates.or_none(predicates.is_number)  # null if it is not finite
 REMEDY_OF_RESULT = "remove it: `--resume` writes it again"
-_RESULT_FIELDS: Mapping[str, plain.Predicate] = {
+_RESULT_FIELDS: Mapping[str, predicates.Predicate] = {
     "status": lambda value: value in ["running", "killed", *EXIT_CODES],
-    "winner": plain.or_none(
-        lambda value: _is_entry(value) and plain.is_number(value["value"])
+    "winner": predicates.or_none(
+        lambda value: _is_entry(value) and predicates.is_number(value["value"])
     ),
-    "confirmed": plain.list_of(_is_entry),
+    "confirmed": predicates.list_of(_is_entry),
 }
 
 

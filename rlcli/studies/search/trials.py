@@ -16,7 +16,7 @@ import numpy as np
 
 from rlcli.errors import RlcliError, quote, shorten
 from rlcli.registry.libraries import import_library, require_extra
-from rlcli.runs import plain
+from rlcli.runs import predicates
 from rlcli.runs.files import to_json
 from rlcli.studies.search.journal import REMEDY, Journal
 from rlcli.studies.search.layout import Sweep
@@ -38,11 +38,11 @@ _STATES = {
 }
 
 
-_NOTES: Mapping[str, plain.Predicate] = {
-    "seeds": plain.list_of(plain.is_number),
-    "ci95": plain.or_none(plain.list_of(plain.is_number, 2)),
-    "reason": plain.is_text,
-    "pruned_at": plain.is_int,
+_NOTES: Mapping[str, predicates.Predicate] = {
+    "seeds": predicates.list_of(predicates.is_number),
+    "ci95": predicates.or_none(predicates.list_of(predicates.is_number, 2)),
+    "reason": predicates.is_text,
+    "pruned_at": predicates.is_int,
 }
 
 

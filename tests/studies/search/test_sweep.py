@@ -254,7 +254,7 @@ def test_a_damaged_sweep_is_a_clear_error(fake):
     with pytest.raises(RlcliError, match="is missing: it stores the trials"):
         rlcli.show_sweep(path)
     change_record(path, search=3)
-    with pytest.raises(RlcliError, match="is damaged: `search`"):
+    with pytest.raises(RlcliError, match="is damaged: `search` is `3`"):
         rlcli.show_sweep(path)
 
 
@@ -267,11 +267,11 @@ def change_record(path, **changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"trials": "x"}, "is damaged: `search`"),
-        ({"objective": 3}, "is damaged: `search`"),
-        ({"set": [3]}, "is damaged: `search`"),
-        ({"space": None}, "is damaged: `search`"),
-        ({"recipe": {"name": ".."}}, "is damaged: `search`"),
+        ({"trials": "x"}, "is damaged: `trials` is"),
+        ({"objective": 3}, "is damaged: `objective` is"),
+        ({"set": [3]}, "is damaged: `set` is"),
+        ({"space": None}, "is damaged: `space` is"),
+        ({"recipe": {"name": ".."}}, "is damaged: `recipe` is"),
         ({"sampler": "tep"}, "`sampler` cannot be `tep`"),
         ({"space": "x: {y: 1}"}, r"study\.json: "),
     ],

@@ -1,4 +1,4 @@
-"""Plain: predicates of plain data that may come from elsewhere.
+"""Predicates of plain data that may come from elsewhere.
 
 `bool` is no `int` here, and a number may be infinite.
 """
