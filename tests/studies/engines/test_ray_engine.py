@@ -241,13 +241,15 @@ def test_a_study_with_a_test_reaches_the_verdict_of_local_processes(
     stores, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "lake.yaml").write_text(LAKE.replace("500_000_000", "1_000"))
+    optimizer = "optimizer: {name: sgd, learning_rate: 0.5}\n"
+    lake = LAKE.replace("500_000_000", "1_000") + optimizer
+    (tmp_path / "lake.yaml").write_text(lake)
     (tmp_path / "paper.yaml").write_text(
         "recipes: [lake.yaml]\n"
-        "vary: {updater.name: [q_learning, sarsa]}\n"
+        "vary: {optimizer.learning_rate: [0.5, 0.01]}\n"
         "set: ['train.evaluate={every: 500, episodes: 4}']\n"
         "seeds: 2\n"
-        "test: {baseline: lake updater=q_learning, effect: 0.3, max_seeds: 8}\n"
+        "test: {baseline: lake learning_rate=0.5, effect: 0.3, max_seeds: 8}\n"
     )
     words = ["--engine", "ray", "--jobs", 2]
     if stores:
