@@ -166,7 +166,7 @@ def test_resume_continues_the_search_of_a_sweep(study, monkeypatch, capsys):
     record_study(study, search={})
     assert main(["resume", str(study), "--jobs", "3", "--quiet"]) == 1
     assert calls == [(study, True, 3)]
-    assert "study.json` is damaged: `search`" in capsys.readouterr().err
+    assert "study.json` is damaged: `recipe`" in capsys.readouterr().err
     assert main(["study", str(study)]) == 1
     assert "`rlcli sweep study --resume` continues it" in capsys.readouterr().err
     assert Run(study / "b").read_info() == {}
