@@ -37,9 +37,9 @@ if TYPE_CHECKING:  # a test compares these rows with the tables below
     from rlcli.results.plot import plot as plot
     from rlcli.results.report.report import report as report
     from rlcli.runs.description import show as show
-    from rlcli.runs.diff import diff as diff
+    from rlcli.runs.differences import diff as diff
     from rlcli.runs.listing import runs as runs
-    from rlcli.runs.trusting import trust as trust
+    from rlcli.runs.ownership import trust as trust
     from rlcli.studies.bsuite.suite import bsuite as bsuite
     from rlcli.studies.preview import preview_study
     from rlcli.studies.search.export_sweep import export_sweep
@@ -75,7 +75,7 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, str]] = {
         "inspect": "rlcli.evaluation.inspection.inspect",
     },
     "Compare": {
-        "diff": "rlcli.runs.diff",
+        "diff": "rlcli.runs.differences",
         "plot": "rlcli.results.plot",
         "compare": "rlcli.results.compare",
         "claim": "rlcli.results.claims",
@@ -94,7 +94,7 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, str]] = {
         "verify_resume": "rlcli.training.checks.verify_resume",
         "schema": "rlcli.recipe.schema",
         "doctor": "rlcli.training.checks.doctor",
-        "trust": "rlcli.runs.trusting",
+        "trust": "rlcli.runs.ownership",
     },
 }
 COMMANDS: Mapping[str, str] = {

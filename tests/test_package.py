@@ -36,7 +36,7 @@ WITHOUT_JAX = (
     "rlcli.cli",
     "rlcli.xla.threads",
     "rlcli.monitor.watch",
-    "rlcli.runs.diff",
+    "rlcli.runs.differences",
     "rlcli.runs.description",
     "rlcli.runs.listing",
     "rlcli.runs.creation",

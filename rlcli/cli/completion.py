@@ -106,9 +106,9 @@ def complete_sweep(ctx: Any, incomplete: str) -> list[str]:
 
 def complete_policy(incomplete: str) -> list[str]:
     """Folders of runs, and policies of the zoo."""
-    from rlcli.runs import zoo
+    from rlcli.runs import locate
 
-    policies = [f"{zoo.FOLDER}/{name}" for name in zoo.shipped_policies()]
+    policies = [f"{locate.ZOO}/{name}" for name in locate.shipped_policies()]
     return [*complete_run(incomplete), *_matches(policies, incomplete)]
 
 

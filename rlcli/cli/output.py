@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from rlcli.runs.result_tables import Table as ResultTable
+    from rlcli.runs.result import Table as ResultTable
 else:
     TextIO = io.TextIOBase  # typing's has no instances, which checks of types refuse
 
@@ -261,7 +261,7 @@ def print_table(table: ResultTable, screen: Console) -> None:
     from rich import box  # here, to keep `--help` fast
     from rich.table import Table
 
-    from rlcli.runs.result_tables import width_of
+    from rlcli.runs.result import width_of
 
     screen.print(quote_rich(table.title), soft_wrap=True)
     shown = Table(box=box.SIMPLE_HEAD if screen.is_terminal else None, pad_edge=False)

@@ -7,8 +7,7 @@ from typing import NamedTuple
 from rlcli.errors import RlcliError
 from rlcli.registry.paths import enter
 from rlcli.runs.files import check_output
-from rlcli.runs.locate import locate_policy
-from rlcli.runs.zoo import zoo_name
+from rlcli.runs.locate import locate_policy, zoo_name
 
 _EPISODES = 100  # by default
 

@@ -21,8 +21,7 @@ from rlcli.runs import snapshots
 from rlcli.runs.formatting import format_number
 from rlcli.runs.frozen import format_frozen_count
 from rlcli.runs.locate import locate_policy
-from rlcli.runs.result import Result
-from rlcli.runs.result_tables import Table
+from rlcli.runs.result import Result, Table
 from rlcli.runs.snapshots import Snapshot
 from rlcli.runs.statistics import episode_summary, info_summary, summary
 from rlcli.runs.study_record import find_study

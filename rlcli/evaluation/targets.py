@@ -4,13 +4,13 @@ from pathlib import Path
 
 from rlcli.evaluation import films
 from rlcli.recipe import check_document, shipped_recipes
-from rlcli.runs import zoo
+from rlcli.runs import locate
 from rlcli.runs.locate import locate_policy
 from rlcli.runs.run_folder import SUFFIX, Run
 
 DEFAULT = "render.gif"
 # With these a path begins that is not the name of an environment.
-_FIRST_PARTS = ("/", "..", "runs", zoo.FOLDER)
+_FIRST_PARTS = ("/", "..", "runs", locate.ZOO)
 
 
 def check_rendering(
@@ -30,7 +30,7 @@ def default_output(run: Run | None, file: Path) -> Path:
 
     That of a policy of the zoo is written to the current folder.
     """
-    if zoo.zoo_name(file):
+    if locate.zoo_name(file):
         return Path(DEFAULT)
     return (run.folder if run else file.parent) / DEFAULT
 

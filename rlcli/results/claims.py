@@ -43,8 +43,7 @@ from rlcli.results.sequential_test import (
 from rlcli.runs.formatting import format_number
 from rlcli.runs.metric_labels import choose_best
 from rlcli.runs.records import COMPLETE, UNFINISHED
-from rlcli.runs.result import Result
-from rlcli.runs.result_tables import Table
+from rlcli.runs.result import Result, Table
 from rlcli.runs.run_folder import Run
 from rlcli.runs.study_record import Cell, Study, find_study
 

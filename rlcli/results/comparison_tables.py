@@ -14,7 +14,7 @@ from rlcli.results.chart import ALL_ENVIRONMENTS
 from rlcli.runs.files import to_json, write_output
 from rlcli.runs.formatting import NOTHING, format_number
 from rlcli.runs.metric_labels import STATISTICS, choose_best, label_metric
-from rlcli.runs.result_tables import Table, html_lines, quote_rows, width_of
+from rlcli.runs.result import Table, html_lines, quote_rows, width_of
 
 _ESTIMATE = re.compile(r"[-+.,\d]+(e-?\d+)?( \[.*\])?")
 _LONGEST_TITLE = 60  # characters of the names of groups in a title

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError, quote
-from rlcli.runs.conditions import MISSING, find_value, read_recipe
 from rlcli.runs.differences import find_differences
 from rlcli.runs.formatting import format_changes, format_value
-from rlcli.runs.listing import find_runs, select_runs
+from rlcli.runs.listing import MISSING, find_runs, find_value, read_recipe, select_runs
 from rlcli.runs.locate import complete_path, locate_run
 from rlcli.runs.naming import shorten_keys
 from rlcli.runs.run_folder import Run

@@ -13,13 +13,12 @@ from rlcli.quoting import printable
 from rlcli.recipe import documents
 from rlcli.runs import checkpoint, formatting
 from rlcli.runs.cell_table import describe_recorded, read_cells
-from rlcli.runs.conditions import read_recipe
-from rlcli.runs.locate import complete_path, locate_run, owning_run
+from rlcli.runs.listing import read_recipe
+from rlcli.runs.locate import complete_path, find_shipped_policy, locate_run, owning_run
 from rlcli.runs.records import Record, read_record
 from rlcli.runs.result import Text
 from rlcli.runs.run_folder import SUFFIX
 from rlcli.runs.study_record import find_study
-from rlcli.runs.zoo import find_shipped_policy
 
 _LONGEST = 200  # characters of a value
 

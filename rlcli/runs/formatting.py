@@ -9,7 +9,6 @@ from typing import Any
 
 from rlcli.errors import shorten
 from rlcli.quoting import printable
-from rlcli.runs.differences import Differences
 from rlcli.runs.files import to_json
 from rlcli.runs.naming import shorten_keys
 
@@ -77,7 +76,7 @@ def format_value(value: Any, longest: int = LONGEST_VALUE) -> str:
     return printable(shorten(text, longest)).replace("\n", "\\n")
 
 
-def format_differences(found: Differences) -> str:
+def format_differences(found: Mapping[str, tuple[Any, Any]]) -> str:
     """Formats values before and after, the first few: `jax 0.10.2 → 0.12.0; …`."""
     listed = [
         f"{printable(shorten(key))} {format_value(before)} → {format_value(now)}"

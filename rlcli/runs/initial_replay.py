@@ -25,7 +25,7 @@ from rlcli.loop.progress import Setup
 from rlcli.recipe import Part, Recipe, documents
 from rlcli.recipe.grammar import Init, Reader
 from rlcli.runs import checkpoint
-from rlcli.runs.conditions import get_nested_value
+from rlcli.runs.listing import get_nested_value
 from rlcli.runs.sources import Leaves, Source
 from rlcli.types import Transition
 from rlcli.xla.numeric_limits import INT32_MAX

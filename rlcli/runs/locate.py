@@ -1,18 +1,57 @@
-"""Locate: finds the run, or the policy file, that a user names by a path."""
+"""Locate: finds the runs, or the policy file, that a user names by a path.
+
+The trained policies that come with rlcli are `zoo/<recipe>`. Imports no JAX.
+"""
 
 import difflib
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from rlcli.errors import RlcliError
+from rlcli.errors import RlcliError, quote
 from rlcli.quoting import quote_shell
 from rlcli.registry.paths import enter
-from rlcli.runs.files import explain_file_errors, read_json
+from rlcli.replays.datasets.names import shipped_folder
+from rlcli.runs.files import explain_file_errors, read_json, refuse_link
 from rlcli.runs.naming import TIME_FORMAT
-from rlcli.runs.run_folder import TIME, Run, checkpoint_step, is_run
+from rlcli.runs.run_folder import SUFFIX, TIME, Run, checkpoint_step, is_run
 from rlcli.runs.study_record import find_study
-from rlcli.runs.zoo import find_shipped_policy
+
+ZOO = "zoo"  # the folder of shipped policies, and the first part of their names
+
+
+def shipped_policies() -> dict[str, Path]:
+    """The policy files that come with rlcli, by the name of their recipe."""
+    files = sorted((shipped_folder() / ZOO).glob(f"*{SUFFIX}"))
+    return {file.name.removesuffix(SUFFIX): file for file in files}
+
+
+def find_shipped_policy(path: str | Path) -> Path:
+    """The file of a policy `zoo/<recipe>`; any other path, and any that exists, as is.
+
+    Raises an `RlcliError` for a name that the zoo does not have.
+    """
+    path = Path(path)
+    if path.parts[:1] != (ZOO,) or len(path.parts) != 2 or path.exists():
+        return path
+    policies = shipped_policies()
+    name = path.name.removesuffix(SUFFIX)
+    if name in policies:
+        return policies[name]
+    close = difflib.get_close_matches(name, policies, n=1)
+    names = ", ".join(policies)
+    raise RlcliError(
+        f"there is no policy `{path}` in the zoo",
+        (f"did you mean `{ZOO}/{close[0]}`? " if close else "")
+        + f"it has policies of these recipes: {names}",
+    )
+
+
+def zoo_name(file: Path) -> str:
+    """The name of the recipe of a shipped policy's file; "" for any other file."""
+    name = file.name.removesuffix(SUFFIX)
+    return name if shipped_policies().get(name) == file else ""
 
 
 @explain_file_errors()
@@ -194,3 +233,55 @@ def _suggest_path(path: Path) -> str:
     if matches:
         return f"did you mean `{path.parent / matches[0]}`?"
     return "`rlcli train` creates runs, in folders `runs/<recipe>/<time>`"
+
+
+def find_trained_together(run: Run) -> list[Run]:
+    """The runs that are trained together with a run, itself included, in order."""
+    names = run.read_info().get("members")
+    if names is None:
+        return [run]
+    folder = run.folder.absolute()
+    if folder.name not in names:
+        raise RlcliError(
+            f"`{run.folder}` was trained together with other runs, under another name",
+            f"restore its name: one of {', '.join(map(quote, names))}",
+        )
+    members = [
+        run if name == folder.name else Run(run.folder.parent / name) for name in names
+    ]
+    for member in members:
+        if member is not run:  # whose path the user has named
+            refuse_link(member.folder)
+        if not is_run(member.folder):
+            raise RlcliError(
+                f"`{run.folder}` was trained together with `{member.folder}`, which is "
+                "missing",
+                "restore its folder, or train a new run",
+            )
+        info = member.read_info()  # {} if it is missing: a checkpoint recreates it
+        if info and info.get("members") != names:
+            raise RlcliError(
+                f"`{run.info}` and `{member.info}` name different runs that were "
+                "trained together",
+                "restore the field `members` of both files",
+            )
+    return members
+
+
+def change_members(runs: Sequence[Run]) -> None:
+    """Makes runs in one folder the only ones that are trained together.
+
+    Others that were trained with them are alone from now on. Continues where a process
+    was killed that did the same.
+    """
+    names = [run.folder.name for run in runs]
+    before = [run.read_info().get("members", names) for run in runs]
+    others = {name for members in before for name in members}.difference(names)
+    for name in sorted(others):
+        other = Run(runs[0].folder.parent / name)
+        refuse_link(other.folder)
+        if other.read_info().get("members", [name]) != [name]:
+            other.write_info(members=[name])
+    for run, members in zip(runs, before, strict=True):
+        if members != names:
+            run.write_info(members=names)

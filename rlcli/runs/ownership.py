@@ -14,18 +14,139 @@ Who copies a signature elsewhere gains nothing: the claims have to be those of t
 recipe that is loaded, and the files that are imported those of the record.
 """
 
+import contextlib
+import grp
 import hashlib
 import hmac
 import json
 import os
+import pwd
 import secrets
+import stat
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from rlcli.errors import RlcliError
-from rlcli.runs import user_files
-from rlcli.runs.files import parse_json, to_json
+import platformdirs
+
+from rlcli.errors import RlcliError, quote
+from rlcli.registry.paths import resolves
+from rlcli.runs.files import (
+    exists,
+    name_file_in_errors,
+    open_regular,
+    parse_json,
+    replacing,
+    to_json,
+)
+
+_LARGEST = 2**20  # bytes
+
+
+def key_file() -> Path:
+    """The file of the key with which rlcli signs the user's runs."""
+    return platformdirs.user_data_path("rlcli") / "key"
+
+
+def trusted_file() -> Path:
+    """The file of the folders that the user trusts."""
+    return platformdirs.user_config_path("rlcli") / "trusted.json"
+
+
+def read_private(path: Path) -> bytes:
+    """The content of a file that only its user can read and write; b"" if missing.
+
+    Raises an `RlcliError` for a link, or a file that others own, read or write.
+    """
+    if not exists(path):
+        return b""
+    with open_regular(path, os.O_RDONLY, "rb") as file:
+        status = os.fstat(file.fileno())
+        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
+            raise RlcliError(
+                f"`{path}` is not used: others own it, or may read or write it",
+                "remove it: rlcli writes a new one",
+            )
+        if status.st_nlink > 1:
+            raise RlcliError(
+                f"`{path}` is not used: it has another name, a hard link",
+                "remove it: rlcli writes a new one",
+            )
+        return file.read(_LARGEST)
+
+
+def create_private(path: Path, data: bytes) -> None:
+    """Creates a file that only its user can read and write, unless it exists."""
+    _make_folder(path)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with name_file_in_errors(path, "created"), contextlib.suppress(FileExistsError):
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            os.write(descriptor, data)
+        finally:
+            os.close(descriptor)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Replaces a file that only its user can read and write."""
+    _make_folder(path)
+    with replacing(path) as file:
+        os.fchmod(file.fileno(), 0o600)  # before it has content
+        file.write(data)
+
+
+def _make_folder(path: Path) -> None:
+    with name_file_in_errors(path.parent, "created"):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def is_own(path: Path) -> bool:
+    """Whether only the user and root can change a file, or what stands in its place.
+
+    Checks the path and all folders above it, as written and without links. A group of
+    which the user is the only member may write, as in distributions that give each
+    user one. In a folder like /tmp others may write, but not replace the path.
+    """
+    full = Path(os.path.abspath(path))
+    try:
+        for each in (full, full.resolve(strict=True)):
+            if not _is_own(each) or not all(_is_own(p, True) for p in each.parents):
+                return False
+    except (OSError, RuntimeError):  # missing, or links in a circle
+        return False
+    return True
+
+
+def is_own_module(name: str, source: Path) -> bool:
+    """Whether only the user and root can change a module, and what Python finds there.
+
+    In the folders of the module others could add modules or bytecode. `name` is its
+    path below an entry of `sys.path`, such as `my_parts/network.py`.
+    """
+    folders = source.parents[: len(PurePosixPath(name).parts)]
+    places = [source, *folders, *filter(Path.exists, [source.parent / "__pycache__"])]
+    return all(map(is_own, places))
+
+
+def _is_own(path: Path, may_be_sticky: bool = False) -> bool:
+    status = path.stat()
+    if status.st_uid not in (0, os.geteuid()):
+        return False
+    if may_be_sticky and status.st_mode & stat.S_ISVTX:
+        return True
+    if status.st_mode & stat.S_IWOTH:
+        return False
+    return not status.st_mode & stat.S_IWGRP or _is_private_group(status.st_gid)
+
+
+def _is_private_group(group: int) -> bool:
+    """Whether a group is that of the user alone: their main one, with their name."""
+    with contextlib.suppress(KeyError):
+        user, entry = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+        is_main = (user.pw_gid, user.pw_name) == (group, entry.gr_name)
+        return is_main and {*entry.gr_mem} <= {user.pw_name}
+    return False
+
 
 _KEY_BYTES = 32
 # The options of `train` that decide which code runs; trackers have their own claim.
@@ -111,7 +232,7 @@ def is_remembered(path: Path) -> bool:
     except RlcliError:
         return False
     is_below = any(full.is_relative_to(folder) for folder in folders)
-    return is_below and user_files.is_own(full)
+    return is_below and is_own(full)
 
 
 def is_trusted(trust: bool | None, *places: Path) -> bool:
@@ -121,8 +242,8 @@ def is_trusted(trust: bool | None, *places: Path) -> bool:
 
 def read_trusted() -> list[str]:
     """The folders that the user trusts, absolute and without links."""
-    path = user_files.trusted_file()
-    data = user_files.read_private(path)
+    path = trusted_file()
+    data = read_private(path)
     try:
         content = parse_json(data.decode()) if data else {"folders": []}
         folders = content["folders"]
@@ -139,7 +260,7 @@ def read_trusted() -> list[str]:
 def write_trusted(folders: Sequence[str]) -> None:
     """Replaces the folders that the user trusts."""
     text = to_json({"folders": sorted({*folders})}, indent=2) + "\n"
-    user_files.write_private(user_files.trusted_file(), text.encode())
+    write_private(trusted_file(), text.encode())
 
 
 def _make_claims(
@@ -171,11 +292,61 @@ def _canonical(value: Any) -> bytes:
 
 def _read_key(*, create: bool = False) -> bytes:
     """The key of the user; b"" if there is none, and none is to be created."""
-    path = user_files.key_file()
-    key = user_files.read_private(path)
+    path = key_file()
+    key = read_private(path)
     if not key and create:
-        user_files.create_private(path, secrets.token_bytes(_KEY_BYTES))
-        key = user_files.read_private(path)  # perhaps of another process
+        create_private(path, secrets.token_bytes(_KEY_BYTES))
+        key = read_private(path)  # perhaps of another process
     if key and len(key) != _KEY_BYTES:
         raise RlcliError(f"`{path}` is damaged", "remove it: rlcli writes a new one")
     return key
+
+
+@resolves("folder")
+def trust(folder: str | Path | None = None, *, forget: bool = False) -> list[Path]:
+    """Trusts a folder from now on, and returns all folders that you trust.
+
+    What is in such a folder, now or later, may import the code that it names, as with
+    `--trust`: runs, policies, sweeps. rlcli keeps the folders in a file of yours,
+    `trusted.json`, beside its other settings.
+
+    Runs that your own rlcli has trained need it only after they were copied or changed.
+
+    Args:
+        folder: a folder of runs, or of a single one; without it nothing changes.
+        forget: does not trust the folder any more.
+
+    Raises:
+        RlcliError: if there is no such folder, or others can write to it.
+    """
+    folders = read_trusted()
+    if folder is not None:
+        full = os.path.realpath(folder)
+        if forget:
+            folders = _remove(folders, full, folder)
+        else:
+            _check(Path(full), folder)
+            folders = sorted({*folders, full})
+        write_trusted(folders)
+    return [Path(each) for each in folders]
+
+
+def _remove(folders: list[str], full: str, folder: str | Path) -> list[str]:
+    if full in folders:
+        return [each for each in folders if each != full]
+    around = [each for each in folders if Path(full).is_relative_to(each)]
+    raise RlcliError(
+        f"{quote(folder)} is not among the folders that you trust",
+        f"it is in `{around[0]}`, which is" if around else "`rlcli trust` lists them",
+    )
+
+
+def _check(full: Path, folder: str | Path) -> None:
+    if not full.is_dir():
+        raise RlcliError(f"there is no folder {quote(folder)}")
+    if not is_own(full):
+        raise RlcliError(
+            f"{quote(folder)} cannot be trusted: others can change it",
+            "trust a folder that only you can write to, as well as those around it; "
+            "`chmod go-w FOLDER` makes it one",
+        )

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
-from rlcli.runs.info_fields import INFO_FIELDS
 from rlcli.runs.metrics import read_last_rows
-from rlcli.runs.run_folder import SUFFIX, TIME, Run
+from rlcli.runs.run_folder import INFO_FIELDS, SUFFIX, TIME, Run
 
 Record = dict[str, Any]
 FIELDS = (

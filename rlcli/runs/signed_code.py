@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
 from rlcli.registry import user_code
-from rlcli.runs import ownership, user_files
+from rlcli.runs import ownership
 from rlcli.runs.files import read_bytes
 
 CODE = "code"  # the folder with the copies in that of a run
@@ -118,7 +118,7 @@ def read_code_record(record: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
 def _is_unchanged(name: str, entry: Mapping[str, str]) -> bool:
     """Whether a file has the recorded content, and only the user can change it."""
     source = Path(entry["source"])
-    is_own = user_files.is_own_module(name, source)
+    is_own = ownership.is_own_module(name, source)
     return is_own and hash_file(source) == entry["sha256"]
 
 

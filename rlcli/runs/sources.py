@@ -18,9 +18,8 @@ from rlcli.registry.common_names import find_hint
 from rlcli.replays.datasets.dataset_files import file_digest
 from rlcli.replays.datasets.names import HASH
 from rlcli.runs import snapshots
-from rlcli.runs.conditions import get_nested_value
-from rlcli.runs.locate import complete_path, locate_run
-from rlcli.runs.zoo import find_shipped_policy
+from rlcli.runs.listing import get_nested_value
+from rlcli.runs.locate import complete_path, find_shipped_policy, locate_run
 
 # The learner is below those that add normalization and intrinsic rewards. Evolution
 # strategies have none, but parameters for evaluation.

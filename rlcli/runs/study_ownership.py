@@ -23,7 +23,7 @@ from rlcli.errors import RlcliError
 from rlcli.recipe import RecipeDocument, read_recipe
 from rlcli.registry import user_code
 from rlcli.registry.paths import enter
-from rlcli.runs import user_files
+from rlcli.runs import ownership
 from rlcli.runs.ownership import hash_data, read_claims, sign_claims
 from rlcli.runs.signed_code import hash_file
 
@@ -97,7 +97,7 @@ def _make_claims(
         folders = [] if document.path is None else [document.path.parent]
         for name, source in user_code.find_files(modules, *folders).items():
             digest = hash_file(source)
-            if not digest or not user_files.is_own_module(name, source):
+            if not digest or not ownership.is_own_module(name, source):
                 return None
             hashes[str(source)] = digest
     return {

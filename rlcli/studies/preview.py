@@ -13,7 +13,7 @@ from rlcli.recipe import Recipe, load_to_train
 from rlcli.registry.paths import resolves
 from rlcli.results.claim_test import count_groups
 from rlcli.results.claims import plan_test
-from rlcli.runs.conditions import read_recipe
+from rlcli.runs.listing import read_recipe
 from rlcli.runs.listing import runs as list_runs
 from rlcli.runs.study_record import Cell
 from rlcli.studies.seed_blocks import begin_blocks

@@ -12,10 +12,10 @@ from typing import Any
 from rlcli.errors import RlcliError
 from rlcli.runs import population_rounds, thread_layout
 from rlcli.runs.files import exists
+from rlcli.runs.locate import find_trained_together
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.run_folder import Run, is_run
 from rlcli.runs.study_record import Cell
-from rlcli.runs.trained_together import find_trained_together
 from rlcli.studies.study_grid import read_cell
 from rlcli.training.new_run import NewRun, train_together
 from rlcli.training.resuming import resume

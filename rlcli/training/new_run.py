@@ -24,11 +24,10 @@ from rlcli.recipe import (
 from rlcli.registry import user_code
 from rlcli.registry.paths import keep_directory, keep_in_steps, resolves
 from rlcli.runs import creation, provenance, thread_layout
-from rlcli.runs.differences import Differences, find_differences
+from rlcli.runs.differences import Differences, describe_origin, find_differences
 from rlcli.runs.files import explain_file_errors
 from rlcli.runs.hook_records import read_hook_records
 from rlcli.runs.naming import check_name, check_tags
-from rlcli.runs.run_differences import describe_origin
 from rlcli.runs.run_folder import Run
 from rlcli.training.budgets import short_recipe, smoke_recipe
 from rlcli.training.process_group import local_place, local_recipe

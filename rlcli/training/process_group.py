@@ -11,8 +11,8 @@ from typing import Any
 from rlcli.errors import RlcliError
 from rlcli.recipe import Recipe
 from rlcli.runs.files import name_file_in_errors
+from rlcli.runs.locate import find_trained_together
 from rlcli.runs.run_folder import Run
-from rlcli.runs.trained_together import find_trained_together
 from rlcli.xla import processes
 from rlcli.xla.processes import ProcessGroup
 

@@ -15,11 +15,10 @@ from rlcli.errors import OUT_OF_TIME, RlcliError
 from rlcli.recipe import Recipe
 from rlcli.registry.paths import resolves
 from rlcli.runs import thread_layout
-from rlcli.runs.locate import locate_run
+from rlcli.runs.locate import find_trained_together, locate_run
 from rlcli.runs.ownership import is_trusted
 from rlcli.runs.run_folder import Run
 from rlcli.runs.study_record import find_study
-from rlcli.runs.trained_together import find_trained_together
 from rlcli.training.process_group import check_agreement, local_recipe, local_run
 from rlcli.training.run_loop import STOP_REACHED, Chunk, final_status, run_chunks
 from rlcli.training.run_writer import ActiveRun

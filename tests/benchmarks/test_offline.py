@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.offline import METHODS, SOURCES
 from rlcli.recipe import load_recipe, shipped_recipes
-from rlcli.runs.zoo import shipped_policies
+from rlcli.runs.locate import shipped_policies
 
 
 @pytest.mark.parametrize("environment", METHODS)

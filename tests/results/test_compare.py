@@ -21,7 +21,7 @@ from rlcli.results.references import (
     parse_references,
     shipped_references,
 )
-from rlcli.runs.result_tables import Table
+from rlcli.runs.result import Table
 from rlcli.runs.statistics import iqm as iqm_of_seeds
 
 

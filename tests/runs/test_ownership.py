@@ -15,7 +15,7 @@ from rlcli import recipe
 from rlcli.errors import RlcliError
 from rlcli.recipe import documents
 from rlcli.registry import user_code
-from rlcli.runs import code, ownership, signed_code, user_files
+from rlcli.runs import code, ownership, signed_code
 from rlcli.runs.creation import create_run
 from rlcli.runs.run_folder import Run
 
@@ -84,7 +84,7 @@ def test_a_run_of_the_user_is_trusted_with_the_files_where_they_were(run, lab):
 
 
 def test_the_key_is_the_users_alone(run):
-    status = user_files.key_file().stat()
+    status = ownership.key_file().stat()
     assert (status.st_mode & 0o777, status.st_uid, status.st_size) == (
         *(0o600, os.geteuid()),
         32,
@@ -266,13 +266,13 @@ def test_each_claim_is_signed(run):
 
 
 def test_a_signature_of_another_key_is_none(run):
-    user_files.key_file().write_bytes(bytes(32))
+    ownership.key_file().write_bytes(bytes(32))
     assert not admit(run.folder).code
 
 
 @pytest.mark.parametrize("spoil", ["mode", "symbolic", "hard", "pipe", "short"])
 def test_a_key_that_others_can_have_is_not_used(run, spoil, tmp_path):
-    key = user_files.key_file()
+    key = ownership.key_file()
     if spoil == "mode":
         key.chmod(0o640)
     elif spoil == "hard":
@@ -351,5 +351,5 @@ def test_what_cannot_be_trusted_or_forgotten_is_an_error(tmp_path):
 def test_a_file_of_trusted_folders_that_others_can_write_is_not_used(run):
     forge(run, signature=None)
     rlcli.trust(run.folder)
-    user_files.trusted_file().chmod(0o622)
+    ownership.trusted_file().chmod(0o622)
     assert not admit(run.folder).code

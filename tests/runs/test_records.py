@@ -15,12 +15,11 @@ from rlcli.runs.cell_table import (
     describe_studies,
     read_cells,
 )
-from rlcli.runs.conditions import read_recipe
 from rlcli.runs.creation import create_run
 from rlcli.runs.formatting import format_source
-from rlcli.runs.info_fields import INFO_FIELDS
+from rlcli.runs.listing import read_recipe
 from rlcli.runs.records import FIELDS, find_status, read_record
-from rlcli.runs.run_folder import Run
+from rlcli.runs.run_folder import INFO_FIELDS, Run
 from rlcli.runs.statistics import bootstrap_ci95, iqm
 from rlcli.runs.study_record import Cell, find_study, record_study
 

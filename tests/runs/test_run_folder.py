@@ -18,9 +18,9 @@ from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
 from rlcli.runs import run_folder
 from rlcli.runs.creation import create_run
+from rlcli.runs.locate import find_trained_together
 from rlcli.runs.metrics import Metrics
 from rlcli.runs.run_folder import Run
-from rlcli.runs.trained_together import find_trained_together
 
 pytestmark = pytest.mark.usefixtures("folder")
 

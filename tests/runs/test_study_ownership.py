@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rlcli.runs import study_ownership, user_files
+from rlcli.runs import ownership, study_ownership
 from rlcli.runs.study_ownership import is_own_study, sign_study
 
 RECIPE = "extends: base.yaml\nupdater: ppo\noptimizer: own_module:mine\n"
@@ -212,9 +212,9 @@ def test_code_that_others_can_change_is_not_the_users_own(study, lab, place):
 
 
 def test_a_study_of_another_user_is_not_the_users_own(study, monkeypatch):
-    user_files.key_file().write_bytes(bytes(32))
+    ownership.key_file().write_bytes(bytes(32))
     assert not is_own_study(*study)
-    user_files.key_file().unlink()
+    ownership.key_file().unlink()
     assert not is_own_study(*study)
 
 

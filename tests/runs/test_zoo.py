@@ -17,7 +17,7 @@ from benchmarks.zoo.__main__ import copies_of_best, halve_precision, zoo_recipes
 from benchmarks.zoo.__main__ import write_policy as keep_policy
 from rlcli.errors import RlcliError
 from rlcli.evaluation import targets
-from rlcli.runs import checkpoint, snapshots, zoo
+from rlcli.runs import checkpoint, locate, snapshots
 from rlcli.runs.description import read_policy_record
 from rlcli.runs.locate import locate_policy
 
@@ -33,7 +33,7 @@ def test_the_page_lists_the_files_with_their_hashes():
     lines = re.findall(r"^\| `zoo/(\w+)` .*\| `([0-9a-f]{64})` \|$", PAGE, re.MULTILINE)
     assert dict(lines) == {
         name: hashlib.sha256(file.read_bytes()).hexdigest()
-        for name, file in zoo.shipped_policies().items()
+        for name, file in locate.shipped_policies().items()
     }
 
 
@@ -44,16 +44,18 @@ def test_the_page_says_what_was_measured():
 @pytest.mark.slow
 def test_of_a_recipe_and_its_longer_version_only_the_latter_has_a_policy():
     assert "ppo_breakout_10m" in zoo_recipes() and "ppo_breakout" not in zoo_recipes()
-    assert {*zoo.shipped_policies()} <= {*zoo_recipes()}
+    assert {*locate.shipped_policies()} <= {*zoo_recipes()}
 
 
 def test_all_files_together_fit_into_5_mb():
-    assert sum(f.stat().st_size for f in zoo.shipped_policies().values()) <= 5_000_000
+    assert (
+        sum(f.stat().st_size for f in locate.shipped_policies().values()) <= 5_000_000
+    )
 
 
-@pytest.mark.parametrize("name", zoo.shipped_policies())
+@pytest.mark.parametrize("name", locate.shipped_policies())
 def test_every_file_is_a_policy_of_its_recipe(name):
-    record = read_policy_record(zoo.shipped_policies()[name])
+    record = read_policy_record(locate.shipped_policies()[name])
     assert record["kind"] == "policy" and len(record["seeds"]) == 1
     resolved = rlcli.show(name) if not name.startswith(tuple(EXTRAS)) else None
     if resolved:
@@ -62,7 +64,7 @@ def test_every_file_is_a_policy_of_its_recipe(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", zoo.shipped_policies())
+@pytest.mark.parametrize("name", locate.shipped_policies())
 def test_every_file_acts_with_the_code_of_today(name):
     for prefix, module in EXTRAS.items():
         if name.startswith(prefix):
@@ -76,7 +78,7 @@ def test_every_file_acts_with_the_code_of_today(name):
 def test_a_policy_of_the_zoo_acts(folder):
     policy = rlcli.load("zoo/ppo_cartpole")
     result = rlcli.eval("zoo/ppo_cartpole", episodes=4)
-    assert policy.file == zoo.shipped_policies()["ppo_cartpole"]
+    assert policy.file == locate.shipped_policies()["ppo_cartpole"]
     assert result["return"]["mean"] > 475
     assert result["run"] is None
 
@@ -96,7 +98,7 @@ def test_a_video_of_it_is_written_to_the_current_folder(folder):
 def test_a_file_of_the_same_name_takes_precedence(folder):
     (folder / "zoo").mkdir()
     own = folder / "zoo" / "ppo_cartpole"
-    shutil.copy(zoo.shipped_policies()["dqn_cartpole"], own)
+    shutil.copy(locate.shipped_policies()["dqn_cartpole"], own)
     assert locate_policy("zoo/ppo_cartpole")[1] == Path("zoo/ppo_cartpole")
     assert locate_policy("zoo/dqn_acrobot")[1].is_file()  # the others are still there
 

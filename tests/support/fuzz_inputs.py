@@ -34,9 +34,8 @@ from rlcli.replays.datasets.recipe_dataset import Dataset
 from rlcli.results.board.page_parts import PartMaker, Selection
 from rlcli.results.board.run_index import RunIndex
 from rlcli.runs.files import explain_file_errors, to_json
-from rlcli.runs.locate import locate_policy
+from rlcli.runs.locate import find_trained_together, locate_policy
 from rlcli.runs.run_folder import Run
-from rlcli.runs.trained_together import find_trained_together
 from rlcli.training.tracking.track_marks import Marks
 from rlcli.types import External
 

@@ -13,9 +13,9 @@ import rlcli
 from rlcli.cli import main
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
+from rlcli.runs.locate import change_members, find_trained_together
 from rlcli.runs.run_folder import Run
 from rlcli.runs.study_record import Cell, find_study, is_signed, record_study
-from rlcli.runs.trained_together import change_members, find_trained_together
 from rlcli.studies.seed_blocks import begin_blocks
 from rlcli.studies.study_file import read_study
 from rlcli.studies.study_grid import combine, grid_of, plan_cells

@@ -10,8 +10,7 @@ from rlcli.errors import RlcliError, quote
 from rlcli.registry.libraries import require_extra
 from rlcli.registry.paths import enter
 from rlcli.runs.files import check_output
-from rlcli.runs.locate import locate_policy
-from rlcli.runs.zoo import zoo_name
+from rlcli.runs.locate import locate_policy, zoo_name
 
 
 class Format(NamedTuple):

@@ -9,7 +9,7 @@ from rlcli.evaluation.inspection.inspection_records import (
 )
 from rlcli.quoting import quote_html
 from rlcli.runs.formatting import NOTHING, format_number
-from rlcli.runs.result_tables import Table, html_lines, text_lines
+from rlcli.runs.result import Table, html_lines, text_lines
 
 
 def headline(found: InspectionData) -> str:

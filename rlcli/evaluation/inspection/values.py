@@ -10,7 +10,7 @@ from rlcli.environments.adapters.host_errors import close_or_warn
 from rlcli.errors import RlcliError
 from rlcli.evaluation.inspection.inspection_records import ValueBin, ValueRecord
 from rlcli.evaluation.trained_policy import TrainedPolicy
-from rlcli.runs.conditions import get_nested_value
+from rlcli.runs.listing import get_nested_value
 
 MOST_STEPS = 2_000  # of an episode
 _BINS = 5

@@ -17,8 +17,8 @@ from rlcli.results.groups import Group, Member, group_members, read_member
 from rlcli.results.plot import CENTERS
 from rlcli.results.report import learning, origins
 from rlcli.results.report.page import to_plain
-from rlcli.runs.conditions import parse_condition, select
 from rlcli.runs.formatting import format_changes
+from rlcli.runs.listing import parse_condition, select
 from rlcli.runs.metric_labels import describe_metric, label_metric
 from rlcli.runs.records import Record
 

@@ -25,7 +25,7 @@ from rlcli.results.report.charts import Chart, Line
 from rlcli.runs.formatting import format_duration, format_number
 from rlcli.runs.metric_labels import EVALUATION, describe_metric, label_metric
 from rlcli.runs.metrics import CLOCK_FIELDS, FIRST_FIELDS, read_last_rows
-from rlcli.runs.result_tables import Table
+from rlcli.runs.result import Table
 
 CURVE_POINTS = 400  # of a curve over the width of the page
 SMALL_POINTS = 150  # of a small chart

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from rlcli.results.groups import Group, Member
 from rlcli.runs import formatting
-from rlcli.runs.conditions import read_recipe
-from rlcli.runs.diff import PROVENANCE
+from rlcli.runs.differences import PROVENANCE
+from rlcli.runs.listing import read_recipe
 from rlcli.runs.records import read_record
 from rlcli.trackers.contract import flatten_config
 

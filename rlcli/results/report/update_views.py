@@ -7,7 +7,7 @@ from rlcli.errors import RlcliError
 from rlcli.evaluation.inspection.inspect import inspect
 from rlcli.evaluation.inspection.inspection_tables import headline, tables
 from rlcli.results.groups import Group
-from rlcli.runs.result_tables import Table
+from rlcli.runs.result import Table
 
 
 class UpdateView(NamedTuple):

@@ -11,7 +11,7 @@ from rlcli.results import figure
 from rlcli.results.comparison_tables import markdown_lines
 from rlcli.runs.files import replace_file, write_json, write_output
 from rlcli.runs.formatting import format_number
-from rlcli.runs.result_tables import Table
+from rlcli.runs.result import Table
 from rlcli.studies.bsuite.episode_points import read_results, write_csv
 from rlcli.studies.bsuite.scores import score_experiments, score_tags
 from rlcli.studies.bsuite.suite_files import RESULTS, RUNS, SuiteFolder, list_groups

@@ -21,9 +21,9 @@ from rlcli.errors import (
     shorten,
 )
 from rlcli.runs.durations import max_time_arguments
+from rlcli.runs.locate import change_members
 from rlcli.runs.records import COMPLETE
 from rlcli.runs.run_folder import Run, is_run
-from rlcli.runs.trained_together import change_members
 from rlcli.studies.engines.local_engine import ProcessEnd
 
 ATTEMPTS = 3  # processes of a job, if they crash

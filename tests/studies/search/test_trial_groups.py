@@ -15,8 +15,8 @@ from sweeps import (
     skip_disk,
 )
 
+from rlcli.runs.locate import change_members, find_trained_together
 from rlcli.runs.run_folder import Run
-from rlcli.runs.trained_together import change_members, find_trained_together
 from rlcli.studies.search import trial_source
 from rlcli.studies.search.trial_source import choose_size
 

@@ -8,7 +8,7 @@ import pytest
 import rlcli
 from rlcli.cli import main
 from rlcli.errors import RlcliError
-from rlcli.runs.run_differences import describe_origin
+from rlcli.runs.differences import describe_origin
 from rlcli.runs.run_folder import Run
 from rlcli.training.checks import reproduce as module
 
