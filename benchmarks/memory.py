@@ -50,8 +50,7 @@ def measure(recipe: str, sets: list[str]) -> dict[str, int]:
     thread_layout.apply_for_recipe(recipe, set=sets)
     from rlcli.assembly import build
     from rlcli.recipe import load_recipe
-    from rlcli.training.experiment.checkpoints import save_checkpoint
-    from rlcli.training.experiment.experiment import Experiment
+    from rlcli.training.experiment.experiment import Experiment, save_checkpoint
     from rlcli.xla.temporaries import tree_bytes
 
     parsed = load_recipe(recipe, sets)

@@ -115,8 +115,7 @@ def measure(recipe: str, sets: Sequence[str], count: int) -> dict[str, float]:
     thread_layout.apply_for_recipe(recipe, set=[*sets, f"train.seeds={count}"])
     from rlcli.assembly import build
     from rlcli.recipe import load_recipe
-    from rlcli.training.experiment.checkpoints import save_checkpoint
-    from rlcli.training.experiment.experiment import Experiment
+    from rlcli.training.experiment.experiment import Experiment, save_checkpoint
 
     parsed = load_recipe(recipe, [*sets, f"train.seeds={count}"])
     before = resident()

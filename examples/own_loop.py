@@ -11,7 +11,7 @@ import optax
 import rlcli
 from rlcli.loop.agents import online_agent
 from rlcli.policies.discrete import epsilon_greedy
-from rlcli.tracers.n_step import n_step
+from rlcli.tracers.multi_step import n_step
 from rlcli.updaters.td.q_learning import q_learning
 
 env = gymnasium.make("FrozenLake-v1", is_slippery=False, max_episode_steps=20)

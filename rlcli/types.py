@@ -379,7 +379,7 @@ class Network(NamedTuple):
     apply: Callable[..., tuple[ArrayTree, ArrayTree]]
     initial: Callable[[int], ArrayTree]
     learn: Callable[..., tuple[ArrayTree, Params]] | None = None
-    # The stages of `apply`, for `networks.joint`; None if it has no shared torso.
+    # The stages of `apply`, for `apply_jointly`; None if it has no shared torso.
     shared: SharedTorso | None = None
     # () -> the tree paths of the parameters of its torso and memory, by group; {} for a
     # user's forward pass, in which they cannot be told from those of a head.

@@ -18,7 +18,7 @@ from packaging.version import Version
 
 import rlcli
 from rlcli import COMMANDS, command_name
-from rlcli.training.checks.tested_versions import read_pins
+from rlcli.training.checks.doctor import read_pins
 
 ROOT = Path(__file__).parents[1]
 _SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -16,7 +16,7 @@ type_checks.install()
 import jax, jax.numpy as jnp, numpy as np
 from jaxtyping import TypeCheckError
 from rlcli.distributions import logits, normal
-from rlcli.tracers.lambda_return import lambda_return
+from rlcli.tracers.multi_step import lambda_return
 from rlcli.tracers.off_policy import _accumulate
 from rlcli.types import Estimates, Transition
 

@@ -38,8 +38,7 @@ from rlcli.errors import RlcliError, quote
 from rlcli.loop import agents
 from rlcli.loop.progress import Setup
 from rlcli.networks.freezing import torso_paths
-from rlcli.policies.sampled import random
-from rlcli.policies.warmup import warmup_policy
+from rlcli.policies.sampled import random, warmup_policy
 from rlcli.preprocessing.normalization import normalizer
 from rlcli.recipe import DEFAULT, SHARED, Recipe
 from rlcli.registry import plugins

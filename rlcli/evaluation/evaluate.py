@@ -1,6 +1,7 @@
 """Evaluate: the returns of trained policies over whole episodes and all seeds."""
 
 import dataclasses
+import itertools
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,11 +12,11 @@ import numpy as np
 from rlcli.assembly import build, build_environment, out_of_memory
 from rlcli.errors import RlcliError, quote
 from rlcli.evaluation.make_evaluator import make_evaluator, on_grid, without_grid
-from rlcli.evaluation.return_by_value import return_by_value
 from rlcli.loop.evaluator import MAX_EPISODE_STEPS
 from rlcli.quoting import printable
 from rlcli.recipe import Recipe, documents, load_recipe, resolve
 from rlcli.recipe.merging import merge_part
+from rlcli.recipe.varied_options import RANGES
 from rlcli.registry.paths import resolves
 from rlcli.runs import snapshots
 from rlcli.runs.formatting import format_number
@@ -25,6 +26,7 @@ from rlcli.runs.result import Result, Table
 from rlcli.runs.snapshots import Snapshot
 from rlcli.runs.statistics import episode_summary, info_summary, summary
 from rlcli.runs.study_record import find_study
+from rlcli.schedules import RandomNumber
 from rlcli.spaces import describe
 from rlcli.types import Clock, Inputs
 
@@ -256,3 +258,54 @@ def snapshot_inputs(snapshot: Snapshot, seed: int | None = None) -> Inputs:
         steps, episodes = steps[seed, ...], episodes[seed, ...]
     clock = Clock.zero(*steps.shape)
     return Inputs(clock._replace(steps=steps, episodes=episodes))
+
+
+_GROUPS = 5  # of a range of numbers; each has the same probability
+
+
+def return_by_value(
+    returns: np.ndarray, parameters: Mapping[str, np.ndarray], each: Mapping[str, Any]
+) -> dict[str, list[dict[str, Any]]]:
+    """The returns of episodes, grouped by each parameter of their environment.
+
+    A range of numbers has five groups of equal probability; other values are a group
+    each. Groups without an episode are left out, and so are levels.
+
+    Args:
+        returns: `[seeds, episodes]`.
+        parameters: the numbers of each episode, by name, `[seeds, episodes]`.
+        each: the recipe's `environment.each`, from which the numbers are.
+
+    Returns:
+        For each name a list of `{"from", "to", "episodes", "mean", "iqm", "ci95"}`, as
+        in the `return` of an evaluation: statistics over the means of the seeds.
+    """
+    return {
+        name: list(_group(returns, values, each[name]))
+        for name, values in parameters.items()
+        if name in each  # not a level, of which there may be thousands
+    }
+
+
+def _group(
+    returns: np.ndarray, values: np.ndarray, source: Any
+) -> Iterator[dict[str, Any]]:
+    """The groups of one parameter, from the lowest values on."""
+    if isinstance(source, RandomNumber) and source.distribution in RANGES:
+        edges = source.quantile(np.linspace(0, 1, _GROUPS + 1))
+        index = np.searchsorted(edges[1:-1], values, side="right")
+        bounds = list(itertools.pairwise(edges))
+    else:
+        found, index = np.unique(values, return_inverse=True)
+        index, bounds = index.reshape(values.shape), [(each, each) for each in found]
+    for number, (low, high) in enumerate(bounds):
+        inside = index == number
+        means = [
+            row[mask].mean()
+            for row, mask in zip(returns, inside, strict=True)
+            if mask.any()
+        ]
+        if means:
+            # float32 has seven digits: more would be those of its rounding.
+            bounds_of_group = {"from": float(f"{low:.7g}"), "to": float(f"{high:.7g}")}
+            yield {**bounds_of_group, "episodes": int(inside.sum()), **summary(means)}

@@ -22,13 +22,15 @@ from rlcli.monitor.lines import (
     without_details,
     without_rates,
 )
-from rlcli.monitor.seeds_table import SeedRows, row_count, seeds_table
-from rlcli.monitor.text_drawing import (
+from rlcli.monitor.seeds_table import (
     BoundedSeries,
+    SeedRows,
     format_cells,
     format_frozen_reason,
     format_time,
     mean,
+    row_count,
+    seeds_table,
     sparkline,
 )
 from rlcli.quoting import printable

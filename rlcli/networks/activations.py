@@ -1,17 +1,20 @@
-"""Activations: the outputs of the activation functions within a network.
+"""Activations and layers: what is within a network, found in its program.
 
-They are found in the program of the network, so those of a user's own forward pass are
-among them. Those within the loop of a recurrent core are not.
+The outputs of the activation functions of a user's own forward pass are among them;
+those within the loop of a recurrent core are not.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import haiku as hk
 import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
 from rlcli.types import ArrayTree, Params
+from rlcli.xla.debugging import locate
 from rlcli.xla.tree_paths import leaves_by_path
 
 # Functions of `jax.nn` that are called by their names within a program.
@@ -135,3 +138,15 @@ def _is_within_gelu(output: Var, jaxpr: Jaxpr) -> bool:
         and any(isinstance(a, Literal) and np.all(a.val == 1) for a in use.invars)
         for use in uses
     )
+
+
+def name_layers() -> contextlib.AbstractContextManager[Any]:
+    """Adds the names of Haiku's modules to a `FloatingPointError` that passes them."""
+
+    def call(next_function: Any, arguments: Any, keywords: Any, context: Any) -> Any:
+        if context.method_name != "__call__":
+            return next_function(*arguments, **keywords)
+        with locate(f"layer `{context.module.module_name}`"):
+            return next_function(*arguments, **keywords)
+
+    return hk.intercept_methods(call)

@@ -1,16 +1,17 @@
-"""Policies that sample their action."""
+"""Policies that sample their action, or another one during a warm-up."""
 
 import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from rlcli import spaces
 from rlcli.distributions import action_masks
 from rlcli.policies import DistributionOffer, policy_from_outputs
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Decision, Inspection, Key, Policy
+from rlcli.xla.control_flow import tree_select
 from rlcli.xla.indexing import select_index
 
 
@@ -116,3 +117,29 @@ def uniform_log_density(space: gymnasium.Space) -> float:
     # The widths of intervals, or the numbers of discrete elements.
     widths = (high - low + is_discrete)[low != high]  # 0 for a constant entry
     return -float(np.sum(np.log(widths)))
+
+
+def warmup_policy(policy: Policy, warmup: Policy, is_warmup: Bool[Array, ""]) -> Policy:
+    """Explores with `warmup` while `is_warmup` is true, then with `policy`."""
+
+    def draw(key: Key, batch: int) -> tuple:
+        policy_key, warmup_key = jax.random.split(key)
+        return policy.draw(policy_key, batch), warmup.draw(warmup_key, batch)
+
+    def explore(acting, obs, state, first, noise):
+        policy_decision, state = policy.explore(acting, obs, state, first, noise[0])
+        warmup_decision, _ = warmup.explore(
+            acting, obs, warmup.initial(len(first)), first, noise[1]
+        )
+        action = tree_select(is_warmup, warmup_decision.action, policy_decision.action)
+        log_prob = jnp.where(
+            is_warmup,
+            warmup_decision.extras["log_prob"],
+            policy_decision.extras["log_prob"],
+        )
+        return Decision(action, {**policy_decision.extras, "log_prob": log_prob}), state
+
+    def exploit(acting, obs, state, first, noise):
+        return policy.exploit(acting, obs, state, first, noise[0])
+
+    return policy._replace(draw=draw, explore=explore, exploit=exploit)

@@ -1,13 +1,22 @@
-"""Libraries that are optional or slow to import, imported only where they are used."""
+"""Libraries that are optional or slow to import, imported only where they are used.
 
+Some download data when they make an environment. A recipe may come from elsewhere, and
+says so nowhere: while one is built, their code contacts no host.
+"""
+
+import contextlib
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
-from collections.abc import Mapping
+import ipaddress
+import sys
+import threading
+from collections.abc import Iterator, Mapping
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from rlcli.errors import RlcliError
+from rlcli.errors import RlcliError, quote
 
 
 class Extra(NamedTuple):
@@ -106,3 +115,53 @@ def _requirements(extra: str) -> list[str]:
         if f"'{extra}'" in marker or f'"{extra}"' in marker
     ]
     return found or [f".[{extra}]"]
+
+
+_current = threading.local()
+_EVENTS = {"socket.connect": 1, "socket.sendto": 1, "socket.getaddrinfo": 0}
+
+
+@contextlib.contextmanager
+def contact_no_host(what: str) -> Iterator[None]:
+    """Context in which this thread reaches no other machine; `what` names the reason.
+
+    Python reports every connection to audit hooks before it is made. The hook raises an
+    `RlcliError`. Sockets within this machine are allowed.
+    """
+    _install()
+    before = getattr(_current, "what", "")
+    _current.what = what
+    try:
+        yield
+    finally:
+        _current.what = before
+
+
+@functools.cache
+def _install() -> None:
+    sys.addaudithook(_refuse)  # cannot be removed, so there is one
+
+
+def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
+    if event not in _EVENTS or not (what := getattr(_current, "what", "")):
+        return
+    address = arguments[_EVENTS[event]]
+    if event != "socket.getaddrinfo":
+        if not isinstance(address, tuple):
+            return  # of a socket in the file system
+        address = address[0]
+    if not _is_this_machine(address):
+        raise RlcliError(
+            f"{what} would contact {quote(address)}: a recipe contacts no host",
+            "let the library download its data first, in Python",
+        )
+
+
+def _is_this_machine(host: Any) -> bool:
+    name = host.decode(errors="replace") if isinstance(host, bytes) else host
+    if name in (None, "", "localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

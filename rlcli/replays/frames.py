@@ -10,9 +10,8 @@ from jaxtyping import Bool, Int, Int32, Shaped
 from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.replays.rings import Ring, check_capacity, ring_rows, step_ring
+from rlcli.replays.rings import Ring, Windows, check_capacity, ring_rows, step_ring
 from rlcli.replays.uniform import uniform_replay
-from rlcli.replays.windows import Windows
 from rlcli.types import Array, ArrayTree, Count, Divided, FrameStack, Replay, Transition
 
 Padding = Literal["repeat", "zero"]

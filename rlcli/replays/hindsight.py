@@ -9,9 +9,8 @@ from annotated_types import Ge
 from jaxtyping import Bool, Float, Int, Int32, UInt32
 
 from rlcli.registry import register
-from rlcli.replays.rings import Ring, check_capacity, read_ring, step_ring
+from rlcli.replays.rings import Ring, Windows, check_capacity, read_ring, step_ring
 from rlcli.replays.uniform import sample_indices
-from rlcli.replays.windows import Windows
 from rlcli.types import Array, ArrayTree, Count, Key, Replay, ReplayTraits, Transition
 
 Strategy = Literal["future", "final", "episode"]

@@ -1,19 +1,99 @@
-"""Priorities: sampling probabilities of windows, and importance weights."""
+"""Priorities: sampling probabilities of windows, importance weights, and sum trees.
+
+A sum tree samples in proportion to changing weights, on the device; its counterpart on
+the host is `rlcli.utils.SumTree`.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float32, Int, Int32
 
-from rlcli.replays import sum_tree
-from rlcli.replays.rings import read_ring
-from rlcli.replays.sum_tree import Tree
-from rlcli.replays.windows import Windows
+from rlcli.replays.rings import Windows, read_ring
 from rlcli.types import Array, ArrayTree, Key, Replay, ReplayTraits, Transition
 from rlcli.xla.control_flow import update_if
 from rlcli.xla.data_axis import axis_size, max_over_devices, min_over_devices
+
+# Children per node. Each level costs a few small operations regardless of its width, so
+# a broad tree is fast; 16 floats fill a cache line.
+FANOUT = 16
+
+Tree = tuple[
+    Float32[jax.Array, "_"], ...
+]  # levels from the root's children down to the leaves
+
+
+def empty_tree(capacity: int) -> Tree:
+    """A tree of `capacity` leaves of weight 0: ⌈log₁₆ capacity⌉ levels, float32."""
+    if capacity < 1:
+        raise ValueError(f"expected a capacity of at least 1, got {capacity}")
+    levels = []
+    nodes = capacity
+    while not levels or nodes > 1:
+        groups = -(-nodes // FANOUT)
+        levels.append(jnp.zeros(groups * FANOUT, jnp.float32))
+        nodes = groups
+    return tuple(reversed(levels))
+
+
+def leaf_weights(tree: Tree) -> Float32[Array, "leaves"]:
+    """The weights, padded with zeros."""
+    return tree[-1]
+
+
+def total_weight(tree: Tree) -> Float32[Array, ""]:
+    """The sum of all weights."""
+    return jnp.sum(tree[0])
+
+
+def build_tree(tree: Tree, weight: Float32[Array, "leaves"]) -> Tree:
+    """The tree with these leaf weights, which may be padded: O(capacity)."""
+    padding = tree[-1].shape[0] - weight.shape[0]
+    levels = [jnp.pad(weight, (0, padding))]
+    for level in reversed(tree[:-1]):
+        sums = jnp.sum(levels[-1].reshape(-1, FANOUT), axis=-1)
+        levels.append(jnp.pad(sums, (0, level.shape[0] - sums.shape[0])))
+    return tuple(reversed(levels))
+
+
+def set_weights(tree: Tree, index: Int[Array, "N"], weight: Float[Array, "N"]) -> Tree:
+    """The tree with `weight` at the leaves `index`: O(N log capacity).
+
+    For duplicate leaves the larger weight wins, regardless of the order of writes.
+    Sums are recomputed, not updated by differences, so rounding does not accumulate.
+    """
+    zeroed = tree[-1].at[index].set(0.0)
+    levels = [zeroed.at[index].max(weight)]
+    children = jnp.arange(FANOUT)
+    for level in reversed(tree[:-1]):
+        index = index // FANOUT
+        child_weights = levels[-1][index[:, None] * FANOUT + children]
+        levels.append(level.at[index].set(jnp.sum(child_weights, axis=-1)))
+    return tuple(reversed(levels))
+
+
+def find_leaves(tree: Tree, mass: Float[Array, "N"]) -> Int32[Array, "N"]:
+    """The smallest leaf i with mass < w₀ + … + wᵢ, for each mass.
+
+    Masses lie in [0, total). Leaves of weight 0 are returned only if all weights are 0.
+    Masses rounded beyond the last leaf return the last leaf. O(N log capacity).
+    """
+    children = jnp.arange(FANOUT)
+    node = jnp.zeros(mass.shape, jnp.int32)
+    for level in tree:
+        weight = level[node[:, None] * FANOUT + children]
+        until = jnp.cumsum(weight, axis=-1)
+        last = jnp.max(jnp.where(weight > 0, children, 0), axis=-1)
+        child = jnp.sum(until <= mass[:, None], axis=-1, dtype=jnp.int32)
+        child = jnp.minimum(child, last)
+        weight_before = jnp.sum(
+            jnp.where(children < child[:, None], weight, 0), axis=-1
+        )
+        mass = mass - weight_before
+        node = node * FANOUT + child
+    return node
 
 
 class PriorityMasses(NamedTuple):
@@ -48,7 +128,7 @@ def proportional_masses(leaves: int, alpha: float, epsilon: float) -> PriorityMa
     """Mass (p + ε)^α, with the α at the time p was set."""
 
     def init() -> ProportionalState:
-        return ProportionalState(sum_tree.empty_tree(leaves), jnp.float32(1.0))
+        return ProportionalState(empty_tree(leaves), jnp.float32(1.0))
 
     def renew(
         state: ProportionalState,
@@ -69,7 +149,7 @@ def proportional_masses(leaves: int, alpha: float, epsilon: float) -> PriorityMa
         mass = jnp.where(is_window, priority**alpha, 0.0)
         largest = jnp.max(priority, initial=state.largest, where=is_window)
         return ProportionalState(
-            sum_tree.set_weights(state.tree, index, mass), max_over_devices(largest)
+            set_weights(state.tree, index, mass), max_over_devices(largest)
         )
 
     return PriorityMasses(init, renew, reweigh)
@@ -85,7 +165,7 @@ def rank_masses(leaves: int, alpha: float, sort_period: int) -> PriorityMasses:
     def init() -> RankedState:
         no_priority = jnp.full(leaves, -1.0)
         return RankedState(
-            sum_tree.empty_tree(leaves), jnp.float32(1.0), no_priority, no_priority
+            empty_tree(leaves), jnp.float32(1.0), no_priority, no_priority
         )
 
     def renew(
@@ -107,7 +187,7 @@ def rank_masses(leaves: int, alpha: float, sort_period: int) -> PriorityMasses:
         rank = jnp.zeros(leaves).at[order].set(jnp.arange(1.0, leaves + 1))
         mass = jnp.where(priority >= 0, rank**-alpha, 0.0)
         return state._replace(
-            tree=sum_tree.build_tree(state.tree, mass), ascending=priority[order[::-1]]
+            tree=build_tree(state.tree, mass), ascending=priority[order[::-1]]
         )
 
     def reweigh(
@@ -120,7 +200,7 @@ def rank_masses(leaves: int, alpha: float, sort_period: int) -> PriorityMasses:
         new_priority = jnp.where(is_window, priority, -1.0)
         largest = jnp.max(priority, initial=state.largest, where=is_window)
         return RankedState(
-            sum_tree.set_weights(state.tree, index, mass),
+            set_weights(state.tree, index, mass),
             max_over_devices(largest),
             state.priority.at[index].set(-1.0).at[index].max(new_priority),
             state.ascending,
@@ -186,8 +266,8 @@ def prioritized_replay(
     ) -> tuple[Transition, Float[Array, "T N"], ArrayTree]:
         tree = state.masses.tree
         share = (jnp.arange(batch_size) + noise) / batch_size
-        index = sum_tree.find_leaves(tree, share * sum_tree.total_weight(tree))
-        mass = sum_tree.leaf_weights(tree)[index]
+        index = find_leaves(tree, share * total_weight(tree))
+        mass = leaf_weights(tree)[index]
         index = jnp.where(mass > 0, index, no_window)  # the tree may still be empty
         start = windows.start_time(index // num_envs, count)
         steps, is_complete = ring.take(
@@ -224,7 +304,7 @@ def _smallest_over_devices(mass: Float[Array, ""], tree: Tree) -> Float[Array, "
     """
     if axis_size() == 1:
         return mass
-    total = sum_tree.total_weight(tree)
+    total = total_weight(tree)
     return min_over_devices(mass / total) * total
 
 
@@ -239,7 +319,7 @@ def _renew_leaves(
     masses = jnp.where(added < no_window, mass, 0.0)
     index = jnp.concatenate([removed, added])
     weight = jnp.concatenate([jnp.zeros(removed.shape), masses])
-    return sum_tree.set_weights(tree, index, weight)
+    return set_weights(tree, index, weight)
 
 
 def _replace_non_finite(

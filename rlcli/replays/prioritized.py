@@ -4,18 +4,17 @@ from typing import Literal
 
 from rlcli.errors import RlcliError
 from rlcli.registry import register
+from rlcli.replays.dataset import Fraction, mix_dataset, split_batch
 from rlcli.replays.datasets.names import DataFile
 from rlcli.replays.datasets.recipe_dataset import Dataset
 from rlcli.replays.frames import FrameOptions, frame_ring, required_stack
-from rlcli.replays.mixed import Fraction, mix_dataset, split_batch
 from rlcli.replays.priorities import (
     leaf_count,
     prioritized_replay,
     proportional_masses,
     rank_masses,
 )
-from rlcli.replays.rings import check_capacity, step_ring
-from rlcli.replays.windows import Windows
+from rlcli.replays.rings import Windows, check_capacity, step_ring
 from rlcli.types import Count, Divided, NonNegative, Probability, Replay
 
 

@@ -10,9 +10,8 @@ from jaxtyping import Bool, Float, Int
 from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.replays.priorities import leaf_count, prioritized_replay, proportional_masses
-from rlcli.replays.rings import Ring, check_capacity, step_ring
+from rlcli.replays.rings import Ring, Windows, check_capacity, step_ring
 from rlcli.replays.uniform import uniform_replay
-from rlcli.replays.windows import Windows
 from rlcli.types import (
     Array,
     ArrayTree,

@@ -7,11 +7,16 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, Int32, UInt32
 
 from rlcli.registry import register
+from rlcli.replays.dataset import Fraction, mix_dataset, split_batch
 from rlcli.replays.datasets.names import DataFile
 from rlcli.replays.datasets.recipe_dataset import Dataset
-from rlcli.replays.mixed import Fraction, mix_dataset, split_batch
-from rlcli.replays.rings import check_capacity, read_ring, redivide_ring, step_ring
-from rlcli.replays.windows import Windows
+from rlcli.replays.rings import (
+    Windows,
+    check_capacity,
+    read_ring,
+    redivide_ring,
+    step_ring,
+)
 from rlcli.types import Array, ArrayTree, Divided, Key, Replay, ReplayTraits, Transition
 
 

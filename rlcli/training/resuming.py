@@ -23,7 +23,7 @@ from rlcli.training.process_group import check_agreement, local_recipe, local_ru
 from rlcli.training.run_loop import STOP_REACHED, Chunk, final_status, run_chunks
 from rlcli.training.run_writer import ActiveRun
 from rlcli.training.session import Session, open_session
-from rlcli.training.tracking.track_marks import Marks
+from rlcli.training.tracking.track_records import Marks
 from rlcli.xla import processes, threads
 from rlcli.xla.processes import ALONE, ProcessGroup
 

@@ -30,9 +30,8 @@ from rlcli.runs.run_folder import Run
 from rlcli.training.experiment.pace import Pace
 from rlcli.training.run_writer import ActiveRun, RunWriter, save_all, write_run
 from rlcli.training.session import Session
-from rlcli.training.stopping.run_end import abandon, stop_of
+from rlcli.training.stopping.run_end import abandon, report_idling, stop_of
 from rlcli.training.stopping.signals import Signals
-from rlcli.training.stopping.watchdog import report_idling
 from rlcli.xla import processes
 
 if TYPE_CHECKING:

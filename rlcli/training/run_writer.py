@@ -96,7 +96,7 @@ class RunWriter:
     def save(self) -> None:
         """Writes a checkpoint, unless the run has ended."""
         if not self._has_ended:
-            from rlcli.training.experiment.checkpoints import (
+            from rlcli.training.experiment.experiment import (
                 save_checkpoint,  # imports JAX
             )
 

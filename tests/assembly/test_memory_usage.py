@@ -9,8 +9,7 @@ from rlcli.assembly import build, memory_usage
 from rlcli.loop import make_loop
 from rlcli.recipe import dump_recipe, load_recipe, resolve
 from rlcli.runs.creation import create_run
-from rlcli.training.experiment.checkpoints import save_checkpoint
-from rlcli.training.experiment.experiment import Experiment
+from rlcli.training.experiment.experiment import Experiment, save_checkpoint
 from rlcli.xla import machine
 from rlcli.xla.temporaries import tree_bytes
 

@@ -8,7 +8,7 @@ from rlcli import loop
 from rlcli.assembly import build
 from rlcli.loop.log import MAX_LOG_POINTS
 from rlcli.recipe import load_recipe
-from rlcli.tracers.n_step import n_step
+from rlcli.tracers.multi_step import n_step
 from rlcli.training.experiment.program import Program
 
 DQN = {

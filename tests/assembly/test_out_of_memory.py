@@ -18,8 +18,7 @@ from rlcli.recipe.settings import apply_settings
 from rlcli.runs import checkpoint
 from rlcli.runs.creation import create_run
 from rlcli.runs.files import read_json
-from rlcli.training.experiment.checkpoints import save_checkpoint
-from rlcli.training.experiment.experiment import Experiment
+from rlcli.training.experiment.experiment import Experiment, save_checkpoint
 from rlcli.training.experiment.program import Program
 from rlcli.xla import machine
 

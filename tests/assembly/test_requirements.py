@@ -5,7 +5,7 @@ import pytest
 from wording import mentions
 
 from rlcli.policies.discrete import epsilon_greedy
-from rlcli.tracers.n_step import n_step
+from rlcli.tracers.multi_step import n_step
 from rlcli.training.experiment.program import Program
 from rlcli.types import START, Clock, Inputs, Tracer
 from rlcli.updaters.td.q_learning import q_learning

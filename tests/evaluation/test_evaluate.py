@@ -20,8 +20,7 @@ from rlcli.runs.creation import create_run
 from rlcli.runs.run_folder import Run
 from rlcli.runs.snapshots import Policies
 from rlcli.runs.statistics import iqm
-from rlcli.training.experiment.checkpoints import save_checkpoint
-from rlcli.training.experiment.experiment import Experiment
+from rlcli.training.experiment.experiment import Experiment, save_checkpoint
 
 DATA = {
     "environment": {"name": "CartPole-v1", "num_envs": 2},

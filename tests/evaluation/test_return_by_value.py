@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rlcli.evaluation.return_by_value import return_by_value
+from rlcli.evaluation.evaluate import return_by_value
 from rlcli.schedules import RandomNumber
 
 RNG = np.random.default_rng(0)

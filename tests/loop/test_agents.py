@@ -10,8 +10,7 @@ import pytest
 
 from rlcli.loop.agents import online_agent, replay_agent
 from rlcli.replays.uniform import uniform
-from rlcli.tracers.lambda_return import lambda_return
-from rlcli.tracers.n_step import n_step
+from rlcli.tracers.multi_step import lambda_return, n_step
 from rlcli.types import (
     Agent,
     Clock,

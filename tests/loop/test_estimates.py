@@ -10,7 +10,7 @@ from tiers import quick_first
 from rlcli import recipe
 from rlcli.assembly import build
 from rlcli.loop import make_loop
-from rlcli.tracers.lambda_return import lambda_return
+from rlcli.tracers.multi_step import lambda_return
 from rlcli.types import Core, TimeStep, Tracer
 
 BOX = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rlcli.monitor import panel, text_drawing
+from rlcli.monitor import panel, seeds_table
 from rlcli.monitor.panel import RunPanel
-from rlcli.monitor.text_drawing import BoundedSeries, sparkline
+from rlcli.monitor.seeds_table import BoundedSeries, sparkline
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
@@ -264,10 +264,10 @@ def test_a_name_is_cut_only_where_there_is_no_room():
 
 def test_names_and_numbers_stand_in_as_many_columns_as_fit():
     pairs = [("a", "1"), ("a_longer_name", "2"), ("b", "3"), ("c", "1,234,567")]
-    lines = [text.plain for text in text_drawing.format_cells(pairs, 34)]
+    lines = [text.plain for text in seeds_table.format_cells(pairs, 34)]
     assert lines == ["a 1       a_longer_name 2", "b 3       c             1,234,567"]
-    assert len(text_drawing.format_cells(pairs, 60)) == 1
-    assert len(text_drawing.format_cells(pairs, 20)) == 4
+    assert len(seeds_table.format_cells(pairs, 60)) == 1
+    assert len(seeds_table.format_cells(pairs, 20)) == 4
 
 
 def test_the_first_row_has_no_rate_since_it_includes_the_compilation():
@@ -311,7 +311,7 @@ def test_a_long_curve_keeps_its_shape_in_little_memory():
     curve = BoundedSeries()
     for point in range(100_000):
         curve.add(float(point))
-    assert len(curve.points) <= text_drawing.POINTS
+    assert len(curve.points) <= seeds_table.POINTS
     assert sparkline(curve.points, 8) == "▁▂▃▄▅▆▇█"
     gaps = {after - before for before, after in pairwise(curve.points)}
     assert gaps == {256.0}

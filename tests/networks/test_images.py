@@ -10,9 +10,8 @@ from random_trees import normal_like
 from rlcli.errors import RlcliError
 from rlcli.networks.functions import separate_network, shared_network
 from rlcli.networks.heads import action_values_head, return_head
-from rlcli.networks.images import Convolution, cnn, conv_as_matmul
+from rlcli.networks.images import Convolution, cnn, conv_as_matmul, residual
 from rlcli.networks.inputs import Pair, image_reader
-from rlcli.networks.residual import residual
 
 BYTES = gymnasium.spaces.Box(0, 255, (10, 10, 4), np.uint8)
 GRID = gymnasium.spaces.Box(0.0, 1.0, (6, 5, 2), np.float32)

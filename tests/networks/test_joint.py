@@ -11,9 +11,8 @@ from jaxprs import equations
 from random_trees import normal_like
 
 from rlcli.distributions import action_masks
-from rlcli.networks.functions import separate_network, shared_network
+from rlcli.networks.functions import apply_jointly, separate_network, shared_network
 from rlcli.networks.heads import action_values_head, state_value_head
-from rlcli.networks.joint import apply_jointly
 from rlcli.networks.masking import mask_network
 from rlcli.networks.memory import gru, shared_recurrent_network
 from rlcli.networks.torsos import mlp

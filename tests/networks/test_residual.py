@@ -4,7 +4,7 @@ import haiku as hk
 import jax
 import numpy as np
 
-from rlcli.networks.residual import residual
+from rlcli.networks.images import residual
 
 
 def test_residual_blocks_add_to_their_inputs():

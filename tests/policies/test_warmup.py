@@ -10,8 +10,7 @@ import pytest
 
 from rlcli import recipe
 from rlcli.assembly import build
-from rlcli.policies.sampled import random
-from rlcli.policies.warmup import warmup_policy
+from rlcli.policies.sampled import random, warmup_policy
 from rlcli.types import Clock, Decision, Inputs
 
 DRAWS = 2_000

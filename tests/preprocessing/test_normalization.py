@@ -27,8 +27,7 @@ from rlcli.preprocessing.moments import (
 from rlcli.preprocessing.normalization import normalizer
 from rlcli.recipe import load_recipe, resolve
 from rlcli.runs import checkpoint
-from rlcli.tracers.lambda_return import lambda_return
-from rlcli.tracers.n_step import n_step
+from rlcli.tracers.multi_step import lambda_return, n_step
 from rlcli.types import (
     Clock,
     Decision,

@@ -316,7 +316,7 @@ def test_a_module_that_cannot_be_imported_is_refused(recipe_file):
 
 def test_a_factory_may_be_named_by_its_module():
     read = recipe.load_recipe(
-        {**LEAST, "tracer": {"name": "rlcli.tracers.n_step:n_step"}}
+        {**LEAST, "tracer": {"name": "rlcli.tracers.multi_step:n_step"}}
     )
     assert read.tracer.options == {"n": 1, "gamma": 0.99}
 

@@ -8,7 +8,7 @@ import pytest
 
 from rlcli.environments.adapters import jax_libraries
 from rlcli.errors import RlcliError
-from rlcli.registry.offline import contact_no_host
+from rlcli.registry.libraries import contact_no_host
 
 
 def send():

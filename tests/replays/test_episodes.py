@@ -7,7 +7,7 @@ from blank import zero_estimates
 
 from rlcli.errors import RlcliError
 from rlcli.replays.episodes import episodes
-from rlcli.tracers.monte_carlo import monte_carlo
+from rlcli.tracers.multi_step import monte_carlo
 
 
 def completed_episodes(steps):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rlcli.errors import RlcliError
-from rlcli.replays import sum_tree
+from rlcli.replays import priorities
 from rlcli.replays.frames import frames
 from rlcli.replays.prioritized import prioritized
 
@@ -21,7 +21,7 @@ def report_priority(steps):
 
 
 def masses_and_largest(state):
-    return sum_tree.leaf_weights(state.masses.tree), state.masses.largest
+    return priorities.leaf_weights(state.masses.tree), state.masses.largest
 
 
 def masses_of(rows, span, num_envs, count, unroll, leaves):
@@ -161,7 +161,7 @@ def test_a_non_finite_priority_is_replaced_by_the_largest_so_far(stream):
     def largest(priority):
         state = replay.add(replay.init(unroll), unroll, jnp.int32(0))
         state = replay.reweigh(state, jnp.array([0, 0]), priority)
-        return state.masses.largest, sum_tree.total_weight(state.masses.tree)
+        return state.masses.largest, priorities.total_weight(state.masses.tree)
 
     result = largest(jnp.array([jnp.nan, 0.5]))
     assert [float(value) for value in result] == [1.0, 1.0]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rlcli.errors import RlcliError
-from rlcli.replays import sum_tree
+from rlcli.replays import priorities
 from rlcli.replays.sequences import sequences
 
 # (window, unroll, num_envs), options
@@ -30,7 +30,7 @@ def report_priority(steps):
 
 
 def masses(state):
-    return sum_tree.leaf_weights(state.masses.tree)
+    return priorities.leaf_weights(state.masses.tree)
 
 
 @pytest.mark.parametrize(

@@ -4,21 +4,24 @@ import jax
 import numpy as np
 import pytest
 
-from rlcli.replays import sum_tree
+from rlcli.replays import priorities
 
 LEAVES = [13, 7, 11, 17, 19, 5, 3, 23]
-set_weights, find_leaves = jax.jit(sum_tree.set_weights), jax.jit(sum_tree.find_leaves)
+set_weights, find_leaves = (
+    jax.jit(priorities.set_weights),
+    jax.jit(priorities.find_leaves),
+)
 
 
 @pytest.fixture(scope="module")
 def small():
     numbers = np.array(LEAVES, np.float32)
-    return set_weights(sum_tree.empty_tree(8), np.arange(8), numbers)
+    return set_weights(priorities.empty_tree(8), np.arange(8), numbers)
 
 
 def test_masses_map_to_the_leaves_computed_by_hand(small):
     begins = [0, 13, 20, 31, 48, 67, 72, 75]
-    assert sum_tree.total_weight(small) == 98
+    assert priorities.total_weight(small) == 98
     np.testing.assert_array_equal(find_leaves(small, np.float32(begins)), np.arange(8))
     ends = np.array([*begins[1:], 98]) - 0.01
     np.testing.assert_array_equal(find_leaves(small, np.float32(ends)), np.arange(8))
@@ -32,7 +35,7 @@ def test_masses_beyond_the_total_return_the_last_leaf(small):
 @pytest.mark.parametrize("capacity", [1, 2, 16, 17, 300])
 def test_find_leaves_equals_a_cumulative_sum_after_many_changes(capacity):
     rng = np.random.default_rng(capacity)
-    tree, weights = sum_tree.empty_tree(capacity), np.zeros(capacity, np.float32)
+    tree, weights = priorities.empty_tree(capacity), np.zeros(capacity, np.float32)
     for _ in range(30):
         index = rng.integers(capacity, size=24)
         # Integers, so that sums are exact; a third of them zero.
@@ -40,35 +43,35 @@ def test_find_leaves_equals_a_cumulative_sum_after_many_changes(capacity):
         tree = set_weights(tree, index, new)
         weights[index] = 0
         np.maximum.at(weights, index, new)
-    leaves = jax.device_get(sum_tree.leaf_weights(tree))
+    leaves = jax.device_get(priorities.leaf_weights(tree))
     np.testing.assert_array_equal(leaves[:capacity], weights)
     assert not np.any(leaves[capacity:])
     until = np.cumsum(weights)
-    assert sum_tree.total_weight(tree) == until[-1] > 0
+    assert priorities.total_weight(tree) == until[-1] > 0
     mass = rng.random(2_000).astype("f4") * until[-1]
     index = find_leaves(tree, mass)
     np.testing.assert_array_equal(index, np.searchsorted(until, mass, side="right"))
     assert np.all(weights[np.asarray(index)] > 0)
-    build_tree = jax.jit(sum_tree.build_tree)
-    again = build_tree(sum_tree.empty_tree(capacity), weights)
+    build_tree = jax.jit(priorities.build_tree)
+    again = build_tree(priorities.empty_tree(capacity), weights)
     for old, new in zip(tree, again, strict=True):
         np.testing.assert_array_equal(old, new)
 
 
 def test_sums_do_not_drift():
     rng = np.random.default_rng(0)
-    tree = sum_tree.empty_tree(300)
+    tree = priorities.empty_tree(300)
     index, weight = rng.integers(300, size=(2_000, 8)), rng.random((2_000, 8))
     change = jax.jit(
         lambda tree: jax.lax.scan(
-            lambda t, new: (sum_tree.set_weights(t, *new), ()),
+            lambda t, new: (priorities.set_weights(t, *new), ()),
             tree,
             (index, 10.0 ** (8 * weight - 4).astype("f4")),
         )[0]
     )
     tree = change(tree)
-    leaves = np.asarray(sum_tree.leaf_weights(tree), np.float64)
-    np.testing.assert_allclose(sum_tree.total_weight(tree), leaves.sum(), rtol=1e-6)
+    leaves = np.asarray(priorities.leaf_weights(tree), np.float64)
+    np.testing.assert_allclose(priorities.total_weight(tree), leaves.sum(), rtol=1e-6)
 
 
 def test_leaves_are_sampled_in_proportion_to_their_weights(small, as_likely):
@@ -79,4 +82,4 @@ def test_leaves_are_sampled_in_proportion_to_their_weights(small, as_likely):
 
 def test_an_empty_tree_is_refused():
     with pytest.raises(ValueError, match="at least 1, got 0"):
-        sum_tree.empty_tree(0)
+        priorities.empty_tree(0)

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlcli.replays.rings import Ring
-from rlcli.replays.windows import Windows
+from rlcli.replays.rings import Ring, Windows
 
 # (rows, unroll, span, stride, before, after)
 SHAPES = [

@@ -24,7 +24,7 @@ from rlcli.runs.creation import create_run
 from rlcli.runs.initial_replay import read_steps
 from rlcli.runs.run_folder import Run
 from rlcli.runs.sources import read_source
-from rlcli.training.experiment.checkpoints import save_checkpoint
+from rlcli.training.experiment.experiment import save_checkpoint
 from rlcli.training.experiment.together import build_experiments
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "transfer.md"

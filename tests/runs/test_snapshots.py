@@ -18,8 +18,7 @@ from rlcli.runs import checkpoint, snapshots
 from rlcli.runs.creation import create_run
 from rlcli.runs.frozen import FrozenSeed
 from rlcli.runs.run_folder import Run
-from rlcli.training.experiment.checkpoints import save_checkpoint
-from rlcli.training.experiment.experiment import Experiment
+from rlcli.training.experiment.experiment import Experiment, save_checkpoint
 
 DATA = {
     "environment": {"name": "CartPole-v1", "num_envs": 2},

@@ -36,7 +36,7 @@ from rlcli.results.board.run_index import RunIndex
 from rlcli.runs.files import explain_file_errors, to_json
 from rlcli.runs.locate import find_trained_together, locate_policy
 from rlcli.runs.run_folder import Run
-from rlcli.training.tracking.track_marks import Marks
+from rlcli.training.tracking.track_records import Marks
 from rlcli.types import External
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import pytest
 import rlax
 from tracing import trace
 
-from rlcli.tracers.lambda_return import lambda_return
-from rlcli.tracers.n_step import n_step
+from rlcli.tracers.multi_step import lambda_return, n_step
 
 
 def reference_returns(steps, v_t, gamma, lambda_):

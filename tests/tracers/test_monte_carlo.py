@@ -7,8 +7,7 @@ import rlax
 from blank import zero_estimates
 from tracing import trace
 
-from rlcli.tracers.monte_carlo import monte_carlo
-from rlcli.tracers.n_step import n_step
+from rlcli.tracers.multi_step import monte_carlo, n_step
 from rlcli.types import Transition
 
 

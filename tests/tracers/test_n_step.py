@@ -7,7 +7,7 @@ import rlax
 from blank import zero_estimates
 from tracing import trace
 
-from rlcli.tracers.n_step import n_step
+from rlcli.tracers.multi_step import n_step
 from rlcli.types import Transition
 
 

@@ -6,7 +6,7 @@ import pytest
 import rlax
 from tracing import trace
 
-from rlcli.tracers.lambda_return import lambda_return
+from rlcli.tracers.multi_step import lambda_return
 from rlcli.tracers.off_policy import retrace, v_trace
 
 GAMMA = 0.9

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from tracing import trace
 
-from rlcli.tracers.lambda_return import lambda_return
+from rlcli.tracers.multi_step import lambda_return
 from rlcli.tracers.off_policy import retrace, v_trace
 
 

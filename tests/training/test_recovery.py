@@ -20,8 +20,7 @@ from rlcli.runs.creation import create_run
 from rlcli.runs.run_folder import Run
 from rlcli.runs.snapshots import read_checkpoint
 from rlcli.training import recovery
-from rlcli.training.experiment.checkpoints import save_checkpoint
-from rlcli.training.experiment.experiment import Experiment
+from rlcli.training.experiment.experiment import Experiment, save_checkpoint
 
 DATA = {
     "environment": {"name": "FrozenLakeNonSlippery-v0", "num_envs": 2},

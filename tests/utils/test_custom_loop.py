@@ -14,7 +14,7 @@ import rlcli
 from rlcli.errors import RlcliError
 from rlcli.loop.agents import online_agent
 from rlcli.policies.discrete import epsilon_greedy
-from rlcli.tracers.n_step import n_step
+from rlcli.tracers.multi_step import n_step
 from rlcli.updaters.policy_gradient.ppo import ppo
 from rlcli.updaters.td.q_learning import q_learning
 

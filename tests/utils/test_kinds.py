@@ -9,7 +9,7 @@ import pytest
 import rlcli
 from rlcli import registry, utils
 from rlcli.policies import DistributionOffer, ValuesOffer
-from rlcli.tracers.n_step import n_step
+from rlcli.tracers.multi_step import n_step
 from rlcli.types import Network
 from rlcli.updaters import Spaces
 

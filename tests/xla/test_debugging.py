@@ -7,7 +7,7 @@ import numpy as np
 import optax
 import pytest
 
-from rlcli.networks.layer_names import name_layers
+from rlcli.networks.activations import name_layers
 from rlcli.types import Clock
 from rlcli.updaters.learner import Losses, Term, learner
 from rlcli.xla import debugging

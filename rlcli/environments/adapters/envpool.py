@@ -9,8 +9,11 @@ import numpy as np
 
 from rlcli.environments.adapters.conversion import HostArray, canonical_converter
 from rlcli.environments.adapters.host import host_environment
-from rlcli.environments.adapters.host_errors import ExternalEnvironment, close_or_warn
-from rlcli.environments.adapters.limits import with_timeout
+from rlcli.environments.adapters.host_errors import (
+    ExternalEnvironment,
+    close_or_warn,
+    with_timeout,
+)
 from rlcli.environments.adapters.pools import NO_TIME_LIMIT, HostTimeStep, host_timestep
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.registry import register

@@ -21,8 +21,7 @@ from gymnasium import spaces
 from rlcli.environments.adapters.jax_core import pure_core
 from rlcli.errors import RlcliError, suggest
 from rlcli.registry import plugins
-from rlcli.registry.libraries import import_library
-from rlcli.registry.offline import contact_no_host
+from rlcli.registry.libraries import contact_no_host, import_library
 from rlcli.types import Array, ArrayTree, Core, Key
 
 _FLAG: Any = bool  # a dtype that the type stubs of Box lack

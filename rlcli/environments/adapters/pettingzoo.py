@@ -25,8 +25,8 @@ from rlcli.environments.adapters.host_errors import (
     ExternalEnvironment,
     close_all,
     close_or_warn,
+    with_timeout,
 )
-from rlcli.environments.adapters.limits import with_timeout
 from rlcli.environments.adapters.pools import HostTimeStep
 from rlcli.environments.vector import count_games
 from rlcli.errors import RlcliError

@@ -32,8 +32,8 @@ from rlcli.environments.adapters.host_errors import (
     EnvironmentFailedError,
     WorkerDiedError,
     close_all,
+    with_timeout,
 )
-from rlcli.environments.adapters.limits import with_timeout
 from rlcli.registry import user_code
 from rlcli.types import ArrayTree
 

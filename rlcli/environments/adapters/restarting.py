@@ -20,8 +20,11 @@ import jax
 import numpy as np
 
 from rlcli.environments.adapters.conversion import HostArray, map_tree
-from rlcli.environments.adapters.host_errors import EnvironmentFailedError, close_all
-from rlcli.environments.adapters.limits import with_timeout
+from rlcli.environments.adapters.host_errors import (
+    EnvironmentFailedError,
+    close_all,
+    with_timeout,
+)
 from rlcli.environments.adapters.pools import (
     HostTimeStep,
     HostVector,

@@ -15,8 +15,7 @@ from jaxtyping import Float
 from rlcli import registry
 from rlcli.errors import RlcliError
 from rlcli.networks import fractions
-from rlcli.networks.heads.head import Head
-from rlcli.networks.heads.layers import readout
+from rlcli.networks.heads.layers import Head, readout
 from rlcli.networks.predictions import (
     Categorical,
     Quantiles,

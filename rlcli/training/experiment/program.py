@@ -29,7 +29,7 @@ from rlcli.loop.evaluator import EvaluationResult, Evaluator
 from rlcli.loop.log import Log, log_points
 from rlcli.loop.progress import Progress, Setup
 from rlcli.loop.seeds import drop_padding, take_seeds
-from rlcli.networks.layer_names import name_layers
+from rlcli.networks.activations import name_layers
 from rlcli.recipe import Recipe
 from rlcli.runs import snapshots
 from rlcli.runs.snapshots import CheckpointContent

@@ -1,8 +1,10 @@
-"""Run end: how signals end runs, and their process if it does not react."""
+"""Run end: how signals end runs, and what happens to a run that does not react."""
 
 import contextlib
 import functools
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 
 from rlcli import errors
 from rlcli.errors import RlcliError, as_typed
@@ -74,3 +76,36 @@ def abandon(runs: Sequence[Run], status: str) -> None:
 
 def _paths(runs: Sequence[Run]) -> str:
     return "\n".join(printable(as_typed(str(each.folder))) for each in runs)
+
+
+_IDLE = 0.01  # of one core: less processor time counts as idle
+
+
+@contextlib.contextmanager
+def report_idling(
+    report: Callable[[str], None], patience: float = 60.0
+) -> Iterator[None]:
+    """Context that checks every `patience` seconds whether processor time is used.
+
+    XLA's threads can deadlock; the process then uses no processor time. Work on
+    an accelerator needs no processor time either.
+    """
+    stop = threading.Event()
+
+    def watch() -> None:
+        time_before = time.process_time()
+        while not stop.wait(patience):
+            now = time.process_time()
+            if now - time_before < _IDLE * patience:
+                report(
+                    f"the run has been idle for {patience:.0f} s: XLA's threads may be "
+                    "deadlocked. Stop with Ctrl-C twice, then continue with "
+                    "`NPROC=1 rlcli resume`"
+                )
+            time_before = now
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        stop.set()

@@ -25,8 +25,7 @@ from rlcli.runs.files import refuse_link
 from rlcli.runs.metrics import read_metrics
 from rlcli.runs.run_folder import Run
 from rlcli.trackers import Record, TrackedRun, Tracker
-from rlcli.training.tracking.track_marks import Marks, mark_key
-from rlcli.training.tracking.track_records import Results, make_records
+from rlcli.training.tracking.track_records import Marks, Results, make_records, mark_key
 
 _PATIENCE = 60.0  # seconds that a tracker has after the end of the run
 _POLL = 0.1  # seconds between two checks for requests to stop

@@ -11,8 +11,8 @@ from jaxtyping import Float
 
 from rlcli.distributions import Distribution
 from rlcli.errors import RlcliError
+from rlcli.networks.functions import apply_jointly
 from rlcli.networks.heads import distribution_head, state_value_head
-from rlcli.networks.joint import apply_jointly
 from rlcli.networks.memory import apply_to_next, is_recurrent
 from rlcli.policies import DistributionOffer, predict
 from rlcli.types import (

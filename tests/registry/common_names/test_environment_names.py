@@ -6,7 +6,7 @@ import gymnasium
 import pytest
 
 from rlcli import registry
-from rlcli.registry.common_names.environment_names import suggest_environment
+from rlcli.registry.common_names import suggest_environment
 
 KNOWN = registry.names("environment")
 

@@ -8,8 +8,8 @@ from packaging.version import Version
 
 import rlcli
 from rlcli.registry.paths import shipped_path
-from rlcli.training.checks import tested_versions
-from rlcli.training.checks.tested_versions import untested_packages
+from rlcli.training.checks import doctor
+from rlcli.training.checks.doctor import untested_packages
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def installed(monkeypatch):
 def test_releases_are_compared_by_number(
     version, tested, expected, installed, monkeypatch
 ):
-    monkeypatch.setattr(tested_versions, "read_pins", lambda: {"optax": tested})
+    monkeypatch.setattr(doctor, "read_pins", lambda: {"optax": tested})
     installed(optax=version)
     found = [(item["installed"], item["is"]) for item in untested_packages(["optax"])]
     assert found == ([(version, expected)] if expected else [])
@@ -61,7 +61,7 @@ def test_the_pins_are_read_as_packaging_reads_them():
             name = pin.name.replace("_", "-").replace(".", "-").lower()
             (version,) = (Version(each.version) for each in pin.specifier)
             expected.setdefault(name, set()).add(version)
-    found = tested_versions.read_pins()
+    found = doctor.read_pins()
     assert {name: {*map(Version, pins)} for name, pins in found.items()} == expected
     for versions in found.values():
         assert versions == sorted(versions, key=Version)
@@ -72,7 +72,7 @@ def test_doctor_names_what_is_newer_or_older_than_tested(installed):
     found = {item["name"]: item for item in rlcli.doctor()["untested"]}
     assert (found["optax"]["installed"], found["optax"]["is"]) == ("99.0", "newer")
     assert (found["onnx"]["installed"], found["onnx"]["is"]) == ("1.0", "older")
-    assert found["onnx"]["tested"] == tested_versions.read_pins()["onnx"]
+    assert found["onnx"]["tested"] == doctor.read_pins()["onnx"]
     assert "numpy" not in found
 
 

@@ -19,8 +19,7 @@ from rlcli.runs import checkpoint, snapshots
 from rlcli.runs.run_folder import Run
 from rlcli.runs.snapshots import Policies
 from rlcli.training.experiment.best_policies import Scores
-from rlcli.training.experiment.checkpoints import save_checkpoint
-from rlcli.training.experiment.experiment import Experiment
+from rlcli.training.experiment.experiment import Experiment, save_checkpoint
 from rlcli.training.run_writer import FilmMaker
 from rlcli.types import Core, TimeStep
 

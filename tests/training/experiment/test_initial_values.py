@@ -17,7 +17,7 @@ from rlcli.errors import RlcliError
 from rlcli.runs import checkpoint
 from rlcli.runs.creation import create_run
 from rlcli.runs.run_folder import Run
-from rlcli.training.experiment.checkpoints import save_checkpoint
+from rlcli.training.experiment.experiment import save_checkpoint
 from rlcli.training.experiment.initial_values import read_initial
 from rlcli.training.experiment.together import build_experiments
 

@@ -2,7 +2,7 @@
 
 import time
 
-from rlcli.training.stopping.watchdog import report_idling
+from rlcli.training.stopping.run_end import report_idling
 
 
 def test_a_process_that_sleeps_is_reported_and_nothing_after_the_context():

@@ -8,7 +8,7 @@ from wording import mentions
 
 import rlcli
 from rlcli.errors import RlcliError
-from rlcli.training.tracking.track_marks import Marks
+from rlcli.training.tracking.track_records import Marks
 
 DAMAGED = [
     ("[]", "is not a JSON object"),

@@ -19,9 +19,7 @@ from rlcli.networks.torsos import mlp
 from rlcli.preprocessing.normalization import normalizer
 from rlcli.recipe import load_recipe, resolve
 from rlcli.replays.uniform import uniform
-from rlcli.tracers.lambda_return import lambda_return
-from rlcli.tracers.monte_carlo import monte_carlo
-from rlcli.tracers.n_step import n_step
+from rlcli.tracers.multi_step import lambda_return, monte_carlo, n_step
 from rlcli.types import Clock, Estimates, Policy, Report, Transition, Updater
 from rlcli.updaters import Spaces
 from rlcli.updaters.intrinsic_rewards import IntrinsicReward, add_intrinsic_reward

@@ -15,8 +15,7 @@ from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.networks.functions import Pair, separate_network
 from rlcli.networks.torsos import linear
-from rlcli.tracers.lambda_return import lambda_return
-from rlcli.tracers.n_step import n_step
+from rlcli.tracers.multi_step import lambda_return, n_step
 from rlcli.types import Clock, Decision, Policy, Transition
 from rlcli.updaters import Spaces
 from rlcli.updaters.model_based.muzero import _halve_gradient, muzero, unroll_targets

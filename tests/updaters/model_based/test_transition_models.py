@@ -16,7 +16,7 @@ from rlcli.errors import RlcliError
 from rlcli.networks.functions import Pair, separate_network
 from rlcli.networks.torsos import linear, table
 from rlcli.policies.discrete import boltzmann, epsilon_greedy
-from rlcli.tracers.n_step import n_step
+from rlcli.tracers.multi_step import n_step
 from rlcli.training.experiment.program import Program
 from rlcli.types import Clock, Transition
 from rlcli.updaters import Spaces

@@ -19,7 +19,7 @@ from rlcli.networks.functions import separate_network
 from rlcli.networks.torsos import table
 from rlcli.policies.sampled import sampled
 from rlcli.tracers import off_policy as tracers
-from rlcli.tracers.lambda_return import lambda_return
+from rlcli.tracers.multi_step import lambda_return
 from rlcli.training.experiment.program import Program
 from rlcli.types import Clock, Transition
 from rlcli.updaters import Spaces

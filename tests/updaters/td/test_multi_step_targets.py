@@ -8,7 +8,7 @@ import pytest
 import rlax
 from tiers import quick_first
 
-from rlcli.tracers.lambda_return import lambda_return
+from rlcli.tracers.multi_step import lambda_return
 from rlcli.tracers.off_policy import retrace
 
 STATES, ACTIONS, EPSILON = 6, 4, 0.2

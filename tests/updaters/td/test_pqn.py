@@ -13,7 +13,7 @@ from rlcli.errors import RlcliError
 from rlcli.networks.functions import separate_network
 from rlcli.networks.torsos import table
 from rlcli.policies.discrete import epsilon_greedy
-from rlcli.tracers.lambda_return import lambda_return
+from rlcli.tracers.multi_step import lambda_return
 from rlcli.types import Clock, Transition
 from rlcli.updaters import Spaces
 from rlcli.updaters.td.pqn import pqn

@@ -17,7 +17,7 @@ from rlcli.networks import memory
 from rlcli.networks.heads import action_values_head
 from rlcli.networks.torsos import mlp
 from rlcli.policies.discrete import epsilon_greedy
-from rlcli.tracers.n_step import n_step
+from rlcli.tracers.multi_step import n_step
 from rlcli.types import Clock, Transition
 from rlcli.updaters import Spaces
 from rlcli.updaters.learner import NOT_FAILED
