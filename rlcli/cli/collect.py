@@ -55,17 +55,7 @@ def command(
         modes={"explore": explore, "random": random},
     )
     thread_layout.apply_for_policy(run_path)
-    result = rlcli.collect(
-        run_path,
-        output=output_,
-        episodes=episodes,
-        steps=steps,
-        best=best,
-        explore=explore,
-        random=random,
-        seed=seed,
-        trust=trust,
-    )
+    result = options.call(rlcli.collect, locals(), run=run_path)
     if json:
         output.print_json(result)
         return

@@ -3,23 +3,12 @@
 from pathlib import Path
 
 import rlcli
-from rlcli.cli import output
-from rlcli.cli.options import (
-    FILTER,
-    GROUP,
-    JSON,
-    REFERENCE,
-    RUNS,
-    SERIF,
-    TAGGED,
-    THRESHOLD,
-    WIDTH,
-    option,
-)
+from rlcli.cli import options, output
+from rlcli.cli.options import option
 
 
 def command(
-    runs: list[str] = RUNS,
+    runs: list[str] = options.RUNS,
     result: str = option(
         "last",
         "--result NAME",
@@ -32,11 +21,11 @@ def command(
         "--y METRIC",
         "A metric. Default: `evaluation.mean`, or without evaluations `avg_G`.",
     ),
-    threshold: float | None = THRESHOLD,
-    group: str | None = GROUP,
-    filter: list[str] = FILTER,
-    tag: list[str] = TAGGED,
-    reference: list[str] = REFERENCE,
+    threshold: float | None = options.THRESHOLD,
+    group: str | None = options.GROUP,
+    filter: list[str] = options.FILTER,
+    tag: list[str] = options.TAGGED,
+    reference: list[str] = options.REFERENCE,
     allow_differences: bool = option(
         False,
         "--allow-differences",
@@ -48,9 +37,9 @@ def command(
         "Write tables to a `.md`, `.tex`, `.csv`, `.html` or `.json` file, or a figure "
         "to a `.pdf`, `.svg` or `.png` file.",
     ),
-    width: str | None = WIDTH,
-    serif: bool = SERIF,
-    json: bool = JSON,
+    width: str | None = options.WIDTH,
+    serif: bool = options.SERIF,
+    json: bool = options.JSON,
 ) -> None:
     """Compare groups of runs: mean, median, IQM and intervals.
 
@@ -58,20 +47,7 @@ def command(
     than another, and over several environments normalized scores, a performance profile
     and the optimality gap.
     """
-    data = rlcli.compare(
-        runs,
-        result=result,
-        y=y,
-        threshold=threshold,
-        group=group,
-        filter=filter,
-        tag=tag,
-        reference=reference,
-        allow_differences=allow_differences,
-        output=output_,
-        width=width,
-        serif=serif,
-    )
+    data = options.call(rlcli.compare, locals())
     output.print_notes(data["notes"])
     if json:
         output.print_json(data)

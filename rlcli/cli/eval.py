@@ -46,15 +46,7 @@ def command(
         run_path = Path(options.choose_run(path))
         locate_policy(run_path, best=best)  # refuses a missing file without JAX
     thread_layout.apply_for_policy(run_path)
-    result = rlcli.eval(
-        run_path,
-        best=best,
-        episodes=episodes,
-        seed=seed,
-        explore=explore,
-        environment=environment,
-        trust=trust,
-    )
+    result = options.call(rlcli.eval, locals(), path=run_path)
     if json:
         output.print_json(result)
     elif "cells" in result:

@@ -42,9 +42,7 @@ def command(
     run_path = options.choose_run(path)
     check_export(run_path, format=format, output=output_, best=best)
     thread_layout.apply_for_policy(run_path)
-    result = rlcli.export(
-        run_path, format=format, output=output_, best=best, seed=seed, trust=trust
-    )
+    result = options.call(rlcli.export, locals(), run=run_path)
     if json:
         output.print_json(result)
         return

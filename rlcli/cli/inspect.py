@@ -40,9 +40,7 @@ def command(
     path = options.choose_run(run)
     locate_checkpoint(path, checkpoint)  # refuses a missing file before JAX is imported
     thread_layout.apply_for_policy(path)
-    found = rlcli.inspect(
-        path, checkpoint=checkpoint, seed=seed, episodes=episodes, trust=trust
-    )
+    found = options.call(rlcli.inspect, locals(), run=path)
     if json:
         output.print_json(found.as_dict())
         return

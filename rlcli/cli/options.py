@@ -53,6 +53,20 @@ def argument(
     return typer.Argument(default, metavar=name, help=help, autocompletion=complete)
 
 
+def call(
+    function: Callable[..., Any], arguments: Mapping[str, Any], **changes: Any
+) -> Any:
+    """Calls a function of rlcli with those arguments of its command that it takes.
+
+    `arguments` are the `locals()` of the command; its `output_`, which is no module,
+    is the `output` of the function. `changes` replace some of them.
+    """
+    given = {name.removesuffix("_"): value for name, value in arguments.items()}
+    given |= changes
+    taken = inspect.signature(function).parameters
+    return function(**{name: given[name] for name in taken if name in given})
+
+
 def parse_max_time(text: str | None) -> float | None:
     """Parses `--max-time` to seconds; None if it is not given."""
     if text is None:

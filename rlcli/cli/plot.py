@@ -3,66 +3,40 @@
 from pathlib import Path
 
 import rlcli
-from rlcli.cli import output
-from rlcli.cli.options import (
-    CENTER,
-    FILTER,
-    GROUP,
-    JSON,
-    METRIC,
-    REFERENCE,
-    RUNS,
-    SERIF,
-    TAGGED,
-    THRESHOLD,
-    WIDTH,
-    option,
-)
+from rlcli.cli import options, output
+from rlcli.cli.options import option
 
 
 def command(
-    runs: list[str] = RUNS,
+    runs: list[str] = options.RUNS,
     x: str = option(
         "steps",
         "--x AXIS",
         "`steps`, `seconds` of training or `updates`.",
         words=("steps", "seconds", "updates"),
     ),
-    y: str | None = METRIC,
-    threshold: float | None = THRESHOLD,
-    center: str = CENTER,
-    group: str | None = GROUP,
-    filter: list[str] = FILTER,
-    tag: list[str] = TAGGED,
-    reference: list[str] = REFERENCE,
+    y: str | None = options.METRIC,
+    threshold: float | None = options.THRESHOLD,
+    center: str = options.CENTER,
+    group: str | None = options.GROUP,
+    filter: list[str] = options.FILTER,
+    tag: list[str] = options.TAGGED,
+    reference: list[str] = options.REFERENCE,
     output_: Path | None = option(
         None,
         "--output FILE",
         "A `.png`, `.svg` or `.pdf` file, instead of the terminal.",
     ),
-    width: str | None = WIDTH,
-    serif: bool = SERIF,
-    json: bool = JSON,
+    width: str | None = options.WIDTH,
+    serif: bool = options.SERIF,
+    json: bool = options.JSON,
 ) -> None:
     """Draw learning curves of runs, with an interval over seeds.
 
     All runs of a recipe form one curve, over the seeds of all of them. A folder stands
     for all runs in it.
     """
-    result = rlcli.plot(
-        runs,
-        x=x,
-        y=y,
-        threshold=threshold,
-        center=center,
-        group=group,
-        filter=filter,
-        tag=tag,
-        reference=reference,
-        output=output_,
-        width=width,
-        serif=serif,
-    )
+    result = options.call(rlcli.plot, locals())
     output.print_notes(result["notes"])
     if json:
         output.print_json(result)

@@ -40,15 +40,5 @@ def command(
     run_path = options.choose_run(path)
     targets.check_rendering(run_path, best=best, output=output_)
     thread_layout.apply_for_policy(run_path)
-    file = rlcli.render(
-        run_path,
-        best=best,
-        output=output_,
-        episodes=episodes,
-        seed=seed,
-        fps=fps,
-        size=pixels,
-        overlay=overlay,
-        trust=trust,
-    )
+    file = options.call(rlcli.render, locals(), path=run_path, size=pixels)
     output.print_data(file)

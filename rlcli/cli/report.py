@@ -44,22 +44,8 @@ def command(
     """
     if episodes or inspect:
         thread_layout.apply_for_policy(runs[0])
-    file = rlcli.report(
-        runs,
-        output=output_,
-        y=y,
-        threshold=threshold,
-        center=center,
-        group=group,
-        filter=filter,
-        tag=tag,
-        episodes=episodes,
-        inspect=inspect,
-        best=best,
-        seed=seed,
-        trust=trust,
-        report_phase=(lambda phase: None) if quiet else output.print_message,
-    )
+    report_phase = (lambda phase: None) if quiet else output.print_message
+    file = options.call(rlcli.report, locals(), report_phase=report_phase)
     output.print_data(file)
     if open_:
         import webbrowser  # here, to keep `--help` fast

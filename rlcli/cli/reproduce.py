@@ -33,9 +33,7 @@ def command(
     limit = options.parse_deadline(max_time)
     run_path = options.choose_run(run, quiet=quiet)
     with signals.own_process(output.data_descriptor()):
-        result = rlcli.reproduce(
-            run_path, runs=runs, to=to, max_time=limit, quiet=quiet, trust=trust
-        )
+        result = options.call(rlcli.reproduce, locals(), run=run_path, max_time=limit)
     output.print_data(output.as_json(result) if json else _describe(result))
     raise typer.Exit(errors.OK if result["identical"] else errors.USER_ERROR)
 

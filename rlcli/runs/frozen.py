@@ -21,11 +21,6 @@ class FrozenSeed(NamedTuple):
     reason: str
     environment: bool = False  # whether its environment returned non-finite values
 
-    @property
-    def label(self) -> str:
-        """A short text for a table."""
-        return f"at step {self.step:,}"
-
 
 FrozenSeeds = Mapping[int, FrozenSeed]  # by seed
 

@@ -1,5 +1,6 @@
 """`rlcli eval`: a table for people, JSON for programs."""
 
+import functools
 import json
 import math
 from pathlib import Path
@@ -32,8 +33,9 @@ for _row in RESULT["seeds"]:
 def calls(monkeypatch):
     calls = []
 
-    def function(*positional, **keywords):
-        calls.append((positional, keywords))
+    @functools.wraps(rlcli.eval)  # with its parameters
+    def function(**keywords):
+        calls.append(keywords)
         return RESULT
 
     monkeypatch.setitem(vars(rlcli), "eval", function)
@@ -45,6 +47,7 @@ def test_every_option_reaches_the_function_of_its_name(calls):
     options = "--best --episodes 7 --seed 3 --explore --environment gymnasium/X --trust"
     assert main(["eval", "runs/x", *options.split()]) == 0
     keywords = {
+        "path": Path("runs/x"),
         "best": True,
         "episodes": 7,
         "seed": 3,
@@ -52,7 +55,7 @@ def test_every_option_reaches_the_function_of_its_name(calls):
         "environment": "gymnasium/X",
         "trust": True,
     }
-    assert calls == [((Path("runs/x"),), keywords)]
+    assert calls == [keywords]
 
 
 def test_the_table_is_plain_where_it_is_piped(calls, capsys):

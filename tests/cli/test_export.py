@@ -1,5 +1,6 @@
 """`rlcli export`: prints the files that it writes, or JSON."""
 
+import functools
 import json
 from pathlib import Path
 
@@ -16,8 +17,9 @@ RESULT = {"format": "numpy", "files": ["a/policy.py", "a/policy.npz"], "bytes": 
 def calls(monkeypatch):
     calls = []
 
-    def function(*positional, **keywords):
-        calls.append((positional, keywords))
+    @functools.wraps(rlcli.export)  # with its parameters
+    def function(**keywords):
+        calls.append(keywords)
         return RESULT
 
     monkeypatch.setitem(vars(rlcli), "export", function)
@@ -29,13 +31,14 @@ def test_every_option_reaches_the_function_of_its_name(calls):
     options = "--format numpy --output a/policy.py --best --seed 3 --trust"
     assert main(["export", "runs/x", *options.split()]) == 0
     keywords = {
+        "run": Path("runs/x"),
         "format": "numpy",
         "output": Path("a/policy.py"),
         "best": True,
         "seed": 3,
         "trust": True,
     }
-    assert calls == [((Path("runs/x"),), keywords)]
+    assert calls == [keywords]
 
 
 def test_it_prints_the_files_and_how_to_load_them(calls, capsys):

@@ -1,5 +1,6 @@
 """`rlcli render`: what it hands on, and the file that it names."""
 
+import functools
 from pathlib import Path
 
 import rlcli
@@ -9,8 +10,9 @@ from rlcli.cli import main
 def test_every_option_reaches_the_function_and_the_file_is_printed(monkeypatch, capsys):
     calls = []
 
-    def function(*positional, **keywords):
-        calls.append((positional, keywords))
+    @functools.wraps(rlcli.render)  # with its parameters
+    def function(**keywords):
+        calls.append(keywords)
         return Path("x.gif")
 
     monkeypatch.setitem(vars(rlcli), "render", function)
@@ -20,6 +22,7 @@ def test_every_option_reaches_the_function_and_the_file_is_printed(monkeypatch, 
     )
     assert main(["render", "CartPole-v1", *options.split()]) == 0
     keywords = {
+        "path": "CartPole-v1",
         "best": True,
         "output": Path("x.gif"),
         "episodes": 2,
@@ -29,5 +32,5 @@ def test_every_option_reaches_the_function_and_the_file_is_printed(monkeypatch, 
         "overlay": True,
         "trust": True,
     }
-    assert calls == [(("CartPole-v1",), keywords)]
+    assert calls == [keywords]
     assert capsys.readouterr().out == "x.gif\n"

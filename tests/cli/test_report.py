@@ -1,5 +1,6 @@
 """`rlcli report`: its options and what it prints."""
 
+import functools
 import webbrowser
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from rlcli.cli import main
 def calls(monkeypatch):
     found = []
 
+    @functools.wraps(rlcli.report)  # with its parameters
     def report(runs, *, report_phase, **options):
         report_phase("reading metrics")
         found.append((runs, options))
