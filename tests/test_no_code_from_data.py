@@ -53,7 +53,7 @@ ALLOWED = {
         "importlib.machinery.SourceFileLoader",
     },
     # Reloads edited modules in a notebook, when the user asks for it.
-    "rlcli.utils.reloading": {"importlib."},
+    "rlcli.utils.printing": {"importlib."},
 }
 
 

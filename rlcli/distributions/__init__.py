@@ -16,15 +16,20 @@ import numpy as np
 from gymnasium import spaces as kinds
 
 from rlcli import spaces
-from rlcli.distributions.choices import atoms, categorical, multi_binary, multi_discrete
-from rlcli.distributions.composites import composite
-from rlcli.distributions.constant_entries import (
+from rlcli.distributions.choices import (
+    atoms,
+    categorical,
+    discretized_box,
+    multi_binary,
+    multi_discrete,
+)
+from rlcli.distributions.composites import (
+    composite,
     has_constant_entries,
     with_constant_entries,
 )
 from rlcli.distributions.empirical import quantile_distribution
 from rlcli.distributions.family import Distribution
-from rlcli.distributions.intervals import discretized_box
 from rlcli.distributions.normals import normal
 from rlcli.distributions.squashed import squashed_normal
 from rlcli.spaces import MAX_CHOICES, count_integers

@@ -20,10 +20,10 @@ from rlcli.recipe import (
     read_without_parts,
     shipped_recipes,
 )
-from rlcli.recipe.settings import Setting
-from rlcli.recipe.varying import (
+from rlcli.recipe.settings import (
     MOST_COMBINATIONS,
     NONE,
+    Setting,
     check_count,
     find_repeated,
 )

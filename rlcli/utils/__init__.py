@@ -23,7 +23,6 @@ from rlcli.utils.arrays import (
     idx,
     isscalar,
 )
-from rlcli.utils.averages import ExponentialAverage, RollingAverage
 from rlcli.utils.control import make_dmc
 from rlcli.utils.elements import check_preprocessors, default_preprocessor, safe_sample
 from rlcli.utils.environments import (
@@ -33,7 +32,6 @@ from rlcli.utils.environments import (
     has_env_attr,
     render_episode,
 )
-from rlcli.utils.exploration import OrnsteinUhlenbeckNoise, StepwiseLinearFunction
 from rlcli.utils.kinds import (
     is_policy,
     is_qfunction,
@@ -43,8 +41,18 @@ from rlcli.utils.kinds import (
     is_vfunction,
 )
 from rlcli.utils.pickling import dump, dumps, load, loads
-from rlcli.utils.printing import enable_logging, pretty_print, pretty_repr
-from rlcli.utils.reloading import reload_recursive
+from rlcli.utils.printing import (
+    enable_logging,
+    pretty_print,
+    pretty_repr,
+    reload_recursive,
+)
+from rlcli.utils.running import (
+    ExponentialAverage,
+    OrnsteinUhlenbeckNoise,
+    RollingAverage,
+    StepwiseLinearFunction,
+)
 from rlcli.utils.segment_tree import MaxTree, MinTree, SegmentTree, SumTree
 from rlcli.utils.trees import (
     batch_to_single,

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rlcli.environments.native.bandits.arms import BanditState
-from rlcli.environments.native.bandits.bernoulli import bernoulli_bandit
-from rlcli.environments.native.bandits.gaussian import gaussian_bandit
-from rlcli.environments.native.bandits.k_armed import k_armed_bandit
+from rlcli.environments.native.bandits import (
+    BanditState,
+    bernoulli_bandit,
+    gaussian_bandit,
+    k_armed_bandit,
+)
 
 EPISODES = 2000
 # The results do not depend on compiler options; compiling takes a third of the time.

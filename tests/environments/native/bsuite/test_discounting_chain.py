@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from bsuite.environments import discounting_chain as original
 
-from rlcli.environments.native.bsuite.discounting_chain import (
+from rlcli.environments.native.bsuite.chains import (
     DELAYS,
     DiscountingChainState,
     discounting_chain,

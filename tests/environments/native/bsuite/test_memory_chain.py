@@ -6,7 +6,7 @@ import pytest
 from bsuite.environments import memory_chain as original
 from scipy import stats
 
-from rlcli.environments.native.bsuite.memory_chain import MemoryChainState, memory_chain
+from rlcli.environments.native.bsuite.chains import MemoryChainState, memory_chain
 
 CHAINS = [
     {},

@@ -10,8 +10,8 @@ from bsuite.environments import mnist as original
 from bsuite.utils import datasets
 from scipy import stats
 
-from rlcli.environments.native.bsuite import mnist_bandit as native
-from rlcli.environments.native.bsuite.mnist_bandit import mnist_bandit
+from rlcli.environments.native.bsuite import bandits as native
+from rlcli.environments.native.bsuite.bandits import mnist_bandit
 from rlcli.errors import RlcliError
 
 NUMBER = 50

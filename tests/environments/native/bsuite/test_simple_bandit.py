@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from bsuite.environments import bandit as original
 
-from rlcli.environments.native.bsuite.simple_bandit import (
+from rlcli.environments.native.bsuite.bandits import (
     simple_bandit,
 )
 

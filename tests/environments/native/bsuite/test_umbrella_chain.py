@@ -5,7 +5,7 @@ import pytest
 from bsuite.environments import umbrella_chain as original
 from scipy import stats
 
-from rlcli.environments.native.bsuite.umbrella_chain import (
+from rlcli.environments.native.bsuite.chains import (
     UmbrellaChainState,
     umbrella_chain,
 )

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from rlcli import registry
-from rlcli.environments.native.goals.bit_flip import BitFlipState, bit_flip
+from rlcli.environments.native.bit_flip import BitFlipState, bit_flip
 
 BATCH, BITS = 2000, 5
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlcli.environments.native.grid.four_rooms import FourRoomsState, four_rooms
+from rlcli.environments.native.grid import FourRoomsState, four_rooms
 from rlcli.errors import RlcliError
 
 DOORS = {(3, 6), (10, 6), (6, 2), (7, 9)}  # from the figure of the paper

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlcli.environments.native.grid.grid_world import grid_world
+from rlcli.environments.native.grid import grid_world
 from rlcli.environments.native.toy_text.tabular import CellState
 from rlcli.errors import RlcliError
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rlcli import registry
-from rlcli.environments.native.grid.meta_maze import MetaMazeState, meta_maze
+from rlcli.environments.native.grid import MetaMazeState, meta_maze
 from rlcli.errors import RlcliError
 
 MOVES = [(-1, 0), (0, 1), (1, 0), (0, -1)]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rlcli import registry
-from rlcli.environments.native.minigrid import cells, memory
+from rlcli.environments.native.minigrid import cells, levels
 from rlcli.environments.native.minigrid.game import MiniGridState
 
 # The results do not depend on compiler options; compiling takes a third of the time.
@@ -79,7 +79,7 @@ class LevelPair:
         env.agent_dir = int(state.direction)
         env.carrying = decode(*encoded(int(state.carrying)))
         env.step_count = int(state.steps)
-        if isinstance(state.task, memory.Ends):
+        if isinstance(state.task, levels.Ends):
             x, success_y, failure_y = (int(leaf) for leaf in state.task)
             env.success_pos, env.failure_pos = (x, success_y), (x, failure_y)
         elif not isinstance(state.task, tuple):
@@ -164,7 +164,7 @@ class LevelPair:
         env = self.reference
         if hasattr(env, "success_pos"):
             x, success_y = env.success_pos
-            return memory.Ends(
+            return levels.Ends(
                 np.int32(x), np.int32(success_y), np.int32(env.failure_pos[1])
             )
         return np.int32(env.obj.encode()[1]) if hasattr(env, "obj") else ()
