@@ -12,9 +12,7 @@ are the parts at the start, which are checked once.
 from rlcli.assembly.data import record_data as record_data
 from rlcli.assembly.make_environment import build_core as build_core
 from rlcli.assembly.make_environment import build_environment as build_environment
-from rlcli.assembly.make_environment import (
-    build_level_sampler as build_level_sampler,
-)
+from rlcli.assembly.make_environment import build_level_sampler as build_level_sampler
 from rlcli.assembly.make_environment import check_environment as check_environment
 from rlcli.assembly.make_environment import environment_factory as environment_factory
 from rlcli.assembly.make_environment import group_size as group_size

@@ -9,10 +9,7 @@ import rlcli
 from rlcli.cli import completion, options, output
 from rlcli.cli.options import argument, option
 
-_VERBS = {
-    "show": ("FOLDER",),
-    "export": ("FOLDER", "FILE.yaml"),
-}
+_VERBS = {"show": ("FOLDER",), "export": ("FOLDER", "FILE.yaml")}
 
 
 @options.with_engines

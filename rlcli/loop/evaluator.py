@@ -29,15 +29,7 @@ from rlcli.loop.episode_records import (
 from rlcli.loop.seeds import drop_padding
 from rlcli.quoting import printable
 from rlcli.spaces.canonical import canonical_action
-from rlcli.types import (
-    START,
-    Array,
-    ArrayTree,
-    Environment,
-    Inputs,
-    Policy,
-    Transition,
-)
+from rlcli.types import START, Array, ArrayTree, Environment, Inputs, Policy, Transition
 from rlcli.xla.temporaries import temporary_bytes
 
 _MAX_ENVIRONMENTS = 128  # parallel environments of an evaluation …

@@ -36,10 +36,7 @@ class VariedOptions(NamedTuple):
     takes_any: bool = False
 
     def read_each(
-        self,
-        options: Mapping[str, Any],
-        single_keys: Collection[str],
-        num_envs: int,
+        self, options: Mapping[str, Any], single_keys: Collection[str], num_envs: int
     ) -> dict[str, list[float] | RandomNumber]:
         """The values or the distribution of each option, by its name in Python.
 

@@ -78,6 +78,6 @@ def prioritized(
             required_priority=by if by == "gradient_norm" else "",
             dataset=prefill and Dataset.parse(prefill),
             frame_stack=None if frames is None else required_stack(**frames),
-        ),
+        )
     )
     return mix_dataset(replay, window, prefill, rows)

@@ -94,7 +94,7 @@ def sequences(
     replay = replay._replace(
         traits=replay.traits._replace(
             sequence_length=length, requires_recurrence=requires_recurrence
-        ),
+        )
     )
     return _with_burn_in(replay, burn_in)
 

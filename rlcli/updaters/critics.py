@@ -88,10 +88,7 @@ def state_critic(networks: Networks, name: str, critics: int = 1) -> Critic:
 
 
 def all_actions_critic(
-    networks: Networks,
-    name: str,
-    space: gymnasium.spaces.Discrete,
-    critics: int = 1,
+    networks: Networks, name: str, space: gymnasium.spaces.Discrete, critics: int = 1
 ) -> Critic:
     """A critic q(s, ·): a function of the observation, with one value per action.
 
@@ -120,10 +117,7 @@ def all_actions_critic(
 
 
 def one_action_critic(
-    networks: Networks,
-    name: str,
-    space: gymnasium.Space,
-    critics: int = 1,
+    networks: Networks, name: str, space: gymnasium.Space, critics: int = 1
 ) -> Critic:
     """A critic q(s, a): a function of observation and action, in any action space.
 
@@ -160,11 +154,7 @@ def repeat_for_actions(
 
 
 def _apply_by_role(
-    networks: Networks,
-    name: str,
-    actions: Actions,
-    critics: int,
-    **more: Any,
+    networks: Networks, name: str, actions: Actions, critics: int, **more: Any
 ) -> tuple[Callable[..., Prediction], Callable[..., tuple], Network]:
     """Returns a function by role, `Critic.learn`, and the network.
 

@@ -248,7 +248,7 @@ _KEYS = {  # of sections and of options
 _INITIALIZERS = {  # in place of a run
     "orthogonal fan_in xavier glorot kaiming he lecun normal uniform zeros random": (
         "initial weights are an option of the network: `network: {init: orthogonal}`"
-    ),
+    )
 }
 HINTS: Mapping[str, Mapping[str, str]] = {
     "updater": _UPDATERS,

@@ -7,12 +7,7 @@ from typing import Any
 from rlcli.errors import RlcliError
 from rlcli.recipe import RecipeDocument, read_recipe
 from rlcli.registry.paths import resolves
-from rlcli.runs.differences import (
-    diff,
-    differing_arrays,
-    first_difference,
-    last_step,
-)
+from rlcli.runs.differences import diff, differing_arrays, first_difference, last_step
 from rlcli.runs.locate import locate_run
 from rlcli.runs.run_folder import Run
 from rlcli.training.new_run import NewRun, TrainRequest, train_chunks

@@ -19,11 +19,7 @@ from rlcli.recipe import read_recipe
 from rlcli.recipe.documents import copy_plain
 from rlcli.registry.paths import directory, resolves
 from rlcli.registry.user_code import module_command
-from rlcli.runs.differences import (
-    differing_arrays,
-    first_difference,
-    last_step,
-)
+from rlcli.runs.differences import differing_arrays, first_difference, last_step
 from rlcli.runs.files import read_json, write_json
 from rlcli.runs.locate import locate_run
 from rlcli.runs.metrics import read_metrics

@@ -143,9 +143,7 @@ def restore_environment(run: Run, experiment: Experiment, step: int) -> None:
                 set_number(None, name, value)
 
 
-def _setter(
-    environment: Environment,
-) -> Callable[[Any, str, float], None] | None:
+def _setter(environment: Environment) -> Callable[[Any, str, float], None] | None:
     """The function that sets numbers of an environment on the host."""
     return environment.host and environment.host.set_number
 

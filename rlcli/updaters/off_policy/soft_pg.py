@@ -15,14 +15,7 @@ from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss, TransformName
 from rlcli.registry import register
 from rlcli.spaces import bounds
-from rlcli.types import (
-    Array,
-    Count,
-    PerRow,
-    Positive,
-    Structural,
-    Updater,
-)
+from rlcli.types import Array, Count, PerRow, Positive, Structural, Updater
 from rlcli.updaters import Networks, Policies, Spaces
 from rlcli.updaters.decorator import Parts
 from rlcli.updaters.learner import POLYAK_TARGET, Target

@@ -8,14 +8,7 @@ import optax
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss
 from rlcli.registry import register
-from rlcli.types import (
-    Array,
-    Count,
-    NonNegative,
-    PerRow,
-    Transition,
-    Updater,
-)
+from rlcli.types import Array, Count, NonNegative, PerRow, Transition, Updater
 from rlcli.updaters import Networks, Policies, Spaces
 from rlcli.updaters.learner import POLYAK_TARGET, Target
 from rlcli.updaters.off_policy.actors import ActionChoices, deterministic_actor
