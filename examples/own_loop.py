@@ -27,7 +27,7 @@ tracer = n_step(n=1, gamma=0.9)
 
 def agent(epsilon):  # parts are pure and cheap: build them where they are used
     pi = partial(epsilon_greedy, epsilon=epsilon)
-    return online_agent(q_learning(q.spaces, q.networks, pi, optax.adam(0.02)), tracer)
+    return online_agent(q_learning(q.parts(pi, optax.adam(0.02))), tracer)
 
 
 @jax.jit

@@ -59,7 +59,7 @@ from rlcli.types import (
     Transition,
     Updater,
 )
-from rlcli.updaters import Spaces
+from rlcli.updaters import Parts, Spaces
 from rlcli.updaters.intrinsic_rewards import add_intrinsic_reward
 from rlcli.updaters.optimizers import partition_by_group
 from rlcli.xla import backend, switches, taps, threads
@@ -276,20 +276,16 @@ def _build_updater(
         frozen_at(recipe, clock),
         lambda: torso_paths(networks.values()),
     )
-    offers = {
-        "spaces": env_spaces,
-        "networks": make_network,
-        "policies": functools.partial(_build_policy, recipe, clock, env_spaces, tracer),
-        "optimizer": optimizer,
-        "tracer": tracer,
-    }
+    make_policy = functools.partial(_build_policy, recipe, clock, env_spaces, tracer)
+    parts = Parts(env_spaces, make_network, make_policy, optimizer)
+    offers = {"parts": parts, "tracer": tracer}
     if registry.find("updater", recipe.updater.name).takes("simulator"):
         offers["simulator"] = build_simulator(recipe, clock)
     updater = _tap_batch(build_part(recipe.updater, clock, recipe, offers))
     normalize = _build_normalizer(recipe, env_spaces, tracer)
     if recipe.intrinsic_reward is None:
         return updater, normalize
-    reward = build_part(recipe.intrinsic_reward, clock, recipe, offers)
+    reward = build_part(recipe.intrinsic_reward, clock, recipe, parts._asdict())
     return updater, lambda updater: normalize(add_intrinsic_reward(updater, reward))
 
 

@@ -33,10 +33,7 @@ _OFFERS = {
     "preprocess": (),
     "tracer": (),
     "replay": ("window", "unroll", "num_envs", "goal_reward", "time_limit"),
-    "updater": (
-        *("spaces", "networks", "policies", "optimizer"),
-        *("tracer", "simulator"),
-    ),
+    "updater": ("parts", "tracer", "simulator"),
     "intrinsic_reward": ("spaces", "networks", "optimizer"),
     "optimizer": (),
     "tracker": (),

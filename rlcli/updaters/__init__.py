@@ -3,7 +3,7 @@
 Belongs here: algorithms, one file each, by family, and the modules that families share.
 May import: policies, preprocessing, networks, distributions, and the ground.
 
-The positional arguments of an updater factory are its parts, by their names:
+The positional argument `parts` of an updater factory is a record, `Parts`:
 
 - `spaces`: the observation and action spaces of the environment;
 - `networks(name, head, observation=None, action=None, copies=None) -> Network`: the
@@ -28,6 +28,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import gymnasium
+import optax
 
 from rlcli import distributions
 from rlcli.distributions import BoxFamily, Distribution
@@ -52,6 +53,15 @@ class Spaces(NamedTuple):
     def describe_action(self) -> str:
         """The action space as the environment defines it, for messages."""
         return describe((self.external or self).action)
+
+
+class Parts(NamedTuple):
+    """What an updater is built from; the docstring of the package describes it."""
+
+    spaces: Spaces
+    networks: Networks
+    policies: Policies
+    optimizer: optax.GradientTransformation
 
 
 def require_discrete(spaces: Spaces, updater: str) -> gymnasium.spaces.Discrete:

@@ -4,26 +4,15 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
-
-import optax
+from typing import Any
 
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.registry import register
 from rlcli.types import Updater
-from rlcli.updaters import Networks, Policies, Spaces
+from rlcli.updaters import Parts
 
 # The sections of a recipe for which an updater may have defaults.
 _SECTIONS = ("policy", "tracer", "replay", "unroll", "network", "head", "heads")
-
-
-class Parts(NamedTuple):
-    """The positional arguments of an updater factory."""
-
-    spaces: Spaces
-    networks: Networks
-    policies: Policies
-    optimizer: optax.GradientTransformation
 
 
 def describe_function(decorator: Callable, function: Callable) -> str:
@@ -91,6 +80,8 @@ def updater_decorator(
     values = options(**fields)._asdict()
     given = {**sections, **defaults}
     facts = {name: given[name] for name in _SECTIONS if name in given}
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parts = inspect.Parameter("parts", kind, annotation=Parts)
     common_parameters = [
         inspect.Parameter(
             name,
@@ -103,13 +94,11 @@ def updater_decorator(
 
     def decorate(function: Callable) -> Callable[..., Updater]:
         own_parameters = _own_parameters(decorator, function, names)
-        signature = inspect.Signature(
-            [*_part_parameters(), *own_parameters, *common_parameters]
-        )
+        signature = inspect.Signature([parts, *own_parameters, *common_parameters])
 
         @functools.wraps(function)
-        def updater(*parts: Any, **option_values: Any) -> Updater:
-            binding = signature.bind(*parts, **option_values)
+        def updater(*given: Any, **option_values: Any) -> Updater:
+            binding = signature.bind(*given, **option_values)
             binding.apply_defaults()
             arguments = binding.arguments
             own_options = {each.name: arguments[each.name] for each in own_parameters}
@@ -117,7 +106,7 @@ def updater_decorator(
             return build(
                 functools.partial(function, **own_options),
                 options(**{**values, **common_options}),
-                Parts(*(arguments[name] for name in Parts._fields)),
+                arguments["parts"],
             )
 
         updater.__signature__ = signature  # type: ignore[attr-defined] # PEP 362
@@ -157,7 +146,7 @@ def _own_parameters(
     context, *own = parameters
     every = f"every updater made by `@{decorator.__name__}`"
     taken = {
-        **dict.fromkeys(Parts._fields, f"a part that {every} receives"),
+        "parts": f"what {every} receives",
         **dict.fromkeys(common_options, f"an option of {every}"),
     }
     for parameter in own:
@@ -178,12 +167,3 @@ def _own_parameters(
                 "choose another name",
             )
     return own
-
-
-def _part_parameters() -> list[inspect.Parameter]:
-    """The positional parameters of every updater factory."""
-    hints = typing.get_type_hints(Parts)
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return [
-        inspect.Parameter(name, kind, annotation=hints[name]) for name in Parts._fields
-    ]

@@ -7,11 +7,12 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from rlcli.networks.functions import forward_pass
 from rlcli.networks.heads import action_values_head
 from rlcli.types import Agent, Array, ArrayTree, Clock, Key, Network, Params, Transition
-from rlcli.updaters import Spaces
+from rlcli.updaters import Parts, Policies, Spaces
 from rlcli.xla import switches
 from rlcli.xla.indexing import select_index
 
@@ -19,9 +20,9 @@ from rlcli.xla.indexing import select_index
 class QFunction(NamedTuple):
     """An action-value function with a user-defined forward pass, without parameters.
 
-    `spaces` and `networks` are the first arguments of the factory of an updater:
+    An updater is built from its `parts`, with a function that makes its policy:
 
-        q_learning(q.spaces, q.networks, policies, optimizer)
+        q_learning(q.parts(policies, optimizer))
     """
 
     network: Network
@@ -39,7 +40,13 @@ class QFunction(NamedTuple):
         start = getattr(self.spaces.action, "start", 0)
         return select_index(values, jnp.asarray(action) - int(start))
 
-    def networks(self, name: str, head: Callable[..., Any]) -> Network:
+    def parts(
+        self, policies: Policies, optimizer: optax.GradientTransformation
+    ) -> Parts:
+        """The argument of the factory of an updater that learns this function."""
+        return Parts(self.spaces, self._find_network, policies, optimizer)
+
+    def _find_network(self, name: str, head: Callable[..., Any]) -> Network:
         """Returns the network `q` for an updater, with the outputs of its head."""
         if name != "q":
             raise ValueError(f"expected an updater that learns `q`, not `{name}`")

@@ -178,9 +178,9 @@ def test_a_replay_holds_at_least_one_sample(replay, tmp_path):
     built(f"{text}replay: {{{options}: 64, batch_size: 64}}\n", tmp_path)
 
 
-def reporting(spaces, networks, policies, optimizer):
+def reporting(parts):
     """Q-learning that claims to report gradient norms."""
-    updater = q_learning(spaces, networks, policies, optimizer)
+    updater = q_learning(parts)
     return updater._replace(traits=updater.traits._replace(priority="gradient_norm"))
 
 
@@ -215,10 +215,10 @@ def greedy(values, space, gamma):
     return epsilon_greedy(values, space, epsilon=0.0)
 
 
-def witness(spaces, networks, policies, optimizer, tracer):
+def witness(parts, tracer):
     """An updater that receives the tracer."""
     SEEN["updater"] = tracer.gamma, tracer.window
-    return q_learning(spaces, networks, policies, optimizer)
+    return q_learning(parts)
 
 
 SEEN = {}

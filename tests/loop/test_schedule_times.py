@@ -77,10 +77,7 @@ def number_tracer(*, number: float = 0.0) -> Tracer:
 
 
 def recorder(
-    spaces,
-    networks,
-    policies,
-    optimizer,
+    parts,
     *,
     number: float = 0.0,
     more: list[Item] = [],  # noqa: B006 - never mutated
@@ -113,7 +110,7 @@ def recorder(
     return Updater(
         init=init,
         acting=lambda state: (),
-        policy=policies(),
+        policy=parts.policies(),
         update=update,
         estimate=estimate,
         failed_at=lambda state: jnp.int32(-1),

@@ -60,7 +60,7 @@ def broken_head(actions, role):
 def no_head(actions, role):
     return 'text'
 
-def three(spaces, nets, policies):
+def three(parts, nets, tracer):
     CALLS.append('called')
 
 def swallows(*parts, **options):
@@ -163,7 +163,7 @@ def test_a_recipe_without_a_broken_plug_in_is_built():
     ("each", "words"),
     [
         ("optimizer=mine_parts:three", "the parts that an optimizer gets are none"),
-        ("updater=mine_parts:three", "`spaces`, `networks`, `policies`, `optimizer`"),
+        ("updater=mine_parts:three", "`parts`, `tracer`, `simulator`"),
         ("replay=mine_parts:system", "positional parameter `command`"),
         ("network=mine_parts:bad_annotation", "NameError: name 'Missing'"),
         ("tracer=mine_parts:unreadable", "its signature cannot be read"),

@@ -12,7 +12,7 @@ from rlcli.networks.torsos import table
 from rlcli.policies.discrete import epsilon_greedy
 from rlcli.policies.sampled import random
 from rlcli.types import Clock, Transition
-from rlcli.updaters import Spaces
+from rlcli.updaters import Parts, Spaces
 
 STATES, ACTIONS, EPSILON = 6, 4, 0.2
 CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
@@ -40,9 +40,8 @@ class Tabular:
 
         factory = registry.find("updater", name).factory
         optimizer = optimizer or optax.sgd(1.0)
-        updater = factory(
-            Spaces(observation, space), networks, policies, optimizer, **more
-        )
+        spaces = Spaces(observation, space)
+        updater = factory(Parts(spaces, networks, policies, optimizer), **more)
         self.whole, self.policy = updater, updater.policy
         self.init = jax.jit(updater.init)  # traced once, also for `update`
         self.update = jax.jit(self._update)

@@ -26,7 +26,7 @@ from rlcli.policies.discrete import boltzmann, epsilon_greedy
 from rlcli.policies.sampled import random
 from rlcli.preprocessing.network_inputs import prepare_torso
 from rlcli.types import Clock, Transition
-from rlcli.updaters import Spaces
+from rlcli.updaters import Parts, Spaces
 from rlcli.updaters.model_based import muzero
 from rlcli.updaters.off_policy.soft_pg import build_temperature
 from rlcli.updaters.regularizers import fill_defaults, penalties
@@ -94,8 +94,7 @@ def make_updater(name, space):
         return registry.call_factory(factory, offers, policy_options)
 
     factory = registry.find("updater", updater).factory
-    offers = {"spaces": space, "networks": networks, "policies": policies}
-    offers["optimizer"] = optax.sgd(0.1)
+    offers = {"parts": Parts(space, networks, policies, optax.sgd(0.1))}
     return registry.call_factory(factory, offers, options)
 
 

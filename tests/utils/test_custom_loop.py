@@ -72,13 +72,13 @@ def test_box_actions_are_not_supported():
 def test_an_updater_of_other_functions_is_an_error_that_names_them():
     q = rlcli.q_function(table, discrete())
     with pytest.raises(ValueError, match="learns `q`, not `policy`"):
-        ppo(q.spaces, q.networks, epsilon_greedy, optax.sgd(0.1))
+        ppo(q.parts(epsilon_greedy, optax.sgd(0.1)))
 
 
 def agent_of(n, epsilon=0.0):
     q = rlcli.q_function(table, discrete())
     policy = partial(epsilon_greedy, epsilon=epsilon)
-    updater = q_learning(q.spaces, q.networks, policy, optax.sgd(RATE), loss="mse")
+    updater = q_learning(q.parts(policy, optax.sgd(RATE)), loss="mse")
     return online_agent(updater, n_step(n=n, gamma=GAMMA))
 
 

@@ -11,7 +11,7 @@ from rlcli import registry, utils
 from rlcli.policies import DistributionOffer, ValuesOffer
 from rlcli.tracers.multi_step import n_step
 from rlcli.types import Network
-from rlcli.updaters import Spaces
+from rlcli.updaters import Parts, Spaces
 
 ACTIONS = gymnasium.spaces.Discrete(3)
 RANDOM = registry.find("policy", "random").factory(ACTIONS)
@@ -37,8 +37,8 @@ def of_updater(updater, name):
 
     spaces = Spaces(gymnasium.spaces.Box(-1, 1, (4,)), ACTIONS)
     factory = registry.find("updater", updater).factory
-    offers = {"spaces": spaces, "networks": networks, "optimizer": optax.sgd(0.1)}
-    offers |= {"policies": lambda **offers: RANDOM, "tracer": n_step()}
+    parts = Parts(spaces, networks, lambda **offers: RANDOM, optax.sgd(0.1))
+    offers = {"parts": parts, "tracer": n_step()}
     registry.call_factory(factory, offers, {})
     return asked[name]
 

@@ -37,7 +37,7 @@ from rlcli.types import (
     Updater,
     UpdaterTraits,
 )
-from rlcli.updaters import Networks, Policies, Spaces, default_distribution
+from rlcli.updaters import Parts, Spaces, default_distribution
 from rlcli.updaters.learner import NOT_FAILED
 from rlcli.xla.control_flow import tree_select
 
@@ -68,13 +68,7 @@ class Strategy(NamedTuple):
 
 @register("updater", **_DEFAULTS)
 def open_es(
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
-    *,
-    deviation: Positive = 0.1,
-    antithetic: bool = True,
+    parts: Parts, *, deviation: Positive = 0.1, antithetic: bool = True
 ) -> Updater:
     """OpenAI evolution strategy (OpenAI-ES): estimates the gradient from returns.
 
@@ -86,36 +80,30 @@ def open_es(
     number of environments has to be even. Evaluation uses θ. (Salimans et al., 2017,
     https://arxiv.org/abs/1703.03864; needs the extra `evolution`.)
     """
-    if spaces.num_envs % 2:  # evosax refuses it without antithetic sampling, too
+    members = parts.spaces.num_envs
+    if members % 2:  # evosax refuses it without antithetic sampling, too
         raise RlcliError(
             "updater `open_es` needs an even number of members, but `num_envs` is "
-            f"{spaces.num_envs}",
+            f"{members}",
             "set `num_envs` to an even number",
         )
 
     def strategy(algorithms: Any, example: Array, unravel: Callable) -> Strategy:
         algorithm = algorithms.Open_ES(
-            spaces.num_envs,
+            members,
             example,
             use_antithetic_sampling=antithetic,
-            optimizer=_flat_optimizer(optimizer, unravel),
+            optimizer=_flat_optimizer(parts.optimizer, unravel),
         )
         return _distribution_strategy(
             algorithm, algorithm.default_params, {"std": jnp.float32(deviation)}
         )
 
-    return _evolution_updater("open_es", spaces, networks, policies, strategy)
+    return _evolution_updater("open_es", parts, strategy)
 
 
 @register("updater", **_DEFAULTS)
-def cma_es(
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
-    *,
-    deviation: _InitialDeviation = 0.1,
-) -> Updater:
+def cma_es(parts: Parts, *, deviation: _InitialDeviation = 0.1) -> Updater:
     """Covariance matrix adaptation evolution strategy (CMA-ES).
 
         θᵢ ~ N(θ, σ² C)        θ ← Σ wᵢ θᵢ over the better half of the members
@@ -125,25 +113,22 @@ def cma_es(
     per parameter, so networks should have at most hundreds of parameters. The optimizer
     is not used. (Needs the extra `evolution`.)
     """
-    _require_population("cma_es", spaces)
+    _require_population("cma_es", parts.spaces)
 
     def strategy(algorithms: Any, example: Array, unravel: Callable) -> Strategy:
-        algorithm = algorithms.CMA_ES(spaces.num_envs, example)
+        algorithm = algorithms.CMA_ES(parts.spaces.num_envs, example)
         settings = algorithm.default_params.replace(std_init=jnp.float32(deviation))
         # The eigenvectors of C come from LAPACK, which can deadlock in a batch of seeds
         # (see `loop.seeds.map_seeds`).
         algorithm.ask = sequential_vmap(algorithm.ask)
         return _distribution_strategy(algorithm, settings, {})
 
-    return _evolution_updater("cma_es", spaces, networks, policies, strategy)
+    return _evolution_updater("cma_es", parts, strategy)
 
 
 @register("updater", **_DEFAULTS)
 def simple_ga(
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
+    parts: Parts,
     *,
     deviation: Positive = 0.1,
     crossover: Probability = 0.0,
@@ -160,24 +145,25 @@ def simple_ga(
     the last evaluated generation. The optimizer is not used. (Needs the extra
     `evolution`.)
     """
-    _require_population("simple_ga", spaces)
-    if elite >= spaces.num_envs:
+    _require_population("simple_ga", parts.spaces)
+    size = parts.spaces.num_envs
+    if elite >= size:
         raise RlcliError(
-            f"updater `simple_ga` keeps {elite} of {spaces.num_envs} members unchanged",
+            f"updater `simple_ga` keeps {elite} of {size} members unchanged",
             "set `elite` to less than `environment.num_envs`",
         )
 
     def strategy(algorithms: Any, example: Array, unravel: Callable) -> Strategy:
-        algorithm = algorithms.SimpleGA(spaces.num_envs, example)
+        algorithm = algorithms.SimpleGA(size, example)
         settings = algorithm.default_params.replace(
             crossover_rate=jnp.float32(crossover)
         )
         spread = jnp.float32(deviation)
 
         def begin(key: Key, flat: Array) -> tuple[ArrayTree, jax.Array]:
-            noise = jax.random.normal(key, (spaces.num_envs, flat.size))
+            noise = jax.random.normal(key, (size, flat.size))
             members = flat + spread * noise
-            state = algorithm.init(key, members, jnp.zeros(spaces.num_envs), settings)
+            state = algorithm.init(key, members, jnp.zeros(size), settings)
             return _strong_types(state), members
 
         def ask(key: Key, state: Any) -> tuple[ArrayTree, jax.Array]:
@@ -190,7 +176,7 @@ def simple_ga(
 
         return Strategy(begin, tell, ask, algorithm.get_best_solution)
 
-    return _evolution_updater("simple_ga", spaces, networks, policies, strategy)
+    return _evolution_updater("simple_ga", parts, strategy)
 
 
 def fitness(steps: Transition) -> Array:
@@ -208,20 +194,17 @@ def fitness(steps: Transition) -> Array:
 
 
 def _evolution_updater(
-    name: str,
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    build_strategy: Callable[[Any, Array, Callable], Strategy],
+    name: str, parts: Parts, build_strategy: Callable[[Any, Array, Callable], Strategy]
 ) -> Updater:
     """The updater of a strategy: members act, and the strategy gets their fitness."""
     algorithms = import_library("evosax.algorithms", "evolution")
+    spaces = parts.spaces
     family = default_distribution(spaces.action, name)
-    network = networks("policy", functools.partial(distribution_head, family))
+    network = parts.networks("policy", functools.partial(distribution_head, family))
     offers: dict[str, Any] = {"distribution": DistributionOffer(network, family)}
     if isinstance(spaces.action, gymnasium.spaces.Discrete):
         offers["values"] = ValuesOffer(network)
-    policy = policies(**offers, space=spaces.action)
+    policy = parts.policies(**offers, space=spaces.action)
     shapes = jax.eval_shape(network.init, jax.eval_shape(lambda: jax.random.key(0)))
     blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     example, unravel = ravel_pytree(blank)

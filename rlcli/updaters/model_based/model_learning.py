@@ -6,7 +6,6 @@ from typing import Literal, NamedTuple
 import gymnasium
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Bool
 
 from rlcli.errors import RlcliError
@@ -38,7 +37,7 @@ from rlcli.types import (
     Updater,
     UpdaterTraits,
 )
-from rlcli.updaters import Networks, Policies, Spaces, require_discrete
+from rlcli.updaters import Parts, Spaces, require_discrete
 from rlcli.updaters.critics import (
     Backup,
     Critic,
@@ -67,10 +66,7 @@ _DEFAULTS = {
 
 @register("updater", **_DEFAULTS)
 def model_learning(
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
+    parts: Parts,
     tracer: Tracer,
     *,
     stochastic: bool = False,
@@ -100,7 +96,7 @@ def model_learning(
     learned scales, and v is averaged over all s′ if they are discrete, else over
     `samples`, which use the same noise for every action.
     """
-    actions = require_discrete(spaces, "model_learning")
+    actions = require_discrete(parts.spaces, "model_learning")
     if tracer.window is None:
         raise RlcliError(
             "updater `model_learning` predicts a fixed number of steps ahead, but the "
@@ -108,23 +104,20 @@ def model_learning(
             "use `tracer: n_step`, whose rows have `n` steps",
         )
     model = learned_model(
-        networks,
-        spaces.observation,
+        parts.networks,
+        parts.spaces.observation,
         actions,
         gamma=tracer.gamma**tracer.window,
         stochastic=stochastic,
         samples=samples,
     )
     options = ModelLearningOptions(backup, target, loss, transform)
-    return _lookahead_updater(model, options, actions, networks, policies, optimizer)
+    return _lookahead_updater(model, options, actions, parts)
 
 
 @register("updater", **_DEFAULTS)
 def model_known(
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
+    parts: Parts,
     tracer: Tracer,
     simulator: Core | None,
     *,
@@ -144,10 +137,10 @@ def model_known(
     observation. Use `preprocess: [{name: member, of: observation}]` to hide the state
     from the network.
     """
-    actions = require_discrete(spaces, "model_known")
-    model = known_model(_require_state(spaces, simulator), tracer.gamma, samples)
+    actions = require_discrete(parts.spaces, "model_known")
+    model = known_model(_require_state(parts.spaces, simulator), tracer.gamma, samples)
     options = ModelLearningOptions(backup, target, loss, transform)
-    return _lookahead_updater(model, options, actions, networks, policies, optimizer)
+    return _lookahead_updater(model, options, actions, parts)
 
 
 class ModelLearningOptions(NamedTuple):
@@ -192,14 +185,12 @@ def _lookahead_updater(
     model: TransitionModel,
     options: ModelLearningOptions,
     actions: gymnasium.spaces.Discrete,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
+    parts: Parts,
 ) -> Updater:
     """The updater that acts by one-step lookahead with a model."""
     target, transform = options.target, value_transform(options.transform)
-    critic = state_critic(networks, "value")
-    parts = ModelLearningParts(
+    critic = state_critic(parts.networks, "value")
+    own = ModelLearningParts(
         model, critic, model_action_values(model, critic, actions, transform), transform
     )
     compute_target = {"best": _best_target, "sample": _sample_target}[options.backup]
@@ -209,18 +200,18 @@ def _lookahead_updater(
 
     def values(params, key, obs, carry, first):
         # All actions have the same noise, which does not disturb their comparison.
-        return parts.q("act", params, key, obs, first).mean(), carry
+        return own.q("act", params, key, obs, first).mean(), carry
 
     lookahead = Network(init_params, values, lambda batch: ())
-    policy = value_policy(lookahead, policies, actions)
-    init, step = learner(init_params, optimizer, target)
+    policy = value_policy(lookahead, parts.policies, actions)
+    init, step = learner(init_params, parts.optimizer, target)
 
     def update(
         state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
         learn_key, target_key = jax.random.split(key)
         target_params = state.params if target is None else state.target
-        value_target = compute_target(parts, target_params, target_key, batch)
+        value_target = compute_target(own, target_params, target_key, batch)
 
         def losses(params: Params) -> Losses:
             inputs = (learn_key, batch.obs, batch.action, batch.first)
@@ -255,8 +246,8 @@ def _lookahead_updater(
         target_params = state.params if target is None else state.target
         first, action = steps.first, steps.action - int(actions.start)
         keys = jax.random.split(key)
-        q = parts.q("act", state.params, keys[0], steps.obs, first).mean()
-        target_q = parts.q("act", target_params, keys[1], steps.obs, first).mean()
+        q = own.q("act", state.params, keys[0], steps.obs, first).mean()
+        target_q = own.q("act", target_params, keys[1], steps.obs, first).mean()
         return Estimates(
             v_tm1=state_value(target_params, steps.obs, first),
             v_t=state_value(target_params, steps.next_obs, first),

@@ -48,7 +48,7 @@ from rlcli.types import (
     Updater,
     UpdaterTraits,
 )
-from rlcli.updaters import Networks, Policies, Spaces, require_discrete
+from rlcli.updaters import Networks, Parts, require_discrete
 from rlcli.updaters.learner import Learner, Losses, Target, Term, learner
 
 
@@ -86,10 +86,7 @@ class MuZeroNetworks(NamedTuple):
     extra="muzero",
 )
 def muzero(
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
+    parts: Parts,
     *,
     size: Count = 64,
     steps: Count = 5,
@@ -121,11 +118,11 @@ def muzero(
     (Schrittwieser et al., 2020, https://arxiv.org/abs/1911.08265; Danihelka et al.,
     2022, https://openreview.net/forum?id=bERaNdoegnO; needs the extra `muzero`.)
     """
-    actions = require_discrete(spaces, "muzero")
+    actions = require_discrete(parts.spaces, "muzero")
     transform = value_transform(transform_)
-    model = _build_networks(networks, actions, size)
+    model = _build_networks(parts.networks, actions, size)
     planning_model = _planning_model(model, transform, actions)
-    policy = policies(model=planning_model)
+    policy = parts.policies(model=planning_model)
     policy = policy._replace(
         inspection=policy.inspection._replace(
             value=lambda params, obs, state, first: (
@@ -133,7 +130,7 @@ def muzero(
             )
         )
     )
-    init, step = learner(model.init, optimizer, target)
+    init, step = learner(model.init, parts.optimizer, target)
     loss_function = functools.partial(
         muzero_losses, model, LOSSES[loss], transform, (value_weight, reward_weight)
     )

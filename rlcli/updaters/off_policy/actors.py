@@ -25,7 +25,7 @@ from rlcli.networks.heads import action_head, distribution_head
 from rlcli.networks.predictions import Prediction
 from rlcli.policies import ActionOffer, DistributionOffer, Offer, ValuesOffer
 from rlcli.types import Array, ArrayTree, Key, Network, Params
-from rlcli.updaters import Networks, Spaces, default_distribution
+from rlcli.updaters import Networks, Parts, default_distribution
 from rlcli.updaters.critics import Critic
 
 
@@ -55,8 +55,7 @@ class Actor(NamedTuple):
 
 def distribution_actor(
     updater: str,
-    spaces: Spaces,
-    networks: Networks,
+    parts: Parts,
     *,
     box: BoxFamily,
     hint: str = "`ppo` and `a2c` support any action space",
@@ -65,6 +64,7 @@ def distribution_actor(
 
     Raises an error with `hint` for other action spaces.
     """
+    spaces, networks, *_ = parts
     space = spaces.action
     family = default_distribution(space, updater, box=box)
     if isinstance(space, gymnasium.spaces.Discrete):

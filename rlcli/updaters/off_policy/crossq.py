@@ -2,13 +2,11 @@
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from rlcli.networks.predictions import Particles, Prediction
 from rlcli.registry import register
 from rlcli.types import ArrayTree, Params, Updater
-from rlcli.updaters import Networks, Policies, Spaces
-from rlcli.updaters.decorator import Parts
+from rlcli.updaters import Parts
 from rlcli.updaters.off_policy.off_policy_actor_critic import (
     CriticInputs,
     OffPolicyOptions,
@@ -21,12 +19,7 @@ from rlcli.updaters.off_policy.soft_pg import SECTIONS, SoftOptions, soft_actor_
 
 @register("updater", **SECTIONS, network={"name": "mlp", "batch_norm": True})
 def crossq(
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
-    *,
-    options: SoftOptions = SoftOptions("learned", critics=2, delay=3),
+    parts: Parts, *, options: SoftOptions = SoftOptions("learned", critics=2, delay=3)
 ) -> Updater:
     """CrossQ: SAC with batch normalization and without target parameters.
 
@@ -40,7 +33,6 @@ def crossq(
     by default. The policy is updated once in `delay` updates.
     """
     algorithm = OffPolicyOptions(predict=predict_jointly, learns_statistics=True)
-    parts = Parts(spaces, networks, policies, optimizer)
     return soft_actor_critic("crossq", parts, options, algorithm)
 
 

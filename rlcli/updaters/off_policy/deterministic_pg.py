@@ -3,14 +3,12 @@
 from typing import NamedTuple
 
 import gymnasium
-import optax
 
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss, TransformName
 from rlcli.registry import register
 from rlcli.types import Count, NonNegative, Updater
-from rlcli.updaters import Networks, Policies, Spaces, default_distribution
-from rlcli.updaters.decorator import Parts
+from rlcli.updaters import Parts, default_distribution
 from rlcli.updaters.learner import POLYAK_TARGET, Target
 from rlcli.updaters.off_policy.actors import (
     Actor,
@@ -48,12 +46,7 @@ class DeterministicOptions(NamedTuple):
 
 @register("updater", **_SECTIONS)
 def deterministic_pg(
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
-    *,
-    options: DeterministicOptions = DeterministicOptions(),
+    parts: Parts, *, options: DeterministicOptions = DeterministicOptions()
 ) -> Updater:
     """Deterministic policy gradient (DPG): maximizes action values through a = μ(s).
 
@@ -76,16 +69,12 @@ def deterministic_pg(
     is not used. Only this case supports `regularizers`: `entropy`, and `kl` to the
     prior. To explore, use the policy `sampled` or `epsilon_greedy`.
     """
-    parts = Parts(spaces, networks, policies, optimizer)
     return _actor_critic("deterministic_pg", parts, options)
 
 
 @register("updater", preset_of="deterministic_pg", **_SECTIONS)
 def ddpg(
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
+    parts: Parts,
     *,
     options: DeterministicOptions = DeterministicOptions(target=POLYAK_TARGET),
 ) -> Updater:
@@ -94,16 +83,12 @@ def ddpg(
     (Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971). The noise of the paper
     is the policy `ornstein_uhlenbeck`.
     """
-    parts = Parts(spaces, networks, policies, optimizer)
     return _actor_critic("ddpg", parts, options)
 
 
 @register("updater", preset_of="deterministic_pg", **_SECTIONS)
 def td3(
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
+    parts: Parts,
     *,
     options: DeterministicOptions = DeterministicOptions(
         critics=2, target=POLYAK_TARGET, smoothing=0.2, delay=2
@@ -114,14 +99,13 @@ def td3(
     (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477). With the head
     `implicit_quantile` and `loss: huber` it is TD4.
     """
-    parts = Parts(spaces, networks, policies, optimizer)
     return _actor_critic("td3", parts, options)
 
 
 def _actor_critic(name: str, parts: Parts, options: DeterministicOptions) -> Updater:
     return off_policy_actor_critic(
         name,
-        *parts,
+        parts,
         _build_actor(name, parts, options),
         ZERO_TEMPERATURE,
         OffPolicyOptions(

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import gymnasium
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Float
 
 from rlcli.errors import RlcliError
@@ -51,7 +50,7 @@ from rlcli.types import (
     Updater,
     UpdaterTraits,
 )
-from rlcli.updaters import Networks, Policies, Spaces, refuse_recurrence
+from rlcli.updaters import Parts, refuse_recurrence
 from rlcli.updaters.critics import (
     Backup,
     Critic,
@@ -166,15 +165,13 @@ class OffPolicyParts(NamedTuple):
 
 def off_policy_actor_critic(
     name: str,
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
+    parts: Parts,
     actor: Actor,
     temperature: Temperature,
     options: OffPolicyOptions,
 ) -> Updater:
     """The updater of an actor, its critics and its temperature."""
+    spaces, networks, policies, optimizer = parts
     refuse_recurrence(name, is_recurrent(actor.network))
     if isinstance(spaces.action, gymnasium.spaces.Discrete):
         critic = all_actions_critic(networks, "critic", spaces.action, options.critics)
@@ -184,7 +181,7 @@ def off_policy_actor_critic(
     transform = value_transform(options.transform)
     _check_regularizers(name, actor, options.regularizers)
     policy = policies(**actor.offers, space=spaces.action)
-    parts = OffPolicyParts(actor, critic, temperature, transform, options)
+    own = OffPolicyParts(actor, critic, temperature, transform, options)
 
     def init_params(key: Key) -> Params:
         return {**actor.network.init(key), **critic.init(key), **temperature.params}
@@ -214,7 +211,7 @@ def off_policy_actor_critic(
     ) -> tuple[Learner, Report]:
         target_key, critic_key, policy_key, penalty_key = jax.random.split(key, 4)
         predict = (options.predict or predict_separately)(
-            parts,
+            own,
             CriticInputs(
                 state.params, target_params(state), batch, target_key, critic_key
             ),
@@ -229,11 +226,11 @@ def off_policy_actor_critic(
             )._replace(statistics=statistics)
             if options.critic_penalty is None:
                 return losses
-            penalty = options.critic_penalty(parts, params, batch, penalty_key)
+            penalty = options.critic_penalty(own, params, batch, penalty_key)
             return add_penalty(losses, penalty)
 
         def actor_losses(params: Params) -> Losses:
-            return _actor_losses(parts, params, batch, policy_key, state.initial)
+            return _actor_losses(own, params, batch, policy_key, state.initial)
 
         losses = [critic_losses, actor_losses]
         state, priority, metrics = step(state, losses, weight, clock)
@@ -245,7 +242,7 @@ def off_policy_actor_critic(
         policy=policy,
         update=update,
         estimate=lambda state, steps, key: _estimate(
-            parts, policy, state.params, target_params(state), steps, key
+            own, policy, state.params, target_params(state), steps, key
         ),
         failed_at=lambda state: state.failed,
         traits=UpdaterTraits(

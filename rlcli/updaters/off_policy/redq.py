@@ -1,13 +1,10 @@
 """Randomized ensembled double Q-learning (REDQ), and DroQ."""
 
-import optax
-
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import mix_critics
 from rlcli.registry import register
 from rlcli.types import Count, Updater
-from rlcli.updaters import Networks, Policies, Spaces
-from rlcli.updaters.decorator import Parts
+from rlcli.updaters import Parts
 from rlcli.updaters.learner import POLYAK_TARGET, Target
 from rlcli.updaters.off_policy.off_policy_actor_critic import OffPolicyOptions
 from rlcli.updaters.off_policy.soft_pg import SECTIONS, SoftOptions, soft_actor_critic
@@ -15,10 +12,7 @@ from rlcli.updaters.off_policy.soft_pg import SECTIONS, SoftOptions, soft_actor_
 
 @register("updater", **SECTIONS)
 def redq(
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
+    parts: Parts,
     *,
     subset: Count = 2,
     target: Target | None = POLYAK_TARGET,
@@ -47,5 +41,4 @@ def redq(
     algorithm = OffPolicyOptions(
         target=target, subset=subset, actor_reduction=mix_critics, delays_target=False
     )
-    parts = Parts(spaces, networks, policies, optimizer)
     return soft_actor_critic("redq", parts, options, algorithm)

@@ -6,7 +6,6 @@ from typing import Literal, NamedTuple
 import gymnasium
 import jax.numpy as jnp
 import numpy as np
-import optax
 from gymnasium import spaces as kinds
 from jaxtyping import Float
 
@@ -16,8 +15,7 @@ from rlcli.networks.predictions import Loss, TransformName
 from rlcli.registry import register
 from rlcli.spaces import bounds
 from rlcli.types import Array, Count, PerRow, Positive, Structural, Updater
-from rlcli.updaters import Networks, Policies, Spaces
-from rlcli.updaters.decorator import Parts
+from rlcli.updaters import Parts
 from rlcli.updaters.learner import POLYAK_TARGET, Target
 from rlcli.updaters.off_policy.actors import distribution_actor
 from rlcli.updaters.off_policy.off_policy_actor_critic import (
@@ -47,13 +45,7 @@ class SoftOptions(NamedTuple):
 
 @register("updater", **SECTIONS)
 def soft_pg(
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
-    *,
-    target: Target | None = None,
-    options: SoftOptions = SoftOptions(),
+    parts: Parts, *, target: Target | None = None, options: SoftOptions = SoftOptions()
 ) -> Updater:
     """Soft policy gradient: maximizes action values plus entropy, by sampled actions.
 
@@ -79,16 +71,12 @@ def soft_pg(
     its temperature and the target are updated once every `delay` updates. There is no
     entropy bonus between the steps of an n-step return.
     """
-    parts = Parts(spaces, networks, policies, optimizer)
     return soft_actor_critic("soft_pg", parts, options, OffPolicyOptions(target=target))
 
 
 @register("updater", preset_of="soft_pg", **SECTIONS)
 def sac(
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
+    parts: Parts,
     *,
     target: Target | None = POLYAK_TARGET,
     options: SoftOptions = SoftOptions("learned", critics=2),
@@ -100,7 +88,6 @@ def sac(
     quantile head and `loss: huber` DSAC (Ma et al., 2020,
     https://arxiv.org/abs/2004.14547).
     """
-    parts = Parts(spaces, networks, policies, optimizer)
     return soft_actor_critic("sac", parts, options, OffPolicyOptions(target=target))
 
 
@@ -108,13 +95,12 @@ def soft_actor_critic(
     name: str, parts: Parts, options: SoftOptions, algorithm: OffPolicyOptions
 ) -> Updater:
     """The updater of a soft actor-critic; `options` go before those of `algorithm`."""
-    spaces, networks, *_ = parts
     return off_policy_actor_critic(
         name,
-        *parts,
-        distribution_actor(name, spaces, networks, box="squashed_normal"),
+        parts,
+        distribution_actor(name, parts, box="squashed_normal"),
         build_temperature(
-            spaces.action,
+            parts.spaces.action,
             options.temperature,
             options.initial_temperature,
             options.target_entropy,

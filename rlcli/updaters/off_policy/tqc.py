@@ -2,15 +2,13 @@
 
 from typing import Annotated
 
-import optax
 from annotated_types import Ge
 
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Particles, mix_critics, truncate_particles
 from rlcli.registry import register
 from rlcli.types import Updater
-from rlcli.updaters import Networks, Policies, Spaces
-from rlcli.updaters.decorator import Parts
+from rlcli.updaters import Parts
 from rlcli.updaters.learner import POLYAK_TARGET, Target
 from rlcli.updaters.off_policy.off_policy_actor_critic import OffPolicyOptions
 from rlcli.updaters.off_policy.soft_pg import SECTIONS, SoftOptions, soft_actor_critic
@@ -20,10 +18,7 @@ from rlcli.updaters.off_policy.soft_pg import SECTIONS, SoftOptions, soft_actor_
     "updater", **SECTIONS, heads={"critic": {"name": "quantile", "quantiles": 25}}
 )
 def tqc(
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
+    parts: Parts,
     *,
     drop: Annotated[int, Ge(0)] = 2,
     target: Target | None = POLYAK_TARGET,
@@ -59,5 +54,4 @@ def tqc(
         actor_reduction=mix_critics,
         averages_quantiles=True,
     )
-    parts = Parts(spaces, networks, policies, optimizer)
     return soft_actor_critic("tqc", parts, options, algorithm)

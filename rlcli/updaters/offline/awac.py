@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import optax
 
 from rlcli.networks.predictions import Loss, TransformName, min_over_critics
 from rlcli.registry import register
@@ -17,7 +16,7 @@ from rlcli.types import (
     Transition,
     Updater,
 )
-from rlcli.updaters import Networks, Policies, Spaces
+from rlcli.updaters import Parts
 from rlcli.updaters.advantage_weights import exponential_weight
 from rlcli.updaters.learner import POLYAK_TARGET, Target
 from rlcli.updaters.off_policy.actors import ActionChoices, distribution_actor
@@ -33,10 +32,7 @@ from rlcli.updaters.off_policy.off_policy_actor_critic import (
     "updater", policy="sampled", tracer="n_step", replay={"name": "dataset"}, unroll=1
 )
 def awac(
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
+    parts: Parts,
     *,
     beta: NonNegative = 1.0,
     weight_clip: Positive = 100.0,
@@ -58,14 +54,10 @@ def awac(
     """
     return off_policy_actor_critic(
         "awac",
-        spaces,
-        networks,
-        policies,
-        optimizer,
+        parts,
         distribution_actor(
             "awac",
-            spaces,
-            networks,
+            parts,
             box="normal",
             hint="`iql` and `behaviour_cloning` support more action spaces",
         ),

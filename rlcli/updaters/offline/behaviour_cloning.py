@@ -6,7 +6,6 @@ from typing import Literal
 
 import gymnasium
 import jax.numpy as jnp
-import optax
 from jaxtyping import Float
 
 from rlcli.errors import RlcliError
@@ -25,13 +24,7 @@ from rlcli.types import (
     Transition,
     Updater,
 )
-from rlcli.updaters import (
-    Networks,
-    Policies,
-    Spaces,
-    default_distribution,
-    refuse_recurrence,
-)
+from rlcli.updaters import Parts, default_distribution, refuse_recurrence
 from rlcli.updaters.learner import Learner, Losses, Term, learner
 from rlcli.updaters.regularizers import INITIAL_GROUPS
 
@@ -40,10 +33,7 @@ from rlcli.updaters.regularizers import INITIAL_GROUPS
     "updater", policy="sampled", tracer="n_step", replay={"name": "dataset"}, unroll=1
 )
 def behaviour_cloning(
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
+    parts: Parts,
     *,
     loss: Literal["log_prob", "mse"] = "log_prob",
     labels: Literal["data", "teacher"] = "data",
@@ -62,6 +52,7 @@ def behaviour_cloning(
     https://arxiv.org/abs/1011.0686): the teacher says what to do where the learner
     gets to. `init.teacher: true` lets the learner start with parameters of its own.
     """
+    spaces, networks, policies, optimizer = parts
     space = spaces.action
     if loss == "mse" and not (
         isinstance(space, gymnasium.spaces.Box) and space.dtype.kind == "f"

@@ -6,7 +6,6 @@ from typing import Literal
 import gymnasium
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Float, Int
 
 from rlcli import spaces as space_functions
@@ -26,8 +25,7 @@ from rlcli.types import (
     Transition,
     Updater,
 )
-from rlcli.updaters import Networks, Policies, Spaces, default_distribution
-from rlcli.updaters.decorator import Parts
+from rlcli.updaters import Parts, Spaces, default_distribution
 from rlcli.updaters.learner import POLYAK_TARGET, Target
 from rlcli.updaters.off_policy.actors import distribution_actor
 from rlcli.updaters.off_policy.off_policy_actor_critic import (
@@ -48,10 +46,7 @@ _SAMPLES = 10
     "updater", policy="sampled", tracer="n_step", replay={"name": "dataset"}, unroll=1
 )
 def cql(
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
+    parts: Parts,
     *,
     alpha: NonNegative = 1.0,
     critics: Count = 2,
@@ -74,7 +69,7 @@ def cql(
     actions and as many of the policy. `temperature`, `initial_temperature`,
     `target_entropy` and `samples` are for a Box only.
     """
-    parts = Parts(spaces, networks, policies, optimizer)
+    spaces = parts.spaces
     if isinstance(spaces.action, gymnasium.spaces.Discrete):
         _refuse_box_options(
             spaces,
@@ -102,8 +97,8 @@ def cql(
         )
     return off_policy_actor_critic(
         "cql",
-        *parts,
-        distribution_actor("cql", spaces, networks, box="squashed_normal"),
+        parts,
+        distribution_actor("cql", parts, box="squashed_normal"),
         build_temperature(
             spaces.action, temperature, initial_temperature, target_entropy
         ),

@@ -6,7 +6,6 @@ from typing import Annotated
 import gymnasium
 import jax
 import jax.numpy as jnp
-import optax
 from annotated_types import Gt, Lt
 from jaxtyping import Float
 
@@ -37,13 +36,7 @@ from rlcli.types import (
     Transition,
     Updater,
 )
-from rlcli.updaters import (
-    Networks,
-    Policies,
-    Spaces,
-    default_distribution,
-    refuse_recurrence,
-)
+from rlcli.updaters import Parts, default_distribution, refuse_recurrence
 from rlcli.updaters.advantage_weights import exponential_weight
 from rlcli.updaters.critics import (
     Backup,
@@ -68,10 +61,7 @@ from rlcli.updaters.learner import (
     "updater", policy="sampled", tracer="n_step", replay={"name": "dataset"}, unroll=1
 )
 def iql(
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
+    parts: Parts,
     *,
     expectile: Annotated[float, Gt(0.0), Lt(1.0)] = 0.7,
     beta: NonNegative = 3.0,
@@ -90,6 +80,7 @@ def iql(
     gives the value of the policy that collected the data, and towards 1 that of its
     best actions. w is `weight_clip`. Any action space that has a distribution.
     """
+    spaces, networks, policies, optimizer = parts
     family = default_distribution(spaces.action, "iql")
     network = networks("policy", functools.partial(distribution_head, family))
     value = state_critic(networks, "value")

@@ -3,13 +3,12 @@
 import gymnasium
 import jax
 import jax.numpy as jnp
-import optax
 
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss
 from rlcli.registry import register
 from rlcli.types import Array, Count, NonNegative, PerRow, Transition, Updater
-from rlcli.updaters import Networks, Policies, Spaces
+from rlcli.updaters import Parts
 from rlcli.updaters.learner import POLYAK_TARGET, Target
 from rlcli.updaters.off_policy.actors import ActionChoices, deterministic_actor
 from rlcli.updaters.off_policy.off_policy_actor_critic import (
@@ -30,10 +29,7 @@ from rlcli.xla.data_axis import mean_over_devices
     unroll=1,
 )
 def td3_bc(
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
+    parts: Parts,
     *,
     alpha: NonNegative = 2.5,
     critics: Count = 2,
@@ -53,6 +49,7 @@ def td3_bc(
     cloning. The paper normalizes observations: `normalize: {observation: true}` uses
     the mean and the variance of the data set.
     """
+    spaces = parts.spaces
     space = spaces.action
     if not isinstance(space, gymnasium.spaces.Box) or space.dtype.kind != "f":
         raise RlcliError(
@@ -62,11 +59,8 @@ def td3_bc(
         )
     return off_policy_actor_critic(
         "td3_bc",
-        spaces,
-        networks,
-        policies,
-        optimizer,
-        deterministic_actor(networks, space, smoothing, smoothing_clip),
+        parts,
+        deterministic_actor(parts.networks, space, smoothing, smoothing_clip),
         ZERO_TEMPERATURE,
         OffPolicyOptions(
             critics=critics,

@@ -31,9 +31,8 @@ from rlcli.types import (
     Updater,
     UpdaterTraits,
 )
-from rlcli.updaters import Networks, Spaces, default_distribution
+from rlcli.updaters import Networks, Parts, Spaces, default_distribution
 from rlcli.updaters.burn_in import first_carry, refresh_carry
-from rlcli.updaters.decorator import Parts
 from rlcli.updaters.learner import Learner, Losses, Term, learner, masked_mean
 from rlcli.updaters.minibatch_epochs import (
     is_constant,

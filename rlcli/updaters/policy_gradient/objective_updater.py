@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.types import Updater
+from rlcli.updaters import Parts
 from rlcli.updaters.decorator import (
-    Parts,
     describe_function,
     describe_result,
     require_parentheses,

@@ -3,7 +3,6 @@
 import functools
 
 import jax.numpy as jnp
-import optax
 from jaxtyping import Float
 
 from rlcli.networks.heads import action_values_head
@@ -23,7 +22,7 @@ from rlcli.types import (
     Updater,
     UpdaterTraits,
 )
-from rlcli.updaters import Networks, Policies, Spaces, require_discrete
+from rlcli.updaters import Parts, require_discrete
 from rlcli.updaters.burn_in import first_carry, refresh_carry
 from rlcli.updaters.learner import Learner, Losses, Term, learner, masked_mean
 from rlcli.updaters.minibatch_epochs import (
@@ -42,10 +41,7 @@ from rlcli.xla.indexing import select_index
     unroll=32,
 )
 def pqn(
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
+    parts: Parts,
     *,
     epochs: Count = 2,
     minibatches: Count = 4,
@@ -61,6 +57,7 @@ def pqn(
     steps that stay together in a minibatch; null: 1, or the whole unroll if the network
     is recurrent.
     """
+    spaces, networks, policies, optimizer = parts
     actions = require_discrete(spaces, "pqn")
     network = networks("q", functools.partial(action_values_head, int(actions.n)))
     recurrent = is_recurrent(network)

@@ -1,7 +1,6 @@
 """SARSA, expected SARSA and TD(0): the values of the policy that acts."""
 
 import jax
-import optax
 from jaxtyping import Bool, Float
 
 from rlcli.distributions.action_masks import get_mask, uniform_logits
@@ -9,7 +8,7 @@ from rlcli.networks import predictions
 from rlcli.networks.predictions import LOSSES, Loss, TransformName, min_over_critics
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Count, Params, Updater
-from rlcli.updaters import Networks, Policies, Spaces
+from rlcli.updaters import Parts
 from rlcli.updaters.critics import Backup, state_critic
 from rlcli.updaters.learner import Target
 from rlcli.updaters.td.rule_context import RuleContext, TDParts
@@ -45,10 +44,7 @@ def expected_sarsa(context: RuleContext) -> Backup:
 
 @register("updater", policy="random", tracer="n_step", unroll=1)
 def simple_td(
-    spaces: Spaces,
-    networks: Networks,
-    policies: Policies,
-    optimizer: optax.GradientTransformation,
+    parts: Parts,
     *,
     critics: Count = 1,
     target: Target | None = None,
@@ -63,7 +59,7 @@ def simple_td(
     `value` returns v.
     """
     value_transform = predictions.value_transform(transform)
-    critic = state_critic(networks, "value", critics)
+    critic = state_critic(parts.networks, "value", critics)
 
     def value(
         params: Params, obs: ArrayTree, state: ArrayTree, first: Bool[Array, "B"]
@@ -81,14 +77,14 @@ def simple_td(
             return ()
         return uniform_logits(obs)
 
-    policy = policies(space=spaces.action)
+    policy = parts.policies(space=parts.spaces.action)
     policy = policy._replace(inspection=policy.inspection._replace(value=value))
-    parts = TDParts(
+    td_parts = TDParts(
         lambda context: Backup(context.next_q()),
         critic,
         policy,
-        spaces.action,
+        parts.spaces.action,
         value_transform,
         outputs,
     )
-    return td_updater(parts, target, LOSSES[loss], optimizer)
+    return td_updater(td_parts, target, LOSSES[loss], parts.optimizer)

@@ -40,7 +40,7 @@ from rlcli.types import (
     Updater,
     UpdaterTraits,
 )
-from rlcli.updaters import require_discrete
+from rlcli.updaters import Parts, require_discrete
 from rlcli.updaters.burn_in import refresh_carry
 from rlcli.updaters.critics import (
     Critic,
@@ -55,7 +55,6 @@ from rlcli.updaters.critics import (
     regression_losses,
 )
 from rlcli.updaters.decorator import (
-    Parts,
     describe_function,
     require_parentheses,
     updater_decorator,

@@ -17,7 +17,7 @@ from rlcli.networks.functions import Pair, separate_network
 from rlcli.networks.torsos import linear
 from rlcli.tracers.multi_step import lambda_return, n_step
 from rlcli.types import Clock, Decision, Policy, Transition
-from rlcli.updaters import Spaces
+from rlcli.updaters import Parts, Spaces
 from rlcli.updaters.model_based.muzero import _halve_gradient, muzero, unroll_targets
 
 OBSERVATION = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
@@ -51,7 +51,7 @@ def make_updater(**options):
 
     spaces = Spaces(OBSERVATION, gymnasium.spaces.Discrete(ACTIONS, start=START))
     options = {"size": SIZE, "steps": K, **WEIGHTS, **options}
-    return muzero(spaces, networks, policies, optax.sgd(0.1), **options)
+    return muzero(Parts(spaces, networks, policies, optax.sgd(0.1)), **options)
 
 
 def raw_steps(seed=0):
@@ -323,7 +323,7 @@ def test_fewer_rows_than_the_model_unrolls_are_refused():
 def test_continuous_actions_are_refused():
     spaces = Spaces(OBSERVATION, gymnasium.spaces.Box(-1, 1, (2,), np.float32))
     with pytest.raises(RlcliError, match="`muzero` needs a Discrete action space"):
-        muzero(spaces, None, None, None)
+        muzero(Parts(spaces, None, None, None))
 
 
 def probe_recipe(probe, steps=16 * 400, **more):

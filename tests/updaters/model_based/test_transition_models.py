@@ -19,7 +19,7 @@ from rlcli.policies.discrete import boltzmann, epsilon_greedy
 from rlcli.tracers.multi_step import n_step
 from rlcli.training.experiment.program import Program
 from rlcli.types import Clock, Transition
-from rlcli.updaters import Spaces
+from rlcli.updaters import Parts, Spaces
 from rlcli.updaters.model_based.transition_models import known_model
 
 STATES, ACTIONS, GAMMA = 5, 3, 0.9
@@ -42,7 +42,7 @@ def make_updater(
     factory = registry.find("updater", "model_learning").factory
     optimizer = optimizer or optax.sgd(1.0)
     spaces, tracer = Spaces(shown, MOVES), n_step(n=span, gamma=GAMMA)
-    ours = factory(spaces, networks, policy, optimizer, tracer, **options)
+    ours = factory(Parts(spaces, networks, policy, optimizer), tracer, **options)
     return ours._replace(update=jax.jit(ours.update), estimate=jax.jit(ours.estimate))
 
 

@@ -11,7 +11,7 @@ from rlcli.networks.functions import separate_network
 from rlcli.networks.torsos import table
 from rlcli.policies.sampled import sampled
 from rlcli.types import Clock, Transition
-from rlcli.updaters import Spaces
+from rlcli.updaters import Parts, Spaces
 
 STATES, ACTIONS, SHAPE = 5, 3, (2, 3)
 TABLE = table()
@@ -31,12 +31,8 @@ class SoftTables:
 
         spaces = Spaces(*map(gymnasium.spaces.Discrete, (STATES, ACTIONS)))
         options = {"temperature": self.tau, **options}
-        offers = {
-            "spaces": spaces,
-            "networks": networks,
-            "policies": lambda distribution, **_: sampled(distribution),
-            "optimizer": optax.sgd(1.0),
-        }
+        policies = lambda distribution, **_: sampled(distribution)  # noqa: E731
+        offers = {"parts": Parts(spaces, networks, policies, optax.sgd(1.0))}
         options["critics"] = critics
         self.updater = registry.call_factory(factory, offers, options)
         rng = np.random.default_rng(0)

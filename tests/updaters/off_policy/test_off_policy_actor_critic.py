@@ -16,7 +16,7 @@ from rlcli.networks.torsos import linear, table
 from rlcli.policies.continuous import gaussian_noise
 from rlcli.policies.sampled import sampled
 from rlcli.types import Clock, Transition
-from rlcli.updaters import Spaces
+from rlcli.updaters import Parts, Spaces
 from rlcli.updaters.off_policy.deterministic_pg import ddpg, deterministic_pg, td3
 from rlcli.updaters.off_policy.soft_pg import sac, soft_pg
 
@@ -46,8 +46,7 @@ def updater(factory, shown, space, torso, **options):
         return sampled(distribution)
 
     spaces = Spaces(shown, space)
-    offers = {"spaces": spaces, "networks": networks, "policies": policies}
-    offers["optimizer"] = optax.sgd(1.0)
+    offers = {"parts": Parts(spaces, networks, policies, optax.sgd(1.0))}
     return registry.call_factory(factory, offers, options)
 
 
@@ -448,4 +447,5 @@ def test_soft_pg_refuses_action_spaces_that_it_cannot_sample_with_a_gradient(
 ):
     networks = policies = lambda *_, **__: None
     with pytest.raises(RlcliError, match=message):
-        soft_pg(Spaces(OBSERVATION, space), networks, policies, optax.sgd(0.1))
+        spaces = Spaces(OBSERVATION, space)
+        soft_pg(Parts(spaces, networks, policies, optax.sgd(0.1)))

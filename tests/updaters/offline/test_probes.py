@@ -11,7 +11,7 @@ from rlcli import loop
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
-from rlcli.updaters import Spaces
+from rlcli.updaters import Parts, Spaces
 from rlcli.updaters.offline.awac import awac
 
 SLOW = pytest.mark.slow  # tests/updaters/offline/test_losses.py checks all losses
@@ -142,7 +142,7 @@ def test_cql_refuses_options_that_have_no_effect_on_discrete_actions(option):
 def test_awac_refuses_actions_that_have_no_values_by_sampling():
     spaces = Spaces(gymnasium.spaces.Discrete(3), gymnasium.spaces.MultiBinary(2))
     with pytest.raises(RlcliError, match="`awac` needs a Discrete action space or a B"):
-        awac(spaces, networks=never, policies=never, optimizer=optax.sgd(0.1))
+        awac(Parts(spaces, never, never, optax.sgd(0.1)))
 
 
 def never(*_, **__):

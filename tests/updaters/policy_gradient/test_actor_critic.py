@@ -22,7 +22,7 @@ from rlcli.tracers import off_policy as tracers
 from rlcli.tracers.multi_step import lambda_return
 from rlcli.training.experiment.program import Program
 from rlcli.types import Clock, Transition
-from rlcli.updaters import Spaces
+from rlcli.updaters import Parts, Spaces
 from rlcli.updaters.policy_gradient import actor_critic
 from rlcli.updaters.policy_gradient.cross_entropy import cross_entropy
 from rlcli.updaters.policy_gradient.ppo import ppo
@@ -58,7 +58,8 @@ def updater(factory, optimizer=None, **options):
         return sampled(distribution)
 
     spaces = Spaces(observation, gymnasium.spaces.Discrete(ACTIONS))
-    return factory(spaces, networks, policies, optimizer or store_gradient(), **options)
+    parts = Parts(spaces, networks, policies, optimizer or store_gradient())
+    return factory(parts, **options)
 
 
 def _replace_leaf(numbers, leaf):

@@ -15,7 +15,7 @@ from rlcli.networks.functions import separate_network
 from rlcli.networks.torsos import table
 from rlcli.policies.sampled import sampled
 from rlcli.types import Clock, Positive, Transition
-from rlcli.updaters import Spaces
+from rlcli.updaters import Parts, Spaces
 from rlcli.updaters.policy_gradient import ObjectiveContext, PolicyLoss, objective
 from rlcli.updaters.policy_gradient.actor_critic import UPDATER_METRICS
 from rlcli.updaters.policy_gradient.vanilla_pg import a2c
@@ -65,7 +65,7 @@ def build(factory, **options):
 
     spaces = Spaces(observation, gymnasium.spaces.Discrete(ACTIONS))
     policies = lambda distribution, space: sampled(distribution)  # noqa: E731
-    return factory(spaces, networks, policies, optax.sgd(1.0), **options)
+    return factory(Parts(spaces, networks, policies, optax.sgd(1.0)), **options)
 
 
 def update(updater, log_prob=0.0):

@@ -15,7 +15,7 @@ from rlcli.networks.functions import separate_network
 from rlcli.networks.torsos import mlp
 from rlcli.policies.sampled import sampled
 from rlcli.types import Clock, Transition
-from rlcli.updaters import Spaces
+from rlcli.updaters import Parts, Spaces
 from rlcli.updaters.policy_gradient.ppo import ppo
 
 CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
@@ -36,7 +36,8 @@ def updater(action=CHOICE, optimizer=None, **options):
 
     optimizer = optimizer or optax.sgd(0.1)
     spaces = Spaces(OBSERVATION, action)
-    return ppo(spaces, networks, policies, optimizer, **{**PLAIN, **options})
+    parts = Parts(spaces, networks, policies, optimizer)
+    return ppo(parts, **{**PLAIN, **options})
 
 
 def batch(action=CHOICE, seed=0):

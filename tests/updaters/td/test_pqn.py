@@ -15,7 +15,7 @@ from rlcli.networks.torsos import table
 from rlcli.policies.discrete import epsilon_greedy
 from rlcli.tracers.multi_step import lambda_return
 from rlcli.types import Clock, Transition
-from rlcli.updaters import Spaces
+from rlcli.updaters import Parts, Spaces
 from rlcli.updaters.td.pqn import pqn
 
 STATES, ACTIONS, STEPS, BATCH = 5, 3, 8, 4
@@ -34,7 +34,8 @@ def updater(optimizer, **options):
     def policies(values, space):
         return epsilon_greedy(values, space, epsilon=0.2)
 
-    return pqn(Spaces(observation, space), networks, policies, optimizer, **options)
+    spaces = Spaces(observation, space)
+    return pqn(Parts(spaces, networks, policies, optimizer), **options)
 
 
 def state_of(ours):

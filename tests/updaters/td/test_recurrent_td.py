@@ -19,7 +19,7 @@ from rlcli.networks.torsos import mlp
 from rlcli.policies.discrete import epsilon_greedy
 from rlcli.tracers.multi_step import n_step
 from rlcli.types import Clock, Transition
-from rlcli.updaters import Spaces
+from rlcli.updaters import Parts, Spaces
 from rlcli.updaters.learner import NOT_FAILED
 
 OBSERVATION = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
@@ -60,7 +60,8 @@ def make_updater(name, epsilon=EPSILON, head=None, **options):
     spaces = Spaces(OBSERVATION, gymnasium.spaces.Discrete(ACTIONS))
     factory = registry.find("updater", name).factory
     target = {"every": 100}
-    ours = factory(spaces, networks, policies, optax.sgd(1.0), target=target, **options)
+    parts = Parts(spaces, networks, policies, optax.sgd(1.0))
+    ours = factory(parts, target=target, **options)
     shapes = jax.eval_shape(ours.init, jax.random.key(0))
     params, target_params = (normal_like(shapes.params, seed, 0.5) for seed in (1, 2))
     failed = np.int32(NOT_FAILED)  # SGD has no state

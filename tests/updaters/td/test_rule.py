@@ -88,7 +88,7 @@ def taken(context, *, critics: int = 3):
     pass
 
 
-def taken_part(context, *, optimizer: str = "adam"):
+def taken_part(context, *, parts: str = "adam"):
     pass
 
 
@@ -103,7 +103,7 @@ def without_context(*, omega: float = 1.0):
         (positional, r"parameter `omega: float = 1\.0` of .* is not an option"),
         (any_options, r"parameter `\*\*options: float` of .* is not an option"),
         (taken, "`critics` of .* taken: it is an option of every updater made by `@"),
-        (taken_part, "`optimizer` of .* taken: it is a part that every updater"),
+        (taken_part, "`parts` of .* taken: it is what every updater"),
         (without_context, "has no positional parameter"),
     ],
 )

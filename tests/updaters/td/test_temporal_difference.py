@@ -16,7 +16,7 @@ from rlcli import recipe, registry, spaces
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.types import Clock, Network, Policy, Transition
-from rlcli.updaters import Spaces
+from rlcli.updaters import Parts, Spaces
 
 KEY = jax.random.key(0)
 CLOCK = Clock.zero()
@@ -125,7 +125,7 @@ def test_a_rule_for_discrete_actions_refuses_a_box_by_name(name, options):
         RlcliError, match=f"updater `{name}` needs a Discrete"
     ) as caught:
         both = Spaces(gymnasium.spaces.Discrete(2), box)
-        factory(both, Network, Policy, optax.sgd(1.0), **options)
+        factory(Parts(both, Network, Policy, optax.sgd(1.0)), **options)
     assert "Box" in caught.value.message
     assert "use `ppo` for a Box" in caught.value.hint
 
