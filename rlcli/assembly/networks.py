@@ -10,7 +10,12 @@ import jax
 
 from rlcli import registry, schedules
 from rlcli.assembly.build_part import build_part, failure_message, format_names, is_own
-from rlcli.assembly.preprocessing import network_preprocessing
+from rlcli.assembly.preprocessing import (
+    network_preprocessing,
+    prepare_forward_pass,
+    prepare_torso,
+    preprocess_space,
+)
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.networks import functions, memory
 from rlcli.networks.freezing import Frozen, freeze_network
@@ -19,11 +24,6 @@ from rlcli.networks.masking import mask_network
 from rlcli.networks.precision import compute_in
 from rlcli.networks.torsos import Torso, bind_inputs
 from rlcli.preprocessing import Preprocess
-from rlcli.preprocessing.network_inputs import (
-    prepare_forward_pass,
-    prepare_torso,
-    preprocess_space,
-)
 from rlcli.recipe import DEFAULT, SHARED, NetworkSpec, Part, Recipe
 from rlcli.types import Clock, Key, Network, Params
 from rlcli.updaters import Spaces

@@ -42,7 +42,7 @@ def command(
     A recipe with this file learns from it offline. The policies of all seeds contribute
     equally. Prints the file.
     """
-    from rlcli.evaluation.collection import check_collection  # to keep `--help` fast
+    from rlcli.evaluation.targets import check_collection  # to keep `--help` fast
     from rlcli.recipe.documents import format_inline
 
     run_path = options.choose_run(path)

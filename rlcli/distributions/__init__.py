@@ -16,38 +16,18 @@ import numpy as np
 from gymnasium import spaces as kinds
 
 from rlcli import spaces
-from rlcli.distributions.choices import (
-    atoms,
-    categorical,
-    discretized_box,
-    multi_binary,
-    multi_discrete,
-)
-from rlcli.distributions.composites import (
-    composite,
-    has_constant_entries,
-    with_constant_entries,
-)
-from rlcli.distributions.empirical import quantile_distribution
-from rlcli.distributions.family import Distribution
-from rlcli.distributions.normals import normal
-from rlcli.distributions.squashed import squashed_normal
+from rlcli.distributions.choices import atoms as atoms
+from rlcli.distributions.choices import categorical as categorical
+from rlcli.distributions.choices import discretized_box as discretized_box
+from rlcli.distributions.choices import multi_binary as multi_binary
+from rlcli.distributions.choices import multi_discrete as multi_discrete
+from rlcli.distributions.composites import composite as composite
+from rlcli.distributions.composites import has_constant_entries, with_constant_entries
+from rlcli.distributions.empirical import quantile_distribution as quantile_distribution
+from rlcli.distributions.family import Distribution as Distribution
+from rlcli.distributions.normals import normal as normal
+from rlcli.distributions.squashed import squashed_normal as squashed_normal
 from rlcli.spaces import MAX_CHOICES, count_integers
-
-__all__ = [
-    "BoxFamily",
-    "Distribution",
-    "atoms",
-    "categorical",
-    "composite",
-    "discretized_box",
-    "distribution_for",
-    "multi_binary",
-    "multi_discrete",
-    "normal",
-    "quantile_distribution",
-    "squashed_normal",
-]
 
 BoxFamily = Literal["normal", "squashed_normal", "discretized"]
 

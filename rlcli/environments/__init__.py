@@ -13,6 +13,5 @@ the end of each unroll. A vector of Gymnasium that resets its environments itsel
 cut, they continue their episode as the next one.
 """
 
-from rlcli.environments.to_gymnasium import to_gymnasium, to_gymnasium_vector
-
-__all__ = ["to_gymnasium", "to_gymnasium_vector"]
+from rlcli.environments.to_gymnasium import to_gymnasium as to_gymnasium
+from rlcli.environments.to_gymnasium import to_gymnasium_vector as to_gymnasium_vector

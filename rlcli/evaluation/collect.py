@@ -12,9 +12,9 @@ import numpy as np
 from rlcli import spaces
 from rlcli.assembly import build, out_of_memory
 from rlcli.assembly.memory_usage import Item
-from rlcli.evaluation.collection import Request, check_collection
 from rlcli.evaluation.evaluate import snapshot_inputs
 from rlcli.evaluation.make_evaluator import make_evaluator, without_grid
+from rlcli.evaluation.targets import Request, check_collection
 from rlcli.loop.evaluator import Evaluator
 from rlcli.policies.sampled import random as random_policy
 from rlcli.recipe import Recipe, resolve

@@ -12,11 +12,11 @@ numbers, up to the rounding of the compiler.
 """
 
 from rlcli.loop.compiled import compiled_loop
-from rlcli.loop.host_loop import host_loop, timestep_shapes
-from rlcli.loop.progress import Loop, Setup
-from rlcli.loop.seeds import vmap_seeds
-
-__all__ = ["Loop", "make_loop", "timestep_shapes", "vmap_seeds"]
+from rlcli.loop.host_loop import host_loop
+from rlcli.loop.host_loop import timestep_shapes as timestep_shapes
+from rlcli.loop.progress import Loop as Loop
+from rlcli.loop.progress import Setup
+from rlcli.loop.seeds import vmap_seeds as vmap_seeds
 
 
 def make_loop(setup: Setup) -> Loop:

@@ -7,120 +7,58 @@ Names, keywords and semantics are those of coax; `docs/utils.md` lists all funct
 Importing this package imports JAX.
 """
 
-from rlcli.networks.fractions import (
-    quantile_cos_embedding,
-    quantiles,
-    quantiles_uniform,
-)
-from rlcli.utils.arrays import (
-    argmax,
-    argmin,
-    check_array,
-    clipped_logit,
-    diff_transform,
-    diff_transform_matrix,
-    double_relu,
-    idx,
-    isscalar,
-)
-from rlcli.utils.control import make_dmc
-from rlcli.utils.elements import check_preprocessors, default_preprocessor, safe_sample
-from rlcli.utils.environments import (
-    generate_gif,
-    get_env_attr,
-    get_transition_batch,
-    has_env_attr,
-    render_episode,
-)
-from rlcli.utils.kinds import (
-    is_policy,
-    is_qfunction,
-    is_reward_function,
-    is_stochastic,
-    is_transition_model,
-    is_vfunction,
-)
-from rlcli.utils.pickling import dump, dumps, load, loads
-from rlcli.utils.printing import (
-    enable_logging,
-    pretty_print,
-    pretty_repr,
-    reload_recursive,
-)
-from rlcli.utils.running import (
-    ExponentialAverage,
-    OrnsteinUhlenbeckNoise,
-    RollingAverage,
-    StepwiseLinearFunction,
-)
-from rlcli.utils.segment_tree import MaxTree, MinTree, SegmentTree, SumTree
-from rlcli.utils.trees import (
-    batch_to_single,
-    chunks_pow2,
-    get_grads_diagnostics,
-    get_magnitude_quantiles,
-    merge_dicts,
-    single_to_batch,
-    stack_trees,
-    sync_shared_params,
-    tree_ravel,
-)
-from rlcli.utils.wrapping import docstring, jit, unvectorize
-
-__all__ = [
-    "ExponentialAverage",
-    "MaxTree",
-    "MinTree",
-    "OrnsteinUhlenbeckNoise",
-    "RollingAverage",
-    "SegmentTree",
-    "StepwiseLinearFunction",
-    "SumTree",
-    "argmax",
-    "argmin",
-    "batch_to_single",
-    "check_array",
-    "check_preprocessors",
-    "chunks_pow2",
-    "clipped_logit",
-    "default_preprocessor",
-    "diff_transform",
-    "diff_transform_matrix",
-    "docstring",
-    "double_relu",
-    "dump",
-    "dumps",
-    "enable_logging",
-    "generate_gif",
-    "get_env_attr",
-    "get_grads_diagnostics",
-    "get_magnitude_quantiles",
-    "get_transition_batch",
-    "has_env_attr",
-    "idx",
-    "is_policy",
-    "is_qfunction",
-    "is_reward_function",
-    "is_stochastic",
-    "is_transition_model",
-    "is_vfunction",
-    "isscalar",
-    "jit",
-    "load",
-    "loads",
-    "make_dmc",
-    "merge_dicts",
-    "pretty_print",
-    "pretty_repr",
-    "quantile_cos_embedding",
-    "quantiles",
-    "quantiles_uniform",
-    "reload_recursive",
-    "render_episode",
-    "safe_sample",
-    "single_to_batch",
-    "stack_trees",
-    "sync_shared_params",
-    "tree_ravel",
-    "unvectorize",
-]
+from rlcli.networks.fractions import quantile_cos_embedding as quantile_cos_embedding
+from rlcli.networks.fractions import quantiles as quantiles
+from rlcli.networks.fractions import quantiles_uniform as quantiles_uniform
+from rlcli.utils.arrays import argmax as argmax
+from rlcli.utils.arrays import argmin as argmin
+from rlcli.utils.arrays import check_array as check_array
+from rlcli.utils.arrays import clipped_logit as clipped_logit
+from rlcli.utils.arrays import diff_transform as diff_transform
+from rlcli.utils.arrays import diff_transform_matrix as diff_transform_matrix
+from rlcli.utils.arrays import double_relu as double_relu
+from rlcli.utils.arrays import idx as idx
+from rlcli.utils.arrays import isscalar as isscalar
+from rlcli.utils.control import make_dmc as make_dmc
+from rlcli.utils.elements import check_preprocessors as check_preprocessors
+from rlcli.utils.elements import default_preprocessor as default_preprocessor
+from rlcli.utils.elements import safe_sample as safe_sample
+from rlcli.utils.environments import generate_gif as generate_gif
+from rlcli.utils.environments import get_env_attr as get_env_attr
+from rlcli.utils.environments import get_transition_batch as get_transition_batch
+from rlcli.utils.environments import has_env_attr as has_env_attr
+from rlcli.utils.environments import render_episode as render_episode
+from rlcli.utils.kinds import is_policy as is_policy
+from rlcli.utils.kinds import is_qfunction as is_qfunction
+from rlcli.utils.kinds import is_reward_function as is_reward_function
+from rlcli.utils.kinds import is_stochastic as is_stochastic
+from rlcli.utils.kinds import is_transition_model as is_transition_model
+from rlcli.utils.kinds import is_vfunction as is_vfunction
+from rlcli.utils.pickling import dump as dump
+from rlcli.utils.pickling import dumps as dumps
+from rlcli.utils.pickling import load as load
+from rlcli.utils.pickling import loads as loads
+from rlcli.utils.printing import enable_logging as enable_logging
+from rlcli.utils.printing import pretty_print as pretty_print
+from rlcli.utils.printing import pretty_repr as pretty_repr
+from rlcli.utils.printing import reload_recursive as reload_recursive
+from rlcli.utils.running import ExponentialAverage as ExponentialAverage
+from rlcli.utils.running import OrnsteinUhlenbeckNoise as OrnsteinUhlenbeckNoise
+from rlcli.utils.running import RollingAverage as RollingAverage
+from rlcli.utils.running import StepwiseLinearFunction as StepwiseLinearFunction
+from rlcli.utils.segment_tree import MaxTree as MaxTree
+from rlcli.utils.segment_tree import MinTree as MinTree
+from rlcli.utils.segment_tree import SegmentTree as SegmentTree
+from rlcli.utils.segment_tree import SumTree as SumTree
+from rlcli.utils.trees import batch_to_single as batch_to_single
+from rlcli.utils.trees import chunks_pow2 as chunks_pow2
+from rlcli.utils.trees import get_grads_diagnostics as get_grads_diagnostics
+from rlcli.utils.trees import get_magnitude_quantiles as get_magnitude_quantiles
+from rlcli.utils.trees import merge_dicts as merge_dicts
+from rlcli.utils.trees import single_to_batch as single_to_batch
+from rlcli.utils.trees import stack_trees as stack_trees
+from rlcli.utils.trees import sync_shared_params as sync_shared_params
+from rlcli.utils.trees import tree_ravel as tree_ravel
+from rlcli.utils.wrapping import docstring as docstring
+from rlcli.utils.wrapping import jit as jit
+from rlcli.utils.wrapping import unvectorize as unvectorize

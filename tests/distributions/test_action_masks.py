@@ -12,6 +12,7 @@ from gymnasium import spaces
 import rlcli
 from rlcli import loop, registry
 from rlcli.assembly import build
+from rlcli.assembly.preprocessing import prepare_torso
 from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.networks import heads
@@ -22,7 +23,6 @@ from rlcli.networks.torsos import linear, mlp
 from rlcli.policies import ValuesOffer
 from rlcli.policies.discrete import epsilon_greedy
 from rlcli.policies.sampled import random
-from rlcli.preprocessing.network_inputs import prepare_torso
 from rlcli.recipe import load_recipe
 from rlcli.types import Core, Network, TimeStep
 

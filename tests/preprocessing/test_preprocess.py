@@ -6,10 +6,10 @@ import pytest
 from gymnasium import spaces
 
 from rlcli import registry, utils
+from rlcli.assembly.preprocessing import compose
 from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.preprocessing import preprocess
-from rlcli.preprocessing.network_inputs import compose
 
 BOX = spaces.Box(-2.0, 3.0, (2, 3), np.float32)
 CHOICES = spaces.MultiDiscrete([3, 4], start=[1, 0])

@@ -14,6 +14,7 @@ import pytest
 from gymnasium import spaces as kinds
 
 from rlcli import registry
+from rlcli.assembly.preprocessing import prepare_torso
 from rlcli.distributions import action_masks, categorical
 from rlcli.errors import RlcliError
 from rlcli.networks import heads
@@ -24,7 +25,6 @@ from rlcli.networks.torsos import linear
 from rlcli.policies import ValuesOffer
 from rlcli.policies.discrete import boltzmann, epsilon_greedy
 from rlcli.policies.sampled import random
-from rlcli.preprocessing.network_inputs import prepare_torso
 from rlcli.types import Clock, Transition
 from rlcli.updaters import Parts, Spaces
 from rlcli.updaters.model_based import muzero

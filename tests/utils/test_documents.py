@@ -66,6 +66,11 @@ sync_shared_params(*params, weights=None)
 tree_ravel(pytree)
 unvectorize(f, in_axes=0, out_axes=0)
 """.strip().splitlines()
+NAMES = [
+    name
+    for name, value in vars(utils).items()
+    if not (name.startswith("_") or inspect.ismodule(value))
+]
 METHODS = {
     "OrnsteinUhlenbeckNoise": ["__call__(a)", "reset()"],
     "StepwiseLinearFunction": ["__call__(timestep)"],
@@ -92,7 +97,7 @@ def test_every_name_of_the_coax_docs_has_their_signature(line):
 def test_the_toolbox_has_the_names_of_the_coax_docs_and_three_more():
     more = {"chunks_pow2", "RollingAverage", "ExponentialAverage"}
     assert len(PAGE) == 52
-    assert {*utils.__all__} == {line.partition("(")[0] for line in PAGE} | more
+    assert {*NAMES} == {line.partition("(")[0] for line in PAGE} | more
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -105,7 +110,7 @@ def test_methods_have_their_signatures(name):
 
 def test_the_document_has_a_line_per_name_with_the_docstring():
     lines = dict(re.findall(r"^- `(.+?\))`: (.+)$", TEXT, re.MULTILINE))
-    functions = {name: getattr(utils, name) for name in utils.__all__}
+    functions = {name: getattr(utils, name) for name in NAMES}
     assert lines == {
         signature(name, function): function.__doc__.splitlines()[0]
         for name, function in functions.items()
@@ -113,8 +118,7 @@ def test_the_document_has_a_line_per_name_with_the_docstring():
     assert len(re.findall(r"^- ", TEXT, re.MULTILINE)) == len(functions)
 
 
-def test_the_names_are_sorted_and_the_import_of_the_document_works():
-    assert utils.__all__ == sorted(utils.__all__)
+def test_the_import_of_the_document_works():
     names = {}
     exec(re.search(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)[1], names)
     assert names["SumTree"] is utils.SumTree

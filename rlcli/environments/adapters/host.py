@@ -34,8 +34,12 @@ import numpy as np
 
 from rlcli.environments.adapters.conversion import HostArray
 from rlcli.environments.adapters.goals import GoalReward, host_goal_reward
-from rlcli.environments.adapters.host_errors import ExternalEnvironment, close_or_warn
-from rlcli.environments.adapters.host_vector import HostVectorState, episode_seed
+from rlcli.environments.adapters.host_errors import (
+    ExternalEnvironment as ExternalEnvironment,
+)
+from rlcli.environments.adapters.host_errors import close_or_warn
+from rlcli.environments.adapters.host_vector import HostVectorState
+from rlcli.environments.adapters.host_vector import episode_seed as episode_seed
 from rlcli.environments.adapters.pools import HostVector, SyncVector
 from rlcli.environments.adapters.restarting import RestartingVector
 from rlcli.spaces.canonical import canonical_spaces
@@ -49,14 +53,6 @@ from rlcli.types import (
     TimeStep,
     wrap,
 )
-
-__all__ = [
-    "ExternalEnvironment",
-    "episode_seed",
-    "host_environment",
-    "sync_host_environment",
-    "to_host_environment",
-]
 
 
 def draw_nothing(key: Key) -> tuple[()]:
