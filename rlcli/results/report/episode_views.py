@@ -22,7 +22,7 @@ from rlcli.results.report.replayed_episodes import (
     replay_episode,
 )
 from rlcli.runs.formatting import format_number
-from rlcli.runs.result_tables import Table
+from rlcli.runs.result import Table
 from rlcli.runs.statistics import summary
 
 _BINS = 24

@@ -23,7 +23,7 @@ from rlcli.results.report.charts import HeatCell, Line
 from rlcli.results.report.episode_views import EpisodeView, GroupEpisodes
 from rlcli.results.report.learning import Learning
 from rlcli.results.report.page import make_content, write_page
-from rlcli.runs.result_tables import Table
+from rlcli.runs.result import Table
 
 pytestmark = pytest.mark.slow
 RECIPE = {
