@@ -592,12 +592,14 @@ class Updater(NamedTuple):
     """
 
     init: Callable[[Key], ArrayTree]
-    acting: Callable[[ArrayTree], ArrayTree]  # the part of the state the policy uses
     policy: Policy
     update: Callable[..., tuple[ArrayTree, Report]]
     estimate: Callable[[ArrayTree, Transition, Key], Estimates]
+    # The defaults are those of an `updaters.learner.Learner`.
+    # state -> the part of it that the policy uses
+    acting: Callable[[ArrayTree], ArrayTree] = lambda state: state.params
     # state -> the first failed update, or −1
-    failed_at: Callable[[ArrayTree], Int32[Array, ""]]
+    failed_at: Callable[[ArrayTree], Int32[Array, ""]] = lambda state: state.failed
     traits: UpdaterTraits = UpdaterTraits()
     # (state, unroll, before) -> state: updates running statistics with a new unroll,
     # after the updates of each iteration; `before` is the state before them. It is also

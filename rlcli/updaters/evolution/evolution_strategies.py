@@ -253,7 +253,6 @@ def _evolution_updater(
         policy=_population_policy(policy),
         update=update,
         estimate=_zero_estimates,
-        failed_at=lambda state: state.failed,
         traits=UpdaterTraits(
             replays="none", requires=("cut",), requires_single_steps=f"updater `{name}`"
         ),

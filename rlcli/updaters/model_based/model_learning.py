@@ -257,11 +257,9 @@ def _lookahead_updater(
 
     return Updater(
         init=init,
-        acting=lambda state: state.params,
         policy=policy,
         update=update,
         estimate=estimate,
-        failed_at=lambda state: state.failed,
         traits=UpdaterTraits(is_data_parallel=True),
     )
 

@@ -167,11 +167,9 @@ def muzero(
 
     return Updater(
         init=init,
-        acting=lambda state: state.params,
         policy=policy,
         update=update,
         estimate=estimate,
-        failed_at=lambda state: state.failed,
         traits=UpdaterTraits(
             is_data_parallel=True,
             requires=("action_weights", "root_value"),

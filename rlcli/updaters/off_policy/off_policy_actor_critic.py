@@ -244,7 +244,6 @@ def off_policy_actor_critic(
         estimate=lambda state, steps, key: _estimate(
             own, policy, state.params, target_params(state), steps, key
         ),
-        failed_at=lambda state: state.failed,
         traits=UpdaterTraits(
             is_data_parallel=True, learns_statistics=options.learns_statistics
         ),

@@ -100,14 +100,7 @@ def behaviour_cloning(
         del state, key  # no returns are learned
         return Estimates(*[jnp.zeros(steps.reward.shape)] * 4)
 
-    return Updater(
-        init=init,
-        acting=lambda state: state.params,
-        policy=policy,
-        update=update,
-        estimate=estimate,
-        failed_at=lambda state: state.failed,
-    )
+    return Updater(init=init, policy=policy, update=update, estimate=estimate)
 
 
 def squared_error(

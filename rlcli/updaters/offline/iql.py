@@ -159,7 +159,6 @@ def iql(
         policy=policy,
         update=update,
         estimate=estimate,
-        failed_at=lambda state: state.failed,
     )
 
 

@@ -226,11 +226,9 @@ def actor_critic(
 
     return Updater(
         init=init,
-        acting=lambda state: state.params,
         policy=policy,
         update=update,
         estimate=functools.partial(_estimate, functions, regularizers),
-        failed_at=lambda state: state.failed,
         traits=UpdaterTraits(
             is_data_parallel=True,
             requires=(*requires, "carry") if functions.is_recurrent else requires,

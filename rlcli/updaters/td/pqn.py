@@ -131,11 +131,9 @@ def pqn(
 
     return Updater(
         init=init,
-        acting=lambda state: state.params,
         policy=policy,
         update=update,
         estimate=estimate,
-        failed_at=lambda state: state.failed,
         traits=UpdaterTraits(
             is_data_parallel=True,
             requires=("carry",) if recurrent else (),

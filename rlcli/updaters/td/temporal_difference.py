@@ -254,11 +254,9 @@ def td_updater(
 
     return Updater(
         init=init,
-        acting=lambda state: state.params,
         policy=parts.policy,
         update=update,
         estimate=_estimate_function(parts, has_target=target is not None),
-        failed_at=lambda state: state.failed,
         traits=UpdaterTraits(
             is_data_parallel=True,
             requires=("carry",) if is_recurrent(critic) else (),
