@@ -2,7 +2,8 @@
 
 They come from the entry points of installed distributions or from import paths. A
 plug-in that raises when it is imported, or that cannot be a factory of its kind, raises
-`RlcliError`.
+`RlcliError`. Classes of other libraries have the parameters of their constructors as
+options.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Offline replay: the steps of a data set.
+"""Offline replay: the steps of a data set; or batches with rows of both.
 
 Data sets are arguments of the program, as its numbers are (`Progress.data`,
 `Clock.data`): one copy for all seeds, not saved, and read only where a program that

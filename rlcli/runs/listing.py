@@ -1,4 +1,7 @@
-"""Listing: finds the runs below a folder; the function behind `rlcli runs`."""
+"""Listing: finds runs below a folder, and selects them by `KEY=VALUE` or `KEY>VALUE`.
+
+The function behind `rlcli runs`.
+"""
 
 import operator
 import os

@@ -12,6 +12,9 @@ statement with a keyed hash (HMAC-SHA256) of its claims:
 
 Who copies a signature elsewhere gains nothing: the claims have to be those of the
 recipe that is loaded, and the files that are imported those of the record.
+
+The key, and the folders that the user trusts (`rlcli trust`), are files in the user's
+folders that nobody else can change.
 """
 
 import contextlib

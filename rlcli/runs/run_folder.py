@@ -1,6 +1,7 @@
 """Run folder: the files of a run, by default in `runs/<recipe>/<time>[-n]/`.
 
-`rlcli.runs.creation` creates it.
+`rlcli.runs.creation` creates it. `INFO_FIELDS` are the fields of `run.json` that rlcli
+reads, and their types.
 """
 
 import contextlib

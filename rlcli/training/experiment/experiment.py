@@ -1,6 +1,4 @@
-"""Experiment: one run in training: its share of the program, and its results."""
-
-from __future__ import annotations
+"""Experiment: one run in training: its share of the program, and its checkpoints."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
