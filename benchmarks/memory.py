@@ -50,7 +50,7 @@ def measure(recipe: str, sets: list[str]) -> dict[str, int]:
     thread_layout.apply_for_recipe(recipe, set=sets)
     from rlcli.assembly import build
     from rlcli.recipe import load_recipe
-    from rlcli.training.experiment.experiment import Experiment, save_checkpoint
+    from rlcli.training.experiment.experiment import Experiment
     from rlcli.xla.temporaries import tree_bytes
 
     parsed = load_recipe(recipe, sets)
@@ -61,7 +61,7 @@ def measure(recipe: str, sets: list[str]) -> dict[str, int]:
     for _ in range(CHUNKS):
         experiment.advance(max(1, 1_000 // experiment.setup.steps_per_iteration))
     with tempfile.TemporaryDirectory() as folder:
-        save_checkpoint(experiment, create_run("memory", run=Path(folder) / "run"))
+        experiment.save_checkpoint(create_run("memory", run=Path(folder) / "run"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {
         "estimate": memory_usage.total(experiment.program.memory),

@@ -115,7 +115,7 @@ def measure(recipe: str, sets: Sequence[str], count: int) -> dict[str, float]:
     thread_layout.apply_for_recipe(recipe, set=[*sets, f"train.seeds={count}"])
     from rlcli.assembly import build
     from rlcli.recipe import load_recipe
-    from rlcli.training.experiment.experiment import Experiment, save_checkpoint
+    from rlcli.training.experiment.experiment import Experiment
 
     parsed = load_recipe(recipe, [*sets, f"train.seeds={count}"])
     before = resident()
@@ -134,7 +134,7 @@ def measure(recipe: str, sets: Sequence[str], count: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         run = create_run("scaling", run=Path(folder) / "run")
         begin = time.perf_counter()
-        save_checkpoint(experiment, run)
+        experiment.save_checkpoint(run)
         saved = time.perf_counter() - begin
         size = sum(each.stat().st_size for each in run.checkpoints.iterdir())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

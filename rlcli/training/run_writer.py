@@ -96,11 +96,7 @@ class RunWriter:
     def save(self) -> None:
         """Writes a checkpoint, unless the run has ended."""
         if not self._has_ended:
-            from rlcli.training.experiment.experiment import (
-                save_checkpoint,  # imports JAX
-            )
-
-            save_checkpoint(self._experiment, self._run)
+            self._experiment.save_checkpoint(self._run)
 
     def prune(self) -> None:
         """Removes old checkpoints, once all runs trained together have a newer one."""

@@ -9,7 +9,7 @@ from rlcli.assembly import build, memory_usage
 from rlcli.loop import make_loop
 from rlcli.recipe import dump_recipe, load_recipe, resolve
 from rlcli.runs.creation import create_run
-from rlcli.training.experiment.experiment import Experiment, save_checkpoint
+from rlcli.training.experiment.experiment import Experiment
 from rlcli.xla import machine
 from rlcli.xla.temporaries import tree_bytes
 
@@ -180,7 +180,7 @@ def test_resume_refuses_before_it_reads_a_checkpoint(tmp_path, monkeypatch):
     experiment.program.begin()
     run = create_run("mine", run=tmp_path / "run")
     run.resolved_recipe.write_text(dump_recipe(resolve(recipe)), encoding="utf-8")
-    save_checkpoint(experiment, run)
+    experiment.save_checkpoint(run)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.lz4")}
     few = machine.Available(2**20, "physical memory")
     monkeypatch.setattr(machine, "available_memory", lambda: few)

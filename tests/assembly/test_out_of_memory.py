@@ -18,7 +18,7 @@ from rlcli.recipe.settings import apply_settings
 from rlcli.runs import checkpoint
 from rlcli.runs.creation import create_run
 from rlcli.runs.files import read_json
-from rlcli.training.experiment.experiment import Experiment, save_checkpoint
+from rlcli.training.experiment.experiment import Experiment
 from rlcli.training.experiment.program import Program
 from rlcli.xla import machine
 
@@ -38,7 +38,7 @@ def policy(tmp_path_factory) -> Path:
     experiment = Experiment(parsed, build(parsed))
     experiment.program.begin()
     run = create_run("sea", run=tmp_path_factory.mktemp("runs") / "sea")
-    save_checkpoint(experiment, run)
+    experiment.save_checkpoint(run)
     assert run.policy.stat().st_size < 2_000
     return run.policy
 

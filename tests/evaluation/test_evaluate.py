@@ -20,7 +20,7 @@ from rlcli.runs.creation import create_run
 from rlcli.runs.run_folder import Run
 from rlcli.runs.snapshots import Policies
 from rlcli.runs.statistics import iqm
-from rlcli.training.experiment.experiment import Experiment, save_checkpoint
+from rlcli.training.experiment.experiment import Experiment
 
 DATA = {
     "environment": {"name": "CartPole-v1", "num_envs": 2},
@@ -44,7 +44,7 @@ def begin_run(folder: Path, data=DATA, advance: int = 0) -> Path:
     experiment.program.begin()
     if advance:
         experiment.advance(advance)
-    save_checkpoint(experiment, run)
+    experiment.save_checkpoint(run)
     return folder
 
 
@@ -159,7 +159,7 @@ def test_the_best_is_another_policy_than_the_latest(tmp_path):
     stubborn["q/linear_1/b"][:] = [1.0, 0.0]
     numbers = np.array([7, 7])
     experiment.scores.best = Policies(np.array([9.0, 9.0]), numbers, numbers, stubborn)
-    save_checkpoint(experiment, files)
+    experiment.save_checkpoint(files)
     result = rlcli.eval(folder, best=True, episodes=10)
     assert result["checkpoint"] == str(folder / "best.pkl.lz4")
     for row in result["seeds"]:

@@ -24,7 +24,6 @@ from rlcli.runs.creation import create_run
 from rlcli.runs.initial_replay import read_steps
 from rlcli.runs.run_folder import Run
 from rlcli.runs.sources import read_source
-from rlcli.training.experiment.experiment import save_checkpoint
 from rlcli.training.experiment.together import build_experiments
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "transfer.md"
@@ -53,7 +52,7 @@ def save_trained(folder: Path, data, iterations: int) -> Path:
     (experiment,) = build_experiments([parsed], seeds, is_new=True)
     experiment.program.begin()
     experiment.program.advance([iterations])
-    save_checkpoint(experiment, create_run("source", run=folder))
+    experiment.save_checkpoint(create_run("source", run=folder))
     return folder
 
 

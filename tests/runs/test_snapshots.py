@@ -18,7 +18,7 @@ from rlcli.runs import checkpoint, snapshots
 from rlcli.runs.creation import create_run
 from rlcli.runs.frozen import FrozenSeed
 from rlcli.runs.run_folder import Run
-from rlcli.training.experiment.experiment import Experiment, save_checkpoint
+from rlcli.training.experiment.experiment import Experiment
 
 DATA = {
     "environment": {"name": "CartPole-v1", "num_envs": 2},
@@ -34,7 +34,7 @@ def begin_experiment(folder: Path, data=DATA) -> Experiment:
     parsed = recipe.load_recipe(data)
     experiment = Experiment(parsed, build(parsed)._replace(devices=1))
     experiment.program.begin()
-    save_checkpoint(experiment, create_run("mine", run=folder))
+    experiment.save_checkpoint(create_run("mine", run=folder))
     return experiment
 
 

@@ -20,7 +20,7 @@ from rlcli.runs.creation import create_run
 from rlcli.runs.run_folder import Run
 from rlcli.runs.snapshots import read_checkpoint
 from rlcli.training import recovery
-from rlcli.training.experiment.experiment import Experiment, save_checkpoint
+from rlcli.training.experiment.experiment import Experiment
 
 DATA = {
     "environment": {"name": "FrozenLakeNonSlippery-v0", "num_envs": 2},
@@ -136,7 +136,7 @@ def test_the_checkpoint_of_another_run_is_refused(run, tmp_path):
     experiment = Experiment(parsed, build(parsed))
     experiment.program.begin()
     foreign = create_run("other", run=tmp_path / "other")
-    save_checkpoint(experiment, foreign)
+    experiment.save_checkpoint(foreign)
     latest = foreign.latest_checkpoint()
     assert latest is not None
     for path in (run / "checkpoints").iterdir():

@@ -19,7 +19,7 @@ from rlcli.runs import checkpoint, snapshots
 from rlcli.runs.run_folder import Run
 from rlcli.runs.snapshots import Policies
 from rlcli.training.experiment.best_policies import Scores
-from rlcli.training.experiment.experiment import Experiment, save_checkpoint
+from rlcli.training.experiment.experiment import Experiment
 from rlcli.training.run_writer import FilmMaker
 from rlcli.types import Core, TimeStep
 
@@ -223,7 +223,7 @@ def test_a_restored_experiment_continues_with_the_same_results(middle, tmp_path)
     other.folder.mkdir()
     first = experiment_of(**periods)
     before = run_reports(first, [1] * (middle // 3))
-    save_checkpoint(first, run)
+    first.save_checkpoint(run)
     second = experiment_of(**periods)
     saved = snapshots.read_checkpoint(run.latest_checkpoint())
     assert second.program.restore(saved) == ""
@@ -231,8 +231,8 @@ def test_a_restored_experiment_continues_with_the_same_results(middle, tmp_path)
     assert second.step == middle
     assert rows_of(before) + rows_of(run_reports(second)) == expected
     assert leaves_of(second) == leaves_of(whole)
-    save_checkpoint(whole, other)
-    save_checkpoint(second, run)
+    whole.save_checkpoint(other)
+    second.save_checkpoint(run)
     files = ["policy.pkl.lz4", "best.pkl.lz4", "checkpoints/000000099.pkl.lz4"]
     for name in files:
         assert (run.folder / name).read_bytes() == (other.folder / name).read_bytes()
@@ -430,7 +430,7 @@ def test_when_no_seed_is_left_nothing_is_saved_over_the_last_good_checkpoint(tmp
     updater = {"name": "q_learning", "loss": "mse"}
     experiment = fragile_run(optimizer=absurd, updater=updater)
     run = Run(tmp_path)
-    save_checkpoint(experiment, run)  # at step 0
+    experiment.save_checkpoint(run)  # at step 0
     good = run.policy.read_bytes()
     while not experiment.failure:
         assert not experiment.is_finished
@@ -438,7 +438,7 @@ def test_when_no_seed_is_left_nothing_is_saved_over_the_last_good_checkpoint(tmp
     for seed in range(4):
         assert f"seed {seed}: " in experiment.failure
     assert "`q/" in experiment.failure or "the loss" in experiment.failure
-    save_checkpoint(experiment, run)
+    experiment.save_checkpoint(run)
     assert run.policy.read_bytes() == good
     assert [path.name for path in run.checkpoints.iterdir()] == ["000000000.pkl.lz4"]
 

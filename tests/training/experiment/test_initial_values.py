@@ -17,7 +17,6 @@ from rlcli.errors import RlcliError
 from rlcli.runs import checkpoint
 from rlcli.runs.creation import create_run
 from rlcli.runs.run_folder import Run
-from rlcli.training.experiment.experiment import save_checkpoint
 from rlcli.training.experiment.initial_values import read_initial
 from rlcli.training.experiment.together import build_experiments
 
@@ -63,7 +62,7 @@ def save_source(folder: Path, data, change=lambda path, leaf: leaf, seeds=None) 
     """A run whose checkpoint has changed arrays: those of its start are not learned."""
     experiment, _ = begin(data, seeds=seeds)
     run = create_run("source", run=folder)
-    save_checkpoint(experiment, run)
+    experiment.save_checkpoint(run)
     for path in (run.latest_checkpoint(), run.policy):
         content = checkpoint.read(path)
         key = "progress" if content["kind"] == "checkpoint" else "acting"
