@@ -8,30 +8,23 @@ import contextlib
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 from rlcli.errors import RlcliError, as_typed, quote
 from rlcli.quoting import join_shell
 from rlcli.replays.datasets.names import POLICY_SUFFIX as SUFFIX
-from rlcli.runs import files, locks, ownership, signed_code
+from rlcli.runs import files, locks, ownership, predicates, signed_code
 from rlcli.runs.files import merge_json, read_json
 from rlcli.runs.provenance import command_line, program
-
-
-def _is_list_of(kind: type) -> Callable[[Any], bool]:
-    return lambda value: (
-        isinstance(value, list) and all(type(item) is kind for item in value)
-    )
 
 
 def _is_members(value: Any) -> bool:
     """Whether a value is a list of different names of folders."""
     return (
-        _is_list_of(str)(value)
+        predicates.list_of(predicates.is_text)(value)
         and len({*value}) == len(value) > 0
         and all(map(_is_folder_name, value))
     )
@@ -54,37 +47,34 @@ def _is_changes(value: Any) -> bool:
 def _is_init(value: Any) -> bool:
     """Whether a value says where a run started from."""
     return isinstance(value, dict) and all(
-        _is_list_of(int)(value.get(key, [])) for key in ("seeds", "steps")
+        predicates.list_of(predicates.is_int)(value.get(key, []))
+        for key in ("seeds", "steps")
     )
 
 
-def _is(*kinds: type) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, kinds)
-
-
-INFO_FIELDS: Mapping[str, Callable[[Any], bool]] = {
+INFO_FIELDS: Mapping[str, predicates.Predicate] = {
     "recipe": _is_folder_name,
-    "name": _is(str, NoneType),
-    "tags": _is_list_of(str),
+    "name": predicates.or_none(predicates.is_text),
+    "tags": predicates.list_of(predicates.is_text),
     "changes": _is_changes,
-    "frozen": _is(dict, NoneType),
-    "status": _is(str),
-    "reason": _is(str),
-    "seeds": _is_list_of(int),
-    "layout": _is(dict),
-    "command": _is(str, NoneType),
-    "smoke": _is(bool, NoneType),
-    "total_steps": _is(int),
-    "created": _is(str),
-    "ended": _is(str, NoneType),
-    "imports": _is_list_of(str),
-    "trackers": _is_list_of(str),
+    "frozen": predicates.or_none(predicates.is_mapping),
+    "status": predicates.is_text,
+    "reason": predicates.is_text,
+    "seeds": predicates.list_of(predicates.is_int),
+    "layout": predicates.is_mapping,
+    "command": predicates.or_none(predicates.is_text),
+    "smoke": predicates.or_none(predicates.is_flag),
+    "total_steps": predicates.is_int,
+    "created": predicates.is_text,
+    "ended": predicates.or_none(predicates.is_text),
+    "imports": predicates.list_of(predicates.is_text),
+    "trackers": predicates.list_of(predicates.is_text),
     "members": _is_members,
-    "population": _is(bool),
+    "population": predicates.is_flag,
     "init": _is_init,
-    "code": _is(dict),
-    "resumes": _is_list_of(dict),
-    "signature": _is(str, NoneType),
+    "code": predicates.is_mapping,
+    "resumes": predicates.list_of(predicates.is_mapping),
+    "signature": predicates.or_none(predicates.is_text),
 }
 
 
