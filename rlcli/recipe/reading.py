@@ -19,8 +19,9 @@ from rlcli.recipe.documents import Document
 from rlcli.recipe.extending import Extender
 from rlcli.recipe.finding import find_recipe, shipped_recipes
 from rlcli.recipe.merging import OptionCheck
-from rlcli.recipe.settings import KEY as VARY
-from rlcli.recipe.settings import NONE, apply_settings, recipe_combinations
+from rlcli.recipe.settings import apply_settings
+from rlcli.recipe.varying import KEY as VARY
+from rlcli.recipe.varying import NONE, recipe_combinations
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

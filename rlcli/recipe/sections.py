@@ -20,8 +20,8 @@ from rlcli.recipe.defaults import (
 )
 from rlcli.recipe.documents import Document, Place, find_file
 from rlcli.recipe.merging import DEFAULT, SHARED, as_mapping, is_by_function, merge_part
-from rlcli.recipe.settings import recipe_combinations
 from rlcli.recipe.varied_options import Each, VariedOptions
+from rlcli.recipe.varying import recipe_combinations
 from rlcli.replays.datasets.names import POLICY_SUFFIX
 
 _MOST_PARTS = 100  # in a list

@@ -18,7 +18,8 @@ from rlcli.errors import RlcliError, quote, suggest
 from rlcli.recipe import documents, read_recipe
 from rlcli.recipe.annotations import quote_value
 from rlcli.recipe.documents import Document, Place
-from rlcli.recipe.settings import Setting, recipe_combinations
+from rlcli.recipe.settings import Setting
+from rlcli.recipe.varying import recipe_combinations
 from rlcli.results.claim_test import SEED, TEST, ClaimTest, convert_test
 from rlcli.results.references import is_reference
 from rlcli.runs.naming import name_folder

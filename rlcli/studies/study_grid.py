@@ -20,13 +20,8 @@ from rlcli.recipe import (
     read_without_parts,
     shipped_recipes,
 )
-from rlcli.recipe.settings import (
-    MOST_COMBINATIONS,
-    NONE,
-    Setting,
-    check_count,
-    find_repeated,
-)
+from rlcli.recipe.settings import Setting
+from rlcli.recipe.varying import MOST_COMBINATIONS, NONE, check_count, find_repeated
 from rlcli.registry.paths import enter
 from rlcli.results.claim_test import ClaimTest
 from rlcli.runs.creation import check_place

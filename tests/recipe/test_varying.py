@@ -5,7 +5,7 @@ import math
 import pytest
 
 from rlcli.recipe import documents
-from rlcli.recipe.settings import recipe_combinations
+from rlcli.recipe.varying import recipe_combinations
 from rlcli.studies.study_grid import combine
 
 

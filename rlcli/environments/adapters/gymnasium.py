@@ -46,8 +46,8 @@ from rlcli.environments.adapters.reset_options import (
 from rlcli.environments.adapters.text import TextMode, fix_shapes
 from rlcli.errors import RlcliError
 from rlcli.registry import plugins, register, register_class_adapter, user_code
+from rlcli.registry.class_options import class_options
 from rlcli.registry.libraries import import_library, install_command
-from rlcli.registry.plugins import class_options
 from rlcli.types import Environment
 
 REGISTERED_LIMIT = "default"  # the time limit that the id is registered with

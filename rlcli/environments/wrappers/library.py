@@ -8,7 +8,7 @@ from gymnasium.envs.registration import WrapperSpec
 
 from rlcli.errors import RlcliError, quote
 from rlcli.registry import register_class_adapter
-from rlcli.registry.plugins import class_options
+from rlcli.registry.class_options import class_options
 
 
 @register_class_adapter("wrapper", gymnasium.Env, argument="env", library="gymnasium")
