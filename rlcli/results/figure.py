@@ -192,9 +192,12 @@ def _draw_panel(axes: Any, panel: Mapping[str, Any]) -> None:
         marker = "o" if len(curve["x"]) == 1 else None
         # Not clipped: a curve at the edge, such as the best return, has its full width.
         axes.plot(
-            *(curve["x"], curve["y"]),
-            **{"marker": marker, "color": color, "clip_on": False},
+            curve["x"],
+            curve["y"],
+            marker=marker,
+            color=color,
             linestyle=choose_line(curve["index"]),
+            clip_on=False,
         )
         if curve["low"] is not None:
             bounds = curve["low"], curve["high"]
