@@ -26,6 +26,7 @@ from rlcli.registry.paths import enter
 from rlcli.runs import ownership
 from rlcli.runs.ownership import hash_data, read_claims, sign_claims
 from rlcli.runs.signed_code import hash_file
+from rlcli.runs.study_record import find_recipe
 
 _STUDY = "study"  # the kind of these statements
 _CLAIMS = ("folder", "record", "recipes", "code")
@@ -49,26 +50,20 @@ def sign_study(
     return None if claims is None else sign_claims(_STUDY, claims)
 
 
-def is_own_study(
-    folder: Path,
-    record: Mapping[str, Any],
-    signature: object,
-    current: Mapping[str, Any] | None = None,
-) -> bool:
-    """Whether this user has signed a study, and what it names is where and as it was.
+def is_own_study(folder: Path, record: Mapping[str, Any], signature: object) -> bool:
+    """Whether this user has signed a study, and what it names is as it was.
 
-    `current` is the record with the present places of recipes, if they were moved with
-    the study. A study that was moved does the same as before, if it has no trackers.
+    A study that was moved, with its recipes or without them, does the same as before if
+    it has no trackers.
     """
     claims = read_claims(_STUDY, _CLAIMS, signature)
     if claims is None or claims["record"] != _claim_record(folder, record)["record"]:
         return False  # before files are opened that a record of others may name
-    current = record if current is None else current
-    found = _make_claims(folder, current)
+    found = _make_claims(folder, record)
     if found is None:
         return False
     is_moved = found["folder"] != claims["folder"]
-    texts = _find_texts([current, _read_recipes(current)[1]])
+    texts = _find_texts([record, _read_recipes(folder, record)[1]])
     if is_moved and _has_trackers(texts):
         return False
     return all(claims[name] == found[name] for name in ("recipes", "code"))
@@ -83,7 +78,7 @@ def _make_claims(
     change a file of its code.
     """
     try:
-        documents, recipes = _read_recipes(record, read)
+        documents, recipes = _read_recipes(folder, record, read)
     except RlcliError:
         return None
     texts = {*_find_texts([record, recipes])}  # any may be a setting of any recipe
@@ -108,12 +103,13 @@ def _make_claims(
 
 
 def _read_recipes(
-    record: Mapping[str, Any], read: Sequence[RecipeDocument] = ()
+    folder: Path, record: Mapping[str, Any], read: Sequence[RecipeDocument] = ()
 ) -> tuple[list[RecipeDocument], list[Mapping[str, Any]]]:
     """The recipes that a record names, and their data merged with their bases."""
     known = {str(enter(each.path)): each for each in read if each.path is not None}
     documents = [
-        (isinstance(each, str) and known.get(each)) or read_recipe(each)
+        (isinstance(each, str) and known.get(each))
+        or read_recipe(find_recipe(folder, each))
         for each in _find_recipes(record)
     ]
     return documents, [each.plain.data for each in documents]

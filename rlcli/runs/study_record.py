@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -175,7 +176,6 @@ def find_study(path: str | Path) -> Study | None:
     fields = read_json(folder / FILE_NAME, _REMEDY)
     if not fields or is_run(folder):
         return None
-    fields = _follow_recipes(folder, fields)
     for name in (_SIGNATURE, _FOLDER):
         fields.pop(name, None)
     version, cells = fields.pop("format", None), fields.pop("cells", None)
@@ -202,31 +202,42 @@ def is_signed(folder: Path) -> bool:
         return False
     from rlcli.runs.study_ownership import is_own_study  # here: it reads recipes
 
-    return is_own_study(folder, fields, signature, _follow_recipes(folder, fields))
+    return is_own_study(folder, fields, signature)
 
 
-def _follow_recipes(folder: Path, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a record, with the recipes that were moved with the study.
+def find_recipe(study: Path, recipe: Any) -> Any:
+    """The recipe of a record as it is; where it is now, if it was moved with the study.
 
-    A recipe whose file has gone is where it was before, seen from the study's folder.
+    Looks for files that the record names, so it is for records whose cells begin or are
+    signed: those of others may name places that must not be looked at.
     """
-    before = fields.get(_FOLDER)
-    if not isinstance(before, str) or before == _absolute(folder):
-        return {**fields}
+    if not isinstance(recipe, str) or "/" not in recipe or os.path.isfile(recipe):
+        return recipe
+    file = study / FILE_NAME
+    modified = file.stat().st_mtime_ns if file.is_file() else 0
+    before = modified and _read_origin(file, modified)
+    if not isinstance(before, str):
+        return recipe
+    moved = Path(_absolute(study)) / os.path.relpath(recipe, before)
+    return os.path.normpath(moved) if moved.is_file() else recipe
 
-    def follow(entry: Any) -> Any:
-        recipe = entry.get("recipe") if isinstance(entry, dict) else None
-        if not isinstance(recipe, str) or os.path.isfile(recipe) or "/" not in recipe:
-            return entry
-        path = os.path.normpath(
-            Path(_absolute(folder)) / os.path.relpath(recipe, before)
-        )
-        return {**entry, "recipe": path} if os.path.isfile(path) else entry
 
-    found = {name: follow(each) for name, each in fields.items()}
-    if isinstance(cells := fields.get("cells"), dict):
-        found["cells"] = {label: follow(each) for label, each in cells.items()}
-    return found
+def _follow_recipes(study: Path, sections: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: {**section, "recipe": find_recipe(study, section["recipe"])}
+        if isinstance(section, dict) and "recipe" in section
+        else section
+        for name, section in sections.items()
+    }
+
+
+@functools.lru_cache(maxsize=1)
+def _read_origin(file: Path, modified: int) -> Any:
+    """The folder of a record when it was written; `modified` is the time of its file.
+
+    Kept, since each of many cells asks for it.
+    """
+    return read_json(file, _REMEDY).get(_FOLDER)
 
 
 def _absolute(folder: Path) -> str:
@@ -328,7 +339,7 @@ def _write(
     folder: Path, cells: Iterable[Cell], sections: Mapping[str, Any], signs: bool
 ) -> None:
     cells = [*cells]
-    sections = {_FOLDER: _absolute(folder), **sections}
+    sections = {_FOLDER: _absolute(folder), **_follow_recipes(folder, sections)}
     content = format_record(cells, sections)
     if signs:
         from rlcli.runs.study_ownership import sign_study  # here: it reads recipes
@@ -358,7 +369,7 @@ def format_record(cells: Iterable[Cell], sections: Mapping[str, Any] = {}) -> by
 
 def _fields(cell: Cell) -> dict[str, Any]:
     return {
-        "recipe": cell.recipe,
+        "recipe": find_recipe(cell.study, cell.recipe),
         "digest": cell.digest,
         "set": [*cell.sets],
         "values": dict(cell.values),

@@ -33,7 +33,7 @@ from rlcli.runs.naming import (
 )
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.run_folder import is_run
-from rlcli.runs.study_record import Cell
+from rlcli.runs.study_record import Cell, find_recipe
 
 # Of the section `environment` of a recipe, which other environments get as well.
 _KEPT = ("num_envs", "wrappers")
@@ -184,7 +184,8 @@ def read_cell(cell: Cell, sets: Sequence[str] = ()) -> RecipeDocument:
     if cell.document is not None:
         return cell.document.with_settings(*sets)
     if isinstance(cell.recipe, str):
-        document = read_recipe(cell.recipe, (*cell.sets, *sets))
+        recipe = find_recipe(cell.study, cell.recipe)
+        document = read_recipe(recipe, (*cell.sets, *sets))
     else:
         document = read_recipe(cell.recipe["data"], (*cell.sets, *sets))
         document = dataclasses.replace(document, name=cell.recipe["name"])

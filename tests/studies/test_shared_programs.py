@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -323,7 +324,8 @@ def test_a_study_that_moves_with_its_recipe_can_begin_its_cells(
     Path("lab").rename("elsewhere")
     study = Path("elsewhere", place)
     cells = find_study(study).cells
-    assert {str(cell.recipe) for cell in cells} == {str(folder / "elsewhere/lake.yaml")}
+    assert {str(cell.recipe) for cell in cells} == {str(folder / "lab/lake.yaml")}
+    assert {read_cell(cell).path for cell in cells} == {folder / "elsewhere/lake.yaml"}
     assert not OpenedFolder(study).admits_code
     groups, refused = group_cells(cells, trust=False)
     found = [cell for group in groups for cell in group]
@@ -340,6 +342,38 @@ def test_a_study_that_moves_with_its_recipe_can_begin_its_cells(
     Path("elsewhere/lake.yaml").unlink()
     with pytest.raises(RlcliError, match=r"lab/lake\.yaml"):
         read_cell(find_study(study).cells[0])
+
+
+@pytest.mark.parametrize("plan", [plan_study, plan_sweep])
+@pytest.mark.parametrize("begins", [False, True])
+def test_recipes_of_a_moved_study_are_looked_for_only_to_begin_cells(
+    folder, plan, monkeypatch, begins
+):
+    """A record of others may name places that contact a host when they are looked at."""
+    place = Path("lab", plan("lake.yaml"))
+    record = json.loads((place / "study.json").read_text())
+    for cell in record["cells"].values():
+        cell["recipe"] = "/net/host/lake.yaml"
+    if "search" in record:
+        record["search"]["recipe"] = "/net/host/lake.yaml"
+    (place / "study.json").write_text(json.dumps({**record, "folder": "/net/host/x"}))
+    looked = []
+    stat = os.stat
+
+    def record_stat(path, *rest, **keywords):
+        looked.append(str(path))
+        return stat(path, *rest, **keywords)
+
+    monkeypatch.setattr(os, "stat", record_stat)
+    cell = find_study(place).cells[0]
+    assert not OpenedFolder(place).admits_code
+    rlcli.show(str(place))
+    rlcli.runs(place.parent)
+    if begins:
+        with pytest.raises(RlcliError, match="/net/host/lake"):
+            read_cell(cell)
+    assert any(str(place.name) in path for path in looked)
+    assert any("/net/" in path for path in looked) == begins
 
 
 def test_a_study_that_exists_takes_no_options_of_a_new_one(group):
