@@ -349,7 +349,7 @@ def test_a_study_that_moves_with_its_recipe_can_begin_its_cells(
 def test_recipes_of_a_moved_study_are_looked_for_only_to_begin_cells(
     folder, plan, monkeypatch, begins
 ):
-    """A record of others may name places that contact a host when they are looked at."""
+    """A record of others may name places that contact a host when they are read."""
     place = Path("lab", plan("lake.yaml"))
     record = json.loads((place / "study.json").read_text())
     for cell in record["cells"].values():
