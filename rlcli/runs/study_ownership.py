@@ -24,9 +24,9 @@ from rlcli.recipe import RecipeDocument, read_recipe
 from rlcli.registry import user_code
 from rlcli.registry.paths import enter
 from rlcli.runs import ownership
+from rlcli.runs.moved_recipes import find_recipe
 from rlcli.runs.ownership import hash_data, read_claims, sign_claims
 from rlcli.runs.signed_code import hash_file
-from rlcli.runs.study_record import find_recipe
 
 _STUDY = "study"  # the kind of these statements
 _CLAIMS = ("folder", "record", "recipes", "code")

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
 import os
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlcli.errors import RlcliError, quote
-from rlcli.registry.paths import enter
 from rlcli.runs import predicates
 from rlcli.runs.files import (
     LARGEST_JSON,
@@ -29,6 +27,13 @@ from rlcli.runs.files import (
     replace_file,
     to_json,
 )
+from rlcli.runs.moved_recipes import (
+    FILE_NAME,
+    FOLDER,
+    REMEDY,
+    absolute,
+    find_recipe,
+)
 from rlcli.runs.naming import check_name, check_tags
 from rlcli.runs.records import Record, read_record
 from rlcli.runs.run_folder import Run, is_run
@@ -36,11 +41,10 @@ from rlcli.runs.run_folder import Run, is_run
 if TYPE_CHECKING:
     from rlcli.recipe import RecipeDocument
 
-FILE_NAME, FORMAT = "study.json", 1
+FORMAT = 1
 SEARCH, BSUITE = "search", "bsuite"  # the sections of a sweep, and of `rlcli bsuite`
 REFERENCE = "reference"  # the section of returns `[low, high]` by environment
-_SIGNATURE, _FOLDER = "signature", "folder"
-_REMEDY = "restore it; without it the runs below can be used one by one"
+_SIGNATURE = "signature"
 _DEEPEST = 16  # folders of a cell below that of its study
 _LONGEST = 255  # bytes of a name in the file systems of Linux and macOS
 
@@ -173,10 +177,10 @@ def discard_cells(cells: Sequence[Cell], *, with_parents: int) -> None:
 def find_study(path: str | Path) -> Study | None:
     """The study in a folder; None if there is none, or the folder is that of a run."""
     folder = Path(path)
-    fields = read_json(folder / FILE_NAME, _REMEDY)
+    fields = read_json(folder / FILE_NAME, REMEDY)
     if not fields or is_run(folder):
         return None
-    for name in (_SIGNATURE, _FOLDER):
+    for name in (_SIGNATURE, FOLDER):
         fields.pop(name, None)
     version, cells = fields.pop("format", None), fields.pop("cells", None)
     if type(version) is int and version > FORMAT:
@@ -195,7 +199,7 @@ def find_study(path: str | Path) -> Study | None:
 def is_signed(folder: Path) -> bool:
     """Whether a study is the user's own, so that its cells may import code."""
     try:
-        fields = read_json(folder / FILE_NAME, _REMEDY)
+        fields = read_json(folder / FILE_NAME, REMEDY)
     except RlcliError:
         return False
     if (signature := fields.pop(_SIGNATURE, None)) is None:
@@ -205,23 +209,6 @@ def is_signed(folder: Path) -> bool:
     return is_own_study(folder, fields, signature)
 
 
-def find_recipe(study: Path, recipe: Any) -> Any:
-    """The recipe of a record as it is; where it is now, if it was moved with the study.
-
-    Looks for files that the record names, so it is for records whose cells begin or are
-    signed: those of others may name places that must not be looked at.
-    """
-    if not isinstance(recipe, str) or "/" not in recipe or os.path.isfile(recipe):
-        return recipe
-    file = study / FILE_NAME
-    modified = file.stat().st_mtime_ns if file.is_file() else 0
-    before = modified and _read_origin(file, modified)
-    if not isinstance(before, str):
-        return recipe
-    moved = Path(_absolute(study)) / os.path.relpath(recipe, before)
-    return os.path.normpath(moved) if moved.is_file() else recipe
-
-
 def _follow_recipes(study: Path, sections: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: {**section, "recipe": find_recipe(study, section["recipe"])}
@@ -229,19 +216,6 @@ def _follow_recipes(study: Path, sections: Mapping[str, Any]) -> dict[str, Any]:
         else section
         for name, section in sections.items()
     }
-
-
-@functools.lru_cache(maxsize=1)
-def _read_origin(file: Path, modified: int) -> Any:
-    """The folder of a record when it was written; `modified` is the time of its file.
-
-    Kept, since each of many cells asks for it.
-    """
-    return read_json(file, _REMEDY).get(_FOLDER)
-
-
-def _absolute(folder: Path) -> str:
-    return os.path.normpath(enter(folder))
 
 
 def refuse_options(folder: Path, given: Mapping[str, Any]) -> None:
@@ -332,14 +306,14 @@ def is_recipe(value: Any) -> bool:
 
 
 def _damage(folder: Path, what: str) -> RlcliError:
-    return RlcliError(f"`{folder / FILE_NAME}` is damaged: {what}", _REMEDY)
+    return RlcliError(f"`{folder / FILE_NAME}` is damaged: {what}", REMEDY)
 
 
 def _write(
     folder: Path, cells: Iterable[Cell], sections: Mapping[str, Any], signs: bool
 ) -> None:
     cells = [*cells]
-    sections = {_FOLDER: _absolute(folder), **_follow_recipes(folder, sections)}
+    sections = {FOLDER: absolute(folder), **_follow_recipes(folder, sections)}
     content = format_record(cells, sections)
     if signs:
         from rlcli.runs.study_ownership import sign_study  # here: it reads recipes

@@ -26,6 +26,7 @@ from rlcli.registry.paths import enter
 from rlcli.results.claim_test import ClaimTest
 from rlcli.runs.creation import check_place
 from rlcli.runs.files import to_json
+from rlcli.runs.moved_recipes import find_recipe
 from rlcli.runs.naming import (
     describe_overrides,
     name_folder,
@@ -33,7 +34,7 @@ from rlcli.runs.naming import (
 )
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.run_folder import is_run
-from rlcli.runs.study_record import Cell, find_recipe
+from rlcli.runs.study_record import Cell
 
 # Of the section `environment` of a recipe, which other environments get as well.
 _KEPT = ("num_envs", "wrappers")
