@@ -87,8 +87,9 @@ def decide(
     return Decision(verdict, pairs, float(np.mean(differences[:pairs])), low, high)
 
 
+@functools.lru_cache(maxsize=64)  # cells of a study often have one deviation
 def estimate_power(
-    effect: float, std: float, looks: Sequence[int], alpha: float
+    effect: float, std: float, looks: range | tuple[int, ...], alpha: float
 ) -> tuple[float, float]:
     """How often studies find a difference of `effect`, and how often they exclude it.
 

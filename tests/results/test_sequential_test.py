@@ -249,7 +249,7 @@ def test_equal_results_are_no_difference_and_tie_everywhere():
 
 def test_the_power_is_that_of_a_normal_test_with_a_small_loss():
     """A fixed test of n = 50 has more power, one of n = 40 less."""
-    looks, effect = [*range(10, 51, 10)], 0.4
+    looks, effect = range(10, 51, 10), 0.4
     finds, excludes = estimate_power(effect, 1.0, looks, 0.05)
 
     def fixed(n):
