@@ -193,6 +193,7 @@ def test_the_hidden_goal_of_a_maze_belongs_to_its_level(name, library):
     assert len(set.union(*goals.values())) > 1
 
 
+@pytest.mark.slow
 def test_a_stopped_run_chooses_the_same_levels():
     environment = {**DOORKEY["environment"], "name": "CartPole-v1"}  # a small program
     data = {**DOORKEY, "environment": environment}

@@ -151,13 +151,13 @@ def cartpole_film(seeds):
     return film(CARTPOLE, is_host=True, seeds=seeds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "seeds"),
     [
         (("_RECORDED_STEPS", 512), (3, 4)),
-        pytest.param(("_RECORDED_STEPS", 7), (1,), marks=pytest.mark.slow),
-        # Two steps.
-        pytest.param(("_RECORDED_BYTES", 200), (3, 4), marks=pytest.mark.slow),
+        (("_RECORDED_STEPS", 7), (1,)),
+        (("_RECORDED_BYTES", 200), (3, 4)),  # two steps
     ],
 )
 def test_a_film_shows_the_episodes_of_the_host_loop(limit, seeds, monkeypatch):

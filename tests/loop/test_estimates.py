@@ -130,7 +130,8 @@ def values_of(sections: dict, *runs: tuple[int, ...]) -> list[np.ndarray]:
     return values
 
 
-@pytest.mark.parametrize("kind", quick_first([*STOCHASTIC]))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [*STOCHASTIC])
 def test_sampled_estimates_differ_between_updates_and_repeat_with_the_seed(kind):
     values, again = values_of(STOCHASTIC[kind], (14,), (5, 9))
     # Models sample the values of actions. Those of others depend on the action taken.

@@ -283,6 +283,7 @@ def test_an_evaluation_sees_the_time_after_the_steps_so_far(per, tmp_path):
     np.testing.assert_allclose([each["mean"] for each in last["seeds"]], 0)
 
 
+@pytest.mark.slow
 def test_the_steps_of_an_evaluation_are_those_of_its_time():
     """On the host, as for data sets; the seeds may have different times."""
     parsed = recipe.load_recipe(falling("step"))

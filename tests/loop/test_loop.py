@@ -295,6 +295,7 @@ def test_the_host_loop_does_not_copy_the_replay(seeds):
     assert re.findall(r"\[(?:\d+,)?1002,\d+\]\S* copy\(.*", run.hlo()) == []
 
 
+@pytest.mark.slow
 def test_the_host_loop_restores_the_same_arrays_again_after_a_chunk():
     run = hosted_loop(setup_of({**WITH_REPLAY, "network": "linear"}, seeds=3))
     progress, _ = run.advance(run.begin(), 2)
@@ -363,9 +364,8 @@ def test_a_restored_loop_continues_with_the_same_bits(kind):
     assert_equal(checkpoint.flatten_tree(run.advance(restored, 5)[0]), expected)
 
 
-@pytest.mark.parametrize(
-    ("kind", "devices"), quick_first([("with_replay", 2), ("online", 1)])
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "devices"), [("with_replay", 2), ("online", 1)])
 def test_a_restored_loop_has_the_layout_of_a_new_one_and_does_not_recompile(
     kind, devices
 ):

@@ -64,6 +64,7 @@ def test_a_frozen_group_is_not_moved_by_weight_decay():
     assert metrics["gradient_norm"].max() == 0
 
 
+@pytest.mark.slow
 def test_the_norm_and_the_clipping_of_gradients_do_not_count_frozen_parts():
     """The head's gradient is what optax gives when nothing else is a parameter."""
     sets = ["optimizer={name: sgd, learning_rate: 1.0, clip_norm: 0.01}"]

@@ -247,6 +247,7 @@ def test_equal_results_are_no_difference_and_tie_everywhere():
     assert abs(found.low) < 1e-9
 
 
+@pytest.mark.slow
 def test_the_power_is_that_of_a_normal_test_with_a_small_loss():
     """A fixed test of n = 50 has more power, one of n = 40 less."""
     looks, effect = range(10, 51, 10), 0.4

@@ -12,7 +12,6 @@ import jax
 import numpy as np
 import pytest
 import yaml
-from tiers import quick_first
 from wording import mentions
 
 import rlcli
@@ -127,14 +126,13 @@ def test_the_steps_are_those_of_each_environment_in_order(runs):
     assert np.all(steps.discount[:, [15, 31]] >= 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "replay",
-    quick_first(
-        [
-            {"name": "prioritized", "capacity": 32, "batch_size": 4},
-            {"name": "uniform", "capacity": 64, "batch_size": 4},
-        ]
-    ),
+    [
+        {"name": "prioritized", "capacity": 32, "batch_size": 4},
+        {"name": "uniform", "capacity": 64, "batch_size": 4},
+    ],
 )
 def test_the_replay_of_a_seed_begins_with_the_steps_of_its_own_seed(runs, replay):
     data = {**DQN, "replay": replay}
@@ -155,6 +153,7 @@ def test_the_replay_of_a_seed_begins_with_the_steps_of_its_own_seed(runs, replay
         np.testing.assert_array_equal(obs, taken.obs[theirs])
 
 
+@pytest.mark.slow
 def test_the_ring_goes_on_after_the_steps_it_began_with(runs):
     data = {**DQN, "replay": {**DQN["replay"], "capacity": 40}}
     sets = [f"init.from={runs / 'dqn'}", "init.replay=true"]
@@ -231,6 +230,7 @@ def begin_with_replay(runs: Path, *sets: str):
     return experiment
 
 
+@pytest.mark.slow
 def test_the_steps_it_began_with_are_divided_among_other_devices_too(runs):
     """As a replay that is moved from one device to one, which stays as it is."""
     experiment = begin_with_replay(runs)
@@ -482,6 +482,7 @@ def test_a_run_that_compares_its_policy_with_none_has_no_teacher(runs):
     assert mentions(str(error.value), "`init.teacher`", "`updater.regularizers`")
 
 
+@pytest.mark.slow
 def test_a_learner_comes_near_its_teacher_where_it_gets_to(runs):
     """The KL of NumPy, in states that the learner has visited."""
     sets = f"init.from={runs / 'ppo'}", "init.teacher=true"

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 
-def quick_first(values: Iterable[Any]) -> list[Any]:
-    """The parameters, of which only the first is not slow; tuples are several."""
-    first, *others = values
-    rows = [value if isinstance(value, tuple) else (value,) for value in others]
-    return [first, *(pytest.param(*row, marks=pytest.mark.slow) for row in rows)]
+def quick_first(values: Iterable[Any], *, quick: int = 1) -> list[Any]:
+    """The parameters, of which all but the first are slow; tuples are several."""
+    values = [*values]
+    rows = [value if isinstance(value, tuple) else (value,) for value in values[quick:]]
+    slow = [pytest.param(*row, marks=pytest.mark.slow) for row in rows]
+    return [*values[:quick], *slow]

@@ -303,6 +303,7 @@ def own_study(folder, fresh_imports):
     return study
 
 
+@pytest.mark.slow
 def test_ones_own_study_begins_its_cells_without_trust(own_study):
     ends = rlcli.study(own_study, quiet=True)
     assert [each.code for each in ends] == [0, 0]
@@ -378,7 +379,8 @@ def test_ones_own_study_is_not_trusted_once_it_is_changed(own_study, evil, chang
     assert not Path("marker").exists()
 
 
-@pytest.mark.parametrize("place", quick_first([shutil.move, shutil.copytree]))
+@pytest.mark.slow
+@pytest.mark.parametrize("place", [shutil.move, shutil.copytree])
 def test_ones_own_study_is_trusted_elsewhere_as_long_as_its_files_are_as_they_were(
     own_study, folder, place
 ):

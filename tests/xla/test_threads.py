@@ -261,12 +261,13 @@ def test_a_command_dispatches_synchronously(tmp_path):
     assert fresh(program, tmp_path)[-1] == "True"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layout", "there"),
     [
         ('threads.Layout("one", 1)', "True"),
         ('threads.Layout("one", 2)', "False"),
-        pytest.param('threads.Layout("pool", 1)', "False", marks=pytest.mark.slow),
+        ('threads.Layout("pool", 1)', "False"),
     ],
 )
 def test_dispatch_is_synchronous_with_a_single_thread_only(layout, there):

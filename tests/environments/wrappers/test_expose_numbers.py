@@ -4,7 +4,6 @@ import jax
 import numpy as np
 import pytest
 from gymnasium import spaces
-from tiers import quick_first
 from wording import mentions
 
 import rlcli
@@ -75,7 +74,8 @@ def test_a_grid_of_evaluations_has_no_number_that_training_has_not():
     assert mentions(str(error.value), *words)
 
 
-@pytest.mark.parametrize("name", quick_first(UPDATERS))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", UPDATERS)
 def test_a_policy_reads_and_needs_nothing_that_only_the_critic_sees(name, tmp_path):
     data = {"environment": PENDULUM, "updater": name, **UPDATERS[name]}
     data["train"] = {**data["train"], "steps": 48, "evaluate": None}

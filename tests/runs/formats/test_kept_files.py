@@ -13,7 +13,6 @@ from typing import Any
 import lz4.frame
 import numpy as np
 import pytest
-from tiers import quick_first
 from wording import mentions
 
 import rlcli
@@ -206,7 +205,8 @@ def test_two_versions_of_jax_have_written_the_same_up_to_rounding(name):
     assert_equal_up_to_rounding(old["progress"], new["progress"])
 
 
-@pytest.mark.parametrize("name", quick_first(["lake", "cartpole"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["lake", "cartpole"])
 def test_a_run_of_another_jax_continues_as_one_of_this_and_says_so(name, tmp_path):
     ends = []
     for index, folder in enumerate(JAX):

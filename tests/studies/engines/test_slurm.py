@@ -11,6 +11,7 @@ import time
 
 import pytest
 from sweeps import FakeEngine, drive, list_trials, make_sweep, skip_disk, train_cell
+from tiers import quick_first
 
 import rlcli
 from rlcli.cli import main
@@ -145,7 +146,10 @@ def test_a_folder_that_no_script_can_name_is_refused(tmp_path, name):
 
 @pytest.mark.parametrize(
     ("code", "restarts", "is_queued"),
-    [(0, 0, False), (75, 9, True), (143, 9, True), (137, 2, True), (137, 3, False)],
+    quick_first(
+        [(0, 0, False), (75, 9, True), (143, 9, True), (137, 2, True), (137, 3, False)],
+        quick=2,
+    ),
 )
 def test_the_script_queues_a_task_again_that_saved_a_checkpoint_or_crashed(
     monkeypatch, tmp_path, code, restarts, is_queued

@@ -18,6 +18,7 @@ from sweeps import (
     skip_disk,
     write_info,
 )
+from tiers import quick_first
 
 import rlcli
 from rlcli.errors import RlcliError
@@ -143,7 +144,7 @@ def test_evaluations_arrive_while_a_run_trains_so_that_it_can_be_pruned(tmp_path
 
 
 @pytest.mark.parametrize("kill_after", [0, 1, 3, 5, 8])
-@pytest.mark.parametrize("together", [1, 4])
+@pytest.mark.parametrize("together", quick_first([1, 4]))
 def test_a_killed_driver_continues_with_the_runs_of_the_store(
     tmp_path, kill_after, together
 ):

@@ -245,6 +245,7 @@ def test_a_task_has_the_inputs_of_its_job_and_copies_its_runs(
 def test_an_interrupted_task_copies_its_runs_and_an_error_of_the_store_ends_it(
     storage, job, states
 ):
+    before = {*threading.enumerate()}
     with (
         pytest.raises(KeyboardInterrupt),
         open_job(storage, job) as (local, _),
@@ -261,7 +262,9 @@ def test_an_interrupted_task_copies_its_runs_and_an_error_of_the_store_ends_it(
         set_state(local.folders[0], states[3])
         FailingStorage.left = 0
     FailingStorage.left = 10**9
-    assert threading.active_count() < 20
+    for thread in {*threading.enumerate()} - before:
+        thread.join(20)
+        assert not thread.is_alive(), thread
 
 
 @pytest.mark.slow

@@ -227,7 +227,7 @@ def own_lake(folder, fresh_imports):
 
 
 @pytest.mark.usefixtures("engines", "own_lake")
-@pytest.mark.parametrize("keywords", [{}, {"sampler": "tpe"}, POPULATION])
+@pytest.mark.parametrize("keywords", quick_first([{}, {"sampler": "tpe"}, POPULATION]))
 def test_ones_own_sweep_continues_without_trust_as_it_was(keywords, folder, capsys):
     path = start(**keywords)
     assert is_signed(path)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tiers import quick_first
 
 import rlcli
 from rlcli.errors import RlcliError
@@ -104,6 +105,7 @@ def test_a_number_changes_training_from_the_next_step_on(acted):
     assert shown == [None] * 4 + [0.125] * 4
 
 
+@pytest.mark.slow
 def test_a_resumed_run_has_the_numbers_that_a_hook_has_set(acted, folder):
     stopped = act("stopped", until=192)
     rlcli.resume(stopped, quiet=True)
@@ -130,12 +132,15 @@ def test_a_run_with_hooks_is_reproduced_to_the_bit(acted):
 
 @pytest.mark.parametrize(
     ("place", "value", "message"),
-    [
-        ("optimizer.learning_rat", 0.5, "cannot be set"),
-        ("optimizer.learning_rate", "fast", "cannot be set to"),
-        ("optimizer.learning_rate", float("nan"), "cannot be set to"),
-        ("environment.slippery", 0.5, "cannot be set"),
-    ],
+    quick_first(
+        [
+            ("optimizer.learning_rat", 0.5, "cannot be set"),
+            ("optimizer.learning_rate", "fast", "cannot be set to"),
+            ("optimizer.learning_rate", float("nan"), "cannot be set to"),
+            ("environment.slippery", 0.5, "cannot be set"),
+        ],
+        quick=2,
+    ),
 )
 def test_what_cannot_be_set_is_an_error(folder, place, value, message):
     chunks = rlcli.chunks(LAKE, run="run", quiet=True)
