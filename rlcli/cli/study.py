@@ -93,7 +93,7 @@ def _print_preview(cells: Sequence[CellPreview]) -> None:
     from rich.table import Table
 
     from rlcli.runs.cell_table import group_reasons
-    from rlcli.runs.formatting import NOTHING, format_duration
+    from rlcli.runs.formatting import NOTHING, format_duration, format_number_of
     from rlcli.xla.machine import format_size
 
     console = output.table_console()
@@ -114,8 +114,9 @@ def _print_preview(cells: Sequence[CellPreview]) -> None:
         output.print_message(line)
     programs = {each.program: each for each in cells if not each.error}
     known = [each.seconds for each in programs.values() if each.seconds is not None]
-    count = f"{len(cells)} cells in {len(programs)} programs"
-    text = f"{count}, {sum(each.seeds for each in cells)} seeds"
+    text = f"{format_number_of(len(cells), 'cell')} in "
+    text += f"{format_number_of(len(programs), 'program')}, "
+    text += format_number_of(sum(each.seeds for each in cells), "seed")
     if plan := cells[0].plan:
         text += f" in a block, at most {plan['max_seeds'] * len(cells)} in all"
     if known:

@@ -46,6 +46,11 @@ def format_count(value: float | None) -> str:
     return f"{value:.3g}"
 
 
+def format_number_of(number: int, noun: str) -> str:
+    """`1 seed`, `2,000 seeds`."""
+    return f"{number:,} {noun}" + "s" * (number != 1)
+
+
 def format_duration(seconds: float) -> str:
     """Formats a duration in its largest unit: `12 s`, `5 min`, `3 h`, `2 d`."""
     for size, unit in _UNITS:

@@ -25,6 +25,7 @@ from rlcli.monitor import Monitor
 from rlcli.monitor.lines import group_by_point, merge_evaluation, merge_rows
 from rlcli.runs import run_folder
 from rlcli.runs.files import explain_file_errors
+from rlcli.runs.formatting import format_number_of
 from rlcli.runs.hook_records import HookRecord
 from rlcli.runs.run_folder import Run
 from rlcli.training.experiment.pace import Pace
@@ -367,7 +368,7 @@ def _describe_evaluations(experiment: Experiment) -> str:
     evaluate = experiment.recipe.train.evaluate
     if evaluate.every is None:
         return "no evaluations: `--set train.evaluate.every=N` has one every N steps"
-    episodes = f"{evaluate.episodes:,} episode" + "s" * (evaluate.episodes > 1)
+    episodes = format_number_of(evaluate.episodes, "episode")
     return f"evaluates {episodes} every {evaluate.every:,} steps"
 
 

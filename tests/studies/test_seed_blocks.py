@@ -315,7 +315,7 @@ def test_a_preview_has_the_least_and_the_most_seeds_and_the_power(folder, capsys
     assert 0.5 < plan["finds"] <= 1
     assert main(["study", "paper.yaml", "--dry-run"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "15 seeds in a block, at most 90 in all" in text
+    assert "3 cells in 3 programs, 15 seeds in a block, at most 90 in all" in text
     assert "a claim takes 15 to 30 seeds of each cell" in text
     assert f"is found with a probability of {plan['finds']:.0%}" in text
     assert main(["study", "paper.yaml", "--dry-run", "--json"]) == 0
