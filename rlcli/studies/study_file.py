@@ -29,6 +29,7 @@ from rlcli.studies.study_grid import Grid, GridEnvironment, GridRecipe, environm
 KEYS = ("recipes", "environments", "vary", "seeds", "seed", "set", TEST, REFERENCE)
 EXAMPLE = "for example `recipes: [ppo_cartpole, dqn_cartpole]`"
 _REFERENCE = "for example `reference: {CartPole-v1: [22, 475]}`"
+_RECIPE = "it is the file of a recipe, which `rlcli train` trains, also with `--vary`"
 _MOST = 1_000  # recipes, and environments
 
 
@@ -61,7 +62,9 @@ class _Reader:
         for key in self.data:
             if key not in KEYS:
                 message = f"a study has no key {quote(key)}"
-                self.fail((key,), message, suggest(key, KEYS))
+                is_study = "environment" not in self.data or "recipes" in self.data
+                hint = suggest(key, KEYS) if is_study else _RECIPE
+                self.fail((key,), message, hint)
         environments = [
             self.environment(value, ("environments", index))
             for index, value in enumerate(self.entries("environments"))

@@ -134,6 +134,16 @@ def test_what_is_wrong_is_one_error_with_its_place(text, message):
     assert message in error.value.message
 
 
+def test_a_recipe_and_a_study_are_told_apart(folder):
+    Path("paper.yaml").write_text("recipes: [pole.yaml]")
+    for read, other in ((rlcli.study, "pole.yaml"), (rlcli.train, "paper.yaml")):
+        with pytest.raises(RlcliError) as error:
+            read(other)
+        assert (
+            f"rlcli {'train' if read is rlcli.study else 'study'}" in error.value.hint
+        )
+
+
 @pytest.mark.parametrize(
     ("name", "label"),
     [
