@@ -167,7 +167,7 @@ _KEYS = {  # of sections and of options
         "`environment: {name: CartPole-v1, info: {success: last}}` logs a number of "
         "the info of each episode (docs/environments.md)"
     ),
-    "recipes environments": "they are in the file of a study, which `rlcli study` trains",
+    "recipes environments": "the file of a study has them: `rlcli study` trains it",
     "early_stopping stop_reward": "`train: {stop: {return: 475}}`",
     "initialization initializer weight_init ortho_init": (
         "`network: {init: orthogonal}`"
