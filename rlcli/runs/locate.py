@@ -63,7 +63,7 @@ def locate_policy(path: str | Path, *, best: bool = False) -> tuple[Run | None, 
     `policy.pkl.lz4`, or `best.pkl.lz4` if `best`.
     """
     path = find_shipped_policy(complete_path(path))
-    if path.is_file():
+    if _is_file(path):
         run = owning_run(path)
         if best and (run is None or path != run.best):
             raise RlcliError(
@@ -92,7 +92,7 @@ def locate_checkpoint(path: str | Path, step: int | None = None) -> Path:
     if it has no checkpoint of `step`.
     """
     path = complete_path(path)
-    if path.is_file():
+    if _is_file(path):
         if step is not None:
             raise RlcliError(
                 f"`{path}` is a file: it is one checkpoint", "pass the run's folder"
@@ -126,7 +126,7 @@ def locate_run(path: str | Path) -> Run:
             f"`{path}` is a policy of the zoo: it has no run, and no metrics",
             "`rlcli eval`, `render`, `show`, `export` and `rlcli.load` take its name",
         )
-    if path.is_file():
+    if _is_file(path):
         run = owning_run(path)
         if run is None:
             raise RlcliError(
@@ -150,6 +150,16 @@ def locate_run(path: str | Path) -> Run:
         if recipes
         else "`rlcli train` creates runs, with a `run.json` in each",
     )
+
+
+def _is_file(path: Path) -> bool:
+    """Whether a path is a file, which may be one of a run; refuses a recipe."""
+    if path.is_file() and path.suffix in (".yaml", ".yml") and not owning_run(path):
+        raise RlcliError(
+            f"`{path}` is a recipe, and no run",
+            f"`rlcli train {quote_shell(path)}` makes one",
+        )
+    return path.is_file()
 
 
 def complete_path(path: str | Path) -> Path:

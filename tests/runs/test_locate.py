@@ -7,7 +7,12 @@ from folders import finish_run
 
 from rlcli.errors import RlcliError
 from rlcli.runs.creation import create_run
-from rlcli.runs.locate import choose_among, locate_policy, locate_run
+from rlcli.runs.locate import (
+    choose_among,
+    locate_checkpoint,
+    locate_policy,
+    locate_run,
+)
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -70,6 +75,16 @@ def test_a_single_file_belongs_to_no_run(folder):
     assert locate_policy(alone) == (None, alone)
     with pytest.raises(RlcliError, match="does not belong to a run"):
         locate_run(alone)
+
+
+@pytest.mark.parametrize("locate", [locate_policy, locate_checkpoint, locate_run])
+def test_a_recipe_is_no_run_but_that_of_a_run_belongs_to_it(folder, locate):
+    (folder / "my recipe.yaml").touch()
+    with pytest.raises(RlcliError, match=r"`my recipe\.yaml` is a recipe") as error:
+        locate("my recipe.yaml")
+    assert "`rlcli train 'my recipe.yaml'`" in error.value.hint
+    run = finish_run(create_run("dqn"), 100)
+    assert locate_run(run.recipe) == run
 
 
 def test_a_run_without_a_policy_file_uses_its_latest_checkpoint():
