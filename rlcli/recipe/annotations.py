@@ -3,6 +3,10 @@
 An option annotated `float` takes a number or a schedule, unless it is structural. An
 `int` also takes 1e3. `Literal`, `list`, `TypedDict` and unions mean what they usually
 mean. Ranges stand in the annotation: `Annotated[float, Ge(0.0), Le(1.0)]`.
+
+Compiled programs compute in 32 bits: a float must be finite and nonzero in float32 as
+well, and stay in its range when rounded to float32. An integer must fit in an int32,
+unless its annotation has an upper bound of its own.
 """
 
 from __future__ import annotations
@@ -10,72 +14,294 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import math
+import numbers
+import operator
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any, Literal
 
-import pydantic
-import typing_extensions
+from annotated_types import Ge, Gt, Interval, Le, Lt
 
+from rlcli import schedules
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.recipe import documents
 from rlcli.recipe.documents import Place
-from rlcli.recipe.number_annotations import (
-    expectation_error,
-    format_number_type,
-    integer_converter,
-    number_converter,
-)
+from rlcli.xla.numeric_limits import INT32_MAX, is_float32, to_float32
 
 LONGEST_LIST = 1_000  # of an option, such as the layers of a network
+UNIONS = (typing.Union, types.UnionType)
+LISTS, MAPPINGS = (list, tuple, Sequence), (dict, Mapping)
+_EXACT = {bool: "bool", str: "str", types.NoneType: "null"}
 
 
 class MismatchError(ValueError):
-    """A value does not match its annotation; `place` is the path within the value."""
+    """A value does not match its annotation; `place` is the path within the value.
 
-    def __init__(self, place: Place, message: str, hint: str = "") -> None:
+    `expected` is the type of the value at that place, "" if the message says more.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        place: Place = (),
+        expected: str = "",
+        value: Any = None,
+    ) -> None:
         super().__init__(message)
-        self.place = place
         self.message = message
         self.hint = hint
+        self.place = place
+        self.expected = expected
+        self.value = value
+
+
+def _mismatch(
+    expected: str, value: Any, hint: str = "", place: Place = ()
+) -> MismatchError:
+    """The error about a value of another type, at its place."""
+    message = f"expected {expected}, got {quote_value(value)}"
+    return MismatchError(message, hint, place=place, expected=expected, value=value)
 
 
 def convert(annotation: Any, value: Any) -> Any:
     """Returns the value converted to its annotation, or raises `MismatchError`."""
+    base, metadata = unwrap(annotation)
+    origin = typing.get_origin(base) or base
+    if base is float:
+        return _convert_float(value, metadata)
+    if base is int:
+        return _convert_integer(value, metadata)
+    if origin is Literal:
+        return _convert_literal(typing.get_args(base), value)
+    if origin in UNIONS:
+        return _convert_union(base, metadata, value)
+    if is_typed_dict(base):
+        return _convert_typed_dict(base, value)
+    if origin in LISTS:
+        return _convert_list(base, metadata, value)
+    if origin in MAPPINGS:
+        return _convert_mapping(base, value)
+    if base not in (Any, inspect.Parameter.empty) and isinstance(origin, type):
+        return _convert_instance(origin, value)
+    return value
+
+
+def _convert_instance(kind: type, value: Any) -> Any:
+    if isinstance(value, kind):
+        return value
+    if kind in _EXACT:
+        raise _mismatch(_EXACT[kind], value)
+    raise MismatchError(f"Input should be an instance of {kind.__name__}")
+
+
+def _convert_below(annotation: Any, value: Any, key: str | int) -> Any:
+    """A value within another one, whose place begins with `key`."""
     try:
-        return _adapter(annotation).validate_python(value)
-    except pydantic.ValidationError as error:
-        mismatches = [_Mismatch.from_error(item, value) for item in error.errors()]
-    depth = max(len(mismatch.place) for mismatch in mismatches)
-    mismatches = [mismatch for mismatch in mismatches if len(mismatch.place) == depth]
+        return convert(annotation, value)
+    except MismatchError as error:
+        error.place = (key, *error.place)
+        raise
+
+
+def _convert_union(base: Any, metadata: tuple, value: Any) -> Any:
+    """The value as the first member that admits it; else the deepest errors count."""
+    errors: list[MismatchError] = []
+    for member in typing.get_args(base):
+        try:
+            return convert(
+                Annotated[(member, *metadata)] if metadata else member, value
+            )
+        except MismatchError as error:
+            errors.append(error)
+    depth = max(len(error.place) for error in errors)
+    errors = [error for error in errors if len(error.place) == depth]
     # A specific message is more useful than the list of possible types.
-    first_message = next(
-        (mismatch for mismatch in mismatches if mismatch.message), None
-    )
-    if first_message is not None:
-        raise MismatchError(
-            first_message.place, first_message.message, first_message.hint
-        )
-    expected = _join_types([mismatch.expected_type for mismatch in mismatches])
-    hint = next((mismatch.hint for mismatch in mismatches if mismatch.hint), "")
-    message = f"expected {expected}, got {quote_value(mismatches[0].value)}"
-    raise MismatchError(mismatches[0].place, message, hint)
+    if specific := next((error for error in errors if not error.expected), None):
+        raise specific
+    expected = _join_types([error.expected for error in errors])
+    hint = next((error.hint for error in errors if error.hint), "")
+    raise _mismatch(expected, errors[0].value, hint, errors[0].place)
 
 
-def _adapter(annotation: Any) -> pydantic.TypeAdapter:
-    """The validator of an annotation, which is slow to make."""
+def _convert_literal(choices: tuple, value: Any) -> Any:
+    for choice in choices:
+        if value == choice and isinstance(value, bool) == isinstance(choice, bool):
+            return choice
+    hint = suggest(value, map(str, choices)) if isinstance(value, str) else ""
+    hint = hint if hint.startswith("did you mean") else ""
+    raise _mismatch(_format_choices(choices), value, hint)
+
+
+def _convert_typed_dict(base: Any, value: Any) -> dict[str, Any]:
+    """A mapping with these keys only, in the order of the annotation."""
+    if not isinstance(value, Mapping):
+        raise _mismatch("mapping", value)
+    fields = typed_dict_fields(base)
+    for key in value:
+        if key not in fields:
+            hint = suggest(str(key), fields)
+            raise MismatchError("unknown option", hint, place=(key,))
+    for key, (_, is_required) in sorted(fields.items()):
+        if is_required and key not in value:
+            raise MismatchError(f"`{key}` is missing")
+    return {
+        key: _convert_below(annotation, value[key], key)
+        for key, (annotation, _) in fields.items()
+        if key in value
+    }
+
+
+def _convert_list(base: Any, metadata: tuple, value: Any) -> list[Any] | tuple:
+    if not isinstance(value, list | tuple):
+        raise _mismatch("list", value)
+    kinds = typing.get_args(base) or (Any, ...)
+    is_tuple = (typing.get_origin(base) or base) is tuple
+    if not is_tuple or kinds[-1] is ...:
+        kinds = (kinds[0],) * len(value)
+    least = max([0, *(getattr(limit, "min_length", 0) for limit in metadata)])
+    if len(value) < least:
+        raise MismatchError(f"List should have at least {least} items")
+    if len(value) != len(kinds):
+        raise MismatchError(f"expected {len(kinds)} entries, got {len(value)}")
+    items = [
+        _convert_below(kind, item, index)
+        for index, (kind, item) in enumerate(zip(kinds, value, strict=True))
+    ]
+    if is_tuple:
+        return tuple(items)
+    # Each entry would be compiled separately, for hours.
+    if len(items) > LONGEST_LIST and kinds[0] is not Any:
+        message = f"a list of {len(items):,} entries: at most {LONGEST_LIST:,}"
+        raise MismatchError(message)
+    return items
+
+
+def _convert_mapping(base: Any, value: Any) -> dict[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise _mismatch("mapping", value)
+    of_key, of_item = typing.get_args(base) or (Any, Any)
+    return {
+        _convert_below(of_key, key, key): _convert_below(of_item, item, key)
+        for key, item in value.items()
+    }
+
+
+def _convert_float(value: Any, metadata: tuple) -> float | schedules.Schedule:
+    """A number or, unless it is structural, a schedule."""
+    structural = "structural" in metadata
+    expected = format_number_type("float", metadata)
+    if structural or not isinstance(value, Mapping | schedules.Schedule):
+        if not _is_number(value) or not _is_within(value, metadata):
+            whole = expected if structural else f"{expected}, or a schedule"
+            raise _mismatch(whole, value)
+        if not is_float32(value):
+            raise _mismatch(f"{expected} that float32 can represent", value)
+        if not _within_float32(value, metadata):
+            raise _mismatch(f"{expected} when rounded to float32", value)
+        return float(value)
     try:
-        hash(annotation)
-    except TypeError:  # for example with a list in its metadata
-        return pydantic.TypeAdapter(_with_validators(annotation))
-    return _hashable_adapter(annotation, repr(annotation))
+        schedule = (
+            schedules.parse_schedule(value) if isinstance(value, Mapping) else value
+        )
+    except RlcliError as error:
+        raise MismatchError(error.message, error.hint) from error
+    for limit in schedule.limits():
+        fits = not is_float32(limit) or _within_float32(limit, metadata)
+        if not fits or not _is_within(limit, metadata):
+            message = f"expected {expected}, got a schedule that reaches {limit:g}"
+            raise MismatchError(message)
+    return schedule
 
 
-@functools.lru_cache(maxsize=1_000)
-def _hashable_adapter(annotation: Any, text: str) -> pydantic.TypeAdapter:
-    """As `_adapter`; `text` distinguishes unions that differ in their order."""
-    return pydantic.TypeAdapter(_with_validators(annotation))
+def _convert_integer(value: Any, metadata: tuple) -> int:
+    """An integer, which may be written as 1e3."""
+    bounds = bounds_of(metadata)
+    is_whole = _is_number(value) and value == int(value)
+    if is_whole and _is_within(int(value), metadata):
+        if value > INT32_MAX and not {"le", "lt"} & bounds.keys():
+            metadata = (*metadata, Le(INT32_MAX))
+        elif value < -INT32_MAX:
+            metadata = (*metadata, Ge(-INT32_MAX))
+        else:
+            return int(value)
+    raise _mismatch(format_number_type("int", metadata), value)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a finite real number and not a boolean."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer too large for a float
+        return False
+
+
+_COMPARISONS = (
+    ("ge", operator.ge, "≥"),
+    ("gt", operator.gt, ">"),
+    ("le", operator.le, "≤"),
+    ("lt", operator.lt, "<"),
+)
+
+
+def bounds_of(metadata: tuple) -> dict[str, Any]:
+    """The bounds in the metadata of an annotation, by `ge`, `gt`, `le` and `lt`."""
+    kinds = Ge | Gt | Le | Lt | Interval
+    limits = [item for item in metadata if isinstance(item, kinds)]
+    return {
+        name: getattr(limit, name)
+        for limit in limits
+        for name, _, _ in _COMPARISONS
+        if getattr(limit, name, None) is not None
+    }
+
+
+def _is_within(value: Any, metadata: tuple) -> bool:
+    bounds = bounds_of(metadata)
+    return all(
+        compare(value, bounds[name])
+        for name, compare, _ in _COMPARISONS
+        if name in bounds
+    )
+
+
+def _within_float32(value: Any, metadata: tuple) -> bool:
+    """Whether a number is in range after rounding it to float32.
+
+    Bounds are rounded as well, so that a closed range contains its ends.
+    """
+    bounds, rounded = bounds_of(metadata), to_float32(value)
+    return all(
+        compare(rounded, to_float32(bounds[name]))
+        for name, compare, _ in _COMPARISONS
+        if name in bounds and is_float32(bounds[name])
+    )
+
+
+def format_number_type(name: str, metadata: tuple) -> str:
+    """The name of a type with its range: `int ≥ 1`, `0 ≤ float < 1`."""
+    bounds = {key: _format_bound(value) for key, value in bounds_of(metadata).items()}
+    lower = next((key for key in ("ge", "gt") if key in bounds), None)
+    upper = next((key for key in ("le", "lt") if key in bounds), None)
+    symbols = {key: symbol for key, _, symbol in _COMPARISONS}
+    if lower and upper:
+        before = f"{bounds[lower]} {symbols[lower].translate(_MIRRORED)} "
+        return f"{before}{name} {symbols[upper]} {bounds[upper]}"
+    bound = lower or upper
+    return f"{name} {symbols[bound]} {bounds[bound]}" if bound else name
+
+
+_MIRRORED = str.maketrans("≥>", "≤<")
+
+
+def _format_bound(value: float) -> str:
+    # Underscores, as in YAML and Python: a comma would end the type in a message.
+    return f"{value:_}" if isinstance(value, int) else f"{value:.12g}"
 
 
 def is_schedulable(annotation: Any) -> bool:
@@ -109,41 +335,6 @@ def quote_value(value: Any) -> str:
         return f"a {type(value).__name__}"
 
 
-class _Mismatch(NamedTuple):
-    """One error of pydantic, with the type that rlcli expects."""
-
-    place: Place  # within the option's value
-    value: Any
-    expected_type: str
-    message: str
-    hint: str
-
-    @classmethod
-    def from_error(cls, error: Any, value: Any) -> _Mismatch:
-        place: Place = ()
-        for step in error["loc"]:  # contains keys, and the names of union members
-            is_index = isinstance(value, list | tuple) and isinstance(step, int)
-            if (is_index and step < len(value)) or (
-                isinstance(value, Mapping) and step in value
-            ):
-                place, value = (*place, step), value[step]
-        context = error.get("ctx", {})
-        expected_type = context.get("expected") or _TYPE_NAMES.get(error["type"], "")
-        message = context.get("message", "" if expected_type else error["msg"])
-        place = (*place, *context.get("below", ()))
-        return cls(place, value, expected_type, message, context.get("hint", ""))
-
-
-_TYPE_NAMES = {
-    "list_type": "list",
-    "tuple_type": "list",
-    "sequence_type": "list",
-    "dict_type": "mapping",
-    "mapping_type": "mapping",
-    "typed_dict_type": "mapping",
-}
-
-
 def describe_annotation(annotation: Any, *, is_nested: bool = False) -> str:
     """Formats an annotation as a type: `int ≥ 1`, `"relu" | "tanh"`, `list[str]`.
 
@@ -162,18 +353,18 @@ def describe_annotation(annotation: Any, *, is_nested: bool = False) -> str:
         return _EXACT[base]
     if origin is Literal:
         return _format_choices(arguments)
-    if origin in (typing.Union, types.UnionType):
+    if origin in UNIONS:
         members = [describe_annotation(a, is_nested=is_nested) for a in arguments]
         return _join_types(members)
-    if typing_extensions.is_typeddict(base):
+    if is_typed_dict(base):
         fields = (
             f"{key}{'' if is_required else '?'}"
             for key, (_, is_required) in typed_dict_fields(base).items()
         )
         return "{" + ", ".join(fields) + "}"
-    if origin in (list, tuple, Sequence):
+    if origin in LISTS:
         return f"list[{describe_annotation(arguments[0], is_nested=True)}]"
-    if origin in (dict, Mapping):
+    if origin in MAPPINGS:
         key, item = (describe_annotation(a, is_nested=True) for a in arguments)
         return f"mapping[{key}, {item}]"
     if base in (inspect.Parameter.empty, Any):
@@ -184,7 +375,7 @@ def describe_annotation(annotation: Any, *, is_nested: bool = False) -> str:
 def describe_fields(annotation: Any) -> dict[str, str]:
     """The keys and types of the `TypedDict` in an annotation; {} if it has none."""
     base, _ = unwrap(annotation)
-    if typing_extensions.is_typeddict(base):
+    if is_typed_dict(base):
         return {
             key: describe_annotation(hint) + ("" if is_required else ", optional")
             for key, (hint, is_required) in typed_dict_fields(base).items()
@@ -202,49 +393,6 @@ def _format_choices(choices: Sequence[Any]) -> str:
     return " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
 
 
-def _with_validators(annotation: Any) -> Any:
-    """Replaces the leaves of an annotation by rlcli's validators.
-
-    They accept schedules for floats and 1e3 for integers, refuse booleans as numbers,
-    and name the expected type in errors.
-    """
-    base, metadata = unwrap(annotation)
-    if base in (inspect.Parameter.empty, Any):
-        return Any
-    if base is float:
-        return _leaf_validator(number_converter(metadata))
-    if base is int:
-        return _leaf_validator(integer_converter(metadata))
-    if base in _EXACT:
-        return _leaf_validator(_exact_type(base))
-    origin, arguments = typing.get_origin(base), typing.get_args(base)
-    if origin is Literal:
-        return _leaf_validator(_literal(arguments))
-    if origin in (typing.Union, types.UnionType):
-        members = tuple(map(_with_validators, arguments))
-        field = pydantic.Field(union_mode="left_to_right")
-        return Annotated[(typing.Union[members], field, *metadata)]  # noqa: UP007 - a tuple
-    if typing_extensions.is_typeddict(base):
-        inner: Any = _typed_dict_validator(base)
-    elif isinstance(base, type) and base not in (list, tuple, dict, set):
-        return pydantic.InstanceOf[base]
-    elif origin in (None, Callable):
-        return annotation
-    else:
-        inner = origin[tuple(e if e is ... else _with_validators(e) for e in arguments)]
-        if origin is list and arguments != (Any,):
-            metadata = (*metadata, pydantic.AfterValidator(_refuse_long_list))
-    return Annotated[(inner, *metadata)] if metadata else inner
-
-
-def _refuse_long_list(values: list[Any]) -> list[Any]:
-    """Refuses a list of which each entry would be compiled separately, for hours."""
-    if len(values) > LONGEST_LIST:
-        message = f"a list of {len(values):,} entries: at most {LONGEST_LIST:,}"
-        raise expectation_error(message=message)
-    return values
-
-
 def unwrap(annotation: Any) -> tuple[Any, tuple]:
     """The type and the metadata of an annotation."""
     if typing.get_origin(annotation) is Annotated:
@@ -252,62 +400,15 @@ def unwrap(annotation: Any) -> tuple[Any, tuple]:
     return annotation, ()
 
 
-def _leaf_validator(convert: Callable[[Any], Any]) -> Any:
-    return Annotated[Any, pydantic.PlainValidator(convert)]
+def is_typed_dict(annotation: Any) -> bool:
+    """Whether an annotation is a `TypedDict`, of `typing` or `typing_extensions`."""
+    return hasattr(annotation, "__required_keys__")
 
 
-_EXACT = {bool: "bool", str: "str", types.NoneType: "null"}
-
-
-def _exact_type(exact_type: type) -> Callable[[Any], Any]:
-    def convert(value: Any) -> Any:
-        if not isinstance(value, exact_type):
-            raise expectation_error(_EXACT[exact_type])
-        return value
-
-    return convert
-
-
-def _literal(choices: tuple) -> Callable[[Any], Any]:
-    expected = _format_choices(choices)
-
-    def convert(value: Any) -> Any:
-        for choice in choices:
-            if value == choice and isinstance(value, bool) == isinstance(choice, bool):
-                return choice
-        hint = suggest(value, map(str, choices)) if isinstance(value, str) else ""
-        raise expectation_error(expected, hint=hint if hint.startswith("did") else "")
-
-    return convert
-
-
-def _typed_dict_validator(typed_dict: Any) -> Any:
-    """A mapping with these keys only, whose floats may also be schedules."""
-    described = typed_dict_fields(typed_dict)
-    required_keys = {key for key, (_, is_required) in described.items() if is_required}
-    fields: dict[str, Any] = {}
-    for key, (hint, is_required) in described.items():
-        wrap = typing.Required if is_required else typing.NotRequired
-        fields[key] = wrap[_with_validators(hint)]
-    inner = typing_extensions.TypedDict(typed_dict.__name__, fields)  # type: ignore[misc] # built at run time
-
-    def check(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            for key in value:
-                if key not in fields:
-                    details = {"message": "unknown option", "below": (key,)}
-                    raise expectation_error(**details, hint=suggest(str(key), fields))
-            for key in sorted(required_keys):
-                if key not in value:
-                    raise expectation_error(message=f"`{key}` is missing")
-        return value
-
-    return Annotated[inner, pydantic.BeforeValidator(check)]
-
-
+@functools.cache
 def typed_dict_fields(typed_dict: Any) -> dict[str, tuple[Any, bool]]:
     """The annotation of each key, and whether the key is required."""
-    hints = typing_extensions.get_type_hints(typed_dict, include_extras=True)
+    hints = typing.get_type_hints(typed_dict, include_extras=True)
     fields: dict[str, tuple[Any, bool]] = {}
     for key, hint in hints.items():
         # `__required_keys__` misses marks in annotations written as strings.

@@ -8,19 +8,21 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal
 
-import typing_extensions
-
 from rlcli import registry, schedules
 from rlcli.errors import RlcliError
 from rlcli.recipe import documents, grammar
 from rlcli.recipe.annotations import (
+    LISTS,
     LONGEST_LIST,
+    MAPPINGS,
+    UNIONS,
+    bounds_of,
     describe_annotation,
     is_schedulable,
+    is_typed_dict,
     typed_dict_fields,
     unwrap,
 )
-from rlcli.recipe.number_annotations import bounds_of
 from rlcli.recipe.varied_options import CHOICE, RANGES
 from rlcli.xla.numeric_limits import INT32_MAX
 
@@ -189,19 +191,19 @@ def annotation_schema(annotation: Any) -> Schema:
         return {"type": _PLAIN[base]}
     if origin is Literal:
         return {"enum": [*arguments]}
-    if origin in (typing.Union, types.UnionType):
+    if origin in UNIONS:
         return any_of([annotation_schema(argument) for argument in arguments])
-    if typing_extensions.is_typeddict(base):
+    if is_typed_dict(base):
         return _typed_dict(base)
     if dataclasses.is_dataclass(base):
         section = section_schema(base)
         has_period = "every" in section["properties"]  # `null` disables it
         return any_of([section, {"type": "null"}]) if has_period else section
-    if origin in (list, tuple, Sequence):
+    if origin in LISTS:
         array = {"type": "array", "items": annotation_schema(arguments[0])}
         is_bounded = origin is list and arguments != (Any,)
         return array | ({"maxItems": LONGEST_LIST} if is_bounded else {})
-    if origin in (dict, Mapping):
+    if origin in MAPPINGS:
         return {
             "type": "object",
             "additionalProperties": annotation_schema(arguments[1]),
