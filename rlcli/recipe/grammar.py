@@ -10,7 +10,7 @@ import inspect
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict, TypeVar
 
 from annotated_types import Ge, Gt, Le, Lt
 
@@ -41,6 +41,7 @@ _EVALUATIONS, _EPISODES = 10, 20
 # by default evaluations have at most this share of the steps, but enough episodes each.
 _HOST_SHARE, _FEW_EPISODES = Fraction(1, 10), 5
 UNKNOWN_LENGTH = 1_000  # assumed of episodes without a known time limit
+T = TypeVar("T")
 FailFunction = Callable[[Place, str, str], NoReturn]  # (place, message, hint)
 
 
@@ -208,6 +209,10 @@ class Reader(NamedTuple):
             for key, parameter in parameters.items()
         }
 
+    def section(self, section: type[T], options: Mapping[str, Any]) -> T:
+        """A section without parts, with its options converted."""
+        return section(**self.options(registry.options(section), options))
+
     def option(
         self, key: str, parameter: inspect.Parameter, options: Mapping[str, Any]
     ) -> Any:
@@ -249,7 +254,7 @@ class Reader(NamedTuple):
             message = f"{label}: expected a mapping, got {quote_value(value)}"
             self.fail(place, message, _list_options(registry.options(section)))
         inner = Reader(label, place, self.fail)
-        return section(**inner.options(registry.options(section), value))
+        return inner.section(section, value)
 
 
 def to_plain(value: Any) -> Any:

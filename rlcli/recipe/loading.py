@@ -208,46 +208,26 @@ def load_bases(recipe: str | Path) -> Recipe:
 
 def resolve(recipe: Recipe) -> dict[str, Any]:
     """The recipe as plain data with every default; loading it gives an equal recipe."""
-    varied = varied_options.to_plain(recipe.each)
-    environment = _part_to_plain(recipe.environment)
-    environment |= {"num_envs": recipe.num_envs, "time_limit": recipe.time_limit}
-    environment = {
-        key: value
-        for key, value in environment.items()
-        if key not in varied  # written under `each`
-    }
-    if recipe.timeout is not None:
-        environment["timeout"] = recipe.timeout
-    if recipe.wrappers:
-        environment["wrappers"] = [
-            _part_to_plain(wrapper) for wrapper in recipe.wrappers
-        ]
-    if recipe.info:
-        environment["info"] = dict(recipe.info)
-    if recipe.levels is not None:
-        environment["levels"] = grammar.to_plain(recipe.levels)
-    networks = {name: _network_to_plain(e) for name, e in recipe.network.items()}
-    optimizers = {
-        name: _part_to_plain(optimizer) for name, optimizer in recipe.optimizer.items()
-    }
-    intrinsic_reward = {}
-    if recipe.intrinsic_reward is not None:
-        intrinsic_reward["intrinsic_reward"] = _part_to_plain(recipe.intrinsic_reward)
-    return {
-        "environment": environment | ({"each": varied} if varied else {}),
+    networks = {key: _network_to_plain(each) for key, each in recipe.network.items()}
+    optimizers = {key: _part_to_plain(each) for key, each in recipe.optimizer.items()}
+    plain = {
+        "environment": _environment_to_plain(recipe),
         "network": networks[DEFAULT] if set(networks) == {DEFAULT} else networks,
         "policy": _part_to_plain(recipe.policy),
         "tracer": _part_to_plain(recipe.tracer),
-        "replay": _part_to_plain(recipe.replay) if recipe.replay else None,
+        "replay": recipe.replay and _part_to_plain(recipe.replay),
         "updater": _part_to_plain(recipe.updater),
-        **intrinsic_reward,
+        "intrinsic_reward": recipe.intrinsic_reward
+        and _part_to_plain(recipe.intrinsic_reward),
         "optimizer": optimizers[DEFAULT] if len(optimizers) == 1 else optimizers,
         "normalize": grammar.to_plain(recipe.normalize),
-        **({} if recipe.init is None else {"init": grammar.to_plain(recipe.init)}),
-        **({"freeze": dict(recipe.freeze)} if recipe.freeze else {}),
+        "init": grammar.to_plain(recipe.init),
+        "freeze": dict(recipe.freeze),
         "train": _train_to_plain(recipe),
         "extra": dict(recipe.extra),
     }
+    absent = ("intrinsic_reward", "init", "freeze")  # unless they say something
+    return {key: each for key, each in plain.items() if each or key not in absent}
 
 
 def dump_recipe(data: Mapping[str, Any]) -> str:
@@ -261,7 +241,7 @@ def _read_sections(sections: Sections, name: str) -> Recipe:
     environment, vector = sections.environment()
     updater = sections.part("updater", sections.data["updater"])
     facts = registry.find("updater", updater.name).facts
-    replay = sections.replay(facts)
+    replay = sections.optional("replay", facts)
     unroll = 1 if replay else facts.get("unroll", 1)
     train = sections.train(
         unroll,
@@ -287,16 +267,31 @@ def _read_sections(sections: Sections, name: str) -> Recipe:
         tracer=sections.section("tracer", facts),
         replay=replay,
         updater=updater,
-        intrinsic_reward=sections.intrinsic_reward(),
+        intrinsic_reward=sections.optional("intrinsic_reward", facts),
         optimizer=sections.optimizers(facts),
         normalize=sections.normalize(),
         init=sections.init(),
         freeze=sections.freeze(),
         train=sections.grid(environment, vector, wrappers, train),
-        extra=sections.mapping(("extra",), sections.data.get("extra")),
+        extra=sections.mapping("extra"),
         name=name,
         document=sections.document,
     )
+
+
+def _environment_to_plain(recipe: Recipe) -> dict[str, Any]:
+    varied = varied_options.to_plain(recipe.each)
+    plain = _part_to_plain(recipe.environment)
+    plain |= {"num_envs": recipe.num_envs, "time_limit": recipe.time_limit}
+    given = {
+        "timeout": recipe.timeout,
+        "wrappers": [*map(_part_to_plain, recipe.wrappers)],
+        "info": dict(recipe.info),
+        "levels": grammar.to_plain(recipe.levels),
+        "each": varied,  # in place of the options themselves
+    }
+    plain = {key: value for key, value in plain.items() if key not in varied}
+    return plain | {key: value for key, value in given.items() if value}
 
 
 def _train_to_plain(recipe: Recipe) -> dict[str, Any]:
@@ -304,12 +299,11 @@ def _train_to_plain(recipe: Recipe) -> dict[str, Any]:
     is_integer = train.updates.denominator == 1
     per_step = train.updates / (train.unroll * recipe.num_envs)
     updates = int(train.updates) if is_integer else {"per_step": float(per_step)}
-    trackers, hooks = (
-        [_part_to_plain(part) for part in parts]
-        for parts in (train.trackers, train.hooks)
-    )
-    plain = grammar.to_plain(train)
-    return plain | {"updates": updates, "trackers": trackers, "hooks": hooks}
+    return grammar.to_plain(train) | {
+        "updates": updates,
+        "trackers": [*map(_part_to_plain, train.trackers)],
+        "hooks": [*map(_part_to_plain, train.hooks)],
+    }
 
 
 def _part_to_plain(part: Part) -> dict[str, Any]:
@@ -321,13 +315,9 @@ def _network_to_plain(network: NetworkSpec) -> dict[str, Any]:
     head = {"name": "scalar", **network.head}
     if network.part is None:
         return head
-    more: dict[str, Any] = {}
-    if network.memory:
-        more["memory"] = _part_to_plain(network.memory)
-    if network.preprocess:
-        more["preprocess"] = [
-            _part_to_plain(function) for function in network.preprocess
-        ]
-    return (
-        _part_to_plain(network.part) | more | ({"head": head} if network.head else {})
-    )
+    given = {
+        "memory": network.memory and _part_to_plain(network.memory),
+        "preprocess": [*map(_part_to_plain, network.preprocess)],
+        "head": network.head and head,
+    }
+    return _part_to_plain(network.part) | {k: v for k, v in given.items() if v}

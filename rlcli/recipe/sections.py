@@ -79,28 +79,23 @@ class Sections:
         self.check()
         recipe_combinations(self.document)
         self.normalize()
-        reader, parameters = self._train_reader(), registry.options(grammar.Train)
-        options = self.mapping(("train",), self.data.get("train"))
+        reader, options = self._reader("train"), self.mapping("train")
         updates = self.updates(reader, options.get("updates", 1), 1)
-        reader.options(
-            parameters, {"unroll": 1, "start": 0, **options, "updates": updates}
-        )
+        options = {"unroll": 1, "start": 0, **options, "updates": updates}
+        reader.section(grammar.Train, options)
 
     def section(self, kind: str, facts: Mapping[str, Any]) -> Part:
         """The part of a section, or the default part with the options it sets."""
         return self.part(kind, self.data.get(kind), default=default_part(kind, facts))
 
-    def replay(self, facts: Mapping[str, Any]) -> Part | None:
-        """The replay; None if the recipe sets null, or nothing has set one."""
-        default = facts.get("replay")
-        value = self.data.get("replay", default)
-        return None if value is None else self.part("replay", value, default=default)
+    def optional(self, kind: str, facts: Mapping[str, Any]) -> Part | None:
+        """The part of a section; None if the recipe sets null, or nothing has set one.
 
-    def intrinsic_reward(self) -> Part | None:
-        """The intrinsic reward; None if the recipe has none."""
-        kind = "intrinsic_reward"
-        value = self.data.get(kind)
-        return None if value is None else self.part(kind, value)
+        It is the replay or the intrinsic reward.
+        """
+        default = facts.get(kind)
+        value = self.data.get(kind, default)
+        return None if value is None else self.part(kind, value, default=default)
 
     def part(
         self,
@@ -184,15 +179,9 @@ class Sections:
         options = {key: option for key, option in options.items() if key in parameters}
         facts = registry.find("environment", part.name).facts
         limit = facts.get("time_limit")
-        options = {
-            "time_limit": limit,
-            "each": {},
-            "wrappers": [],
-            "info": {},
-        } | options
-        label = f"environment {quote(part.name)}"
-        reader = grammar.Reader(label, ("environment",), self.fail)
-        vector = grammar.Vector(**reader.options(parameters, options))
+        empty = {"time_limit": limit, "each": {}, "wrappers": [], "info": {}}
+        reader = self._environment_reader(part)
+        vector, label = reader.section(grammar.Vector, empty | options), reader.label
         if vector.timeout is not None and not facts.get("adapter"):
             message = f"{label} runs in the compiled program: it has no `timeout`"
             self.fail(("environment", "timeout"), message, "remove `timeout`")
@@ -232,7 +221,7 @@ class Sections:
         """
         parts = self.parts("wrapper", wrappers, ("environment", "wrappers"))
         wrapped = registry.find("environment", environment.name)
-        label, outer = f"environment {quote(environment.name)}", ""
+        label, outer = self._environment_reader(environment).label, ""
         for index, part in enumerate(parts):
             place = ("environment", "wrappers", index)
             facts, own = registry.find("wrapper", part.name).facts, quote(part.name)
@@ -270,10 +259,9 @@ class Sections:
         self, environment: Part, name: str, place: Place
     ) -> VariedOptions:
         registered = registry.find("environment", environment.name)
-        label = f"environment {quote(environment.name)}"
-        reader = grammar.Reader(label, ("environment",), self.fail)
         parameters = registry.options(registered.factory)
         takes_any = registered.takes("random_numbers")
+        reader = self._environment_reader(environment)
         return VariedOptions(reader, parameters, name, place, takes_any)
 
     def grid(
@@ -358,7 +346,7 @@ class Sections:
 
         A head without a name changes the updater's default head.
         """
-        given_options = self.mapping(place, as_mapping(value))
+        given_options = self._as_mapping(place, as_mapping(value))
         if "name" not in given_options:
             given_options = {"name": "scalar", **default, **given_options}
         part = self.part("head", given_options, place)
@@ -391,25 +379,23 @@ class Sections:
         is_offline: bool = False,
     ) -> grammar.Train:
         """The section `train`, with the defaults that depend on other sections."""
-        options = dict(self.mapping(("train",), self.data.get("train")))
-        reader, parameters = self._train_reader(), registry.options(grammar.Train)
+        options = dict(self.mapping("train"))
+        reader, parameters = self._reader("train"), registry.options(grammar.Train)
         steps = reader.option("steps", parameters["steps"], options)
         options = {"unroll": unroll, "updates": 1, "reset": reset} | options
         # Fill the replay with some steps before the first update.
         fills_replay = has_replay and not is_offline
         options = {"start": min(1_000, steps // 10) if fills_replay else 0} | options
         unroll = reader.option("unroll", parameters["unroll"], options)
-        updates = self.updates(reader, options["updates"], unroll * num_envs)
-        options["updates"] = updates
+        size = unroll * num_envs
+        options["updates"] = self.updates(reader, options["updates"], size)
         evaluate = options.get("evaluate", {})
         if isinstance(evaluate, Mapping) and "every" not in evaluate:
             given = evaluate.get("episodes")
             episodes = given if isinstance(given, int) and given > 0 else None
-            default = grammar.default_evaluation(
-                steps, unroll * num_envs, episodes, host_length
-            )
+            default = grammar.default_evaluation(steps, size, episodes, host_length)
             options["evaluate"] = {**default, **evaluate}
-        train = grammar.Train(**reader.options(parameters, options))
+        train = reader.section(grammar.Train, options)
         train = dataclasses.replace(
             train,
             trackers=self.parts("tracker", train.trackers, ("train", "trackers")),
@@ -419,28 +405,26 @@ class Sections:
             self.fail(place, message, hint)
         return train
 
-    def _train_reader(self) -> grammar.Reader:
-        return grammar.Reader("section `train`", ("train",), self.fail)
+    def _reader(self, name: str) -> grammar.Reader:
+        return grammar.Reader(f"section `{name}`", (name,), self.fail)
+
+    def _environment_reader(self, environment: Part) -> grammar.Reader:
+        label = f"environment {quote(environment.name)}"
+        return grammar.Reader(label, ("environment",), self.fail)
 
     def normalize(self) -> grammar.Normalize:
         """The section `normalize`."""
-        place = ("normalize",)
-        options = self.mapping(place, self.data.get("normalize"))
-        reader = grammar.Reader("section `normalize`", place, self.fail)
-        parameters = registry.options(grammar.Normalize)
-        return grammar.Normalize(**reader.options(parameters, options))
+        options = self.mapping("normalize")
+        return self._reader("normalize").section(grammar.Normalize, options)
 
     def init(self) -> grammar.Init | None:
         """The section `init`, with an absolute path; None if the recipe has none."""
-        place, value = ("init",), self.data.get("init")
+        value = self.data.get("init")
         if value is None:
             return None
-        options = self.mapping(
-            place, {"from": value} if isinstance(value, str) else value
-        )
-        reader = grammar.Reader("section `init`", place, self.fail)
-        init = grammar.Init(**reader.options(registry.options(grammar.Init), options))
-        source = find_file(self.document, (*place, "from"), init.from_, POLICY_SUFFIX)
+        options = {"from": value} if isinstance(value, str) else self.mapping("init")
+        init = self._reader("init").section(grammar.Init, options)
+        source = find_file(self.document, ("init", "from"), init.from_, POLICY_SUFFIX)
         return dataclasses.replace(init, from_=source)
 
     def freeze(self) -> dict[str, Any]:
@@ -461,11 +445,12 @@ class Sections:
         # Via text: a recipe means exactly 1/10 by 0.1, and the binary float differs.
         return Fraction(str(per_step)).limit_denominator(1_000) * steps
 
-    def mapping(self, place: Place, value: Any) -> Mapping[str, Any]:
+    def mapping(self, name: str) -> Mapping[str, Any]:
         """A section that is a mapping; {} if it is absent."""
+        return self._as_mapping((name,), self.data.get(name))
+
+    def _as_mapping(self, place: Place, value: Any) -> Mapping[str, Any]:
         if value is not None and not isinstance(value, Mapping):
-            message = (
-                f"{quote(place[-1])}: expected a mapping, got {quote_value(value)}"
-            )
-            self.fail(place, message)
+            message = f"expected a mapping, got {quote_value(value)}"
+            self.fail(place, f"{quote(place[-1])}: {message}")
         return {} if value is None else value

@@ -17,8 +17,8 @@ from rlcli.runs.listing import read_recipe
 from rlcli.runs.locate import complete_path, find_shipped_policy, locate_run, owning_run
 from rlcli.runs.records import Record, read_record
 from rlcli.runs.result import Text
-from rlcli.runs.run_folder import SUFFIX
-from rlcli.runs.study_record import find_study
+from rlcli.runs.run_folder import SUFFIX, Run
+from rlcli.runs.study_record import Study, find_study
 
 _LONGEST = 200  # characters of a value
 
@@ -31,13 +31,13 @@ def show(*what: str, set: Sequence[str] = (), diff_from_base: bool = False) -> T
     replaces options of a recipe, such as `train.steps=10_000`. `diff_from_base`: only
     what differs from the recipes that the recipe extends.
     """
-    if len(what) == 1 and is_run_path(what[0]):
-        _refuse_recipe_options(what[0], set, diff_from_base)
-        if file := find_policy_file(what[0]):
-            return Text(_lines(_policy_fields(read_policy_record(file))))
-        if study := find_study(what[0]):
-            return Text(describe_recorded(study))
-        return Text(describe_run(read_record(locate_run(what[0]).folder)))
+    found = _find(what[0], set, diff_from_base) if len(what) == 1 else None
+    if isinstance(found, Path):
+        return Text(_lines(_policy_fields(read_policy_record(found))))
+    if isinstance(found, Study):
+        return Text(describe_recorded(found))
+    if found is not None:
+        return Text(describe_run(read_record(found.folder)))
     from rlcli.recipe import catalog  # here: imports JAX
 
     return Text(catalog.show_entry(*what, set=set, diff_from_base=diff_from_base))
@@ -51,27 +51,31 @@ def show_data(
         raise RlcliError(
             "`--json` is for recipes and runs", "`rlcli list --json` lists all parts"
         )
-    if is_run_path(what):
-        _refuse_recipe_options(what, set, diff_from_base)
-        if file := find_policy_file(what):
-            return dict(read_policy_record(file))
-        if study := find_study(what):
-            records = zip(study.cells, read_cells(study), strict=True)
-            cells = [{"values": dict(cell.values), **each} for cell, each in records]
-            return {"cells": cells}
-        folder = locate_run(what).folder
-        return {**read_record(folder), "resolved": read_recipe(folder)}
+    found = _find(what, set, diff_from_base)
+    if isinstance(found, Path):
+        return dict(read_policy_record(found))
+    if isinstance(found, Study):
+        records = zip(found.cells, read_cells(found), strict=True)
+        return {"cells": [{"values": dict(c.values), **each} for c, each in records]}
+    if found is not None:
+        return {**read_record(found.folder), "resolved": read_recipe(found.folder)}
     from rlcli.recipe import catalog  # here: imports JAX
 
     return catalog.recipe_data(what, set, diff_from_base)
 
 
-def _refuse_recipe_options(what: str, set: Sequence[str], diff_from_base: bool) -> None:
+def _find(
+    what: str, set: Sequence[str], diff_from_base: bool
+) -> Path | Study | Run | None:
+    """The policy file, the study or the run of a name; None if it is that of others."""
+    if not is_run_path(what):
+        return None
     option = "--set" if set else "--diff-from-base" if diff_from_base else ""
     if option:
         raise RlcliError(
             f"`{what}` is a run: `{option}` is for recipes", f"remove `{option}`"
         )
+    return find_policy_file(what) or find_study(what) or locate_run(what)
 
 
 def is_run_path(what: str | Path) -> bool:

@@ -20,14 +20,15 @@ import stat
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, TypeVar
 
 from rlcli.errors import RlcliError, quote
 
 LARGEST_JSON = 64 * 2**20  # bytes; larger files are refused
 LONGEST_LINE = 2**20  # bytes of a line of JSON
+T = TypeVar("T")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TEMPORARY = re.compile(r"\.(?P<name>.+?)(?:\.\d+){1,2}(?:\.tmp)?")
 
@@ -312,6 +313,35 @@ def read_lines(
             message = f"`{path}` is damaged: line {number} has more than "
             raise RlcliError(f"{message}{longest:,} bytes", hint)
         yield number, line
+
+
+# The errors of a function that parses a record which may come from elsewhere.
+DAMAGES = (
+    *(ValueError, LookupError, TypeError, AttributeError),
+    *(OverflowError, RecursionError),
+)
+REMEDY = "restore the file from a copy of the folder"
+
+
+def read_records(
+    path: Path, parse: Callable[[Any, list[T]], T], fault: str = ""
+) -> list[T]:
+    """The records in a file with one line of JSON each; [] if there is no file.
+
+    `parse` gets the value of a line, and the records before it. If it raises one of
+    `DAMAGES`, the error names the line, and `fault` or what `parse` said.
+    """
+    if not exists(path):
+        return []
+    records: list[T] = []
+    for number, line in enumerate(read_text(path, REMEDY).splitlines(), 1):
+        try:
+            records.append(parse(parse_json(line), records))
+        except DAMAGES as error:
+            reason = fault or f": {str(error)[:100]}"
+            message = f"`{path}` is damaged: line {number}{reason}"
+            raise RlcliError(message, REMEDY) from error
+    return records
 
 
 _RECREATED = "remove it: `rlcli resume` recreates it from the newest checkpoint"

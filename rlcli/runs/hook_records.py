@@ -10,18 +10,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rlcli.errors import RlcliError
-from rlcli.runs.files import (
-    exists,
-    open_regular,
-    parse_json,
-    read_text,
-    replace_file,
-    to_json,
-)
+from rlcli.runs.files import open_regular, read_records, replace_file, to_json
 from rlcli.runs.run_folder import Run
-
-_REMEDY = "restore the file from a copy of the folder"
 
 
 class HookRecord(NamedTuple):
@@ -34,16 +24,7 @@ class HookRecord(NamedTuple):
 
 def read_hook_records(run: Run) -> list[HookRecord]:
     """The records of a run in their order; [] if no hook has acted."""
-    if not exists(run.hook_records):
-        return []
-    records: list[HookRecord] = []
-    for number, line in enumerate(read_text(run.hook_records, _REMEDY).splitlines(), 1):
-        try:
-            records.append(_parse(parse_json(line), records))
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            message = f"`{run.hook_records}` is damaged: line {number} is not a record"
-            raise RlcliError(message, _REMEDY) from None
-    return records
+    return read_records(run.hook_records, _parse, " is not a record")
 
 
 def write_hook_records(run: Run, records: Sequence[HookRecord]) -> None:

@@ -25,8 +25,9 @@ from rlcli.loop.progress import Setup
 from rlcli.recipe import Part, Recipe, documents
 from rlcli.recipe.grammar import Init, Reader
 from rlcli.runs import checkpoint
+from rlcli.runs.files import DAMAGES
 from rlcli.runs.listing import get_nested_value
-from rlcli.runs.sources import Leaves, Source
+from rlcli.runs.sources import Leaves, Source, below, read_sizes
 from rlcli.types import Transition
 from rlcli.xla.numeric_limits import INT32_MAX
 from rlcli.xla.tree_paths import leaves_by_path
@@ -89,11 +90,11 @@ def fill_replays(
         row: jax.device_get(fill(unroll, _take_seed(steps, row))) for row in {*rows}
     }
     states = jax.tree.map(lambda *leaves: np.stack(leaves), *(by_row[r] for r in rows))
-    return {f"{STEPS}{path}": leaf for path, leaf in leaves_by_path(states).items()}
+    return steps_by_path(states)
 
 
-def steps_by_path(steps: Transition) -> dict[str, np.ndarray]:
-    """The steps as the arrays of a file that a run has started from."""
+def steps_by_path(steps: Any) -> dict[str, np.ndarray]:
+    """Steps, or states of replays, as the arrays of a file, by tree path."""
     return {f"{STEPS}{path}": leaf for path, leaf in leaves_by_path(steps).items()}
 
 
@@ -125,25 +126,21 @@ def _check_replay(recipe: Recipe) -> None:
 
 def _read_recorded(recipe: Recipe, source: Source) -> Transition | None:
     """The steps in a file that another run has started from, as streams."""
-    leaves = {
-        path.removeprefix(STEPS): np.array(leaf)[:, None]
-        for path, leaf in source.learned.items()
-        if path.startswith(STEPS)
-    }
+    recorded = below(STEPS, source.learned).items()
+    leaves = {path: np.array(leaf)[:, None] for path, leaf in recorded}
     if not leaves:
         return None
     if len({leaf.shape[:3] if leaf.ndim > 2 else () for leaf in leaves.values()}) > 1:
         message = f"`{source.file}` is damaged: its steps are not equally many"
         raise RlcliError(message, f"copy the file again; {_REMEDY}")
     unroll = _shapes(build(recipe, source.seeds)).unroll
-    here = {  # `[S, T, B, ...]`
-        path: jax.ShapeDtypeStruct((leaf.shape[0], *leaf.shape[3:]), leaf.dtype)
-        for path, leaf in leaves_by_path(unroll).items()
-    }
-    there = {
-        path: jax.ShapeDtypeStruct((leaf.shape[0], *leaf.shape[3:]), leaf.dtype)
-        for path, leaf in leaves.items()
-    }
+    here, there = (  # `[S, T, B, ...]`
+        {
+            path: jax.ShapeDtypeStruct((leaf.shape[0], *leaf.shape[3:]), leaf.dtype)
+            for path, leaf in each.items()
+        }
+        for each in (leaves_by_path(unroll), leaves)
+    )
     _refuse_differences(source, here, there)
     structure = jax.tree.structure(unroll)
     return jax.tree.unflatten(structure, [leaves[path] for path in here])
@@ -164,8 +161,7 @@ def _read_streams(recipe: Recipe, source: Source) -> Transition:
         for leaves in (leaves_by_path(shapes), source.progress)
     )
     _refuse_differences(source, here, there)
-    prefix = _STORED[1]
-    leaves = {p.removeprefix(prefix): there[p] for p in there if p.startswith(prefix)}
+    leaves = below(_STORED[1], there)
     replay = checkpoint.restore_tree(shapes.agent.replay, leaves, source=source.file)
     inside, unroll = setup.agent.inside, _empty_unroll(setup)
     assert inside is not None and inside.contents is not None  # all of rlcli's have it
@@ -201,14 +197,13 @@ def _read_origin(source: Source) -> _Origin:
             f"`{source.file}` has no replay: it learned without, or from a data set",
             f"`replay.prefill` begins with a data set; {_REMEDY}",
         )
-    places = ("train.unroll", "environment.num_envs", "train.data_parallel")
     try:
-        sizes = [int(get_nested_value(data, *place.split("."))) for place in places]
+        sizes = read_sizes(data)
         filled = int(get_nested_value(data, "init", "replay", default=False) or 0)
         steps = int(source.progress["iteration"]) * sizes[0] + filled
         if min(*sizes, filled + 1) < 1 or steps > INT32_MAX:
             raise ValueError
-    except (KeyError, OverflowError, TypeError, ValueError) as error:
+    except DAMAGES as error:
         message = f"`{source.file}` is damaged: it does not say how it stored steps"
         raise RlcliError(message, "start from another checkpoint") from error
     if sizes[2] > 1:

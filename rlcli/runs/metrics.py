@@ -88,7 +88,7 @@ def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
         return []
     with open_regular(path, os.O_RDONLY, "rb") as file:
         return [
-            _parse_row(path, number, line.decode(errors="replace"))
+            _parse_row(path, number, line)
             for number, line in read_lines(file, path, _REMEDY, longest=_LONGEST)
         ]
 
@@ -114,10 +114,7 @@ class MetricsReader:
         if lines:
             self._last_line = lines[-1]
         self._offset += sum(map(len, lines))
-        return [
-            _parse_row(self._path, None, line.decode(errors="replace"))
-            for line in lines
-        ]
+        return [_parse_row(self._path, None, line) for line in lines]
 
 
 def read_last_rows(
@@ -154,7 +151,7 @@ def _last_group(
     for line in reversed(lines):
         if (_EVALUATION in line) != is_evaluation:
             continue
-        row = _parse_row(path, None, line.decode(errors="replace"))
+        row = _parse_row(path, None, line)
         if rows and row["T"] != rows[0]["T"]:
             break
         rows.insert(0, row)
@@ -234,12 +231,12 @@ def _next_step(path: Path, file: IO[bytes]) -> int:
     number = sum(
         1 for _ in iter(lambda: file.tell() < begin and file.readline(), False)
     )
-    return _parse_row(path, number + 1, line.decode(errors="replace"))["T"]
+    return _parse_row(path, number + 1, line)["T"]
 
 
-def _parse_row(path: Path, number: int | None, line: str) -> dict[str, Any]:
+def _parse_row(path: Path, number: int | None, line: bytes) -> dict[str, Any]:
     try:
-        row = parse_json(line)
+        row = parse_json(line.decode(errors="replace"))
     except (ValueError, RecursionError):  # not JSON, or too deeply nested
         row = None
     if not isinstance(row, dict) or (fault := _find_fault(row)) is not None:

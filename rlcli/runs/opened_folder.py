@@ -21,12 +21,17 @@ from typing import Any
 
 from rlcli.errors import RlcliError, quote
 from rlcli.runs import predicates
-from rlcli.runs.files import make_folder, name_file_in_errors, refuse_link, to_json
+from rlcli.runs.files import (
+    REMEDY,
+    make_folder,
+    name_file_in_errors,
+    refuse_link,
+    to_json,
+)
 from rlcli.runs.ownership import is_trusted
 from rlcli.runs.run_folder import trust_option
 from rlcli.runs.study_record import FILE_NAME, Study, find_study, is_signed
 
-REMEDY = "restore the file from a copy of the folder"  # of a damaged record
 _LONGEST = 200  # characters of an address in a message
 
 

@@ -13,18 +13,15 @@ from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
 from rlcli.runs.files import (
-    exists,
-    parse_json,
+    REMEDY,
     read_json,
-    read_text,
+    read_records,
     replace_file,
     to_json,
     write_json,
 )
 
 FILE_NAME, ROUNDS = "population.json", "rounds.jsonl"
-_DAMAGES = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
-_REMEDY = "restore the file from a copy of the folder"
 
 
 class SearchedOption(NamedTuple):
@@ -79,7 +76,7 @@ def write_settings(folder: Path, settings: PopulationSettings) -> None:
 def read_settings(folder: Path) -> PopulationSettings:
     """The settings of the population of a folder."""
     path = folder / FILE_NAME
-    fields = read_json(path, _REMEDY)
+    fields = read_json(path, REMEDY)
     try:
         options = tuple(
             SearchedOption(**each | {"places": tuple(each["places"])})
@@ -88,9 +85,9 @@ def read_settings(folder: Path) -> PopulationSettings:
         members = tuple(fields.pop("members"))
         settings = PopulationSettings(members=members, options=options, **fields)
     except (KeyError, TypeError) as error:
-        raise RlcliError(f"`{path}` is damaged, or missing", _REMEDY) from error
+        raise RlcliError(f"`{path}` is damaged, or missing", REMEDY) from error
     if not _is_sound(settings):
-        raise RlcliError(f"`{path}` is damaged", _REMEDY)
+        raise RlcliError(f"`{path}` is damaged", REMEDY)
     return settings
 
 
@@ -141,25 +138,15 @@ def read_rounds(
     `members` are the names of the folders, `options` the keys of the numbers that
     change; refuses rounds of others.
     """
-    path = folder / ROUNDS
-    if not exists(path):
-        return []
-    rounds: list[Round] = []
-    for number, line in enumerate(read_text(path, _REMEDY).splitlines(), 1):
-        try:
-            each = _parse_round(parse_json(line), members, options)
-        except _DAMAGES as error:
-            reason = str(error)[:100]
-            message = f"`{path}` is damaged: line {number}: {reason}"
-            raise RlcliError(message, _REMEDY) from error
-        rounds.append(each)
-    return rounds
+    return read_records(
+        folder / ROUNDS, lambda fields, _: _parse_round(fields, members, options)
+    )
 
 
 def _parse_round(
     fields: Mapping[str, Any], members: Collection[str], options: Collection[str]
 ) -> Round:
-    """A round; one of `_DAMAGES` if it is damaged."""
+    """A round; one of `files.DAMAGES` if it is damaged."""
     number, step = fields["round"], fields["step"]
     if type(number) is not int or type(step) is not int or step < 0:
         raise ValueError("`round` and `step` are not whole numbers")

@@ -35,3 +35,8 @@ def list_of(is_sound: Predicate, size: int | None = None) -> Predicate:
         and size in (None, len(value))
         and all(map(is_sound, value))
     )
+
+
+def mapping_of(is_sound: Predicate) -> Predicate:
+    """Whether a value is a mapping whose values are sound."""
+    return lambda value: isinstance(value, dict) and all(map(is_sound, value.values()))

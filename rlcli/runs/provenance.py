@@ -56,21 +56,16 @@ def program() -> str:
     return "rlcli"
 
 
-@functools.cache
-def _all_versions() -> Mapping[str, str | None]:
+def versions() -> dict[str, str | None]:
+    """The versions of the packages that may change the results of a run."""
     return {name: _version(name) for name in DISTRIBUTIONS}
 
 
-def versions() -> dict[str, str | None]:
-    """The versions of the packages that may change the results of a run."""
-    return dict(_all_versions())
-
-
+@functools.cache
 def _version(distribution: str) -> str | None:
-    try:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    return None
 
 
 def _processor() -> str:

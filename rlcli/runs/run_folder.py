@@ -21,42 +21,31 @@ from rlcli.runs.files import merge_json, read_json
 from rlcli.runs.provenance import command_line, program
 
 
-def _is_members(value: Any) -> bool:
-    """Whether a value is a list of different names of folders."""
-    return (
-        predicates.list_of(predicates.is_text)(value)
-        and len({*value}) == len(value) > 0
-        and all(map(_is_folder_name, value))
-    )
-
-
 def _is_folder_name(value: Any) -> bool:
     """Whether a value names a folder, and does not lead out of the one around it."""
-    is_name = isinstance(value, str) and Path(value).name == value not in ("", "..")
-    return is_name and "\0" not in value
+    return predicates.is_word(value) and Path(value).name == value not in ("", "..")
 
 
-def _is_changes(value: Any) -> bool:
-    """Whether a value is `{option: [value before, value]}`, or null."""
-    return value is None or (
-        isinstance(value, dict)
-        and all(isinstance(pair, list) and len(pair) == 2 for pair in value.values())
-    )
+def _is_members(value: Any) -> bool:
+    """Whether a value is a list of different names of folders."""
+    is_list = predicates.list_of(_is_folder_name)(value)
+    return is_list and len({*value}) == len(value) > 0
 
 
 def _is_init(value: Any) -> bool:
     """Whether a value says where a run started from."""
+    is_numbers = predicates.list_of(predicates.is_int)
     return isinstance(value, dict) and all(
-        predicates.list_of(predicates.is_int)(value.get(key, []))
-        for key in ("seeds", "steps")
+        is_numbers(value.get(key, [])) for key in ("seeds", "steps")
     )
 
 
+_is_pair = predicates.list_of(lambda value: True, 2)  # a value before, and after
 INFO_FIELDS: Mapping[str, predicates.Predicate] = {
     "recipe": _is_folder_name,
     "name": predicates.or_none(predicates.is_text),
     "tags": predicates.list_of(predicates.is_text),
-    "changes": _is_changes,
+    "changes": predicates.or_none(predicates.mapping_of(_is_pair)),
     "frozen": predicates.or_none(predicates.is_mapping),
     "status": predicates.is_text,
     "reason": predicates.is_text,
@@ -83,6 +72,16 @@ _CHECKPOINT = re.compile(rf"(\d{{9,18}}){re.escape(SUFFIX)}")
 _FILM = r"\d{9,18}\.gif"
 
 
+class _Entry:
+    """A file or folder in that of a run, by its name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, run: "Run", owner: type) -> Path:
+        return run.folder / self.name
+
+
 @dataclass(frozen=True)
 class Run:
     """The folder of a run, with the paths of its files."""
@@ -93,75 +92,20 @@ class Run:
     # Whether it is in a folder of a recipe's runs, which may be removed when empty.
     is_below_recipe: bool = field(default=False, compare=False)
 
-    @property
-    def recipe(self) -> Path:
-        """The recipe as the user wrote it."""
-        return self.folder / "recipe.yaml"
-
-    @property
-    def resolved_recipe(self) -> Path:
-        """The recipe with every default filled in."""
-        return self.folder / "resolved.yaml"
-
-    @property
-    def info(self) -> Path:
-        """Versions, hardware, command, seeds, status, every resume: `run.json`."""
-        return self.folder / "run.json"
-
-    @property
-    def metrics(self) -> Path:
-        """One row per seed and log point."""
-        return self.folder / "metrics.jsonl"
-
-    @property
-    def log(self) -> Path:
-        """The lines of the monitor."""
-        return self.folder / "log.txt"
-
-    @property
-    def code(self) -> Path:
-        """Copies of the modules of the user that the recipe imports."""
-        return self.folder / signed_code.CODE
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of the checkpoints, which contain the whole state for resume."""
-        return self.folder / "checkpoints"
-
-    @property
-    def policy(self) -> Path:
-        """The latest policy: the part of the agent's state that acting needs."""
-        return self.folder / f"policy{SUFFIX}"
-
-    @property
-    def best(self) -> Path:
-        """The policy of each seed at its best evaluation."""
-        return self.folder / f"best{SUFFIX}"
-
-    @property
-    def init(self) -> Path:
-        """The parameters that the run has started from, if its recipe has `init`."""
-        return self.folder / f"init{SUFFIX}"
-
-    @property
-    def index(self) -> Path:
-        """The name of the latest checkpoint, and the steps of the best policies."""
-        return self.folder / "checkpoints.json"
-
-    @property
-    def trackers(self) -> Path:
-        """The id of the run in its trackers, and the last step of each."""
-        return self.folder / "trackers.json"
-
-    @property
-    def hook_records(self) -> Path:
-        """What hooks have logged and changed, see `rlcli.runs.hook_records`."""
-        return self.folder / "hooks.jsonl"
-
-    @property
-    def films(self) -> Path:
-        """The folder of the films of evaluations."""
-        return self.folder / "films"
+    recipe = _Entry("recipe.yaml")  # as the user wrote it
+    resolved_recipe = _Entry("resolved.yaml")  # with every default filled in
+    info = _Entry("run.json")  # versions, hardware, command, seeds, status, resumes
+    metrics = _Entry("metrics.jsonl")  # one row per seed and log point
+    log = _Entry("log.txt")  # the lines of the monitor
+    code = _Entry(signed_code.CODE)  # copies of the user's modules that it imports
+    checkpoints = _Entry("checkpoints")  # the whole state, for resume
+    policy = _Entry(f"policy{SUFFIX}")  # the latest: what acting needs of the state
+    best = _Entry(f"best{SUFFIX}")  # the policy of each seed at its best evaluation
+    init = _Entry(f"init{SUFFIX}")  # what it has started from, if its recipe has `init`
+    index = _Entry("checkpoints.json")  # the latest checkpoint, and the best policies
+    trackers = _Entry("trackers.json")  # its id in trackers, and the last step of each
+    hook_records = _Entry("hooks.jsonl")  # see `rlcli.runs.hook_records`
+    films = _Entry("films")  # the folder of the films of evaluations
 
     def film(self, step: int) -> Path:
         """The film of the evaluation at a step: `films/000050000.gif`."""
@@ -270,14 +214,6 @@ class Run:
         path = Path(as_typed(str(folder or self.folder)))
         options = ["--trust"] if trust and self.needs_trust(verb) else []
         return f"{program()} {join_shell([verb, path, *options])}"
-
-    def resume_arguments(self, *options: str, trust: bool) -> list[str]:
-        """The arguments of `rlcli` that continue this run.
-
-        `trust` is what the user says, not the run: its files may come from elsewhere.
-        """
-        words = trust_option(trust)
-        return ["resume", *options, *words, "--", str(self.folder)]
 
     def needs_trust(self, verb: str) -> bool:
         """Whether a command runs code, or starts trackers, only with `--trust`.

@@ -22,7 +22,7 @@ from rlcli.loop import Loop, make_loop
 from rlcli.loop.progress import AXES, Progress, Setup
 from rlcli.quoting import printable
 from rlcli.recipe import Recipe, documents, load_recipe
-from rlcli.runs import checkpoint, code, provenance
+from rlcli.runs import checkpoint, code, predicates, provenance
 from rlcli.runs.frozen import FrozenSeeds, dump_frozen_seeds, load_frozen_seeds
 from rlcli.types import ArrayTree
 from rlcli.xla import threads
@@ -35,7 +35,6 @@ _HOST_PREFIX = "environment"
 _FROZEN = "frozen"  # only in files of runs with frozen seeds
 _NO_SEED: FrozenSeeds = {}
 _HOOKS = "hooks"
-_TREES = ("progress", "metrics", "acting", "learned", _HOOKS)
 
 
 class Snapshot(NamedTuple):
@@ -114,7 +113,7 @@ def read_checkpoint(path: Path) -> CheckpointContent:
         circumstances=content["circumstances"],
         progress=content["progress"],
         metrics=content["metrics"],
-        frozen=load_frozen_seeds(content.get(_FROZEN, {}), content["seeds"]),
+        frozen=content[_FROZEN],
         hooks=content.get(_HOOKS, {}),
     )
 
@@ -209,7 +208,6 @@ def load_snapshot(path: Path, *, trust: bool | None = None) -> Snapshot:
     content = _read_content(path, _POLICY, _CHECKPOINT)
     recipe = snapshot_recipe(path, content, trust=trust)
     seeds = tuple(content["seeds"])
-    frozen = load_frozen_seeds(content.get(_FROZEN, {}), seeds)
     if content["kind"] == _POLICY:
         return Snapshot(
             recipe=recipe,
@@ -218,7 +216,7 @@ def load_snapshot(path: Path, *, trust: bool | None = None) -> Snapshot:
             episodes=tuple(content["episodes"]),
             returns=tuple(content["returns"]),
             acting={name: as_float32(leaf) for name, leaf in content["acting"].items()},
-            frozen=frozen,
+            frozen=content[_FROZEN],
         )
     setup = build(recipe, seeds)
     loop = make_loop(setup)
@@ -239,7 +237,7 @@ def load_snapshot(path: Path, *, trust: bool | None = None) -> Snapshot:
         episodes=tuple(progress.statistics.episodes.tolist()),
         returns=(),
         acting=checkpoint.flatten_tree(setup.agent.acting(progress.agent)),
-        frozen=frozen,
+        frozen=content[_FROZEN],
         learner=inside.learner(progress.agent),
     )
 
@@ -324,26 +322,46 @@ def _acting_state(setup: Setup) -> ArrayTree:
     return setup.agent.acting(state)
 
 
+def _is_circumstances(value: Any) -> bool:
+    """Whether a value records the layout and the versions, as text."""
+    return (
+        predicates.mapping_of(predicates.is_mapping)(value)
+        and value.keys() == {"layout", "versions"}
+        and all(isinstance(each, str | None) for each in value["versions"].values())
+    )
+
+
+_is_counts = predicates.list_of(lambda n: type(n) is int and 0 <= n <= _MAX_STEP)
+_is_returns = predicates.list_of(predicates.of_types(float))
+_is_tree = predicates.mapping_of(lambda leaf: isinstance(leaf, np.ndarray))
+_Fields = dict[str, predicates.Predicate]
+_START: _Fields = {
+    "kind": predicates.is_text,
+    "recipe": predicates.is_text,
+    "seeds": _is_counts,
+}
+_FIELDS: Mapping[Any, _Fields] = {  # by the kind of a file
+    _CHECKPOINT: _START
+    | {"circumstances": _is_circumstances, "progress": _is_tree, "metrics": _is_tree},
+    _POLICY: _START
+    | {"steps": _is_counts, "episodes": _is_counts, "returns": _is_returns}
+    | {"acting": _is_tree},
+    _LEARNED: _START | {"steps": _is_counts, "learned": _is_tree},
+}
+_OPTIONAL: _Fields = {_FROZEN: predicates.is_mapping, _HOOKS: _is_tree}
+
+
 def _read_content(path: Path, *kinds: str) -> dict[str, Any]:
     """Reads a file of one of these kinds, and checks its structure."""
-    keys = {
-        _CHECKPOINT: {
-            *("kind", "recipe", "seeds", "circumstances", "progress", "metrics")
-        },
-        _POLICY: {
-            *("kind", "recipe", "seeds", "steps", "episodes", "returns", "acting")
-        },
-        _LEARNED: {"kind", "recipe", "seeds", "steps", "learned"},
-    }
     data = checkpoint.read(path)
     kind = data.get("kind") if isinstance(data, dict) else None
-    if (
-        not isinstance(kind, str)
-        or kind not in keys
-        or set(data) - {_FROZEN, _HOOKS} != keys[kind]
-        or not _is_well_formed(data)
-    ):
-        raise RlcliError(f"`{path}` is neither a checkpoint nor a policy of rlcli")
+    try:
+        if not _is_well_formed(data, _FIELDS[kind]):
+            raise ValueError("a field is missing, or of another type")
+        data[_FROZEN] = load_frozen_seeds(data.get(_FROZEN, {}), data["seeds"])
+    except (KeyError, TypeError, ValueError) as error:
+        message = f"`{path}` is neither a checkpoint nor a policy of rlcli"
+        raise RlcliError(message) from error
     if kind not in kinds:
         raise RlcliError(f"`{path}` is a {kind} file: expected a {kinds[0]}")
     return data
@@ -353,45 +371,14 @@ def _frozen_record(frozen: FrozenSeeds) -> dict[str, Any]:
     return {_FROZEN: dump_frozen_seeds(frozen)} if frozen else {}
 
 
-def _is_well_formed(data: Mapping[str, Any]) -> bool:
+def _is_well_formed(data: Mapping[str, Any], fields: _Fields) -> bool:
     """Whether the entries have the expected types and lengths."""
-    lists = [data[key] for key in ("seeds", "steps", "episodes") if key in data]
-    trees = [data[key] for key in _TREES if key in data]
-    returns = data.get("returns", [])
+    seeds, returns = data["seeds"], data.get("returns", [])
     return (
-        isinstance(data["recipe"], str)
-        and _has_circumstances(data)
-        and all(isinstance(tree, dict) for tree in trees)
-        and all(isinstance(x, np.ndarray) for tree in trees for x in tree.values())
-        and all(isinstance(entry, list) for entry in (*lists, returns))
-        and all(len(entry) == len(data["seeds"]) > 0 for entry in lists)
-        and all(
-            type(n) is int and 0 <= n <= _MAX_STEP for entry in lists for n in entry
-        )
-        and max(data["seeds"]) < _MAX_SEED
-        and len(returns) in (0, len(data["seeds"]))
-        and all(type(number) is float for number in returns)
-        and _has_frozen(data)
+        data.keys() - _OPTIONAL.keys() == fields.keys()
+        and all((fields | _OPTIONAL)[name](value) for name, value in data.items())
+        and 0 < len(seeds) == len(data.get("steps", seeds))
+        and len(seeds) == len(data.get("episodes", seeds))
+        and max(seeds) < _MAX_SEED
+        and len(returns) in (0, len(seeds))
     )
-
-
-def _has_circumstances(data: Mapping[str, Any]) -> bool:
-    """Whether a checkpoint records its layout and versions, as text."""
-    if data["kind"] != _CHECKPOINT:
-        return True
-    record = data["circumstances"]
-    return (
-        isinstance(record, dict)
-        and record.keys() == {"layout", "versions"}
-        and all(isinstance(each, dict) for each in record.values())
-        and all(isinstance(each, str | None) for each in record["versions"].values())
-    )
-
-
-def _has_frozen(data: Mapping[str, Any]) -> bool:
-    """Whether the record of frozen seeds, if any, is well formed."""
-    try:
-        load_frozen_seeds(data.get(_FROZEN, {}), data["seeds"])
-    except ValueError:
-        return False
-    return True

@@ -18,6 +18,7 @@ from rlcli.registry.common_names import find_hint
 from rlcli.replays.datasets.dataset_files import file_digest
 from rlcli.replays.datasets.names import HASH
 from rlcli.runs import snapshots
+from rlcli.runs.files import DAMAGES
 from rlcli.runs.listing import get_nested_value
 from rlcli.runs.locate import complete_path, find_shipped_policy, locate_run
 
@@ -77,7 +78,7 @@ def read_source(text: str) -> Source:
         learned = learned_in_policy(leaves, recipe)
     else:
         steps = (_steps_so_far(progress, recipe, file),) * len(seeds)
-        learned = learned_leaves(_below("agent/", progress))
+        learned = learned_leaves(below("agent/", progress))
     for path, leaf in learned.items():
         if leaf.shape[:1] != (len(seeds),):
             message = f"`{file}` is damaged: `{path}` has no entry for each seed"
@@ -100,7 +101,7 @@ def learned_path(path: str) -> str:
 def learned_leaves(leaves: Leaves) -> dict[str, Any]:
     """What an agent has learned, from the leaves of its state by tree path."""
     learned = {learned_path(path): leaf for path, leaf in leaves.items()}
-    best = {f"params/{path}": leaf for path, leaf in _below("best/", learned).items()}
+    best = {f"params/{path}": leaf for path, leaf in below("best/", learned).items()}
     # These start as copies of parameters.
     others = ("best/", "target/", "initial/")
     return best | {
@@ -131,14 +132,14 @@ def learned_in_policy(acting: Leaves, recipe: Mapping[str, Any]) -> dict[str, An
         get_nested_value(recipe, "normalize", key, default=False)
         for key in ("observation", "reward")
     ):
-        moments = _below("observation/", acting).items()
+        moments = below("observation/", acting).items()
         learned = {f"statistics/observation/{path}": leaf for path, leaf in moments}
-        acting = _below("policy/", acting)
-    params = _below("best/", acting) or acting
+        acting = below("policy/", acting)
+    params = below("best/", acting) or acting
     return learned | {f"params/{path}": leaf for path, leaf in params.items()}
 
 
-def _below(prefix: str, leaves: Leaves) -> dict[str, Any]:
+def below(prefix: str, leaves: Leaves) -> dict[str, Any]:
     """The leaves below a prefix, by their paths from there."""
     return {
         path.removeprefix(prefix): leaf
@@ -147,12 +148,19 @@ def _below(prefix: str, leaves: Leaves) -> dict[str, Any]:
     }
 
 
+def read_sizes(recipe: Mapping[str, Any]) -> list[int]:
+    """The unroll, the environments and the devices of a source's recipe.
+
+    One of `files.DAMAGES` if the recipe does not say them.
+    """
+    places = ("train.unroll", "environment.num_envs", "train.data_parallel")
+    return [int(get_nested_value(recipe, *place.split("."))) for place in places]
+
+
 def _steps_so_far(progress: Leaves, recipe: Mapping[str, Any], file: Path) -> int:
     """The environment steps of one seed before a checkpoint."""
-    places = ("train.unroll", "environment.num_envs", "train.data_parallel")
     try:
-        sizes = [int(get_nested_value(recipe, *place.split("."))) for place in places]
-        return math.prod(sizes, start=int(progress["iteration"]))
-    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        return math.prod(read_sizes(recipe), start=int(progress["iteration"]))
+    except DAMAGES as error:
         message = f"`{file}` is damaged: it does not say how long it was trained"
         raise RlcliError(message, _DAMAGED) from error

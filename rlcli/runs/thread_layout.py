@@ -27,8 +27,6 @@ WIDE_WORK = 8_000_000
 # The defaults of a recipe for the sizes that matter here.
 LAYERS = (64, 64)
 BATCH_SIZE, UNROLL, MINIBATCHES, ENVIRONMENTS = 32, 128, 4, 1
-
-
 # Adapters of environments on the host, whose seeds use one device.
 HOST_ADAPTERS = ("envpool/", "gymnasium/", "pettingzoo/")
 
@@ -110,9 +108,9 @@ def _apply(layout: Layout) -> str:
 
 def _describe_bound(asked: Layout, layout: Layout) -> str:
     """The warning that a layout is beyond the limits of this machine."""
-    name = "devices" if asked.devices > layout.devices else "size"
-    what = {"devices": "devices", "size": "threads"}[name]
-    number, most = getattr(asked, name), getattr(layout, name)
+    what, number, most = "threads", asked.size, layout.size
+    if asked.devices > layout.devices:
+        what, number, most = "devices", asked.devices, layout.devices
     return f"{number:,} {what} are too many for this machine: {most} are used"
 
 
@@ -178,11 +176,8 @@ def parse_layout(fields: Mapping[str, Any]) -> Layout | None:
     threads = fields.get("threads")
     if threads not in ("one", "pool"):
         return None
-    devices, size = (
-        _positive_or(fields.get("devices"), 1),
-        _positive_or(fields.get("size"), 0),
-    )
-    return Layout(threads, devices, size)
+    devices = _positive_or(fields.get("devices"), 1)
+    return Layout(threads, devices, _positive_or(fields.get("size"), 0))
 
 
 def estimate_work(data: Mapping[str, Any]) -> int:

@@ -17,7 +17,7 @@ from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.runs import checkpoint
 from rlcli.runs.creation import create_run
-from rlcli.runs.run_folder import Run
+from rlcli.runs.run_folder import Run, trust_option
 from rlcli.runs.snapshots import read_checkpoint
 from rlcli.training import recovery
 from rlcli.training.experiment.experiment import Experiment
@@ -321,8 +321,8 @@ def test_the_command_that_resumes_a_run_with_such_a_tracker_has_the_flag(run):
     assert Run(run).command("resume").endswith(" --trust")
     assert not Run(run).command("eval").endswith(" --trust")
     # Of a process that another one starts, its user decides, not the run.
-    assert "--trust" not in Run(run).resume_arguments(trust=False)
-    assert "--trust" in Run(run).resume_arguments(trust=True)
+    assert trust_option(False) == ["--no-trust"]
+    assert trust_option(True) == ["--trust"]
 
 
 @pytest.mark.slow
