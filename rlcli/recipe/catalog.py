@@ -32,9 +32,8 @@ def list(kind: str | None = None) -> dict[str, builtins.list[dict[str, str]]]:
     if kind is not None:
         parsed_kind = parse_kind(kind, ["recipe"])
         return {KINDS[parsed_kind]: _list_parts(parsed_kind)}
-    return {KINDS[kind_name]: _list_parts(kind_name) for kind_name in KINDS} | {
-        "recipes": _list_recipes()
-    }
+    parts = {KINDS[kind_name]: _list_parts(kind_name) for kind_name in KINDS}
+    return parts | {"recipes": _list_recipes()}
 
 
 def show_entry(
@@ -83,7 +82,7 @@ def _list_name(kind: str, name: str) -> dict[str, str]:
 def _list_entry(part: registry.RegisteredPart) -> dict[str, str]:
     """The list entry of a part; that of an adapter stands for all its ids."""
     name = f"{part.name}ID" if part.name.endswith("/") else part.name
-    summary = _summary_line(part.factory)
+    summary = _docstring(part.factory).partition("\n")[0]
     if part.preset_of:
         summary = f"{summary.removesuffix('.')} (preset of `{part.preset_of}`)."
     entry = {"name": name, "summary": summary}
@@ -108,10 +107,8 @@ def _environment_traits(part: registry.RegisteredPart) -> dict[str, str]:
             offers = {"num_envs": 1, "seeds": 1, "time_limit": "default"}
             offers |= {"timeout": None, "rendering": False}
             environment = registry.call_factory(part.factory, offers, {})
-            observation, action = (
-                describe(environment.observation),
-                describe(environment.action),
-            )
+            observation = describe(environment.observation)
+            action = describe(environment.action)
             if environment.render is missing_render:
                 drawing = "observation"
     return {  # the widest last
@@ -133,10 +130,6 @@ def _first_comment(path: Path) -> str:
     """The comment on the first line of a recipe, which summarizes it."""
     first = path.read_text(encoding="utf-8").partition("\n")[0]
     return first.removeprefix("#").strip() if first.startswith("#") else ""
-
-
-def _summary_line(factory: Any) -> str:
-    return _docstring(factory).partition("\n")[0]
 
 
 def _docstring(factory: Any) -> str:

@@ -55,10 +55,8 @@ def _suggest_recipe(name: str) -> str:
     if name in (*registry.KINDS, *registry.KINDS.values()):
         kind = registry.parse_kind(name)
         kinds = registry.KINDS[kind]
-        return (
-            f"`rlcli list {kinds}` lists the names of these parts, and "
-            f"`rlcli show {kind} NAME` shows the options of one"
-        )
+        hint = f"`rlcli list {kinds}` lists the names of these parts, and `rlcli show "
+        return f"{hint}{kind} NAME` shows the options of one"
     if _is_environment(name) or re.fullmatch(r"\w+-v\d+", name):
         return _suggest_for_environment(name)
     recipes = shipped_recipes()
@@ -90,11 +88,9 @@ def _is_environment(name: str) -> bool:
 
 def _suggest_for_environment(name: str) -> str:
     """The hint for an environment in place of a recipe: recipes that train on it."""
-    hint = (
-        ""
-        if _is_environment(name)
-        else suggest_name("environment", name, registry.names("environment"))
-    )
+    hint = ""
+    if not _is_environment(name):
+        hint = suggest_name("environment", name, registry.names("environment"))
     if hint and not hint.startswith("did you mean"):
         return hint
     names = re.findall("`(.+?)`", hint) or [name]
@@ -110,14 +106,11 @@ def _environments() -> dict[str, str]:
     """The name of the environment of each built-in recipe."""
     recipes = shipped_recipes()
     extender = Extender(recipes, lambda kind, part: lambda key: False)
-    documents_by_name = {
-        name: extender.complete(documents.load_document(path))
-        for name, path in recipes.items()
-    }
-    return {
-        name: as_mapping(document.data["environment"])["name"]
-        for name, document in documents_by_name.items()
-    }
+    environments: dict[str, str] = {}
+    for name, path in recipes.items():
+        document = extender.complete(documents.load_document(path))
+        environments[name] = as_mapping(document.data["environment"])["name"]
+    return environments
 
 
 def _contains_words(recipe: str, name: str) -> bool:
@@ -131,12 +124,10 @@ def _contains_words(recipe: str, name: str) -> bool:
 
 def _list_recipes(names: Iterable[str]) -> str:
     """A hint with some recipes, those that solve their environment if there are any."""
-    names = [*names]
-    texts = {
-        name: shipped_recipes()[name].read_text(encoding="utf-8") for name in names
-    }
-    solved = [name for name in names if "not solved" not in texts[name].lower()]
-    names = sorted(solved or names, key=lambda name: (name not in _FIRST, len(name)))
+    files = shipped_recipes()
+    texts = {name: files[name].read_text(encoding="utf-8") for name in names}
+    solved = [name for name, text in texts.items() if "not solved" not in text.lower()]
+    names = sorted(solved or texts, key=lambda name: (name not in _FIRST, len(name)))
     if len(names) == 1:
         return f"did you mean `{names[0]}`?"
     listing = ", ".join(f"`{name}`" for name in names[:_MAX_SUGGESTED])

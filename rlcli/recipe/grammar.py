@@ -252,7 +252,8 @@ class Reader(NamedTuple):
         label = f"`{key}` of {self.label}"
         if not isinstance(value, Mapping):
             message = f"{label}: expected a mapping, got {quote_value(value)}"
-            self.fail(place, message, _list_options(registry.options(section)))
+            known = ", ".join(f"`{option}`" for option in registry.options(section))
+            self.fail(place, message, f"its options are {known}")
         inner = Reader(label, place, self.fail)
         return inner.section(section, value)
 
@@ -282,10 +283,6 @@ def _dataclass_in(annotation: Any) -> Any:
         if isinstance(member, type) and dataclasses.is_dataclass(member)
     )
     return next(sections, None)
-
-
-def _list_options(parameters: Mapping[str, Any]) -> str:
-    return "its options are " + ", ".join(f"`{option}`" for option in parameters)
 
 
 def default_evaluation(

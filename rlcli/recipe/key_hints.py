@@ -26,30 +26,17 @@ def find_owner(key: str, value: Any, *, is_setting: bool) -> str:
     # Looking among the options of parts takes a second, for importing JAX.
     names = [name for name in grammar.SECTIONS if name not in ("extra", "vary")]
     similar = suggest(key, names)
-    owner = _section_owner(key)
+    sections = grammar.FIELDS.items()  # and their options
+    owner = next((name for name, each in sections if key in registry.options(each)), "")
     if not owner and similar.startswith("did you mean"):
         return similar
-    owner = owner or _part_owner(key)
+    owners = (kind for kind in _KINDS if option_checker(kind, None)(key))
+    owner = owner or next(owners, "")
     if not owner:
         return suggest(key, grammar.SECTIONS)
     if is_setting:
         return f"`{_format_setting([owner, key], value)}`"
     return f"`{key}` is an option of `{owner}`"
-
-
-def _section_owner(key: str) -> str:
-    """The section without parts that has an option of this name; "" if none has."""
-    owners = (
-        name
-        for name, fields in grammar.FIELDS.items()
-        if key in registry.options(fields)
-    )
-    return next(owners, "")
-
-
-def _part_owner(key: str) -> str:
-    """The kind of parts that have an option of this name; "" if none has."""
-    return next((kind for kind in _KINDS if option_checker(kind, None)(key)), "")
 
 
 def _format_as_setting(code: re.Match[str]) -> str:

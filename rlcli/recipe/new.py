@@ -19,6 +19,10 @@ from rlcli.recipe.reading import read_without_parts
 from rlcli.recipe.schema import FILE, schema
 from rlcli.registry.common_names import normalize_name
 
+_COPY = """\
+# A copy of `{}` with another environment:
+# the results below are those of the original, and its options may not suit.
+"""
 _KEPT = ("num_envs", "wrappers")  # options of the old environment that the new one has
 
 
@@ -51,7 +55,7 @@ def new(
     if environment is not None:
         old = as_mapping(read_without_parts(path).data["environment"])
         section = _read_environment(environment)
-        text = _describe_copy(name, _replace_environment(text, old, section))
+        text = _COPY.format(name) + _replace_environment(text, old, section)
         name = _rename(name, old["name"], section["name"])
     target = Path(f"{name}.yaml" if output is None else output)
     _write_new(target, text)
@@ -100,15 +104,6 @@ def _find_value(text: str, key: str) -> tuple[int, int] | None:
         item = last.value[-1]
         last = item[1] if isinstance(item, tuple) else item
     return node.start_mark.index, last.end_mark.index
-
-
-def _describe_copy(recipe: str, text: str) -> str:
-    """Adds that the comments are those of the original."""
-    return (
-        f"# A copy of `{recipe}` with another environment:\n"
-        "# the results below are those of the original, and its options may not suit.\n"
-        + text
-    )
 
 
 def _rename(recipe: str, old: str, environment: str) -> str:

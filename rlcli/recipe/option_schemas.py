@@ -40,7 +40,7 @@ _PLAIN = {bool: "boolean", str: "string", types.NoneType: "null"}
 
 def shared_definitions() -> dict[str, Schema]:
     """The definitions that the schemas of options refer to."""
-    number = _number({})
+    number = _number()
     forms = {
         name: {
             "properties": {
@@ -57,22 +57,11 @@ def shared_definitions() -> dict[str, Schema]:
         if "over" in form["properties"]:
             percent = {"type": "string", "pattern": r"^[0-9.]+ *%$"}
             form["properties"]["over"] = {"anyOf": [number, percent]}
-        if name not in (
-            "linear",
-            "steps",
-            "success",
-        ):  # the others are known by their keys
+        if name not in ("linear", "steps", "success"):  # known by their keys
             form["required"].append("name")
     milestone = {"type": "array", "items": number, "minItems": 2, "maxItems": 2}
     when = {"metric": {"type": "string"}, "above": number, "step": number}
-    forms["success"]["properties"] |= {
-        "when": {
-            "type": "object",
-            "properties": when,
-            "required": [*when],
-            "additionalProperties": False,
-        }
-    }
+    forms["success"]["properties"]["when"] = _object(when, [*when])
     del forms["success"]["properties"]["per"]
     forms["steps"]["properties"]["steps"] = {"type": "array", "items": milestone}
     return {
@@ -92,11 +81,6 @@ def shared_definitions() -> dict[str, Schema]:
 def options_schemas(parameters: Mapping[str, inspect.Parameter]) -> dict[str, Schema]:
     """The schema of each option, with its type and its default as description."""
     return {key: _option_schema(item) for key, item in parameters.items()}
-
-
-def required_options(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
-    """The options without a default."""
-    return [key for key, item in parameters.items() if item.default is item.empty]
 
 
 def section_schema(section: Any) -> Schema:
@@ -130,9 +114,7 @@ def each_schema(parameters: Mapping[str, inspect.Parameter], takes_any: bool) ->
             for key, number in numbers.items()
             if not takes_any
         },
-        "additionalProperties": any_of(_distributions(_number({})))
-        if takes_any
-        else False,
+        "additionalProperties": takes_any and any_of(_distributions(_number())),
     }
 
 
@@ -144,20 +126,22 @@ def _distributions(number: Schema) -> list[Schema]:
     """The schemas of distributions of a number."""
     bounds = _list_of(number) | {"minItems": 2, "maxItems": 2}
     kinds = {**dict.fromkeys(RANGES, bounds), CHOICE: _list_of(number)}
-    return [
-        {
-            "type": "object",
-            "properties": {kind: content},
-            "required": [kind],
-            "additionalProperties": False,
-        }
-        for kind, content in kinds.items()
-    ]
+    return [_object({kind: content}, [kind]) for kind, content in kinds.items()]
+
+
+def _object(properties: Schema, required: Sequence[str]) -> Schema:
+    """The schema of a mapping that has these keys only."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*required],
+        "additionalProperties": False,
+    }
 
 
 def _option_schema(parameter: inspect.Parameter) -> Schema:
     schema = dict(annotation_schema(parameter.annotation))
-    schema["description"] = _describe(parameter.annotation)
+    schema["description"] = describe_annotation(parameter.annotation)
     if parameter.default is not parameter.empty:
         try:
             text = documents.format_inline(grammar.to_plain(parameter.default))
@@ -165,14 +149,6 @@ def _option_schema(parameter: inspect.Parameter) -> Schema:
             return schema
         schema["description"] += f" (default: {text})"
     return schema
-
-
-def _describe(annotation: Any) -> str:
-    return (
-        "any"
-        if annotation is inspect.Parameter.empty
-        else describe_annotation(annotation)
-    )
 
 
 def annotation_schema(annotation: Any) -> Schema:
@@ -194,7 +170,11 @@ def annotation_schema(annotation: Any) -> Schema:
     if origin in UNIONS:
         return any_of([annotation_schema(argument) for argument in arguments])
     if is_typed_dict(base):
-        return _typed_dict(base)
+        fields = typed_dict_fields(base)
+        schemas = {key: annotation_schema(hint) for key, (hint, _) in fields.items()}
+        return _object(
+            schemas, [key for key, (_, is_needed) in fields.items() if is_needed]
+        )
     if dataclasses.is_dataclass(base):
         section = section_schema(base)
         has_period = "every" in section["properties"]  # `null` disables it
@@ -211,32 +191,21 @@ def annotation_schema(annotation: Any) -> Schema:
     return {}
 
 
-def _number(metadata: Any) -> Schema:
-    bounds = {
-        _KEYWORDS[key]: value for key, value in bounds_of(tuple(metadata)).items()
-    }
-    return {"anyOf": [{"type": "number", **bounds}, NUMBER_TEXT]}
+def _bounds(metadata: tuple) -> dict[str, Any]:
+    return {_KEYWORDS[key]: value for key, value in bounds_of(metadata).items()}
+
+
+def _number(metadata: tuple = ()) -> Schema:
+    return {"anyOf": [{"type": "number", **_bounds(metadata)}, NUMBER_TEXT]}
 
 
 def _integer(metadata: tuple) -> Schema:
-    bounds = {_KEYWORDS[key]: value for key, value in bounds_of(metadata).items()}
+    bounds = _bounds(metadata)
     if not {"maximum", "exclusiveMaximum"} & bounds.keys():
         bounds["maximum"] = INT32_MAX
     if not {"minimum", "exclusiveMinimum"} & bounds.keys():
         bounds["minimum"] = -INT32_MAX
     return {"anyOf": [{"type": "integer", **bounds}, NUMBER_TEXT]}
-
-
-def _typed_dict(base: Any) -> Schema:
-    fields = typed_dict_fields(base)
-    return {
-        "type": "object",
-        "properties": {
-            key: annotation_schema(hint) for key, (hint, _) in fields.items()
-        },
-        "required": [key for key, (_, is_required) in fields.items() if is_required],
-        "additionalProperties": False,
-    }
 
 
 def any_of(schemas: Sequence[Schema]) -> Schema:

@@ -19,7 +19,6 @@ from rlcli.recipe.option_schemas import (
     any_of,
     each_schema,
     options_schemas,
-    required_options,
     section_schema,
     shared_definitions,
 )
@@ -83,6 +82,7 @@ class _Builder:
         vector = options_schemas(registry.options(grammar.Vector))
         vector["wrappers"] = {"type": "array", "items": self.part("wrapper")}
         names = {"type": "array", "items": {"type": "string"}}
+        init = {**section_schema(grammar.Init), "required": ["from"]}
         return {
             extending.KEY: {
                 "description": "recipes that this one builds on: names or paths",
@@ -98,7 +98,7 @@ class _Builder:
             "normalize": _or_null(section_schema(grammar.Normalize)),
             "optimizer": _or_null(_single_or_many(self.part("optimizer"))),
             "freeze": _or_null(annotation_schema(grammar.Freeze)),
-            "init": any_of([{"type": "string"}, self.init(), _NULL]),
+            "init": any_of([{"type": "string"}, init, _NULL]),
             "train": _or_null(self.train()),
             "extra": {"type": ["object", "null"], "description": "your own data"},
             "vary": {
@@ -112,10 +112,6 @@ class _Builder:
             },
         }
 
-    def init(self) -> Schema:
-        """The section `init`, which needs a source."""
-        return {**section_schema(grammar.Init), "required": ["from"]}
-
     def train(self) -> Schema:
         """The section `train`, whose trackers and hooks are parts."""
         train = section_schema(grammar.Train)
@@ -125,9 +121,8 @@ class _Builder:
 
     def network(self) -> Schema:
         """One network, one for each function, or heads on a shared network."""
-        head = _or_null(self.part("head"))
         common = {
-            "head": head,
+            "head": _or_null(self.part("head")),
             "memory": _or_null(self.part("memory")),
             "preprocess": {"type": ["array", "null"], "items": self.part("preprocess")},
         }
@@ -136,7 +131,7 @@ class _Builder:
             "type": "object",
             "properties": {SHARED: network},
             "required": [SHARED],
-            "additionalProperties": head,
+            "additionalProperties": common["head"],
         }
         return any_of([_single_or_many(network), shared])
 
@@ -198,7 +193,9 @@ class _Builder:
         self.definitions[key] = {
             "description": documentation.strip().partition("\n")[0],
             "properties": {"name": {}, **shared, **options_schemas(parameters)},
-            "required": required_options(parameters),
+            "required": [
+                k for k, item in parameters.items() if item.default is item.empty
+            ],
             "additionalProperties": False,
         }
         return {"$ref": f"#/$defs/{key}"}

@@ -49,17 +49,16 @@ def apply_settings(document: Document, sets: Sequence[str]) -> Document:
             for inner in [key for key in records if key[: len(place)] == place]:
                 del records[inner]
         origins[place] = origin
-        data = documents.copy_plain(
-            data
-        )  # refuses data that several settings have made too large
+        # Refuses data that several settings have made too large.
+        data = documents.copy_plain(data)
     return dataclasses.replace(document, data=data, lines=lines, origins=origins)
 
 
 def init_settings(source: str | Path | None) -> list[str]:
     """The setting with which a new run starts from a source; none without one."""
-    return (
-        [] if source is None else [f"init.from={documents.format_inline(str(source))}"]
-    )
+    if source is None:
+        return []
+    return [f"init.from={documents.format_inline(str(source))}"]
 
 
 def _set_value(data: Any, keys: list[str], value: Any, origin: str) -> Place:
@@ -73,10 +72,8 @@ def _set_value(data: Any, keys: list[str], value: Any, origin: str) -> Place:
             name = "from" if place == ("init",) else "name"
             data = {} if data is None else {name: data}
         elif not isinstance(data, dict | list):
-            message = (
-                f"{quote(parent_path)} is {shorten(repr(data))}, which has no options"
-            )
-            raise RlcliError(f"{origin}: {message}")
+            message = f"{quote(parent_path)} is {shorten(repr(data))}"
+            raise RlcliError(f"{origin}: {message}, which has no options")
         parent[place[-1]] = data
         place = (*place, _resolve_step(data, key, parent_path, origin))
     data[place[-1]] = value

@@ -46,19 +46,16 @@ def recipe_combinations(document: Document) -> list[tuple[str, ...]]:
     else:
         message = f"expected a mapping of lists, got {quote_value(value)}"
         raise _error(document, [], message)
-    is_list = isinstance(value, list)
     settings: list[tuple[str, ...]] = []
     for index, combination in enumerate(combinations):
-        place = (KEY, index) if is_list else (KEY,)
-        settings.append(
-            tuple(
-                Setting(f"{key}={_format(each)}", document.where((*place, key)))
-                for key, each in combination.items()
-            )
+        place = (KEY, index) if isinstance(value, list) else (KEY,)
+        texts = (
+            Setting(f"{key}={_format(each)}", document.where((*place, key)))
+            for key, each in combination.items()
         )
+        settings.append(tuple(texts))
     if repeated := find_repeated(settings):
-        text = ", ".join(repeated)
-        raise _error(document, [], f"{quote(text)} is listed twice")
+        raise _error(document, [], f"{quote(', '.join(repeated))} is listed twice")
     return settings
 
 
@@ -82,16 +79,13 @@ def _format(value: Any) -> str:
 
     Texts are quoted, unless they are words that YAML reads as themselves.
     """
-    if _is_word(value) and documents.parse(value, "").data == value:
+    is_word = isinstance(value, str) and value.replace("_", "").isalpha()
+    if is_word and documents.parse(value, "").data == value:
         return value
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError):  # for example `.inf`
         return documents.format_inline(value)
-
-
-def _is_word(value: Any) -> bool:
-    return isinstance(value, str) and value.replace("_", "").isalpha()
 
 
 def _error(document: Document, keys: Sequence[str], message: str) -> RlcliError:
