@@ -31,7 +31,7 @@ import dataclasses
 import itertools
 import math
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from rlcli.errors import RlcliError, quote, suggest
@@ -95,49 +95,45 @@ class Schedule:
         return self.start, math.nextafter(0.0, self.start) if self.rate else self.start
 
 
-def parse_schedule(value: Mapping[str, Any], where: str = "") -> Schedule:
-    """Parses a mapping of a recipe; `where` is the prefix of error messages."""
-
-    def fail(message: str, hint: str = "") -> typing.NoReturn:
-        raise RlcliError(f"{where}: {message}" if where else message, hint)
-
+def parse_schedule(value: Mapping[str, Any]) -> Schedule:
+    """Parses a mapping of a recipe."""
     names = {"steps": "steps", "when": "success"}  # known by their keys
     default = next((names[key] for key in names if key in value), "linear")
     name = value.get("name", default)
     if not isinstance(name, str) or name not in KEYS:
-        fail(f"there is no schedule {quote(name)}", suggest(str(name), KEYS))
+        hint = suggest(str(name), KEYS)
+        raise RlcliError(f"there is no schedule {quote(name)}", hint)
     keys = (*KEYS[name], "name", *(["per"] if name != "success" else []))
     for key in value:
         if key not in keys:
-            fail(f"schedule `{name}` has no option {quote(key)}", suggest(key, keys))
+            message = f"schedule `{name}` has no option {quote(key)}"
+            raise RlcliError(message, suggest(key, keys))
     for key in KEYS[name]:
         if key not in value and key != "over":
-            keys_text = ", ".join(f"`{key_name}`" for key_name in KEYS[name])
-            hint = f"`{name}` takes {keys_text}"
-            fail(f"schedule `{name}` has no `{key}`", hint)
+            hint = f"`{name}` takes {', '.join(f'`{each}`' for each in KEYS[name])}"
+            raise RlcliError(f"schedule `{name}` has no `{key}`", hint)
     per = value.get("per", "step")
     if per not in ("step", "episode"):
-        fail(f"`per` must be `step` or `episode`, got {quote(per)}")
+        raise RlcliError(f"`per` must be `step` or `episode`, got {quote(per)}")
     if name == "steps":
-        return Schedule(
-            name, milestones=_parse_milestones(value["steps"], fail), per=per
-        )
-    for key in ("from", "to", "rate"):
-        if key in value and not _is_number(value[key]):
-            _fail_number(f"`{key}` of a schedule must be a number", value[key], fail)
-    start = float(value["from"])
+        return Schedule(name, milestones=_parse_milestones(value["steps"]), per=per)
+    start, end, rate = (
+        _parse_number(value.get(key, 0.0), f"`{key}` of a schedule must be a number")
+        for key in ("from", "to", "rate")
+    )
     if name == "success":
-        when = _parse_success(value["when"], fail)
-        return Schedule(name, start, float(value["to"]), when=when)
+        return Schedule(name, start, end, when=_parse_success(value["when"]))
     if "rate" in KEYS[name]:
-        if value["rate"] < 0:
-            fail(f"`rate` of a schedule must be ≥ 0, got {quote(value['rate'])}")
-        return Schedule(name, start, rate=float(value["rate"]), per=per)
-    span, percent = _parse_over(value.get("over", "100%"), fail)
+        if rate < 0:
+            got = quote(value["rate"])
+            raise RlcliError(f"`rate` of a schedule must be ≥ 0, got {got}")
+        return Schedule(name, start, rate=rate, per=per)
+    span, percent = _parse_over(value.get("over", "100%"))
     if percent and per == "episode":
         hint = "such as `over: 500`; the number of episodes is not known in advance"
-        fail("a schedule with `per: episode` needs `over` in episodes", hint)
-    return Schedule(name, start, float(value["to"]), span, percent, per=per)
+        message = "a schedule with `per: episode` needs `over` in episodes"
+        raise RlcliError(message, hint)
+    return Schedule(name, start, end, span, percent, per=per)
 
 
 def schedule_value(schedule: Schedule, clock: Clock, total_steps: int) -> Array:
@@ -218,106 +214,95 @@ def evaluate_options(options: Any, clock: Clock, total_steps: int) -> Any:
 
 def schedule_to_plain(schedule: Schedule) -> dict[str, Any]:
     """Returns the schedule as plain recipe data, with all defaults."""
-    if schedule.name == "steps":
-        steps = [[_shorten(t), value] for t, value in schedule.milestones]
-        return {"name": "steps", "steps": steps, "per": schedule.per}
-    if schedule.when is not None:
-        when = schedule.when._asdict()
-        return {
-            "name": "success",
-            "from": schedule.start,
-            "to": schedule.end,
-            "when": when,
-        }
     span = _shorten(schedule.over)
     values = {
         "from": schedule.start,
         "to": schedule.end,
         "over": f"{span}%" if schedule.percent else span,
         "rate": schedule.rate,
+        "steps": [[_shorten(t), value] for t, value in schedule.milestones],
+        "when": schedule.when and schedule.when._asdict(),
     }
-    values_used = {key: values[key] for key in KEYS[schedule.name]}
-    return {"name": schedule.name, **values_used, "per": schedule.per}
+    used = {key: values[key] for key in KEYS[schedule.name]}
+    per = {} if schedule.when else {"per": schedule.per}
+    return {"name": schedule.name, **used, **per}
 
 
-def _is_number(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return is_float32(value)
-
-
-def _fail_number(
-    message: str, value: Any, fail: Callable[..., typing.NoReturn]
-) -> typing.NoReturn:
+def _parse_number(value: Any, expected: str) -> float:
+    """The value as a float; else an error that begins with what is `expected`."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and is_float32(value):
+        return float(value)
     if is_number and (isinstance(value, int) or math.isfinite(value)):
-        message = f"{message} that float32 can represent"
-    fail(f"{message}, got {quote(value)}")
+        expected = f"{expected} that float32 can represent"
+    raise RlcliError(f"{expected}, got {quote(value)}")
 
 
 def _shorten(value: float) -> int | float:
     return int(value) if value == int(value) else value
 
 
-def _parse_success(value: Any, fail: Callable[..., typing.NoReturn]) -> Success:
+def _parse_success(value: Any) -> Success:
     hint = "such as `when: {metric: return, above: 400, step: 0.1}`"
     if not isinstance(value, Mapping):
-        fail("`when` of a schedule must be a mapping", hint)
+        raise RlcliError("`when` of a schedule must be a mapping", hint)
     for key in (*value, *Success._fields):
         if key not in Success._fields:
             message = f"`when` of a schedule has no option {quote(key)}"
-            fail(message, suggest(str(key), Success._fields))
+            raise RlcliError(message, suggest(str(key), Success._fields))
         if key not in value:
-            fail(f"`when` of a schedule has no `{key}`", hint)
+            raise RlcliError(f"`when` of a schedule has no `{key}`", hint)
     if not isinstance(value["metric"], str):
-        fail("`metric` in `when` must be a name", "`return`, `length` or one in `info`")
-    for key in ("above", "step"):
-        if not _is_number(value[key]):
-            _fail_number(f"`{key}` in `when` must be a number", value[key], fail)
-    if value["step"] <= 0:
-        fail("`step` in `when` must be > 0", "it leads from `from` towards `to`")
-    return Success(value["metric"], float(value["above"]), float(value["step"]))
+        hint = "`return`, `length` or one in `info`"
+        raise RlcliError("`metric` in `when` must be a name", hint)
+    above, step = (
+        _parse_number(value[key], f"`{key}` in `when` must be a number")
+        for key in ("above", "step")
+    )
+    if step <= 0:
+        hint = "it leads from `from` towards `to`"
+        raise RlcliError("`step` in `when` must be > 0", hint)
+    return Success(value["metric"], above, step)
 
 
-def _parse_over(value: Any, fail: Callable[..., typing.NoReturn]) -> tuple[float, bool]:
-    number: Any = value
+def _parse_over(value: Any) -> tuple[float, bool]:
+    """The time of `over`, and whether it is a percentage."""
     percent = isinstance(value, str) and value.endswith("%")
-    if percent:
-        try:
-            number = float(value[:-1])
-        except ValueError:
-            number = math.nan
-    usable = _is_number(number) and number > 0
-    if usable and percent:  # of at least one step
-        usable = number <= 100 and is_float32(number / 100)
-    if not usable:
+    try:
+        number = _parse_number(float(value[:-1]) if percent else value, "")
+    except (ValueError, RlcliError):
+        number = math.nan
+    # Of at least one step.
+    is_share = number <= 100 and is_float32(number / 100) if percent else True
+    if not (number > 0 and is_share):
         hint = (
             "a number of steps such as 20_000, or a share of `train.steps` up to 100%"
         )
-        fail("`over` of a schedule must be > 0, in steps or percent", hint)
-    return float(number), percent
+        message = "`over` of a schedule must be > 0, in steps or percent"
+        raise RlcliError(message, hint)
+    return number, percent
 
 
-def _parse_milestones(
-    value: Any, fail: Callable[..., typing.NoReturn]
-) -> tuple[tuple[float, float], ...]:
+def _parse_milestones(value: Any) -> tuple[tuple[float, float], ...]:
     hint = "such as `steps: [[0, 1.0], [1_000_000, 0.1]]`"
     if not isinstance(value, list | tuple) or not value:
-        fail("`steps` of a schedule must be a list of pairs [step, value]", hint)
+        message = "`steps` of a schedule must be a list of pairs [step, value]"
+        raise RlcliError(message, hint)
+    milestones: list[tuple[float, float]] = []
     for pair in value:
+        expected = "`steps` of a schedule must contain pairs"
         if not isinstance(pair, list | tuple) or len(pair) != 2:
-            message = "`steps` of a schedule must contain pairs [step, value]"
-            fail(f"{message}, got {quote(pair)}", hint)
-        if not all(map(_is_number, pair)):
-            wrong = next(number for number in pair if not _is_number(number))
-            message = "`steps` of a schedule must contain pairs of numbers"
-            _fail_number(message, wrong, fail)
-    times = [float(t) for t, _ in value]
+            raise RlcliError(f"{expected} [step, value], got {quote(pair)}", hint)
+        t, number = (_parse_number(each, f"{expected} of numbers") for each in pair)
+        milestones.append((t, number))
+    times = [t for t, _ in milestones]
     if times[0] != 0:
-        fail(f"`steps` of a schedule must begin at step 0, got {times[0]:g}", hint)
+        message = f"`steps` of a schedule must begin at step 0, got {times[0]:g}"
+        raise RlcliError(message, hint)
     if any(time >= next_time for time, next_time in itertools.pairwise(times)):
-        fail("the step numbers in `steps` of a schedule must increase", hint)
-    return tuple((t, float(v)) for t, (_, v) in zip(times, value, strict=True))
+        message = "the step numbers in `steps` of a schedule must increase"
+        raise RlcliError(message, hint)
+    return tuple(milestones)
 
 
 class RandomNumber(NamedTuple):

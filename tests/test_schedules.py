@@ -11,6 +11,7 @@ import pytest
 
 from rlcli import schedules
 from rlcli.errors import RlcliError
+from rlcli.recipe import load_recipe
 from rlcli.types import Clock
 
 LINEAR = {"from": 1.0, "to": 0.2, "over": 400}
@@ -45,31 +46,27 @@ def _clock(steps: float, episodes: float = 0.0) -> Clock:
     ],
 )
 def test_a_schedule_has_the_value_worked_out_by_hand(written, steps, expected):
-    schedule = schedules.parse_schedule(written, "here")
+    schedule = schedules.parse_schedule(written)
     value = schedules.schedule_value(schedule, _clock(steps), 1_000)
     assert value.dtype == jnp.float32 and value.shape == ()
     np.testing.assert_allclose(value, expected, rtol=1e-6, atol=1e-7)
 
 
 def test_a_schedule_ends_exactly_at_its_last_value():
-    schedule = schedules.parse_schedule(
-        {"from": 1.0, "to": 0.02, "over": 10_000}, "here"
-    )
+    schedule = schedules.parse_schedule({"from": 1.0, "to": 0.02, "over": 10_000})
     value = schedules.schedule_value(schedule, _clock(10_000), 50_000)
     assert value == np.float32(0.02)
 
 
 def test_a_schedule_per_episode_follows_the_episodes_finished():
     written = {"from": 1, "to": 0, "over": 10, "per": "episode"}
-    schedule = schedules.parse_schedule(written, "here")
+    schedule = schedules.parse_schedule(written)
     value = schedules.schedule_value(schedule, _clock(9_999, episodes=4), 100)
     np.testing.assert_allclose(value, 0.6, rtol=1e-6)
 
 
 def test_a_schedule_can_be_traced_and_batched():
-    schedule = schedules.parse_schedule(
-        {"name": "inverse", "from": 0.3, "rate": 1e-3}, "here"
-    )
+    schedule = schedules.parse_schedule({"name": "inverse", "from": 0.3, "rate": 1e-3})
 
     @jax.jit
     @jax.vmap
@@ -81,7 +78,7 @@ def test_a_schedule_can_be_traced_and_batched():
 
 
 def test_nested_options_are_copied_with_their_values_now():
-    schedule = schedules.parse_schedule(LINEAR, "here")
+    schedule = schedules.parse_schedule(LINEAR)
     options = {"a": schedule, "b": {"c": [schedule, 3]}, "d": "x", "e": (schedule,)}
     now = schedules.evaluate_options(options, _clock(200), 1_000)
     np.testing.assert_allclose(now["a"], 0.6, rtol=1e-6)
@@ -114,9 +111,9 @@ def test_nested_options_are_copied_with_their_values_now():
 def test_a_schedule_is_written_with_its_defaults_and_read_back_the_same(
     given, expected
 ):
-    schedule = schedules.parse_schedule(given, "here")
+    schedule = schedules.parse_schedule(given)
     assert schedules.schedule_to_plain(schedule) == expected
-    assert schedules.parse_schedule(expected, "here") == schedule
+    assert schedules.parse_schedule(expected) == schedule
 
 
 @pytest.mark.parametrize(
@@ -142,19 +139,18 @@ def test_a_schedule_is_written_with_its_defaults_and_read_back_the_same(
         ({"steps": [[0, 1.0], [0, 2.0]]}, "must increase"),
     ],
 )
-def test_an_invalid_schedule_is_refused_with_its_location(given, message):
+def test_an_invalid_schedule_is_refused_with_its_place(given, message):
+    policy = {"name": "epsilon_greedy", "epsilon": given}
     with pytest.raises(RlcliError) as error:
-        schedules.parse_schedule(given, "x.yaml:3: policy.epsilon")
-    assert error.value.message.startswith("x.yaml:3: policy.epsilon: ")
+        load_recipe({"environment": "CartPole-v1", "updater": "dqn", "policy": policy})
+    assert error.value.message.startswith("`epsilon` of policy `epsilon_greedy`: ")
     assert message in error.value.message
 
 
 def test_limits_are_the_extreme_values_of_a_schedule():
-    linear = schedules.parse_schedule(LINEAR, "here")
+    linear = schedules.parse_schedule(LINEAR)
     assert linear.limits() == (1.0, 0.2)
-    decaying = schedules.parse_schedule(
-        {"name": "exponential", "from": 1, "rate": 1}, "here"
-    )
+    decaying = schedules.parse_schedule({"name": "exponential", "from": 1, "rate": 1})
     assert decaying.limits()[0] == 1.0 and 0 < decaying.limits()[1] < 1e-300
-    steps = schedules.parse_schedule({"steps": [[0, 1.0], [5, -2.0]]}, "here")
+    steps = schedules.parse_schedule({"steps": [[0, 1.0], [5, -2.0]]})
     assert steps.limits() == (1.0, -2.0)

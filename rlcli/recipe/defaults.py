@@ -21,8 +21,11 @@ _MAX_CANDIDATES = 12  # names in a hint
 
 
 def default_part(kind: str, facts: Mapping[str, Any]) -> Any:
-    """The part that a section without a name changes, by the facts of the updater."""
-    return facts.get(kind, _PARTS[kind])
+    """The part that a section without a name changes, by the facts of the updater.
+
+    None for the kinds whose part is always named.
+    """
+    return facts.get(kind, _PARTS.get(kind))
 
 
 def default_head(facts: Mapping[str, Any], function: str) -> Mapping[str, Any]:

@@ -43,25 +43,16 @@ _RESOLVERS = (
 )
 
 
-class _ResolverMixin:
-    """Resolves plain scalars that are not strings, for reading and for writing."""
+class _Reader(_Loader):  # pyright: ignore[reportGeneralTypeIssues] chosen
+    """PyYAML's parser; `_Builder` constructs the values."""
 
     yaml_implicit_resolvers: typing.ClassVar[dict] = {}
 
 
-for _tag, _pattern, _first in _RESOLVERS:
-    for _character in _first:
-        _ResolverMixin.yaml_implicit_resolvers.setdefault(_character, []).append(
-            (f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})\Z"))
-        )
-
-
-class _Reader(_ResolverMixin, _Loader):  # pyright: ignore[reportGeneralTypeIssues] chosen
-    """PyYAML's parser; `_Builder` constructs the values."""
-
-
-class _Writer(_ResolverMixin, yaml.SafeDumper):
+class _Writer(yaml.SafeDumper):
     """PyYAML's emitter; quotes strings that would be read back as other types."""
+
+    yaml_implicit_resolvers: typing.ClassVar[dict] = {}
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -73,6 +64,10 @@ class _Writer(_ResolverMixin, yaml.SafeDumper):
 
 
 _Writer.add_representer(str, _Writer.represent_text)
+for _tag, _pattern, _first in _RESOLVERS:
+    for _class in (_Reader, _Writer):
+        _regexp = re.compile(rf"(?:{_pattern})\Z")
+        _class.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _regexp, _first)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,9 +152,8 @@ def find_file(document: Document, place: Place, text: str, suffix: str = "") -> 
     source = "" if is_setting else document.find_mark(place)[0]
     path = enter((Path(source).parent if source else Path()) / name)
     shipped = shipped_folder()
-    if not exists(path) and (
-        exists(shipped / name) or exists(shipped / f"{name}{suffix}")
-    ):
+    is_shipped = exists(shipped / name) or exists(shipped / f"{name}{suffix}")
+    if is_shipped and not exists(path):
         return text
     if path.is_relative_to(shipped) and exists(path):
         path = path.relative_to(shipped)
@@ -184,9 +178,8 @@ def dump_yaml(data: Any) -> str:
 def _read_text(path: Path) -> str:
     try:
         if path.is_dir():
-            raise RlcliError(
-                f"{quote(path)} is a folder, not a file", "pass a file of the folder"
-            )
+            hint = "pass a file of the folder"
+            raise RlcliError(f"{quote(path)} is a folder, not a file", hint)
         if not path.exists():
             raise RlcliError(f"there is no file {quote(path)}")
         if not path.is_file():
@@ -261,12 +254,10 @@ def _syntax_error(text: str, source: str, line: int, problem: str) -> RlcliError
         if 0 < number <= len(lines) and re.match(r"\s*\t", lines[number - 1]):
             message = f"{_location(source, number)}YAML does not allow a tab as indent"
             return RlcliError(message, "replace it with spaces")
+    hint = "this is not valid YAML"
     if line <= len(lines) and "\t" in lines[line - 1]:
-        return RlcliError(
-            f"{_location(source, line)}{problem}",
-            "the line contains a tab: replace it with spaces",
-        )
-    return RlcliError(f"{_location(source, line)}{problem}", "this is not valid YAML")
+        hint = "the line contains a tab: replace it with spaces"
+    return RlcliError(f"{_location(source, line)}{problem}", hint)
 
 
 def _location(source: str, line: int) -> str:

@@ -24,6 +24,13 @@ from rlcli.recipe.merging import DEFAULT, SHARED, as_mapping, is_by_function, me
 from rlcli.recipe.part_index import SECTIONS, Field, format_values, load_index
 from rlcli.recipe.settings import apply_settings
 
+# The sections that are one part, and the lists of parts in sections.
+_PARTS = ("environment", "updater", "policy", "tracer", "replay", "intrinsic_reward")
+_LISTS = {
+    "environment": {"wrappers": "wrapper"},
+    "train": {"trackers": "tracker", "hooks": "hook"},
+}
+
 
 class Key(NamedTuple):
     """A key of a recipe: values to choose from, and the keys within its value."""
@@ -118,34 +125,25 @@ def _recipe_key(data: Mapping[str, Any]) -> Key:
         name: _option_key(field, data.get(name))
         for name, field in index[SECTIONS].items()
     }
-    environment, train = as_mapping(data.get("environment")), sections["train"]
-    wrappers = _part_list("wrapper", _mapping(environment).get("wrappers"))
-    vector = {**sections.pop("environment").children, "wrappers": wrappers}
-    trackers = _part_list("tracker", _mapping(data.get("train")).get("trackers"))
-    hooks = _part_list("hook", _mapping(data.get("train")).get("hooks"))
-    sections["train"] = train._replace(
-        children={**train.children, "trackers": trackers, "hooks": hooks}
-    )
+    for name, kinds in _LISTS.items():
+        value = _mapping(as_mapping(data.get(name)))
+        lists = {key: _part_list(kind, value.get(key)) for key, kind in kinds.items()}
+        children = {**sections[name].children, **lists}
+        sections[name] = sections[name]._replace(children=children)
+    common = {"environment": sections.pop("environment").children}
     updater = _mapping(as_mapping(data.get("updater"))).get("name")
     defaults = index["updater"].get(str(updater), {}).get("defaults", {})
     parts = {
-        kind: _part_key(kind, data.get(kind), default_part(kind, defaults))
-        for kind in ("policy", "tracer")
+        kind: _part_key(
+            kind, data.get(kind), default_part(kind, defaults), common.get(kind, {})
+        )
+        for kind in _PARTS
     }
-    return Key(
-        children={
-            "environment": _part_key("environment", environment, None, vector),
-            "updater": _part_key("updater", data.get("updater")),
-            **parts,
-            "replay": _part_key("replay", data.get("replay"), defaults.get("replay")),
-            "intrinsic_reward": _part_key(
-                "intrinsic_reward", data.get("intrinsic_reward")
-            ),
-            "network": _network_key(data.get("network"), defaults),
-            "optimizer": _optimizer_key(data.get("optimizer"), defaults),
-            **sections,
-        }
-    )
+    by_function = {
+        "network": _network_key(data.get("network"), defaults),
+        "optimizer": _optimizer_key(data.get("optimizer"), defaults),
+    }
+    return Key(children={**parts, **by_function, **sections})
 
 
 def _part_key(
@@ -165,10 +163,9 @@ def _option_key(field: Field, value: Any) -> Key:
     """The key of an option: its current value first, then others."""
     if isinstance(field, dict):
         inner = _mapping(value)
-        keys = {
-            key: _option_key(item, inner.get(key)) for key, item in field.items() if key
-        }
-        return Key(field.get("", ()), keys, is_section="" not in field)
+        keys = {key: _option_key(item, inner.get(key)) for key, item in field.items()}
+        plain = keys.pop("", None)  # the values of one that may also be plain
+        return Key(field.get("", ()), keys, is_section=plain is None)
     current = [] if value is None else format_values([value])
     return Key([*dict.fromkeys([*current, *field])])
 
@@ -217,9 +214,7 @@ def _optimizer_key(value: Any, defaults: Mapping[str, Any]) -> Key:
     default = default_part("optimizer", defaults)
     if not is_by_function(value, _option_checker("optimizer")):
         return _part_key("optimizer", value, default)
-    keys = {
-        group: _part_key("optimizer", part, default) for group, part in value.items()
-    }
+    keys = {key: _part_key("optimizer", part, default) for key, part in value.items()}
     return Key(children=keys, is_section=True)
 
 

@@ -181,11 +181,11 @@ def describe_studies(folder: Path, records: Sequence[Record]) -> list[str]:
 def describe_results(results: Sequence[CellResult], width: int | None = None) -> str:
     """A line for each result, below a heading; without seeds if they do not fit."""
     numbers = sorted({seed for each in results for seed in each.seeds})
-    with_seeds = _align(_rows(results, numbers))
-    longest = max(map(len, with_seeds))
-    if len(numbers) <= _MOST_SEEDS and (width is None or longest <= width):
-        return "".join(f"{line}\n" for line in with_seeds)
-    return "".join(f"{line}\n" for line in _align(_rows(results, [])))
+    lines = _align(_rows(results, numbers))
+    is_wide = width is not None and max(map(len, lines)) > width
+    if is_wide or len(numbers) > _MOST_SEEDS:
+        lines = _align(_rows(results, []))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _make_result(cell: Cell, record: Record) -> CellResult:
@@ -195,10 +195,8 @@ def _make_result(cell: Cell, record: Record) -> CellResult:
         return CellResult(cell.values, {}, None, note)
     numbers, values = record["seeds"] or [], returns["seeds"]
     # In a damaged file rows of some seeds are missing: whose are left is unknown.
-    pairs = zip(numbers, values, strict=False)
-    seeds: dict[int, float | None] = {}
-    if len(numbers) == len(values):
-        seeds = dict(pairs)
+    is_whole = len(numbers) == len(values)
+    seeds = dict(zip(numbers, values, strict=True)) if is_whole else {}
     mark = "~" if returns["source"] == "training" else ""
     return CellResult(cell.values, seeds, returns, note, mark)
 

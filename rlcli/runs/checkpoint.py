@@ -74,7 +74,9 @@ def from_bytes(data: bytes, *, source: str | os.PathLike[str] = "data") -> Any:
     """
     header, frame = data[:HEADER_SIZE], memoryview(data)[HEADER_SIZE:]
     size = _claimed_size(header, len(data), source)
-    if _checksum(header[: _HEADER.size], frame) != header[_HEADER.size :]:
+    digest = hashlib.sha256(header[: _HEADER.size])
+    digest.update(frame)
+    if digest.digest() != header[_HEADER.size :]:
         raise RlcliError(
             f"`{source}` is damaged: its checksum does not match", _COPY_AGAIN
         )
@@ -242,15 +244,13 @@ def _decompress_frame(frame: memoryview, size: int) -> io.BytesIO:
     for start in range(0, len(frame), pickles.PIECE_SIZE):
         if decompressor.eof:
             break
-        _decompress_piece(
-            decompressor, frame[start : start + pickles.PIECE_SIZE], content, size
-        )
+        piece = frame[start : start + pickles.PIECE_SIZE]
+        _decompress_piece(decompressor, piece, content, size)
     else:
         if decompressor.eof and not decompressor.unused_data and content.tell() == size:
             return content
-    raise pickles.MalformedError(
-        "a frame that ends before the file, or before its claimed size"
-    )
+    reason = "a frame that ends before the file, or before its claimed size"
+    raise pickles.MalformedError(reason)
 
 
 def _decompress_piece(
@@ -262,10 +262,9 @@ def _decompress_piece(
     """Decompresses a piece of the frame into `content`."""
     while not decompressor.eof:
         room = size - content.tell() + 1  # one more byte would exceed the claimed size
+        most = min(room, pickles.PIECE_SIZE)
         try:
-            piece = decompressor.decompress(
-                data, max_length=min(room, pickles.PIECE_SIZE)
-            )
+            piece = decompressor.decompress(data, max_length=most)
         except RuntimeError as error:  # lz4 has no own exception type
             raise pickles.MalformedError(f"an invalid lz4 frame: {error}") from error
         content.write(piece)
@@ -274,13 +273,6 @@ def _decompress_piece(
         if not piece:
             break
         data = b""  # lz4 buffers the rest of the piece
-
-
-def _checksum(*parts: bytes | memoryview) -> bytes:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
-    return digest.digest()
 
 
 def _is_key(leaf: Any) -> bool:

@@ -20,7 +20,12 @@ from rlcli.runs import ownership, signed_code
 from rlcli.runs.files import exists, replace_file
 from rlcli.runs.locate import owning_run
 from rlcli.runs.run_folder import Run
-from rlcli.runs.signed_code import find_roots, hash_file, read_code_record
+from rlcli.runs.signed_code import (
+    find_roots,
+    find_sources,
+    hash_file,
+    read_code_record,
+)
 
 _MAX_NAMED = 3  # files in a message
 
@@ -44,20 +49,20 @@ def admit_code(
     loaded. With `trust` None only runs that are the user's own, or in a folder that
     the user trusts, may import code.
     """
-    if trust is None and (admission := _admit_own(path, recipes)):
+    run = Run(path) if path.is_dir() else owning_run(path)
+    if trust is None and run and (admission := _admit_own(run, recipes)):
         return admission
-    run = Run(path) if path.is_dir() else owning_run(path)
     places = [path] if run is None else [path, *filter(Path.exists, [run.code])]
-    if ownership.is_trusted(trust, *places):
-        return Admission(True, True, _use_code_of(run, path))
-    return Admission(False, False)
+    if not ownership.is_trusted(trust, *places):
+        return Admission(False, False)
+    if run is not None:
+        return Admission(True, True, use_code(run))
+    user_code.search_first(path.absolute().parent)  # modules are beside the file
+    return Admission(True, True)
 
 
-def _admit_own(path: Path, recipes: Sequence[Mapping[str, Any]]) -> Admission | None:
+def _admit_own(run: Run, recipes: Sequence[Mapping[str, Any]]) -> Admission | None:
     """What a run may do that the user's rlcli has signed; None for others."""
-    run = Run(path) if path.is_dir() else owning_run(path)
-    if run is None:
-        return None
     info = run.read_info()
     found = signed_code.find_signed_code(run.folder, info, recipes)
     if found is None:
@@ -68,7 +73,8 @@ def _admit_own(path: Path, recipes: Sequence[Mapping[str, Any]]) -> Admission | 
         present = [name for name, file in found.changed.items() if file.is_file()]
         warning = _describe_changes(run, present, found.changed)
     else:
-        user_code.search_only(*find_roots(found.sources))
+        sources = find_sources(read_code_record(found.record))
+        user_code.search_only(*find_roots(sources))
     return Admission(True, found.trackers, warning, found.record)
 
 
@@ -134,7 +140,7 @@ def use_code(run: Run) -> str:
     found, and else the copy. The warning is "" if the original is unchanged or gone.
     """
     record = read_code_record(run.read_info().get("code", {}))
-    sources = {name: Path(entry["source"]) for name, entry in record.items()}
+    sources = find_sources(record)
     present = [name for name, source in sources.items() if source.is_file()]
     changed = [n for n in present if hash_file(sources[n]) != record[n]["sha256"]]
     if record and len(present) == len(record) and not changed:
@@ -161,14 +167,6 @@ def _describe_changes(
         f"{_name_files(changed, sources)} since training: the run uses its own copy in "
         f"`{run.code}`; remove that folder to use the current code"
     )
-
-
-def _use_code_of(run: Run | None, path: Path) -> str:
-    """The same for the run of a file; modules of one without a run are beside it."""
-    if run is not None:
-        return use_code(run)
-    user_code.search_first(path.absolute().parent)
-    return ""
 
 
 def _copy(file: Path, copy: Path) -> dict[str, str]:

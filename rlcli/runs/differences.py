@@ -10,7 +10,7 @@ from rlcli.runs.formatting import format_differences
 from rlcli.runs.locate import locate_run
 from rlcli.runs.metrics import drop_clock_fields, read_metrics
 from rlcli.runs.records import read_record
-from rlcli.runs.run_folder import Run
+from rlcli.runs.run_folder import Run, checkpoint_step
 
 Differences = dict[str, tuple[Any, Any]]  # by dotted key; None where a key is missing
 
@@ -67,14 +67,11 @@ def diff(first: str | Path, second: str | Path) -> dict[str, Any]:
     """
     paths = (first, second)
     runs = [locate_run(path) if is_run_path(path) else None for path in paths]
-    names = [
+    names = (
         str(run.folder if run else path) for run, path in zip(runs, paths, strict=True)
-    ]
-    result: dict[str, Any] = {
-        "first": names[0],
-        "second": names[1],
-        "recipe": find_differences(*map(_resolved_recipe, paths, runs)),
-    }
+    )
+    result: dict[str, Any] = dict(zip(("first", "second"), names, strict=True))
+    result["recipe"] = find_differences(*map(_resolved_recipe, paths, runs))
     return result | _compare_runs([run for run in runs if run])
 
 
@@ -118,9 +115,8 @@ def _provenance(run: Run) -> dict[str, Any]:
 
 def last_step(run: Run) -> int:
     """The last step of a run: of its latest checkpoint, or of its last row."""
-    latest = run.latest_checkpoint()
-    if latest is not None:
-        return int(latest.name.partition(".")[0])
+    if latest := run.latest_checkpoint():
+        return checkpoint_step(latest)
     rows = read_metrics(run.folder)
     return rows[-1]["T"] if rows else 0
 

@@ -4,9 +4,8 @@ import math
 import re
 import time
 
-START_TIME = (
-    time.monotonic()
-)  # of the process, approximately: `import rlcli` imports this module
+# Of the process, approximately: `import rlcli` imports this module.
+START_TIME = time.monotonic()
 _NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)"
 _DURATION = re.compile(rf"(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s)?")
 
@@ -27,9 +26,8 @@ def parse_duration(duration: str | float) -> float:
     else:
         total = float(duration)
     if not total > 0:  # refuses NaN as well
-        raise ValueError(
-            f"expected a duration such as 90s, 10m or 3h50m, got {duration!r}"
-        )
+        expected = "expected a duration such as 90s, 10m or 3h50m"
+        raise ValueError(f"{expected}, got {duration!r}")
     return total
 
 

@@ -120,9 +120,8 @@ def exists(path: Path) -> bool:
     with name_file_in_errors(path, "read"):
         try:
             path.lstat()
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except ValueError:  # no file can have such a name, as with "\0" or "\ud800"
+        # ValueError: no file can have such a name, as with "\0" or "\ud800".
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             return False
     return True
 
@@ -184,10 +183,8 @@ def check_output(path: Path, what: str, suffixes: Sequence[str]) -> None:
     name = path.name.lower()
     if not name.endswith(tuple(suffixes)) or name in suffixes:
         ends = ", ".join(f"`{suffix}`" for suffix in suffixes)
-        raise RlcliError(
-            f"{quote(path)} is not the name of {what}",
-            f"its name has to end with {ends}",
-        )
+        message = f"{quote(path)} is not the name of {what}"
+        raise RlcliError(message, f"its name has to end with {ends}")
     if path.is_dir():
         raise RlcliError(f"{quote(path)} is a folder", _OTHER_FILE)
     check_writable(path.parent, _OTHER_FILE)
@@ -227,7 +224,8 @@ def remove_temporaries(folder: Path, names: Iterable[str]) -> None:
     ):
         for entry in os.scandir(folder):
             match = _TEMPORARY.fullmatch(entry.name)
-            if match and pattern.fullmatch(match["name"]) and _is_regular(entry):
+            is_old = match and pattern.fullmatch(match["name"])
+            if is_old and entry.is_file(follow_symlinks=False):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(entry.path)
 
@@ -242,11 +240,9 @@ def to_json(value: Any, *, indent: int | None = None) -> str:
         _to_plain(value), indent=indent, allow_nan=False, ensure_ascii=False
     )
     # A file that another program wrote may contain `\\ud800`, which UTF-8 has not.
-    return text if text.isascii() else _SURROGATE.sub(_escape_surrogate, text)
-
-
-def _escape_surrogate(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
+    if text.isascii():
+        return text
+    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _to_plain(value: Any) -> Any:
@@ -404,7 +400,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _is_regular(entry: os.DirEntry[str]) -> bool:
-    return entry.is_file(follow_symlinks=False)

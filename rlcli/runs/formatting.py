@@ -96,11 +96,9 @@ def format_return(result: Mapping[str, Any] | None) -> str:
     """The field `return` of a record in words; "" if no episode has finished."""
     if result is None:
         return ""
-    source = (
-        f"evaluation at step {result['step']:,}"
-        if result["source"] == "evaluation"
-        else f"running mean of training at step {result['step']:,}"
-    )
+    is_evaluation = result["source"] == "evaluation"
+    source = "evaluation" if is_evaluation else "running mean of training"
+    source = f"{source} at step {result['step']:,}"
     mean = format_number(result["mean"])
     if result["ci95"] is None:
         return f"{mean} (95 % interval over seeds: n/a: 1 seed), {source}"

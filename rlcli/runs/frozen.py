@@ -29,10 +29,8 @@ def describe_frozen_seeds(frozen: FrozenSeeds, seeds: int) -> str:
     """The number of frozen seeds, and the reasons; "" if none is frozen."""
     if not frozen:
         return ""
-    reasons = "; ".join(
-        f"seed {seed}: {entry.reason}" for seed, entry in frozen.items()
-    )
-    return f"{format_frozen_count(len(frozen), seeds)}: {reasons}"
+    reasons = (f"seed {seed}: {entry.reason}" for seed, entry in frozen.items())
+    return f"{format_frozen_count(len(frozen), seeds)}: {'; '.join(reasons)}"
 
 
 def format_frozen_count(count: int, seeds: int) -> str:

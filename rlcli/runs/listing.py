@@ -138,10 +138,8 @@ def _unknown_key(records: Sequence[Record], condition: Condition) -> RlcliError:
         if recipe := read_recipe(Path(record["run"])):
             names += _dotted_keys(recipe)
             break
-    return RlcliError(
-        f"--filter {quote(condition.text)}: no run has {quote(condition.key)}",
-        suggest(condition.key, names),
-    )
+    message = f"--filter {quote(condition.text)}: no run has {quote(condition.key)}"
+    return RlcliError(message, suggest(condition.key, names))
 
 
 def _dotted_keys(value: Any, place: str = "") -> Iterator[str]:
@@ -181,9 +179,8 @@ def runs(
             or `name`, in alphabetical order.
     """
     if sort not in SORTS:
-        raise RlcliError(
-            f"runs cannot be sorted by {quote(sort)}", suggest(sort, SORTS)
-        )
+        message = f"runs cannot be sorted by {quote(sort)}"
+        raise RlcliError(message, suggest(sort, SORTS))
     found = _sort(select_runs(find_runs(Path(folder)), filter, tag), sort)
     return Records(found, _table)
 
@@ -249,10 +246,8 @@ def _is_folder(entry: os.DirEntry[str], follows: bool) -> bool:
     """Whether it may contain runs; not a link to a folder that contains the link."""
     if entry.name.startswith(".") or not entry.is_dir():
         return False
-    if not entry.is_symlink():
-        return True
-    if not follows:
-        return False
+    if not (follows and entry.is_symlink()):
+        return not entry.is_symlink()
     target = os.path.realpath(entry.path)
     parent = os.path.realpath(os.path.dirname(entry.path))
     return os.path.commonpath([target, parent]) != target

@@ -72,8 +72,14 @@ def locate_policy(path: str | Path, *, best: bool = False) -> tuple[Run | None, 
             )
         return run, path
     run = locate_run(path)
+    if best and not run.best.is_file():
+        raise RlcliError(
+            f"run `{run.folder}` has no best policy",
+            "it is chosen by evaluations during training (`train.evaluate` in the "
+            "recipe); remove `--best` to use the latest policy",
+        )
     if best:
-        return run, _best_policy(run)
+        return run, run.best
     policy = run.policy if run.policy.is_file() else run.latest_checkpoint()
     if policy is None:
         raise RlcliError(
@@ -93,11 +99,10 @@ def locate_checkpoint(path: str | Path, step: int | None = None) -> Path:
     """
     path = complete_path(path)
     if _is_file(path):
-        if step is not None:
-            raise RlcliError(
-                f"`{path}` is a file: it is one checkpoint", "pass the run's folder"
-            )
-        return path
+        if step is None:
+            return path
+        message = f"`{path}` is a file: it is one checkpoint"
+        raise RlcliError(message, "pass the run's folder")
     run = locate_run(path)
     file = run.latest_checkpoint() if step is None else run.checkpoint(step)
     if file is not None and file.is_file():
@@ -170,9 +175,8 @@ def complete_path(path: str | Path) -> Path:
     matches = sorted(path.parent.glob(f"{path.name}_*"))
     if len(matches) > 1:
         listing = ", ".join(f"`{match}`" for match in matches)
-        raise RlcliError(
-            f"`{path}` matches {len(matches)} runs", f"pass one of {listing}"
-        )
+        message = f"`{path}` matches {len(matches)} runs"
+        raise RlcliError(message, f"pass one of {listing}")
     return enter(matches[0]) if matches else path
 
 
@@ -206,16 +210,6 @@ def owning_run(path: Path) -> Run | None:
     if parents[0].name == "checkpoints" and is_run(parents[1]):
         return Run(parents[1])
     return Run(path.parent) if is_run(path.parent) else None
-
-
-def _best_policy(run: Run) -> Path:
-    if not run.best.is_file():
-        raise RlcliError(
-            f"run `{run.folder}` has no best policy",
-            "it is chosen by evaluations during training (`train.evaluate` in the "
-            "recipe); remove `--best` to use the latest policy",
-        )
-    return run.best
 
 
 def _start_order(folder: Path) -> tuple[str, int, str]:

@@ -44,6 +44,7 @@ from rlcli.runs.files import (
 )
 
 _LARGEST = 2**20  # bytes
+_REMOVE = "remove it: rlcli writes a new one"
 
 
 def key_file() -> Path:
@@ -65,16 +66,11 @@ def read_private(path: Path) -> bytes:
         return b""
     with open_regular(path, os.O_RDONLY, "rb") as file:
         status = os.fstat(file.fileno())
+        problem = "it has another name, a hard link" if status.st_nlink > 1 else ""
         if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
-            raise RlcliError(
-                f"`{path}` is not used: others own it, or may read or write it",
-                "remove it: rlcli writes a new one",
-            )
-        if status.st_nlink > 1:
-            raise RlcliError(
-                f"`{path}` is not used: it has another name, a hard link",
-                "remove it: rlcli writes a new one",
-            )
+            problem = "others own it, or may read or write it"
+        if problem:
+            raise RlcliError(f"`{path}` is not used: {problem}", _REMOVE)
         return file.read(_LARGEST)
 
 
@@ -213,15 +209,12 @@ def find_claims(
     if claims is None:
         return None
     actual = [_make_claims(folder, each, info.get("code", {})) for each in recipes]
-    if any(
-        each[name] != claims[name] for each in actual for name in ("recipe", "code")
-    ):
+    equal = {
+        name for name in _CLAIMS if all(each[name] == claims[name] for each in actual)
+    }
+    if not {"recipe", "code"} <= equal:
         return None
-    return Claims(
-        folder=claims["folder"],
-        is_here=all(each["folder"] == claims["folder"] for each in actual),
-        has_trackers=all(each["trackers"] == claims["trackers"] for each in actual),
-    )
+    return Claims(claims["folder"], "folder" in equal, "trackers" in equal)
 
 
 def is_remembered(path: Path) -> bool:
@@ -301,7 +294,7 @@ def _read_key(*, create: bool = False) -> bytes:
         create_private(path, secrets.token_bytes(_KEY_BYTES))
         key = read_private(path)  # perhaps of another process
     if key and len(key) != _KEY_BYTES:
-        raise RlcliError(f"`{path}` is damaged", "remove it: rlcli writes a new one")
+        raise RlcliError(f"`{path}` is damaged", _REMOVE)
     return key
 
 

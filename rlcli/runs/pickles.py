@@ -39,7 +39,6 @@ DTYPES: Mapping[str, np.dtype] = {
         *["float16", "float32", "float64", "complex64", "complex128"],
     ]
 } | {name: np.dtype(getattr(ml_dtypes, name)) for name in ["bfloat16", *_EIGHT_BITS]}
-_ARRAY = {"data", "dtype", "shape"}
 _OPCODES = frozenset(
     [
         *["PROTO", "STOP", "NONE", "NEWTRUE", "NEWFALSE", "LONG1", "BINFLOAT"],
@@ -167,28 +166,22 @@ def _restore_arrays(value: Any) -> Any:
         return [_restore_arrays(item) for item in value]
     if type(value) is dict:
         if any(type(item) is bytes for item in value.values()):
-            return _decode_record(value)
+            if value.keys() != {"data", "dtype", "shape"}:
+                raise MalformedError("bytes that belong to no array")
+            return decode_array(value["dtype"], value["shape"], value["data"])
         return {key: _restore_arrays(item) for key, item in value.items()}
     return value
-
-
-def _decode_record(record: Mapping[str, Any]) -> np.ndarray:
-    """Decodes a dict `{data, dtype, shape}` to an array, a read-only view."""
-    if record.keys() != _ARRAY:
-        raise MalformedError("bytes that belong to no array")
-    return decode_array(record["dtype"], record["shape"], record["data"])
 
 
 def decode_array(name: Any, shape: Any, data: Any) -> np.ndarray:
     """The array of that dtype and shape, as a read-only view of `data`.
 
-    Raises a `MalformedError` for values that `_array_bytes` never returns.
+    Raises a `MalformedError` for values that `_array_record` never returns.
     """
     if type(name) is not str or name not in DTYPES:
         raise MalformedError("an array of a dtype that rlcli never writes")
-    if type(shape) is not list or len(shape) > _MAX_AXES:
-        raise MalformedError("an array whose shape is not a list of sizes")
-    if any(type(size) is not int or size < 0 for size in shape):
+    is_list = type(shape) is list and len(shape) <= _MAX_AXES
+    if not is_list or any(type(size) is not int or size < 0 for size in shape):
         raise MalformedError("an array whose shape is not a list of sizes")
     dtype = DTYPES[name]
     if type(data) is not bytes or math.prod(shape) * dtype.itemsize != len(data):
@@ -222,18 +215,14 @@ def _encode_value(value: Any, path: str, depth: int) -> Iterator[bytes | memoryv
 
 
 def _array_record(array: np.ndarray, path: str) -> dict[str, Any]:
-    name, view = _array_bytes(array, path)
-    return {"data": _Bytes(view), "dtype": name, "shape": list(array.shape)}
-
-
-def _array_bytes(array: np.ndarray, path: str) -> tuple[str, memoryview]:
-    """The name of an array's dtype, and its bytes: little-endian, in C order."""
-    name = check_dtype(array, path)
+    """The record of an array, with its bytes: little-endian, in C order."""
+    name, shape = check_dtype(array, path), [*array.shape]
     # NumPy treats any byte but 0 as true; here it has to be 1. Copies only if needed.
     if name == "bool" and array.view(np.uint8).max(initial=0) > 1:
         array = array.view(np.uint8) != 0
     contiguous = np.asarray(array, DTYPES[name], order="C").reshape(-1)
-    return name, contiguous.view(np.uint8).data
+    data = _Bytes(contiguous.view(np.uint8).data)
+    return {"data": data, "dtype": name, "shape": shape}
 
 
 def check_dtype(array: np.ndarray, path: str) -> str:

@@ -28,12 +28,6 @@ class SignedCode(NamedTuple):
     copies: Mapping[str, bytes]  # the code to import if there are any
     trackers: bool
 
-    @property
-    def sources(self) -> dict[str, Path]:
-        """The files of the user."""
-        entries = read_code_record(self.record)
-        return {name: Path(entry["source"]) for name, entry in entries.items()}
-
 
 def find_signed_code(
     folder: Path, info: Mapping[str, Any], recipes: Sequence[Mapping[str, Any]]
@@ -65,7 +59,7 @@ def _find_changed(entries: Mapping[str, Mapping[str, str]]) -> dict[str, Path]:
 
     An added one may take the place of a module that was found elsewhere, or nowhere.
     """
-    sources = {name: Path(entry["source"]) for name, entry in entries.items()}
+    sources = find_sources(entries)
     changed = {
         n: sources[n] for n, each in entries.items() if not _is_unchanged(n, each)
     }
@@ -76,6 +70,11 @@ def _find_changed(entries: Mapping[str, Mapping[str, str]]) -> dict[str, Path]:
         found = user_code.find_files(modules, *roots, is_only=True)
         changed = {n: f for n, f in found.items() if os.path.realpath(f) not in known}
     return changed
+
+
+def find_sources(entries: Mapping[str, Mapping[str, str]]) -> dict[str, Path]:
+    """The files of the user."""
+    return {name: Path(entry["source"]) for name, entry in entries.items()}
 
 
 def find_roots(sources: Mapping[str, Path]) -> list[Path]:
@@ -92,14 +91,13 @@ def _move(
     entries: Mapping[str, Mapping[str, str]], before: Path, now: Path
 ) -> dict[str, dict[str, str]]:
     """The entries of files that were moved together with the folder of their run."""
-    here = os.path.realpath(now)
+
+    def move(source: str) -> str:
+        below = os.path.relpath(source, before)
+        return os.path.normpath(os.path.join(os.path.realpath(now), below))
+
     return {
-        name: {
-            **entry,
-            "source": os.path.normpath(
-                os.path.join(here, os.path.relpath(entry["source"], before))
-            ),
-        }
+        name: {**entry, "source": move(entry["source"])}
         for name, entry in entries.items()
     }
 

@@ -64,9 +64,8 @@ class Cell(NamedTuple):
     name: str | None = None
     tags: tuple[str, ...] = ()
     is_smoke: bool = False
-    document: RecipeDocument | None = (
-        None  # the recipe, in the process that has read it
-    )
+    # The recipe, in the process that has read it.
+    document: RecipeDocument | None = None
 
     @property
     def label(self) -> str:
@@ -113,9 +112,8 @@ class Study(NamedTuple):
                 if run.relative_to(self.folder).as_posix() == winner.get("run"):
                     return run
         if not self.runs:
-            raise RlcliError(
-                f"no run of `{self.folder}` exists", "`rlcli resume` begins them"
-            )
+            message = f"no run of `{self.folder}` exists"
+            raise RlcliError(message, "`rlcli resume` begins them")
         return max(self.runs, key=lambda path: _rank(path, read_record(path)))
 
 
