@@ -13,7 +13,7 @@ import sys
 import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -70,41 +70,44 @@ for _tag, _pattern, _first in _RESOLVERS:
         _class.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _regexp, _first)
 
 
+class Mark(NamedTuple):
+    """Where a value was written."""
+
+    file: str  # or the setting that replaces the value, `--set a.b=1`; "" for data
+    line: int | None = None
+    is_setting: bool = False
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of an error message about the value: `file:line: `, or ""."""
+        if self.line is None or self.file.startswith("--set"):
+            return f"{self.file}: " if self.file else ""
+        return f"{self.file}:{self.line}: " if self.file else f"line {self.line}: "
+
+
 @dataclasses.dataclass(frozen=True)
 class Document:
     """Plain data with the places where it was written."""
 
     data: Any
     source: str = ""  # a file name; "" if there is none
-    lines: Mapping[Place, int] = dataclasses.field(default_factory=dict)
-    # The files of values that were not read from `source`, but from a base recipe.
-    files: Mapping[Place, str] = dataclasses.field(default_factory=dict)
-    origins: Mapping[Place, str] = dataclasses.field(default_factory=dict)  # `--set …`
+    marks: Mapping[Place, Mark] = dataclasses.field(default_factory=dict)
     text: str = ""  # as written, before `--set`
 
-    def find_mark(self, place: Place) -> tuple[str, int | None]:
-        """The file and line of a value, or of the innermost value around it."""
-        for length in range(len(place), -1, -1):
-            if place[:length] in self.lines:
-                file = self.files.get(place[:length], self.source)
-                return file, self.lines[place[:length]]
-        return self.source, None
+    def find_mark(self, place: Place) -> Mark:
+        """The mark of a value, or of the innermost value around it."""
+        around = (place[:length] for length in range(len(place), -1, -1))
+        marks = (self.marks[each] for each in around if each in self.marks)
+        return next(marks, Mark(self.source))
 
     def where(self, place: Place = ()) -> str:
-        """The prefix of an error message about a value: `file:line: `, or ""."""
-        for length in range(len(place), -1, -1):
-            if place[:length] in self.origins:
-                return f"{self.origins[place[:length]]}: "
-            if place[:length] in self.lines:
-                break
-        if place and place not in self.lines:  # created by `--set a.b=…`
-            for origin_place, origin in self.origins.items():
-                if origin_place[: len(place)] == place:
-                    return f"{origin}: "
-        file, line = self.find_mark(place)
-        if line is None:
-            return f"{file}: " if file else ""
-        return f"{file}:{line}: " if file else f"line {line}: "
+        """The beginning of an error message about a value: `file:line: `, or ""."""
+        mark = self.find_mark(place)
+        if place and place not in self.marks and not mark.is_setting:
+            marks = self.marks.items()  # of what `--set a.b=…` has created around it
+            inner = (m for p, m in marks if m.is_setting and p[: len(place)] == place)
+            mark = next(inner, mark)
+        return mark.prefix
 
 
 def load_document(
@@ -123,7 +126,7 @@ def load_document(
     document = parse(text, source)
     if document.data is None:
         raise RlcliError(
-            f"{_location(source, 1)}the file is empty",
+            f"{Mark(source, 1).prefix}the file is empty",
             example or "a recipe needs at least `environment` and `updater`",
         )
     if not isinstance(document.data, dict):
@@ -148,9 +151,9 @@ def find_file(document: Document, place: Place, text: str, suffix: str = "") -> 
     may omit `suffix`.
     """
     name, mark, rest = text.partition(HASH)
-    is_setting = any(place[: len(origin)] == origin for origin in document.origins)
-    source = "" if is_setting else document.find_mark(place)[0]
-    path = enter((Path(source).parent if source else Path()) / name)
+    written = document.find_mark(place)
+    is_below_file = written.file and not written.is_setting
+    path = enter((Path(written.file).parent if is_below_file else Path()) / name)
     shipped = shipped_folder()
     is_shipped = exists(shipped / name) or exists(shipped / f"{name}{suffix}")
     if is_shipped and not exists(path):
@@ -193,7 +196,7 @@ def _read_text(path: Path) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        message = f"{_location(str(path), line)}the file is not UTF-8 text"
+        message = f"{Mark(str(path), line).prefix}the file is not UTF-8 text"
         raise RlcliError(message, "save it as UTF-8") from error
 
 
@@ -224,9 +227,9 @@ def parse(text: str, source: str) -> Document:
         line = text[: error.position].count("\n") + 1
         raise _syntax_error(text, source, line, error.reason) from error
     if root is None:
-        return Document(None, source, {(): 1})
+        return Document(None, source, {(): Mark(source, 1)})
     builder = _Builder(source)
-    return Document(builder.value(root, ()), source, builder.lines)
+    return Document(builder.value(root, ()), source, builder.marks)
 
 
 def _refuse_deep(text: str, source: str) -> None:
@@ -238,44 +241,40 @@ def _refuse_deep(text: str, source: str) -> None:
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
             if depth > MAX_NESTING:
-                place = _location(source, event.start_mark.line + 1)
+                place = Mark(source, event.start_mark.line + 1).prefix
                 raise RlcliError(f"{place}{problem}")
     except yaml.MarkedYAMLError as error:
         # PyYAML 6.0.4 reads ahead, and has a limit of its own, of 1 000.
         if "maximum nesting" not in (error.problem or ""):
             raise
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise RlcliError(f"{_location(source, line)}{problem}") from error
+        raise RlcliError(f"{Mark(source, line).prefix}{problem}") from error
 
 
 def _syntax_error(text: str, source: str, line: int, problem: str) -> RlcliError:
     lines = text.splitlines()
     for number in (line, line - 1):  # the parser may report the next line
         if 0 < number <= len(lines) and re.match(r"\s*\t", lines[number - 1]):
-            message = f"{_location(source, number)}YAML does not allow a tab as indent"
+            message = (
+                f"{Mark(source, number).prefix}YAML does not allow a tab as indent"
+            )
             return RlcliError(message, "replace it with spaces")
     hint = "this is not valid YAML"
     if line <= len(lines) and "\t" in lines[line - 1]:
         hint = "the line contains a tab: replace it with spaces"
-    return RlcliError(f"{_location(source, line)}{problem}", hint)
-
-
-def _location(source: str, line: int) -> str:
-    if source.startswith("--set"):
-        return f"{source}: "
-    return f"{source}:{line}: " if source else f"line {line}: "
+    return RlcliError(f"{Mark(source, line).prefix}{problem}", hint)
 
 
 class _Builder:
-    """Builds plain data from PyYAML's nodes, and records lines."""
+    """Builds plain data from PyYAML's nodes, and marks where it is written."""
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.lines: dict[Place, int] = {}
+        self.marks: dict[Place, Mark] = {}
         self.count = 0
 
     def value(self, node: yaml.Node, place: Place) -> Any:
-        self.lines.setdefault(place, node.start_mark.line + 1)
+        self.marks.setdefault(place, self.mark(node))
         self.count += 1
         # Aliases are expanded: a few bytes can expand to billions of values.
         if self.count > MAX_VALUES or len(place) > MAX_NESTING:
@@ -293,19 +292,16 @@ class _Builder:
 
     def mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
         result: dict[str, Any] = {}
-        first_lines: dict[str, int] = {}
         for key_node, value_node in node.value:
             key = key_node.value
             if not isinstance(key_node, yaml.ScalarNode) or key in ("", "~", "<<"):
                 hint = "keys are strings, such as `name: value`"
                 raise self.error(key_node, "this cannot be a key", hint)
-            line = key_node.start_mark.line + 1
             if key in result:
-                first = first_lines[key]
+                first = self.marks[(*place, key)].line
                 message = f"duplicate key {quote(key)}, first on line {first}"
                 raise self.error(key_node, message, "remove one of the two")
-            first_lines[key] = line
-            self.lines[(*place, key)] = line
+            self.marks[(*place, key)] = self.mark(key_node)
             result[key] = self.value(value_node, (*place, key))
         return result
 
@@ -332,8 +328,10 @@ class _Builder:
         return self.error(node, message, "remove the tag")
 
     def error(self, node: yaml.Node, message: str, hint: str = "") -> RlcliError:
-        place = _location(self.source, node.start_mark.line + 1)
-        return RlcliError(f"{place}{message}", hint)
+        return RlcliError(f"{self.mark(node).prefix}{message}", hint)
+
+    def mark(self, node: yaml.Node) -> Mark:
+        return Mark(self.source, node.start_mark.line + 1)
 
 
 def _int(text: str) -> int:

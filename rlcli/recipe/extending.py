@@ -12,7 +12,7 @@ from typing import Any
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.recipe import documents
 from rlcli.recipe.annotations import quote_value
-from rlcli.recipe.documents import Document, Place, exists
+from rlcli.recipe.documents import Document, Mark, Place, exists
 from rlcli.recipe.merging import (
     BY_FUNCTION,
     DEFAULT,
@@ -112,17 +112,15 @@ def merge_documents(
         base, change = _align(kind, base, change, is_option)
     data = merge_recipe(base.data, change.data, is_option)
     changed = {(), *_places(change.data)}
-    lines: dict[Place, int] = {}
-    files: dict[Place, str] = {}
+    marks: dict[Place, Mark] = {}
     for place in ((), *_places(data)):
-        document = change if place in changed else base
+        known = (change if place in changed else base).marks
         origin = place
-        if place not in document.lines and place[-1:] == ("name",):
+        if place not in known and place[-1:] == ("name",):
             origin = place[:-1]  # of a part that is written as its name only
-        if origin in document.lines:
-            lines[place] = document.lines[origin]
-            files[place] = document.files.get(origin, document.source)
-    return dataclasses.replace(change, data=data, lines=lines, files=files)
+        if origin in known:
+            marks[place] = known[origin]
+    return dataclasses.replace(change, data=data, marks=marks)
 
 
 def _base_names(document: Document) -> Iterator[tuple[Place, str]]:
@@ -156,13 +154,10 @@ def _align(
     if not isinstance(own, Mapping) or not isinstance(new, Mapping):
         return base, change
     check = is_option(kind, own)
-    is_own_by_function, is_new_by_function = (
-        is_by_function(own, check),
-        is_by_function(new, check),
-    )
-    if is_new_by_function and not is_own_by_function and SHARED not in new:
+    has_own, has_new = is_by_function(own, check), is_by_function(new, check)
+    if has_new and not has_own and SHARED not in new:
         return _nest(base, kind, [DEFAULT]), change
-    if is_own_by_function and not is_new_by_function and "name" not in new:
+    if has_own and not has_new and "name" not in new:
         return base, _nest(change, kind, [SHARED] if SHARED in own else own)
     return base, change
 
@@ -170,22 +165,14 @@ def _align(
 def _nest(document: Document, kind: str, functions: Iterable[str]) -> Document:
     """The document with the part of a section as that of each of some functions."""
     functions = list(functions)
-    part = document.data[kind]
-
-    def nest(marks: Mapping[Place, Any]) -> dict[Place, Any]:
-        return {**marks} | {
-            (kind, function, *place[1:]): mark
-            for place, mark in marks.items()
-            if place[:1] == (kind,)
-            for function in functions
-        }
-
-    return dataclasses.replace(
-        document,
-        data={**document.data, kind: dict.fromkeys(functions, part)},
-        lines=nest(document.lines),
-        files=nest(document.files),
-    )
+    nested = {
+        (kind, function, *place[1:]): mark
+        for place, mark in document.marks.items()
+        if place[:1] == (kind,)
+        for function in functions
+    }
+    data = {**document.data, kind: dict.fromkeys(functions, document.data[kind])}
+    return dataclasses.replace(document, data=data, marks={**document.marks, **nested})
 
 
 def _places(value: Any, place: Place = ()) -> Iterator[Place]:

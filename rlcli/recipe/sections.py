@@ -66,7 +66,7 @@ class Sections:
             self.fail(("extends",), "`extends` has no effect here", hint)
         for key, value in self.data.items():
             if key not in grammar.SECTIONS:
-                is_setting = (key,) in self.document.origins
+                is_setting = self.document.find_mark((key,)).is_setting
                 hint = key_hints.find_owner(key, value, is_setting=is_setting)
                 self.fail((key,), f"a recipe has no section {quote(key)}", hint)
         for kind in ("environment", "updater"):

@@ -7,7 +7,7 @@ from typing import Any
 
 from rlcli.errors import RlcliError, quote, shorten
 from rlcli.recipe import documents
-from rlcli.recipe.documents import Document, Place
+from rlcli.recipe.documents import Document, Mark, Place
 
 LONGEST = 80  # characters of a setting in messages
 
@@ -31,7 +31,7 @@ def apply_settings(document: Document, sets: Sequence[str]) -> Document:
     `{name: NAME}`; of `init: PATH`, it becomes `{from: PATH}`.
     """
     data = documents.copy_plain(document.data)
-    lines, origins = dict(document.lines), dict(document.origins)
+    marks = dict(document.marks)
     for setting in sets:
         dotted_key, equals, text = setting.partition("=")
         place = setting.origin if isinstance(setting, Setting) else ""
@@ -45,13 +45,11 @@ def apply_settings(document: Document, sets: Sequence[str]) -> Document:
             raise RlcliError(f"{origin}: nested more than {documents.MAX_NESTING} deep")
         value = documents.parse(text, origin).data
         place = _set_value(data, keys, value, origin)
-        for records in (lines, origins):
-            for inner in [key for key in records if key[: len(place)] == place]:
-                del records[inner]
-        origins[place] = origin
+        marks = {key: mark for key, mark in marks.items() if key[: len(place)] != place}
+        marks[place] = Mark(origin, is_setting=True)
         # Refuses data that several settings have made too large.
         data = documents.copy_plain(data)
-    return dataclasses.replace(document, data=data, lines=lines, origins=origins)
+    return dataclasses.replace(document, data=data, marks=marks)
 
 
 def init_settings(source: str | Path | None) -> list[str]:

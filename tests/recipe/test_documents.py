@@ -67,11 +67,11 @@ def test_not_a_number_is_read_as_one():
 def test_every_value_knows_its_line():
     text = "# first\na:\n  b: 1\n  c: [1,\n     2]\n\nd: {e: {f: 2}}\n"
     document = documents.load_document(text, "x.yaml")
-    assert document.find_mark(("a",)) == ("x.yaml", 2)
-    assert document.find_mark(("a", "b")) == ("x.yaml", 3)
-    assert document.find_mark(("a", "c", 1)) == ("x.yaml", 5)
-    assert document.find_mark(("d", "e", "f")) == ("x.yaml", 7)
-    assert document.find_mark(("a", "unknown", 3)) == ("x.yaml", 2)
+    assert document.find_mark(("a",))[:2] == ("x.yaml", 2)
+    assert document.find_mark(("a", "b"))[:2] == ("x.yaml", 3)
+    assert document.find_mark(("a", "c", 1))[:2] == ("x.yaml", 5)
+    assert document.find_mark(("d", "e", "f"))[:2] == ("x.yaml", 7)
+    assert document.find_mark(("a", "unknown", 3))[:2] == ("x.yaml", 2)
     assert document.where(("d", "e")) == "x.yaml:7: "
 
 

@@ -129,7 +129,7 @@ class SweepFolder(OpenedFolder):
         """The space that is searched."""
         text = self.read_section(SEARCH, {"space": predicates.is_word})["space"]
         document = load_document(text, source=str(self.record), example=REMEDY)
-        return read_space(dataclasses.replace(document, lines={}))
+        return read_space(dataclasses.replace(document, marks={}))
 
     def read_result(self) -> dict[str, Any]:
         """The status, the winner and the confirmed trials; {} if there is no file."""
