@@ -151,25 +151,30 @@ def paths_as_typed(text: str) -> str:
 def suggest(name: str, names: Iterable[str], prefix: str = "") -> str:
     """A hint with the known name most similar to `name`, or else with all known names.
 
-    Similarity compares the spelling, and the words in any order and case without a
-    version: other libraries call `bsuite/Catch` `Catch-bsuite`. `prefix` is written in
-    front of each name and does not count.
-
-    >>> suggest("learning_rat", ["learning_rate", "clip_norm"])
-    'did you mean `learning_rate`?'
+    `prefix` is written in front of each name and does not count.
     """
-    name = name[:_LONGEST]  # the comparison is quadratic in the length
     names = sorted(names)
     if not names:
         return "there are none"
-    similarity, closest = max(
-        (_similarity(name, known_name), known_name) for known_name in names
-    )
-    if similarity >= 0.6:
-        return f"did you mean `{prefix}{closest}`?"
+    if similar := suggest_similar(name, names, prefix):
+        return similar
     more = f", and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
     listing = ", ".join(f"`{prefix}{known_name}`" for known_name in names[:_MAX_LISTED])
     return f"choose from {listing}{more}"
+
+
+def suggest_similar(name: str, names: Iterable[str], prefix: str = "") -> str:
+    """A hint with the known name most similar to `name`; "" if none is similar.
+
+    Similarity compares the spelling, and the words in any order and case without a
+    version: other libraries call `bsuite/Catch` `Catch-bsuite`.
+
+    >>> suggest_similar("learning_rat", ["learning_rate", "clip_norm"])
+    'did you mean `learning_rate`?'
+    """
+    name = name[:_LONGEST]  # the comparison is quadratic in the length
+    found = max(((_similarity(name, each), each) for each in names), default=(0.0, ""))
+    return f"did you mean `{prefix}{found[1]}`?" if found[0] >= 0.6 else ""
 
 
 def _similarity(name: str, known_name: str) -> float:

@@ -25,7 +25,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Gt, Interval, Le, Lt
 
 from rlcli import schedules
-from rlcli.errors import RlcliError, quote, suggest
+from rlcli.errors import RlcliError, quote, suggest, suggest_similar
 from rlcli.recipe import documents
 from rlcli.recipe.documents import Place
 from rlcli.xla.numeric_limits import INT32_MAX, is_float32, to_float32
@@ -131,8 +131,7 @@ def _convert_literal(choices: tuple, value: Any) -> Any:
     for choice in choices:
         if value == choice and isinstance(value, bool) == isinstance(choice, bool):
             return choice
-    hint = suggest(value, map(str, choices)) if isinstance(value, str) else ""
-    hint = hint if hint.startswith("did you mean") else ""
+    hint = suggest_similar(value, map(str, choices)) if isinstance(value, str) else ""
     raise _mismatch(_format_choices(choices), value, hint)
 
 

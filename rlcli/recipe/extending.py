@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rlcli.errors import RlcliError, quote, suggest
+from rlcli.errors import RlcliError, quote, suggest_similar
 from rlcli.recipe import documents
 from rlcli.recipe.annotations import quote_value
 from rlcli.recipe.documents import Document, Mark, Place, exists
@@ -97,11 +97,11 @@ class Extender:
             return path
         if name in self._shipped:
             return self._shipped[name]
-        hint = suggest(name, self._shipped)
+        hint = suggest_similar(name, self._shipped)
         if exists(Path(f"{path}.yaml")):
             hint = f"did you mean `{name}.yaml`?"
         message = f"{document.where(place)}there is no recipe {quote(name)} to extend"
-        raise RlcliError(message, hint if hint.startswith("did you mean") else _HINT)
+        raise RlcliError(message, hint or _HINT)
 
 
 def merge_documents(

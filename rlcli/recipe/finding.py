@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from rlcli import registry
-from rlcli.errors import RlcliError, quote, suggest
+from rlcli.errors import RlcliError, quote, suggest_similar
 from rlcli.quoting import quote_shell
 from rlcli.recipe import documents
 from rlcli.recipe.extending import Extender
@@ -71,10 +71,8 @@ def _suggest_recipe(name: str) -> str:
     if about_updater:
         return f"{about_updater}; your own recipe can name it: `updater: {name}`"
     hint = find_hint("updater", name) or find_hint("key", name)
-    similar = suggest(name, recipes)
-    if hint or similar.startswith("did you mean"):
-        return hint or similar
-    return "`rlcli list recipes` lists all recipes"
+    hint = hint or suggest_similar(name, recipes)
+    return hint or "`rlcli list recipes` lists all recipes"
 
 
 def _is_environment(name: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict, Typ
 from annotated_types import Ge, Gt, Le, Lt
 
 from rlcli import registry, schedules
-from rlcli.errors import quote, shorten, suggest
+from rlcli.errors import quote, shorten, suggest_similar
 from rlcli.recipe.annotations import MismatchError, convert, quote_value
 from rlcli.recipe.documents import Place
 from rlcli.registry.common_names import suggest_name
@@ -277,12 +277,8 @@ def to_plain(value: Any) -> Any:
 
 def _dataclass_in(annotation: Any) -> Any:
     members = (annotation, *typing.get_args(annotation))
-    sections = (
-        member
-        for member in members
-        if isinstance(member, type) and dataclasses.is_dataclass(member)
-    )
-    return next(sections, None)
+    types = (member for member in members if isinstance(member, type))
+    return next(filter(dataclasses.is_dataclass, types), None)
 
 
 def default_evaluation(
@@ -324,11 +320,8 @@ def contradictions(
         size = f"{train.unroll:,} × {num_envs:,}"
         message = f"the agent would never learn: an unroll has {size} steps"
         hint = "raise `train.steps`, or lower `train.unroll` or `environment.num_envs`"
-        yield (
-            ("train", "steps"),
-            f"{message}, but the run has only {train.steps:,}",
-            hint,
-        )
+        message = f"{message}, but the run has only {train.steps:,}"
+        yield ("train", "steps"), message, hint
     yield from _overflows(train, num_envs)
     replaying = {"updates": train.updates != 1, "start": 0 < train.start < train.steps}
     for key, is_set in replaying.items():
@@ -340,7 +333,7 @@ def contradictions(
         message = "`stop` requires evaluations during training"
         yield ("train", "stop"), message, "for example `evaluate: {every: 10_000}`"
     for name in train.stop or ():
-        if name != "return" and "did you mean" in (hint := suggest(name, ["return"])):
+        if name != "return" and (hint := suggest_similar(name, ["return"])):
             yield ("train", "stop", name), f"there is no {quote(name)} to reach", hint
 
 

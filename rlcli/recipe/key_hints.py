@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlcli import registry
-from rlcli.errors import suggest
+from rlcli.errors import suggest, suggest_similar
 from rlcli.quoting import quote_shell
 from rlcli.recipe import documents, grammar
 from rlcli.recipe.defaults import option_checker
@@ -25,10 +25,10 @@ def find_owner(key: str, value: Any, *, is_setting: bool) -> str:
         return re.sub("`(.+?)`", _format_as_setting, hint) if is_setting else hint
     # Looking among the options of parts takes a second, for importing JAX.
     names = [name for name in grammar.SECTIONS if name not in ("extra", "vary")]
-    similar = suggest(key, names)
+    similar = suggest_similar(key, names)
     sections = grammar.FIELDS.items()  # and their options
     owner = next((name for name, each in sections if key in registry.options(each)), "")
-    if not owner and similar.startswith("did you mean"):
+    if similar and not owner:
         return similar
     owners = (kind for kind in _KINDS if option_checker(kind, None)(key))
     owner = owner or next(owners, "")

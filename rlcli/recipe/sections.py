@@ -112,7 +112,8 @@ class Sections:
         place = place or (kind,)
         value, is_default = self.complete(kind, value, place, common, default)
         name = self.name(kind, value["name"], place)
-        parameters = registry.options(self.find_part(kind, name, place).factory)
+        registered = self.find_part(kind, name, (*place, "name"))
+        parameters = registry.options(registered.factory)
         given_options = {
             key: option
             for key, option in value.items()
@@ -136,10 +137,9 @@ class Sections:
         """The mapping of a part with its name, and whether the name is a default."""
         value = {} if value is None and default is not None else as_mapping(value)
         if not isinstance(value, Mapping):
-            message = (
-                f"expected the {kind}'s name or a mapping, got {quote_value(value)}"
-            )
-            self.fail(place, message, f"for example `{kind}: {{name: …}}`")
+            message = f"expected the {kind}'s name or a mapping"
+            hint = f"for example `{kind}: {{name: …}}`"
+            self.fail(place, f"{message}, got {quote_value(value)}", hint)
         if "name" in value:
             return value, False
         value = value if default is None else merge_part(kind, default, value)
@@ -157,12 +157,11 @@ class Sections:
 
     def find_part(self, kind: str, name: str, place: Place) -> registry.RegisteredPart:
         """The registered part of that name; untrusted recipes may not import code."""
-        name_place = (*place, "name")
-        self.check_trust(name_place, f"{kind} {quote(name)}", name)
+        self.check_trust(place, f"{kind} {quote(name)}", name)
         try:
             return registry.find(kind, name)
         except RlcliError as error:
-            self.fail(name_place, error.message, error.hint)
+            self.fail(place, error.message, error.hint)
 
     def check_trust(self, place: Place, label: str, path: str | None) -> None:
         """Refuses an import path in a recipe that is not trusted."""
@@ -207,10 +206,8 @@ class Sections:
             return None
         if isinstance(time_limit, int):
             return time_limit
-        find = facts.get("episode_steps")
-        known = (
-            find(environment.name.partition("/")[2]) if time_limit and find else None
-        )
+        find = facts.get("episode_steps") if time_limit else None
+        known = find and find(environment.name.partition("/")[2])
         return known or grammar.UNKNOWN_LENGTH
 
     def wrappers(self, environment: Part, wrappers: Sequence[Any]) -> tuple[Part, ...]:

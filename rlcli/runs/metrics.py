@@ -6,18 +6,10 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 from rlcli.errors import RlcliError, quote
-from rlcli.runs.files import (
-    exists,
-    name_file_in_errors,
-    open_regular,
-    parse_json,
-    read_lines,
-    to_json,
-)
+from rlcli.runs import files
 
 FILE_NAME = "metrics.jsonl"
 _STEP = re.compile(rb'\{"T": (\d{1,18})[,}]')  # the beginning of every row
@@ -52,29 +44,24 @@ class Metrics:
         self._path = Path(folder) / FILE_NAME
         _truncate(self._path, resume_at)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        self._file = open_regular(self._path, flags, "a", encoding="utf-8")
+        self._file = files.open_regular(self._path, flags, "a", encoding="utf-8")
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Writes the rows of a log point, and flushes the file."""
-        lines = [to_json(_order_fields(row)) for row in rows]
-        with name_file_in_errors(self._path, "written"):
+        lines = [files.to_json(_order_fields(row)) for row in rows]
+        with files.name_file_in_errors(self._path, "written"):
             self._file.write("".join(line + "\n" for line in lines))
             self._file.flush()
 
     def close(self) -> None:
         """Closes the file; may be called repeatedly."""
-        with name_file_in_errors(self._path, "written"):
+        with files.name_file_in_errors(self._path, "written"):
             self._file.close()
 
     def __enter__(self) -> Metrics:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -84,12 +71,12 @@ def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
     Skips an incomplete last line, which is still being written.
     """
     path = Path(folder) / FILE_NAME
-    if not exists(path):
+    if not files.exists(path):
         return []
-    with open_regular(path, os.O_RDONLY, "rb") as file:
+    with files.open_regular(path, os.O_RDONLY, "rb") as file:
         return [
             _parse_row(path, number, line)
-            for number, line in read_lines(file, path, _REMEDY, longest=_LONGEST)
+            for number, line in files.read_lines(file, path, _REMEDY, longest=_LONGEST)
         ]
 
 
@@ -103,13 +90,13 @@ class MetricsReader:
 
     def read(self) -> list[dict[str, Any]] | None:
         """The rows since the last call; None if a resume has removed some of them."""
-        if not exists(self._path):
+        if not files.exists(self._path):
             return [] if self._offset == 0 else None
-        with open_regular(self._path, os.O_RDONLY, "rb") as file:
+        with files.open_regular(self._path, os.O_RDONLY, "rb") as file:
             file.seek(self._offset - len(self._last_line))
             if file.read(len(self._last_line)) != self._last_line:
                 return None
-            rest = read_lines(file, self._path, _REMEDY, longest=_LONGEST)
+            rest = files.read_lines(file, self._path, _REMEDY, longest=_LONGEST)
             lines = [line for _, line in rest]
         if lines:
             self._last_line = lines[-1]
@@ -126,9 +113,9 @@ def read_last_rows(
     is not found, and none is searched for unless `with_evaluation`.
     """
     path = Path(folder) / FILE_NAME
-    if not exists(path):
+    if not files.exists(path):
         return [], []
-    with open_regular(path, os.O_RDONLY, "rb") as file:
+    with files.open_regular(path, os.O_RDONLY, "rb") as file:
         size, length = file.seek(0, os.SEEK_END), _TAIL
         while True:
             file.seek(max(0, size - length))
@@ -171,11 +158,11 @@ def _truncate(path: Path, resume_at: int | None) -> None:
     Finds the place by bisection, because rows are ordered by step. Truncates without
     rewriting, so a killed process leaves either the old or the new history.
     """
-    if not exists(path):
+    if not files.exists(path):
         return
     with (
-        name_file_in_errors(path, "written"),
-        open_regular(path, os.O_RDWR, "r+b") as file,
+        files.name_file_in_errors(path, "written"),
+        files.open_regular(path, os.O_RDWR, "r+b") as file,
     ):
         file.truncate(0 if resume_at is None else _end_of(path, file, resume_at))
 
@@ -236,7 +223,7 @@ def _next_step(path: Path, file: IO[bytes]) -> int:
 
 def _parse_row(path: Path, number: int | None, line: bytes) -> dict[str, Any]:
     try:
-        row = parse_json(line.decode(errors="replace"))
+        row = files.parse_json(line.decode(errors="replace"))
     except (ValueError, RecursionError):  # not JSON, or too deeply nested
         row = None
     if not isinstance(row, dict) or (fault := _find_fault(row)) is not None:

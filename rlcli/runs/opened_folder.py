@@ -20,14 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError, quote
-from rlcli.runs import predicates
-from rlcli.runs.files import (
-    REMEDY,
-    make_folder,
-    name_file_in_errors,
-    refuse_link,
-    to_json,
-)
+from rlcli.runs import files, predicates
 from rlcli.runs.ownership import is_trusted
 from rlcli.runs.run_folder import trust_option
 from rlcli.runs.study_record import FILE_NAME, Study, find_study, is_signed
@@ -65,7 +58,7 @@ class OpenedFolder:
         path = self.folder
         for name in names:
             path /= name
-            refuse_link(path)
+            files.refuse_link(path)
         return path
 
     @property
@@ -88,22 +81,22 @@ class OpenedFolder:
             value = section.get(field)
             if field not in section or not is_sound(value):
                 message = f"`{self.record}` is damaged: `{field}` is "
-                raise RlcliError(message + quote(to_json(value)), REMEDY)
+                raise RlcliError(message + quote(files.to_json(value)), files.REMEDY)
         return section
 
     def refuse_links(self, *names: str) -> None:
         """Refuses links in place of these folders, and links in them."""
         for name in names:
             folder = self.find(name)
-            with name_file_in_errors(folder, "read"):
+            with files.name_file_in_errors(folder, "read"):
                 entries = os.scandir(folder) if folder.is_dir() else ()
                 links = [each.path for each in entries if each.is_symlink()]
             for path in sorted(links)[:1]:
-                refuse_link(Path(path))
+                files.refuse_link(Path(path))
 
     def make(self, *names: str) -> Path:
         """Creates a folder in it, unless it exists; refuses links as `find` does."""
-        return make_folder(self.folder, *names)
+        return files.make_folder(self.folder, *names)
 
     @property
     def options(self) -> list[str]:

@@ -34,14 +34,7 @@ import platformdirs
 
 from rlcli.errors import RlcliError, quote
 from rlcli.registry.paths import resolves
-from rlcli.runs.files import (
-    exists,
-    name_file_in_errors,
-    open_regular,
-    parse_json,
-    replacing,
-    to_json,
-)
+from rlcli.runs import files
 
 _LARGEST = 2**20  # bytes
 _REMOVE = "remove it: rlcli writes a new one"
@@ -62,9 +55,9 @@ def read_private(path: Path) -> bytes:
 
     Raises an `RlcliError` for a link, or a file that others own, read or write.
     """
-    if not exists(path):
+    if not files.exists(path):
         return b""
-    with open_regular(path, os.O_RDONLY, "rb") as file:
+    with files.open_regular(path, os.O_RDONLY, "rb") as file:
         status = os.fstat(file.fileno())
         problem = "it has another name, a hard link" if status.st_nlink > 1 else ""
         if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
@@ -78,7 +71,10 @@ def create_private(path: Path, data: bytes) -> None:
     """Creates a file that only its user can read and write, unless it exists."""
     _make_folder(path)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with name_file_in_errors(path, "created"), contextlib.suppress(FileExistsError):
+    with (
+        files.name_file_in_errors(path, "created"),
+        contextlib.suppress(FileExistsError),
+    ):
         descriptor = os.open(path, flags, 0o600)
         try:
             os.write(descriptor, data)
@@ -89,13 +85,13 @@ def create_private(path: Path, data: bytes) -> None:
 def write_private(path: Path, data: bytes) -> None:
     """Replaces a file that only its user can read and write."""
     _make_folder(path)
-    with replacing(path) as file:
+    with files.replacing(path) as file:
         os.fchmod(file.fileno(), 0o600)  # before it has content
         file.write(data)
 
 
 def _make_folder(path: Path) -> None:
-    with name_file_in_errors(path.parent, "created"):
+    with files.name_file_in_errors(path.parent, "created"):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
@@ -177,7 +173,7 @@ def sign_claims(kind: str, claims: Mapping[str, str]) -> str:
     A statement of one kind says nothing about another. Raises as `sign` does.
     """
     mac = _mac(_read_key(create=True), kind, claims)
-    return to_json({**claims, "mac": mac})
+    return files.to_json({**claims, "mac": mac})
 
 
 def read_claims(
@@ -186,7 +182,7 @@ def read_claims(
     """The claims, of these names, of a statement that this user has signed, or None."""
     try:
         key = _read_key()
-        signed = parse_json(str(statement or "null"))
+        signed = files.parse_json(str(statement or "null"))
     except (RlcliError, ValueError, RecursionError):
         return None
     if not key or not isinstance(signed, dict) or {*signed} != {*names, "mac"}:
@@ -241,7 +237,7 @@ def read_trusted() -> list[str]:
     path = trusted_file()
     data = read_private(path)
     try:
-        content = parse_json(data.decode()) if data else {"folders": []}
+        content = files.parse_json(data.decode()) if data else {"folders": []}
         folders = content["folders"]
         if all(isinstance(each, str) and os.path.isabs(each) for each in folders):
             return [*folders]
@@ -255,7 +251,7 @@ def read_trusted() -> list[str]:
 
 def write_trusted(folders: Sequence[str]) -> None:
     """Replaces the folders that the user trusts."""
-    text = to_json({"folders": sorted({*folders})}, indent=2) + "\n"
+    text = files.to_json({"folders": sorted({*folders})}, indent=2) + "\n"
     write_private(trusted_file(), text.encode())
 
 
@@ -283,7 +279,7 @@ def _mac(key: bytes, kind: str, claims: Mapping[str, Any]) -> str:
 
 
 def _canonical(value: Any) -> bytes:
-    return json.dumps(parse_json(to_json(value)), sort_keys=True).encode()
+    return json.dumps(files.parse_json(files.to_json(value)), sort_keys=True).encode()
 
 
 def _read_key(*, create: bool = False) -> bytes:

@@ -12,14 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
-from rlcli.runs.files import (
-    REMEDY,
-    read_json,
-    read_records,
-    replace_file,
-    to_json,
-    write_json,
-)
+from rlcli.runs import files
 
 FILE_NAME, ROUNDS = "population.json", "rounds.jsonl"
 
@@ -70,13 +63,13 @@ class Stage(NamedTuple):
 def write_settings(folder: Path, settings: PopulationSettings) -> None:
     """Writes the settings of the population of a folder."""
     options = [option._asdict() for option in settings.options]
-    write_json(folder / FILE_NAME, settings._asdict() | {"options": options})
+    files.write_json(folder / FILE_NAME, settings._asdict() | {"options": options})
 
 
 def read_settings(folder: Path) -> PopulationSettings:
     """The settings of the population of a folder."""
     path = folder / FILE_NAME
-    fields = read_json(path, REMEDY)
+    fields = files.read_json(path, files.REMEDY)
     try:
         options = tuple(
             SearchedOption(**each | {"places": tuple(each["places"])})
@@ -85,9 +78,9 @@ def read_settings(folder: Path) -> PopulationSettings:
         members = tuple(fields.pop("members"))
         settings = PopulationSettings(members=members, options=options, **fields)
     except (KeyError, TypeError) as error:
-        raise RlcliError(f"`{path}` is damaged, or missing", REMEDY) from error
+        raise RlcliError(f"`{path}` is damaged, or missing", files.REMEDY) from error
     if not _is_sound(settings):
-        raise RlcliError(f"`{path}` is damaged", REMEDY)
+        raise RlcliError(f"`{path}` is damaged", files.REMEDY)
     return settings
 
 
@@ -116,7 +109,7 @@ def _is_finite(value: Any) -> bool:
 def write_rounds(folder: Path, rounds: Sequence[Round]) -> None:
     """Replaces the rounds of the population of a folder."""
     lines = [
-        to_json(
+        files.to_json(
             {
                 "round": each.number,
                 "step": each.step,
@@ -127,7 +120,7 @@ def write_rounds(folder: Path, rounds: Sequence[Round]) -> None:
         )
         for each in rounds
     ]
-    replace_file(folder / ROUNDS, "".join(f"{line}\n" for line in lines).encode())
+    files.replace_file(folder / ROUNDS, "".join(f"{line}\n" for line in lines).encode())
 
 
 def read_rounds(
@@ -138,7 +131,7 @@ def read_rounds(
     `members` are the names of the folders, `options` the keys of the numbers that
     change; refuses rounds of others.
     """
-    return read_records(
+    return files.read_records(
         folder / ROUNDS, lambda fields, _: _parse_round(fields, members, options)
     )
 

@@ -18,15 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlcli.errors import RlcliError, quote
-from rlcli.runs import predicates
-from rlcli.runs.files import (
-    LARGEST_JSON,
-    parse_json,
-    read_json,
-    refuse_link,
-    replace_file,
-    to_json,
-)
+from rlcli.runs import files, predicates
 from rlcli.runs.moved_recipes import (
     FILE_NAME,
     FOLDER,
@@ -98,7 +90,7 @@ class Study(NamedTuple):
     @property
     def result(self) -> Mapping[str, Any]:
         """The status and the winner of a sweep that has begun; else {}."""
-        return read_json(self.folder / "result.json") if self.is_search else {}
+        return files.read_json(self.folder / "result.json") if self.is_search else {}
 
     def choose_best(self) -> Path:
         """The folder of the winner of a sweep, or of the run with the highest IQM.
@@ -175,7 +167,7 @@ def discard_cells(cells: Sequence[Cell], *, with_parents: int) -> None:
 def find_study(path: str | Path) -> Study | None:
     """The study in a folder; None if there is none, or the folder is that of a run."""
     folder = Path(path)
-    fields = read_json(folder / FILE_NAME, REMEDY)
+    fields = files.read_json(folder / FILE_NAME, REMEDY)
     if not fields or is_run(folder):
         return None
     for name in (_SIGNATURE, FOLDER):
@@ -197,7 +189,7 @@ def find_study(path: str | Path) -> Study | None:
 def is_signed(folder: Path) -> bool:
     """Whether a study is the user's own, so that its cells may import code."""
     try:
-        fields = read_json(folder / FILE_NAME, REMEDY)
+        fields = files.read_json(folder / FILE_NAME, REMEDY)
     except RlcliError:
         return False
     if (signature := fields.pop(_SIGNATURE, None)) is None:
@@ -205,15 +197,6 @@ def is_signed(folder: Path) -> bool:
     from rlcli.runs.study_ownership import is_own_study  # here: it reads recipes
 
     return is_own_study(folder, fields, signature)
-
-
-def _follow_recipes(study: Path, sections: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: {**section, "recipe": find_recipe(study, section["recipe"])}
-        if isinstance(section, dict) and "recipe" in section
-        else section
-        for name, section in sections.items()
-    }
 
 
 def refuse_options(folder: Path, given: Mapping[str, Any]) -> None:
@@ -250,7 +233,7 @@ class _Places:
             known = self._known[outer] = parent, _find_links(parent)
         parent, links = known
         if name in links:
-            refuse_link(parent / name)
+            files.refuse_link(parent / name)
         return parent / name
 
 
@@ -311,7 +294,11 @@ def _write(
     folder: Path, cells: Iterable[Cell], sections: Mapping[str, Any], signs: bool
 ) -> None:
     cells = [*cells]
-    sections = {FOLDER: absolute(folder), **_follow_recipes(folder, sections)}
+    sections = {FOLDER: absolute(folder), **sections}
+    for name, section in sections.items():
+        if isinstance(section, dict) and "recipe" in section:
+            recipe = find_recipe(folder, section["recipe"])
+            sections[name] = {**section, "recipe": recipe}
     content = format_record(cells, sections)
     if signs:
         from rlcli.runs.study_ownership import sign_study  # here: it reads recipes
@@ -319,22 +306,23 @@ def _write(
         signature = None
         with contextlib.suppress(RlcliError):  # its runs say that they have none
             read = [cell.document for cell in cells if cell.document is not None]
-            signature = sign_study(folder, parse_json(content.decode()), read)
+            signature = sign_study(folder, files.parse_json(content.decode()), read)
         if signature is not None:
             content = format_record(cells, {_SIGNATURE: signature, **sections})
-    if len(content) > LARGEST_JSON:  # nobody could read it
+    if len(content) > files.LARGEST_JSON:  # nobody could read it
         raise RlcliError(
             f"the record of {len(cells):,} cells in `{folder}` would have "
-            f"{len(content):,} bytes, more than {LARGEST_JSON:,}",
+            f"{len(content):,} bytes, more than {files.LARGEST_JSON:,}",
             "divide the study into several",
         )
-    replace_file(folder / FILE_NAME, content)
+    files.replace_file(folder / FILE_NAME, content)
 
 
 def format_record(cells: Iterable[Cell], sections: Mapping[str, Any] = {}) -> bytes:
     """The content of `study.json`, with a line for each cell."""
-    text = to_json({"format": FORMAT, **sections}, indent=2).removesuffix("\n}")
-    lines = [f"    {to_json(each.label)}: {to_json(_fields(each))}" for each in cells]
+    text = files.to_json({"format": FORMAT, **sections}, indent=2).removesuffix("\n}")
+    entries = {cell.label: _fields(cell) for cell in cells}.items()
+    lines = (f"    {files.to_json(k)}: {files.to_json(each)}" for k, each in entries)
     listing = ",\n".join(lines)
     return f'{text},\n  "cells": {{\n{listing}\n  }}\n}}\n'.encode()
 

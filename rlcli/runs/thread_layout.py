@@ -54,7 +54,7 @@ def apply_for_recipe(
     data = _read(recipe, set)
     seeds = _positive_or(_as_mapping(data.get("train")).get("seeds"), 1)
     layout = choose_layout(data, runs * seeds)
-    return _apply(layout._replace(devices=-(-layout.devices // processes)))
+    return _apply(layout, processes)
 
 
 def apply_for_run(path: str | Path, set: Sequence[str] = (), processes: int = 1) -> str:
@@ -69,8 +69,7 @@ def apply_for_run(path: str | Path, set: Sequence[str] = (), processes: int = 1)
 
         recipe = locate_run(path).resolved_recipe
         return apply_for_recipe(recipe, set=set, processes=processes)
-    layout = _recorded_layout(path) or Layout("one", 1)
-    return _apply(layout._replace(devices=-(-layout.devices // processes)))
+    return _apply(_recorded_layout(path) or Layout("one", 1), processes)
 
 
 def _read(recipe: AnyRecipe, set: Sequence[str] = ()) -> Mapping[str, Any]:
@@ -83,12 +82,13 @@ def _read(recipe: AnyRecipe, set: Sequence[str] = ()) -> Mapping[str, Any]:
         return {}
 
 
-def _apply(layout: Layout) -> str:
-    """Applies a layout, within the limits of this machine.
+def _apply(layout: Layout, processes: int = 1) -> str:
+    """Applies a process's share of a layout, within the limits of this machine.
 
     Returns a warning if the layout is beyond them, or JAX already uses another.
     """
-    asked, layout = layout, threads.bound_layout(layout)
+    asked = layout._replace(devices=-(-layout.devices // processes))
+    layout = threads.bound_layout(asked)
     compilation_cache.enable_compilation_cache()
     is_applied = threads.apply_layout(layout)
     threads.disable_async_dispatch()  # before the first use of a device
@@ -161,7 +161,9 @@ def choose_layout(recipe: str | Mapping[str, Any], seeds: int | None = None) -> 
     cores = max(1, threads.usable_cores() // group)
     devices = group * threads.fewest_devices(seeds, cores)
     devices = _positive_or(train.get("devices"), devices)
-    if _environment_name(data).startswith(HOST_ADAPTERS):
+    environment = data.get("environment")
+    name = str(_as_mapping(environment).get("name", environment))
+    if name.startswith(HOST_ADAPTERS):
         devices = 1
     size = _positive_or(train.get("threads"), 0)
     if seeds > 1 or group > 1 or size == 1:
@@ -188,11 +190,6 @@ def estimate_work(data: Mapping[str, Any]) -> int:
     stacks = list(_layer_stacks(data.get("network"))) or [list(LAYERS)]
     weights = max(sum(a * b for a, b in itertools.pairwise(s)) for s in stacks)
     return weights * _gradient_rows(data)
-
-
-def _environment_name(data: Mapping[str, Any]) -> str:
-    environment = data.get("environment")
-    return str(_as_mapping(environment).get("name", environment))
 
 
 def _gradient_rows(data: Mapping[str, Any]) -> int:

@@ -15,7 +15,7 @@ from sweeps import FakeEngine, skip_disk
 import rlcli
 from rlcli.errors import RlcliError
 from rlcli.recipe import read_recipe
-from rlcli.runs import study_record
+from rlcli.runs import files, study_record
 from rlcli.runs.metrics import read_metrics
 from rlcli.runs.study_record import Cell, record_study
 from rlcli.studies import train_study
@@ -176,7 +176,7 @@ def test_a_record_that_could_not_be_read_again_is_not_written(folder, monkeypatc
     place = Path("study")
     record_study(place, [Cell(place / "a", place, "lake.yaml", "")])
     before = Path("study/study.json").read_bytes()
-    monkeypatch.setattr(study_record, "LARGEST_JSON", 2 * len(before))
+    monkeypatch.setattr(files, "LARGEST_JSON", 2 * len(before))
     cells = [Cell(place / str(n), place, "lake.yaml", "") for n in range(9)]
     with pytest.raises(RlcliError, match="record of 10 cells"):
         record_study(place, cells)

@@ -11,7 +11,7 @@ is valid, and each command works: tests run them.
 import re
 from collections.abc import Iterable
 
-from rlcli.errors import suggest
+from rlcli.errors import suggest, suggest_similar
 from rlcli.registry.common_names.hints import HINTS as HINTS
 
 _GAMES = "asterix|breakout|freeway|pong|seaquest|spaceinvaders"  # also those of MinAtar
@@ -60,10 +60,10 @@ def suggest_environment(name: str, known_names: Iterable[str]) -> str:
         if match:
             return hint.format(**match.groupdict())
     known_names = list(known_names)
-    similar = suggest(name, known_names)
+    similar = suggest_similar(name, known_names)
     same = [known for known in known_names if _short(known) == _short(name)]
     registered = _find_gymnasium_id(name)
-    if same and similar.startswith("did you mean"):
+    if same and similar:
         is_other = registered and registered not in known_names
         other = f" or `gymnasium/{registered}`?"
         return similar.removesuffix("?") + other if is_other else similar
@@ -71,13 +71,12 @@ def suggest_environment(name: str, known_names: Iterable[str]) -> str:
         return f"did you mean `gymnasium/{registered}`?"
     if same:
         return f"did you mean `{max(same)}`?"
-    return similar if similar.startswith("did you mean") else _OTHERS
+    return similar or _OTHERS
 
 
 def _short(name: str) -> str:
     """A name without library, version, case and punctuation."""
-    name = re.sub(r"-v\d+$", "", name.rpartition("/")[2])
-    return re.sub(r"[\W_]+", "", name.lower())
+    return normalize_name(re.sub(r"-v\d+$", "", name.rpartition("/")[2]))
 
 
 def _find_gymnasium_id(name: str) -> str:

@@ -14,7 +14,8 @@ from typing import Any
 
 from rlcli.errors import RlcliError
 from rlcli.runs import predicates
-from rlcli.runs.opened_folder import REMEDY, OpenedFolder
+from rlcli.runs.files import REMEDY
+from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.study_record import BSUITE, Cell, record_study
 from rlcli.studies.bsuite.experiments import IdGroup, group_ids, select_ids
 

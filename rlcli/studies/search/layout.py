@@ -20,12 +20,13 @@ from rlcli.recipe import Recipe, load_to_train
 from rlcli.recipe.documents import dump_yaml, load_document
 from rlcli.runs import locks, predicates
 from rlcli.runs.files import (
+    REMEDY,
     read_json,
     to_json,
     write_json,
 )
 from rlcli.runs.naming import check_name
-from rlcli.runs.opened_folder import REMEDY, OpenedFolder
+from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.study_record import (
     SEARCH,
     Cell,
