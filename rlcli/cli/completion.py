@@ -199,7 +199,7 @@ def complete_word(*words: str) -> Callable[[str], list[str]]:
 
 
 def _recipe_names(incomplete: str) -> Iterator[str]:
-    from rlcli.recipe.finding import shipped_recipes
+    from rlcli.recipe.extending import shipped_recipes
 
     return _matches(shipped_recipes(), incomplete)
 

@@ -10,9 +10,9 @@ single values, `grammar` and `sections` define the sections, and `loading` assem
 `Recipe`.
 """
 
+from rlcli.recipe.extending import shipped_recipes as shipped_recipes
 from rlcli.recipe.finding import find_recipe as find_recipe
 from rlcli.recipe.finding import locate_recipe as locate_recipe
-from rlcli.recipe.finding import shipped_recipes as shipped_recipes
 from rlcli.recipe.loading import Recipe as Recipe
 from rlcli.recipe.loading import check_document as check_document
 from rlcli.recipe.loading import dump_recipe as dump_recipe

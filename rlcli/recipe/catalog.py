@@ -65,22 +65,21 @@ def recipe_data(
 
 
 def _list_parts(kind: str) -> builtins.list[dict[str, str]]:
-    return [_list_name(kind, name) for name in registry.names(kind)]
+    return [_list_entry(kind, name) for name in registry.names(kind)]
 
 
-def _list_name(kind: str, name: str) -> dict[str, str]:
-    """The list entry of a name; for a plug-in that cannot be loaded, the reason."""
+def _list_entry(kind: str, name: str) -> dict[str, str]:
+    """The list entry of a name; for a plug-in that cannot be loaded, the reason.
+
+    That of an adapter stands for all its ids.
+    """
     try:
-        return _list_entry(registry.find(kind, name))
+        part = registry.find(kind, name)
     except RlcliError as error:
         if not registry.is_plug_in(kind, name):
             raise
         entry = {"name": name, "summary": f"broken: {error.message}"}
         return entry | (dict.fromkeys(_TRAITS, "?") if kind == "environment" else {})
-
-
-def _list_entry(part: registry.RegisteredPart) -> dict[str, str]:
-    """The list entry of a part; that of an adapter stands for all its ids."""
     name = f"{part.name}ID" if part.name.endswith("/") else part.name
     summary = _docstring(part.factory).partition("\n")[0]
     if part.preset_of:

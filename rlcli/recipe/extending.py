@@ -4,6 +4,7 @@ A base is only read as YAML. Each value keeps the file and line where it was wri
 """
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -22,25 +23,27 @@ from rlcli.recipe.merging import (
     is_by_function,
     merge_recipe,
 )
+from rlcli.replays.datasets.names import shipped_folder
 
 KEY = "extends"
 _MAX_FILES = 50  # of all bases of a recipe
 _HINT = "write the name of a built-in recipe, or a path relative to this file"
 
 
-class Extender:
-    """Merges recipes with their bases; reads each base once, with `read`.
+@functools.cache
+def shipped_recipes() -> Mapping[str, Path]:
+    """The recipes that come with rlcli, by name."""
+    return {path.stem: path for path in sorted(shipped_folder().glob("*.yaml"))}
 
-    `shipped` are the built-in recipes by name.
-    """
+
+class Extender:
+    """Merges recipes with their bases; reads each base once, with `read`."""
 
     def __init__(
         self,
-        shipped: Mapping[str, Path],
         is_option: OptionCheck,
         read: Callable[[Path], Document] = documents.load_document,
     ) -> None:
-        self._shipped = shipped
         self._is_option = is_option
         self._read = read
         self._bases: dict[Path, Document] = {}
@@ -95,9 +98,9 @@ class Extender:
         path = Path(document.source).parent / name
         if exists(path):
             return path
-        if name in self._shipped:
-            return self._shipped[name]
-        hint = suggest_similar(name, self._shipped)
+        if name in shipped_recipes():
+            return shipped_recipes()[name]
+        hint = suggest_similar(name, shipped_recipes())
         if exists(Path(f"{path}.yaml")):
             hint = f"did you mean `{name}.yaml`?"
         message = f"{document.where(place)}there is no recipe {quote(name)} to extend"

@@ -1,30 +1,22 @@
 """Finding: the files of recipes, and hints for names that are no recipe."""
 
-import functools
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from rlcli import registry
 from rlcli.errors import RlcliError, quote, suggest_similar
 from rlcli.quoting import quote_shell
 from rlcli.recipe import documents
-from rlcli.recipe.extending import Extender
+from rlcli.recipe.extending import Extender, shipped_recipes
 from rlcli.recipe.merging import as_mapping
 from rlcli.recipe.part_index import load_index
 from rlcli.registry.common_names import find_hint, normalize_name, suggest_name
 from rlcli.registry.paths import enter
-from rlcli.replays.datasets.names import shipped_folder
 
 _MAX_SUGGESTED = 5  # recipes in a hint
 _FIRST = ("dqn_cartpole", "ppo_cartpole")  # well-known algorithms, and quickly trained
-
-
-@functools.cache
-def shipped_recipes() -> Mapping[str, Path]:
-    """The recipes that come with rlcli, by name."""
-    return {path.stem: path for path in sorted(shipped_folder().glob("*.yaml"))}
 
 
 def find_recipe(recipe: str | Path) -> Path:
@@ -102,10 +94,9 @@ def _suggest_for_environment(name: str) -> str:
 
 def _environments() -> dict[str, str]:
     """The name of the environment of each built-in recipe."""
-    recipes = shipped_recipes()
-    extender = Extender(recipes, lambda kind, part: lambda key: False)
+    extender = Extender(lambda kind, part: lambda key: False)
     environments: dict[str, str] = {}
-    for name, path in recipes.items():
+    for name, path in shipped_recipes().items():
         document = extender.complete(documents.load_document(path))
         environments[name] = as_mapping(document.data["environment"])["name"]
     return environments

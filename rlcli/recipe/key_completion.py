@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 
 from rlcli import registry
 from rlcli.errors import RlcliError
-from rlcli.recipe import documents
 from rlcli.recipe.defaults import NETWORK_KEYS, default_head, default_part
 from rlcli.recipe.documents import Document
-from rlcli.recipe.extending import Extender
-from rlcli.recipe.finding import shipped_recipes
+from rlcli.recipe.extending import shipped_recipes
 from rlcli.recipe.merging import DEFAULT, SHARED, as_mapping, is_by_function, merge_part
 from rlcli.recipe.part_index import SECTIONS, Field, format_values, load_index
+from rlcli.recipe.reading import read_recipe
 from rlcli.recipe.settings import apply_settings
 
 # The sections that are one part, and the lists of parts in sections.
@@ -100,13 +99,13 @@ def _values(key: Key) -> Sequence[str]:
 
 def _read(recipe: str, sets: Sequence[str]) -> Mapping[str, Any]:
     """The recipe merged with its bases and settings; {} if it cannot be read."""
-    shipped = shipped_recipes()
-    path = Path(recipe) if Path(recipe).is_file() else shipped.get(recipe)
+    is_file = Path(recipe).is_file()
+    path = Path(recipe) if is_file else shipped_recipes().get(recipe)
     document = Document({})
     with contextlib.suppress(RlcliError):
         if path is not None:
-            extender = Extender(shipped, lambda kind, part: _option_checker(kind))
-            document = extender.complete(documents.load_document(path))
+            read = read_recipe(path)
+            document = read.merge(lambda kind, part: _option_checker(kind))
     for setting in sets:
         with contextlib.suppress(RlcliError):
             document = apply_settings(document, [setting])

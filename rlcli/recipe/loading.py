@@ -16,7 +16,7 @@ from rlcli.quoting import quote_shell
 from rlcli.recipe import documents, grammar, varied_options
 from rlcli.recipe.annotations import names_data
 from rlcli.recipe.documents import Document, Place
-from rlcli.recipe.finding import shipped_recipes
+from rlcli.recipe.extending import shipped_recipes
 from rlcli.recipe.merging import BY_FUNCTION, DEFAULT
 from rlcli.recipe.reading import AnyRecipe, RecipeDocument, read_recipe
 from rlcli.recipe.sections import NetworkSpec, Part, Sections
@@ -119,11 +119,9 @@ class Recipe:
     def remote_trackers(self) -> list[str]:
         """The trackers that contact a host, or write outside the folder of the run."""
         names = [part.name for part in self.train.trackers]
-        return [
-            name
-            for name in names
-            if not registry.find("tracker", name).facts.get("is_local", False)
-        ]
+        facts = (registry.find("tracker", name).facts for name in names)
+        found = zip(names, facts, strict=True)
+        return [name for name, each in found if not each.get("is_local", False)]
 
     @functools.cached_property
     def resolved_text(self) -> str:
@@ -163,15 +161,13 @@ def load_recipe(
     return _read_sections(sections, read.name)
 
 
-def load_to_train(
-    recipe: AnyRecipe, sets: Sequence[str] = (), *, trust: bool
-) -> Recipe:
+def load_to_train(recipe: AnyRecipe, *, trust: bool) -> Recipe:
     """Loads a recipe that will be trained.
 
     Without `trust` it imports no code from outside rlcli and its plug-ins, and has no
     tracker that contacts a host.
     """
-    loaded = load_recipe(recipe, sets, trusted=trust)
+    loaded = load_recipe(recipe, trusted=trust)
     if not trust and loaded.remote_trackers:
         raise loaded.error(
             ("train", "trackers"),
@@ -196,9 +192,8 @@ def load_bases(recipe: str | Path) -> Recipe:
     bases = read_recipe(recipe).merge_bases()
     if bases is None:
         message = f"recipe {quote(recipe)} extends no other recipe"
-        raise RlcliError(
-            message, f"`rlcli show {quote_shell(recipe)}` shows all of its options"
-        )
+        hint = f"`rlcli show {quote_shell(recipe)}` shows all of its options"
+        raise RlcliError(message, hint)
     try:
         return _read_sections(Sections(bases, True), "bases")
     except RlcliError as error:
@@ -242,16 +237,7 @@ def _read_sections(sections: Sections, name: str) -> Recipe:
     updater = sections.part("updater", sections.data["updater"])
     facts = registry.find("updater", updater.name).facts
     replay = sections.optional("replay", facts)
-    unroll = 1 if replay else facts.get("unroll", 1)
-    train = sections.train(
-        unroll,
-        vector.num_envs,
-        replay is not None,
-        reset=facts.get("reset", False),
-        is_offline=replay is not None
-        and registry.find("replay", replay.name).facts.get("offline", False),
-        host_length=sections.host_length(environment, vector.time_limit),
-    )
+    train = sections.train(environment, vector, facts, replay)
     wrappers = sections.wrappers(environment, vector.wrappers)
     return Recipe(
         environment=environment,

@@ -38,10 +38,8 @@ def load_index() -> Mapping[str, Any]:
 def build_index() -> dict[str, Any]:
     """Builds the index from the registered parts. Imports JAX."""
     parts = {kind: dict(_index_kind(kind)) for kind in registry.KINDS}
-    return {
-        **parts,
-        SECTIONS: {key: _fields(item) for key, item in grammar.FIELDS.items()},
-    }
+    sections = {key: _fields(item) for key, item in grammar.FIELDS.items()}
+    return {**parts, SECTIONS: sections}
 
 
 def format_index(index: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from rlcli.recipe import documents
 from rlcli.recipe.defaults import option_checker
 from rlcli.recipe.documents import Document
 from rlcli.recipe.extending import Extender
-from rlcli.recipe.finding import find_recipe, shipped_recipes
+from rlcli.recipe.finding import find_recipe
 from rlcli.recipe.merging import OptionCheck
 from rlcli.recipe.settings import apply_settings
 from rlcli.recipe.varying import KEY as VARY
@@ -55,14 +55,11 @@ class RecipeDocument:
         """The data merged with its bases, without settings."""
         if self.is_stored:
             return self.written
-        return self._extender(is_option).complete(self.written)
+        return Extender(is_option, self.read_base).complete(self.written)
 
     def merge_bases(self) -> Document | None:
         """The data of its bases, merged without its own; None if there are none."""
-        return self._extender(option_checker).merge_bases(self.written)
-
-    def _extender(self, is_option: OptionCheck) -> Extender:
-        return Extender(shipped_recipes(), is_option, self.read_base)
+        return Extender(option_checker, self.read_base).merge_bases(self.written)
 
     @property
     def combinations(self) -> list[tuple[str, ...]]:

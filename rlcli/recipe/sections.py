@@ -367,30 +367,30 @@ class Sections:
 
     def train(
         self,
-        unroll: int,
-        num_envs: int,
-        has_replay: bool,
-        *,
-        reset: bool,
-        host_length: int | None,
-        is_offline: bool = False,
+        environment: Part,
+        vector: grammar.Vector,
+        facts: Mapping[str, Any],
+        replay: Part | None,
     ) -> grammar.Train:
         """The section `train`, with the defaults that depend on other sections."""
         options = dict(self.mapping("train"))
         reader, parameters = self._reader("train"), registry.options(grammar.Train)
         steps = reader.option("steps", parameters["steps"], options)
+        unroll = 1 if replay else facts.get("unroll", 1)
+        reset = facts.get("reset", False)
         options = {"unroll": unroll, "updates": 1, "reset": reset} | options
         # Fill the replay with some steps before the first update.
-        fills_replay = has_replay and not is_offline
+        stored = replay and registry.find("replay", replay.name).facts
+        fills_replay = stored is not None and not stored.get("offline", False)
         options = {"start": min(1_000, steps // 10) if fills_replay else 0} | options
-        unroll = reader.option("unroll", parameters["unroll"], options)
-        size = unroll * num_envs
+        size = reader.option("unroll", parameters["unroll"], options) * vector.num_envs
         options["updates"] = self.updates(reader, options["updates"], size)
         evaluate = options.get("evaluate", {})
         if isinstance(evaluate, Mapping) and "every" not in evaluate:
             given = evaluate.get("episodes")
             episodes = given if isinstance(given, int) and given > 0 else None
-            default = grammar.default_evaluation(steps, size, episodes, host_length)
+            length = self.host_length(environment, vector.time_limit)
+            default = grammar.default_evaluation(steps, size, episodes, length)
             options["evaluate"] = {**default, **evaluate}
         train = reader.section(grammar.Train, options)
         train = dataclasses.replace(
@@ -398,7 +398,8 @@ class Sections:
             trackers=self.parts("tracker", train.trackers, ("train", "trackers")),
             hooks=self.parts("hook", train.hooks, ("train", "hooks")),
         )
-        for place, message, hint in grammar.contradictions(train, num_envs, has_replay):
+        problems = grammar.contradictions(train, vector.num_envs, replay is not None)
+        for place, message, hint in problems:
             self.fail(place, message, hint)
         return train
 

@@ -53,17 +53,15 @@ class VariedOptions(NamedTuple):
                 varied[parameter.name] = self._distribution(key, value)
                 continue
             if self.takes_any:
-                message = f"{self.reader.label} runs on the host: every episode draws"
-                message = f"{message} `{key}` from a distribution"
-                self._fail((key,), f"{message}, got {quote_value(value)}", _EXAMPLE)
+                message = f"{self.reader.label} runs on the host: every episode draws "
+                message += f"`{key}` from a distribution, got {quote_value(value)}"
+                self._fail((key,), message, _EXAMPLE)
             varied[parameter.name] = self._values(key, value)
             if len(value) > num_envs:
                 count = f"{len(value)} values for `{key}` of {self.reader.label}"
-                self._fail(
-                    (key,),
-                    f"`{self.name}` has {count}, but `num_envs` is {num_envs}",
-                    f"set `num_envs` to at least {len(value)}, or remove values",
-                )
+                message = f"`{self.name}` has {count}, but `num_envs` is {num_envs}"
+                hint = f"set `num_envs` to at least {len(value)}, or remove values"
+                self._fail((key,), message, hint)
         return varied
 
     def read_grid(self, options: Mapping[str, Any]) -> dict[str, list[float]]:
@@ -105,11 +103,8 @@ class VariedOptions(NamedTuple):
             message = f"`{self.name}`: `{key}`: expected a list of numbers"
             self._fail((key,), f"{message}, got {quote_value(values)}", _EXAMPLE)
         if not len(values):
-            self._fail(
-                (key,),
-                f"`{self.name}` has no value for `{key}`",
-                f"list numbers, as in `{key}: [0.5, 1.0]`, or remove `{key}`",
-            )
+            hint = f"list numbers, as in `{key}: [0.5, 1.0]`, or remove `{key}`"
+            self._fail((key,), f"`{self.name}` has no value for `{key}`", hint)
         return [self._number(key, (i,), value) for i, value in enumerate(values)]
 
     def _number(self, key: str, place: Place, value: Any) -> float:
@@ -125,17 +120,15 @@ class VariedOptions(NamedTuple):
         kinds, given = (*RANGES, CHOICE), [*map(str, value)]
         unknown = [name for name in given if name not in kinds]
         if unknown or len(given) != 1:
-            message = f"`{key}` of `{self.name}`: expected the name of a distribution"
-            message = f"{message} and its numbers, got {quote_value(value)}"
-            self._fail(
-                (key,), message, suggest(unknown[0], kinds) if unknown else _EXAMPLE
-            )
+            message = f"`{key}` of `{self.name}`: expected the name of a distribution "
+            message += f"and its numbers, got {quote_value(value)}"
+            hint = suggest(unknown[0], kinds) if unknown else _EXAMPLE
+            self._fail((key,), message, hint)
         kind: Any = given[0]
         values = value[kind]
         is_range = kind in RANGES
-        if not isinstance(values, list | tuple) or (
-            len(values) != 2 if is_range else not values
-        ):
+        size = len(values) if isinstance(values, list | tuple) else 0
+        if size != 2 if is_range else not size:
             expected = "the lowest and the highest value" if is_range else "a list"
             message = f"`{kind}` of `{key}`: expected {expected}"
             self._fail((key, kind), f"{message}, got {quote_value(values)}", _EXAMPLE)

@@ -272,14 +272,14 @@ def parse_json(text: str) -> Any:
     return _DECODER.decode(text)
 
 
-def read_text(path: Path, hint: str, *, most: int = LARGEST_JSON) -> str:
-    """The UTF-8 text of a regular file of at most `most` bytes; follows no link.
+def read_text(path: Path, hint: str) -> str:
+    """The UTF-8 text of a regular file; follows no link.
 
     `hint` says how to repair a damaged file.
     """
     if not exists(path):
         raise RlcliError(f"there is no file {quote(path)}", hint)
-    data = read_bytes(path, hint, most=most)
+    data = read_bytes(path, hint)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

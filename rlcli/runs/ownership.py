@@ -28,7 +28,7 @@ import secrets
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 import platformdirs
 
@@ -150,14 +150,6 @@ _CLAIMS = ("folder", "recipe", "trackers", "code")
 _RUN = "run"  # the kind of the statements about runs
 
 
-class Claims(NamedTuple):
-    """What a valid signature says about a recipe and the folder of a run."""
-
-    folder: str  # where the run was made
-    is_here: bool  # whether that is this folder
-    has_trackers: bool  # whether the recipe has the trackers that it had then
-
-
 def sign(folder: Path, recipe: Mapping[str, Any], code: Mapping[str, Any]) -> str:
     """The signature of a run, as JSON text; creates the key of the user.
 
@@ -196,21 +188,20 @@ def read_claims(
 
 def find_claims(
     folder: Path, info: Mapping[str, Any], recipes: Sequence[Mapping[str, Any]]
-) -> Claims | None:
-    """What the signature in `run.json` says about recipes; None if it is invalid.
+) -> tuple[str, set[str]] | None:
+    """Where the signature in `run.json` says that a run was made, and what else holds.
 
-    It is invalid for another recipe, another record of code, or another key.
+    Those are the claims that are true of the folder and of all recipes. None if it is
+    invalid: for another recipe, another record of code, or another key.
     """
     claims = read_claims(_RUN, _CLAIMS, info.get("signature"))
     if claims is None:
         return None
     actual = [_make_claims(folder, each, info.get("code", {})) for each in recipes]
-    equal = {
+    true = {
         name for name in _CLAIMS if all(each[name] == claims[name] for each in actual)
     }
-    if not {"recipe", "code"} <= equal:
-        return None
-    return Claims(claims["folder"], "folder" in equal, "trackers" in equal)
+    return (claims["folder"], true) if {"recipe", "code"} <= true else None
 
 
 def is_remembered(path: Path) -> bool:

@@ -137,20 +137,17 @@ class Run:
         """
         if keep < 1:
             raise ValueError(f"expected to keep at least 1 checkpoint, got {keep}")
-        older = [
-            path for path in self.list_checkpoints() if checkpoint_step(path) <= step
-        ]
-        for path in sorted(older, key=checkpoint_step)[:-keep]:
+        by_step = sorted(self.list_checkpoints(), key=checkpoint_step)
+        older = [path for path in by_step if checkpoint_step(path) <= step]
+        for path in older[:-keep]:
             with files.name_file_in_errors(path, "removed"):
                 path.unlink(missing_ok=True)
 
     def remove_temporaries(self) -> None:
         """Removes temporary files of killed processes; requires the lock."""
-        policies = (self.policy.name, self.best.name, self.init.name)
-        texts = (self.recipe, self.resolved_recipe, self.info, self.index)
-        texts += (self.trackers, self.hook_records)
-        names = [re.escape(name) for name in policies]
-        names += [re.escape(path.name) for path in texts]
+        written = (self.policy, self.best, self.init, self.recipe, self.resolved_recipe)
+        written += (self.info, self.index, self.trackers, self.hook_records)
+        names = [re.escape(path.name) for path in written]
         files.remove_temporaries(self.folder, names)
         files.remove_temporaries(self.checkpoints, [_CHECKPOINT.pattern])
         if not self.films.is_symlink():
@@ -288,13 +285,8 @@ class Run:
             return
         if self.read_info().get("code"):
             shutil.rmtree(self.code, ignore_errors=True)
-        for path in (
-            self.recipe,
-            self.resolved_recipe,
-            self.info,
-            self.init,
-            self.folder / locks.FILE_NAME,
-        ):
+        written = (self.recipe, self.resolved_recipe, self.info, self.init)
+        for path in (*written, self.folder / locks.FILE_NAME):
             path.unlink(missing_ok=True)
 
     def list_checkpoints(self) -> list[Path]:

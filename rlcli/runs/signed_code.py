@@ -36,22 +36,23 @@ def find_signed_code(
 
     `info` is `run.json`, and `recipes` are the data that will be loaded.
     """
-    claims = ownership.find_claims(folder, info, recipes)
-    if claims is None:
+    found = ownership.find_claims(folder, info, recipes)
+    if found is None:
         return None
+    origin, true = found
     record = info.get("code", {})
     entries = read_code_record(record)
     changed = _find_changed(entries)
     copies: Mapping[str, bytes] = {}
     if changed:
-        if not claims.is_here:
-            record = entries = _move(entries, Path(claims.folder), folder)
+        if "folder" not in true:
+            record = entries = _move(entries, Path(origin), folder)
             if not all(_is_unchanged(name, each) for name, each in entries.items()):
                 return None
         copies = _read_copies(folder, entries)
         if not copies:
             return None
-    return SignedCode(record, changed, copies, claims.is_here and claims.has_trackers)
+    return SignedCode(record, changed, copies, {"folder", "trackers"} <= true)
 
 
 def _find_changed(entries: Mapping[str, Mapping[str, str]]) -> dict[str, Path]:
