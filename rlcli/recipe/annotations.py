@@ -11,6 +11,7 @@ unless its annotation has an upper bound of its own.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import json
@@ -36,35 +37,25 @@ LISTS, MAPPINGS = (list, tuple, Sequence), (dict, Mapping)
 _EXACT = {bool: "bool", str: "str", types.NoneType: "null"}
 
 
+@dataclasses.dataclass(eq=False)
 class MismatchError(ValueError):
     """A value does not match its annotation; `place` is the path within the value.
 
-    `expected` is the type of the value at that place, "" if the message says more.
+    Either `expected` is the type of the `value` there, or a `message` says more.
     """
 
-    def __init__(
-        self,
-        message: str,
-        hint: str = "",
-        *,
-        place: Place = (),
-        expected: str = "",
-        value: Any = None,
-    ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
-        self.place = place
-        self.expected = expected
-        self.value = value
+    expected: str = ""
+    value: Any = None
+    hint: str = ""
+    message: str = ""
+    place: Place = ()
 
+    def __post_init__(self) -> None:
+        got = f"expected {self.expected}, got {quote_value(self.value)}"
+        self.message = self.message or got
 
-def _mismatch(
-    expected: str, value: Any, hint: str = "", place: Place = ()
-) -> MismatchError:
-    """The error about a value of another type, at its place."""
-    message = f"expected {expected}, got {quote_value(value)}"
-    return MismatchError(message, hint, place=place, expected=expected, value=value)
+    def __str__(self) -> str:
+        return self.message
 
 
 def convert(annotation: Any, value: Any) -> Any:
@@ -94,8 +85,8 @@ def _convert_instance(kind: type, value: Any) -> Any:
     if isinstance(value, kind):
         return value
     if kind in _EXACT:
-        raise _mismatch(_EXACT[kind], value)
-    raise MismatchError(f"Input should be an instance of {kind.__name__}")
+        raise MismatchError(_EXACT[kind], value)
+    raise MismatchError(message=f"Input should be an instance of {kind.__name__}")
 
 
 def _convert_below(annotation: Any, value: Any, key: str | int) -> Any:
@@ -124,7 +115,7 @@ def _convert_union(base: Any, metadata: tuple, value: Any) -> Any:
         raise specific
     expected = _join_types([error.expected for error in errors])
     hint = next((error.hint for error in errors if error.hint), "")
-    raise _mismatch(expected, errors[0].value, hint, errors[0].place)
+    raise MismatchError(expected, errors[0].value, hint, place=errors[0].place)
 
 
 def _convert_literal(choices: tuple, value: Any) -> Any:
@@ -132,21 +123,21 @@ def _convert_literal(choices: tuple, value: Any) -> Any:
         if value == choice and isinstance(value, bool) == isinstance(choice, bool):
             return choice
     hint = suggest_similar(value, map(str, choices)) if isinstance(value, str) else ""
-    raise _mismatch(_format_choices(choices), value, hint)
+    raise MismatchError(_format_choices(choices), value, hint)
 
 
 def _convert_typed_dict(base: Any, value: Any) -> dict[str, Any]:
     """A mapping with these keys only, in the order of the annotation."""
     if not isinstance(value, Mapping):
-        raise _mismatch("mapping", value)
+        raise MismatchError("mapping", value)
     fields = typed_dict_fields(base)
     for key in value:
         if key not in fields:
             hint = suggest(str(key), fields)
-            raise MismatchError("unknown option", hint, place=(key,))
+            raise MismatchError(message="unknown option", hint=hint, place=(key,))
     for key, (_, is_required) in sorted(fields.items()):
         if is_required and key not in value:
-            raise MismatchError(f"`{key}` is missing")
+            raise MismatchError(message=f"`{key}` is missing")
     return {
         key: _convert_below(annotation, value[key], key)
         for key, (annotation, _) in fields.items()
@@ -156,16 +147,16 @@ def _convert_typed_dict(base: Any, value: Any) -> dict[str, Any]:
 
 def _convert_list(base: Any, metadata: tuple, value: Any) -> list[Any] | tuple:
     if not isinstance(value, list | tuple):
-        raise _mismatch("list", value)
+        raise MismatchError("list", value)
     kinds = typing.get_args(base) or (Any, ...)
     is_tuple = (typing.get_origin(base) or base) is tuple
     if not is_tuple or kinds[-1] is ...:
         kinds = (kinds[0],) * len(value)
     least = max([0, *(getattr(limit, "min_length", 0) for limit in metadata)])
     if len(value) < least:
-        raise MismatchError(f"List should have at least {least} items")
+        raise MismatchError(message=f"List should have at least {least} items")
     if len(value) != len(kinds):
-        raise MismatchError(f"expected {len(kinds)} entries, got {len(value)}")
+        raise MismatchError(message=f"expected {len(kinds)} entries, got {len(value)}")
     items = [
         _convert_below(kind, item, index)
         for index, (kind, item) in enumerate(zip(kinds, value, strict=True))
@@ -175,13 +166,13 @@ def _convert_list(base: Any, metadata: tuple, value: Any) -> list[Any] | tuple:
     # Each entry would be compiled separately, for hours.
     if len(items) > LONGEST_LIST and kinds[0] is not Any:
         message = f"a list of {len(items):,} entries: at most {LONGEST_LIST:,}"
-        raise MismatchError(message)
+        raise MismatchError(message=message)
     return items
 
 
 def _convert_mapping(base: Any, value: Any) -> dict[Any, Any]:
     if not isinstance(value, Mapping):
-        raise _mismatch("mapping", value)
+        raise MismatchError("mapping", value)
     of_key, of_item = typing.get_args(base) or (Any, Any)
     return {
         _convert_below(of_key, key, key): _convert_below(of_item, item, key)
@@ -191,43 +182,41 @@ def _convert_mapping(base: Any, value: Any) -> dict[Any, Any]:
 
 def _convert_float(value: Any, metadata: tuple) -> float | schedules.Schedule:
     """A number or, unless it is structural, a schedule."""
-    structural = "structural" in metadata
+    structural, bounds = "structural" in metadata, bounds_of(metadata)
     expected = format_number_type("float", metadata)
     if structural or not isinstance(value, Mapping | schedules.Schedule):
-        if not _is_number(value) or not _is_within(value, metadata):
+        if not _is_number(value) or not _is_within(value, bounds):
             whole = expected if structural else f"{expected}, or a schedule"
-            raise _mismatch(whole, value)
+            raise MismatchError(whole, value)
         if not is_float32(value):
-            raise _mismatch(f"{expected} that float32 can represent", value)
-        if not _within_float32(value, metadata):
-            raise _mismatch(f"{expected} when rounded to float32", value)
+            raise MismatchError(f"{expected} that float32 can represent", value)
+        if not _is_within_float32(value, bounds):
+            raise MismatchError(f"{expected} when rounded to float32", value)
         return float(value)
     try:
-        schedule = (
-            schedules.parse_schedule(value) if isinstance(value, Mapping) else value
-        )
+        is_written = isinstance(value, Mapping)
+        schedule = schedules.parse_schedule(value) if is_written else value
     except RlcliError as error:
-        raise MismatchError(error.message, error.hint) from error
+        raise MismatchError(message=error.message, hint=error.hint) from error
     for limit in schedule.limits():
-        fits = not is_float32(limit) or _within_float32(limit, metadata)
-        if not fits or not _is_within(limit, metadata):
+        fits = not is_float32(limit) or _is_within_float32(limit, bounds)
+        if not fits or not _is_within(limit, bounds):
             message = f"expected {expected}, got a schedule that reaches {limit:g}"
-            raise MismatchError(message)
+            raise MismatchError(message=message)
     return schedule
 
 
 def _convert_integer(value: Any, metadata: tuple) -> int:
     """An integer, which may be written as 1e3."""
     bounds = bounds_of(metadata)
-    is_whole = _is_number(value) and value == int(value)
-    if is_whole and _is_within(int(value), metadata):
+    if _is_number(value) and value == int(value) and _is_within(int(value), bounds):
         if value > INT32_MAX and not {"le", "lt"} & bounds.keys():
             metadata = (*metadata, Le(INT32_MAX))
         elif value < -INT32_MAX:
             metadata = (*metadata, Ge(-INT32_MAX))
         else:
             return int(value)
-    raise _mismatch(format_number_type("int", metadata), value)
+    raise MismatchError(format_number_type("int", metadata), value)
 
 
 def _is_number(value: Any) -> bool:
@@ -240,67 +229,52 @@ def _is_number(value: Any) -> bool:
         return False
 
 
-_COMPARISONS = (
-    ("ge", operator.ge, "≥"),
-    ("gt", operator.gt, ">"),
-    ("le", operator.le, "≤"),
-    ("lt", operator.lt, "<"),
-)
+_SYMBOLS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}  # also names in `operator`
 
 
 def bounds_of(metadata: tuple) -> dict[str, Any]:
     """The bounds in the metadata of an annotation, by `ge`, `gt`, `le` and `lt`."""
-    kinds = Ge | Gt | Le | Lt | Interval
-    limits = [item for item in metadata if isinstance(item, kinds)]
     return {
         name: getattr(limit, name)
-        for limit in limits
-        for name, _, _ in _COMPARISONS
+        for limit in metadata
+        if isinstance(limit, Ge | Gt | Le | Lt | Interval)
+        for name in _SYMBOLS
         if getattr(limit, name, None) is not None
     }
 
 
-def _is_within(value: Any, metadata: tuple) -> bool:
-    bounds = bounds_of(metadata)
-    return all(
-        compare(value, bounds[name])
-        for name, compare, _ in _COMPARISONS
-        if name in bounds
-    )
+def _is_within(value: Any, bounds: Mapping[str, Any]) -> bool:
+    return all(getattr(operator, name)(value, each) for name, each in bounds.items())
 
 
-def _within_float32(value: Any, metadata: tuple) -> bool:
+def _is_within_float32(value: Any, bounds: Mapping[str, Any]) -> bool:
     """Whether a number is in range after rounding it to float32.
 
     Bounds are rounded as well, so that a closed range contains its ends.
     """
-    bounds, rounded = bounds_of(metadata), to_float32(value)
-    return all(
-        compare(rounded, to_float32(bounds[name]))
-        for name, compare, _ in _COMPARISONS
-        if name in bounds and is_float32(bounds[name])
-    )
+    limits = {
+        name: to_float32(each) for name, each in bounds.items() if is_float32(each)
+    }
+    return _is_within(to_float32(value), limits)
 
 
 def format_number_type(name: str, metadata: tuple) -> str:
     """The name of a type with its range: `int ≥ 1`, `0 ≤ float < 1`."""
-    bounds = {key: _format_bound(value) for key, value in bounds_of(metadata).items()}
+    # Underscores, as in YAML and Python: a comma would end the type in a message.
+    bounds = {
+        key: f"{bound:_}" if isinstance(bound, int) else f"{bound:.12g}"
+        for key, bound in bounds_of(metadata).items()
+    }
     lower = next((key for key in ("ge", "gt") if key in bounds), None)
     upper = next((key for key in ("le", "lt") if key in bounds), None)
-    symbols = {key: symbol for key, _, symbol in _COMPARISONS}
     if lower and upper:
-        before = f"{bounds[lower]} {symbols[lower].translate(_MIRRORED)} "
-        return f"{before}{name} {symbols[upper]} {bounds[upper]}"
+        before = f"{bounds[lower]} {_SYMBOLS[lower].translate(_MIRRORED)} "
+        return f"{before}{name} {_SYMBOLS[upper]} {bounds[upper]}"
     bound = lower or upper
-    return f"{name} {symbols[bound]} {bounds[bound]}" if bound else name
+    return f"{name} {_SYMBOLS[bound]} {bounds[bound]}" if bound else name
 
 
 _MIRRORED = str.maketrans("≥>", "≤<")
-
-
-def _format_bound(value: float) -> str:
-    # Underscores, as in YAML and Python: a comma would end the type in a message.
-    return f"{value:_}" if isinstance(value, int) else f"{value:.12g}"
 
 
 def is_schedulable(annotation: Any) -> bool:
