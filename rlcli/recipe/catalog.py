@@ -49,10 +49,8 @@ def show_entry(
     if len(what) == 1:
         return dump_recipe(recipe_data(what[0], set, diff_from_base))
     if len(what) != 2 or set or diff_from_base:
-        raise RlcliError(
-            "`show` takes a recipe, or the kind and the name of a part",
-            "for example `rlcli show updater q_learning`",
-        )
+        message = "`show` takes a recipe, or the kind and the name of a part"
+        raise RlcliError(message, "for example `rlcli show updater q_learning`")
     return _describe_part(registry.find(parse_kind(what[0]), what[1]))
 
 

@@ -44,7 +44,7 @@ def option_checker(kind: str, part: Any) -> Callable[[str], bool]:
             # Reading the part reports the error. Import paths may not be trusted.
             with contextlib.suppress(RlcliError):
                 if name and ":" not in name:
-                    result |= {*registry.options(registry.find(kind, name).factory)}
+                    result |= _options(kind, name)
         return result
 
     return lambda key: key in keys()
@@ -57,15 +57,14 @@ def _built_in(kind: str) -> list[str]:
     ]
 
 
+def _options(kind: str, name: str) -> set[str]:
+    return {*registry.options(registry.find(kind, name).factory)}
+
+
 def list_candidates(kind: str, keys: Collection[str]) -> str:
     """The hint for a part without a name: built-in parts with these options."""
     names = _built_in(kind)
-    fitting = [
-        name
-        for name in names
-        if {*keys} <= {*registry.options(registry.find(kind, name).factory)}
-    ]
-    names = fitting or names
+    names = [name for name in names if {*keys} <= _options(kind, name)] or names
     if len(names) > _MAX_CANDIDATES:
         return f"`rlcli list {registry.KINDS[kind]}` lists the available ones"
     return "name one of " + ", ".join(f"`{name}`" for name in names)

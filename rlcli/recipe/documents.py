@@ -11,7 +11,7 @@ import math
 import re
 import sys
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -255,10 +255,8 @@ def _syntax_error(text: str, source: str, line: int, problem: str) -> RlcliError
     lines = text.splitlines()
     for number in (line, line - 1):  # the parser may report the next line
         if 0 < number <= len(lines) and re.match(r"\s*\t", lines[number - 1]):
-            message = (
-                f"{Mark(source, number).prefix}YAML does not allow a tab as indent"
-            )
-            return RlcliError(message, "replace it with spaces")
+            prefix, hint = Mark(source, number).prefix, "replace it with spaces"
+            return RlcliError(f"{prefix}YAML does not allow a tab as indent", hint)
     hint = "this is not valid YAML"
     if line <= len(lines) and "\t" in lines[line - 1]:
         hint = "the line contains a tab: replace it with spaces"
@@ -286,9 +284,14 @@ class _Builder:
         if isinstance(node, yaml.SequenceNode) and tag == "seq":
             items = enumerate(node.value)
             return [self.value(item, (*place, index)) for index, item in items]
-        if isinstance(node, yaml.ScalarNode):
-            return self.scalar(node, tag)
-        raise self.unsupported_tag(node)
+        if not isinstance(node, yaml.ScalarNode) or tag not in _SCALARS:
+            message = f"recipes do not support the tag {quote(node.tag)}"
+            raise self.error(node, message, "remove the tag")
+        try:
+            return _SCALARS[tag](node.value)
+        except ValueError as error:
+            message = f"{quote(node.value)} is not a number, or too large for a float"
+            raise self.error(node, message) from error
 
     def mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -304,28 +307,6 @@ class _Builder:
             self.marks[(*place, key)] = self.mark(key_node)
             result[key] = self.value(value_node, (*place, key))
         return result
-
-    def scalar(self, node: yaml.ScalarNode, tag: str) -> Any:
-        text = node.value
-        try:
-            if tag == "null":
-                return None
-            if tag == "bool":
-                return text.lower() in ("true", "yes", "on")
-            if tag == "int":
-                return _int(text)
-            if tag == "float":
-                return _float(text)
-        except ValueError as error:
-            message = f"{quote(text)} is not a number, or too large for a float"
-            raise self.error(node, message) from error
-        if tag == "str":
-            return text
-        raise self.unsupported_tag(node)
-
-    def unsupported_tag(self, node: yaml.Node) -> RlcliError:
-        message = f"recipes do not support the tag {quote(node.tag)}"
-        return self.error(node, message, "remove the tag")
 
     def error(self, node: yaml.Node, message: str, hint: str = "") -> RlcliError:
         return RlcliError(f"{self.mark(node).prefix}{message}", hint)
@@ -350,6 +331,15 @@ def _float(text: str) -> float:
     if math.isinf(value):
         raise ValueError("too large for a float")
     return value
+
+
+_SCALARS: Mapping[str, Callable[[str], Any]] = {  # by the tag of YAML
+    "null": lambda text: None,
+    "bool": lambda text: text.lower() in ("true", "yes", "on"),
+    "int": _int,
+    "float": _float,
+    "str": str,
+}
 
 
 def copy_plain(value: Any) -> Any:

@@ -22,11 +22,8 @@ _FIRST = ("dqn_cartpole", "ppo_cartpole")  # well-known algorithms, and quickly 
 def find_recipe(recipe: str | Path) -> Path:
     """The file of a recipe; an existing file takes precedence over a shipped name."""
     path, recipes = Path(recipe), shipped_recipes()
-    try:
-        is_file, exists = path.is_file(), path.exists()
-    except OSError:  # for example a name too long for a file
-        is_file = exists = False
-    if isinstance(recipe, Path) or is_file:
+    exists = documents.exists(path)
+    if isinstance(recipe, Path) or (exists and path.is_file()):
         return path
     if recipe in recipes:
         return recipes[recipe]

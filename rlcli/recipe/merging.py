@@ -12,9 +12,8 @@ from rlcli.registry import KINDS
 DEFAULT = "default"  # the network or optimizer of functions without their own
 SHARED = "shared"  # the torso shared by all functions
 BY_FUNCTION = ("network", "optimizer")  # sections that may have a part per function
-INNER: Mapping[
-    str, tuple[str, ...]
-] = {  # the parts within a part, and the sections within a section
+# The parts within a part, and the sections within a section.
+INNER: Mapping[str, tuple[str, ...]] = {
     "network": ("head", "memory"),
     "train": ("log", "evaluate", "checkpoint", "stop"),
 }

@@ -70,10 +70,8 @@ def _read_environment(environment: str) -> dict[str, Any]:
     section = load_document(text, "--environment").data["environment"]
     section = section if isinstance(section, Mapping) else {"name": section}
     if not isinstance(section.get("name"), str):
-        raise RlcliError(
-            f"--environment: `{environment}` is not the name of an environment",
-            "for example `--environment Acrobot-v1`",
-        )
+        message = f"--environment: `{environment}` is not the name of an environment"
+        raise RlcliError(message, "for example `--environment Acrobot-v1`")
     registry.find("environment", section["name"])
     return dict(section)
 

@@ -41,29 +41,23 @@ _PLAIN = {bool: "boolean", str: "string", types.NoneType: "null"}
 def shared_definitions() -> dict[str, Schema]:
     """The definitions that the schemas of options refer to."""
     number = _number()
-    forms = {
-        name: {
-            "properties": {
-                "name": {"const": name},
-                "per": {"enum": ["step", "episode"]},
-                **{key: number for key in keys},
-            },
-            "required": [key for key in keys if key != "over"],
-            "additionalProperties": False,
-        }
-        for name, keys in schedules.KEYS.items()
-    }
-    for name, form in forms.items():
-        if "over" in form["properties"]:
-            percent = {"type": "string", "pattern": r"^[0-9.]+ *%$"}
-            form["properties"]["over"] = {"anyOf": [number, percent]}
-        if name not in ("linear", "steps", "success"):  # known by their keys
-            form["required"].append("name")
+    percent = {"type": "string", "pattern": r"^[0-9.]+ *%$"}
     milestone = {"type": "array", "items": number, "minItems": 2, "maxItems": 2}
     when = {"metric": {"type": "string"}, "above": number, "step": number}
-    forms["success"]["properties"]["when"] = _object(when, [*when])
-    del forms["success"]["properties"]["per"]
-    forms["steps"]["properties"]["steps"] = {"type": "array", "items": milestone}
+    special = {
+        "over": {"anyOf": [number, percent]},
+        "steps": {"type": "array", "items": milestone},
+        "when": _object(when, [*when]),
+    }
+    forms: list[Schema] = []
+    for name, keys in schedules.KEYS.items():
+        per = {} if name == "success" else {"per": {"enum": ["step", "episode"]}}
+        values = {key: special.get(key, number) for key in keys}
+        required = [key for key in keys if key != "over"]
+        if name not in ("linear", "steps", "success"):  # known by their keys
+            required.append("name")
+        form = {"properties": {"name": {"const": name}, **per, **values}}
+        forms.append({**form, "required": required, "additionalProperties": False})
     return {
         "number_with_underscores": {
             "description": "YAML 1.2 reads 50_000 as a string; rlcli reads a number",
@@ -73,7 +67,7 @@ def shared_definitions() -> dict[str, Schema]:
         "schedule": {
             "description": "a number that changes during the run",
             "type": "object",
-            "anyOf": [*forms.values()],
+            "anyOf": forms,
         },
     }
 

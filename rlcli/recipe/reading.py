@@ -70,11 +70,9 @@ class RecipeDocument:
     def refuse_combinations(self, hint: str) -> None:
         """Refuses a recipe that stands for several runs; `hint`: what trains them."""
         if self.combinations != [()]:
-            raise RlcliError(
-                f"recipe `{self.name}` has a section `vary`, so it defines several "
-                "runs",
-                f"{hint}; the setting `{NONE}` makes it a single run",
-            )
+            message = f"recipe `{self.name}` has a section `vary`"
+            hint = f"{hint}; the setting `{NONE}` makes it a single run"
+            raise RlcliError(f"{message}, so it defines several runs", hint)
 
 
 # A file, the name of a built-in recipe, the data of a recipe, or what was read of one.

@@ -54,21 +54,15 @@ def schema(*, output: str | Path | None = None) -> dict[str, Any]:
         "additionalProperties": False,
         "$defs": {**shared_definitions(), **builder.definitions},
     }
-    if output is not None:
-        write_schema(Path(output), result)
-    return result
-
-
-def write_schema(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes a schema as JSON."""
-    text = json.dumps(content, ensure_ascii=False)
+    if output is None:
+        return result
     try:
-        path.write_text(f"{text}\n", encoding="utf-8")
+        text = json.dumps(result, ensure_ascii=False)
+        Path(output).write_text(f"{text}\n", encoding="utf-8")
     except OSError as error:
-        raise RlcliError(
-            f"`{path}` cannot be written: {error.strerror}",
-            "choose another file with `--output`",
-        ) from error
+        message = f"`{output}` cannot be written: {error.strerror}"
+        raise RlcliError(message, "choose another file with `--output`") from error
+    return result
 
 
 class _Builder:

@@ -20,12 +20,11 @@ def class_options(
         signature = inspect.signature(maker, eval_str=True)
     except Exception:  # noqa: BLE001 - annotations may raise anything
         signature = inspect.signature(maker)
-    # On the host a number cannot follow a schedule.
-    plain = {float: Structural}
 
     def keyword(parameter: inspect.Parameter) -> inspect.Parameter:
-        value: Any = parameter.annotation
-        value = plain.get(value, value) if _is_plain(value) else Any
+        value: Any = parameter.annotation if _is_plain(parameter.annotation) else Any
+        if value is float:  # on the host a number cannot follow a schedule
+            value = Structural
         if is_optional and parameter.default is parameter.empty:
             parameter = parameter.replace(default=None)
             value = value | None

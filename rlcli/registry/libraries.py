@@ -118,6 +118,7 @@ def _requirements(extra: str) -> list[str]:
 
 
 _current = threading.local()
+_add_hook = functools.cache(sys.addaudithook)
 _EVENTS = {"socket.connect": 1, "socket.sendto": 1, "socket.getaddrinfo": 0}
 
 
@@ -128,18 +129,13 @@ def contact_no_host(what: str) -> Iterator[None]:
     Python reports every connection to audit hooks before it is made. The hook raises an
     `RlcliError`. Sockets within this machine are allowed.
     """
-    _install()
+    _add_hook(_refuse)  # cannot be removed, so there is one
     before = getattr(_current, "what", "")
     _current.what = what
     try:
         yield
     finally:
         _current.what = before
-
-
-@functools.cache
-def _install() -> None:
-    sys.addaudithook(_refuse)  # cannot be removed, so there is one
 
 
 def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
@@ -151,10 +147,8 @@ def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
             return  # of a socket in the file system
         address = address[0]
     if not _is_this_machine(address):
-        raise RlcliError(
-            f"{what} would contact {quote(address)}: a recipe contacts no host",
-            "let the library download its data first, in Python",
-        )
+        message = f"{what} would contact {quote(address)}: a recipe contacts no host"
+        raise RlcliError(message, "let the library download its data first, in Python")
 
 
 def _is_this_machine(host: Any) -> bool:

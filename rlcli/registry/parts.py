@@ -95,10 +95,9 @@ class _ClassAdapter(NamedTuple):
         except RlcliError:  # a name that only type checkers import
             result = inspect.Signature.empty
         if result is inspect.Signature.empty:
+            first = next(iter(inspect.signature(maker).parameters), "")
             if self.argument:
-                return next(iter(inspect.signature(maker).parameters), "") == (
-                    self.argument
-                )
+                return first == self.argument
             return _returns(maker, self.base)
         result = typing.get_origin(result) or result
         return isinstance(result, type) and issubclass(result, self.base)
@@ -124,10 +123,8 @@ def register(
         key = (kind, name or factory.__name__)
         existing = _BUILT_IN.get(key)
         if existing is not None and existing.factory.__module__ != factory.__module__:
-            raise ValueError(
-                f"{kind} {key[1]!r} is registered already, by "
-                f"{existing.factory.__module__}"
-            )
+            other = existing.factory.__module__
+            raise ValueError(f"{kind} {key[1]!r} is registered already, by {other}")
         _BUILT_IN[key] = RegisteredPart(
             *key, factory, MappingProxyType(facts), preset_of=preset_of
         )

@@ -46,11 +46,9 @@ def load_plugin(entry: importlib.metadata.EntryPoint, kind: str, name: str) -> A
     try:
         return entry.load()
     except (Exception, SystemExit) as error:
-        raise RlcliError(
-            f"{kind} {quote(name)} of {source(entry)} cannot be loaded: "
-            f"{reason(error)}",
-            "update or uninstall the plug-in",
-        ) from error
+        label = f"{kind} {quote(name)} of {source(entry)}"
+        message = f"{label} cannot be loaded: {reason(error)}"
+        raise RlcliError(message, "update or uninstall the plug-in") from error
 
 
 def source(entry: importlib.metadata.EntryPoint) -> str:
@@ -68,22 +66,17 @@ def import_factory(kind: str, name: str) -> Callable:
     label = f"{kind} {quote(name)}"
     if module.startswith("./") or module.endswith(".py"):
         dotted = module.removeprefix("./").removesuffix(".py").replace("/", ".")
-        raise RlcliError(
-            f"{label} names a file instead of a module",
-            f"write {quote(f'{dotted}:{attribute}')}"
-            if _is_dotted_name(dotted)
-            else "put the file beside the recipe, and name it without folder and `.py`",
-        )
+        hint = "put the file beside the recipe, and name it without folder and `.py`"
+        if _is_dotted_name(dotted):
+            hint = f"write {quote(f'{dotted}:{attribute}')}"
+        raise RlcliError(f"{label} names a file instead of a module", hint)
     if not _is_dotted_name(f"{module}.{attribute}"):
-        raise RlcliError(
-            f"{label} is not an import path",
-            "an import path is `module:attribute`, as in `my_package.parts:my_part`",
-        )
+        hint = "an import path is `module:attribute`, as in `my_package.parts:my_part`"
+        raise RlcliError(f"{label} is not an import path", hint)
     if _is_standard(module):
-        raise RlcliError(
-            f"{label} is not a factory: module {quote(module)} is part of Python",
-            "an import path names a factory, as in `my_package.parts:my_part`",
-        )
+        message = f"{label} is not a factory: module {quote(module)} is part of Python"
+        hint = "an import path names a factory, as in `my_package.parts:my_part`"
+        raise RlcliError(message, hint)
     try:
         imported_module = user_code.import_module(module)
     except (Exception, SystemExit) as error:
@@ -91,9 +84,8 @@ def import_factory(kind: str, name: str) -> Callable:
     try:
         return functools.reduce(getattr, attribute.split("."), imported_module)
     except AttributeError as error:
-        raise RlcliError(
-            f"{label}: {shorten(str(error), 160)}", "check the name after the colon"
-        ) from error
+        message = f"{label}: {shorten(str(error), 160)}"
+        raise RlcliError(message, "check the name after the colon") from error
 
 
 def _is_dotted_name(text: str) -> bool:

@@ -221,7 +221,9 @@ def _follow_imports(
         if file is None:
             continue
         is_package = file.name.startswith("__init__.")
-        files[_relative_path(name, file, is_package)] = file
+        suffix = file.name[file.name.index(".") :]
+        path = name.replace(".", "/") + ("/__init__" if is_package else "")
+        files[f"{path}{suffix}"] = file
         queue += _imported_names(file, name if is_package else name.rpartition(".")[0])
         prefix = f"{name.partition('.')[0]}."
         queue += [other for other in imported if other.startswith(prefix)]
@@ -283,11 +285,6 @@ def _find_imported(name: str) -> Path | None:
 
 def _as_user_file(file: str | None) -> Path | None:
     return Path(file) if file and is_user_file(file) and Path(file).is_file() else None
-
-
-def _relative_path(name: str, file: Path, is_package: bool) -> str:
-    path, suffix = name.replace(".", "/"), file.name[file.name.index(".") :]
-    return f"{path}/__init__{suffix}" if is_package else f"{path}{suffix}"
 
 
 def _imported_names(file: Path, package: str) -> Iterator[str]:

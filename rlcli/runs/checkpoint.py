@@ -137,10 +137,8 @@ def read(path: str | os.PathLike[str]) -> Any:
             "pass a run's folder, or a `.pkl.lz4` file",
         ) from error
     except OSError as error:
-        raise RlcliError(
-            f"`{path}` cannot be read: {error.strerror}",
-            "pass a `.pkl.lz4` file that you can read",
-        ) from error
+        message = f"`{path}` cannot be read: {error.strerror}"
+        raise RlcliError(message, "pass a `.pkl.lz4` file that you can read") from error
     return from_bytes(data, source=path)
 
 
@@ -199,23 +197,19 @@ def _claimed_size(header: bytes, file_size: int, source: str | os.PathLike[str])
     if not header:
         raise RlcliError(f"`{source}` is empty", _COPY_AGAIN)
     if not header.startswith(MAGIC[: len(header)]):
-        formats = [
-            what for start, what in _OTHER_FORMATS.items() if header.startswith(start)
+        formats = _OTHER_FORMATS.items()
+        found = [
+            f": it is {what}" for start, what in formats if header.startswith(start)
         ]
-        raise RlcliError(
-            f"`{source}` is not an rlcli checkpoint"
-            + "".join(f": it is {format_}" for format_ in formats),
-            "pass a `.pkl.lz4` file from a run's folder",
-        )
+        message = f"`{source}` is not an rlcli checkpoint{''.join(found)}"
+        raise RlcliError(message, "pass a `.pkl.lz4` file from a run's folder")
     if len(header) < HEADER_SIZE:
         raise RlcliError(f"`{source}` is truncated", _COPY_AGAIN)
     _, version, size = _HEADER.unpack_from(header)
     if version > FORMAT_VERSION:
-        raise RlcliError(
-            f"`{source}` has format version {version}, but this rlcli only supports "
-            f"{FORMAT_VERSION}",
-            "upgrade: `pip install --upgrade rlcli`",
-        )
+        message = f"`{source}` has format version {version}, but this rlcli only "
+        hint = "upgrade: `pip install --upgrade rlcli`"
+        raise RlcliError(f"{message}supports {FORMAT_VERSION}", hint)
     if version < FORMAT_VERSION or size > _MAX_RATIO * (file_size - HEADER_SIZE):
         raise RlcliError(f"`{source}` is damaged: its header is invalid", _COPY_AGAIN)
     return size

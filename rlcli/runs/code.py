@@ -117,10 +117,8 @@ def copy_code(run: Run, recipe: Recipe) -> dict[str, Any]:
         modules += [module] if module not in ("", "__main__") else []
     files = user_code.imported_files(modules)
     if files and exists(run.code):
-        raise RlcliError(
-            f"`{run.code}` exists already",
-            "choose another folder with `--runs` or `--run`",
-        )
+        message = f"`{run.code}` exists already"
+        raise RlcliError(message, "choose another folder with `--runs` or `--run`")
     try:
         record = {name: _copy(file, run.code / name) for name, file in files.items()}
     except BaseException:

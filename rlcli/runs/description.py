@@ -91,11 +91,9 @@ def describe_run(record: Record) -> str:
     if changes:
         lines += ["", "options that differ from the recipe file:"]
         width = max(map(len, changes)) + 2
-        for key, (before, after) in changes.items():
-            values = (
-                formatting.format_value(each, _LONGEST) for each in (after, before)
-            )
-            lines.append("  {:{}}{}  (was {})".format(key, width, *values))
+        for key, pair in changes.items():
+            before, after = (formatting.format_value(each, _LONGEST) for each in pair)
+            lines.append(f"  {key:{width}}{after}  (was {before})")
     return "".join(printable(line).replace("\n", "\\n") + "\n" for line in lines)
 
 
@@ -143,9 +141,8 @@ def _describe_times(record: Record) -> str:
     created = formatting.parse_time(record["created"])
     if created is None:
         return ""
-    text = (
-        f"{record['created']}, {formatting.format_duration(time.time() - created)} ago"
-    )
+    age = formatting.format_duration(time.time() - created)
+    text = f"{record['created']}, {age} ago"
     ended = formatting.parse_time(record["ended"])
     return f"{text}, ended {record['ended']}" if ended else text
 

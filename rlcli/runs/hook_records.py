@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rlcli.runs import predicates
 from rlcli.runs.files import open_regular, read_records, replace_file, to_json
 from rlcli.runs.run_folder import Run
 
@@ -52,9 +53,7 @@ def _parse(data: Any, before: Sequence[HookRecord]) -> HookRecord:
     if type(step) is not int or step < least or {*data} != {"T", "set", "log"}:
         raise ValueError("no step, or steps in another order")
     lists = [each if isinstance(each, list) else [each] for each in values.values()]
-    for number in [*numbers.values(), *(x for each in lists for x in each)]:
-        if type(number) not in (int, float, type(None)):
-            raise ValueError("no number")
-    if None in numbers.values():
+    logged = [number for each in lists for number in each if number is not None]
+    if not all(map(predicates.is_number, [*numbers.values(), *logged])):
         raise ValueError("no number")
     return HookRecord(step, numbers, values)

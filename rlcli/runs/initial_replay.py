@@ -169,8 +169,7 @@ def _read_streams(recipe: Recipe, source: Source) -> Transition:
     seeds = []
     for index in range(len(source.seeds)):
         state = ReplayAgentState((), _take_seed(replay, index))
-        most = np.iinfo(np.int32).max
-        _, steps = inside.contents(state, iteration, unroll, setup.data(), most)
+        _, steps = inside.contents(state, iteration, unroll, setup.data(), INT32_MAX)
         seeds.append(jax.device_get(steps))
     shape = -1, origin.num_envs
     return jax.tree.map(

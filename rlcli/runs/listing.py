@@ -59,7 +59,12 @@ def select(records: Sequence[Record], condition: Condition) -> list[Record]:
     """The records that satisfy a condition; an error if none has its key."""
     found = [(record, find_value(record, condition.key)) for record in records]
     if found and all(value is MISSING for _, value in found):
-        raise _unknown_key(records, condition)
+        recipes = (read_recipe(Path(record["run"])) for record in records)
+        # Of the newest readable recipe.
+        names = [*FIELDS, *_dotted_keys(next(filter(None, recipes), {}))]
+        key = quote(condition.key)
+        message = f"--filter {quote(condition.text)}: no run has {key}"
+        raise RlcliError(message, suggest(condition.key, names))
     return [
         record
         for record, value in found
@@ -129,17 +134,6 @@ def read_recipe(
         return documents.load_document(text).data
     except (OSError, ValueError, RlcliError):
         return {}
-
-
-def _unknown_key(records: Sequence[Record], condition: Condition) -> RlcliError:
-    """An error that suggests a similar key, from the newest readable recipe."""
-    names = [*FIELDS]
-    for record in records:
-        if recipe := read_recipe(Path(record["run"])):
-            names += _dotted_keys(recipe)
-            break
-    message = f"--filter {quote(condition.text)}: no run has {quote(condition.key)}"
-    return RlcliError(message, suggest(condition.key, names))
 
 
 def _dotted_keys(value: Any, place: str = "") -> Iterator[str]:

@@ -66,10 +66,8 @@ def locate_policy(path: str | Path, *, best: bool = False) -> tuple[Run | None, 
     if _is_file(path):
         run = owning_run(path)
         if best and (run is None or path != run.best):
-            raise RlcliError(
-                f"`--best` requires the folder of a run, but `{path}` is a file",
-                "pass the folder of the run, or remove `--best`",
-            )
+            message = f"`--best` requires the folder of a run, but `{path}` is a file"
+            raise RlcliError(message, "pass the folder of the run, or remove `--best`")
         return run, path
     run = locate_run(path)
     if best and not run.best.is_file():

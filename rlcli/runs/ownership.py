@@ -234,10 +234,8 @@ def read_trusted() -> list[str]:
             return [*folders]
     except (ValueError, TypeError, KeyError, RecursionError):
         pass
-    raise RlcliError(
-        f"`{path}` is damaged: it is not a list of folders",
-        "remove it, and trust your folders again",
-    )
+    message = f"`{path}` is damaged: it is not a list of folders"
+    raise RlcliError(message, "remove it, and trust your folders again")
 
 
 def write_trusted(folders: Sequence[str]) -> None:

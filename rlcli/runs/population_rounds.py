@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
-from rlcli.runs import files
+from rlcli.runs import files, predicates
 
 FILE_NAME, ROUNDS = "population.json", "rounds.jsonl"
 
@@ -86,41 +86,33 @@ def read_settings(folder: Path) -> PopulationSettings:
 
 def _is_sound(settings: PopulationSettings) -> bool:
     """Whether the fields of settings that were read have their types."""
+    numbers, texts = [settings.seed, settings.ready], [*settings.members]
+    for option in settings.options:
+        texts += [option.key, *option.places]
     return (
-        type(settings.seed) is int
-        and type(settings.ready) is int
+        all(map(predicates.is_int, numbers))
         and settings.ready >= 1
-        and all(isinstance(name, str) for name in settings.members)
+        and all(map(predicates.is_text, texts))
         and all(
-            isinstance(key, str)
-            and all(isinstance(place, str) for place in places)
-            and _is_finite(low)
-            and _is_finite(high)
-            and isinstance(is_log, bool)
-            for key, places, low, high, is_log in settings.options
+            _is_finite(each.low) and _is_finite(each.high) for each in settings.options
         )
+        and all(predicates.is_flag(each.is_log) for each in settings.options)
     )
 
 
 def _is_finite(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+    return predicates.is_number(value) and math.isfinite(value)
 
 
 def write_rounds(folder: Path, rounds: Sequence[Round]) -> None:
     """Replaces the rounds of the population of a folder."""
-    lines = [
-        files.to_json(
-            {
-                "round": each.number,
-                "step": each.step,
-                "members": {
-                    name: member._asdict() for name, member in each.members.items()
-                },
-            }
-        )
-        for each in rounds
-    ]
-    files.replace_file(folder / ROUNDS, "".join(f"{line}\n" for line in lines).encode())
+    files.replace_file(folder / ROUNDS, "".join(map(_to_line, rounds)).encode())
+
+
+def _to_line(each: Round) -> str:
+    members = {name: member._asdict() for name, member in each.members.items()}
+    fields = {"round": each.number, "step": each.step, "members": members}
+    return f"{files.to_json(fields)}\n"
 
 
 def read_rounds(

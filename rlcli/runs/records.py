@@ -50,18 +50,16 @@ def read_record(folder: str | Path) -> Record:
 def _read_into(record: Record, run: Run) -> None:
     info = run.read_info()
     # Others are no fields of `run.json`, so its reader has not checked them.
-    record |= {
-        name: info[name] for name in FIELDS if name in INFO_FIELDS and name in info
-    }
+    known = [name for name in FIELDS if name in INFO_FIELDS]
+    record |= {name: info[name] for name in known if name in info}
     if not info:
         raise RlcliError(f"`{run.info}` is missing or empty")
     record["status"] = find_status(run, info)
     record["frozen"] = len(info.get("frozen") or {})
     index = run.read_index()
     latest = str(index.get("latest", "")).removesuffix(SUFFIX)
-    rows, evaluation = read_last_rows(
-        run.folder, len(info.get("seeds", ())), with_evaluation="best" in index
-    )
+    seeds, has_best = len(info.get("seeds", ())), "best" in index
+    rows, evaluation = read_last_rows(run.folder, seeds, with_evaluation=has_best)
     steps = [row["T"] for row in (*rows[:1], *evaluation[:1])]
     record["steps"] = max([*steps, int(latest) if latest.isdecimal() else 0])
     if rows:
@@ -84,10 +82,8 @@ def find_status(run: Run, info: Mapping[str, Any] | None = None) -> str:
 def _status_in(info: Mapping[str, Any], run: Run) -> str:
     status = info.get("status")
     if status is None:
-        raise RlcliError(
-            f"`{run.info}` is missing or has no `status`",
-            f"`{run.command('resume')}` recreates the file",
-        )
+        message = f"`{run.info}` is missing or has no `status`"
+        raise RlcliError(message, f"`{run.command('resume')}` recreates the file")
     return status
 
 

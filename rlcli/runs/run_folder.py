@@ -247,10 +247,8 @@ class Run:
         index = read_json(self.index)
         if not isinstance(index.get("best", {}), dict):
             value = quote(files.to_json(index["best"]))
-            raise RlcliError(
-                f"`{self.index}` is damaged: `best` is {value}",
-                "remove it: the next checkpoint recreates it",
-            )
+            message = f"`{self.index}` is damaged: `best` is {value}"
+            raise RlcliError(message, "remove it: the next checkpoint recreates it")
         return index
 
     def write_index(self, **fields: Any) -> None:

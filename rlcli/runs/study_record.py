@@ -38,6 +38,13 @@ SEARCH, BSUITE = "search", "bsuite"  # the sections of a sweep, and of `rlcli bs
 REFERENCE = "reference"  # the section of returns `[low, high]` by environment
 _SIGNATURE = "signature"
 _DEEPEST = 16  # folders of a cell below that of its study
+_CELL_FIELDS: Mapping[str, predicates.Predicate] = {  # and `recipe`
+    "digest": predicates.is_text,
+    "set": predicates.list_of(predicates.is_text),
+    "tags": predicates.list_of(predicates.is_text),
+    "values": predicates.mapping_of(predicates.is_text),
+    "name": predicates.or_none(predicates.is_text),
+}
 _LONGEST = 255  # bytes of a name in the file systems of Linux and macOS
 
 
@@ -174,11 +181,9 @@ def find_study(path: str | Path) -> Study | None:
         fields.pop(name, None)
     version, cells = fields.pop("format", None), fields.pop("cells", None)
     if type(version) is int and version > FORMAT:
-        raise RlcliError(
-            f"`{folder / FILE_NAME}` has format version {version}, but this rlcli only "
-            f"supports {FORMAT}",
-            "upgrade: `pip install --upgrade rlcli`",
-        )
+        message = f"`{folder / FILE_NAME}` has format version {version}, but this rlcli"
+        hint = "upgrade: `pip install --upgrade rlcli`"
+        raise RlcliError(f"{message} only supports {FORMAT}", hint)
     if version != FORMAT or not isinstance(cells, dict) or not (cells or fields):
         raise _damage(folder, "it lists no cells")
     places = _Places(folder)
@@ -249,30 +254,19 @@ def _find_links(folder: Path) -> set[str]:
 def _read_cell(places: _Places, label: str, fields: Any) -> Cell:
     """A cell of a record that may come from elsewhere."""
     folder, place = places.folder, places.find(label)
-    fields = fields if isinstance(fields, dict) else {}
-    recipe, values = fields.get("recipe"), fields.get("values")
-    sets, tags = fields.get("set"), fields.get("tags")
-    name, digest = fields.get("name"), fields.get("digest")
-    is_right = (
-        is_recipe(recipe)
-        and isinstance(digest, str)
-        and predicates.list_of(predicates.is_text)(sets)
-        and predicates.list_of(predicates.is_text)(tags)
-        and isinstance(values, dict)
-        and predicates.list_of(predicates.is_text)([*values.values()])
-        and isinstance(name, str | None)
-    )
-    if not is_right:
+    fields = {"name": None, **(fields if isinstance(fields, dict) else {})}
+    checks = {"recipe": is_recipe, **_CELL_FIELDS}.items()
+    if not all(key in fields and is_sound(fields[key]) for key, is_sound in checks):
         raise _damage(folder, f"what its cell `{label}` is")
     return Cell(
         place,
         folder,
-        recipe,
-        digest,
-        tuple(sets),
-        values,
-        None if name is None else check_name(name),
-        tuple(check_tags(tags)),
+        fields["recipe"],
+        fields["digest"],
+        tuple(fields["set"]),
+        fields["values"],
+        None if fields["name"] is None else check_name(fields["name"]),
+        tuple(check_tags(fields["tags"])),
         fields.get("smoke") is True,
     )
 
