@@ -173,23 +173,19 @@ def restore_tree(
     """
     import jax
 
-    expected_leaves = leaves_by_path(shapes)
-    for path in sorted(expected_leaves.keys() | arrays.keys()):
-        stored_type, expected_type = "nothing", "nothing"
-        if path in arrays:
-            stored_type = _describe_leaf(arrays[path])
-        if path in expected_leaves:
-            expected_type = _describe_leaf(_stored_shape(expected_leaves[path]))
-        if stored_type != expected_type:
-            raise RlcliError(
-                f"`{source}` does not match its recipe: expected {expected_type} at "
-                f"`{path}`, got {stored_type}",
-                "use the recipe and the version of rlcli that wrote the file",
-            )
-    return jax.tree.unflatten(
-        jax.tree.structure(shapes),
-        [_restore_leaf(shape, arrays[path]) for path, shape in expected_leaves.items()],
-    )
+    leaves = leaves_by_path(shapes)
+    expected = {
+        path: _describe_leaf(_stored_shape(each)) for path, each in leaves.items()
+    }
+    stored = {path: _describe_leaf(each) for path, each in arrays.items()}
+    for path in sorted(expected.keys() | stored.keys()):
+        wanted, found = (each.get(path, "nothing") for each in (expected, stored))
+        if wanted != found:
+            message = f"`{source}` does not match its recipe: expected {wanted} at "
+            hint = "use the recipe and the version of rlcli that wrote the file"
+            raise RlcliError(f"{message}`{path}`, got {found}", hint)
+    restored = [_restore_leaf(shape, arrays[path]) for path, shape in leaves.items()]
+    return jax.tree.unflatten(jax.tree.structure(shapes), restored)
 
 
 def _claimed_size(header: bytes, file_size: int, source: str | os.PathLike[str]) -> int:

@@ -129,10 +129,11 @@ def format_changes(changes: Mapping[str, Sequence[Any]] | None) -> list[str]:
 
     Omits the seeds, and the options of a part whose name has changed.
     """
-    parts = {key.removesuffix("name") for key in changes or () if key.endswith(".name")}
+    changes = changes or {}
+    parts = {key.removesuffix("name") for key in changes if key.endswith(".name")}
     shown = {
         key: pair[1]
-        for key, pair in (changes or {}).items()
+        for key, pair in changes.items()
         if key not in _SHOWN_ELSEWHERE
         and (key.endswith(".name") or not key.startswith((*parts,)))
     }
