@@ -126,7 +126,7 @@ class Recipe:
     @functools.cached_property
     def resolved_text(self) -> str:
         """The recipe as YAML with every default, as runs and checkpoints contain it."""
-        return dump_recipe(resolve(self))
+        return documents.dump_yaml(resolve(self))
 
     def error(self, place: Place, message: str, hint: str = "") -> RlcliError:
         """An error about a value, which begins with its file and line."""
@@ -225,9 +225,7 @@ def resolve(recipe: Recipe) -> dict[str, Any]:
     return {key: each for key, each in plain.items() if each or key not in absent}
 
 
-def dump_recipe(data: Mapping[str, Any]) -> str:
-    """The YAML text of a recipe's data, for example of `resolve`."""
-    return documents.dump_yaml(data)
+dump_recipe = documents.dump_yaml  # of a recipe's data, for example of `resolve`
 
 
 def _read_sections(sections: Sections, name: str) -> Recipe:

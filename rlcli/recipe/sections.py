@@ -111,15 +111,20 @@ class Sections:
         """
         place = place or (kind,)
         value, is_default = self.complete(kind, value, place, common, default)
-        name = self.name(kind, value["name"], place)
-        registered = self.find_part(kind, name, (*place, "name"))
-        parameters = registry.options(registered.factory)
+        name, name_place = value["name"], (*place, "name")
+        label = f"{kind} {quote(name)}"
+        self.check_trust(name_place, label, name)
+        try:
+            factory = registry.find(kind, name).factory
+        except RlcliError as error:
+            self.fail(name_place, error.message, error.hint)
+        parameters = registry.options(factory)
         given_options = {
             key: option
             for key, option in value.items()
             if key != "name" and (key not in common or key in parameters)
         }
-        label = f"{kind} {quote(name)}" + (" (the default)" if is_default else "")
+        label += " (the default)" * is_default
         reader = grammar.Reader(label, place, self.fail)
         options = reader.options(parameters, given_options, common)
         for key, parameter in parameters.items():
@@ -140,28 +145,16 @@ class Sections:
             message = f"expected the {kind}'s name or a mapping"
             hint = f"for example `{kind}: {{name: …}}`"
             self.fail(place, f"{message}, got {quote_value(value)}", hint)
-        if "name" in value:
-            return value, False
-        value = value if default is None else merge_part(kind, default, value)
+        is_default = "name" not in value
+        if is_default and default is not None:
+            value = merge_part(kind, default, value)
         if "name" not in value:
             keys = [key for key in value if key not in common]
             self.fail(place, f"the {kind} has no `name`", list_candidates(kind, keys))
-        return value, True
-
-    def name(self, kind: str, value: Any, place: Place) -> str:
-        """The name of a part, which has to be a string."""
-        if not isinstance(value, str):
-            message = f"`name` of the {kind}: expected str, got {quote_value(value)}"
+        if not isinstance(name := value["name"], str):
+            message = f"`name` of the {kind}: expected str, got {quote_value(name)}"
             self.fail((*place, "name"), message, list_candidates(kind, ()))
-        return value
-
-    def find_part(self, kind: str, name: str, place: Place) -> registry.RegisteredPart:
-        """The registered part of that name; untrusted recipes may not import code."""
-        self.check_trust(place, f"{kind} {quote(name)}", name)
-        try:
-            return registry.find(kind, name)
-        except RlcliError as error:
-            self.fail(place, error.message, error.hint)
+        return value, is_default
 
     def check_trust(self, place: Place, label: str, path: str | None) -> None:
         """Refuses an import path in a recipe that is not trusted."""
