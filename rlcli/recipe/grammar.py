@@ -217,12 +217,11 @@ class Reader(NamedTuple):
         self, key: str, parameter: inspect.Parameter, options: Mapping[str, Any]
     ) -> Any:
         """One option, converted, or its default."""
-        if key not in options:
-            if parameter.default is parameter.empty:
-                self.fail(self.place, f"{self.label} needs `{key}`", "")
-            # Converted as well, so that a recipe that writes its defaults is equal.
-            return self._convert(key, parameter, parameter.default)
-        return self._convert(key, parameter, options[key])
+        value = options.get(key, parameter.default)
+        if value is parameter.empty:
+            self.fail(self.place, f"{self.label} needs `{key}`", "")
+        # Defaults are converted as well, so that a recipe that writes them is equal.
+        return self._convert(key, parameter, value)
 
     def value(self, annotation: Any, value: Any, place: Place) -> Any:
         """A value, converted to its annotation."""
@@ -235,20 +234,17 @@ class Reader(NamedTuple):
             self.fail(value_place, message, error.hint)
 
     def _convert(self, key: str, parameter: inspect.Parameter, value: Any) -> Any:
-        annotation = parameter.annotation
-        section = _dataclass_in(annotation)
+        if value is None and parameter.default is None:
+            return None
         place = (*self.place, key)
+        section = _dataclass_in(parameter.annotation)
         if section is None:
-            if parameter.default is None and value is None:
-                return None
-            return self.value(annotation, value, place)
+            return self.value(parameter.annotation, value, place)
         if dataclasses.is_dataclass(value):
             return value
         is_off = value is None or value is False
         if is_off and "every" in registry.options(section):
             value = {"every": None}
-        if value is None and parameter.default is None:
-            return None
         label = f"`{key}` of {self.label}"
         if not isinstance(value, Mapping):
             message = f"{label}: expected a mapping, got {quote_value(value)}"
@@ -263,11 +259,8 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, schedules.Schedule):
         return schedules.schedule_to_plain(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = dataclasses.fields(value)
-        return {
-            field.name.removesuffix("_"): to_plain(getattr(value, field.name))
-            for field in fields
-        }
+        names = (field.name for field in dataclasses.fields(value))
+        value = {name.removesuffix("_"): getattr(value, name) for name in names}
     if isinstance(value, Mapping):
         return {key: to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -138,9 +138,14 @@ def _recipe_key(data: Mapping[str, Any]) -> Key:
         )
         for kind in _PARTS
     }
+    optimizer = default_part("optimizer", defaults)
     by_function = {
         "network": _network_key(data.get("network"), defaults),
-        "optimizer": _optimizer_key(data.get("optimizer"), defaults),
+        "optimizer": _by_function_key(
+            "optimizer",
+            data.get("optimizer"),
+            lambda item, _: _part_key("optimizer", item, optimizer),
+        ),
     }
     return Key(children={**parts, **by_function, **sections})
 
@@ -180,18 +185,25 @@ def _options(kind: str, name: Any) -> Mapping[str, Field]:
     return part["options"]
 
 
+def _by_function_key(kind: str, value: Any, key_of: Callable[[Any, str], Key]) -> Key:
+    """The key of one part, or of a part for each function or group of parameters."""
+    if not is_by_function(value, _option_checker(kind)):
+        return key_of(value, DEFAULT)
+    keys = {function: key_of(item, function) for function, item in value.items()}
+    return Key(children=keys, is_section=True)
+
+
 def _network_key(value: Any, defaults: Mapping[str, Any]) -> Key:
     """The key `network`: one network, one per function, or heads on a shared one."""
-    default = default_part("network", defaults)
-    if not is_by_function(value, _option_checker("network")):
-        return _single_network_key(value, default, default_head(defaults, DEFAULT))
-    keys = {
-        function: _head_key(item, default_head(defaults, function))
-        if SHARED in value and function != SHARED
-        else _single_network_key(item, default, default_head(defaults, function))
-        for function, item in value.items()
-    }
-    return Key(children=keys, is_section=True)
+
+    def key_of(item: Any, function: str) -> Key:
+        head = default_head(defaults, function)
+        has_shared = isinstance(value, Mapping) and SHARED in value
+        if has_shared and function != SHARED:
+            return _head_key(item, head)
+        return _single_network_key(item, default_part("network", defaults), head)
+
+    return _by_function_key("network", value, key_of)
 
 
 def _single_network_key(value: Any, default: Any, default_head: Any) -> Key:
@@ -206,15 +218,6 @@ def _single_network_key(value: Any, default: Any, default_head: Any) -> Key:
 
 def _head_key(value: Any, default: Any) -> Key:
     return _part_key("head", value, {"name": "scalar", **(default or {})})
-
-
-def _optimizer_key(value: Any, defaults: Mapping[str, Any]) -> Key:
-    """The key `optimizer`: one optimizer, or one per group of parameters."""
-    default = default_part("optimizer", defaults)
-    if not is_by_function(value, _option_checker("optimizer")):
-        return _part_key("optimizer", value, default)
-    keys = {key: _part_key("optimizer", part, default) for key, part in value.items()}
-    return Key(children=keys, is_section=True)
 
 
 def _part_list(kind: str, values: Any) -> Key:

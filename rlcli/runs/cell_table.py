@@ -13,7 +13,7 @@ from rlcli.runs import locks
 from rlcli.runs.formatting import NOTHING, format_duration, format_number
 from rlcli.runs.naming import shorten_keys
 from rlcli.runs.records import COMPLETE, FIELDS, UNFINISHED, Record, read_record
-from rlcli.runs.study_record import SEARCH, Cell, Study, find_study
+from rlcli.runs.study_record import Cell, Study, find_study
 
 MISSING = "missing"  # the status of a run that never began, or was removed
 _FAILED = ("failed", "broken")
@@ -80,7 +80,7 @@ def describe_states(study: Study, records: Sequence[Record]) -> list[str]:
     """How many cells have which status and the time that is left; why some failed."""
     counts = Counter(str(record["status"]) for record in records)
     states = ", ".join(f"{count} {status}" for status, count in counts.most_common())
-    pruned = ("terminated",) if SEARCH in study.sections else ()
+    pruned = ("terminated",) if study.is_search else ()
     seconds = _estimate_left(records, (*_ENDED, *pruned))
     left = "" if seconds is None else f"; about {format_duration(seconds)} left"
     reasons = [
@@ -121,7 +121,7 @@ def find_awaited(study: Study, records: Sequence[Record]) -> str | None:
     states = [str(record["status"]) for record in records]
     if any(state in UNFINISHED for state in states):
         return ""
-    ended = (*_ENDED_RUNS, *(("terminated",) if SEARCH in study.sections else ()))
+    ended = (*_ENDED_RUNS, *(("terminated",) if study.is_search else ()))
     left = sum(state not in ended for state in states)
     if not locks.is_free(study.folder):  # held by the process that begins the cells
         return f"waiting for its process to begin the next cell, {left} left"

@@ -70,10 +70,8 @@ def describe_overrides(sets: Sequence[str]) -> str:
     >>> describe_overrides(["optimizer.learning_rate=5e-4", "updater.name=ppo"])
     'learning_rate=5e-4,updater=ppo'
     """
-    values = {}
-    for setting in sets:
-        key, _, value = setting.partition("=")
-        values[key.strip()] = make_safe(value)
+    pairs = (setting.partition("=") for setting in sets)
+    values = {key.strip(): make_safe(value) for key, _, value in pairs}
     names = shorten_keys([*values])
     parts = [
         f"{make_safe(name)}={value[:LONGEST_VALUE]}"

@@ -82,14 +82,6 @@ def create_private(path: Path, data: bytes) -> None:
             os.close(descriptor)
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Replaces a file that only its user can read and write."""
-    _make_folder(path)
-    with files.replacing(path) as file:
-        os.fchmod(file.fileno(), 0o600)  # before it has content
-        file.write(data)
-
-
 def _make_folder(path: Path) -> None:
     with files.name_file_in_errors(path.parent, "created"):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -238,10 +230,13 @@ def read_trusted() -> list[str]:
     raise RlcliError(message, "remove it, and trust your folders again")
 
 
-def write_trusted(folders: Sequence[str]) -> None:
-    """Replaces the folders that the user trusts."""
+def _write_trusted(folders: Sequence[str]) -> None:
+    """Replaces the folders that the user trusts, in a file of the user alone."""
     text = files.to_json({"folders": sorted({*folders})}, indent=2) + "\n"
-    write_private(trusted_file(), text.encode())
+    _make_folder(trusted_file())
+    with files.replacing(trusted_file()) as file:
+        os.fchmod(file.fileno(), 0o600)  # before it has content
+        file.write(text.encode())
 
 
 def _make_claims(
@@ -308,7 +303,7 @@ def trust(folder: str | Path | None = None, *, forget: bool = False) -> list[Pat
         else:
             _check(Path(full), folder)
             folders = sorted({*folders, full})
-        write_trusted(folders)
+        _write_trusted(folders)
     return [Path(each) for each in folders]
 
 

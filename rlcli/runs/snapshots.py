@@ -144,8 +144,10 @@ def restore_progress(
     tree: CheckpointContent, recipe: Recipe, setup: Setup, loop: Loop
 ) -> tuple[Progress, str]:
     """Restores the progress of a run; also returns a message, "" if it is exact."""
-    if _recorded_division(tree) != setup.data_parallel:
-        return _redivide(tree, recipe, setup, loop)
+    data = documents.load_document(tree.recipe, source=str(tree.path)).data
+    before = data["train"]["data_parallel"]  # devices that shared an agent
+    if before != setup.data_parallel:
+        return _redivide(tree, recipe, setup, loop, before)
     shapes = loop.shapes()
     leaves = dict(tree.progress)
     # The shapes of a host environment's state depend on its episodes; it checks them.
@@ -158,17 +160,11 @@ def restore_progress(
     return loop.restore(result._replace(environment=host) if host else result)
 
 
-def _recorded_division(saved: CheckpointContent) -> int:
-    """The number of devices that shared an agent."""
-    data = documents.load_document(saved.recipe, source=str(saved.path)).data
-    return data["train"]["data_parallel"]
-
-
 def _redivide(
-    saved: CheckpointContent, recipe: Recipe, setup: Setup, loop: Loop
+    saved: CheckpointContent, recipe: Recipe, setup: Setup, loop: Loop, before: int
 ) -> tuple[Progress, str]:
-    """Restores the progress of an agent that another number of devices has shared."""
-    before, after = _recorded_division(saved), setup.data_parallel
+    """Restores the progress of an agent that `before` other devices have shared."""
+    after = setup.data_parallel
     if setup.agent.redivide is None:
         assert recipe.replay is not None  # only replays cannot be divided anew
         raise RlcliError(

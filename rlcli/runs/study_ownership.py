@@ -15,7 +15,7 @@ have signatures of their own: that of the study says nothing about them.
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +46,8 @@ def sign_study(
     imports no code and has no trackers. Raises an `RlcliError` if the user's key cannot
     be used.
     """
-    claims = _make_claims(folder, record, read)
-    return None if claims is None else sign_claims(_STUDY, claims)
+    made = _make_claims(folder, record, read)
+    return None if made is None else sign_claims(_STUDY, made[0])
 
 
 def is_own_study(folder: Path, record: Mapping[str, Any], signature: object) -> bool:
@@ -59,20 +59,19 @@ def is_own_study(folder: Path, record: Mapping[str, Any], signature: object) -> 
     claims = read_claims(_STUDY, _CLAIMS, signature)
     if claims is None or claims["record"] != _claim_record(folder, record)["record"]:
         return False  # before files are opened that a record of others may name
-    found = _make_claims(folder, record)
-    if found is None:
+    made = _make_claims(folder, record)
+    if made is None:
         return False
-    is_moved = found["folder"] != claims["folder"]
-    texts = _find_texts([record, _read_recipes(folder, record)[1]])
-    if is_moved and _has_trackers(texts):
+    found, has_trackers = made
+    if has_trackers and found["folder"] != claims["folder"]:
         return False
     return all(claims[name] == found[name] for name in ("recipes", "code"))
 
 
 def _make_claims(
     folder: Path, record: Mapping[str, Any], read: Sequence[RecipeDocument] = ()
-) -> dict[str, str] | None:
-    """The claims of a study, without importing what it names.
+) -> tuple[dict[str, str], bool] | None:
+    """The claims of a study, and whether it has trackers; imports nothing it names.
 
     None if it names no code and no trackers, if a recipe has gone, or if others can
     change a file of its code.
@@ -83,7 +82,8 @@ def _make_claims(
         return None
     texts = {*_find_texts([record, recipes])}  # any may be a setting of any recipe
     modules = sorted({name for text in texts for name in _IMPORT_PATH.findall(text)})
-    if not modules and not _has_trackers(texts):
+    has_trackers = any("trackers" in text for text in texts)
+    if not modules and not has_trackers:
         return None
     if any(_ESCAPE in text for text in texts):  # of YAML, which may hide a name
         return None
@@ -95,11 +95,8 @@ def _make_claims(
             if not digest or not ownership.is_own_module(name, source):
                 return None
             hashes[str(source)] = digest
-    return {
-        **_claim_record(folder, record),
-        "recipes": hash_data(recipes),
-        "code": hash_data(hashes),
-    }
+    hashed = {"recipes": hash_data(recipes), "code": hash_data(hashes)}
+    return {**_claim_record(folder, record), **hashed}, has_trackers
 
 
 def _read_recipes(
@@ -113,10 +110,6 @@ def _read_recipes(
         for each in _find_recipes(record)
     ]
     return documents, [each.plain.data for each in documents]
-
-
-def _has_trackers(texts: Iterable[str]) -> bool:
-    return any("trackers" in text for text in texts)
 
 
 def _claim_record(folder: Path, record: Mapping[str, Any]) -> dict[str, str]:
