@@ -16,7 +16,7 @@ import math
 import pickle
 import pickletools
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, NoReturn
 
 import ml_dtypes
@@ -206,12 +206,31 @@ def _encode_value(value: Any, path: str, depth: int) -> Iterator[bytes | memoryv
     """The opcodes of a value at a tree path, at most one in each part."""
     if isinstance(value, np.generic) or type(value) is np.ndarray:
         value = _array_record(np.asarray(value), path)
-    write = _WRITERS.get(type(value))
-    if write is None:
-        raise TypeError(
-            f"`{path or '/'}`: expected plain data or an array, got {type(value)}"
-        )
-    return write(value, path, depth)
+    kind = type(value)  # exactly this one, so that decoding restores it
+    if value is None:
+        yield pickle.NONE
+    elif kind is bool:
+        yield pickle.NEWTRUE if value else pickle.NEWFALSE
+    elif kind is int:
+        yield _encode_integer(value, path)
+    elif kind is float:
+        yield pickle.BINFLOAT + struct.pack(">d", value)
+    elif kind is str:
+        yield _encode_text(value)
+    elif kind is _Bytes:
+        yield pickle.BINBYTES8 + struct.pack("<Q", len(value.view))
+        yield value.view
+    elif kind is list:
+        check_depth(path, depth)
+        yield pickle.EMPTY_LIST
+        yield pickle.MARK
+        for index, item in enumerate(value):
+            yield from _encode_value(item, f"{path}/{index}", depth + 1)
+        yield pickle.APPENDS
+    elif kind is dict:
+        yield from _encode_dict(value, path, depth)
+    else:
+        raise TypeError(f"`{path or '/'}`: expected plain data or an array, got {kind}")
 
 
 def _array_record(array: np.ndarray, path: str) -> dict[str, Any]:
@@ -233,34 +252,20 @@ def check_dtype(array: np.ndarray, path: str) -> str:
     return name
 
 
-def _write_integer(value: int, path: str, depth: int) -> Iterator[bytes]:
+def _encode_integer(value: int, path: str) -> bytes:
     if not -(2**63) <= value < 2**64:
         raise ValueError(f"`{path or '/'}`: expected an int of 64 bits, got {value}")
     bits = (~value if value < 0 else value).bit_length() + 1  # and the sign
     size = 0 if value == 0 else -(-bits // 8)
-    yield pickle.LONG1 + bytes([size]) + value.to_bytes(size, "little", signed=True)
+    return pickle.LONG1 + bytes([size]) + value.to_bytes(size, "little", signed=True)
 
 
-def _write_text(value: str, path: str, depth: int) -> Iterator[bytes]:
+def _encode_text(value: str) -> bytes:
     text = value.encode("utf-8", "surrogatepass")
-    yield pickle.BINUNICODE8 + struct.pack("<Q", len(text)) + text
+    return pickle.BINUNICODE8 + struct.pack("<Q", len(text)) + text
 
 
-def _write_bytes(value: _Bytes, path: str, depth: int) -> Iterator[bytes | memoryview]:
-    yield pickle.BINBYTES8 + struct.pack("<Q", len(value.view))
-    yield value.view
-
-
-def _write_list(value: list, path: str, depth: int) -> Iterator[bytes | memoryview]:
-    check_depth(path, depth)
-    yield pickle.EMPTY_LIST
-    yield pickle.MARK
-    for index, item in enumerate(value):
-        yield from _encode_value(item, f"{path}/{index}", depth + 1)
-    yield pickle.APPENDS
-
-
-def _write_dict(value: dict, path: str, depth: int) -> Iterator[bytes | memoryview]:
+def _encode_dict(value: dict, path: str, depth: int) -> Iterator[bytes | memoryview]:
     check_depth(path, depth)
     for key in value:
         if type(key) is not str:
@@ -268,7 +273,7 @@ def _write_dict(value: dict, path: str, depth: int) -> Iterator[bytes | memoryvi
     yield pickle.EMPTY_DICT
     yield pickle.MARK
     for key in sorted(value):
-        yield from _write_text(key, path, depth)
+        yield _encode_text(key)
         yield from _encode_value(value[key], f"{path}/{key}", depth + 1)
     yield pickle.SETITEMS
 
@@ -277,20 +282,3 @@ def check_depth(path: str, depth: int) -> None:
     """Refuses to write containers that are nested too deeply."""
     if depth >= MAX_DEPTH:
         raise ValueError(f"`{path}`: nested more than {MAX_DEPTH} deep")
-
-
-# By exact type, so that decoding restores the same types.
-_WRITERS: Mapping[type, Callable[[Any, str, int], Iterator[bytes | memoryview]]] = {
-    type(None): lambda value, path, depth: iter([pickle.NONE]),
-    bool: lambda value, path, depth: iter(
-        [pickle.NEWTRUE if value else pickle.NEWFALSE]
-    ),
-    int: _write_integer,
-    float: lambda value, path, depth: iter(
-        [pickle.BINFLOAT + struct.pack(">d", value)]
-    ),
-    str: _write_text,
-    list: _write_list,
-    dict: _write_dict,
-    _Bytes: _write_bytes,
-}
