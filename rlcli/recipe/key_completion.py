@@ -118,7 +118,6 @@ def _option_checker(kind: str) -> Callable[[str], bool]:
 
 
 def _recipe_key(data: Mapping[str, Any]) -> Key:
-    """The keys of a whole recipe."""
     index = load_index()
     sections = {
         name: _option_key(field, data.get(name))

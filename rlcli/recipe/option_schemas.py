@@ -117,7 +117,6 @@ def _list_of(number: Schema) -> Schema:
 
 
 def _distributions(number: Schema) -> list[Schema]:
-    """The schemas of distributions of a number."""
     bounds = _list_of(number) | {"minItems": 2, "maxItems": 2}
     kinds = {**dict.fromkeys(RANGES, bounds), CHOICE: _list_of(number)}
     return [_object({kind: content}, [kind]) for kind, content in kinds.items()]

@@ -98,7 +98,6 @@ class VariedOptions(NamedTuple):
         return numbers[key]
 
     def _values(self, key: str, values: Any) -> list[float]:
-        """The numbers of a list."""
         if isinstance(values, str | Mapping) or not hasattr(values, "__len__"):
             message = f"`{self.name}`: `{key}`: expected a list of numbers"
             self._fail((key,), f"{message}, got {quote_value(values)}", _EXAMPLE)

@@ -239,7 +239,6 @@ def _expand_record(parameter: inspect.Parameter) -> list[inspect.Parameter]:
 
 
 def _plug_in(kind: str, name: str) -> RegisteredPart:
-    """The part of an entry point."""
     entry = _entry_points(kind)[name]
     factory = plugins.load_plugin(entry, kind, name)
     facts = _registered_facts(kind, factory)

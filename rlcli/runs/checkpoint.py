@@ -249,7 +249,6 @@ def _decompress_piece(
     content: io.BytesIO,
     size: int,
 ) -> None:
-    """Decompresses a piece of the frame into `content`."""
     while not decompressor.eof:
         room = size - content.tell() + 1  # one more byte would exceed the claimed size
         most = min(room, pickles.PIECE_SIZE)

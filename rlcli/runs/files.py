@@ -394,7 +394,6 @@ def _open_new(path: Path) -> BinaryIO:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Syncs the entries of a folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

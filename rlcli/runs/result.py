@@ -142,12 +142,10 @@ def _tables_html(tables: Iterable[Table]) -> str:
 
 
 def _describe_fields(data: Mapping[str, Any]) -> Iterator[Table]:
-    """A table of the fields of a result."""
     rows = [(name, _cell(value)) for name, value in data.items()]
     yield Table("", ["field", "value"], rows)
 
 
 def _cell(value: Any) -> str:
-    """A value in short."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return format_number(value) if is_number else format_value(value, 80)

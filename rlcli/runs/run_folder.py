@@ -33,7 +33,6 @@ def _is_members(value: Any) -> bool:
 
 
 def _is_init(value: Any) -> bool:
-    """Whether a value says where a run started from."""
     is_numbers = predicates.list_of(predicates.is_int)
     return isinstance(value, dict) and all(
         is_numbers(value.get(key, [])) for key in ("seeds", "steps")

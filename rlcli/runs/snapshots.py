@@ -368,7 +368,6 @@ def _frozen_record(frozen: FrozenSeeds) -> dict[str, Any]:
 
 
 def _is_well_formed(data: Mapping[str, Any], fields: _Fields) -> bool:
-    """Whether the entries have the expected types and lengths."""
     seeds, returns = data["seeds"], data.get("returns", [])
     return (
         data.keys() - _OPTIONAL.keys() == fields.keys()

@@ -158,7 +158,6 @@ def read_sizes(recipe: Mapping[str, Any]) -> list[int]:
 
 
 def _steps_so_far(progress: Leaves, recipe: Mapping[str, Any], file: Path) -> int:
-    """The environment steps of one seed before a checkpoint."""
     try:
         return math.prod(read_sizes(recipe), start=int(progress["iteration"]))
     except DAMAGES as error:

@@ -193,7 +193,6 @@ def estimate_work(data: Mapping[str, Any]) -> int:
 
 
 def _gradient_rows(data: Mapping[str, Any]) -> int:
-    """The number of rows of one gradient step."""
     if replay := data.get("replay"):
         return _positive_or(_as_mapping(replay).get("batch_size"), BATCH_SIZE)
     train, updater = _as_mapping(data.get("train")), _as_mapping(data.get("updater"))
