@@ -107,7 +107,7 @@ class Recipe:
     def import_paths(self) -> list[str]:
         """The import paths in names and options, which import code outside rlcli."""
         paths = {name for _, name in self.part_names if ":" in name}
-        factory = registry.find("environment", self.environment.name).factory
+        factory = self.environment.registered.factory
         paths |= {
             self.environment.options[parameter.name]
             for parameter in registry.options(factory).values()
@@ -118,10 +118,11 @@ class Recipe:
     @property
     def remote_trackers(self) -> list[str]:
         """The trackers that contact a host, or write outside the folder of the run."""
-        names = [part.name for part in self.train.trackers]
-        facts = (registry.find("tracker", name).facts for name in names)
-        found = zip(names, facts, strict=True)
-        return [name for name, each in found if not each.get("is_local", False)]
+        return [
+            part.name
+            for part in self.train.trackers
+            if not part.registered.facts.get("is_local", False)
+        ]
 
     @functools.cached_property
     def resolved_text(self) -> str:
@@ -233,7 +234,7 @@ def _read_sections(sections: Sections, name: str) -> Recipe:
     sections.check()
     environment, vector = sections.environment()
     updater = sections.part("updater", sections.data["updater"])
-    facts = registry.find("updater", updater.name).facts
+    facts = updater.registered.facts
     replay = sections.optional("replay", facts)
     train = sections.train(environment, vector, facts, replay)
     wrappers = sections.wrappers(environment, vector.wrappers)

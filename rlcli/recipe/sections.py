@@ -34,6 +34,11 @@ class Part(NamedTuple):
     name: str
     options: Mapping[str, Any]  # may contain Schedules
 
+    @property
+    def registered(self) -> registry.RegisteredPart:
+        """The factory behind the name, and its facts."""
+        return registry.find(self.kind, self.name)
+
 
 class NetworkSpec(NamedTuple):
     """The network of a function; without a part it is a head on the shared torso."""
@@ -169,7 +174,7 @@ class Sections:
         part = self.part("environment", value, common=tuple(parameters))
         options = value if isinstance(value, Mapping) else {}
         options = {key: option for key, option in options.items() if key in parameters}
-        facts = registry.find("environment", part.name).facts
+        facts = part.registered.facts
         limit = facts.get("time_limit")
         empty = {"time_limit": limit, "each": {}, "wrappers": [], "info": {}}
         reader = self._environment_reader(part)
@@ -194,7 +199,7 @@ class Sections:
         The fact `episode_steps` of an adapter is a function of the id that looks up the
         time limit of its library.
         """
-        facts = registry.find("environment", environment.name).facts
+        facts = environment.registered.facts
         if not facts.get("adapter"):
             return None
         if isinstance(time_limit, int):
@@ -210,11 +215,11 @@ class Sections:
         ones, and on the host a vector: these do not need the state of an environment.
         """
         parts = self.parts("wrapper", wrappers, ("environment", "wrappers"))
-        wrapped = registry.find("environment", environment.name)
+        wrapped = environment.registered
         label, outer = self._environment_reader(environment).label, ""
         for index, part in enumerate(parts):
             place = ("environment", "wrappers", index)
-            facts, own = registry.find("wrapper", part.name).facts, quote(part.name)
+            facts, own = part.registered.facts, quote(part.name)
             if "library" not in facts:
                 outer = outer or own
                 if wrapped.facts.get("adapter") and facts.get("compiled"):
@@ -248,9 +253,8 @@ class Sections:
     def _varied_options(
         self, environment: Part, name: str, place: Place
     ) -> VariedOptions:
-        registered = registry.find("environment", environment.name)
-        parameters = registry.options(registered.factory)
-        takes_any = registered.takes("random_numbers")
+        parameters = registry.options(environment.registered.factory)
+        takes_any = environment.registered.takes("random_numbers")
         reader = self._environment_reader(environment)
         return VariedOptions(reader, parameters, name, place, takes_any)
 
@@ -269,7 +273,7 @@ class Sections:
         grid = options.read_grid(train.evaluate.grid)
         added = [key for key in grid if key not in vector.each]
         for key, part in itertools.product(added, wrappers):
-            if registry.find("wrapper", part.name).takes("numbers"):
+            if part.registered.takes("numbers"):
                 label = f"wrapper {quote(part.name)}"
                 message = f"{label} would add {quote(key)} in evaluations only"
                 self.fail((*place, key), message, f"add `{key}` to `each`, too")
@@ -373,8 +377,7 @@ class Sections:
         reset = facts.get("reset", False)
         options = {"unroll": unroll, "updates": 1, "reset": reset} | options
         # Fill the replay with some steps before the first update.
-        stored = replay and registry.find("replay", replay.name).facts
-        fills_replay = stored is not None and not stored.get("offline", False)
+        fills_replay = replay and not replay.registered.facts.get("offline", False)
         options = {"start": min(1_000, steps // 10) if fills_replay else 0} | options
         size = reader.option("unroll", parameters["unroll"], options) * vector.num_envs
         options["updates"] = self.updates(reader, options["updates"], size)

@@ -107,7 +107,7 @@ def _check_replay(recipe: Recipe) -> None:
     part = recipe.replay
     if part is None:
         refuse("this run has no replay")
-    facts = registry.find("replay", part.name).facts
+    facts = part.registered.facts
     if facts.get("offline"):
         refuse(f"replay `{part.name}` stores no steps")
     if reason := facts.get("starts_empty"):
