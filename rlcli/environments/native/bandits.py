@@ -13,7 +13,7 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from rlcli.environments import drawing
-from rlcli.environments.native.timesteps import make_timestep
+from rlcli.environments.native.core import native_core
 from rlcli.registry import register
 from rlcli.types import (
     Array,
@@ -23,7 +23,6 @@ from rlcli.types import (
     Key,
     NonNegative,
     Probability,
-    TimeStep,
 )
 
 
@@ -51,35 +50,28 @@ def bandit(rules: BanditRules, arms: int, length: int) -> Core:
     mean reward of the best arm minus that of the pulled arm.
     """
 
-    def observe(pulls: Array) -> Array:
-        return (jnp.sum(pulls, keepdims=True) / length).astype(jnp.float32)
+    def observe(state: BanditState) -> Array:
+        return (jnp.sum(state.pulled, keepdims=True) / length).astype(jnp.float32)
 
-    def reset(key: Key) -> tuple[BanditState, Array]:
-        pulls = jnp.zeros(arms, jnp.int32)
-        return BanditState(rules.means(key), pulls), observe(pulls)
+    def begin(key: Key) -> BanditState:
+        return BanditState(rules.means(key), jnp.zeros(arms, jnp.int32))
 
-    def step(
-        state: BanditState, action: Array, noise: ArrayTree
-    ) -> tuple[BanditState, TimeStep]:
+    def step(state: BanditState, action: Array, noise: ArrayTree) -> tuple:
         mean = state.means[action]
         pulls = state.pulled + (np.arange(arms) == action)
-        timestep = make_timestep(
-            observe(pulls),
-            rules.pay(mean, action, noise),
-            jnp.sum(pulls) >= length,
-            {"regret": jnp.max(state.means) - mean},
-        )
-        return BanditState(rules.drift(state.means, noise), pulls), timestep
+        reward = rules.pay(mean, action, noise)
+        info = {"regret": jnp.max(state.means) - mean}
+        state = BanditState(rules.drift(state.means, noise), pulls)
+        return state, reward, jnp.sum(pulls) >= length, info
 
-    return Core(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32),
-        action=gymnasium.spaces.Discrete(arms),
-        render=lambda state: _draw_arms(
-            np.asarray(state.means), np.asarray(state.pulled), length, rules.scale
-        ),
-        draw=rules.draw,
+    def render(state: BanditState) -> np.ndarray:
+        means, pulls = map(np.asarray, state)
+        return _draw_arms(means, pulls, length, rules.scale)
+
+    observation = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
+    action = gymnasium.spaces.Discrete(arms)
+    return native_core(
+        begin, step, observe, observation, action, render=render, draw=rules.draw
     )
 
 

@@ -10,9 +10,9 @@ from annotated_types import Ge
 
 from rlcli import spaces
 from rlcli.environments import drawing
-from rlcli.environments.native.timesteps import make_timestep
+from rlcli.environments.native.core import native_core
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Core, Key, TimeStep
+from rlcli.types import Array, Core, Key
 
 CELL = 40  # pixels
 
@@ -47,35 +47,27 @@ def bit_flip(*, bits: Annotated[int, Ge(1)] = 15) -> Core:
             "desired_goal": state.goal,
         }
 
-    def reset(key: Key) -> tuple[BitFlipState, dict[str, Array]]:
-        state = BitFlipState(*jax.random.bernoulli(key, shape=(2, bits)))
-        return state, observe(state)
+    def begin(key: Key) -> BitFlipState:
+        return BitFlipState(*jax.random.bernoulli(key, shape=(2, bits)))
 
     def goal_reward(achieved: Array, desired: Array) -> tuple[Array, Array]:
         is_reached = jnp.all(achieved == desired)
         return is_reached - 1.0, 1.0 - is_reached
 
-    def step(
-        state: BitFlipState, action: Array, noise: ArrayTree
-    ) -> tuple[BitFlipState, TimeStep]:
-        del noise  # flips never fail
+    def step(state: BitFlipState, action: Array) -> tuple:
         state = state._replace(bits=state.bits ^ (jnp.arange(bits) == action))
         reward, discount = goal_reward(*state)
-        return state, make_timestep(observe(state), reward, discount == 0)
+        return state, reward, discount == 0
 
     def render(state: BitFlipState) -> np.ndarray:
         return _draw(np.asarray(state.bits), np.asarray(state.goal))
 
     member = spaces.boolean_box(bits)
     names = ("observation", "achieved_goal", "desired_goal")
-    return Core(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Dict(dict.fromkeys(names, member)),
-        action=gymnasium.spaces.Discrete(bits),
-        render=render,
-        draw=lambda key: (),
-        goal_reward=goal_reward,
+    space = gymnasium.spaces.Dict(dict.fromkeys(names, member))
+    action = gymnasium.spaces.Discrete(bits)
+    return native_core(
+        begin, step, observe, space, action, render=render, goal_reward=goal_reward
     )
 
 

@@ -11,33 +11,14 @@ from annotated_types import Ge
 
 from rlcli import spaces
 from rlcli.environments import drawing
-from rlcli.environments.native.timesteps import make_timestep
+from rlcli.environments.native.core import native_core
 from rlcli.environments.native.toy_text import tabular
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.types import Array, Core, Key, Probability, TimeStep
+from rlcli.types import Array, Core, Key, Probability
 
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # rows and columns: up, right, down, left
 WALL, FLOOR = "#56616f", "#f4f2ee"
-
-
-def parse_map(
-    rows: tuple[str, ...], letters: str, example: tuple[str, ...]
-) -> np.ndarray:
-    """Parses a map into its letters, `[rows, columns]`, or raises an `RlcliError`."""
-    hint = f"a map is a list of rows, such as {list(example)}"
-    unknown_letters = sorted(set("".join(rows)) - set(letters))
-    if unknown_letters:
-        allowed_letters = ", ".join(f"`{letter}`" for letter in letters)
-        raise RlcliError(
-            f"a map may contain {allowed_letters}, but this one has {unknown_letters}",
-            hint,
-        )
-    if len({len(row) for row in rows}) != 1 or not rows[0]:
-        raise RlcliError(
-            "the rows of a map must have equal length, but these differ", hint
-        )
-    return np.array([list(row) for row in rows])
 
 
 def successor_cells(free: np.ndarray) -> np.ndarray:
@@ -179,12 +160,12 @@ def four_rooms(
             [both_cells // ROOMS_SIZE, both_cells % ROOMS_SIZE], axis=-1
         ).ravel()
 
-    def reset(key: Key) -> tuple[FourRoomsState, Array]:
+    def begin(key: Key) -> FourRoomsState:
         uniform = jax.random.uniform(key, (2,))
         goal_cell = tabular.choose_uniformly(uniform[0], goals)
-        cell = choose_other_cell(uniform[1], starts, goal_cell)
-        state = FourRoomsState(cell, goal_cell)
-        return state, observe(state)
+        return FourRoomsState(
+            choose_other_cell(uniform[1], starts, goal_cell), goal_cell
+        )
 
     def draw(key: Key) -> Array:
         fails, direction = jax.random.uniform(key, (2,))
@@ -192,24 +173,19 @@ def four_rooms(
             fails < fail_probability, 1 + (3 * direction).astype(jnp.int32), 0
         )
 
-    def step(
-        state: FourRoomsState, action: Array, noise: Array
-    ) -> tuple[FourRoomsState, TimeStep]:
+    def step(state: FourRoomsState, action: Array, noise: Array) -> tuple:
         state = state._replace(cell=successors[state.cell * 4 + (action + noise) % 4])
         at_goal = state.cell == state.goal
-        return state, make_timestep(observe(state), at_goal, at_goal)
+        return state, at_goal, at_goal
 
     def render(state: FourRoomsState) -> np.ndarray:
         return draw_map(ROOMS_FREE, int(state.cell), flags=[int(state.goal)])
 
     places = gymnasium.spaces.Box(0, ROOMS_SIZE - 1, (4,), np.int32)
-    return Core(
-        reset=reset,
-        step=step,
-        observation=spaces.boolean_box(ROOMS_SIZE, ROOMS_SIZE, 3) if visual else places,
-        action=gymnasium.spaces.Discrete(4),
-        render=render,
-        draw=draw,
+    observation = spaces.boolean_box(ROOMS_SIZE, ROOMS_SIZE, 3) if visual else places
+    action = gymnasium.spaces.Discrete(4)
+    return native_core(
+        begin, step, observe, observation, action, render=render, draw=draw
     )
 
 
@@ -243,12 +219,12 @@ def grid_world(
         goal_reward: the additional reward of a step into a goal.
         trap_reward: the additional reward of a step into a trap.
     """
-    letters = parse_map(layout, ".#SGT", TEXTBOOK)
+    letters = tabular.parse_map(layout, ".#SGT", TEXTBOOK)
     starts, world = _parse_layout(letters)
     rewards = (0.0, step_reward, step_reward + goal_reward, step_reward + trap_reward)
     return tabular.tabular_environment(
-        tabular.outcome_lookup(world, rewards),
-        letters.size,
+        world,
+        rewards,
         starts,
         lambda cell: _draw_world(letters, cell),
         success_probability=success_rate,
@@ -336,35 +312,29 @@ def meta_maze(
     successors = jnp.asarray(successor_cells(free).ravel())
     walls = jnp.asarray(~free)
 
-    def observe(cell: Array) -> Array:
-        corner = (cell // width - edge, cell % width - edge)
+    def observe(state: MetaMazeState) -> Array:
+        corner = (state.cell // width - edge, state.cell % width - edge)
         return jax.lax.dynamic_slice(walls, corner, (view, view))
 
-    def reset(key: Key) -> tuple[MetaMazeState, Array]:
+    def begin(key: Key) -> MetaMazeState:
         goal = choose_other_cell(jax.random.uniform(key), cells, middle)
-        return MetaMazeState(middle, goal), observe(middle)
+        return MetaMazeState(middle, goal)
 
-    def step(
-        state: MetaMazeState, action: Array, noise: Array
-    ) -> tuple[MetaMazeState, TimeStep]:
+    def step(state: MetaMazeState, action: Array, noise: Array) -> tuple:
         cell = successors[state.cell * 4 + action]
         at_goal = cell == state.goal
         reward = jnp.where(at_goal, goal_reward, 0.0)
         reward += jnp.where(cell == state.cell, wall_reward, 0.0)
         cell = jnp.where(at_goal, choose_other_cell(noise, cells, state.goal), cell)
-        timestep = make_timestep(observe(cell), reward, jnp.asarray(False))
-        return state._replace(cell=cell), timestep
+        return state._replace(cell=cell), reward, jnp.asarray(False)
 
     def render(state: MetaMazeState) -> np.ndarray:
         return _draw_maze(free, int(state.cell), int(state.goal), edge)
 
-    return Core(
-        reset=reset,
-        step=step,
-        observation=spaces.boolean_box(view, view),
-        action=gymnasium.spaces.Discrete(4),
-        render=render,
-        draw=jax.random.uniform,
+    seen = spaces.boolean_box(view, view)
+    action = gymnasium.spaces.Discrete(4)
+    return native_core(
+        begin, step, observe, seen, action, render=render, draw=jax.random.uniform
     )
 
 

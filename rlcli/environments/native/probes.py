@@ -14,8 +14,9 @@ import numpy as np
 from annotated_types import Ge
 
 from rlcli.environments import drawing
+from rlcli.environments.native.core import native_core
 from rlcli.registry import register
-from rlcli.types import Array, Core, Key, TimeStep
+from rlcli.types import Array, Core, Key
 
 
 class ProbeState(NamedTuple):
@@ -133,33 +134,19 @@ def _probe(
     def make_state(cue: Array, time: Array) -> ProbeState:
         return ProbeState(jnp.reshape(observe(cue, time), (1,)), cue, time)
 
-    def reset(key: Key) -> tuple[ProbeState, Array]:
+    def begin(key: Key) -> ProbeState:
         cue = jax.random.rademacher(key, (), jnp.float32)
-        state = make_state(cue, jnp.zeros((), jnp.int32))
-        return state, state.shown
+        return make_state(cue, jnp.zeros((), jnp.int32))
 
-    def step(
-        state: ProbeState, action: Array, noise: tuple[()]
-    ) -> tuple[ProbeState, TimeStep]:
-        del noise  # only the cue is random
+    def step(state: ProbeState, action: Array) -> tuple:
         after = make_state(state.cue, state.time + 1)
         terminated = jnp.asarray(False) if steps is None else after.time >= steps
-        return after, TimeStep(
-            obs=after.shown,
-            next_obs=after.shown,
-            reward=jnp.asarray(reward(state.cue, state.time, action), jnp.float32),
-            discount=1.0 - terminated.astype(jnp.float32),
-            last=terminated,
-            info={},
-        )
+        return after, reward(state.cue, state.time, action), terminated
 
-    return Core(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32),
-        action=action or gymnasium.spaces.Discrete(2),
-        render=_draw,
-        draw=lambda key: (),
+    observation = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action = action or gymnasium.spaces.Discrete(2)
+    return native_core(
+        begin, step, lambda state: state.shown, observation, action, render=_draw
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from annotated_types import Gt, Le
 
 from rlcli.environments.native.bsuite import Seed
-from rlcli.environments.native.timesteps import make_timestep
+from rlcli.environments.native.core import make_timestep, native_core
 from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.types import Array, Core, Count, Key, Structural, TimeStep
@@ -38,26 +38,17 @@ def simple_bandit(*, num_actions: Count = 11, mapping_seed: Seed = 0) -> Core:
         num_actions, size=num_actions, replace=False
     )
     rewards = jnp.asarray(np.linspace(0, 1, num_actions)[order], jnp.float32)
-    obs = np.ones((1, 1), np.float32)
 
-    def reset(key: Key) -> tuple[tuple[()], Array]:
-        del key  # there is one state
-        return (), jnp.asarray(obs)
-
-    def step(
-        state: tuple[()], action: Array, noise: tuple[()]
-    ) -> tuple[tuple[()], TimeStep]:
+    def step(state: tuple[()], action: Array) -> tuple:
         reward = jnp.take(rewards, action, mode="clip")
-        info = {"regret": 1.0 - reward}
-        return state, make_timestep(jnp.asarray(obs), reward, jnp.bool_(True), info)
+        return state, reward, jnp.bool_(True), {"regret": 1.0 - reward}
 
-    return Core(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Box(1.0, 1.0, (1, 1), np.float32),
-        action=gymnasium.spaces.Discrete(num_actions),
-        draw=lambda key: (),
-    )
+    def observe(state: tuple[()]) -> Array:
+        return jnp.ones((1, 1), jnp.float32)
+
+    observation = gymnasium.spaces.Box(1.0, 1.0, (1, 1), np.float32)
+    action = gymnasium.spaces.Discrete(num_actions)
+    return native_core(lambda key: (), step, observe, observation, action)
 
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"

@@ -15,7 +15,7 @@ from rlcli.environments.native.classic_control.cartpole import (
     draw_cartpole,
     euler_step,
 )
-from rlcli.environments.native.timesteps import make_timestep
+from rlcli.environments.native.core import make_timestep
 from rlcli.registry import register
 from rlcli.types import Array, Core, Key, NonNegative, Positive, TimeStep
 
@@ -36,12 +36,8 @@ class Limits(NamedTuple):
     init_range: Array | float  # the half-width of all initial values
 
 
-class StepOutcome(NamedTuple):
-    """The outcome of a step, without the time limit."""
-
-    reward: Array
-    terminated: Array  # bool: whether the cart or the pole ends the episode
-    upright: Array  # bool
+# Reward, termination without the time limit, and what is logged beside the reward.
+StepOutcome = tuple[Array, Array, dict[str, Array]]
 
 
 @register("environment", "bsuite/Cartpole")
@@ -80,13 +76,10 @@ def cartpole(
     def evaluate_step(physics: Array, cosine: Array, action: Array) -> StepOutcome:
         del action  # actions have no cost
         is_good = (cosine > height_threshold) & (jnp.abs(physics[0]) < x_threshold)
-        return StepOutcome(is_good.astype(jnp.float32), ~is_good, is_good)
-
-    def info(outcome: StepOutcome) -> dict[str, Array]:
-        return {"raw_return": outcome.reward}
+        return is_good.astype(jnp.float32), ~is_good, {}
 
     limits = Limits(x_threshold, max_time, 0.0, init_range)
-    return _cartpole_task(cart, limits, force_magnitude, evaluate_step, info)
+    return _cartpole_task(cart, limits, force_magnitude, evaluate_step)
 
 
 @register("environment", "bsuite/CartpoleSwingup")
@@ -136,19 +129,14 @@ def cartpole_swingup(
         middle, slow = within_thresholds(physics)
         upright = (cosine > height_threshold) & middle & slow
         reward = upright - jnp.where(action == 1, 0.0, move_cost)
-        return StepOutcome(reward, jnp.abs(physics[0]) > x_threshold, upright)
-
-    def info(outcome: StepOutcome) -> dict[str, Array]:
-        upright = outcome.upright.astype(jnp.float32)
-        return {"raw_return": outcome.reward, "upright": upright}
+        is_off = jnp.abs(physics[0]) > x_threshold
+        return reward, is_off, {"upright": upright.astype(jnp.float32)}
 
     def extra_features(physics: Array) -> list[Array]:
         return [jnp.where(flag, 1.0, -1.0) for flag in within_thresholds(physics)]
 
     limits = Limits(x_threshold, max_time, math.pi, init_range)
-    return _cartpole_task(
-        cart, limits, force_magnitude, evaluate_step, info, extra_features
-    )
+    return _cartpole_task(cart, limits, force_magnitude, evaluate_step, extra_features)
 
 
 def _cartpole_task(
@@ -156,7 +144,6 @@ def _cartpole_task(
     limits: Limits,
     force: Array | float,
     evaluate_step: Callable[[Array, Array, Array], StepOutcome],
-    info: Callable[[StepOutcome], dict[str, Array]],
     extra_features: Callable[[Array], list[Array]] = lambda physics: [],
 ) -> Core:
     """Builds a task on the cart-pole dynamics.
@@ -170,16 +157,8 @@ def _cartpole_task(
         x, x_dot, _, theta_dot = state.physics
         position, speed = x / limits.x_threshold, x_dot / limits.x_threshold
         share = state.time * cart.tau / limits.max_time
-        features = [
-            position,
-            speed,
-            sine,
-            cosine,
-            theta_dot,
-            share,
-            *extra_features(state.physics),
-        ]
-        return jnp.stack(features)[None]
+        features = [position, speed, sine, cosine, theta_dot, share]
+        return jnp.stack([*features, *extra_features(state.physics)])[None]
 
     def reset(key: Key) -> tuple[CartpoleState, Array]:
         uniform = jax.random.uniform(key, (4,), jnp.float32, -1.0, 1.0)
@@ -197,11 +176,11 @@ def _cartpole_task(
         physics = jnp.stack([x, x_dot, wrap_angle(theta), theta_dot])
         state = CartpoleState(physics, state.time + 1)
         sine, cosine = sine_and_cosine(physics[2])
-        outcome = evaluate_step(physics, cosine, action)
+        reward, terminated, info = evaluate_step(physics, cosine, action)
         # A product, not a running sum: rounding errors would end the episode early.
-        terminated = outcome.terminated | (state.time * cart.tau > limits.max_time)
-        obs = observe(state, sine, cosine)
-        return state, make_timestep(obs, outcome.reward, terminated, info(outcome))
+        terminated |= state.time * cart.tau > limits.max_time
+        obs, info = observe(state, sine, cosine), {"raw_return": reward, **info}
+        return state, make_timestep(obs, reward, terminated, info)
 
     def render(state: CartpoleState) -> np.ndarray:
         x, _, theta, _ = (float(value) for value in state.physics)

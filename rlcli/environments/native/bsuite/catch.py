@@ -9,9 +9,9 @@ import numpy as np
 from annotated_types import Ge
 
 from rlcli.environments import drawing
-from rlcli.environments.native.timesteps import make_timestep
+from rlcli.environments.native.core import native_core
 from rlcli.registry import register
-from rlcli.types import Array, Core, Count, Key, TimeStep
+from rlcli.types import Array, Core, Count, Key
 
 
 class CatchState(NamedTuple):
@@ -40,31 +40,24 @@ def catch(*, rows: Annotated[int, Ge(2)] = 10, columns: Count = 5) -> Core:
         paddle = (row == lowest) & (column == state.paddle)
         return (ball | paddle).astype(jnp.float32)
 
-    def reset(key: Key) -> tuple[CatchState, Array]:
+    def begin(key: Key) -> CatchState:
         x = (jax.random.uniform(key) * columns).astype(jnp.int32)
-        state = CatchState(x, jnp.int32(0), jnp.int32(columns // 2))
-        return state, observe(state)
+        return CatchState(x, jnp.int32(0), jnp.int32(columns // 2))
 
-    def step(
-        state: CatchState, action: Array, noise: tuple[()]
-    ) -> tuple[CatchState, TimeStep]:
-        del noise  # only the initial column of the ball is random
+    def step(state: CatchState, action: Array) -> tuple:
         paddle = jnp.clip(state.paddle + action - 1, 0, columns - 1)
         state = CatchState(state.x, state.y + 1, paddle)
         down = state.y == lowest
         worth = jnp.where(state.paddle == state.x, 1.0, -1.0)
         info = {"regret": jnp.where(down, 1.0 - worth, 0.0)}
-        reward = jnp.where(down, worth, 0.0)
-        return state, make_timestep(observe(state), reward, down, info)
+        return state, jnp.where(down, worth, 0.0), down, info
 
-    return Core(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Box(0.0, 1.0, (rows, columns), np.float32),
-        action=gymnasium.spaces.Discrete(3),
-        render=lambda state: _draw(rows, columns, *(int(value) for value in state)),
-        draw=lambda key: (),
-    )
+    def render(state: CatchState) -> np.ndarray:
+        return _draw(rows, columns, *(int(value) for value in state))
+
+    observation = gymnasium.spaces.Box(0.0, 1.0, (rows, columns), np.float32)
+    action = gymnasium.spaces.Discrete(3)
+    return native_core(begin, step, observe, observation, action, render=render)
 
 
 def _draw(rows: int, columns: int, x: int, y: int, paddle: int) -> np.ndarray:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from annotated_types import Ge
 
-from rlcli.environments.native.timesteps import make_timestep
+from rlcli.environments.native.core import make_timestep, native_core
 from rlcli.registry import register
 from rlcli.types import Array, Core, Count, Key, TimeStep
 from rlcli.xla.fusion_barrier import materialize
@@ -63,31 +63,22 @@ def discounting_chain(*, mapping_seed: Annotated[int, Ge(0)] = 0) -> Core:
         pair = [state.chain.astype(jnp.float32), state.time / DISCOUNTING_LENGTH]
         return jnp.stack(pair)[None]
 
-    def reset(key: Key) -> tuple[DiscountingChainState, Array]:
+    def begin(key: Key) -> DiscountingChainState:
         del key  # the initial state is fixed
-        state = DiscountingChainState(jnp.int32(0), jnp.int32(-1))
-        return state, observe(state)
+        return DiscountingChainState(jnp.int32(0), jnp.int32(-1))
 
-    def step(
-        state: DiscountingChainState, action: Array, noise: tuple[()]
-    ) -> tuple[DiscountingChainState, TimeStep]:
+    def step(state: DiscountingChainState, action: Array) -> tuple:
         chain = jnp.where(state.time == 0, action, state.chain).astype(jnp.int32)
         state = DiscountingChainState(state.time + 1, chain)
         worth = jnp.where(chain == bonus, 1.0 + DISCOUNTING_BONUS, 1.0)
         reward = jnp.where(state.time == delays[chain], worth, 0.0)
-        return state, make_timestep(
-            observe(state), reward, state.time == DISCOUNTING_LENGTH
-        )
+        return state, reward, state.time == DISCOUNTING_LENGTH
 
     low = np.array([[-1.0, 0.0]], np.float32)
     high = np.array([[len(DELAYS) - 1, 1.0]], np.float32)
-    return Core(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Box(low, high, dtype=np.float32),
-        action=gymnasium.spaces.Discrete(len(DELAYS)),
-        draw=lambda key: (),
-    )
+    observation = gymnasium.spaces.Box(low, high, dtype=np.float32)
+    action = gymnasium.spaces.Discrete(len(DELAYS))
+    return native_core(begin, step, observe, observation, action)
 
 
 class MemoryChainState(NamedTuple):

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.environments.native.bsuite import Seed
-from rlcli.environments.native.timesteps import make_timestep
+from rlcli.environments.native.core import native_core
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Core, Count, Key, TimeStep
+from rlcli.types import Array, ArrayTree, Core, Count, Key
 
 
 class DeepSeaState(NamedTuple):
@@ -67,10 +67,9 @@ def deep_sea(
         diver = cells == state.row * size + state.column  # no cell at the end
         return diver.astype(jnp.float32).reshape(size, size)
 
-    def reset(key: Key) -> tuple[DeepSeaState, Array]:
+    def begin(key: Key) -> DeepSeaState:
         del key  # the initial state is fixed
-        state = DeepSeaState(jnp.int32(0), jnp.int32(0), jnp.bool_(False))
-        return state, observe(state)
+        return DeepSeaState(jnp.int32(0), jnp.int32(0), jnp.bool_(False))
 
     def draw(key: Key) -> ArrayTree:
         if deterministic:
@@ -79,9 +78,7 @@ def deep_sea(
         succeeds = jax.random.uniform(success_key) >= 1 / size
         return DeepSeaNoise(succeeds, jax.random.normal(bonus_key))
 
-    def step(
-        state: DeepSeaState, action: Array, noise: ArrayTree
-    ) -> tuple[DeepSeaState, TimeStep]:
+    def step(state: DeepSeaState, action: Array, noise: ArrayTree) -> tuple:
         succeeds, bonus = (True, 0.0) if deterministic else noise
         cell = state.row * size + state.column
         right = action == jnp.take(rightward, cell, mode="clip")
@@ -99,15 +96,11 @@ def deep_sea(
             "bad_episodes": (terminated & is_bad).astype(jnp.float32),
             "denoised_return": treasure.astype(jnp.float32),
         }
-        return state, make_timestep(observe(state), reward, terminated, info)
+        return state, reward, terminated, info
 
-    return Core(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Box(0.0, 1.0, (size, size), np.float32),
-        action=gymnasium.spaces.Discrete(2),
-        draw=draw,
-    )
+    observation = gymnasium.spaces.Box(0.0, 1.0, (size, size), np.float32)
+    action = gymnasium.spaces.Discrete(2)
+    return native_core(begin, step, observe, observation, action, draw=draw)
 
 
 def _mapping(size: int, seed: int) -> np.ndarray:

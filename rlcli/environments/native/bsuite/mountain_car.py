@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.environments.native.classic_control import mountain_car as classic
-from rlcli.environments.native.timesteps import make_timestep
+from rlcli.environments.native.core import make_timestep
 from rlcli.registry import register
 from rlcli.types import Array, Core, Count, Key, NonNegative, TimeStep, wrap
 

@@ -11,7 +11,7 @@ from annotated_types import Gt
 
 from rlcli.environments import drawing
 from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrap_angle
-from rlcli.environments.native.timesteps import make_timestep
+from rlcli.environments.native.core import make_timestep
 from rlcli.registry import register
 from rlcli.types import (
     Array,

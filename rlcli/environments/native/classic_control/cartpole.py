@@ -11,9 +11,9 @@ import numpy as np
 from annotated_types import Gt
 
 from rlcli.environments import drawing
-from rlcli.environments.native.timesteps import make_timestep
+from rlcli.environments.native.core import native_core
 from rlcli.registry import register
-from rlcli.types import Array, Core, Key, Positive, Structural, TimeStep
+from rlcli.types import Array, Core, Key, Positive, Structural
 
 
 class CartPoleState(NamedTuple):
@@ -70,33 +70,25 @@ def cartpole(
     x_limit, theta_limit = _float32_below(x_threshold), _float32_below(radians)
     cart = Cart(gravity, masscart, masspole, length, tau)
 
-    def reset(key: Key) -> tuple[CartPoleState, Array]:
-        physics = jax.random.uniform(key, (4,), jnp.float32, -0.05, 0.05)
-        return CartPoleState(physics), physics
+    def begin(key: Key) -> CartPoleState:
+        return CartPoleState(jax.random.uniform(key, (4,), jnp.float32, -0.05, 0.05))
 
-    def step(
-        state: CartPoleState, action: Array, noise: tuple[()]
-    ) -> tuple[CartPoleState, TimeStep]:
-        del noise  # the dynamics are deterministic
+    def step(state: CartPoleState, action: Array) -> tuple:
         push = jnp.where(action == 1, force_magnitude, -force_magnitude)
         x, x_dot, theta, theta_dot = euler_step(cart, state.physics, push)
         physics = jnp.stack([x, x_dot, theta, theta_dot])
         terminated = (jnp.abs(x) > x_limit) | (jnp.abs(theta) > theta_limit)
-        return CartPoleState(physics), make_timestep(
-            physics, jnp.where(terminated, failure_reward, step_reward), terminated
-        )
+        reward = jnp.where(terminated, failure_reward, step_reward)
+        return CartPoleState(physics), reward, terminated
 
     def render(state: CartPoleState) -> np.ndarray:
         x, _, theta, _ = (float(value) for value in state.physics)
         return draw_cartpole(x, theta, float(length), x_threshold)
 
-    return Core(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Box(-high, high, dtype=np.float32),
-        action=gymnasium.spaces.Discrete(2),
-        render=render,
-        draw=lambda key: (),
+    observation = gymnasium.spaces.Box(-high, high, dtype=np.float32)
+    action = gymnasium.spaces.Discrete(2)
+    return native_core(
+        begin, step, lambda state: state.physics, observation, action, render=render
     )
 
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from rlcli.environments import drawing
 from rlcli.environments.native.classic_control.angles import sine_and_cosine
-from rlcli.environments.native.timesteps import make_timestep
+from rlcli.environments.native.core import native_core
 from rlcli.registry import register
-from rlcli.types import Array, Core, Key, NonNegative, Structural, TimeStep
+from rlcli.types import Array, Core, Key, NonNegative, Structural
 
 
 class MountainCarState(NamedTuple):
@@ -117,15 +117,11 @@ def _mountain_car_core(
     low = np.array([valley.left, -valley.max_speed], np.float32)
     high = np.array([valley.right, valley.max_speed], np.float32)
 
-    def reset(key: Key) -> tuple[MountainCarState, Array]:
+    def begin(key: Key) -> MountainCarState:
         position = jax.random.uniform(key, (), jnp.float32, -0.6, -0.4)
-        physics = jnp.stack([position, jnp.zeros_like(position)])
-        return MountainCarState(physics), physics
+        return MountainCarState(jnp.stack([position, jnp.zeros_like(position)]))
 
-    def step(
-        state: MountainCarState, action: Array, noise: tuple[()]
-    ) -> tuple[MountainCarState, TimeStep]:
-        del noise  # the dynamics are deterministic
+    def step(state: MountainCarState, action: Array) -> tuple:
         position, speed = state.physics
         _, slope = sine_and_cosine(3 * position)
         speed = speed + push(action) - gravity * slope
@@ -133,19 +129,17 @@ def _mountain_car_core(
         position = jnp.clip(position + speed, valley.left, valley.right)
         speed = jnp.where((position <= valley.left) & (speed < 0), 0.0, speed)
         at_goal = (position >= valley.goal) & (speed >= valley.goal_speed)
-        physics = jnp.stack([position, speed])
-        return MountainCarState(physics), make_timestep(
-            physics, reward(action, at_goal), at_goal
-        )
+        state = MountainCarState(jnp.stack([position, speed]))
+        return state, reward(action, at_goal), at_goal
 
-    return Core(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Box(low, high, dtype=np.float32),
-        action=actions,
-        render=lambda state: _draw(float(state.physics[0]), valley),
-        draw=lambda key: (),
-    )
+    def observe(state: MountainCarState) -> Array:
+        return state.physics
+
+    def render(state: MountainCarState) -> np.ndarray:
+        return _draw(float(state.physics[0]), valley)
+
+    observation = gymnasium.spaces.Box(low, high, dtype=np.float32)
+    return native_core(begin, step, observe, observation, actions, render=render)
 
 
 def _draw(position: float, valley: Valley) -> np.ndarray:

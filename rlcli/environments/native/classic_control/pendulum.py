@@ -11,9 +11,9 @@ from annotated_types import Gt
 
 from rlcli.environments import drawing
 from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrap_angle
-from rlcli.environments.native.timesteps import make_timestep
+from rlcli.environments.native.core import native_core
 from rlcli.registry import register
-from rlcli.types import Array, Core, Key, Positive, Structural, TimeStep
+from rlcli.types import Array, Core, Key, Positive, Structural
 
 
 class PendulumState(NamedTuple):
@@ -56,16 +56,12 @@ def pendulum(
         sine, cosine = sine_and_cosine(state.angle)
         return jnp.stack([cosine, sine, state.speed])
 
-    def reset(key: Key) -> tuple[PendulumState, Array]:
+    def begin(key: Key) -> PendulumState:
         limits = np.array([math.pi, 1.0], np.float32)
         angle, speed = jax.random.uniform(key, (2,), jnp.float32, -limits, limits)
-        state = PendulumState(angle, speed)
-        return state, observe(state)
+        return PendulumState(angle, speed)
 
-    def step(
-        state: PendulumState, action: Array, noise: tuple[()]
-    ) -> tuple[PendulumState, TimeStep]:
-        del noise  # the dynamics are deterministic
+    def step(state: PendulumState, action: Array) -> tuple:
         torque = jnp.clip(action[0], -max_torque, max_torque)
         # A state that did not come from `step` may have an angle outside [−π, π].
         angle = wrap_angle(state.angle)
@@ -75,19 +71,14 @@ def pendulum(
         speed = jnp.clip(speed, -max_speed, max_speed)
         # Wrapped in every step: a growing angle would lose float32 precision.
         state = PendulumState(wrap_angle(state.angle + speed * dt), speed)
-        return state, make_timestep(observe(state), -cost, jnp.asarray(False))
+        return state, -cost, jnp.asarray(False)
 
     def render(state: PendulumState) -> np.ndarray:
         return _draw(float(state.angle), float(length))
 
-    return Core(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Box(-high, high, dtype=np.float32),
-        action=gymnasium.spaces.Box(-max_torque, max_torque, (1,), np.float32),
-        render=render,
-        draw=lambda key: (),
-    )
+    observation = gymnasium.spaces.Box(-high, high, dtype=np.float32)
+    action = gymnasium.spaces.Box(-max_torque, max_torque, (1,), np.float32)
+    return native_core(begin, step, observe, observation, action, render=render)
 
 
 def _draw(angle: float, length: float) -> np.ndarray:

@@ -11,10 +11,10 @@ import numpy as np
 from annotated_types import Gt
 
 from rlcli.environments import drawing
-from rlcli.environments.native.timesteps import make_timestep
+from rlcli.environments.native.core import native_core
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Core, Key, Positive, Structural, TimeStep
+from rlcli.types import Array, ArrayTree, Core, Key, Positive, Structural
 
 METRE = 220  # pixels
 
@@ -84,28 +84,24 @@ def point_robot(
             return jnp.zeros(2)
         return circle_radius * uniform[0] * _direction(uniform[1])
 
-    def reset(key: Key) -> tuple[PointRobotState, Array]:
+    def begin(key: Key) -> PointRobotState:
         uniform = jax.random.uniform(key, (3,))
         goal = circle_radius * _direction(uniform[0])
-        state = PointRobotState(start(uniform[1:]), goal)
-        return state, observe(state)
+        return PointRobotState(start(uniform[1:]), goal)
 
     def goal_reward(achieved: Array, desired: Array) -> tuple[Array, Array]:
         distance = jnp.sqrt(jnp.sum((achieved - desired) ** 2))
         reward = -distance if dense else (distance <= goal_radius).astype(jnp.float32)
         return reward, jnp.float32(1.0)
 
-    def step(
-        state: PointRobotState, action: Array, noise: ArrayTree
-    ) -> tuple[PointRobotState, TimeStep]:
+    def step(state: PointRobotState, action: Array, noise: ArrayTree) -> tuple:
         position = state.position + jnp.clip(action, -max_force, max_force)
         reward, _ = goal_reward(position, state.goal)
         if starts_again:
             distance = jnp.sqrt(jnp.sum((position - state.goal) ** 2))
             is_near = distance <= goal_radius
             position = jnp.where(is_near, start(noise), position)
-        state = state._replace(position=position)
-        return state, make_timestep(observe(state), reward, jnp.asarray(False))
+        return state._replace(position=position), reward, jnp.asarray(False)
 
     def draw(key: Key) -> ArrayTree:
         is_random = starts_again and starts_anywhere
@@ -120,11 +116,14 @@ def point_robot(
 
     names = ("observation", "achieved_goal", "desired_goal")
     goal_space = gymnasium.spaces.Dict(dict.fromkeys(names, box(2)))
-    return Core(
-        reset=reset,
-        step=step,
-        observation=goal_space if goals else box(4 if shows_goal else 2),
-        action=gymnasium.spaces.Box(-max_force, max_force, (2,), np.float32),
+    observation = goal_space if goals else box(4 if shows_goal else 2)
+    action = gymnasium.spaces.Box(-max_force, max_force, (2,), np.float32)
+    return native_core(
+        begin,
+        step,
+        observe,
+        observation,
+        action,
         render=render,
         draw=draw,
         goal_reward=goal_reward if goals else None,

@@ -12,7 +12,7 @@ from annotated_types import Ge, Gt
 
 from rlcli.environments import drawing
 from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrap_angle
-from rlcli.environments.native.timesteps import make_timestep
+from rlcli.environments.native.core import native_core
 from rlcli.registry import register
 from rlcli.types import (
     Array,
@@ -22,7 +22,6 @@ from rlcli.types import (
     NonNegative,
     Positive,
     Structural,
-    TimeStep,
 )
 from rlcli.xla.fusion_barrier import fusion_barrier
 
@@ -92,16 +91,11 @@ def swimmer(
         sine, cosine = sine_and_cosine(state.angles)
         return jnp.concatenate([cosine, sine, state.speeds, state.velocity])
 
-    def reset(key: Key) -> tuple[SwimmerState, Array]:
+    def begin(key: Key) -> SwimmerState:
         angles = bend * jax.random.uniform(key, (segments,), minval=-1.0)
-        still = jnp.zeros(2), jnp.zeros(segments)
-        state = SwimmerState(jnp.zeros(2), angles, *still)
-        return state, observe(state)
+        return SwimmerState(jnp.zeros(2), angles, jnp.zeros(2), jnp.zeros(segments))
 
-    def step(
-        state: SwimmerState, action: Array, noise: tuple[()]
-    ) -> tuple[SwimmerState, TimeStep]:
-        del noise  # the dynamics are deterministic
+    def step(state: SwimmerState, action: Array) -> tuple:
         torque = jnp.clip(action, -max_torque, max_torque)
         end = jnp.zeros(1)
         turning = jnp.concatenate([end, torque]) - jnp.concatenate([torque, end])
@@ -116,24 +110,15 @@ def swimmer(
         next_state = SwimmerState(*(jnp.stack(part) for part in tuples))
         reward = (next_state.centre[0] - state.centre[0]) / dt
         next_state = next_state._replace(angles=wrap_angle(next_state.angles))
-        return next_state, make_timestep(
-            observe(next_state), reward, jnp.asarray(False)
-        )
+        return next_state, reward, jnp.asarray(False)
 
     def render(state: SwimmerState) -> np.ndarray:
         pose = np.asarray(state.centre), np.asarray(state.angles)
         return _draw(*pose, body._replace(length=float(length)))
 
-    return Core(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Box(-high, high, dtype=np.float32),
-        action=gymnasium.spaces.Box(
-            -max_torque, max_torque, (segments - 1,), np.float32
-        ),
-        render=render,
-        draw=lambda key: (),
-    )
+    observation = gymnasium.spaces.Box(-high, high, dtype=np.float32)
+    action = gymnasium.spaces.Box(-max_torque, max_torque, (segments - 1,), np.float32)
+    return native_core(begin, step, observe, observation, action, render=render)
 
 
 def _levers(segments: int) -> np.ndarray:

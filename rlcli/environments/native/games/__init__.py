@@ -1,5 +1,5 @@
 """Games: the opponent is part of the environment.
 
 Belongs here: board and video games written in JAX.
-May import: `environments.drawing`, `environments.native.timesteps`, and the ground.
+May import: `environments.drawing`, `environments.native.core`, and the ground.
 """

@@ -10,9 +10,9 @@ from annotated_types import Ge, Le
 
 from rlcli import spaces
 from rlcli.environments import drawing
-from rlcli.environments.native.timesteps import make_timestep
+from rlcli.environments.native.core import native_core
 from rlcli.registry import register
-from rlcli.types import Array, Core, Key, Probability, TimeStep
+from rlcli.types import Array, Core, Key, Probability
 
 EDGE = 3  # empty rows above and below the board
 LINES = ((0, 1), (1, 0), (1, 1), (1, -1))  # rows and columns between adjacent stones
@@ -79,18 +79,15 @@ def connect_four(
         choice, looks = jax.random.uniform(key, (2,))
         return ConnectFourNoise(choice, looks < opponent_skill)
 
-    def reset(key: Key) -> tuple[ConnectFourState, dict[str, Array]]:
+    def begin(key: Key) -> ConnectFourState:
         coin, start = jax.random.uniform(key, (2,))
         opponent_begins = {"either": coin < 0.5, "agent": False}.get(begins, True)
         stone = jnp.uint32(1) << (start * columns).astype(jnp.uint32)
         empty = jnp.zeros(rows + 2 * EDGE, jnp.uint32)
         their_stones = empty.at[-1 - EDGE].set(jnp.where(opponent_begins, stone, 0))
-        state = ConnectFourState(empty, their_stones)
-        return state, observe(state)
+        return ConnectFourState(empty, their_stones)
 
-    def step(
-        state: ConnectFourState, action: Array, noise: ConnectFourNoise
-    ) -> tuple[ConnectFourState, TimeStep]:
+    def step(state: ConnectFourState, action: Array, noise: ConnectFourNoise) -> tuple:
         own_stones, their = state
         free = landing_cells(own_stones | their, columns)
         move = jnp.uint32(1) << jnp.asarray(action).astype(jnp.uint32)
@@ -118,20 +115,19 @@ def connect_four(
         terminated = (
             terminated | lost | ((own_stones[EDGE] | their[EDGE]) == 2**columns - 1)
         )
-        return state, make_timestep(observe(state), reward, terminated)
+        return state, reward, terminated
 
-    return Core(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Dict(
-            {
-                "action_mask": gymnasium.spaces.MultiBinary(columns),
-                "board": spaces.boolean_box(rows, columns, 2),
-            }
-        ),
-        action=gymnasium.spaces.Discrete(columns),
-        render=lambda state: _draw(np.asarray(observe(state)["board"])),
-        draw=draw,
+    def render(state: ConnectFourState) -> np.ndarray:
+        return _draw(np.asarray(observe(state)["board"]))
+
+    members = {
+        "action_mask": gymnasium.spaces.MultiBinary(columns),
+        "board": spaces.boolean_box(rows, columns, 2),
+    }
+    observation = gymnasium.spaces.Dict(members)
+    action = gymnasium.spaces.Discrete(columns)
+    return native_core(
+        begin, step, observe, observation, action, render=render, draw=draw
     )
 
 

@@ -10,10 +10,10 @@ from annotated_types import Ge
 
 from rlcli import spaces
 from rlcli.environments import drawing
-from rlcli.environments.native.timesteps import make_timestep
+from rlcli.environments.native.core import native_core
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.types import Array, Core, Count, Key, Probability, TimeStep
+from rlcli.types import Array, Core, Count, Key, Probability
 
 UP, DOWN = 1, 2
 
@@ -71,15 +71,14 @@ def pong(
             return _observe_field(state, width, height, reach)
         return _observe_numbers(state, width, height, max_speed)
 
-    def reset(key: Key) -> tuple[PongState, Array]:
+    def begin(key: Key) -> PongState:
         # One hash instead of the six of three `randint` calls, which slow single steps.
         word = jax.random.bits(key)
         right, down, row = word % 2, word // 2 % 3, word // 6 % height
         right, down = 2 * right.astype(jnp.int32) - 1, down.astype(jnp.int32) - 1
         middle, column = jnp.int32(height // 2), jnp.int32(width // 2)
         row = row.astype(jnp.int32)
-        state = PongState(middle, middle, row, column, down, right, row, column)
-        return state, observe(state)
+        return PongState(middle, middle, row, column, down, right, row, column)
 
     def move_paddle(paddle: Array, step: Array) -> Array:
         return jnp.clip(paddle + step, reach, height - 1 - reach)
@@ -88,9 +87,7 @@ def pong(
         front = width - 2 if side == 1 else 1
         return _bounce(state, paddle, side, front, reach, max_speed)
 
-    def step(
-        state: PongState, action: Array, noise: Array
-    ) -> tuple[PongState, TimeStep]:
+    def step(state: PongState, action: Array, noise: Array) -> tuple:
         move = jnp.where(action == DOWN, 1, 0) - jnp.where(action == UP, 1, 0)
         follow = jnp.where(noise, jnp.sign(state.row - state.their), 0)
         row = state.row + state.down
@@ -110,18 +107,20 @@ def pong(
         state = bounce(bounce(state, state.own, -1), state.their, 1)
         won, lost = state.column >= width, state.column < 0
         reward = won.astype(jnp.float32) - lost.astype(jnp.float32)
-        return state, make_timestep(observe(state), reward, won | lost)
+        return state, reward, won | lost
+
+    def draw(key: Key) -> Array:
+        return jax.random.uniform(key) < opponent_skill
+
+    def render(state: PongState) -> np.ndarray:
+        return _draw(jax.device_get(state), width, height, reach)
 
     field = spaces.boolean_box(height, width, 3)
-    return Core(
-        reset=reset,
-        step=step,
-        observation=field
-        if visual
-        else gymnasium.spaces.Box(-1.0, 1.0, (6,), np.float32),
-        action=gymnasium.spaces.Discrete(3),
-        render=lambda state: _draw(jax.device_get(state), width, height, reach),
-        draw=lambda key: jax.random.uniform(key) < opponent_skill,
+    numbers = gymnasium.spaces.Box(-1.0, 1.0, (6,), np.float32)
+    observation = field if visual else numbers
+    action = gymnasium.spaces.Discrete(3)
+    return native_core(
+        begin, step, observe, observation, action, render=render, draw=draw
     )
 
 

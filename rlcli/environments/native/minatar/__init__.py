@@ -1,5 +1,5 @@
 """MinAtar: five Atari games on a grid of 10 × 10 cells.
 
 Belongs here: the games, and their shared engine (`game`).
-May import: `environments.drawing`, `environments.native.timesteps`, and the ground.
+May import: `environments.drawing`, `environments.native.core`, and the ground.
 """

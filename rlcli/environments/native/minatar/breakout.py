@@ -127,8 +127,6 @@ RULES = game.GameRules(
     actions=(game.NOTHING, game.LEFT, game.RIGHT),
     max_values=BreakoutState._make((9, 9, True, True, 9, 9, 9, True, BRICKS)),
     begin=_begin,
-    words=0,
-    draw_noise=lambda words: (),
     play=_play,
     paint=_paint,
 )

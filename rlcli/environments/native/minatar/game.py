@@ -12,7 +12,7 @@ import numpy as np
 
 from rlcli import spaces
 from rlcli.environments import drawing
-from rlcli.environments.native.timesteps import make_timestep
+from rlcli.environments.native.core import make_timestep
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Core, Key, Probability, TimeStep
 from rlcli.xla.fusion_barrier import materialize
@@ -47,13 +47,14 @@ class GameRules(NamedTuple):
     actions: tuple[int, ...]  # the actions with an effect: the minimal set
     max_values: ArrayTree  # the maximum value of each field of a state
     begin: Callable[[Key], ArrayTree]  # key -> state
-    words: int  # the number of random 32-bit words per step
-    draw_noise: Callable[[Array], ArrayTree]  # uint32[words] -> noise
     play: Callable[..., tuple[ArrayTree, Array, Array]]
     # (state, action, noise, ramping) -> state, reward, terminated;
     # ramping, a bool: whether the difficulty increases, if the game supports it
     paint: Callable[[ArrayTree], tuple[Array | None, list[Sprites]]]
     # state -> a board, bool[10, 10 · channels] or flat, or None if empty; and sprites
+    words: int = 0  # the number of random 32-bit words per step
+    # uint32[words] -> noise
+    draw_noise: Callable[[Array], ArrayTree] = lambda words: ()
 
 
 class PlayState(NamedTuple):
@@ -93,53 +94,38 @@ def register_game(
             for name, text in texts.items()
         ]
         doc = "\n".join([make_rules.__doc__ or "", "    Args:", *options])
-        factories = [_game_factory(make_rules, each, doc) for each in (False, True)]
-        for version, factory in enumerate(factories):
-            register("environment", f"MinAtar/{name}-v{version}")(factory)
-        return factories[0]
+
+        def register_version(is_minimal: bool) -> Callable[..., Core]:
+            def factory(
+                *,
+                sticky_action_prob: Probability = 0.1,
+                difficulty_ramping: bool = True,
+                minimal_actions: bool = is_minimal,
+            ) -> Core:
+                options = sticky_action_prob, difficulty_ramping, minimal_actions
+                return game_environment(make_rules(), *options)
+
+            factory.__name__ = make_rules.__name__
+            factory.__module__, factory.__doc__ = make_rules.__module__, doc
+            register("environment", f"MinAtar/{name}-v{int(is_minimal)}")(factory)
+            return factory
+
+        register_version(True)
+        return register_version(False)
 
     return decorate
 
 
-def _game_factory(
-    make_rules: Callable[[], GameRules], is_minimal: bool, doc: str
-) -> Callable[..., Core]:
-    """The factory of a game, with the options that all games have."""
-
-    def factory(
-        *,
-        sticky_action_prob: Probability = 0.1,
-        difficulty_ramping: bool = True,
-        minimal_actions: bool = is_minimal,
-    ) -> Core:
-        return game_environment(
-            make_rules(),
-            sticky_action_prob=sticky_action_prob,
-            difficulty_ramping=difficulty_ramping,
-            minimal_actions=minimal_actions,
-        )
-
-    factory.__name__, factory.__module__ = make_rules.__name__, make_rules.__module__
-    factory.__doc__ = doc
-    return factory
-
-
 def game_environment(
     rules: GameRules,
-    *,
     sticky_action_prob: Probability,
     difficulty_ramping: bool,
     minimal_actions: bool,
 ) -> Core:
     """Builds the environment of a game.
 
-    Args:
-        rules: the rules of the game.
-        sticky_action_prob: the probability that the last action replaces the given one.
-            Unlike MinAtar's, `reset` clears the last action, so that episodes are
-            independent.
-        difficulty_ramping: whether the difficulty increases.
-        minimal_actions: whether action i is `rules.actions[i]` instead of i of all six.
+    Unlike MinAtar's, `reset` clears the last action, so that episodes are independent.
+    With `minimal_actions`, action i is `rules.actions[i]` instead of i of all six.
     """
     max_values = max_state(rules)
     actions = rules.actions if minimal_actions else ALL_ACTIONS

@@ -169,8 +169,6 @@ RULES = game.GameRules(
         (9, True, SLOWEST, SLOWEST, ENEMY_RELOAD, RELOAD, _ROWS, _ROWS, _ROWS)
     ),
     begin=_begin,
-    words=0,
-    draw_noise=lambda words: (),
     play=_play,
     paint=_paint,
 )

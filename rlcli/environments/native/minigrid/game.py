@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from annotated_types import Ge, Le
 
+from rlcli.environments.native.core import native_core
 from rlcli.environments.native.minigrid import cells, view
 from rlcli.environments.native.minigrid.pictures import draw_grid
-from rlcli.environments.native.timesteps import make_timestep
 from rlcli.errors import RlcliError
-from rlcli.types import Array, ArrayTree, Core, Key, TimeStep
+from rlcli.types import Array, ArrayTree, Core, Key
 from rlcli.xla.fusion_barrier import materialize
 
 LEFT, RIGHT, FORWARD, PICK_UP, DROP, TOGGLE, DONE = range(7)
@@ -73,7 +73,7 @@ def level_environment(
             obs["mission"] = level.mission_colour(state.task)
         return obs
 
-    def reset(key: Key) -> tuple[MiniGridState, dict[str, Array]]:
+    def begin(key: Key) -> MiniGridState:
         # Without the barrier, XLA repeats the hash for each cell of the grid.
         start = level.begin(materialize(jax.random.uniform(key, (level.draws,))))
         state = MiniGridState(
@@ -84,20 +84,15 @@ def level_environment(
             jnp.int32(0),
             start.task,
         )
-        state = materialize(state)
-        return state, observe(state)
+        return materialize(state)
 
-    def step(
-        state: MiniGridState, action: Array, noise: ArrayTree
-    ) -> tuple[MiniGridState, TimeStep]:
-        del noise  # the rules are deterministic
+    def step(state: MiniGridState, action: Array) -> tuple:
         if not level.can_pick_up:
             action = jnp.where(action == PICK_UP, TOGGLE, action)
         state, entered = apply_action(state, action)
         success, terminated = level.judge(state, action, entered)
         reward = jnp.where(success, 1 - 0.9 * state.steps / max_steps, 0.0)
-        state = materialize(state)
-        return state, make_timestep(observe(state), reward, terminated)
+        return materialize(state), reward, terminated
 
     def render(state: MiniGridState) -> np.ndarray:
         return draw_grid(
@@ -121,14 +116,9 @@ def level_environment(
     }
     if level.mission_colour is not None:
         members["mission"] = gymnasium.spaces.Discrete(cells.COLOURS, dtype=np.int32)
-    return Core(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Dict(members),
-        action=gymnasium.spaces.Discrete(7),
-        render=render,
-        draw=lambda key: (),
-    )
+    observation = gymnasium.spaces.Dict(members)
+    action = gymnasium.spaces.Discrete(7)
+    return native_core(begin, step, observe, observation, action, render=render)
 
 
 def apply_action(state: MiniGridState, action: Array) -> tuple[MiniGridState, Array]:

@@ -30,13 +30,8 @@ def key_corridor(room_size: int, num_rows: int) -> Level:
     Rooms lie on both sides of a corridor. The ball is in a room on the right, behind a
     locked door, and the key of that door is in a room on the left. Further doors
     connect all other rooms to the corridor. The rooms, doors, colours, objects, and the
-    agent's cell and direction are random.
-    Observation: a dict of `image`, uint8 `[7, 7, 3]`, `direction`, int32: 0 right, 1
-    down, 2 left, 3 up, and `mission`, int32: the colour of the ball. The image is the
-    square in front of the agent, which is in the middle of its last row: column, row,
-    and channel: object, colour, state. Hidden cells are 0. Actions: 0 turn left, 1 turn
-    right, 2 go forward, 3 pick up, 4 drop, 5 open or close, 6 nothing. As in MiniGrid
-    (Chevalier-Boisvert et al., 2023, https://arxiv.org/abs/2306.13831).
+    agent's cell and direction are random. The observation has `mission`, too, int32:
+    the colour of the ball.
     """
 
     def judge(

@@ -18,7 +18,15 @@ from rlcli.environments.native.minigrid.game import (
 from rlcli.registry import register
 from rlcli.types import Array, Core, Positive
 
-_OPTIONS = """
+# What the docstrings of all levels end with.
+_ENDING = """
+    Observation: a dict of `image`, uint8 `[7, 7, 3]`, and `direction`, int32: 0 right,
+    1 down, 2 left, 3 up. The image is the square in front of the agent, which is in the
+    middle of its last row: column, row, and channel: object, colour, state. Hidden
+    cells are 0. Actions: 0 turn left, 1 turn right, 2 go forward, 3 pick up, 4 drop, 5
+    open or close, 6 nothing. As in MiniGrid (Chevalier-Boisvert et al., 2023,
+    https://arxiv.org/abs/2306.13831).
+
     Args:
         max_steps: the number of steps in the reward. The default is that of
             `time_limit`, which ends an episode.
@@ -41,37 +49,29 @@ def register_levels(
             default of the option `max_steps`.
         see_through_walls: the default of the option.
     """
+    is_open = see_through_walls
 
     def decorate(make_level: Callable[..., Level]) -> Callable[..., Level]:
+        def register_level(name: str, fixed: Mapping[str, Any], limit: int) -> None:
+            def level(
+                *,
+                max_steps: Positive = float(limit),
+                agent_view_size: ViewSize = 7,
+                see_through_walls: bool = is_open,
+            ) -> Core:
+                options = max_steps, agent_view_size, see_through_walls
+                return level_environment(make_level(**fixed), *options)
+
+            level.__name__ = make_level.__name__
+            level.__module__ = make_level.__module__
+            level.__doc__ = f"{(make_level.__doc__ or '').rstrip()}{_ENDING}"
+            register("environment", name, time_limit=limit)(level)
+
         for name, fixed in levels.items():
-            limit = max_steps(**fixed)
-            factory = _level_factory(make_level, fixed, limit, see_through_walls)
-            register("environment", name, time_limit=limit)(factory)
+            register_level(name, fixed, max_steps(**fixed))
         return make_level
 
     return decorate
-
-
-def _level_factory(
-    make_level: Callable[..., Level],
-    fixed: Mapping[str, Any],
-    limit: int,
-    is_open: bool,
-) -> Callable[..., Core]:
-    """The factory of one level, with the options that all levels have."""
-
-    def level(
-        *,
-        max_steps: Positive = float(limit),
-        agent_view_size: ViewSize = 7,
-        see_through_walls: bool = is_open,
-    ) -> Core:
-        rules = make_level(**fixed)
-        return level_environment(rules, max_steps, agent_view_size, see_through_walls)
-
-    level.__name__, level.__module__ = make_level.__name__, make_level.__module__
-    level.__doc__ = f"{make_level.__doc__}{_OPTIONS}"
-    return level
 
 
 @register_levels(
@@ -91,12 +91,6 @@ def empty(size: int, random_start: bool) -> Level:
 
     The goal is the lower right corner. The agent starts in the upper left corner and
     looks to the right; in the levels `Random` its cell and direction are random.
-    Observation: a dict of `image`, uint8 `[7, 7, 3]`, and `direction`, int32: 0 right,
-    1 down, 2 left, 3 up. The image is the square in front of the agent, which is in the
-    middle of its last row: column, row, and channel: object, colour, state. Actions: 0
-    turn left, 1 turn right, 2 go forward, 3 pick up, 4 drop, 5 open or close, 6
-    nothing. As in MiniGrid (Chevalier-Boisvert et al., 2023,
-    https://arxiv.org/abs/2306.13831).
     """
     room = cells.room(size, size)
     room[-2, -2] = cells.GOAL_CELL
@@ -123,12 +117,6 @@ def door_key(size: int) -> Level:
     A wall divides the room. The door in it is locked, the key is on the left with the
     agent, and the goal is the lower right corner. The wall, the door, the key, and the
     agent's cell and direction are random.
-    Observation: a dict of `image`, uint8 `[7, 7, 3]`, and `direction`, int32: 0 right,
-    1 down, 2 left, 3 up. The image is the square in front of the agent, which is in the
-    middle of its last row: column, row, and channel: object, colour, state. Hidden
-    cells are 0. Actions: 0 turn left, 1 turn right, 2 go forward, 3 pick up, 4 drop, 5
-    open or close, 6 nothing. As in MiniGrid (Chevalier-Boisvert et al., 2023,
-    https://arxiv.org/abs/2306.13831).
     """
     room = cells.room(size, size)
     room[-2, -2] = cells.GOAL_CELL
@@ -186,13 +174,7 @@ def memory(size: int, random_length: bool) -> Level:
     beside the object that equals the first, without beside the other. The agent starts
     in a random cell of the room or hallway and looks to the right; in the levels
     `Random` the length of the hallway is random. The task needs memory: a recurrent
-    network.
-    Observation: a dict of `image`, uint8 `[7, 7, 3]`, and `direction`, int32: 0 right,
-    1 down, 2 left, 3 up. The image is the square in front of the agent, which is in the
-    middle of its last row: column, row, and channel: object, colour, state. Hidden
-    cells are 0. Actions: 0 turn left, 1 turn right, 2 go forward; 3 to 6 have no
-    effect. As in MiniGrid (Chevalier-Boisvert et al., 2023,
-    https://arxiv.org/abs/2306.13831).
+    network. The actions 3 to 6 have no effect.
     """
     room, middle = _room(size), size // 2
     column, row = np.mgrid[:size, :size]

@@ -1,5 +1,5 @@
 """Toy text: Gymnasium's tabular environments.
 
 Belongs here: environments with few states, and tables of their transitions.
-May import: `environments.drawing`, `environments.native.timesteps`, and the ground.
+May import: `environments.drawing`, `environments.native.core`, and the ground.
 """

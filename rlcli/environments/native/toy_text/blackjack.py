@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.environments import drawing
-from rlcli.environments.native.timesteps import make_timestep
+from rlcli.environments.native.core import native_core
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Core, Key, RenderState, TimeStep, wrap
 
@@ -64,11 +64,10 @@ def blackjack(
         best, usable = _hand_value(state.total, state.ace)
         return best, state.dealer, usable.astype(jnp.int32)
 
-    def reset(key: Key) -> tuple[BlackjackState, tuple[Array, Array, Array]]:
+    def begin(key: Key) -> BlackjackState:
         first, second, dealer = _deal(key)
         total, ace = first + second, jnp.minimum(first, second) == 1
-        state = BlackjackState(total, ace, ace & (total == 11), dealer)
-        return state, observe(state)
+        return BlackjackState(total, ace, ace & (total == 11), dealer)
 
     def stick_reward(state: BlackjackState, noise: Array) -> Array:
         """The reward for sticking; `noise` determines the dealer's hand."""
@@ -81,9 +80,7 @@ def blackjack(
         bonus = state.natural & (reward == 1)
         return jnp.where(bonus, 1.5, reward) if natural else reward
 
-    def step(
-        state: BlackjackState, action: Array, noise: Array
-    ) -> tuple[BlackjackState, TimeStep]:
+    def step(state: BlackjackState, action: Array, noise: Array) -> tuple:
         hit = jnp.asarray(action == 1)
         # One random number suffices: it is the player's card or the dealer's hand.
         card = jnp.where(hit, _card_from_uniform(noise), 0)
@@ -95,7 +92,7 @@ def blackjack(
         )
         bust = after.total > 21
         reward = jnp.where(hit, jnp.where(bust, -1.0, 0.0), stick_reward(state, noise))
-        return after, make_timestep(observe(after), reward, bust | ~hit)
+        return after, reward, bust | ~hit
 
     def render(state: BlackjackState) -> np.ndarray:
         best, dealer, usable = (int(value) for value in observe(state))
@@ -103,13 +100,10 @@ def blackjack(
 
     sizes = (32, 11, 2)
     spaces = (gymnasium.spaces.Discrete(size, dtype=np.int32) for size in sizes)
-    core = Core(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Tuple(tuple(spaces)),
-        action=gymnasium.spaces.Discrete(2),
-        render=render,
-        draw=jax.random.uniform,
+    seen = gymnasium.spaces.Tuple(tuple(spaces))
+    action = gymnasium.spaces.Discrete(2)
+    core = native_core(
+        begin, step, observe, seen, action, render=render, draw=jax.random.uniform
     )
     return _with_cards(core, observe) if rendering else core
 

@@ -30,12 +30,9 @@ def cliff_walking(*, slippery: bool = False) -> Core:
         slippery: whether a move goes in its direction or to either side, with
             probability 1/3 each.
     """
-    world = _world()
-    if not slippery:
-        world = tabular.World(*(table[..., :1] for table in world))
     return tabular.tabular_environment(
-        tabular.outcome_lookup(world, (-1.0, -100.0)),
-        ROWS * COLUMNS,
+        _world(),
+        (-1.0, -100.0),
         np.array([START], np.int32),
         _draw,
         success_probability=1 / 3 if slippery else None,

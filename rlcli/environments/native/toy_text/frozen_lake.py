@@ -47,11 +47,9 @@ def frozen_lake(
     """
     rows = {"4x4": SMALL, "8x8": LARGE}[lake] if isinstance(lake, str) else lake
     starts, world = _parse_lake(rows)
-    if not slippery:
-        world = tabular.World(*(table[..., :1] for table in world))
     return tabular.tabular_environment(
-        tabular.outcome_lookup(world, (0.0, goal_reward, hole_reward, ice_reward)),
-        len(world.next_state),
+        world,
+        (0.0, goal_reward, hole_reward, ice_reward),
         starts,
         lambda cell: _draw(rows, cell),
         success_probability=success_rate if slippery else None,
@@ -112,29 +110,14 @@ def frozen_lake_non_slippery(
 
 def _parse_lake(lake: tuple[str, ...]) -> tuple[np.ndarray, tabular.World]:
     """The initial cells and the transitions of a map, or an `RlcliError`."""
-    letters = np.array([list(row) for row in _check_lake(lake)])
-    flat = letters.ravel()
+    flat = tabular.parse_map(lake, "SFHG", SMALL).ravel()
+    if "S" not in flat:
+        hint = f"a map is a list of rows, such as {list(SMALL)}"
+        raise RlcliError("a lake needs a start S, but this one has none", hint)
     worth = np.select([flat == "G", flat == "H"], [1, 2], 3)
     successors = tabular.grid_moves(len(lake), len(lake[0]), MOVES)
     starts = np.flatnonzero(flat == "S").astype(np.int32)
     return starts, tabular.slippery_world(successors, worth, np.isin(flat, ["G", "H"]))
-
-
-def _check_lake(lake: tuple[str, ...]) -> tuple[str, ...]:
-    hint = f"a map is a list of rows, such as {list(SMALL)}"
-    unknown_letters = sorted(set("".join(lake)) - set("SFHG"))
-    if unknown_letters:
-        raise RlcliError(
-            f"a lake may contain S, F, H and G, but this one has {unknown_letters}",
-            hint,
-        )
-    if len({len(row) for row in lake}) != 1:
-        raise RlcliError(
-            "the rows of a lake must have equal length, but these differ", hint
-        )
-    if "S" not in "".join(lake):
-        raise RlcliError("a lake needs a start S, but this one has none", hint)
-    return lake
 
 
 def _draw(lake: tuple[str, ...], walker: int) -> np.ndarray:

@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli.environments.native.timesteps import make_timestep
-from rlcli.types import Array, ArrayTree, Core, Key, TimeStep
+from rlcli.environments.native.core import native_core
+from rlcli.errors import RlcliError
+from rlcli.types import Array, Core, Key
 
 
 class World(NamedTuple):
@@ -25,6 +26,11 @@ class World(NamedTuple):
     next_state: np.ndarray  # the next state
     reward_index: np.ndarray  # the index of the reward in `Rewards`
     terminates: np.ndarray  # whether the episode terminates
+
+
+def intended_outcomes(world: World) -> World:
+    """The world without random alternatives."""
+    return World(*(table[..., :1] for table in world))
 
 
 class CellState(NamedTuple):
@@ -74,8 +80,8 @@ def choose_uniformly(uniform: Array, options: np.ndarray) -> Array:
 
 
 def tabular_environment(
-    read: Lookup,
-    cells: int,
+    world: World,
+    rewards: Rewards,
     starts: np.ndarray,
     render: Callable[[int], Any],
     *,
@@ -84,39 +90,53 @@ def tabular_environment(
     """Builds an environment whose state is a cell, which is also the observation.
 
     Args:
-        read: a lookup from `outcome_lookup`; it has three outcomes, unless
-            `success_probability` is None.
+        world: with three outcomes of each action.
         starts: the initial cells, int32, chosen uniformly.
         render: draws a cell.
         success_probability: the probability of the intended outcome; None: always.
     """
+    is_certain = success_probability is None
+    read = outcome_lookup(intended_outcomes(world) if is_certain else world, rewards)
 
-    def reset(key: Key) -> tuple[CellState, Array]:
-        cell = choose_uniformly(jax.random.uniform(key), starts)
-        return CellState(cell), cell
+    def begin(key: Key) -> CellState:
+        return CellState(choose_uniformly(jax.random.uniform(key), starts))
 
-    def draw(key: Key) -> ArrayTree:
-        return (
-            ()
-            if success_probability is None
-            else choose_outcome(jax.random.uniform(key), success_probability)
-        )
+    def draw(key: Key) -> Array:
+        assert success_probability is not None  # else nothing is drawn
+        return choose_outcome(jax.random.uniform(key), success_probability)
 
-    def step(
-        state: CellState, action: Array, noise: ArrayTree
-    ) -> tuple[CellState, TimeStep]:
-        outcome = 0 if success_probability is None else noise
+    def step(state: CellState, action: Array, outcome: Array | int = 0) -> tuple:
         cell, reward, ends = read(state.cell, action, outcome)
-        return CellState(cell), make_timestep(cell, reward, ends)
+        return CellState(cell), reward, ends
 
-    return Core(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Discrete(cells, dtype=np.int32),
-        action=gymnasium.spaces.Discrete(4),
+    return native_core(
+        begin,
+        step,
+        lambda state: state.cell,
+        gymnasium.spaces.Discrete(len(world.next_state), dtype=np.int32),
+        gymnasium.spaces.Discrete(4),
         render=lambda state: render(int(state.cell)),
-        draw=draw,
+        draw=None if is_certain else draw,
     )
+
+
+def parse_map(
+    rows: tuple[str, ...], letters: str, example: tuple[str, ...]
+) -> np.ndarray:
+    """Parses a map into its letters, `[rows, columns]`, or raises an `RlcliError`."""
+    hint = f"a map is a list of rows, such as {list(example)}"
+    unknown_letters = sorted(set("".join(rows)) - set(letters))
+    if unknown_letters:
+        allowed_letters = ", ".join(f"`{letter}`" for letter in letters)
+        raise RlcliError(
+            f"a map may contain {allowed_letters}, but this one has {unknown_letters}",
+            hint,
+        )
+    if len({len(row) for row in rows}) != 1 or not rows[0]:
+        raise RlcliError(
+            "the rows of a map must have equal length, but these differ", hint
+        )
+    return np.array([list(row) for row in rows])
 
 
 def grid_moves(rows: int, columns: int, moves: Sequence[tuple[int, int]]) -> np.ndarray:

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.environments import drawing
-from rlcli.environments.native.timesteps import make_timestep
+from rlcli.environments.native.core import native_core
 from rlcli.environments.native.toy_text import tabular
 from rlcli.registry import register
-from rlcli.types import Array, Core, Key, Probability, TimeStep
+from rlcli.types import Array, Core, Key, Probability
 
 SIZE = 5
 STANDS = (0, 4, 20, 23)  # the cells of red, green, yellow and blue
@@ -64,17 +64,15 @@ def taxi(
             moves with the passenger.
         fickle_probability: the probability that an episode has a fickle passenger.
     """
-    world = _world()
-    if not is_rainy:
-        world = tabular.World(*(table[..., :1] for table in world))
+    world = _world() if is_rainy else tabular.intended_outcomes(_world())
     read = tabular.outcome_lookup(world, REWARDS)
     starts = _start_states()
 
-    def reset(key: Key) -> tuple[TaxiState, Array]:
+    def begin(key: Key) -> TaxiState:
         start, mood = jax.random.uniform(key, (2,))
         number = tabular.choose_uniformly(start, starts)
         fickle = mood < fickle_probability if fickle_passenger else jnp.asarray(False)
-        return TaxiState(number, fickle), number
+        return TaxiState(number, fickle)
 
     def draw(key: Key) -> tuple[Array, ...]:
         uniform = jax.random.uniform(key, (2,))
@@ -86,9 +84,7 @@ def taxi(
         )
         return rain + (change if fickle_passenger else ())
 
-    def step(
-        state: TaxiState, action: Array, noise: tuple[Array, ...]
-    ) -> tuple[TaxiState, TimeStep]:
+    def step(state: TaxiState, action: Array, noise: tuple[Array, ...]) -> tuple:
         number, reward, ends = read(state.number, action, noise[0] if is_rainy else 0)
         fickle = state.fickle
         if fickle_passenger:
@@ -97,15 +93,18 @@ def taxi(
             other_number = number // 4 * 4 + (number + noise[-1]) % 4
             number = jnp.where(changes, other_number, number)
             fickle = fickle & ~changes
-        return TaxiState(number, fickle), make_timestep(number, reward, ends)
+        return TaxiState(number, fickle), reward, ends
 
-    return Core(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Discrete(SIZE**2 * 20, dtype=np.int32),
-        action=gymnasium.spaces.Discrete(6),
-        render=lambda state: _draw(int(state.number)),
-        draw=draw,
+    def observe(state: TaxiState) -> Array:
+        return state.number
+
+    def render(state: TaxiState) -> np.ndarray:
+        return _draw(int(state.number))
+
+    observation = gymnasium.spaces.Discrete(SIZE**2 * 20, dtype=np.int32)
+    action = gymnasium.spaces.Discrete(6)
+    return native_core(
+        begin, step, observe, observation, action, render=render, draw=draw
     )
 
 

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli.environments.native.timesteps import make_timestep
+from rlcli.environments.native.core import make_timestep
 
 
 def test_a_timestep_is_last_exactly_where_it_terminated():

@@ -1,0 +1,68 @@
+"""The core of a native environment, from the functions of its task."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import jax.numpy as jnp
+
+from rlcli.types import Array, ArrayTree, Core, Key, TimeStep
+
+NO_INFO: Mapping[str, Array] = {}
+
+
+def native_core(
+    begin: Callable[[Key], Any],
+    step: Callable[..., tuple],
+    observe: Callable[[Any], ArrayTree],
+    observation: gymnasium.Space,
+    action: gymnasium.Space,
+    *,
+    draw: Callable[[Key], ArrayTree] | None = None,
+    **fields: Any,
+) -> Core:
+    """Builds the core of a task.
+
+        begin(key) -> state
+        step(state, action[, noise]) -> state, reward, terminated[, info]
+        observe(state) -> obs
+
+    Args:
+        draw: the noise of a step; None: `step` takes none.
+        fields: others of `Core`, such as `render`.
+    """
+
+    def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
+        state = begin(key)
+        return state, observe(state)
+
+    def step_core(
+        state: ArrayTree, action: ArrayTree, noise: ArrayTree
+    ) -> tuple[ArrayTree, TimeStep]:
+        random = () if draw is None else (noise,)
+        state, reward, terminated, *info = step(state, action, *random)
+        return state, make_timestep(observe(state), reward, terminated, *info)
+
+    draw_noise = draw or (lambda key: ())
+    return Core(reset, step_core, observation, action, draw=draw_noise, **fields)
+
+
+def make_timestep(
+    obs: ArrayTree,
+    reward: Array,
+    terminated: Array,
+    info: Mapping[str, Array] = NO_INFO,
+) -> TimeStep:
+    """Builds a `TimeStep`: `last` is `terminated`, and `discount` is 0 there.
+
+    A native environment has no time limit and does not reset itself, so `obs` equals
+    `next_obs`.
+    """
+    return TimeStep(
+        obs=obs,
+        next_obs=obs,
+        reward=jnp.asarray(reward, jnp.float32),
+        discount=1.0 - terminated.astype(jnp.float32),
+        last=terminated,
+        info=dict(info),
+    )
