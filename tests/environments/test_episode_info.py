@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import rlcli
 from rlcli.assembly import build_environment
 from rlcli.environments.adapters.info_recorder import InfoRecorder
-from rlcli.environments.adapters.jax_core import pure_core
+from rlcli.environments.adapters.jax_libraries import pure_core
 from rlcli.environments.adapters.pools import NativeVector
 from rlcli.environments.episode_info import MAX_INFO, log_info
 from rlcli.environments.vector import vector

@@ -15,4 +15,4 @@ late that all reach the saved step simultaneously, because a vector steps all
 environments or none.
 """
 
-from rlcli.environments.adapters.jax_core import pure_core as pure_core
+from rlcli.environments.adapters.jax_libraries import pure_core as pure_core

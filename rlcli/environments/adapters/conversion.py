@@ -159,6 +159,18 @@ def map_tree(function: Callable, tree: ArrayTree, *rest: ArrayTree) -> Any:
     return jax.tree.map(function, tree, *rest)
 
 
+def select_rows(tree: ArrayTree, index: Any) -> ArrayTree:
+    """The rows of all arrays at an index, a mask or indices."""
+    return map_tree(operator.itemgetter(index), tree)
+
+
+def write_rows(tree: ArrayTree, index: Any, rows: ArrayTree) -> None:
+    """Writes rows into all arrays in place."""
+    pairs = zip(jax.tree.leaves(tree), jax.tree.leaves(rows), strict=True)
+    for leaf, new in pairs:
+        leaf[index] = new
+
+
 def element_stacker(space: gymnasium.Space) -> Callable[[Sequence[Any]], ArrayTree]:
     """Returns a function that stacks a list of native elements into canonical arrays.
 

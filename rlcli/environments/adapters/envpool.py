@@ -14,7 +14,12 @@ from rlcli.environments.adapters.host_errors import (
     close_or_warn,
     with_timeout,
 )
-from rlcli.environments.adapters.pools import NO_TIME_LIMIT, HostTimeStep, host_timestep
+from rlcli.environments.adapters.pools import (
+    NO_TIME_LIMIT,
+    HostTimeStep,
+    HostVector,
+    host_timestep,
+)
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.registry import register
 from rlcli.registry.libraries import import_library
@@ -96,11 +101,10 @@ def _check_threads(name: str, count: Any) -> None:
         )
 
 
-class _EnvPoolVector:
+class _EnvPoolVector(HostVector):
     """An EnvPool vector, created with the seeds of the first episodes."""
 
     is_replayable = False
-    group = 1
 
     def __init__(
         self,

@@ -76,20 +76,12 @@ def sync_host_environment(
     """
     example = make()
     close_or_warn(external.name, example)
-    spaces = example.observation_space, example.action_space
-
-    def make_vector(count: int) -> SyncVector:
-        return SyncVector(make, count, external.timeout)
-
-    # Each is stepped alone, so it can be restarted alone.
     return host_environment(
         external,
-        spaces,
-        make_vector,
-        num_envs,
-        seeds,
-        make,
-        vector_size=1,
+        (example.observation_space, example.action_space),
+        lambda count: SyncVector(make, count, external.timeout),
+        *(num_envs, seeds, make),
+        vector_size=1,  # each is stepped alone, so it can be restarted alone
         goal_reward=goal_reward or host_goal_reward(external, example),
     )
 
@@ -184,13 +176,7 @@ def host_environment(
             HostVectorState.close,
             functools.partial(
                 host_environment,
-                external,
-                spaces,
-                make,
-                num_envs,
-                seeds,
-                make_one,
-                vector_size,
+                *(external, spaces, make, num_envs, seeds, make_one, vector_size),
                 goal_reward=goal_reward,
                 is_restarting=is_restarting,
                 info=info,

@@ -5,7 +5,6 @@ episode restore it: the actions are replayed and the observations compared.
 """
 
 import collections
-import operator
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +12,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from rlcli.environments.adapters.conversion import HostArray, action_flattener, map_tree
+from rlcli.environments.adapters.conversion import (
+    HostArray,
+    action_flattener,
+    map_tree,
+    select_rows,
+    write_rows,
+)
 from rlcli.environments.adapters.host_errors import (
     EnvironmentFailedError,
     ExternalEnvironment,
@@ -145,10 +150,7 @@ class HostVectorState:
         """
         # Copied, since it is stored and the caller's buffer may be donated.
         actions = self._flatten_action(action)
-        try:
-            timestep = self.vector.step(self._to_native(actions))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
-            raise self._wrap_error("step", error, actions) from original_error(error)
+        timestep = self._call_vector("step", self._to_native(actions), sent=actions)
         if self._is_replayable:
             self.history.append(actions)
         self._steps += 1
@@ -161,7 +163,7 @@ class HostVectorState:
             lost = self.is_lost
             reward[lost], discount[lost] = 0, 1
             next_obs = map_tree(np.copy, next_obs)  # the vector may still use its own
-            _write_rows(next_obs, lost, _select_rows(self.obs, lost))
+            write_rows(next_obs, lost, select_rows(self.obs, lost))
             last |= lost
             self._info.drop(lost)
         has_ended = last
@@ -192,7 +194,7 @@ class HostVectorState:
         self.episode[done_rows] += 1
         self._start_steps[done_rows] = self._steps
         self.is_lost[done_rows] = self._has_lost = False
-        _write_rows(obs, done_rows, self._begin_episodes(done_rows))
+        write_rows(obs, done_rows, self._begin_episodes(done_rows))
         for _ in range(len(self.history) - int(self.length.max())):
             self.history.popleft()
         return obs
@@ -217,7 +219,8 @@ class HostVectorState:
             leaf = np.moveaxis(np.where(mask, leaf, 0).astype(leaf.dtype), 0, 1)
             return leaf.reshape(self.grid + leaf.shape[1:])
 
-        restarts = self._restarts
+        restarts, obs = self._restarts, map_tree(np.copy, self.obs)
+        obs = map_tree(self._to_grid, obs)
         return {
             **({"restarts": restarts.counts.copy()} if restarts else {}),
             **self._info.save(),
@@ -225,9 +228,7 @@ class HostVectorState:
             "episode": self._to_grid(self.episode).copy(),
             "length": self._to_grid(self.length).copy(),
             **_named_leaves("actions", jax.tree.map(to_arrays, past)),
-            **_named_leaves(
-                "obs", map_tree(np.copy, map_tree(self._to_grid, self.obs))
-            ),
+            **_named_leaves("obs", obs),
         }
 
     def restore(self, arrays: Mapping[str, HostArray]) -> str:
@@ -285,31 +286,29 @@ class HostVectorState:
             is_replaying = (self.length >= left) & is_intact
             timestep = self._call_vector("step", self._to_native(action))
             self._info.record(timestep.info)
-            _write_rows(
-                current_obs, is_replaying, _select_rows(timestep.obs, is_replaying)
-            )
+            seen = select_rows(timestep.obs, is_replaying)
+            write_rows(current_obs, is_replaying, seen)
             ended_rows = np.array(timestep.last, np.bool_)
             is_intact &= ~(ended_rows & is_replaying)
             # Also ended episodes that are not replayed: the vector steps them again.
             restart_rows = np.flatnonzero(ended_rows | (self.length == left - 1))
             if len(restart_rows):
                 self._info.drop(restart_rows)
-                _write_rows(
-                    current_obs, restart_rows, self._begin_episodes(restart_rows)
-                )
+                begun = self._begin_episodes(restart_rows)
+                write_rows(current_obs, restart_rows, begun)
         return is_intact
 
     def render(self, index: int) -> HostArray:
         """Renders an environment as `[H, W, 3]` uint8, or else its observation."""
         if not self.vector.can_render:
-            return observation_image(self.space, _select_rows(self.obs, index))
+            return observation_image(self.space, select_rows(self.obs, index))
         return to_rgb(self._call_vector("render", index), self.external.name)
 
     def render_final(self, index: int) -> HostArray | None:
         """Renders the final state of an episode that the last step ended."""
         if self.vector.can_render:
             return self._final_images.get(index)
-        return observation_image(self.space, _select_rows(self._final_obs, index))
+        return observation_image(self.space, select_rows(self._final_obs, index))
 
     def close(self) -> None:
         """Closes all environments; an error is a warning."""
@@ -363,12 +362,15 @@ class HostVectorState:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
             raise self._wrap_error(f"set_{name}", error) from original_error(error)
 
-    def _call_vector(self, method: str, *args: Any) -> Any:
-        """Calls the vector; errors name the environment and its position."""
+    def _call_vector(self, method: str, *args: Any, sent: ArrayTree = ()) -> Any:
+        """Calls the vector; errors name the environment and its position.
+
+        `sent` are the canonical actions of a step.
+        """
         try:
             return getattr(self.vector, method)(*args)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
-            raise self._wrap_error(method, error) from original_error(error)
+            raise self._wrap_error(method, error, sent) from original_error(error)
 
     def _wrap_error(
         self, method: str, error: BaseException, action: ArrayTree = ()
@@ -381,16 +383,15 @@ class HostVectorState:
             name = self.label(index, with_step=method == "step")
         cause = ""
         if method == "step":
-            cause = self._describe_cause(
-                slice(None) if index is None else [index], action
-            )
+            rows = slice(None) if index is None else [index]
+            cause = self._describe_cause(rows, action)
         return explain_error(self.external, name, method, original_error(error), cause)
 
     def _describe_cause(self, index: Any, action: ArrayTree) -> str:
         """The likely cause of a failed step: an action or observation with a NaN."""
-        if not _is_finite(_select_rows(action, index)):
+        if not _is_finite(select_rows(action, index)):
             return "; its action was not finite"
-        if not _is_finite(_select_rows(self.obs, index)):
+        if not _is_finite(select_rows(self.obs, index)):
             return "; its previous observation was not finite"
         return ""
 
@@ -411,17 +412,6 @@ class HostVectorState:
             f"{reason} {', '.join(lost[:MAX_NAMED])}{more}: {len(lost)} of "
             f"{self.count} episodes end here, and new ones begin"
         )
-
-
-def _select_rows(tree: ArrayTree, index: Any) -> ArrayTree:
-    return map_tree(operator.itemgetter(index), tree)
-
-
-def _write_rows(tree: ArrayTree, index: HostArray, rows: ArrayTree) -> None:
-    """Writes rows into arrays in place."""
-    pairs = zip(jax.tree.leaves(tree), jax.tree.leaves(rows), strict=True)
-    for leaf, new in pairs:
-        leaf[index] = new
 
 
 def _is_finite(tree: ArrayTree) -> bool:

@@ -5,9 +5,8 @@ acts for all of them, and learns from the steps of all: independent PPO is `ppo`
 """
 
 import functools
-import json
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,17 +20,8 @@ from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Core, Key
 
 
-class _Game(NamedTuple):
-    """An environment of the library, and the facts that follow from its options."""
-
-    env: Any
-    untimed: Any  # the same, without its limit of steps
-    observe: Callable[[dict[str, Array], Any], ArrayTree]  # (observations, state)
-    observation: spaces.Space
-    action: spaces.Space
-
-
 @register("environment", "jaxmarl/")
+@jax_libraries.cached_core
 def jaxmarl_adapter(
     id: str,
     *,
@@ -49,46 +39,19 @@ def jaxmarl_adapter(
     of the class. An agent that has ended before the others gets the library's rewards,
     with discount 0. `max_steps` truncates. https://arxiv.org/abs/2311.10090
     """
-    encoded = jax_libraries.encode_options(options)
-    game = _make_game(id, action_mask, agent_ids, encoded)
-    env, agents = game.env, game.env.agents
-
-    def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
-        obs, state = env.reset(jax.random.key_data(key))  # the state may keep a key
-        return state, game.observe(obs, state)
-
-    def step(state: Any, choice: Array, key: Key) -> tuple:
-        choices = {agent: choice[row] for row, agent in enumerate(agents)}
-        arguments = (jax.random.key_data(key), state, choices)
-        obs, state, rewards, dones, info = env.step_env(*arguments)
-        # Its own `dones` do not tell the limit of steps from an end of the game.
-        *_, ends, _ = game.untimed.step_env(*arguments)
-        reward = jnp.stack([jnp.reshape(rewards[agent], ()) for agent in agents])
-        terminated = jnp.stack([jnp.reshape(ends[agent], ()) for agent in agents])
-        terminated = terminated | ends["__all__"]
-        ends = terminated, dones["__all__"]
-        return state, game.observe(obs, state), reward, *ends, info
-
-    return jax_libraries.library_core(
-        f"jaxmarl/{id}", reset, step, game.observation, game.action, len(agents)
-    )
-
-
-@functools.cache
-def _make_game(id: str, mask: bool, agent_ids: bool, options: str) -> _Game:
-    """Makes an environment, from options in JSON."""
     library = jax_libraries.import_jax_library("jaxmarl", "jaxmarl")
     jax_libraries.check_id("jaxmarl/", id, library.registered_envs)
     name = f"jaxmarl/{id}"
-    make = functools.partial(library.make, id, **json.loads(options))
+    make = functools.partial(library.make, id, **(options or {}))
     hint = "`options` are arguments of its class in `jaxmarl.environments`"
     env = jax_libraries.make_concrete(name, make, hint)
+    untimed, agents = _without_limit(env), env.agents
     action, counts = _common_action(name, env)
     find_legal = _legal_actions(env) if counts else None
-    use_mask = mask and (find_legal is not None or len(set(counts)) > 1)
+    use_mask = action_mask and (find_legal is not None or len(set(counts)) > 1)
 
     def observe(obs: dict[str, Array], state: Any) -> ArrayTree:
-        stacked = _stack(name, [jnp.asarray(obs[agent]) for agent in env.agents])
+        stacked = _stack(name, [jnp.asarray(obs[agent]) for agent in agents])
         if agent_ids and stacked.ndim == 2:
             ids = jnp.eye(len(stacked), dtype=stacked.dtype)
             stacked = jnp.concatenate([stacked, ids], axis=1)
@@ -97,18 +60,34 @@ def _make_game(id: str, mask: bool, agent_ids: bool, options: str) -> _Game:
         flags = find_legal(state) if find_legal else {}
         rows = [
             jnp.asarray(flags.get(agent, jnp.ones(count)), bool)
-            for agent, count in zip(env.agents, counts, strict=True)
+            for agent, count in zip(agents, counts, strict=True)
         ]
         return {"observation": stacked, MASK: _stack(name, rows)}
 
-    shapes = jax_libraries.observation_shapes(
-        name, lambda key: observe(*env.reset(jax.random.key_data(key)))
-    )
+    def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
+        obs, state = env.reset(jax.random.key_data(key))  # the state may keep a key
+        return state, observe(obs, state)
+
+    def step(state: Any, choice: Array, key: Key) -> tuple:
+        choices = {agent: choice[row] for row, agent in enumerate(agents)}
+        arguments = (jax.random.key_data(key), state, choices)
+        obs, state, rewards, dones, info = env.step_env(*arguments)
+        # Its own `dones` do not tell the limit of steps from an end of the game.
+        *_, ends, _ = untimed.step_env(*arguments)
+        reward = jnp.stack([jnp.reshape(rewards[agent], ()) for agent in agents])
+        terminated = jnp.stack([jnp.reshape(ends[agent], ()) for agent in agents])
+        terminated = terminated | ends["__all__"]
+        ends = terminated, dones["__all__"]
+        return state, observe(obs, state), reward, *ends, info
+
+    shapes = jax_libraries.observation_shapes(name, lambda key: reset(key)[1])
     own = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), shapes
     )
     observation = jax_libraries.space_like(own)
-    return _Game(env, _without_limit(env), observe, observation, action)
+    return jax_libraries.library_core(
+        name, reset, step, observation, action, len(agents)
+    )
 
 
 def _common_action(name: str, env: Any) -> tuple[spaces.Space, list[int]]:

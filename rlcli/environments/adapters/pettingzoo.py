@@ -5,7 +5,6 @@ acts for all of them, and learns from the steps of all.
 """
 
 import importlib
-import operator
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
@@ -17,7 +16,7 @@ from rlcli.environments.adapters.conversion import (
     HostArray,
     action_selector,
     element_stacker,
-    map_tree,
+    select_rows,
 )
 from rlcli.environments.adapters.host import host_environment
 from rlcli.environments.adapters.host_errors import (
@@ -27,7 +26,7 @@ from rlcli.environments.adapters.host_errors import (
     close_or_warn,
     with_timeout,
 )
-from rlcli.environments.adapters.pools import HostTimeStep
+from rlcli.environments.adapters.pools import HostTimeStep, HostVector
 from rlcli.environments.vector import count_games
 from rlcli.errors import RlcliError
 from rlcli.registry import plugins, register
@@ -97,13 +96,11 @@ def pettingzoo_adapter(
     )
 
 
-class ParallelVector:
+class ParallelVector(HostVector):
     """Steps copies of a parallel environment sequentially, in this process.
 
     Environment i is agent i mod A of copy i // A.
     """
-
-    is_replayable = True
 
     def __init__(
         self, copies: Sequence[Any], time_limit: int | None, timeout: float | None
@@ -114,7 +111,7 @@ class ParallelVector:
         self.can_render = copies[0].render_mode is not None
         space = copies[0].observation_space(self.agents[0])
         zeros = create_empty_array(space, n=1, fn=np.zeros)
-        self._absent = map_tree(operator.itemgetter(0), zeros)
+        self._absent = select_rows(zeros, 0)
         self._stack = element_stacker(space)
         self._select = action_selector(copies[0].action_space(self.agents[0]))
         self._limit = time_limit

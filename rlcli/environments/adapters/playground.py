@@ -1,7 +1,6 @@
 """MuJoCo Playground: the adapter behind `playground/…`, compiled with the agent."""
 
 import functools
-import json
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -24,16 +23,8 @@ class _EpisodeState(NamedTuple):
     model: dict[str, Array]
 
 
-class _Task(NamedTuple):
-    """An environment of the library, and the facts that its id determines."""
-
-    env: Any
-    observation: gymnasium.Space
-    episode_length: int
-    randomizer: Callable[..., tuple[Any, Any]] | None
-
-
 @register("environment", "playground/")
+@jax_libraries.cached_core
 def playground_adapter(
     id: str,
     *,
@@ -50,12 +41,24 @@ def playground_adapter(
     randomizer. Robots other than those of the control suite have to be downloaded
     before. Actions are in [-1, 1]. https://playground.mujoco.org
     """
-    name = f"playground/{id}"
-    task = _make_task(
-        id, jax_libraries.encode_options((options or {}) | {"impl": impl})
-    )
-    env = task.env
-    if domain_randomization and task.randomizer is None:
+    module = "mujoco_playground._src.mjx_env"
+    robots = jax_libraries.import_jax_library(module, "playground").MENAGERIE_PATH
+    library = jax_libraries.import_jax_library("mujoco_playground", "playground")
+    jax_libraries.check_id("playground/", id, library.registry.ALL_ENVS)
+    name, overrides = f"playground/{id}", (options or {}) | {"impl": impl}
+    hint = "`options` change the configuration of `mujoco_playground.registry`"
+    if id not in library.dm_control_suite.ALL_ENVS and not robots.exists():
+        # The library would download them at once: a recipe must not contact a host.
+        load = f"import mujoco_playground as m; m.registry.load('{id}')"
+        raise RlcliError(
+            f"environment `{name}` needs robots that are not on this machine",
+            f'`python -c "{load}"` lets the library download them',
+        )
+    make = functools.partial(library.registry.load, id, config_overrides=overrides)
+    env = jax_libraries.make_concrete(name, make, hint)
+    episode_length = int(env._config.episode_length)
+    randomizer = library.registry.get_domain_randomizer(id)
+    if domain_randomization and randomizer is None:
         raise RlcliError(
             f"environment `{name}` has no domain randomization",
             "remove `domain_randomization`",
@@ -65,7 +68,7 @@ def playground_adapter(
         model = {}
         if domain_randomization:
             key, model_key = jax.random.split(key)
-            model = _randomize(task, model_key)
+            model = _randomize(randomizer, env.mjx_model, model_key)
         reset_env = _with_model(env, env.reset)
         state = reset_env(model, jax.random.key_data(key))  # the state keeps a key
         return _EpisodeState(state, jnp.int32(0), model), state.obs
@@ -78,47 +81,21 @@ def playground_adapter(
         state = _with_model(env, env.step)(model, state.replace(**copies), action)
         steps += 1
         episode = _EpisodeState(state, steps, model)
-        is_over = steps >= task.episode_length
+        is_over = steps >= episode_length
         rest = state.reward, state.done != 0, is_over, state.metrics
         return episode, state.obs, *rest
 
-    action = gymnasium.spaces.Box(-1.0, 1.0, (env.action_size,), np.float32)
-    return jax_libraries.library_core(name, reset, step, task.observation, action)
-
-
-@functools.cache
-def _make_task(id: str, options: str) -> _Task:
-    """Makes an environment, from options in JSON."""
-    module = "mujoco_playground._src.mjx_env"
-    robots = jax_libraries.import_jax_library(module, "playground").MENAGERIE_PATH
-    library = jax_libraries.import_jax_library("mujoco_playground", "playground")
-    jax_libraries.check_id("playground/", id, library.registry.ALL_ENVS)
-    name, overrides = f"playground/{id}", json.loads(options)
-    hint = "`options` change the configuration of `mujoco_playground.registry`"
-    if id not in library.dm_control_suite.ALL_ENVS and not robots.exists():
-        # The library would download them at once: a recipe must not contact a host.
-        load = f"import mujoco_playground as m; m.registry.load('{id}')"
-        raise RlcliError(
-            f"environment `{name}` needs robots that are not on this machine",
-            f'`python -c "{load}"` lets the library download them',
-        )
-    make = functools.partial(library.registry.load, id, config_overrides=overrides)
-    env = jax_libraries.make_concrete(name, make, hint)
     shapes = jax_libraries.observation_shapes(
         name, lambda key: env.reset(jax.random.key_data(key)).obs
     )
-    return _Task(
-        env,
-        jax_libraries.space_like(shapes),
-        int(env._config.episode_length),
-        library.registry.get_domain_randomizer(id),
-    )
+    observation = jax_libraries.space_like(shapes)
+    action = gymnasium.spaces.Box(-1.0, 1.0, (env.action_size,), np.float32)
+    return jax_libraries.library_core(name, reset, step, observation, action)
 
 
-def _randomize(task: _Task, key: Key) -> dict[str, Array]:
-    """Draws the randomized leaves of the model, by their paths."""
-    assert task.randomizer is not None  # the adapter refuses it
-    model, axes = task.randomizer(task.env.mjx_model, jax.random.key_data(key)[None])
+def _randomize(randomizer: Callable, model: Any, key: Key) -> dict[str, Array]:
+    """Draws the randomized leaves of a model, by their paths."""
+    model, axes = randomizer(model, jax.random.key_data(key)[None])
     randomized = {
         jax.tree_util.keystr(path)
         for path, axis in jax.tree_util.tree_leaves_with_path(axes)

@@ -27,6 +27,8 @@ from rlcli.environments.adapters.conversion import (
     action_selector,
     canonical_converter,
     element_stacker,
+    select_rows,
+    write_rows,
 )
 from rlcli.environments.adapters.host_errors import (
     EnvironmentFailedError,
@@ -96,9 +98,9 @@ class HostVector(Protocol):
     many consecutive environments begin and end their episodes together.
     """
 
-    is_replayable: bool
-    group: int
-    can_render: bool
+    is_replayable: bool = True
+    group: int = 1
+    can_render: bool = False
 
     def begin(self, indices: HostArray, seeds: Sequence[int]) -> ArrayTree:
         """Starts an episode in the environments `indices`, each with its seed.
@@ -113,7 +115,7 @@ class HostVector(Protocol):
 
     def render(self, index: int) -> Any:
         """Renders one environment as an image `[H, W, 3]`, if `can_render`."""
-        ...
+        del index  # by default there are none
 
     def close(self) -> None:
         """Releases all resources."""
@@ -175,11 +177,8 @@ def _type_name(value: Any) -> str:
     return type(value).__name__ if value is not None else "None"
 
 
-class SyncVector:
+class SyncVector(HostVector):
     """Steps environments sequentially in this process, with a `timeout` for each."""
-
-    is_replayable = True
-    group = 1
 
     def __init__(
         self, make: Callable[[], gymnasium.Env], count: int, timeout: float | None
@@ -313,16 +312,12 @@ def _maker_in_process(make: Callable[[], gymnasium.Env], *, is_safe: bool) -> Ca
     return make_in_process
 
 
-class AsyncVector:
+class AsyncVector(HostVector):
     """Steps each environment in its own process; observations are in shared memory.
 
     The processes call `make`, so it has to be picklable. A step of all environments may
     take `timeout` seconds.
     """
-
-    is_replayable = True
-    group = 1
-    can_render = False
 
     def __init__(
         self, make: Callable[[], gymnasium.Env], count: int, timeout: float | None
@@ -353,7 +348,7 @@ class AsyncVector:
             obs, _ = self._call(
                 "reset", self._reset, seed=all_seeds, options={"reset_mask": mask}
             )
-        return jax.tree.map(lambda leaf: leaf[indices], self._to_canonical(obs))
+        return select_rows(self._to_canonical(obs), indices)
 
     def step(self, action: ArrayTree) -> HostTimeStep:
         """As `HostVector.step`."""
@@ -391,10 +386,6 @@ class AsyncVector:
         call = functools.partial(self._call, "set_number", self.env.call)
         set_number(call, name, value)
 
-    def render(self, index: int) -> Any:
-        """Renders nothing: `can_render` is false."""
-        del index
-
     def close(self) -> None:
         """As `HostVector.close`; terminates processes with an unfinished call."""
         is_busy = self.env._state is not AsyncState.DEFAULT
@@ -405,7 +396,7 @@ class AsyncVector:
             self.env.close(terminate=is_busy)
 
 
-class NativeVector:
+class NativeVector(HostVector):
     """Native vectors of an environment: one for each seed, with its own random stream.
 
     They reset environments themselves. With `AutoresetMode.NEXT_STEP`, an episode
@@ -414,8 +405,6 @@ class NativeVector:
     """
 
     is_replayable = False
-    group = 1
-    can_render = False
 
     def __init__(self, make: Callable[[], VectorEnv], seeds: int) -> None:
         self.vectors = [make() for _ in range(seeds)]
@@ -438,16 +427,14 @@ class NativeVector:
             self._last_obs = self._concatenate(first)
         elif self._autoreset_mode == AutoresetMode.DISABLED:
             self._reset(indices, seeds)
-        return jax.tree.map(lambda leaf: leaf[indices], self._last_obs)
+        return select_rows(self._last_obs, indices)
 
     def step(self, action: ArrayTree) -> HostTimeStep:
         """As `HostVector.step`."""
         parts = []
         for row, vector in enumerate(self.vectors):
             rows = slice(row * self.size, (row + 1) * self.size)
-            parts.append(
-                vector.step(jax.tree.map(lambda x, rows=rows: x[rows], action))
-            )
+            parts.append(vector.step(select_rows(action, rows)))
         fresh, *rest = (list(values) for values in zip(*parts, strict=True))
         self._last_obs = self._concatenate(fresh)
         reward, terminated, truncated = map(np.concatenate, rest[:3])
@@ -456,10 +443,6 @@ class NativeVector:
             obs = self._final_obs([part[4] for part in parts], terminated | truncated)
         infos = [part[4] for part in parts]
         return host_timestep(obs, reward, terminated, truncated, infos)
-
-    def render(self, index: int) -> Any:
-        """Renders nothing: `can_render` is false."""
-        del index
 
     def close(self) -> None:
         """As `HostVector.close`."""
@@ -481,12 +464,8 @@ class NativeVector:
             options = {"reset_mask": mask}
             seed = seeds[list(indices).index(own_rows[0])]
             obs, _ = vector.reset(seed=seed, options=options)
-            for place, new in zip(
-                jax.tree.leaves(self._last_obs),
-                jax.tree.leaves(self._to_canonical(obs)),
-                strict=True,
-            ):
-                place[own_rows] = new[own_rows % self.size]
+            own_obs = select_rows(self._to_canonical(obs), own_rows % self.size)
+            write_rows(self._last_obs, own_rows, own_obs)
 
     def _final_obs(self, infos: list[dict], is_done: HostArray) -> ArrayTree:
         """Returns the next observations: `final_obs` where episodes ended."""
@@ -494,8 +473,5 @@ class NativeVector:
         for index in np.flatnonzero(is_done):
             row, place = divmod(int(index), self.size)
             last = self._to_canonical(infos[row]["final_obs"][place])
-            for leaf, value in zip(
-                jax.tree.leaves(obs), jax.tree.leaves(last), strict=True
-            ):
-                leaf[index] = value
+            write_rows(obs, index, last)
         return obs

@@ -12,14 +12,18 @@ so that the rows of metrics do not depend on the ends of chunks.
 """
 
 import contextlib
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from rlcli.environments.adapters.conversion import HostArray, map_tree
+from rlcli.environments.adapters.conversion import (
+    HostArray,
+    map_tree,
+    select_rows,
+    write_rows,
+)
 from rlcli.environments.adapters.host_errors import (
     EnvironmentFailedError,
     close_all,
@@ -73,7 +77,7 @@ class RestartRecord:
         return Restarts(self.counts.copy(), steps, events, messages)
 
 
-class RestartingVector:
+class RestartingVector(HostVector):
     """Vectors of `vector_size` environments each; one that fails is made again.
 
     `report(rows, method, error)` is called for each failure, before the restart: `rows`
@@ -128,9 +132,7 @@ class RestartingVector:
     def step(self, action: ArrayTree) -> HostTimeStep:
         """As `HostVector.step`; the environments that failed have a truncation."""
         timesteps = [
-            self._step_vector(
-                index, map_tree(lambda leaf, rows=rows: leaf[rows], action)
-            )
+            self._step_vector(index, select_rows(action, rows))
             for index, rows in enumerate(self._rows)
         ]
         obs, *rest, infos = zip(*timesteps, strict=True)
@@ -165,7 +167,7 @@ class RestartingVector:
                 seed_of = dict(zip(local, seeds, strict=True))
                 places = np.arange(len(rows))
                 place_seeds = [seed_of.get(place, seeds[0]) for place in places]
-        first = map_tree(operator.itemgetter(np.isin(places, local)), first)
+        first = select_rows(first, np.isin(places, local))
         self._remember(index, local, first)
         self._is_lost[indices] = False
         return first
@@ -209,10 +211,8 @@ class RestartingVector:
         if self._obs[index] is None:  # all begin at first
             self._obs[index] = first
             return
-        obs = map_tree(np.copy, self._obs[index])
-        for leaf, new in zip(jax.tree.leaves(obs), jax.tree.leaves(first), strict=True):
-            leaf[local] = new
-        self._obs[index] = obs
+        self._obs[index] = map_tree(np.copy, self._obs[index])
+        write_rows(self._obs[index], local, first)
 
     def _restart(
         self, index: int, rows: HostArray, method: str, error: BaseException
