@@ -12,6 +12,7 @@ from rlcli.environments.adapters.host import host_environment
 from rlcli.environments.adapters.host_errors import (
     ExternalEnvironment,
     close_or_warn,
+    library_errors,
     with_timeout,
 )
 from rlcli.environments.adapters.pools import (
@@ -65,18 +66,13 @@ def envpool_adapter(
 
     def make(count: int, env_seeds: Sequence[int]) -> Any:
         config = {"num_envs": count, "env_seed": [*env_seeds]}
-        try:
-            with warnings.catch_warnings():
-                # EnvPool creates float32 Boxes from float64 bounds.
-                warnings.filterwarnings("ignore", message=".*precision lowered")
-                env = envpool.make(id, env_type="gymnasium", **config, **keywords)
-                _ = env.observation_space, env.action_space  # created on access
-            return env
-        except Exception as error:  # foreign code may raise anything
-            raise RlcliError(
-                f"{name} cannot be made: {type(error).__name__}: {error}",
-                "`options` are EnvPool's own configuration",
-            ) from error
+        hint = "`options` are EnvPool's own configuration"
+        with library_errors(name, "made", hint), warnings.catch_warnings():
+            # EnvPool creates float32 Boxes from float64 bounds.
+            warnings.filterwarnings("ignore", message=".*precision lowered")
+            env = envpool.make(id, env_type="gymnasium", **config, **keywords)
+            _ = env.observation_space, env.action_space  # created on access
+        return env
 
     example = make(1, [0])
     spaces = example.observation_space, example.action_space

@@ -8,7 +8,6 @@ which need no registration.
 """
 
 import copy
-import dataclasses
 import difflib
 import functools
 import inspect
@@ -158,7 +157,7 @@ def gymnasium_adapter(
         )
     draw = draw_from(random_numbers)
     external = ExternalEnvironment(name, _install_extra(spec), timeout, draw)
-    spec = with_reset_options(_with_options(spec, options), random_numbers)
+    spec = with_reset_options(spec, options, random_numbers)
     if vectorization == "own" and random_numbers:
         message = f"{name}: its own vector cannot draw numbers for each episode"
         raise RlcliError(message, "use `vectorization: sync` or `async`")
@@ -211,7 +210,7 @@ def gymnasium_class_adapter(
         external = ExternalEnvironment(label, _EXTRA, timeout, draw)
         limits, wrappers = _limit_steps(time_limit, wrappers)
         spec = EnvSpec(f"{env_class.__name__}-v0", entry_point=env_class)
-        spec = with_reset_options(_with_options(spec, direct | options), random_numbers)
+        spec = with_reset_options(spec, direct | options, random_numbers)
         make = _Maker(external, spec, limits, tuple(wrappers), text)
         return _copies(make, vectorization, (num_envs, seeds), rendering, goal_reward)
 
@@ -244,11 +243,6 @@ def _check_options(name: str, options: dict[str, Any] | None) -> dict[str, Any]:
         message = f"{name}: `options` cannot contain `{key}`"
         raise RlcliError(message, RESERVED_OPTIONS[key])
     return dict(options or {})
-
-
-def _with_options(spec: EnvSpec, options: dict[str, Any]) -> EnvSpec:
-    """A spec with these keyword arguments, whose names `gymnasium.make` may use."""
-    return dataclasses.replace(spec, kwargs=spec.kwargs | options)
 
 
 def _find_spec(id: str, name: str) -> EnvSpec:

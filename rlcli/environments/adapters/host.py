@@ -55,11 +55,6 @@ from rlcli.types import (
 )
 
 
-def draw_nothing(key: Key) -> tuple[()]:
-    """The `draw` of a host environment, which has its own random numbers."""
-    return ()
-
-
 def sync_host_environment(
     external: ExternalEnvironment,
     make: Callable[[], gymnasium.Env],
@@ -166,7 +161,7 @@ def host_environment(
         render_final=HostVectorState.render_final,
         parameters=HostVectorState.parameters,
         num_envs=num_envs,
-        draw=draw_nothing,
+        draw=lambda key: (),  # the library has its own random numbers
         external=own,
         goal_reward=goal_reward,
         info=info,

@@ -1,11 +1,12 @@
 """Errors of host environments: what a user reads if one fails, or takes too long."""
 
+import contextlib
 import functools
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from gymnasium.error import DependencyNotInstalled
@@ -128,6 +129,18 @@ def explain_error(
         hint = "set `MUJOCO_GL=egl` to render MuJoCo without a display"
     reason = plugins.reason(error)
     return RlcliError(f"{name} failed in `{method}`: {reason}{cause}", hint)
+
+
+@contextlib.contextmanager
+def library_errors(what: str, participle: str, hint: str) -> Iterator[None]:
+    """Turns errors of a library into one line each: `what` cannot be `participle`."""
+    try:
+        yield
+    except (MemoryError, RlcliError):  # `limit_building` explains the first
+        raise
+    except (Exception, SystemExit) as error:  # foreign code may raise anything
+        message = f"{what} cannot be {participle}: {plugins.reason(error)}"
+        raise RlcliError(message, hint) from error
 
 
 def close_all(environments: Iterable[Any]) -> None:

@@ -26,7 +26,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 import jax
@@ -34,23 +34,16 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
+from rlcli.environments.adapters.host_errors import library_errors
 from rlcli.environments.episode_info import RESERVED
-from rlcli.environments.observation_image import core_image
+from rlcli.environments.observation_image import with_render
 from rlcli.errors import RlcliError, suggest
-from rlcli.registry import plugins
 from rlcli.registry.libraries import contact_no_host, import_library
 from rlcli.spaces import zeros
 from rlcli.types import Array, ArrayTree, Core, Key, TimeStep
 
 _OF_TIMESTEPS = RESERVED | {"discount", "return"}  # what libraries repeat in `info`
 _FLAG: Any = bool  # a dtype that the type stubs of Box lack
-
-
-class AdapterState(NamedTuple):
-    """The state of an adapted core."""
-
-    state: ArrayTree  # the library's own state
-    obs: ArrayTree  # the last observation, for rendering
 
 
 def pure_core(
@@ -74,44 +67,37 @@ def pure_core(
     several agents is over when all have terminated.
     """
 
-    def make_state(state: ArrayTree, obs: ArrayTree) -> AdapterState:
-        like = zeros(observation)
-        cast = jax.tree.map(
-            lambda x, like_leaf: jnp.asarray(x).astype(like_leaf.dtype), obs, like
+    def convert(state: ArrayTree, obs: ArrayTree) -> tuple[ArrayTree, ArrayTree]:
+        seen = jax.tree.map(
+            lambda x, like: jnp.asarray(x).astype(like.dtype), obs, zeros(observation)
         )
-        return AdapterState(jax.tree.map(_strong_type, state), cast)
-
-    def core_reset(key: Key) -> tuple[AdapterState, ArrayTree]:
-        state = make_state(*reset(key))
-        return state, state.obs
+        return jax.tree.map(_strong_type, state), seen
 
     def core_step(
-        state: AdapterState, action: ArrayTree, key: Key
-    ) -> tuple[AdapterState, TimeStep]:
-        result = step(state.state, action, key)
-        inner_state, obs, reward, terminated, truncated, *info = result
-        new_state = make_state(inner_state, obs)
+        state: ArrayTree, action: ArrayTree, key: Key
+    ) -> tuple[ArrayTree, TimeStep]:
+        state, obs, reward, terminated, truncated, *info = step(state, action, key)
+        state, obs = convert(state, obs)
         terminated = jnp.asarray(terminated, bool)
-        return new_state, TimeStep(
-            obs=new_state.obs,
-            next_obs=new_state.obs,
+        return state, TimeStep(
+            obs=obs,
+            next_obs=obs,
             reward=jnp.asarray(reward, jnp.float32).reshape(terminated.shape),
             discount=1.0 - terminated.astype(jnp.float32),
             last=jnp.all(terminated) | jnp.asarray(truncated, bool),
             info=_single_numbers(info[0]) if info else {},
         )
 
-    def render(state: AdapterState) -> np.ndarray:
-        return core_image(observation, jax.device_get(state.obs), agents)
-
-    return Core(
-        core_reset,
-        core_step,
-        observation,
-        action,
-        render,
-        costly_reset=costly_reset,
-        agents=agents,
+    # The states of the result have the observation, of which images are drawn.
+    return with_render(
+        Core(
+            reset=lambda key: convert(*reset(key)),
+            step=core_step,
+            observation=observation,
+            action=action,
+            costly_reset=costly_reset,
+            agents=agents,
+        )
     )
 
 
@@ -155,7 +141,7 @@ def check_id(backend: str, id: str, known_ids: Iterable[str]) -> None:
 def make_concrete(name: str, make: Callable[[], Any], hint: str) -> Any:
     """Calls the library with concrete arrays, also while rlcli is traced."""
     with (
-        _library_errors(f"environment `{name}`", "made", hint),
+        _offline_errors(f"environment `{name}`", "made", hint),
         contextlib.redirect_stdout(sys.stderr),
         jax.ensure_compile_time_eval(),
     ):
@@ -201,20 +187,14 @@ def library_core(
 
 def _tracing_errors(name: str, participle: str) -> AbstractContextManager[None]:
     hint = "the library may not support this version of JAX"
-    return _library_errors(f"environment `{name}`", participle, hint)
+    return _offline_errors(f"environment `{name}`", participle, hint)
 
 
 @contextlib.contextmanager
-def _library_errors(what: str, participle: str, hint: str) -> Iterator[None]:
-    """Turns errors of the library into one line each, and lets it contact no host."""
-    try:
-        with contact_no_host(what):
-            yield
-    except (MemoryError, RlcliError):  # `limit_building` explains the first
-        raise
-    except (Exception, SystemExit) as error:  # foreign code may raise anything
-        message = f"{what} cannot be {participle}: {plugins.reason(error)}"
-        raise RlcliError(message, hint) from error
+def _offline_errors(what: str, participle: str, hint: str) -> Iterator[None]:
+    """As `library_errors`, and the library contacts no host."""
+    with library_errors(what, participle, hint), contact_no_host(what):
+        yield
 
 
 def cached_core(make_core: Callable[..., Core]) -> Callable[..., Core]:

@@ -24,12 +24,13 @@ from rlcli.environments.adapters.host_errors import (
     ExternalEnvironment,
     close_all,
     close_or_warn,
+    library_errors,
     with_timeout,
 )
 from rlcli.environments.adapters.pools import HostTimeStep, HostVector
 from rlcli.environments.vector import count_games
 from rlcli.errors import RlcliError
-from rlcli.registry import plugins, register
+from rlcli.registry import register
 from rlcli.registry.libraries import import_library, install_command
 from rlcli.types import ArrayTree, Environment
 
@@ -180,13 +181,9 @@ def _make(id: str, keywords: dict[str, Any]) -> Any:
     """One copy of an environment."""
     name = f"environment `pettingzoo/{id}`"
     module = _find_module(id, name)
-    try:
+    hint = "`options` are the keyword arguments of `parallel_env`"
+    with library_errors(name, "made", hint):
         return module.parallel_env(**deepcopy(keywords))
-    except (Exception, SystemExit) as error:  # foreign code may raise anything
-        raise RlcliError(
-            f"{name} cannot be made: {plugins.reason(error)}",
-            "`options` are the keyword arguments of `parallel_env`",
-        ) from error
 
 
 def _find_module(id: str, name: str) -> Any:

@@ -35,8 +35,12 @@ def draw_from(
     return functools.partial(draw_numbers, random_numbers) if random_numbers else None
 
 
-def with_reset_options(spec: EnvSpec, random_numbers: RandomNumbers) -> EnvSpec:
-    """A spec whose environments draw reset options; the same without any."""
+def with_reset_options(
+    spec: EnvSpec, options: dict[str, Any], random_numbers: RandomNumbers
+) -> EnvSpec:
+    """A spec with keyword arguments, whose environments draw reset options."""
+    # Here, because `gymnasium.make` may use their names.
+    spec = dataclasses.replace(spec, kwargs=spec.kwargs | options)
     if not random_numbers:
         return spec
     # Plain data: it is sent to the processes of a vector.

@@ -15,15 +15,7 @@ from annotated_types import Ge, Le
 from rlcli.environments import drawing
 from rlcli.environments.native.core import native_core
 from rlcli.registry import register
-from rlcli.types import (
-    Array,
-    ArrayTree,
-    Core,
-    Count,
-    Key,
-    NonNegative,
-    Probability,
-)
+from rlcli.types import Array, ArrayTree, Core, Count, Key, NonNegative, Probability
 
 
 class BanditState(NamedTuple):

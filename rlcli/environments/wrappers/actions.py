@@ -15,6 +15,7 @@ from rlcli.spaces import describe, zeros
 from rlcli.types import Array, ArrayTree, Core, Count, Key, Probability, TimeStep, wrap
 
 _MAX_ACTIONS = 10_000  # a larger discrete action space is impractical
+_KEPT = ("render", "goal_reward", "frame_stack", "costly_reset")
 
 
 @register("wrapper")
@@ -51,7 +52,7 @@ def sticky_actions(core: Core, *, probability: Probability = 0.25) -> Core:
 
     return wrap(
         core,
-        keeps=["render", "goal_reward", "frame_stack", "costly_reset"],
+        keeps=_KEPT,
         inner_state=lambda state: state.core,
         reset=reset,
         draw=draw,
@@ -123,12 +124,7 @@ def discrete_actions(core: Core, *, bins: Count = 11) -> Core:
         flat_action = jnp.asarray(table)[digits, np.arange(size)]
         return flat_action.reshape(core.action.shape or ())
 
-    def step(
-        state: ArrayTree, action: Array, noise: ArrayTree
-    ) -> tuple[ArrayTree, TimeStep]:
-        return core.step(state, decode_action(action), noise)
-
-    return _wrap_action(core, step, spaces.Discrete(bins**size))
+    return _map_action(core, decode_action, spaces.Discrete(bins**size))
 
 
 @register("wrapper")
@@ -138,18 +134,24 @@ def real_actions(core: Core) -> Core:
     shape = core.action.shape or ()
     low, high = (bound.reshape(shape).astype(np.float32) for bound in (low, high))
 
+    def bound_action(action: Array) -> Array:
+        return low + (high - low) * jax.nn.sigmoid(action)
+
+    real = spaces.Box(-np.inf, np.inf, shape, np.float32)
+    return _map_action(core, bound_action, real)
+
+
+def _map_action(
+    core: Core, to_action: Callable[[Array], Array], space: gymnasium.Space
+) -> Core:
+    """The core with actions of `space`, which `to_action` converts."""
+
     def step(
         state: ArrayTree, action: Array, noise: ArrayTree
     ) -> tuple[ArrayTree, TimeStep]:
-        bounded_action = low + (high - low) * jax.nn.sigmoid(action)
-        return core.step(state, bounded_action, noise)
+        return core.step(state, to_action(action), noise)
 
-    return _wrap_action(core, step, spaces.Box(-np.inf, np.inf, shape, np.float32))
-
-
-def _wrap_action(core: Core, step: Callable, action: gymnasium.Space) -> Core:
-    keeps = ["render", "goal_reward", "frame_stack", "costly_reset"]
-    return wrap(core, keeps=keeps, step=step, action=action)
+    return wrap(core, keeps=_KEPT, step=step, action=space)
 
 
 def _check_bounds(space: gymnasium.Space, name: str) -> tuple[np.ndarray, np.ndarray]:

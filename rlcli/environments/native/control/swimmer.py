@@ -14,15 +14,7 @@ from rlcli.environments import drawing
 from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrap_angle
 from rlcli.environments.native.core import native_core
 from rlcli.registry import register
-from rlcli.types import (
-    Array,
-    ArrayTree,
-    Core,
-    Key,
-    NonNegative,
-    Positive,
-    Structural,
-)
+from rlcli.types import Array, ArrayTree, Core, Key, NonNegative, Positive, Structural
 from rlcli.xla.fusion_barrier import fusion_barrier
 
 SUBSTEPS = 2  # fourth-order Runge-Kutta steps per environment step

@@ -174,27 +174,11 @@ def _paint(state: AsterixState) -> tuple[None, list[game.Sprites]]:
     ]
 
 
-_ALL_TRUE = np.ones(LANES, bool)
+_FLAGS = np.ones(LANES, bool)
+_MOST = AsterixState._make(
+    (9, 8, SPAWN, MOVE, RAMP, LEVELS, _FLAGS, np.full(LANES, 9), _FLAGS, _FLAGS)
+)
+_ACTIONS = game.NOTHING, game.LEFT, game.UP, game.RIGHT, game.DOWN
 RULES = game.GameRules(
-    channels=CHANNELS,
-    actions=(game.NOTHING, game.LEFT, game.UP, game.RIGHT, game.DOWN),
-    max_values=AsterixState._make(
-        (
-            9,
-            8,
-            SPAWN,
-            MOVE,
-            RAMP,
-            LEVELS,
-            _ALL_TRUE,
-            np.full(LANES, 9),
-            _ALL_TRUE,
-            _ALL_TRUE,
-        )
-    ),
-    begin=_begin,
-    words=1,
-    draw_noise=_noise_from_words,
-    play=_play,
-    paint=_paint,
+    CHANNELS, _ACTIONS, _MOST, _begin, _play, _paint, 1, _noise_from_words
 )

@@ -122,11 +122,6 @@ def _paint(state: BreakoutState) -> tuple[Array, list[game.Sprites]]:
     ]
 
 
-RULES = game.GameRules(
-    channels=CHANNELS,
-    actions=(game.NOTHING, game.LEFT, game.RIGHT),
-    max_values=BreakoutState._make((9, 9, True, True, 9, 9, 9, True, BRICKS)),
-    begin=_begin,
-    play=_play,
-    paint=_paint,
-)
+_MOST = BreakoutState._make((9, 9, True, True, 9, 9, 9, True, BRICKS))
+_ACTIONS = game.NOTHING, game.LEFT, game.RIGHT
+RULES = game.GameRules(CHANNELS, _ACTIONS, _MOST, _begin, _play, _paint)

@@ -127,23 +127,11 @@ def _paint(state: FreewayState) -> tuple[None, list[game.Sprites]]:
     ]
 
 
-_MAX_TIMER = np.full(LANES, SLOWEST)
+_MOST_CARS = Cars(np.full(LANES, SLOWEST), np.ones(LANES, bool))
+_MOST = FreewayState._make(
+    (9, REST, STEPS, np.full(LANES, 9), _MOST_CARS.wait, _MOST_CARS)
+)
+_ACTIONS = game.NOTHING, game.UP, game.DOWN
 RULES = game.GameRules(
-    channels=CHANNELS,
-    actions=(game.NOTHING, game.UP, game.DOWN),
-    max_values=FreewayState._make(
-        (
-            9,
-            REST,
-            STEPS,
-            np.full(LANES, 9),
-            _MAX_TIMER,
-            Cars(_MAX_TIMER, np.ones(LANES, bool)),
-        )
-    ),
-    begin=_begin,
-    words=2,
-    draw_noise=_noise_from_words,
-    play=_play,
-    paint=_paint,
+    CHANNELS, _ACTIONS, _MOST, _begin, _play, _paint, 2, _noise_from_words
 )

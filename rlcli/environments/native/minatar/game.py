@@ -12,9 +12,9 @@ import numpy as np
 
 from rlcli import spaces
 from rlcli.environments import drawing
-from rlcli.environments.native.core import make_timestep
+from rlcli.environments.native.core import native_core
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Core, Key, Probability, TimeStep
+from rlcli.types import Array, ArrayTree, Core, Key, Probability
 from rlcli.xla.fusion_barrier import materialize
 
 SIZE = 10  # cells per side of the board
@@ -130,23 +130,19 @@ def game_environment(
     max_values = max_state(rules)
     actions = rules.actions if minimal_actions else ALL_ACTIONS
 
-    def observe(game: ArrayTree) -> Array:
+    def observe(state: ArrayTree) -> Array:
+        game = unpack_state(max_values, state).game
         return _observe(rules.paint, len(rules.channels), game)
 
-    def reset(key: Key) -> tuple[ArrayTree, Array]:
-        game = rules.begin(key)
-        return pack_state(max_values, PlayState(game, jnp.int32(NOTHING))), observe(
-            game
-        )
+    def begin(key: Key) -> ArrayTree:
+        return pack_state(max_values, PlayState(rules.begin(key), jnp.int32(NOTHING)))
 
     def draw(key: Key) -> GameNoise:
         words = jax.random.bits(key, (1 + rules.words,))
         share = (words[0] >> 8) * jnp.float32(2.0**-24)  # in [0, 1)
         return GameNoise(share < sticky_action_prob, rules.draw_noise(words[1:]))
 
-    def step(
-        state: ArrayTree, action: Array, noise: GameNoise
-    ) -> tuple[ArrayTree, TimeStep]:
+    def step(state: ArrayTree, action: Array, noise: GameNoise) -> tuple:
         game, last = unpack_state(max_values, state)
         if actions != ALL_ACTIONS:
             action = jnp.asarray(actions)[action]
@@ -156,23 +152,15 @@ def game_environment(
         )
         # Without the barrier, XLA recomputes an unbatched game for each of its cells.
         words = materialize(pack_state(max_values, PlayState(game, action)))
-        obs = observe(unpack_state(max_values, words).game)
-        return words, make_timestep(obs, reward, terminated)
+        return words, reward, terminated
 
     def render(state: ArrayTree) -> np.ndarray:
         words = tuple(np.asarray(word) for word in state)
-        return _draw(
-            rules.channels, np.asarray(observe(unpack_state(max_values, words).game))
-        )
+        return _draw(rules.channels, np.asarray(observe(words)))
 
-    return Core(
-        reset=reset,
-        step=step,
-        observation=spaces.boolean_box(SIZE, SIZE, len(rules.channels)),
-        action=gymnasium.spaces.Discrete(len(actions)),
-        render=render,
-        draw=draw,
-    )
+    board = spaces.boolean_box(SIZE, SIZE, len(rules.channels))
+    action = gymnasium.spaces.Discrete(len(actions))
+    return native_core(begin, step, observe, board, action, render=render, draw=draw)
 
 
 # Compiled separately, because rendering calls it outside of compiled programs.

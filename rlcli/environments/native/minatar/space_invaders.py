@@ -162,13 +162,8 @@ def _paint(state: SpaceInvadersState) -> tuple[Array, list[game.Sprites]]:
 
 
 _ROWS = np.full(game.SIZE, FULL)
-RULES = game.GameRules(
-    channels=CHANNELS,
-    actions=(game.NOTHING, game.LEFT, game.RIGHT, game.FIRE),
-    max_values=SpaceInvadersState._make(
-        (9, True, SLOWEST, SLOWEST, ENEMY_RELOAD, RELOAD, _ROWS, _ROWS, _ROWS)
-    ),
-    begin=_begin,
-    play=_play,
-    paint=_paint,
+_MOST = SpaceInvadersState._make(
+    (9, True, SLOWEST, SLOWEST, ENEMY_RELOAD, RELOAD, _ROWS, _ROWS, _ROWS)
 )
+_ACTIONS = game.NOTHING, game.LEFT, game.RIGHT, game.FIRE
+RULES = game.GameRules(CHANNELS, _ACTIONS, _MOST, _begin, _play, _paint)

@@ -76,15 +76,10 @@ def level_environment(
     def begin(key: Key) -> MiniGridState:
         # Without the barrier, XLA repeats the hash for each cell of the grid.
         start = level.begin(materialize(jax.random.uniform(key, (level.draws,))))
-        state = MiniGridState(
-            start.grid,
-            start.position,
-            jnp.asarray(start.direction, jnp.int32),
-            jnp.asarray(cells.EMPTY_CELL),
-            jnp.int32(0),
-            start.task,
-        )
-        return materialize(state)
+        direction = jnp.asarray(start.direction, jnp.int32)
+        carrying, steps = jnp.asarray(cells.EMPTY_CELL), jnp.int32(0)
+        state = (start.grid, start.position, direction, carrying, steps, start.task)
+        return materialize(MiniGridState(*state))
 
     def step(state: MiniGridState, action: Array) -> tuple:
         if not level.can_pick_up:
@@ -103,15 +98,10 @@ def level_environment(
             np.asarray(visible_part(state, agent_view_size, see_through_walls)),
         )
 
+    shape = agent_view_size, agent_view_size, 3
+    most = np.broadcast_to(np.array(cells.MAX_CHANNELS, np.uint8), shape)
     members = {
-        "image": gymnasium.spaces.Box(
-            np.uint8(0),
-            np.broadcast_to(
-                np.array(cells.MAX_CHANNELS, np.uint8),
-                (agent_view_size, agent_view_size, 3),
-            ),
-            dtype=np.uint8,
-        ),
+        "image": gymnasium.spaces.Box(np.uint8(0), most, dtype=np.uint8),
         "direction": gymnasium.spaces.Discrete(4, dtype=np.int32),
     }
     if level.mission_colour is not None:
