@@ -120,6 +120,10 @@ class TimeStep(NamedTuple):
     info: Mapping[str, Shaped[Recorded, "*B"]]
 
 
+# The next state of an environment, and the time step that led to it.
+Step = tuple[ArrayTree, TimeStep]
+
+
 def no_parameters(state: ArrayTree) -> Mapping[str, Array]:
     """The `parameters` of an environment whose numbers are the same in all episodes."""
     return {}

@@ -8,16 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.spaces.canonical import canonical_observation, canonical_spaces
-from rlcli.types import (
-    Array,
-    ArrayTree,
-    Core,
-    Environment,
-    External,
-    Key,
-    TimeStep,
-    wrap,
-)
+from rlcli.types import Array, ArrayTree, Core, Environment, External, Key, Step, wrap
 
 _E = TypeVar("_E", Core, Environment)
 
@@ -39,9 +30,7 @@ def canonical_environment(core: _E, owner: str) -> _E:
         state, obs = core.reset(key)
         return state, read(obs)
 
-    def step(
-        state: ArrayTree, choice: ArrayTree, *rest: ArrayTree
-    ) -> tuple[ArrayTree, TimeStep]:
+    def step(state: ArrayTree, choice: ArrayTree, *rest: ArrayTree) -> Step:
         choice = action.to_external(jax.tree.map(_as_array, choice))
         state, timestep = core.step(state, choice, *rest)
         return state, timestep._replace(

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from rlcli import spaces
-from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep
+from rlcli.types import Array, ArrayTree, Environment, Key, Step, TimeStep
 
 
 def idle(environment: Environment) -> Environment:
@@ -24,7 +24,7 @@ def idle(environment: Environment) -> Environment:
 
     def step(
         state: ArrayTree, action: ArrayTree, noise: ArrayTree, cut: Array | bool = False
-    ) -> tuple[ArrayTree, TimeStep]:
+    ) -> Step:
         zeros = jnp.zeros(batch)
         return state, TimeStep(obs, obs, zeros, zeros + 1, jnp.zeros(batch, bool), {})
 

@@ -17,15 +17,7 @@ from gymnasium import spaces
 
 from rlcli.environments.drawing import BLUE, INK, MIST, PAPER, RED, Canvas
 from rlcli.spaces import bounds
-from rlcli.types import (
-    ArrayTree,
-    Core,
-    Key,
-    RenderState,
-    TimeStep,
-    missing_render,
-    wrap,
-)
+from rlcli.types import ArrayTree, Core, Key, RenderState, Step, missing_render, wrap
 
 WIDTH = 320  # pixels of every image
 HEIGHT = 480  # maximum in pixels, except for a Tuple or a Dict
@@ -88,9 +80,7 @@ def with_render(core: Core) -> Core:
         state, obs = core.reset(key)
         return RenderState(state, obs), obs
 
-    def step(
-        state: RenderState, action: ArrayTree, noise: ArrayTree
-    ) -> tuple[RenderState, TimeStep]:
+    def step(state: RenderState, action: ArrayTree, noise: ArrayTree) -> Step:
         inner_state, timestep = core.step(state.state, action, noise)
         return RenderState(inner_state, timestep.next_obs), timestep
 

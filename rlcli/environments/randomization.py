@@ -18,7 +18,7 @@ from rlcli.types import (
     ArrayTree,
     Core,
     Key,
-    TimeStep,
+    Step,
     key_as_noise,
     missing_render,
     wrap,
@@ -71,9 +71,7 @@ def randomize(
         state, obs = core_of(name_parameters(values)).reset(key)
         return RandomizedState(state, values), obs
 
-    def step(
-        state: RandomizedState, action: ArrayTree, noise: ArrayTree
-    ) -> tuple[RandomizedState, TimeStep]:
+    def step(state: RandomizedState, action: ArrayTree, noise: ArrayTree) -> Step:
         core = core_of(name_parameters(state.parameters))
         noise = core.draw(noise) if noise_depends else noise
         core_state, timestep = core.step(state.core, action, noise)

@@ -20,7 +20,7 @@ from rlcli.types import (
     Core,
     Environment,
     Key,
-    TimeStep,
+    Step,
     key_as_noise,
     wrap,
 )
@@ -128,7 +128,7 @@ def vector(
         action: ArrayTree,
         noise: VectorNoise,
         cut: Array | bool = False,
-    ) -> tuple[VectorState, TimeStep]:
+    ) -> Step:
         values = values_of(environments())
         core, timestep = core_step(values, state.core, action, noise.core)
         elapsed = state.elapsed + 1
@@ -218,7 +218,7 @@ def _split_agents(games: Environment, agents: int) -> Environment:
 
     def step(
         state: ArrayTree, action: ArrayTree, noise: ArrayTree, cut: Array | bool = False
-    ) -> tuple[ArrayTree, TimeStep]:
+    ) -> Step:
         action = jax.tree.map(
             lambda leaf: leaf.reshape(games.num_envs, agents, *leaf.shape[1:]), action
         )
@@ -265,9 +265,7 @@ def step_key(key: Key, index: Array | int) -> Key:
 def keyed_environment(env: Environment) -> Environment:
     """Returns the environment with `step(state, action, key)`."""
 
-    def step(
-        state: ArrayTree, action: ArrayTree, key: Key
-    ) -> tuple[ArrayTree, TimeStep]:
+    def step(state: ArrayTree, action: ArrayTree, key: Key) -> Step:
         return env.step(state, action, env.draw(key))
 
     return wrap(env, keeps=OPTIONAL_FIELDS, step=step, draw=key_as_noise)

@@ -50,7 +50,7 @@ from rlcli.types import (
     Host,
     InfoRule,
     Key,
-    TimeStep,
+    Step,
     wrap,
 )
 
@@ -140,7 +140,7 @@ def host_environment(
         action: ArrayTree,
         noise: ArrayTree = (),
         cut: HostArray | bool = False,
-    ) -> tuple[HostVectorState, TimeStep]:
+    ) -> Step:
         return state, state.step(action, cut)
 
     def restore(arrays: Mapping[str, HostArray]) -> tuple[HostVectorState, str]:
@@ -216,7 +216,7 @@ def to_host_environment(
         action: ArrayTree,
         noise: ArrayTree = (),
         cut: HostArray | bool = False,
-    ) -> tuple[ArrayTree, TimeStep]:
+    ) -> Step:
         cut = np.broadcast_to(cut, (seeds, env.num_envs))
         state, timestep = step_batch(
             state, squeeze(action), squeeze(noise), squeeze(cut)

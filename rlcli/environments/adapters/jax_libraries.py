@@ -40,7 +40,7 @@ from rlcli.environments.observation_image import with_render
 from rlcli.errors import RlcliError, suggest
 from rlcli.registry.libraries import contact_no_host, import_library
 from rlcli.spaces import zeros
-from rlcli.types import Array, ArrayTree, Core, Key, TimeStep
+from rlcli.types import Array, ArrayTree, Core, Key, Step, TimeStep
 
 _OF_TIMESTEPS = RESERVED | {"discount", "return"}  # what libraries repeat in `info`
 _FLAG: Any = bool  # a dtype that the type stubs of Box lack
@@ -73,9 +73,7 @@ def pure_core(
         )
         return jax.tree.map(_strong_type, state), seen
 
-    def core_step(
-        state: ArrayTree, action: ArrayTree, key: Key
-    ) -> tuple[ArrayTree, TimeStep]:
+    def core_step(state: ArrayTree, action: ArrayTree, key: Key) -> Step:
         state, obs, reward, terminated, truncated, *info = step(state, action, key)
         state, obs = convert(state, obs)
         terminated = jnp.asarray(terminated, bool)

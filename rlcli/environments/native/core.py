@@ -6,7 +6,7 @@ from typing import Any
 import gymnasium
 import jax.numpy as jnp
 
-from rlcli.types import Array, ArrayTree, Core, Key, TimeStep
+from rlcli.types import Array, ArrayTree, Core, Key, Step, TimeStep
 
 NO_INFO: Mapping[str, Array] = {}
 
@@ -36,9 +36,7 @@ def native_core(
         state = begin(key)
         return state, observe(state)
 
-    def step_core(
-        state: ArrayTree, action: ArrayTree, noise: ArrayTree
-    ) -> tuple[ArrayTree, TimeStep]:
+    def step_core(state: ArrayTree, action: ArrayTree, noise: ArrayTree) -> Step:
         random = () if draw is None else (noise,)
         state, reward, terminated, *info = step(state, action, *random)
         return state, make_timestep(observe(state), reward, terminated, *info)

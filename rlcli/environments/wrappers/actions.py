@@ -12,7 +12,7 @@ from rlcli.environments.wrappers import WrapperState, refuse_mask
 from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.spaces import describe, zeros
-from rlcli.types import Array, ArrayTree, Core, Count, Key, Probability, TimeStep, wrap
+from rlcli.types import Array, ArrayTree, Core, Count, Key, Probability, Step, wrap
 
 _MAX_ACTIONS = 10_000  # a larger discrete action space is impractical
 _KEPT = ("render", "goal_reward", "frame_stack", "costly_reset")
@@ -38,7 +38,7 @@ def sticky_actions(core: Core, *, probability: Probability = 0.25) -> Core:
 
     def step(
         state: WrapperState, action: ArrayTree, noise: tuple[ArrayTree, Array]
-    ) -> tuple[WrapperState, TimeStep]:
+    ) -> Step:
         core_noise, uniform = noise
         last, has_last = state.memory
         sticks = has_last & (uniform < probability)
@@ -75,9 +75,7 @@ def action_repeat(core: Core, *, times: Count = 4) -> Core:
     def draw(key: Key) -> ArrayTree:
         return jax.vmap(core.draw)(jax.random.split(key, times))
 
-    def step(
-        state: ArrayTree, action: ArrayTree, noise: ArrayTree
-    ) -> tuple[ArrayTree, TimeStep]:
+    def step(state: ArrayTree, action: ArrayTree, noise: ArrayTree) -> Step:
         first = jax.tree.map(lambda leaf: leaf[0], noise)
         first_result = core.step(state, action, first)
 
@@ -146,9 +144,7 @@ def _map_action(
 ) -> Core:
     """The core with actions of `space`, which `to_action` converts."""
 
-    def step(
-        state: ArrayTree, action: Array, noise: ArrayTree
-    ) -> tuple[ArrayTree, TimeStep]:
+    def step(state: ArrayTree, action: Array, noise: ArrayTree) -> Step:
         return core.step(state, to_action(action), noise)
 
     return wrap(core, keeps=_KEPT, step=step, action=space)

@@ -13,7 +13,7 @@ from rlcli.preprocessing import ObservationFunction, map_members
 from rlcli.registry import register
 from rlcli.spaces import describe, flat_size, flatten, zeros
 from rlcli.spaces.canonical import canonical_action
-from rlcli.types import Array, ArrayTree, Core, Key, NonNegative, TimeStep, wrap
+from rlcli.types import Array, ArrayTree, Core, Key, NonNegative, Step, wrap
 
 
 @register("wrapper")
@@ -46,7 +46,7 @@ def observation_noise(core: Core, *, scale: NonNegative) -> Core:
 
     def step(
         state: ArrayTree, action: ArrayTree, noise: tuple[ArrayTree, Array]
-    ) -> tuple[ArrayTree, TimeStep]:
+    ) -> Step:
         core_noise, normal = noise
         state, timestep = core.step(state, action, core_noise)
         noisy_obs = add_noise(timestep.next_obs, normal)
@@ -103,9 +103,7 @@ def previous(core: Core) -> Core:
         no_action = jnp.zeros(flat_size(canonical.space))
         return state, observe(obs, no_action, jnp.float32(0), 1.0)
 
-    def step(
-        state: ArrayTree, action: ArrayTree, noise: ArrayTree
-    ) -> tuple[ArrayTree, TimeStep]:
+    def step(state: ArrayTree, action: ArrayTree, noise: ArrayTree) -> Step:
         state, timestep = core.step(state, action, noise)
         last_action = flatten(
             canonical.space, canonical.to_canonical(jax.tree.map(jnp.asarray, action))

@@ -15,7 +15,7 @@ from rlcli.errors import RlcliError
 from rlcli.preprocessing import Preprocess, compose, preprocess
 from rlcli.preprocessing.frame_stack import stack_frames
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Core, Count, Key, RenderState, TimeStep, wrap
+from rlcli.types import Array, ArrayTree, Core, Count, Key, RenderState, Step, wrap
 
 PRIVILEGED = "privileged"  # the member with what only critics see
 
@@ -154,9 +154,7 @@ def _map_observation(
         state, obs = core.reset(key)
         return state, observe_with_mask(state, obs)
 
-    def step(
-        state: ArrayTree, action: ArrayTree, noise: ArrayTree
-    ) -> tuple[ArrayTree, TimeStep]:
+    def step(state: ArrayTree, action: ArrayTree, noise: ArrayTree) -> Step:
         state, timestep = core.step(state, action, noise)
         obs = observe_with_mask(state, timestep.next_obs)
         return state, timestep._replace(obs=obs, next_obs=obs)

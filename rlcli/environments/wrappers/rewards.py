@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from rlcli.environments.wrappers import WrapperState
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Core, Key, NonNegative, TimeStep, wrap
+from rlcli.types import Array, ArrayTree, Core, Key, NonNegative, Step, TimeStep, wrap
 
 _KEPT = ("render", "frame_stack", "costly_reset")  # nothing about rewards
 
@@ -39,7 +39,7 @@ def reward_noise(core: Core, *, scale: NonNegative) -> Core:
 
     def step(
         state: ArrayTree, action: ArrayTree, noise: tuple[ArrayTree, Array]
-    ) -> tuple[ArrayTree, TimeStep]:
+    ) -> Step:
         core_noise, normal = noise
         state, timestep = core.step(state, action, core_noise)
         return state, timestep._replace(reward=timestep.reward + scale * normal)
@@ -51,9 +51,7 @@ def reward_noise(core: Core, *, scale: NonNegative) -> Core:
 def log_return(core: Core) -> Core:
     """Logs the rewards as `return`: metrics have `total_return`, over all episodes."""
 
-    def step(
-        state: ArrayTree, action: ArrayTree, noise: ArrayTree
-    ) -> tuple[ArrayTree, TimeStep]:
+    def step(state: ArrayTree, action: ArrayTree, noise: ArrayTree) -> Step:
         state, timestep = core.step(state, action, noise)
         info = {**timestep.info, "return": timestep.reward}
         return state, timestep._replace(info=info)
@@ -62,9 +60,7 @@ def log_return(core: Core) -> Core:
 
 
 def _map_reward(core: Core, transform: Callable[[Array], Array]) -> Core:
-    def step(
-        state: ArrayTree, action: ArrayTree, noise: ArrayTree
-    ) -> tuple[ArrayTree, TimeStep]:
+    def step(state: ArrayTree, action: ArrayTree, noise: ArrayTree) -> Step:
         state, timestep = core.step(state, action, noise)
         reward = transform(timestep.reward).astype(jnp.float32)
         return state, timestep._replace(reward=reward)
@@ -98,9 +94,7 @@ def terminal_on_life_loss(core: Core, *, lives: str = "lives") -> Core:
         # The number of lives is only known after the first step.
         return WrapperState(state, jnp.float32(-1)), obs
 
-    def step(
-        state: WrapperState, action: ArrayTree, noise: ArrayTree
-    ) -> tuple[WrapperState, TimeStep]:
+    def step(state: WrapperState, action: ArrayTree, noise: ArrayTree) -> Step:
         core_state, timestep = core.step(state.core, action, noise)
         remaining = _remaining_lives(timestep, lives)
         last = timestep.last | (remaining < state.memory)

@@ -23,7 +23,7 @@ from rlcli.environments.vector import VectorNoise, reset_key, step_key
 from rlcli.errors import RlcliError
 from rlcli.preprocessing.frame_stack import extend_host
 from rlcli.spaces.canonical import canonical_observation, canonical_spaces
-from rlcli.types import Array, ArrayTree, Core, Environment, Key, TimeStep, wrap
+from rlcli.types import Array, ArrayTree, Core, Environment, Key, Step, TimeStep, wrap
 from rlcli.xla.random_bits import unroll_key
 
 # Of the keys of resets: no stream of a run, which begin with the same key.
@@ -79,7 +79,7 @@ def wrap_host(
 
     def step(
         state: WrappedState, action: ArrayTree, noise: VectorNoise, cut: Any = False
-    ) -> tuple[WrappedState, TimeStep]:
+    ) -> Step:
         action = jax.tree.map(np.asarray, action)
         sent = act(state.memory, action, noise.core) if traits.acts else action
         inner, timestep = env.step(state.environment, sent, (), cut)
@@ -179,7 +179,7 @@ class _StandIn:
         noise: VectorNoise,
         timestep: TimeStep,
         has_ended: Array,
-    ) -> tuple[ArrayTree, TimeStep]:
+    ) -> Step:
         """The memory and the time step after a step of the vector."""
         shown = self.observation.to_external(timestep.next_obs)
         inner = timestep._replace(obs=shown, next_obs=shown)

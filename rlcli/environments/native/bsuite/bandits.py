@@ -17,7 +17,7 @@ from rlcli.environments.native.bsuite import Seed
 from rlcli.environments.native.core import make_timestep, native_core
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.types import Array, Core, Count, Key, Structural, TimeStep
+from rlcli.types import Array, Core, Count, Key, Step, Structural
 
 
 @register("environment", "bsuite/SimpleBandit")
@@ -95,7 +95,7 @@ def mnist_bandit(
         obs = jnp.take(images, image, axis=0, mode="clip").astype(jnp.float32) / 255
         return image, obs
 
-    def step(image: Array, action: Array, noise: tuple[()]) -> tuple[Array, TimeStep]:
+    def step(image: Array, action: Array, noise: tuple[()]) -> Step:
         del noise  # only the image is random
         is_correct = action == jnp.take(targets, image, mode="clip")
         reward = jnp.where(is_correct, 1.0, -1.0)

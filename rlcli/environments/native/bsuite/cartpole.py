@@ -17,7 +17,7 @@ from rlcli.environments.native.classic_control.cartpole import (
 )
 from rlcli.environments.native.core import make_timestep
 from rlcli.registry import register
-from rlcli.types import Array, Core, Key, NonNegative, Positive, TimeStep
+from rlcli.types import Array, Core, Key, NonNegative, Positive, Step
 
 
 class CartpoleState(NamedTuple):
@@ -167,9 +167,7 @@ def _cartpole_task(
         state = CartpoleState(jnp.stack([x, x_dot, theta, theta_dot]), jnp.int32(0))
         return state, observe(state, *sine_and_cosine(theta))
 
-    def step(
-        state: CartpoleState, action: Array, noise: tuple[()]
-    ) -> tuple[CartpoleState, TimeStep]:
+    def step(state: CartpoleState, action: Array, noise: tuple[()]) -> Step:
         del noise  # only the initial state is random
         push = jnp.asarray(action - 1, jnp.float32) * force
         x, x_dot, theta, theta_dot = euler_step(cart, state.physics, push)

@@ -10,7 +10,7 @@ from annotated_types import Ge
 
 from rlcli.environments.native.core import make_timestep, native_core
 from rlcli.registry import register
-from rlcli.types import Array, Core, Count, Key, TimeStep
+from rlcli.types import Array, Core, Count, Key, Step
 from rlcli.xla.fusion_barrier import materialize
 
 _BITS = 32  # bits per word
@@ -120,9 +120,7 @@ def memory_chain(*, memory_length: Count = 5, num_bits: Count = 1) -> Core:
         state = MemoryChainState(time, context, query)
         return state, observe(state, time)
 
-    def step(
-        state: MemoryChainState, action: Array, noise: tuple[()]
-    ) -> tuple[MemoryChainState, TimeStep]:
+    def step(state: MemoryChainState, action: Array, noise: tuple[()]) -> Step:
         del noise  # only the initial state is random
         # As in bsuite, the observation is computed before the time is incremented.
         obs = observe(state, state.time)
@@ -183,9 +181,7 @@ def umbrella_chain(
         state = UmbrellaChainState(jnp.int32(0), coins[0], coins[1])
         return state, observe(state, coins[2:])
 
-    def step(
-        state: UmbrellaChainState, action: Array, noise: Array
-    ) -> tuple[UmbrellaChainState, TimeStep]:
+    def step(state: UmbrellaChainState, action: Array, noise: Array) -> Step:
         had = jnp.where(state.time == 0, action == 1, state.had)
         state = UmbrellaChainState(state.time + 1, state.needed, had)
         terminated = state.time == chain_length

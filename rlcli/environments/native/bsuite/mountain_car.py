@@ -10,7 +10,7 @@ import numpy as np
 from rlcli.environments.native.classic_control import mountain_car as classic
 from rlcli.environments.native.core import make_timestep
 from rlcli.registry import register
-from rlcli.types import Array, Core, Count, Key, NonNegative, TimeStep, wrap
+from rlcli.types import Array, Core, Count, Key, NonNegative, Step, wrap
 
 
 class TimedMountainCarState(NamedTuple):
@@ -52,9 +52,7 @@ def mountain_car(
         time = jnp.int32(0)
         return TimedMountainCarState(car, time), observe(physics, time)
 
-    def step(
-        state: TimedMountainCarState, action: Array, noise: tuple[()]
-    ) -> tuple[TimedMountainCarState, TimeStep]:
+    def step(state: TimedMountainCarState, action: Array, noise: tuple[()]) -> Step:
         car, timestep = core.step(state.car, action, noise)
         state = TimedMountainCarState(car, state.time + 1)
         terminated = timestep.last | (state.time >= max_steps)

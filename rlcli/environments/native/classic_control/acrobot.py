@@ -20,8 +20,8 @@ from rlcli.types import (
     Key,
     NonNegative,
     Positive,
+    Step,
     Structural,
-    TimeStep,
 )
 
 
@@ -110,9 +110,7 @@ def acrobot(
             return ()
         return jax.random.uniform(key, (), jnp.float32, -torque_noise, torque_noise)
 
-    def step(
-        state: AcrobotState, action: Array, noise: ArrayTree
-    ) -> tuple[AcrobotState, TimeStep]:
+    def step(state: AcrobotState, action: Array, noise: ArrayTree) -> Step:
         total_torque = (action - 1) * torque + (noise if noisy else 0.0)
         theta_1, theta_2, speed_1, speed_2 = _runge_kutta_step(
             links, state.physics, total_torque, dt

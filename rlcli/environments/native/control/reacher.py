@@ -12,7 +12,7 @@ from rlcli.environments import drawing
 from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrap_angle
 from rlcli.environments.native.core import make_timestep
 from rlcli.registry import register
-from rlcli.types import Array, Core, Count, Key, Positive, TimeStep
+from rlcli.types import Array, Core, Count, Key, Positive, Step
 
 
 class ReacherState(NamedTuple):
@@ -64,9 +64,7 @@ def reacher(
         )
         return state, observe(state)[0]
 
-    def step(
-        state: ReacherState, action: Array, noise: tuple[()]
-    ) -> tuple[ReacherState, TimeStep]:
+    def step(state: ReacherState, action: Array, noise: tuple[()]) -> Step:
         del noise  # the dynamics are deterministic
         speeds = state.speeds + torque_scale * jnp.clip(action, -1.0, 1.0) * dt
         # Wrapped in every step: a growing angle would lose float32 precision.

@@ -12,7 +12,7 @@ import numpy as np
 from rlcli.environments import drawing
 from rlcli.environments.native.core import native_core
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Core, Key, RenderState, TimeStep, wrap
+from rlcli.types import Array, ArrayTree, Core, Key, RenderState, Step, wrap
 
 DECK = np.array([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10])  # an ace is 1
 BUST, NATURAL = 0, 6  # the dealer's final hands; 1 … 5 are 17 … 21
@@ -118,9 +118,7 @@ def _with_cards(core: Core, observe: Callable) -> Core:
         cards = Cards(player, jnp.int32(-1), jnp.float32(0))
         return RenderState(state, cards), obs
 
-    def step(
-        state: RenderState, action: Array, noise: Array
-    ) -> tuple[RenderState, TimeStep]:
+    def step(state: RenderState, action: Array, noise: Array) -> Step:
         after, timestep = core.step(state.state, action, noise)
         player, hit = state.details.player, jnp.asarray(action == 1)
         dealt = jnp.sum(player > 0)
