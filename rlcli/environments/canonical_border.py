@@ -1,8 +1,9 @@
 """The border between an agent and an environment: canonical spaces around a core."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +12,7 @@ from rlcli.spaces.canonical import canonical_observation, canonical_spaces
 from rlcli.types import Array, ArrayTree, Core, Environment, External, Key, Step, wrap
 
 _E = TypeVar("_E", Core, Environment)
+GoalReward = Callable[..., tuple[Array, Array]]
 
 
 def canonical_environment(core: _E, owner: str) -> _E:
@@ -45,7 +47,7 @@ def canonical_environment(core: _E, owner: str) -> _E:
         observation=observation.space,
         action=action.space,
         external=external,
-        goal_reward=_canonical_goal_reward(core),
+        goal_reward=convert_goals(core.goal_reward, core.observation, "to_external"),
     )
 
 
@@ -53,15 +55,16 @@ def _as_array(leaf: ArrayTree) -> Array:
     return leaf if isinstance(leaf, np.ndarray) else jnp.asarray(leaf)
 
 
-def _canonical_goal_reward(
-    core: Core | Environment,
-) -> Callable[..., tuple[Array, Array]] | None:
-    """The reward of goals in canonical observations."""
-    goal_reward, space = core.goal_reward, core.observation
-    if goal_reward is None:
+def convert_goals(
+    goal_reward: GoalReward | None,
+    space: gymnasium.Space,
+    conversion: Literal["to_canonical", "to_external"],
+) -> GoalReward | None:
+    """A `goal_reward` whose goals are converted first; `space` is the external one."""
+    if goal_reward is None or not isinstance(space, gymnasium.spaces.Dict):
         return None
     achieved, desired = (
-        canonical_observation(space[name]).to_external  # pyright: ignore[reportIndexIssue] # goal environments observe a Dict
+        getattr(canonical_observation(space[name]), conversion)
         for name in ("achieved_goal", "desired_goal")
     )
     return lambda got, wanted: goal_reward(achieved(got), desired(wanted))

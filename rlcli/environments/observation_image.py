@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlcli.environments.drawing import BLUE, INK, MIST, PAPER, RED, Canvas
-from rlcli.spaces import bounds
+from rlcli.spaces import bounds, members
 from rlcli.types import ArrayTree, Core, Key, RenderState, Step, missing_render, wrap
 
 WIDTH = 320  # pixels of every image
@@ -38,13 +38,11 @@ def observation_image(space: gymnasium.Space, obs: Any) -> np.ndarray:
     the members of a Dict or a Tuple below each other, by name. uint8 `[C, H, W]` is an
     image if C can only be its channels. NaN is drawn as 0.
     """
-    if isinstance(space, spaces.Tuple):
-        members = {str(i): (member, obs[i]) for i, member in enumerate(space.spaces)}
-        return _stack_members(members)
-    if isinstance(space, spaces.Dict):
-        return _stack_members(
-            {name: (member, obs[name]) for name, member in space.items()}
-        )
+    if isinstance(space, spaces.Tuple | spaces.Dict):
+        frames = []
+        for name, member in members(space).items():
+            frames += [_draw_title(str(name)), observation_image(member, obs[name])]
+        return np.concatenate(frames or [_draw_title("nothing")])
     if isinstance(space, spaces.Discrete):
         return _draw_choice(int(space.n), int(obs) - int(space.start))
     values = np.asarray(obs)
@@ -63,14 +61,6 @@ def observation_image(space: gymnasium.Space, obs: Any) -> np.ndarray:
     return _draw_bars(values.ravel(), *shares.reshape((2, -1)))
 
 
-def core_image(space: gymnasium.Space, obs: ArrayTree, agents: int) -> np.ndarray:
-    """The image of a core's observation; of several agents, one below the other."""
-    if not agents:
-        return observation_image(space, obs)
-    own = [jax.tree.map(operator.itemgetter(i), obs) for i in range(agents)]
-    return np.concatenate([observation_image(space, each) for each in own])
-
-
 def with_render(core: Core) -> Core:
     """The core with a `render`; if it has none, one that draws its observation."""
     if core.render is not missing_render:
@@ -85,8 +75,12 @@ def with_render(core: Core) -> Core:
         return RenderState(inner_state, timestep.next_obs), timestep
 
     def render(state: RenderState) -> np.ndarray:
-        details = jax.device_get(state.details)
-        return core_image(core.observation, details, core.agents)
+        obs = jax.device_get(state.details)
+        if not core.agents:
+            return observation_image(core.observation, obs)
+        agents = range(core.agents)  # drawn one below the other
+        own = [jax.tree.map(operator.itemgetter(i), obs) for i in agents]
+        return np.concatenate([observation_image(core.observation, x) for x in own])
 
     keeps = ["goal_reward", "frame_stack", "external", "costly_reset"]
     return wrap(core, keeps=keeps, reset=reset, step=step, render=render)
@@ -189,14 +183,6 @@ def _draw_bars(values: np.ndarray, shares: np.ndarray, zeros: np.ndarray) -> np.
         canvas.box((min(tip, zero), top + 3), abs(tip - zero) + 1, _ROW - 6, colour)
         canvas.text((WIDTH - _MARGIN, top + _ROW / 2), f"{value:.4g}", 11, anchor="rm")
     return canvas.pixels()
-
-
-def _stack_members(members: dict[str, tuple[gymnasium.Space, Any]]) -> np.ndarray:
-    """Stacks the images of members vertically, each below its name."""
-    frames = []
-    for name, (space, value) in members.items():
-        frames += [_draw_title(name), observation_image(space, value)]
-    return np.concatenate(frames or [_draw_title("nothing")])
 
 
 def _draw_title(name: str) -> np.ndarray:

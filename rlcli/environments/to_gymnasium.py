@@ -175,13 +175,8 @@ class _GymnasiumVectorEnv(VectorEnv):
                     operator.itemgetter(index), timestep.next_obs
                 )
             infos |= {"final_obs": final, "_final_obs": timestep.last}
-        return (
-            timestep.obs,
-            timestep.reward,
-            terminated,
-            timestep.last & ~terminated,
-            infos,
-        )
+        truncated = timestep.last & ~terminated
+        return timestep.obs, timestep.reward, terminated, truncated, infos
 
 
 def _next_key(random: np.random.Generator) -> Any:

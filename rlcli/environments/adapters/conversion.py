@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from gymnasium import spaces
 
-from rlcli.spaces import describe, dtype
+from rlcli.spaces import describe, dtype, members
 from rlcli.spaces.canonical import canonical_observation
 from rlcli.types import ArrayTree
 
@@ -33,24 +33,28 @@ class InvalidOutputError(Exception):
 
 
 def _map_leaves(
-    space: gymnasium.Space, make: Callable[[gymnasium.Space], Callable]
+    space: gymnasium.Space,
+    make: Callable[[gymnasium.Space], Callable],
+    select: Callable[..., Any] = lambda batch, key, space: batch[key],
 ) -> Callable[..., Any]:
     """Builds a function of batches that applies `make(leaf space)` to each leaf.
 
-    Its other arguments are those of each leaf's function.
+    Its other arguments are those of each leaf's function. `select` finds the part of a
+    member in the batch of a Tuple or a Dict.
     """
-    if isinstance(space, spaces.Tuple):
-        converters = [_map_leaves(member, make) for member in space.spaces]
-        return lambda batch, *rest: tuple(
-            convert(part, *rest)
-            for convert, part in zip(converters, batch, strict=True)
-        )
-    if isinstance(space, spaces.Dict):
-        entries = {name: _map_leaves(member, make) for name, member in space.items()}
-        return lambda batch, *rest: {
-            name: convert(batch[name], *rest) for name, convert in entries.items()
+    if not isinstance(space, spaces.Tuple | spaces.Dict):
+        return make(space)
+    own, is_tuple = members(space).items(), isinstance(space, spaces.Tuple)
+    converters = {key: _map_leaves(member, make, select) for key, member in own}
+
+    def convert(batch: Any, *rest: Any) -> ArrayTree:
+        parts = {
+            key: convert_member(select(batch, key, space), *rest)
+            for key, convert_member in converters.items()
         }
-    return make(space)
+        return tuple(parts.values()) if is_tuple else parts
+
+    return convert
 
 
 def canonical_converter(space: gymnasium.Space) -> Callable[[ArrayTree], ArrayTree]:
@@ -177,16 +181,10 @@ def element_stacker(space: gymnasium.Space) -> Callable[[Sequence[Any]], ArrayTr
     It raises an `InvalidOutputError` for the first element of another structure, shape
     or dtype.
     """
-    if isinstance(space, spaces.Tuple):
-        stackers = [element_stacker(member) for member in space.spaces]
-        return lambda items: tuple(
-            stack(_member(items, i, space)) for i, stack in enumerate(stackers)
-        )
-    if isinstance(space, spaces.Dict):
-        entries = {name: element_stacker(member) for name, member in space.items()}
-        return lambda items: {
-            name: stack(_member(items, name, space)) for name, stack in entries.items()
-        }
+    return _map_leaves(space, _leaf_stacker, _member)
+
+
+def _leaf_stacker(space: gymnasium.Space) -> Callable[[Sequence[Any]], HostArray]:
     shape, check = space.shape or (), _dtype_checker(space)
     has_start = np.any(getattr(space, "start", 0))
     # Before the start is subtracted, a number may need 64 bits.

@@ -78,13 +78,11 @@ def envpool_adapter(
     spaces = example.observation_space, example.action_space
     close_or_warn(name, example)
     external = ExternalEnvironment(name, EXTRA, timeout)
-    return host_environment(
-        external,
-        spaces,
-        lambda count: _EnvPoolVector(make, count, spaces[0], timeout, rendering),
-        num_envs,
-        seeds,
-    )
+
+    def make_vector(count: int) -> _EnvPoolVector:
+        return _EnvPoolVector(make, count, spaces[0], timeout, rendering)
+
+    return host_environment(external, spaces, make_vector, num_envs, seeds)
 
 
 def _check_threads(name: str, count: Any) -> None:

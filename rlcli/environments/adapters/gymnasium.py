@@ -442,24 +442,18 @@ def _native_vector(
             f"{external.name} has no vector implementation",
             "use `vectorization: sync` or `async`, which work for any environment",
         )
+    make_vector = functools.partial(_call_external, external, gymnasium.make_vec)
     make = functools.partial(
-        _call_external,
-        external,
-        gymnasium.make_vec,
-        spec,
-        num_envs,
-        "vector_entry_point",
-        **keywords,
+        make_vector, spec, num_envs, "vector_entry_point", **keywords
     )
     example = make()
     close_or_warn(external.name, example)
-    return host_environment(
-        external,
-        (example.single_observation_space, example.single_action_space),
-        lambda count: NativeVector(make, count // num_envs),
-        num_envs,
-        seeds,
-    )
+    spaces = example.single_observation_space, example.single_action_space
+
+    def make_all(count: int) -> NativeVector:
+        return NativeVector(make, count // num_envs)
+
+    return host_environment(external, spaces, make_all, num_envs, seeds)
 
 
 def _render_mode(make: _Maker) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Grid worlds: FourRooms, GridWorld and MetaMaze, and their maps."""
 
+import functools
 from collections.abc import Collection, Mapping
 from typing import Annotated, NamedTuple
 
@@ -222,13 +223,8 @@ def grid_world(
     letters = tabular.parse_map(layout, ".#SGT", TEXTBOOK)
     starts, world = _parse_layout(letters)
     rewards = (0.0, step_reward, step_reward + goal_reward, step_reward + trap_reward)
-    return tabular.tabular_environment(
-        world,
-        rewards,
-        starts,
-        lambda cell: _draw_world(letters, cell),
-        success_probability=success_rate,
-    )
+    draw = functools.partial(_draw_world, letters)
+    return tabular.tabular_environment(world, rewards, starts, draw, success_rate)
 
 
 def _parse_layout(letters: np.ndarray) -> tuple[np.ndarray, tabular.World]:

@@ -52,15 +52,9 @@ def observation_noise(core: Core, *, scale: NonNegative) -> Core:
         noisy_obs = add_noise(timestep.next_obs, normal)
         return state, timestep._replace(obs=noisy_obs, next_obs=noisy_obs)
 
-    observation_space = action_masks.add_mask(unbounded, mask)
-    return wrap(
-        core,
-        keeps=["render", "costly_reset"],  # the observed goal is not the achieved one
-        reset=reset,
-        draw=draw,
-        step=step,
-        observation=observation_space,
-    )
+    space = action_masks.add_mask(unbounded, mask)
+    keeps = ["render", "costly_reset"]  # the observed goal is not the achieved one
+    return wrap(core, keeps=keeps, reset=reset, draw=draw, step=step, observation=space)
 
 
 def _remove_bounds(
@@ -112,11 +106,5 @@ def previous(core: Core) -> Core:
         return state, timestep._replace(obs=obs, next_obs=obs)
 
     vector = spaces.Box(-np.inf, np.inf, (size,), np.float32)
-    observation_space = action_masks.add_mask(vector, mask)
-    return wrap(
-        core,
-        keeps=["render", "costly_reset"],
-        reset=reset,
-        step=step,
-        observation=observation_space,
-    )
+    space, keeps = action_masks.add_mask(vector, mask), ["render", "costly_reset"]
+    return wrap(core, keeps=keeps, reset=reset, step=step, observation=space)

@@ -160,13 +160,8 @@ def _map_observation(
         return state, timestep._replace(obs=obs, next_obs=obs)
 
     _, mask = action_masks.split_mask(core.observation)
-    return wrap(
-        core,
-        keeps=["render", "costly_reset"],
-        reset=reset,
-        step=step,
-        observation=action_masks.add_mask(space, mask),
-    )
+    space, keeps = action_masks.add_mask(space, mask), ["render", "costly_reset"]
+    return wrap(core, keeps=keeps, reset=reset, step=step, observation=space)
 
 
 def _box_of_dtype(leaf: jax.ShapeDtypeStruct) -> spaces.Box:

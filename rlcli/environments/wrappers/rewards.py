@@ -70,12 +70,8 @@ def _map_reward(core: Core, transform: Callable[[Array], Array]) -> Core:
         reward, discount = core.goal_reward(achieved, desired)
         return transform(reward), discount
 
-    return wrap(
-        core,
-        keeps=_KEPT,
-        step=step,
-        goal_reward=None if core.goal_reward is None else goal_reward,
-    )
+    changed = None if core.goal_reward is None else goal_reward
+    return wrap(core, keeps=_KEPT, step=step, goal_reward=changed)
 
 
 @register("wrapper", compiled=True)

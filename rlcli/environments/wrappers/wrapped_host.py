@@ -15,14 +15,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gymnasium.spaces import Dict
 
 from rlcli import spaces
-from rlcli.environments.canonical_border import canonical_environment
+from rlcli.environments.canonical_border import canonical_environment, convert_goals
 from rlcli.environments.vector import VectorNoise, reset_key, step_key
 from rlcli.errors import RlcliError
 from rlcli.preprocessing.frame_stack import extend_host
-from rlcli.spaces.canonical import canonical_observation, canonical_spaces
+from rlcli.spaces.canonical import canonical_spaces
 from rlcli.types import Array, ArrayTree, Core, Environment, Key, Step, TimeStep, wrap
 from rlcli.xla.random_bits import unroll_key
 
@@ -129,21 +128,10 @@ class _StandIn:
             observation=space,
             action=self.env.own.action,
             draw=lambda key: (),
-            goal_reward=self._goal_reward(),
+            goal_reward=convert_goals(self.env.goal_reward, space, "to_canonical"),
             frame_stack=self.env.frame_stack,
         )
         return self._wrap_core(stand_in)
-
-    def _goal_reward(self) -> Callable[..., tuple[Array, Array]] | None:
-        """The reward of goals in external units."""
-        goal_reward, space = self.env.goal_reward, self.env.own.observation
-        if goal_reward is None or not isinstance(space, Dict):
-            return None
-        achieved, desired = (
-            canonical_observation(space[name]).to_canonical
-            for name in ("achieved_goal", "desired_goal")
-        )
-        return lambda got, wanted: goal_reward(achieved(got), desired(wanted))
 
     def placeholder(self, *_: Any) -> tuple[tuple[()], TimeStep]:
         """A step before its result is known."""

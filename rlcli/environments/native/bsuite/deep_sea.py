@@ -88,9 +88,8 @@ def deep_sea(
         reward = reward - jnp.where(right, unscaled_move_cost / size, 0.0)
         move = jnp.where(right, jnp.where(succeeds, 1, 0), -1)
         is_bad = state.bad | (~right & (state.row == state.column))
-        state = DeepSeaState(
-            state.row + 1, jnp.clip(state.column + move, 0, end), is_bad
-        )
+        column = jnp.clip(state.column + move, 0, end)
+        state = DeepSeaState(state.row + 1, column, is_bad)
         terminated = state.row == size
         info = {
             "bad_episodes": (terminated & is_bad).astype(jnp.float32),

@@ -116,11 +116,8 @@ def _float32_below(limit: float) -> np.float32:
     float64.
     """
     nearest = np.float32(limit)
-    return (
-        nearest
-        if float(nearest) <= limit
-        else np.nextafter(nearest, np.float32(-np.inf))
-    )
+    below = np.nextafter(nearest, np.float32(-np.inf))
+    return nearest if float(nearest) <= limit else below
 
 
 _WIDTH, _HEIGHT, _FLOOR = 600, 400, 310.0  # of an image, in pixels

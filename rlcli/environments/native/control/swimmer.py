@@ -91,14 +91,12 @@ def swimmer(
         torque = jnp.clip(action, -max_torque, max_torque)
         end = jnp.zeros(1)
         turning = jnp.concatenate([end, torque]) - jnp.concatenate([torque, end])
-        tuples = jax.lax.fori_loop(
-            0,
-            SUBSTEPS,
-            lambda _, tuples: _runge_kutta_step(
-                body, tuples, tuple(turning), dt / SUBSTEPS
-            ),
-            SwimmerState._make(tuple(part) for part in state),
-        )
+
+        def advance(_: Array, tuples: SwimmerState) -> SwimmerState:
+            return _runge_kutta_step(body, tuples, tuple(turning), dt / SUBSTEPS)
+
+        start = SwimmerState._make(tuple(part) for part in state)
+        tuples = jax.lax.fori_loop(0, SUBSTEPS, advance, start)
         next_state = SwimmerState(*(jnp.stack(part) for part in tuples))
         reward = (next_state.centre[0] - state.centre[0]) / dt
         next_state = next_state._replace(angles=wrap_angle(next_state.angles))
@@ -130,11 +128,8 @@ def _runge_kutta_step(
     numbers = [jnp.asarray(number, jnp.float32) for number in numbers]
 
     def change(*numbers: Array) -> tuple[Array, ...]:
-        state, rest = (
-            structure.unflatten(numbers[: len(leaves)]),
-            numbers[len(leaves) :],
-        )
-        mass, length, viscosity, *torques = rest
+        state = structure.unflatten(numbers[: len(leaves)])
+        mass, length, viscosity, *torques = numbers[len(leaves) :]
         traced_body = Body(mass, length, viscosity, body.levers)
         return tuple(jax.tree.leaves(_state_derivative(traced_body, state, torques)))
 

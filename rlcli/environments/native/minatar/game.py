@@ -225,12 +225,10 @@ def pack_state(max_values: ArrayTree, state: ArrayTree) -> tuple[Array, ...]:
 
 def unpack_state(max_values: ArrayTree, words: tuple[Array, ...]) -> Any:
     """Unpacks the words of `pack_state` into a state of int32 and bool."""
-    fields = [
-        (words[place.word] >> place.offset & np.uint32(2**place.bits - 1)).astype(
-            place.dtype
-        )
-        for place in _fields(max_values)
-    ]
+    fields = []
+    for place in _fields(max_values):
+        value = words[place.word] >> place.offset & np.uint32(2**place.bits - 1)
+        fields.append(value.astype(place.dtype))
     return jax.tree.unflatten(jax.tree.structure(max_values), fields)
 
 

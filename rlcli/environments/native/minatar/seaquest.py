@@ -18,11 +18,8 @@ OXYGEN, TENTH = 200, 20  # a full tank, and a tenth of it, in steps
 DIVERS = 6  # the capacity of the submarine
 RELOAD, ENEMY_RELOAD = 5, 10  # steps between two shots
 DIVER_SPAWN, DIVER_MOVE = 30, 5
-SPAWN, MOVE, FASTEST = (
-    20,
-    5,
-    2,
-)  # of enemies: initial steps between two, and the fastest
+# Of enemies: initial steps between two of them and between two moves; the fewest.
+SPAWN, MOVE, FASTEST = 20, 5, 2
 LEVELS = SPAWN - 1  # the number of increases in difficulty
 # At the highest level one enemy appears per step, and leaves the board within 30 steps;
 # at lower levels there are fewer. The first of three shots or divers is gone before the
@@ -119,13 +116,12 @@ def seaquest() -> game.GameRules:
 
 def _begin(key: Key) -> SeaquestState:
     del key  # the initial state is fixed
-    zeros = jax.tree.map(
-        lambda max_value: jnp.zeros_like(
-            max_value, bool if max_value.dtype == bool else jnp.int32
-        ),
-        jax.tree.map(np.asarray, RULES.max_values),
-    )
-    return zeros._replace(
+
+    def zeros_like(most: Any) -> Array:
+        is_bool = np.asarray(most).dtype == bool
+        return jnp.zeros(np.shape(most), bool if is_bool else jnp.int32)
+
+    return jax.tree.map(zeros_like, _MOST)._replace(
         x=jnp.int32(5),
         oxygen=jnp.int32(OXYGEN),
         is_surfaced=jnp.array(True),
@@ -375,34 +371,28 @@ def _max_swimmers(number: int) -> Swimmers:
 
 
 _Maximum: Any = SeaquestState  # with one number per field instead of an array
-RULES = game.GameRules(
-    channels=CHANNELS,
-    actions=game.ALL_ACTIONS,
-    max_values=_Maximum(
-        x=9,
-        y=8,
-        right=True,
-        oxygen=OXYGEN,
-        divers_aboard=np.uint32(2**32 - 1),
-        is_surfaced=True,
-        shot_timer=RELOAD,
-        spawn_timer=SPAWN,
-        diver_timer=DIVER_SPAWN,
-        level=LEVELS,
-        place=ENEMIES - 1,
-        shots=_max_swimmers(MAX_SHOTS),
-        divers=_max_swimmers(MAX_SHOTS),
-        diver_moves=np.full(MAX_SHOTS, DIVER_MOVE),
-        enemies=Enemies(
-            _max_swimmers(ENEMIES),
-            *(np.full(ENEMIES, value) for value in (MOVE, True, ENEMY_RELOAD)),
-        ),
-        bullets_left=np.full(LANES, FULL),
-        bullets_right=np.full(LANES, FULL),
+_MOST = _Maximum(
+    x=9,
+    y=8,
+    right=True,
+    oxygen=OXYGEN,
+    divers_aboard=np.uint32(2**32 - 1),
+    is_surfaced=True,
+    shot_timer=RELOAD,
+    spawn_timer=SPAWN,
+    diver_timer=DIVER_SPAWN,
+    level=LEVELS,
+    place=ENEMIES - 1,
+    shots=_max_swimmers(MAX_SHOTS),
+    divers=_max_swimmers(MAX_SHOTS),
+    diver_moves=np.full(MAX_SHOTS, DIVER_MOVE),
+    enemies=Enemies(
+        _max_swimmers(ENEMIES),
+        *(np.full(ENEMIES, value) for value in (MOVE, True, ENEMY_RELOAD)),
     ),
-    begin=_begin,
-    words=1,
-    draw_noise=_noise_from_words,
-    play=_play,
-    paint=_paint,
+    bullets_left=np.full(LANES, FULL),
+    bullets_right=np.full(LANES, FULL),
+)
+RULES = game.GameRules(
+    CHANNELS, game.ALL_ACTIONS, _MOST, _begin, _play, _paint, 1, _noise_from_words
 )

@@ -124,12 +124,8 @@ def _march(state: SpaceInvadersState) -> tuple[Array, Array, Array, Array]:
     aliens = jnp.where(moves, shifted_aliens, state.aliens)
     # Landed aliens wrap around to the top, but the game is over then.
     aliens = jnp.where(turns_back, jnp.roll(state.aliens, 1), aliens)
-    return (
-        aliens,
-        state.right ^ turns_back,
-        turns_back & (state.aliens[LOWEST] != 0),
-        moves,
-    )
+    has_landed = turns_back & (state.aliens[LOWEST] != 0)
+    return aliens, state.right ^ turns_back, has_landed, moves
 
 
 def _new_bombs(aliens: Array, x: Array) -> Array:

@@ -183,16 +183,9 @@ def _toggle(cell: Array, carrying: Array) -> Array:
     """Opens or closes a door; a locked door opens with a key of its colour."""
     kind, colour = cells.kind_of(cell), cells.colour_of(cell)
     has_key = carrying == cells.pack_cell(cells.KEY, colour)
-    kind = jnp.select(
-        [
-            kind == cells.OPEN_DOOR,
-            kind == cells.CLOSED_DOOR,
-            (kind == cells.LOCKED_DOOR) & has_key,
-        ],
-        [cells.CLOSED_DOOR, cells.OPEN_DOOR, cells.OPEN_DOOR],
-        kind,
-    )
-    return cells.pack_cell(kind, colour)
+    opens = (kind == cells.CLOSED_DOOR) | (kind == cells.LOCKED_DOOR) & has_key
+    toggled = jnp.where(kind == cells.OPEN_DOOR, cells.CLOSED_DOOR, kind)
+    return cells.pack_cell(jnp.where(opens, cells.OPEN_DOOR, toggled), colour)
 
 
 def _write(grid: Array, index: Array, cell: Array) -> Array:

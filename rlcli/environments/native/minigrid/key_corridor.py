@@ -80,13 +80,9 @@ def _starts(size: int, rows: int) -> tuple[int, Callable[[Array], Start]]:
             grid = jnp.where(is_door, door, grid)
         locked = rows + locked_row
         locked_y, key_colour = doors.y[locked], doors.colour[locked]
+        ball_cell = cells.pack_cell(cells.BALL, ball_colour)
         for left, top, index, cell in (
-            (
-                2 * pitch,
-                locked_row * pitch,
-                ball,
-                cells.pack_cell(cells.BALL, ball_colour),
-            ),
+            (2 * pitch, locked_row * pitch, ball, ball_cell),
             (0, key_row * pitch, key, cells.pack_cell(cells.KEY, key_colour)),
         ):
             x, y = left + 1 + index // inside, top + 1 + index % inside

@@ -131,11 +131,8 @@ def door_key(size: int) -> Level:
         key = (uniform[3] * (places - 1)).astype(jnp.int32)
         key += key >= agent
         key_x, key_y = 1 + key // inside, 1 + key % inside
-        wall = jnp.where(
-            row == door_y,
-            cells.pack_cell(cells.LOCKED_DOOR, cells.YELLOW),
-            cells.WALL_CELL,
-        )
+        door = cells.pack_cell(cells.LOCKED_DOOR, cells.YELLOW)
+        wall = jnp.where(row == door_y, door, cells.WALL_CELL)
         grid = jnp.where(column == wall_x, wall, room)
         is_key = (column == key_x) & (row == key_y)
         grid = jnp.where(is_key, cells.pack_cell(cells.KEY, cells.YELLOW), grid)
@@ -178,12 +175,7 @@ def memory(size: int, random_length: bool) -> Level:
     """
     room, middle = _room(size), size // 2
     column, row = np.mgrid[:size, :size]
-    objects = jnp.stack(
-        [
-            cells.pack_cell(cells.KEY, cells.GREEN),
-            cells.pack_cell(cells.BALL, cells.GREEN),
-        ]
-    )
+    objects = cells.pack_cell(np.array([cells.KEY, cells.BALL]), cells.GREEN)
 
     def begin(uniform: Array) -> Start:
         end = jnp.int32(size - 3)  # the column where the hallway ends

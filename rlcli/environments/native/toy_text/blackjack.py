@@ -168,9 +168,8 @@ def _dealer_odds() -> np.ndarray:
                 ends[card - 1, NATURAL] += 1 / len(DECK)
             else:
                 hand = card + hidden, 1 in (card, hidden)
-                ends[card - 1, :NATURAL] += np.array(_dealer_distribution(*hand)) / len(
-                    DECK
-                )
+                shares = np.array(_dealer_distribution(*hand))
+                ends[card - 1, :NATURAL] += shares / len(DECK)
     return np.cumsum(ends, axis=1)[:, :-1].astype(np.float32)
 
 

@@ -30,13 +30,8 @@ def cliff_walking(*, slippery: bool = False) -> Core:
         slippery: whether a move goes in its direction or to either side, with
             probability 1/3 each.
     """
-    return tabular.tabular_environment(
-        _world(),
-        (-1.0, -100.0),
-        np.array([START], np.int32),
-        _draw,
-        success_probability=1 / 3 if slippery else None,
-    )
+    starts, success = np.array([START], np.int32), 1 / 3 if slippery else None
+    return tabular.tabular_environment(_world(), (-1.0, -100.0), starts, _draw, success)
 
 
 @register("environment", "CliffWalkingSlippery-v1")

@@ -1,5 +1,6 @@
 """FrozenLake: walk over the ice from the start to the goal, and avoid the holes."""
 
+import functools
 from typing import Literal
 
 import numpy as np
@@ -47,13 +48,9 @@ def frozen_lake(
     """
     rows = {"4x4": SMALL, "8x8": LARGE}[lake] if isinstance(lake, str) else lake
     starts, world = _parse_lake(rows)
-    return tabular.tabular_environment(
-        world,
-        (0.0, goal_reward, hole_reward, ice_reward),
-        starts,
-        lambda cell: _draw(rows, cell),
-        success_probability=success_rate if slippery else None,
-    )
+    rewards = 0.0, goal_reward, hole_reward, ice_reward
+    draw, success = functools.partial(_draw, rows), success_rate if slippery else None
+    return tabular.tabular_environment(world, rewards, starts, draw, success)
 
 
 @register("environment", "FrozenLake8x8-v1", time_limit=200)

@@ -84,7 +84,6 @@ def tabular_environment(
     rewards: Rewards,
     starts: np.ndarray,
     render: Callable[[int], Any],
-    *,
     success_probability: Array | float | None,
 ) -> Core:
     """Builds an environment whose state is a cell, which is also the observation.

@@ -76,13 +76,13 @@ def taxi(
 
     def draw(key: Key) -> tuple[Array, ...]:
         uniform = jax.random.uniform(key, (2,))
-        rain = (
-            (tabular.choose_outcome(uniform[0], rainy_probability),) if is_rainy else ()
-        )
-        change = (
-            tabular.choose_uniformly(uniform[1], np.arange(1, 4, dtype=np.int32)),
-        )
-        return rain + (change if fickle_passenger else ())
+        noise = ()
+        if is_rainy:
+            noise += (tabular.choose_outcome(uniform[0], rainy_probability),)
+        if fickle_passenger:
+            other_stands = np.arange(1, 4, dtype=np.int32)
+            noise += (tabular.choose_uniformly(uniform[1], other_stands),)
+        return noise
 
     def step(state: TaxiState, action: Array, noise: tuple[Array, ...]) -> tuple:
         number, reward, ends = read(state.number, action, noise[0] if is_rainy else 0)
