@@ -41,9 +41,8 @@ def to_gymnasium(
     `ResetNeeded`; a step after termination warns.
     """
     if not isinstance(env, Core) or env.agents:
-        raise ValueError(
-            "expected a core of one agent, as `rlcli.make(name)` returns it"
-        )
+        message = "expected a core of one agent, as `rlcli.make(name)` returns it"
+        raise ValueError(message)
     if render_mode not in (None, "rgb_array"):
         raise ValueError(f"expected `rgb_array` or None, got {render_mode!r}")
     return CoreEnv(env, time_limit, render_mode)
@@ -57,9 +56,8 @@ def to_gymnasium_vector(env: Environment) -> VectorEnv:
     observation of each environment that `_final_obs` marks, and None elsewhere.
     """
     if not isinstance(env, Environment) or not env.pure:
-        raise ValueError(
-            "expected a vector, as `rlcli.make(name, num_envs=8)` returns it"
-        )
+        message = "expected a vector, as `rlcli.make(name, num_envs=8)` returns it"
+        raise ValueError(message)
     return _GymnasiumVectorEnv(env)
 
 
@@ -171,9 +169,8 @@ class _GymnasiumVectorEnv(VectorEnv):
         if np.any(timestep.last):
             final = np.full(self.num_envs, None, object)
             for index in np.flatnonzero(timestep.last):
-                final[index] = jax.tree.map(
-                    operator.itemgetter(index), timestep.next_obs
-                )
+                own = operator.itemgetter(index)
+                final[index] = jax.tree.map(own, timestep.next_obs)
             infos |= {"final_obs": final, "_final_obs": timestep.last}
         truncated = timestep.last & ~terminated
         return timestep.obs, timestep.reward, terminated, truncated, infos
@@ -198,10 +195,8 @@ def _check_action(space: gymnasium.Space, action: Any) -> Any:
             return tuple(_check_action(member, part) for member, part in pairs)
     elif isinstance(space, spaces.Dict):
         if isinstance(action, Mapping) and action.keys() == space.spaces.keys():
-            return {
-                name: _check_action(member, action[name])
-                for name, member in space.items()
-            }
+            items = space.items()
+            return {name: _check_action(each, action[name]) for name, each in items}
     else:
         array = np.array(action)  # copied: a state may contain it
         if _is_valid(space, array):
@@ -226,9 +221,7 @@ def _finite_space(space: gymnasium.Space) -> gymnasium.Space:
     if isinstance(space, spaces.Tuple):
         return spaces.Tuple([_finite_space(member) for member in space.spaces])
     if isinstance(space, spaces.Dict):
-        return spaces.Dict(
-            {name: _finite_space(member) for name, member in space.items()}
-        )
+        return spaces.Dict({name: _finite_space(each) for name, each in space.items()})
     if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
         return space
     max_value = np.finfo(space.dtype).max

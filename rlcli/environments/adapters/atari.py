@@ -123,12 +123,10 @@ class _NewestFrameLast(VectorWrapper):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Resets the vector."""
         obs, infos = self.env.reset(seed=seed, options=options)
         return self._move_frames_last(obs), infos
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Steps the vector."""
         obs, reward, terminated, truncated, infos = self.env.step(actions)
         if "final_obs" in infos:
             infos = infos | {"final_obs": self._move_frames_last(infos["final_obs"])}

@@ -204,10 +204,8 @@ def _leaf_stacker(space: gymnasium.Space) -> Callable[[Sequence[Any]], HostArray
             wrong = [i for i, item_shape in enumerate(shapes) if item_shape != shape]
             index = wrong[0] if wrong else 0
             problem = f"shape {shapes[index]}" if wrong else f"numbers beyond {to}"
-            raise InvalidOutputError(
-                f"an observation of {problem}, but its space is {describe(space)}",
-                index,
-            )
+            message = f"an observation of {problem}, but its space is {describe(space)}"
+            raise InvalidOutputError(message, index)
         return to_canonical(array) if has_start else array
 
     return stack

@@ -58,9 +58,8 @@ def envpool_adapter(
     keywords = dict(options or {})
     _check_threads(name, keywords.get("num_threads"))
     if time_limit != REGISTERED_LIMIT:
-        keywords["max_episode_steps"] = (
-            NO_TIME_LIMIT if time_limit is None else time_limit
-        )
+        steps = NO_TIME_LIMIT if time_limit is None else time_limit
+        keywords["max_episode_steps"] = steps
     if rendering:
         keywords["render_mode"] = "rgb_array"
 
@@ -125,16 +124,13 @@ class _EnvPoolVector(HostVector):
         return self._to_canonical(obs)
 
     def step(self, action: ArrayTree) -> HostTimeStep:
-        """As `HostVector.step`."""
         obs, *numbers, info = self._step(action)
         info = {name: each for name, each in info.items() if name not in _OF_POOLS}
         return host_timestep(self._to_canonical(obs), *numbers, info=[info])
 
     def render(self, index: int) -> HostArray:
-        """As `HostVector.render`."""
         return np.asarray(self._env.render(np.array([index], np.int32)))[0]
 
     def close(self) -> None:
-        """As `HostVector.close`."""
         if self._env is not None:
             self._env.close()

@@ -289,14 +289,12 @@ def _register_library(short: str) -> None:
 
 def _suggest_id(namespace: str | None, short: str) -> str:
     """Returns a hint: the versions of that name, or the closest id."""
-    specs = gymnasium.registry.values()
-    versions = [
-        f"`gymnasium/{spec.id}`"
-        for spec in specs
-        if (spec.namespace, spec.name) == (namespace, short)
-    ]
+    specs, wanted = gymnasium.registry.values(), (namespace, short)
+    versions = [spec.id for spec in specs if (spec.namespace, spec.name) == wanted]
     if versions:
-        return "choose from " + ", ".join(sorted(versions))
+        return "choose from " + ", ".join(
+            f"`gymnasium/{id}`" for id in sorted(versions)
+        )
     # Without versions, since equal versions would make different names similar.
     names = {get_env_id(spec.namespace, spec.name, None): spec.id for spec in specs}
     full_name = get_env_id(namespace, short, None)
@@ -313,10 +311,8 @@ def _suggest_id(namespace: str | None, short: str) -> str:
 def _install_extra(spec: EnvSpec) -> str:
     """Returns the extra of rlcli that installs an environment's dependencies."""
     entry = spec.entry_point if isinstance(spec.entry_point, str) else ""
-    extras = (
-        extra for package, extra in INSTALL_EXTRAS.items() if entry.startswith(package)
-    )
-    return next(extras, _EXTRA)
+    extras = [INSTALL_EXTRAS[each] for each in INSTALL_EXTRAS if entry.startswith(each)]
+    return (*extras, _EXTRA)[0]
 
 
 class _Maker(NamedTuple):
@@ -433,15 +429,11 @@ def _native_vector(
 ) -> Environment:
     """Builds one native vector of the environment for each seed."""
     if "num_envs" in spec.kwargs:  # `make_vec` would take it for the vector's
-        raise RlcliError(
-            f"{external.name}: `options` cannot contain `num_envs`",
-            "set `num_envs` of `environment`, outside `options`",
-        )
+        message = f"{external.name}: `options` cannot contain `num_envs`"
+        raise RlcliError(message, "set `num_envs` of `environment`, outside `options`")
     if spec.vector_entry_point is None:
-        raise RlcliError(
-            f"{external.name} has no vector implementation",
-            "use `vectorization: sync` or `async`, which work for any environment",
-        )
+        hint = "use `vectorization: sync` or `async`, which work for any environment"
+        raise RlcliError(f"{external.name} has no vector implementation", hint)
     make_vector = functools.partial(_call_external, external, gymnasium.make_vec)
     make = functools.partial(
         make_vector, spec, num_envs, "vector_entry_point", **keywords

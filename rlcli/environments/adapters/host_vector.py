@@ -347,10 +347,8 @@ class HostVectorState:
         """Sets a number of all environments, as `pools.set_number`."""
         set_in_vector = getattr(self.vector, "set_number", None)
         if set_in_vector is None:
-            raise RlcliError(
-                f"the numbers of {self.external.name} cannot be set while it runs",
-                "its library steps many environments as one",
-            )
+            message = f"the numbers of {self.external.name} cannot be set while it runs"
+            raise RlcliError(message, "its library steps many environments as one")
         try:
             set_in_vector(name, value)
         except UnknownNumberError as error:
@@ -403,11 +401,9 @@ class HostVectorState:
         if not lost:
             return ""
         more = f" and {len(lost) - MAX_NAMED} more" if len(lost) > MAX_NAMED else ""
-        reason = (
-            "replaying the actions did not restore"
-            if self._is_replayable
-            else "it is not possible to restore"
-        )
+        reason = "it is not possible to restore"
+        if self._is_replayable:
+            reason = "replaying the actions did not restore"
         return (
             f"{reason} {', '.join(lost[:MAX_NAMED])}{more}: {len(lost)} of "
             f"{self.count} episodes end here, and new ones begin"

@@ -223,12 +223,9 @@ class InfoRecorder:
             place, index = divmod(row, self._size)
             sums, last = self._sources[place].take(index)
             divisors = {"last": 1, "sum": 1, "mean": max(length, 1)}
-            values.append(
-                [
-                    (last if rule == "last" else sums)[column] / divisors[rule]
-                    for column, rule in enumerate(rules)
-                ]
-            )
+            chosen = [last if rule == "last" else sums for rule in rules]
+            pairs = enumerate(zip(chosen, rules, strict=True))
+            values.append([own[i] / divisors[rule] for i, (own, rule) in pairs])
         return values
 
     def statistics(self) -> InfoStatistics:
@@ -268,10 +265,6 @@ class InfoRecorder:
             for each in seed:
                 each.append(0.0)
 
-    def _columns(self, keys: Sequence[str] | Mapping[str, Any]) -> list[int]:
-        places = {key: column for column, key in enumerate(self._rules)}
-        return [places[key] for key in keys]
-
     def _find_layout(self, info: Mapping[str, Any]) -> _Layout:
         """Finds the numbers of a mapping, and how to read those that are logged."""
         if not isinstance(info, Mapping):
@@ -302,7 +295,9 @@ class InfoRecorder:
             get = operator.itemgetter(*keys)
             reader = get if len(keys) > 1 else lambda info: (get(info),)
         needs_all = reader is not read and len(keys) == len(info)
-        layout = _Layout(self._columns(keys), reader, len(info) if needs_all else None)
+        places = {key: column for column, key in enumerate(self._rules)}
+        columns = [places[key] for key in keys]
+        layout = _Layout(columns, reader, len(info) if needs_all else None)
         may_change = any(value is None for value in info.values())
         if not may_change and len(self._layouts) < _MOST_LAYOUTS:
             self._layouts[tuple(info)] = layout
@@ -361,13 +356,8 @@ class _Numbers(NamedTuple):
 def _names(info: Mapping[str, Any]) -> list[str]:
     """The names of a mapping that may be those of numbers."""
     names = dict.fromkeys([*info, *info.get(_FINAL, ())]) if _FINAL in info else info
-    return [
-        name
-        for name in names
-        if isinstance(name, str)
-        and not name.startswith("_")
-        and name not in _OF_VECTORS
-    ]
+    strings = [name for name in names if isinstance(name, str)]
+    return [x for x in strings if not x.startswith("_") and x not in _OF_VECTORS]
 
 
 def _places(info: Mapping[str, Any], key: str) -> Iterator[tuple[Mapping, str]]:

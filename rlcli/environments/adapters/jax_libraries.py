@@ -218,10 +218,8 @@ def cached_core(make_core: Callable[..., Core]) -> Callable[..., Core]:
 def _to_json_value(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray | jax.Array):
         return np.asarray(value).tolist()
-    raise RlcliError(
-        f"`options` contains {value!r}",
-        "values of `options` are numbers, strings, booleans, and lists of these",
-    )
+    hint = "values of `options` are numbers, strings, booleans, and lists of these"
+    raise RlcliError(f"`options` contains {value!r}", hint)
 
 
 def bounded_box(low: Any, high: Any, shape: tuple[int, ...], dtype: Any) -> Any:

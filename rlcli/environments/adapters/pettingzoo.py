@@ -122,19 +122,14 @@ class ParallelVector(HostVector):
     def begin(self, indices: HostArray, seeds: Sequence[int]) -> ArrayTree:
         """As `HostVector.begin`; all agents of a copy begin together."""
         observations: dict[int, dict] = {}
+        first = []
         for index, seed in zip(indices, seeds, strict=True):
-            copy = int(index) // self.group
+            copy, row = divmod(int(index), self.group)
             if copy not in observations:
                 self._steps[copy] = 0
                 observations[copy], _ = self._call(copy, "reset", seed=seed)
-        return self._stack(
-            [
-                observations[int(index) // self.group].get(
-                    self.agents[index % self.group], self._absent
-                )
-                for index in indices
-            ]
-        )
+            first.append(observations[copy].get(self.agents[row], self._absent))
+        return self._stack(first)
 
     def step(self, action: ArrayTree) -> HostTimeStep:
         """As `HostVector.step`."""

@@ -59,10 +59,8 @@ def playground_adapter(
     episode_length = int(env._config.episode_length)
     randomizer = library.registry.get_domain_randomizer(id)
     if domain_randomization and randomizer is None:
-        raise RlcliError(
-            f"environment `{name}` has no domain randomization",
-            "remove `domain_randomization`",
-        )
+        message = f"environment `{name}` has no domain randomization"
+        raise RlcliError(message, "remove `domain_randomization`")
 
     def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
         model = {}

@@ -197,14 +197,9 @@ class RestartingVector(HostVector):
 
     def _truncation(self, index: int) -> HostTimeStep:
         """The last step of lost episodes: at the observation before, with reward 0."""
-        count = len(self._rows[index])
-        return HostTimeStep(
-            map_tree(np.copy, self._obs[index]),
-            np.zeros(count),
-            np.ones(count),
-            np.ones(count, np.bool_),
-            [{}],
-        )
+        count, obs = len(self._rows[index]), map_tree(np.copy, self._obs[index])
+        last = np.ones(count, np.bool_)
+        return HostTimeStep(obs, np.zeros(count), np.ones(count), last, [{}])
 
     def _remember(self, index: int, local: HostArray, first: ArrayTree) -> None:
         """Stores the first observations of episodes."""

@@ -232,10 +232,8 @@ def _parse_layout(letters: np.ndarray) -> tuple[np.ndarray, tabular.World]:
     flat = letters.ravel()
     starts = np.flatnonzero(flat == ("S" if "S" in flat else ".")).astype(np.int32)
     if not len(starts):
-        raise RlcliError(
-            "this map has no cell to start in",
-            "mark a cell with S; without S, episodes begin on a random `.`",
-        )
+        hint = "mark a cell with S; without S, episodes begin on a random `.`"
+        raise RlcliError("this map has no cell to start in", hint)
     worth = np.select([flat == "G", flat == "T"], [GOAL, TRAP], STEP)
     successors = successor_cells(letters != "#")
     return starts, tabular.slippery_world(successors, worth, np.isin(flat, ["G", "T"]))

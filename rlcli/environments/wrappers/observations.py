@@ -28,11 +28,8 @@ def observation_noise(core: Core, *, scale: NonNegative) -> Core:
     _, unravel = ravel_pytree(zeros(observation))
 
     def add_noise(obs: ArrayTree, normal: Array) -> ArrayTree:
-        noisy_obs, noise = (
-            action_masks.remove_mask(obs),
-            unravel(jnp.asarray(scale * normal)),
-        )
-        noisy_obs = jax.tree.map(lambda value, offset: value + offset, noisy_obs, noise)
+        noise = unravel(jnp.asarray(scale * normal))
+        noisy_obs = jax.tree.map(jnp.add, action_masks.remove_mask(obs), noise)
         return action_masks.add_mask(noisy_obs, action_masks.get_mask(obs))
 
     def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:

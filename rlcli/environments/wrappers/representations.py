@@ -65,10 +65,8 @@ def expose_state(core: Core) -> Core:
     state, _ = jax.eval_shape(core.reset, jax.random.key(0))
     leaves = jax.tree.leaves(_without_details(state))
     if any(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves):
-        raise RlcliError(
-            "wrapper `expose_state` does not support a state with a random key",
-            "remove it from `wrappers`",
-        )
+        message = "wrapper `expose_state` does not support a state with a random key"
+        raise RlcliError(message, "remove it from `wrappers`")
 
     def observe(state: ArrayTree, obs: ArrayTree) -> dict[str, ArrayTree]:
         leaves = jax.tree.leaves(_without_details(state))
@@ -99,10 +97,8 @@ def expose_numbers(core: Core, numbers: Mapping[str, Array]) -> Core:
     observation, _ = action_masks.split_mask(core.observation)
     is_dict = isinstance(observation, spaces.Dict)
     if is_dict and PRIVILEGED in observation.spaces:
-        raise RlcliError(
-            f"the observation has a member `{PRIVILEGED}` already",
-            "remove wrapper `expose_numbers`",
-        )
+        message = f"the observation has a member `{PRIVILEGED}` already"
+        raise RlcliError(message, "remove wrapper `expose_numbers`")
 
     def observe(state: ArrayTree, obs: ArrayTree) -> dict[str, ArrayTree]:
         values = [jnp.asarray(numbers[name], jnp.float32) for name in sorted(numbers)]

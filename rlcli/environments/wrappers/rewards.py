@@ -111,9 +111,7 @@ def terminal_on_life_loss(core: Core, *, lives: str = "lives") -> Core:
 
 def _remaining_lives(timestep: TimeStep, name: str) -> Array:
     if name not in timestep.info:
-        known_names = (
-            ", ".join(f"`{info_name}`" for info_name in timestep.info) or "nothing"
-        )
+        known_names = ", ".join(f"`{each}`" for each in timestep.info) or "nothing"
         raise RlcliError(
             f"wrapper `terminal_on_life_loss` needs an environment that logs `{name}`",
             f"this environment logs {known_names}; set the wrapper's `lives` to the "

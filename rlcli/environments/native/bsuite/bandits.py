@@ -83,10 +83,8 @@ def mnist_bandit(
     pixels, labels = _read_dataset(path)
     count = int(fraction * len(labels))
     if not count:
-        raise RlcliError(
-            f"`fraction: {fraction:g}` of {len(labels)} images leaves none",
-            "use a larger `fraction`",
-        )
+        message = f"`fraction: {fraction:g}` of {len(labels)} images leaves none"
+        raise RlcliError(message, "use a larger `fraction`")
     size = pixels.shape[1:]
     images, targets = jnp.asarray(pixels[:count]), jnp.asarray(labels[:count])
 

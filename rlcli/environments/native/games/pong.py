@@ -167,10 +167,8 @@ def _bounce(
 
 def _check_sizes(height: int, reach: int, max_speed: int) -> None:
     if 2 * reach + 1 >= height:
-        raise RlcliError(
-            f"a paddle of {2 * reach + 1} rows cannot move in a field of {height}",
-            "use a larger `height` or a smaller `reach`",
-        )
+        message = f"a paddle of {2 * reach + 1} rows cannot move in a field of {height}"
+        raise RlcliError(message, "use a larger `height` or a smaller `reach`")
     if max_speed >= height:
         raise RlcliError(
             f"a ball with `max_speed: {max_speed}` leaves a field of {height} rows",
