@@ -14,7 +14,7 @@ NO_INFO: Mapping[str, Array] = {}
 def native_core(
     begin: Callable[[Key], Any],
     step: Callable[..., tuple],
-    observe: Callable[[Any], ArrayTree],
+    observe: Callable[[Any], ArrayTree] | None,
     observation: gymnasium.Space,
     action: gymnasium.Space,
     *,
@@ -28,18 +28,22 @@ def native_core(
         observe(state) -> obs
 
     Args:
+        observe: None if `begin` and `step` return the observation after the state.
         draw: the noise of a step; None: `step` takes none.
         fields: others of `Core`, such as `render`.
     """
 
     def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
+        if observe is None:
+            return begin(key)
         state = begin(key)
         return state, observe(state)
 
     def step_core(state: ArrayTree, action: ArrayTree, noise: ArrayTree) -> Step:
         random = () if draw is None else (noise,)
-        state, reward, terminated, *info = step(state, action, *random)
-        return state, make_timestep(observe(state), reward, terminated, *info)
+        state, *result = step(state, action, *random)
+        seen = () if observe is None else (observe(state),)
+        return state, make_timestep(*seen, *result)
 
     draw_noise = draw or (lambda key: ())
     return Core(reset, step_core, observation, action, draw=draw_noise, **fields)

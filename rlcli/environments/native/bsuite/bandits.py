@@ -14,10 +14,10 @@ import numpy as np
 from annotated_types import Gt, Le
 
 from rlcli.environments.native.bsuite import Seed
-from rlcli.environments.native.core import make_timestep, native_core
+from rlcli.environments.native.core import native_core
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.types import Array, Core, Count, Key, Step, Structural
+from rlcli.types import Array, Core, Count, Key, Structural
 
 
 @register("environment", "bsuite/SimpleBandit")
@@ -88,26 +88,20 @@ def mnist_bandit(
     size = pixels.shape[1:]
     images, targets = jnp.asarray(pixels[:count]), jnp.asarray(labels[:count])
 
-    def reset(key: Key) -> tuple[Array, Array]:
+    def begin(key: Key) -> tuple[Array, Array]:
         image = jax.random.randint(key, (), 0, count)
         obs = jnp.take(images, image, axis=0, mode="clip").astype(jnp.float32) / 255
         return image, obs
 
-    def step(image: Array, action: Array, noise: tuple[()]) -> Step:
-        del noise  # only the image is random
+    def step(image: Array, action: Array) -> tuple:
         is_correct = action == jnp.take(targets, image, mode="clip")
         reward = jnp.where(is_correct, 1.0, -1.0)
         info = {"regret": 1.0 - reward}
-        blank = jnp.zeros(size, jnp.float32)
-        return image, make_timestep(blank, reward, jnp.bool_(True), info)
+        return image, jnp.zeros(size, jnp.float32), reward, jnp.bool_(True), info
 
-    return Core(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Box(0.0, 1.0, size, np.float32),
-        action=gymnasium.spaces.Discrete(DIGITS),
-        draw=lambda key: (),
-    )
+    observation = gymnasium.spaces.Box(0.0, 1.0, size, np.float32)
+    action = gymnasium.spaces.Discrete(DIGITS)
+    return native_core(begin, step, None, observation, action)
 
 
 # Cached: a factory is called each time a program is traced.

@@ -15,9 +15,9 @@ from rlcli.environments.native.classic_control.cartpole import (
     draw_cartpole,
     euler_step,
 )
-from rlcli.environments.native.core import make_timestep
+from rlcli.environments.native.core import native_core
 from rlcli.registry import register
-from rlcli.types import Array, Core, Key, NonNegative, Positive, Step
+from rlcli.types import Array, Core, Key, NonNegative, Positive
 
 
 class CartpoleState(NamedTuple):
@@ -160,15 +160,14 @@ def _cartpole_task(
         features = [position, speed, sine, cosine, theta_dot, share]
         return jnp.stack([*features, *extra_features(state.physics)])[None]
 
-    def reset(key: Key) -> tuple[CartpoleState, Array]:
+    def begin(key: Key) -> tuple[CartpoleState, Array]:
         uniform = jax.random.uniform(key, (4,), jnp.float32, -1.0, 1.0)
         x, x_dot, theta, theta_dot = uniform * limits.init_range
         theta = wrap_angle(limits.angle + theta)
         state = CartpoleState(jnp.stack([x, x_dot, theta, theta_dot]), jnp.int32(0))
         return state, observe(state, *sine_and_cosine(theta))
 
-    def step(state: CartpoleState, action: Array, noise: tuple[()]) -> Step:
-        del noise  # only the initial state is random
+    def step(state: CartpoleState, action: Array) -> tuple:
         push = jnp.asarray(action - 1, jnp.float32) * force
         x, x_dot, theta, theta_dot = euler_step(cart, state.physics, push)
         physics = jnp.stack([x, x_dot, wrap_angle(theta), theta_dot])
@@ -177,19 +176,14 @@ def _cartpole_task(
         reward, terminated, info = evaluate_step(physics, cosine, action)
         # A product, not a running sum: rounding errors would end the episode early.
         terminated |= state.time * cart.tau > limits.max_time
-        obs, info = observe(state, sine, cosine), {"raw_return": reward, **info}
-        return state, make_timestep(obs, reward, terminated, info)
+        info = {"raw_return": reward, **info}
+        return state, observe(state, sine, cosine), reward, terminated, info
 
     def render(state: CartpoleState) -> np.ndarray:
         x, _, theta, _ = (float(value) for value in state.physics)
         return draw_cartpole(x, theta, float(cart.length), float(limits.x_threshold))
 
-    size = jax.eval_shape(reset, jax.random.key(0))[1].shape
-    return Core(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Box(-np.inf, np.inf, size, np.float32),
-        action=gymnasium.spaces.Discrete(3),
-        render=render,
-        draw=lambda key: (),
-    )
+    size = jax.eval_shape(begin, jax.random.key(0))[1].shape
+    observation = gymnasium.spaces.Box(-np.inf, np.inf, size, np.float32)
+    action = gymnasium.spaces.Discrete(3)
+    return native_core(begin, step, None, observation, action, render=render)

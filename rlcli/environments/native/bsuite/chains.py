@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from annotated_types import Ge
 
-from rlcli.environments.native.core import make_timestep, native_core
+from rlcli.environments.native.core import native_core
 from rlcli.registry import register
-from rlcli.types import Array, Core, Count, Key, Step
+from rlcli.types import Array, Core, Count, Key
 from rlcli.xla.fusion_barrier import materialize
 
 _BITS = 32  # bits per word
@@ -112,7 +112,7 @@ def memory_chain(*, memory_length: Count = 5, num_bits: Count = 1) -> Core:
         head = jnp.stack([left, query.astype(jnp.float32)])
         return jnp.concatenate([head, bits])[None]
 
-    def reset(key: Key) -> tuple[MemoryChainState, Array]:
+    def begin(key: Key) -> tuple[MemoryChainState, Array]:
         context_key, query_key = jax.random.split(key)
         context = flip_coins(context_key, num_bits)
         query = (jax.random.uniform(query_key) * num_bits).astype(jnp.int32)
@@ -120,8 +120,7 @@ def memory_chain(*, memory_length: Count = 5, num_bits: Count = 1) -> Core:
         state = MemoryChainState(time, context, query)
         return state, observe(state, time)
 
-    def step(state: MemoryChainState, action: Array, noise: tuple[()]) -> Step:
-        del noise  # only the initial state is random
+    def step(state: MemoryChainState, action: Array) -> tuple:
         # As in bsuite, the observation is computed before the time is incremented.
         obs = observe(state, state.time)
         terminated = state.time == memory_length
@@ -131,18 +130,13 @@ def memory_chain(*, memory_length: Count = 5, num_bits: Count = 1) -> Core:
             "perfect": (terminated & is_correct).astype(jnp.float32),
             "regret": jnp.where(terminated, 1.0 - reward, 0.0),
         }
-        state = state._replace(time=state.time + 1)
-        return state, make_timestep(obs, reward, terminated, info)
+        return state._replace(time=state.time + 1), obs, reward, terminated, info
 
     low = np.array([[0.0, 0.0, *[-1.0] * num_bits]], np.float32)
     high = np.array([[1.0, num_bits - 1, *[1.0] * num_bits]], np.float32)
-    return Core(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Box(low, high, dtype=np.float32),
-        action=gymnasium.spaces.Discrete(2),
-        draw=lambda key: (),
-    )
+    observation = gymnasium.spaces.Box(low, high, dtype=np.float32)
+    action = gymnasium.spaces.Discrete(2)
+    return native_core(begin, step, None, observation, action)
 
 
 class UmbrellaChainState(NamedTuple):
@@ -176,25 +170,23 @@ def umbrella_chain(
         head = jnp.stack([state.needed.astype(jnp.float32), state.had, left])
         return jnp.concatenate([head, distractors.astype(jnp.float32)])[None]
 
-    def reset(key: Key) -> tuple[UmbrellaChainState, Array]:
+    def begin(key: Key) -> tuple[UmbrellaChainState, Array]:
         coins = flip_coins(key, 2 + n_distractor)
         state = UmbrellaChainState(jnp.int32(0), coins[0], coins[1])
         return state, observe(state, coins[2:])
 
-    def step(state: UmbrellaChainState, action: Array, noise: Array) -> Step:
+    def step(state: UmbrellaChainState, action: Array, noise: Array) -> tuple:
         had = jnp.where(state.time == 0, action == 1, state.had)
         state = UmbrellaChainState(state.time + 1, state.needed, had)
         terminated = state.time == chain_length
         is_positive = jnp.where(terminated, had == state.needed, noise[0])
         reward = jnp.where(is_positive, 1.0, -1.0)
         info = {"regret": jnp.where(terminated, 1.0 - reward, 0.0)}
-        return state, make_timestep(observe(state, noise[1:]), reward, terminated, info)
+        return state, observe(state, noise[1:]), reward, terminated, info
 
-    shape = (1, 3 + n_distractor)
-    return Core(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Box(0.0, 1.0, shape, np.float32),
-        action=gymnasium.spaces.Discrete(2),
-        draw=lambda key: flip_coins(key, 1 + n_distractor),
-    )
+    def draw(key: Key) -> Array:
+        return flip_coins(key, 1 + n_distractor)
+
+    observation = gymnasium.spaces.Box(0.0, 1.0, (1, 3 + n_distractor), np.float32)
+    action = gymnasium.spaces.Discrete(2)
+    return native_core(begin, step, None, observation, action, draw=draw)

@@ -1,6 +1,6 @@
 """DeepSea: find a treasure that only a long sequence of correct actions reaches."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium
 import jax
@@ -10,7 +10,7 @@ import numpy as np
 from rlcli.environments.native.bsuite import Seed
 from rlcli.environments.native.core import native_core
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Core, Count, Key
+from rlcli.types import Array, Core, Count, Key
 
 
 class DeepSeaState(NamedTuple):
@@ -71,15 +71,13 @@ def deep_sea(
         del key  # the initial state is fixed
         return DeepSeaState(jnp.int32(0), jnp.int32(0), jnp.bool_(False))
 
-    def draw(key: Key) -> ArrayTree:
-        if deterministic:
-            return ()
+    def draw(key: Key) -> DeepSeaNoise:
         success_key, bonus_key = jax.random.split(key)
         succeeds = jax.random.uniform(success_key) >= 1 / size
         return DeepSeaNoise(succeeds, jax.random.normal(bonus_key))
 
-    def step(state: DeepSeaState, action: Array, noise: ArrayTree) -> tuple:
-        succeeds, bonus = (True, 0.0) if deterministic else noise
+    def step(state: DeepSeaState, action: Array, noise: Any = (True, 0.0)) -> tuple:
+        succeeds, bonus = noise
         cell = state.row * size + state.column
         right = action == jnp.take(rightward, cell, mode="clip")
         treasure = right & (state.column == end)
@@ -99,7 +97,8 @@ def deep_sea(
 
     observation = gymnasium.spaces.Box(0.0, 1.0, (size, size), np.float32)
     action = gymnasium.spaces.Discrete(2)
-    return native_core(begin, step, observe, observation, action, draw=draw)
+    noise = None if deterministic else draw
+    return native_core(begin, step, observe, observation, action, draw=noise)
 
 
 def _mapping(size: int, seed: int) -> np.ndarray:

@@ -11,16 +11,14 @@ from annotated_types import Gt
 
 from rlcli.environments import drawing
 from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrap_angle
-from rlcli.environments.native.core import make_timestep
+from rlcli.environments.native.core import native_core
 from rlcli.registry import register
 from rlcli.types import (
     Array,
-    ArrayTree,
     Core,
     Key,
     NonNegative,
     Positive,
-    Step,
     Structural,
 )
 
@@ -98,20 +96,18 @@ def acrobot(
         coriolis=1.0 if book_or_nips == "book" else 0.0,
     )
 
-    def reset(key: Key) -> tuple[AcrobotState, Array]:
+    def begin(key: Key) -> tuple[AcrobotState, Array]:
         physics = jax.random.uniform(key, (4,), jnp.float32, -0.1, 0.1)
         return AcrobotState(physics), _observe(*physics)
 
     # A traced number may have any value; only a constant 0 needs no noise.
     noisy = not isinstance(torque_noise, int | float) or torque_noise != 0
 
-    def draw(key: Key) -> ArrayTree:
-        if not noisy:
-            return ()
+    def draw(key: Key) -> Array:
         return jax.random.uniform(key, (), jnp.float32, -torque_noise, torque_noise)
 
-    def step(state: AcrobotState, action: Array, noise: ArrayTree) -> Step:
-        total_torque = (action - 1) * torque + (noise if noisy else 0.0)
+    def step(state: AcrobotState, action: Array, noise: Array | float = 0.0) -> tuple:
+        total_torque = (action - 1) * torque + noise
         theta_1, theta_2, speed_1, speed_2 = _runge_kutta_step(
             links, state.physics, total_torque, dt
         )
@@ -123,17 +119,15 @@ def acrobot(
         # cos(θ₁ + θ₂), from the sines and cosines above.
         reached = -cos_1 - (cos_1 * cos_2 - sin_1 * sin_2) > 1.0
         physics = jnp.stack([theta_1, theta_2, speed_1, speed_2])
-        return AcrobotState(physics), make_timestep(
-            obs, jnp.where(reached, 0.0, -1.0), reached
-        )
+        return AcrobotState(physics), obs, jnp.where(reached, 0.0, -1.0), reached
 
-    return Core(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Box(-high, high, dtype=np.float32),
-        action=gymnasium.spaces.Discrete(3),
-        render=lambda state: _draw(*(float(value) for value in state.physics[:2])),
-        draw=draw,
+    def render(state: AcrobotState) -> np.ndarray:
+        return _draw(*(float(value) for value in state.physics[:2]))
+
+    observation = gymnasium.spaces.Box(-high, high, dtype=np.float32)
+    action, noise = gymnasium.spaces.Discrete(3), draw if noisy else None
+    return native_core(
+        begin, step, None, observation, action, render=render, draw=noise
     )
 
 

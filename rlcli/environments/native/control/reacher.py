@@ -10,9 +10,9 @@ import numpy as np
 
 from rlcli.environments import drawing
 from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrap_angle
-from rlcli.environments.native.core import make_timestep
+from rlcli.environments.native.core import native_core
 from rlcli.registry import register
-from rlcli.types import Array, Core, Count, Key, Positive, Step
+from rlcli.types import Array, Core, Count, Key, Positive
 
 
 class ReacherState(NamedTuple):
@@ -55,7 +55,7 @@ def reacher(
         tip = jnp.stack([jnp.sum(cosine), jnp.sum(sine)])
         return jnp.concatenate([cosine, sine, state.speeds, state.target]), tip
 
-    def reset(key: Key) -> tuple[ReacherState, Array]:
+    def begin(key: Key) -> tuple[ReacherState, Array]:
         uniform = jax.random.uniform(key, (2 * joints + 2,), minval=-1.0)
         state = ReacherState(
             math.pi * uniform[:joints],
@@ -64,8 +64,7 @@ def reacher(
         )
         return state, observe(state)[0]
 
-    def step(state: ReacherState, action: Array, noise: tuple[()]) -> Step:
-        del noise  # the dynamics are deterministic
+    def step(state: ReacherState, action: Array) -> tuple:
         speeds = state.speeds + torque_scale * jnp.clip(action, -1.0, 1.0) * dt
         # Wrapped in every step: a growing angle would lose float32 precision.
         state = ReacherState(
@@ -73,19 +72,14 @@ def reacher(
         )
         obs, tip = observe(state)
         reward = jnp.exp(-jnp.sum((tip - state.target) ** 2))
-        return state, make_timestep(obs, reward, jnp.asarray(False))
+        return state, obs, reward, jnp.asarray(False)
 
     def render(state: ReacherState) -> np.ndarray:
         return _draw(np.asarray(state.angles), np.asarray(state.target))
 
-    return Core(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Box(-high, high, dtype=np.float32),
-        action=gymnasium.spaces.Box(-1.0, 1.0, (joints,), np.float32),
-        render=render,
-        draw=lambda key: (),
-    )
+    observation = gymnasium.spaces.Box(-high, high, dtype=np.float32)
+    action = gymnasium.spaces.Box(-1.0, 1.0, (joints,), np.float32)
+    return native_core(begin, step, None, observation, action, render=render)
 
 
 def _draw(angles: np.ndarray, target: np.ndarray) -> np.ndarray:
