@@ -116,6 +116,30 @@ def test_what_a_library_prints_is_no_data(monkeypatch, capsys):
     assert capsys.readouterr() == ("", "loading textures\n")
 
 
+def test_a_core_is_made_once_for_each_id_and_options_also_within_a_trace():
+    made = []
+
+    @jax_libraries.cached_core
+    def adapter(id, *, options=None):
+        made.append((id, options))
+        start = jnp.zeros(2)  # concrete, or the next trace could not use it
+        step = lambda state, *_: (state, start, 0.0, False, False)  # noqa: E731
+        box = spaces.Box(-1, 1, (2,))
+        return jax_libraries.pure_core(lambda key: (start, start), step, box, box)
+
+    for shift in (0, 1):  # two traces
+
+        def begin(key, shift=shift):
+            core = adapter("a", options={"sizes": np.array([1, 2])})
+            return core.reset(key)[1] + shift
+
+        assert jax.jit(begin)(jax.random.key(0)).tolist() == [shift, shift]
+    assert adapter("a", options={"sizes": [1, 2]}) is not adapter("b")
+    assert made == [("a", {"sizes": [1, 2]}), ("b", None)]
+    with pytest.raises(RlcliError, match="`options` contains"):
+        adapter("a", options={"f": print})
+
+
 def find(name, **options):
     return registry.find("environment", name).factory(**options)
 
