@@ -232,7 +232,7 @@ def jumanji_adapter(
     return library_core(name, reset, step, observation, action)
 
 
-def _jumanji_spaces(env: Any, mask: bool) -> tuple[spaces.Dict, Any]:
+def _jumanji_spaces(env: Any, mask: bool) -> tuple[Any, Any]:
     """The spaces of observations and actions."""
     observation = convert_spec(env.observation_spec)
     action = convert_spec(env.action_spec)

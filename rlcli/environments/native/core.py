@@ -51,7 +51,7 @@ def native_core(
 
 def make_timestep(
     obs: ArrayTree,
-    reward: Array,
+    reward: Array | float,
     terminated: Array,
     info: Mapping[str, Array] = NO_INFO,
 ) -> TimeStep:
