@@ -5,11 +5,8 @@ scale it: they scale the losses of critics, and only mask those of policies. Met
 with one value per row (`row_metrics`) are averaged over rows of weight > 0, and are
 separate from scalar `metrics`.
 
-Functions that learn from each other are updated in turn
-(`updaters.learner.alternating_learner`). Each gradient step updates its own parameter
-groups and sees the groups that earlier steps have updated. All but the first, and the
-target, run once in `delay` updates. A group of parameters may have an optimizer without
-being a network: the temperature.
+Functions that learn from each other are updated in turn (`learner` with `turns`). A
+group of parameters may have an optimizer without being a network: the temperature.
 
 Estimates for tracers that sample, such as SAC's actions, REDQ's pair of critics or a
 model's outcomes, get a key of their own in each update (`Updater.estimate`). Without a
@@ -121,112 +118,67 @@ def learner(
     optimizer: optax.GradientTransformation,
     target: Target | None = None,
     initial: Sequence[str] = (),
+    *,
+    turns: Sequence[Sequence[str]] = (),
+    target_groups: Sequence[str] = (),
+    delay: int = 1,
+    delays_target: bool = True,
 ) -> tuple[Callable, Callable]:
     """Gradient-based learning: returns the functions `init` and `step`.
 
     `init(key) -> Learner` and `step(learner, loss, weight, clock) -> learner,
     priority, metrics`. `loss(params)` returns `Losses`. `initial` are the groups of
     `Learner.initial`.
-    """
-    update_target = target_update(target)
 
-    def init(key: Key) -> Learner:
-        params = init_params(key)
-        # Copied: the state is donated, and a buffer cannot be donated twice.
-        copy = jax.tree.map(jnp.copy, params) if target is not None else ()
-        return Learner(
-            params,
-            copy,
-            optimizer.init(params),
-            jnp.int32(NOT_FAILED),
-            _copy_groups(params, initial),
-        )
-
-    def step(
-        state: Learner, loss: Callable[[Params], Losses], weight: PerRow, clock: Clock
-    ) -> tuple[Learner, Float[Array, "..."], dict[str, Float[Array, ""]]]:
-        """One gradient step on the weighted mean of `loss`: state, priority, metrics.
-
-        If the loss is not finite, this step and all later ones are skipped: the
-        parameters stay at the last finite step, and `failed` records the update.
-        """
-        gradient_step = _gradient_step(
-            optimizer,
-            loss,
-            weight,
-            clock.updates,
-            (state.params, state.optimizer, state.failed),
-        )
-        params, opt_state, failed = gradient_step.state
-        target = update_target(params, state.target, clock.updates + 1)
-        metrics = _metrics_if_requested(clock.compute_metrics, gradient_step.report)
-        new_state = Learner(params, target, opt_state, failed, state.initial)
-        return new_state, gradient_step.losses.priority, metrics
-
-    return init, step
-
-
-def alternating_learner(
-    init_params: Callable[[Key], Params],
-    optimizer: optax.GradientTransformation,
-    turns: Sequence[Sequence[str]],
-    *,
-    target: Target | None = None,
-    target_groups: Sequence[str] = (),
-    delay: int = 1,
-    delays_target: bool = True,
-    initial: Sequence[str] = (),
-) -> tuple[Callable, Callable]:
-    """Alternating updates of parameter groups, such as critic and policy.
-
-    Returns `init(key) -> Learner` and `step(learner, losses, weight, clock) ->
-    learner, priority, metrics`. Each turn is a gradient step on its own loss. It
-    changes only its groups, `turns[i]`, and uses the parameters that earlier turns have
+    With `turns`, groups of parameters alternate, such as critic and policy, and `step`
+    takes a loss for each turn. Each turn is a gradient step on its own loss. It changes
+    only its groups, `turns[i]`, and uses the parameters that earlier turns have
     updated. The first turn is taken in every update. The other turns, and then the
     target update of `target_groups`, are taken once every `delay` updates (Fujimoto et
     al., 2018, https://arxiv.org/abs/1802.09477). Without `delays_target`, the target is
-    updated in every update. `initial` are the groups of `Learner.initial`. Groups
-    without parameters are ignored.
+    updated in every update. Groups without parameters are ignored.
     """
     update_target = target_update(target)
 
     def init(key: Key) -> Learner:
         params = init_params(key)
-        copy = _copy_groups(params, target_groups if target is not None else ())
         opt_states = tuple(
             optimizer.init(_select_groups(params, groups)) for groups in turns
         )
         return Learner(
             params,
-            copy,
-            opt_states,
+            _copy_groups(params, target_groups or params) if target is not None else (),
+            opt_states if turns else optimizer.init(params),
             jnp.int32(NOT_FAILED),
             _copy_groups(params, initial),
         )
 
     def step(
         state: Learner,
-        losses: Sequence[Callable[[Params], Losses]],
+        losses: Callable[[Params], Losses] | Sequence[Callable[[Params], Losses]],
         weight: PerRow,
         clock: Clock,
     ) -> tuple[Learner, Float[Array, "..."], dict[str, Float[Array, ""]]]:
-        """Takes the turns that are due, each on its own loss: state, priority, metrics.
+        """Gradient steps on the weighted means of losses: state, priority, metrics.
 
         Each loss is a function of all parameters. Priority, loss and gradient norm are
-        those of the first turn. A non-finite loss stops all turns, as in `learner`.
+        those of the first turn. If a loss is not finite, this step and all later ones
+        are skipped: the parameters stay at the last finite step, and `failed` records
+        the update.
         """
+        losses_by_turn = [losses] if callable(losses) else losses
 
-        def turn(index: int, state_before: Learner) -> tuple[Learner, _GradientStep]:
-            params, opt_states = state_before.params, state_before.optimizer
+        def turn(index: int, before: Learner) -> tuple[Learner, _GradientStep]:
+            params, opt_states = before.params, before.optimizer
             gradient_step = _gradient_step(
                 optimizer,
-                lambda group_params: losses[index]({**params, **group_params}),
+                lambda group_params: losses_by_turn[index]({**params, **group_params}),
                 weight,
                 clock.updates,
                 (
-                    _select_groups(params, turns[index]),
-                    opt_states[index],
-                    state_before.failed,
+                    _select_groups(params, turns[index] if turns else params),
+                    opt_states[index] if turns else opt_states,
+                    before.failed,
                 ),
             )
             group_params, opt_state, failed = gradient_step.state
@@ -234,26 +186,26 @@ def alternating_learner(
             statistics = tree_select(
                 gradient_step.is_applied, new, _select_groups(params, [*new])
             )
-            opt_states = (*opt_states[:index], opt_state, *opt_states[index + 1 :])
-            return Learner(
-                {**params, **group_params, **statistics},
-                state_before.target,
-                opt_states,
-                failed,
-                state_before.initial,
-            ), gradient_step
+            if turns:
+                opt_state = (*opt_states[:index], opt_state, *opt_states[index + 1 :])
+            after = before._replace(
+                params={**params, **group_params, **statistics},
+                optimizer=opt_state,
+                failed=failed,
+            )
+            return after, gradient_step
 
-        def later_turns(_, state_before: Learner) -> Learner:
+        def later_turns(_, before: Learner) -> Learner:
             for index in range(1, len(turns)):
-                state_before = turn(index, state_before)[0]
+                before = turn(index, before)[0]
             if not delays_target:
-                return state_before
-            return move_target(state_before, (clock.updates + 1) // delay)
+                return before
+            return move_target(before, (clock.updates + 1) // delay)
 
-        def move_target(state_before: Learner, target_updates: Array) -> Learner:
-            group_params = _select_groups(state_before.params, target_groups)
-            return state_before._replace(
-                target=update_target(group_params, state_before.target, target_updates)
+        def move_target(before: Learner, target_updates: Array) -> Learner:
+            groups = _select_groups(before.params, target_groups or before.params)
+            return before._replace(
+                target=update_target(groups, before.target, target_updates)
             )
 
         state, first = turn(0, state)
@@ -267,14 +219,13 @@ def alternating_learner(
 
         def report() -> dict[str, Array]:
             # Evaluated again, because the later turns may not have been due.
-            metrics = (_mean_metrics(loss(state.params), weight) for loss in losses[1:])
-            return functools.reduce(operator.or_, metrics, first.report())
+            later = (
+                _mean_metrics(loss(state.params), weight) for loss in losses_by_turn[1:]
+            )
+            return functools.reduce(operator.or_, later, first.report())
 
-        return (
-            state,
-            first.losses.priority,
-            _metrics_if_requested(clock.compute_metrics, report),
-        )
+        metrics = _metrics_if_requested(clock.compute_metrics, report)
+        return state, first.losses.priority, metrics
 
     return init, step
 

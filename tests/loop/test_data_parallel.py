@@ -21,13 +21,7 @@ from rlcli.preprocessing.moments import initial_moments, update_moments
 from rlcli.replays.prioritized import prioritized
 from rlcli.runs.checkpoint import flatten_tree, restore_tree
 from rlcli.types import Clock, Transition
-from rlcli.updaters.learner import (
-    Losses,
-    Term,
-    alternating_learner,
-    learner,
-    masked_mean,
-)
+from rlcli.updaters.learner import Losses, Term, learner, masked_mean
 from rlcli.xla import data_axis
 
 DEVICES = 2  # those of the test suite
@@ -132,7 +126,7 @@ def test_batch_normalization_on_two_devices_equals_that_of_the_whole_batch():
     torso = mlp(layers=[4], batch_norm=True)
     network = separate_network("critic", torso, return_head(), space)
     optimizer = optax.sgd(0.1)
-    init, step = alternating_learner(network.init, optimizer, [("critic",)])
+    init, step = learner(network.init, optimizer, turns=[("critic",)])
 
     def update(state, x, weight):
         def loss(params):

@@ -13,7 +13,6 @@ from rlcli.updaters.learner import (
     NOT_FAILED,
     Losses,
     Term,
-    alternating_learner,
     learner,
     target_update,
 )
@@ -258,11 +257,11 @@ def pull_loss(params):
 
 def test_turns_are_consecutive_optax_steps_of_their_own_groups():
     optimizer = optax.adam(0.1)
-    init, step = alternating_learner(
+    init, step = learner(
         lambda key: PARAMS,
         optimizer,
-        TURNS,
-        target={"polyak": 0.5},
+        {"polyak": 0.5},
+        turns=TURNS,
         target_groups=("q",),
     )
 
@@ -295,9 +294,7 @@ def test_turns_are_consecutive_optax_steps_of_their_own_groups():
 
 
 def test_a_turn_that_is_not_due_leaves_its_optimizer_unchanged():
-    init, step = alternating_learner(
-        lambda key: PARAMS, optax.adam(0.1), TURNS, delay=2
-    )
+    init, step = learner(lambda key: PARAMS, optax.adam(0.1), turns=TURNS, delay=2)
     step = jax.jit(step, static_argnums=1)
     state = init(jax.random.key(0))
     for updates in range(4):
@@ -317,7 +314,7 @@ def test_a_failing_turn_stops_all_turns(failing):
         return critic_loss(jnp.nan * ONES)
 
     losses = (pull_loss, chase_loss)
-    init, step = alternating_learner(lambda key: PARAMS, optax.sgd(0.1), TURNS)
+    init, step = learner(lambda key: PARAMS, optax.sgd(0.1), turns=TURNS)
     step = jax.jit(step, static_argnums=1)
     state, _, _ = step(init(jax.random.key(0)), losses, ONES, CLOCK)
     bad = (*losses[:failing], broken, *losses[failing + 1 :])

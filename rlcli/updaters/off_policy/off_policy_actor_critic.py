@@ -60,7 +60,7 @@ from rlcli.updaters.critics import (
     one_action_critic,
     regression_losses,
 )
-from rlcli.updaters.learner import Learner, Losses, Target, Term, alternating_learner
+from rlcli.updaters.learner import Learner, Losses, Target, Term, learner
 from rlcli.updaters.off_policy.actors import ActionChoices, Actor, evaluate_choices
 from rlcli.updaters.regularizers import initial_groups, penalties
 
@@ -187,19 +187,16 @@ def off_policy_actor_critic(
         return {**actor.network.init(key), **critic.init(key), **temperature.params}
 
     # Only the critics' loss trains a shared torso; the policy uses it unchanged.
-    init, step = alternating_learner(
+    target_policy = ("policy",) if options.has_target_policy else ()
+    init, step = learner(
         init_params,
         optimizer,
-        [("critic", SHARED), ("policy", *temperature.params)],
-        target=options.target,
-        target_groups=(
-            "critic",
-            SHARED,
-            *(["policy"] if options.has_target_policy else []),
-        ),
+        options.target,
+        initial_groups(options.regularizers),
+        turns=[("critic", SHARED), ("policy", *temperature.params)],
+        target_groups=("critic", SHARED, *target_policy),
         delay=options.delay,
         delays_target=options.delays_target,
-        initial=initial_groups(options.regularizers),
     )
 
     def target_params(state: Learner) -> Params:

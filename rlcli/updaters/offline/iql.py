@@ -53,7 +53,7 @@ from rlcli.updaters.learner import (
     Losses,
     Target,
     Term,
-    alternating_learner,
+    learner,
 )
 
 
@@ -97,11 +97,11 @@ def iql(
         return {**network.init(key), **critic.init(key), **value.init(key)}
 
     # Only the critics' loss trains a shared torso.
-    init, step = alternating_learner(
+    init, step = learner(
         init_params,
         optimizer,
-        [("critic", SHARED), ("value",), ("policy",)],
-        target=target,
+        target,
+        turns=[("critic", SHARED), ("value",), ("policy",)],
         target_groups=("critic", SHARED),
     )
 
