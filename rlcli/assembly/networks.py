@@ -17,7 +17,7 @@ from rlcli.assembly.preprocessing import (
     preprocess_space,
 )
 from rlcli.errors import RlcliError, quote, suggest
-from rlcli.networks import functions, memory
+from rlcli.networks import functions
 from rlcli.networks.freezing import Frozen, freeze_network
 from rlcli.networks.heads import Head
 from rlcli.networks.masking import mask_network
@@ -153,17 +153,10 @@ def _network_factory(
                 "remove `memory` or `shared`, or use `layer_norm: true`",
             )
     check = functools.partial(_check_dropout, recipe, torso, is_separate)
-    if spec.memory is None:
-        build = functions.separate_network if is_separate else functions.shared_network
-        return lambda name, head, *rest: build(name, torso, check(name, head), *rest)
-    build_recurrent = (
-        memory.separate_recurrent_network
-        if is_separate
-        else memory.shared_recurrent_network
-    )
-    core = build_part(spec.memory, clock, recipe)
-    return lambda name, head, *rest: build_recurrent(
-        name, torso, core, check(name, head), *rest
+    core = build_part(spec.memory, clock, recipe) if spec.memory else None
+    build = functions.separate_network if is_separate else functions.shared_network
+    return lambda name, head, space, copies: build(
+        name, torso, check(name, head), space, copies, core
     )
 
 

@@ -14,7 +14,7 @@ devices (`xla.data_axis`).
 import math
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 import haiku as hk
@@ -26,6 +26,7 @@ from rlcli import spaces
 from rlcli.errors import RlcliError
 from rlcli.networks.heads import Head
 from rlcli.networks.inputs import Pair, flat_reader
+from rlcli.networks.memory import RecurrentCore, merge_time
 from rlcli.networks.torsos import Torso
 from rlcli.types import Array, ArrayTree, Key, Network, Params, SharedTorso
 from rlcli.xla.tree_paths import leaves_by_path
@@ -39,44 +40,78 @@ def separate_network(
     head: Head,
     space: gymnasium.Space,
     copies: int | None = None,
+    core: RecurrentCore | None = None,
 ) -> Network:
     """A function with separate parameters, under `group`.
 
     `copies` is the size of an ensemble with independent initial parameters. Parameters
-    and outputs then have a leading axis: `[copies, T, B, ...]`.
+    and outputs then have a leading axis: `[copies, T, B, ...]`. A memory `core` is
+    between torso and head.
     """
-    prepare = torso.input_reader(space)
+    _check_memory(group, core, copies)
 
-    def transform(features: Callable) -> _Ensemble:
-        return _ensemble(lambda obs: head.read(torso, features(prepare(obs))), copies)
+    def transform(features: Callable) -> hk.TransformedWithState:
+        lower = _lower(features, torso, space, core)
+
+        def forward(*inputs: ArrayTree) -> tuple[ArrayTree, ArrayTree]:
+            lower_outputs, carries = lower(*inputs)
+            return head.read(torso, lower_outputs), carries
+
+        return _ensemble(forward, copies)
 
     transformed_fn = transform(torso.features)
-    lower = hk.transform_with_state(lambda obs: torso.features(prepare(obs)))
-    paths = torso_paths(group, lambda key: lower.init(key, example_batch(space))[0])
+    lower = hk.transform_with_state(_lower(torso.features, torso, space, core))
 
     def init(key: Key) -> Params:
         params, statistics = transformed_fn.init(
-            group_key(group, key), example_batch(space)
+            group_key(group, key), *_example_inputs(space, core)
         )
         state = {statistics_group(group): statistics} if statistics else {}
         return {group: params, **state}
 
-    def outputs(params: Params, key: Key | None, obs: ArrayTree) -> ArrayTree:
+    def apply(params: Params, key: Key | None, *inputs: ArrayTree) -> tuple:
         statistics = params.get(statistics_group(group), {})
-        return transformed_fn.apply(params[group], statistics, key, obs)[0]
+        return transformed_fn.apply(params[group], statistics, key, *inputs)[0]
 
+    def init_lower(key: Key) -> Params:
+        return lower.init(key, *_example_inputs(space, core))[0]
+
+    network = _batched_network(init, apply, space, copies, core)
+    network = network._replace(torso=torso_paths(group, init_lower))
     if torso.learn_features is None:
-        network = _batched_network(init, outputs, space, copies)
-        return network._replace(torso=paths)
+        return network
     learning_fn = transform(torso.learn_features)
 
-    def learn(params: Params, key: Key | None, obs: ArrayTree) -> tuple:
+    def learn(params: Params, key: Key | None, *inputs: ArrayTree) -> tuple:
         name = statistics_group(group)
-        outputs, statistics = learning_fn.apply(params[group], params[name], key, obs)
+        (outputs, _), statistics = learning_fn.apply(
+            params[group], params[name], key, *inputs
+        )
         return outputs, {name: statistics}
 
-    network = _batched_network(init, outputs, space, copies, learn)
-    return network._replace(torso=paths)
+    return network._replace(learn=_on_rows(learn, space, copies))
+
+
+def _lower(
+    features: Callable, torso: Torso, space: gymnasium.Space, core: RecurrentCore | None
+) -> Callable:
+    """Torso and memory: `(rows[N, ...], carry, first) -> features[N, F], carries`.
+
+    With a memory, the rows are those of T · B steps, and `first` is `[T, B]`.
+    """
+    prepare = torso.input_reader(space)
+
+    def lower(
+        rows: ArrayTree, carry: ArrayTree, first: Any
+    ) -> tuple[Float[Array, "N F"], ArrayTree]:
+        vectors = features(prepare(rows))
+        if core is None:
+            return vectors, carry
+        steps = vectors.reshape((*first.shape, vectors.shape[-1]))
+        outputs, carries = core.unroll(steps, carry, first)
+        return merge_time(outputs), carries
+
+    return lower
 
 
 def torso_paths(
@@ -109,16 +144,17 @@ def shared_network(
     head: Head,
     space: gymnasium.Space,
     copies: int | None = None,
+    core: RecurrentCore | None = None,
 ) -> Network:
-    """A separate head, under `group`, on a torso with shared parameters.
+    """A separate head, under `group`, on a torso and a memory with shared parameters.
 
     For a pair (observation, action), only the observation is the input of the shared
     torso. `torso.join`, with separate parameters, adds the action to its features.
     """
+    _check_memory(group, core, copies, action=isinstance(space, Pair))
     pair = space.spaces if isinstance(space, Pair) else (space,)
-    prepare = torso.input_reader(pair[0])
     action_readers = [flat_reader(member) for member in pair[1:]]
-    lower = hk.transform(lambda obs: torso.features(prepare(obs)))
+    lower = hk.transform(_lower(torso.features, torso, pair[0], core))
 
     def read_head(features: Float[Array, "N F"], *action: ArrayTree) -> ArrayTree:
         for read, member_action in zip(action_readers, action, strict=True):
@@ -130,38 +166,34 @@ def shared_network(
     def split(inputs: ArrayTree) -> tuple[ArrayTree, ...]:
         return inputs if action_readers else (inputs,)
 
+    def init_lower(key: Key) -> Params:
+        return lower.init(key, *_example_inputs(pair[0], core))
+
     def init(key: Key) -> Params:
-        obs, *action = split(example_batch(space))
-        shared_params = lower.init(group_key(SHARED, key), obs)
-        features = lower.apply(shared_params, None, obs)
+        inputs, *memory_inputs = _example_inputs(space, core)
+        obs, *action = split(inputs)
+        shared_params = init_lower(group_key(SHARED, key))
+        features, _ = lower.apply(shared_params, None, obs, *memory_inputs)
         return {
             SHARED: shared_params,
             group: upper.init(group_key(group, key), features, *action)[0],
         }
 
-    def outputs(params: Params, key: Key | None, inputs: ArrayTree) -> ArrayTree:
+    def apply(
+        params: Params, key: Key | None, inputs: ArrayTree, *memory_inputs: ArrayTree
+    ) -> tuple[ArrayTree, ArrayTree]:
         obs, *action = split(inputs)
-        features = lower.apply(params[SHARED], None, obs)
-        return upper.apply(params[group], {}, key, features, *action)[0]
+        features, carries = lower.apply(params[SHARED], None, obs, *memory_inputs)
+        outputs, _ = upper.apply(params[group], {}, key, features, *action)
+        return outputs, carries
 
-    def init_lower(key: Key) -> Params:
-        return lower.init(key, split(example_batch(space))[0])
-
-    network = _batched_network(init, outputs, space, copies)
+    network = _batched_network(init, apply, space, copies, core)
     network = network._replace(torso=torso_paths(SHARED, init_lower))
     if action_readers or copies is not None:
         return network
 
-    def shared_features(
-        params: Params,
-        key: Key | None,
-        obs: ArrayTree,
-        carry: ArrayTree,
-        first: Bool[Array, "..."] | None,
-    ) -> tuple[Float[Array, "T B F"], ArrayTree]:
-        leading, rows = _flatten_rows(space, obs)
-        features = lower.apply(params[SHARED], None, rows)
-        return features.reshape((*leading, -1)), carry
+    def apply_lower(params: Params, key: Key | None, *inputs: ArrayTree) -> tuple:
+        return lower.apply(params[SHARED], None, *inputs)
 
     def read(
         params: Params, key: Key | None, features: Float[Array, "T B F"], obs: ArrayTree
@@ -171,7 +203,28 @@ def shared_network(
         outputs_flat, _ = upper.apply(params[group], {}, key, rows)
         return _unflatten_rows(outputs_flat, features.shape[:-1])
 
+    shared_features = _on_rows(apply_lower, space, None, core)
     return network._replace(shared=SharedTorso(shared_features, read))
+
+
+def _check_memory(
+    group: str, core: RecurrentCore | None, copies: int | None, action: bool = False
+) -> None:
+    """Refuses memories of ensembles, and shared ones of functions of an `action`."""
+    if core is None:
+        return
+    if copies is not None:
+        raise RlcliError(
+            f"network function `{group}` cannot combine a memory with an ensemble of "
+            f"{copies} critics",
+            "remove `memory` or `critics`",
+        )
+    if action:
+        raise RlcliError(
+            f"network function `{group}` takes an action, but the shared memory does "
+            "not",
+            "give it a separate network, or remove `memory`",
+        )
 
 
 def forward_pass(
@@ -198,8 +251,10 @@ def forward_pass(
     transformed_fn = _ensemble(paired, copies)
 
     def init(key: Key) -> Params:
-        obs = example_batch(space)
-        _, out = jax.eval_shape(_init_and_apply(single), key, obs)
+        obs = _example_batch(space)
+        out = jax.eval_shape(
+            single.apply, jax.eval_shape(single.init, key, obs), key, obs
+        )
         shapes = _leaf_shapes(obs)
         rows = jax.tree.leaves(obs)[0].shape[0]
         expected_shape = (rows, *head.shape)
@@ -211,36 +266,20 @@ def forward_pass(
             )
         return {group: transformed_fn.init(group_key(group, key), obs)[0]}
 
-    def outputs(params: Params, key: Key | None, obs: ArrayTree) -> ArrayTree:
-        return from_array(transformed_fn.apply(params[group], {}, key, obs)[0])
+    def apply(
+        params: Params, key: Key | None, obs: ArrayTree, carry: ArrayTree, first: Any
+    ) -> tuple[ArrayTree, ArrayTree]:
+        outputs, _ = transformed_fn.apply(params[group], {}, key, obs)
+        return from_array(outputs), carry
 
-    return _batched_network(init, outputs, space, copies)
-
-
-def _init_and_apply(transformed: hk.Transformed) -> Callable:
-    def init_and_apply(key: Key, obs: ArrayTree) -> tuple[Any, Any]:
-        params = transformed.init(key, obs)
-        return params, transformed.apply(params, key, obs)
-
-    return init_and_apply
+    return _batched_network(init, apply, space, copies)
 
 
-class _Ensemble(NamedTuple):
-    """As `hk.TransformedWithState`.
-
-    `init(key, *inputs) -> params, statistics`, and
-    `apply(params, statistics, key, *inputs) -> outputs, statistics`.
-    """
-
-    init: Callable
-    apply: Callable
-
-
-def _ensemble(function: Callable, copies: int | None) -> _Ensemble:
+def _ensemble(function: Callable, copies: int | None) -> hk.TransformedWithState:
     """Transforms a Haiku function, or an ensemble of it with a leading axis."""
     single = hk.transform_with_state(function)
     if copies is None:
-        return _Ensemble(single.init, single.apply)
+        return single
 
     def init(key: Key, *inputs: ArrayTree) -> tuple[Params, Params]:
         keys = jax.random.split(key, copies)
@@ -260,49 +299,47 @@ def _ensemble(function: Callable, copies: int | None) -> _Ensemble:
             params, statistics, keys
         )
 
-    return _Ensemble(init, apply)
+    return hk.TransformedWithState(init, apply)
 
 
 def _batched_network(
     init: Callable,
-    outputs: Callable,
+    apply: Callable,
     space: gymnasium.Space,
     copies: int | None,
-    learn: Callable | None = None,
+    core: RecurrentCore | None = None,
 ) -> Network:
-    """Makes a network of `[T, B, ...]` from functions of `[N, ...]`.
+    """Makes a network of `[T, B, ...]` from an `apply` of rows, see `_on_rows`."""
+    initial = (lambda batch: ()) if core is None else core.initial
+    return Network(init, _on_rows(apply, space, copies, core), initial)
 
-    `outputs` are those of `Network.apply`, `learn` the result of `Network.learn`.
-    """
+
+def _on_rows(
+    function: Callable,
+    space: gymnasium.Space,
+    copies: int | None,
+    core: RecurrentCore | None = None,
+) -> Callable:
+    """`apply` or `learn` of a network, from the same function of rows `[N, ...]`."""
     batch_axis = 0 if copies is None else 1  # of the outputs
 
-    def apply(
+    def function_of_steps(
         params: Params,
         key: Key | None,
         obs: ArrayTree,
         carry: ArrayTree,
         first: Bool[Array, "..."] | None,
     ) -> tuple[ArrayTree, ArrayTree]:
-        del first  # there is no recurrent state to reset
+        if core is not None and not jax.tree.leaves(carry):
+            raise RlcliError(
+                "the network has a memory, but the updater does not support memories",
+                "remove `memory`, or choose an updater that supports it",
+            )
         leading, rows = _flatten_rows(space, obs)
-        outputs_flat = outputs(params, key, rows)
-        return _unflatten_rows(outputs_flat, leading, batch_axis), carry
+        outputs_flat, rest = function(params, key, rows, carry, first)
+        return _unflatten_rows(outputs_flat, leading, batch_axis), rest
 
-    def apply_to_learn(
-        params: Params,
-        key: Key | None,
-        obs: ArrayTree,
-        carry: ArrayTree,
-        first: Bool[Array, "..."] | None,
-    ) -> tuple[ArrayTree, Params]:
-        assert learn is not None
-        leading, rows = _flatten_rows(space, obs)
-        outputs_flat, statistics = learn(params, key, rows)
-        return _unflatten_rows(outputs_flat, leading, batch_axis), statistics
-
-    return Network(
-        init, apply, lambda batch: (), None if learn is None else apply_to_learn
-    )
+    return function_of_steps
 
 
 def _flatten_rows(
@@ -331,7 +368,17 @@ def _unflatten_rows(
     )
 
 
-def example_batch(space: gymnasium.Space) -> ArrayTree:
+def _example_inputs(
+    space: gymnasium.Space, core: RecurrentCore | None
+) -> tuple[ArrayTree, ArrayTree, Array]:
+    """One step of an example batch: rows, carry and `first`."""
+    rows = _example_batch(space)
+    batch = jax.tree.leaves(rows)[0].shape[0]
+    carry = () if core is None else core.initial(batch)
+    return rows, carry, jnp.zeros((1, batch), bool)
+
+
+def _example_batch(space: gymnasium.Space) -> ArrayTree:
     """Two zero observations of a space: a batch of 1 would hide a wrong batch axis."""
     return jax.tree.map(
         lambda leaf: jnp.zeros((2, *leaf.shape), leaf.dtype), _element_shapes(space)

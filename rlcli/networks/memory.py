@@ -1,21 +1,15 @@
 """Memories: recurrent cores (GRU, LSTM) between torso and head."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-import gymnasium
 import haiku as hk
 import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float
 
-from rlcli.errors import RlcliError
-from rlcli.networks.functions import SHARED, example_batch, group_key, torso_paths
-from rlcli.networks.heads import Head
-from rlcli.networks.inputs import Pair
-from rlcli.networks.torsos import Torso
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Count, Key, Network, Params, SharedTorso
+from rlcli.types import Array, ArrayTree, Count, Network, Params
 
 Unroll: TypeAlias = Callable[
     [Float[Array, "T B F"], ArrayTree, Bool[Array, "T B"]],
@@ -160,170 +154,12 @@ def _make_unroll(
     return unroll
 
 
-def separate_recurrent_network(
-    group: str,
-    torso: Torso,
-    core: RecurrentCore,
-    head: Head,
-    space: gymnasium.Space,
-    copies: int | None = None,
-) -> Network:
-    """A function with a separate torso, memory and head, under `group`."""
-    _check_recurrence(group, False, space, copies)
-    recurrent_features = _recurrent_features(torso, core, space)
-
-    def forward(*inputs: ArrayTree) -> tuple[ArrayTree, ArrayTree]:
-        features, carries = recurrent_features(*inputs)
-        return head.read(torso, features), carries
-
-    transformed_fn = hk.transform(forward)
-
-    def init(key: Key) -> Params:
-        return {
-            group: transformed_fn.init(
-                group_key(group, key), *_example_step(space, core)
-            )
-        }
-
-    def outputs(params: Params, key: Key | None, *inputs: ArrayTree) -> ArrayTree:
-        return transformed_fn.apply(params[group], key, *inputs)
-
-    lower = hk.transform(recurrent_features)
-    paths = torso_paths(group, lambda key: lower.init(key, *_example_step(space, core)))
-    return _recurrent_network(init, outputs, core)._replace(torso=paths)
-
-
-def shared_recurrent_network(
-    group: str,
-    torso: Torso,
-    core: RecurrentCore,
-    head: Head,
-    space: gymnasium.Space,
-    copies: int | None = None,
-) -> Network:
-    """A separate head, under `group`, on a shared torso and memory."""
-    _check_recurrence(group, True, space, copies)
-    lower = hk.transform(_recurrent_features(torso, core, space))
-    upper = hk.transform(lambda features: head.read(torso, features))
-
-    def init(key: Key) -> Params:
-        inputs = _example_step(space, core)
-        shared_params = lower.init(group_key(SHARED, key), *inputs)
-        features, _ = lower.apply(shared_params, None, *inputs)
-        return {
-            SHARED: shared_params,
-            group: upper.init(group_key(group, key), features),
-        }
-
-    def outputs(params: Params, key: Key | None, *inputs: ArrayTree) -> ArrayTree:
-        features, carries = lower.apply(params[SHARED], key, *inputs)
-        return upper.apply(params[group], key, features), carries
-
-    def read(
-        params: Params, key: Key | None, features: Float[Array, "T B F"], obs: ArrayTree
-    ) -> ArrayTree:
-        outputs_flat = upper.apply(params[group], key, merge_time(features))
-        return _split_time(outputs_flat, features.shape[:2])
-
-    def shared_outputs(params: Params, key: Key | None, *inputs: ArrayTree) -> tuple:
-        return lower.apply(params[SHARED], key, *inputs)
-
-    shared_features = _recurrent_network(init, shared_outputs, core).apply
-    paths = torso_paths(
-        SHARED, lambda key: lower.init(key, *_example_step(space, core))
-    )
-    network = _recurrent_network(init, outputs, core)
-    return network._replace(shared=SharedTorso(shared_features, read), torso=paths)
-
-
-def _recurrent_features(
-    torso: Torso, core: RecurrentCore, space: gymnasium.Space
-) -> Callable:
-    """Returns a function `(obs, carry, first) -> features, carries`."""
-    prepare = torso.input_reader(space)
-
-    def unroll_features(
-        obs: ArrayTree, carry: ArrayTree, first: Bool[Array, "T B"]
-    ) -> tuple[Float[Array, "N F"], ArrayTree]:
-        features = torso.features(prepare(merge_time(obs)))
-        return _unroll_core(core, features, carry, first)
-
-    return unroll_features
-
-
-def _check_recurrence(
-    group: str, is_shared: bool, space: gymnasium.Space, copies: Any
-) -> None:
-    """Raises an error for functions that cannot have a memory."""
-    if copies is not None:
-        raise RlcliError(
-            f"network function `{group}` cannot combine a memory with an ensemble of "
-            f"{copies} critics",
-            "remove `memory` or `critics`",
-        )
-    if is_shared and isinstance(space, Pair):
-        raise RlcliError(
-            f"network function `{group}` takes an action, but the shared memory does "
-            "not",
-            "give it a separate network, or remove `memory`",
-        )
-
-
-def _recurrent_network(
-    init: Callable, outputs: Callable, core: RecurrentCore
-) -> Network:
-    """Makes a network from `outputs`, which returns `[T · B, ...]` and carries."""
-
-    def apply(
-        params: Params,
-        key: Key | None,
-        obs: ArrayTree,
-        carry: ArrayTree,
-        first: Bool[Array, "T B"],
-    ) -> tuple[ArrayTree, ArrayTree]:
-        if not jax.tree.leaves(carry):
-            raise RlcliError(
-                "the network has a memory, but the updater does not support memories",
-                "remove `memory`, or choose an updater that supports it",
-            )
-        outputs_flat, carries = outputs(params, key, obs, carry, first)
-        return _split_time(outputs_flat, first.shape), carries
-
-    return Network(init, apply, core.initial)
-
-
-def _unroll_core(
-    core: RecurrentCore,
-    features: Float[Array, "N F"],
-    carry: ArrayTree,
-    first: Bool[Array, "T B"],
-) -> tuple[Float[Array, "N size"], ArrayTree]:
-    """Applies a recurrent core to the features of T · B steps: outputs and carries."""
-    outputs, carries = core.unroll(
-        features.reshape((*first.shape, features.shape[-1])), carry, first
-    )
-    return merge_time(outputs), carries
-
-
 def merge_time(tree: ArrayTree) -> ArrayTree:
     """Reshapes `[T, B, ...]` to `[T · B, ...]`."""
     return jax.tree.map(
         lambda leaf: leaf.reshape((leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])),
         tree,
     )
-
-
-def _split_time(tree: ArrayTree, shape: tuple[int, ...]) -> ArrayTree:
-    """The inverse of `merge_time`; `shape` is `(T, B)`."""
-    return jax.tree.map(lambda leaf: leaf.reshape((*shape, *leaf.shape[1:])), tree)
-
-
-def _example_step(space: gymnasium.Space, core: RecurrentCore) -> tuple:
-    """One step of an example batch: observations, carry and `first`."""
-    obs = example_batch(space)
-    batch = jax.tree.leaves(obs)[0].shape[0]
-    single_step = jax.tree.map(lambda leaf: leaf[None], obs)
-    return single_step, core.initial(batch), jnp.zeros((1, batch), bool)
 
 
 def apply_to_next(

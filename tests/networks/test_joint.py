@@ -14,7 +14,7 @@ from rlcli.distributions import action_masks
 from rlcli.networks.functions import apply_jointly, separate_network, shared_network
 from rlcli.networks.heads import action_values_head, state_value_head
 from rlcli.networks.masking import mask_network
-from rlcli.networks.memory import gru, shared_recurrent_network
+from rlcli.networks.memory import gru
 from rlcli.networks.torsos import mlp
 
 BOX = gymnasium.spaces.Box(-1, 1, (3,))
@@ -104,9 +104,7 @@ def test_the_gradient_passes_through_a_shared_torso_once(make, layers):
 def test_functions_on_a_shared_memory_unroll_it_once():
     core = gru(size=3)
     networks, params = build(
-        lambda name, torso, head, space: shared_recurrent_network(
-            name, torso, core, head, space
-        ),
+        functools.partial(shared_network, core=core),
         BOX,
     )
     obs, first = observations(BOX), np.zeros((6, 2), bool)

@@ -9,8 +9,7 @@ from random_trees import normal_like
 from tiers import quick_first
 
 from rlcli.errors import RlcliError
-from rlcli.networks import memory
-from rlcli.networks.functions import separate_network
+from rlcli.networks.functions import separate_network, shared_network
 from rlcli.networks.heads import action_values_head
 from rlcli.networks.memory import apply_to_next, gru, is_recurrent, lstm
 from rlcli.networks.torsos import mlp
@@ -64,9 +63,9 @@ def test_a_memory_equals_that_of_haiku(name):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-def network(name="gru", make=memory.separate_recurrent_network, space=BOX):
+def network(name="gru", make=separate_network, space=BOX):
     head = action_values_head(3)
-    return make("f", mlp(layers=[6]), MEMORIES[name], head, space)
+    return make("f", mlp(layers=[6]), head, space, core=MEMORIES[name])
 
 
 def inputs(space=BOX):
@@ -80,9 +79,7 @@ def inputs(space=BOX):
 
 
 @pytest.mark.parametrize("space", quick_first([BOX, CHOICE]), ids=["box", "choice"])
-@pytest.mark.parametrize(
-    "make", [memory.separate_recurrent_network, memory.shared_recurrent_network]
-)
+@pytest.mark.parametrize("make", [separate_network, shared_network])
 @pytest.mark.parametrize("name", MEMORIES)
 def test_an_unroll_equals_single_steps(name, make, space):
     ours, (obs, first) = network(name, make, space), inputs(space)
@@ -148,7 +145,7 @@ def test_a_feed_forward_network_treats_next_observations_like_observations():
 
 
 def test_a_shared_memory_has_its_parameters_in_the_shared_group():
-    ours = network(make=memory.shared_recurrent_network)
+    ours = network(make=shared_network)
     params = jax.eval_shape(ours.init, KEY)
     assert set(params) == {"shared", "f"}
     inner = {key for module in params["shared"].values() for key in module}

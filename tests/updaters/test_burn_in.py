@@ -12,11 +12,12 @@ import pytest
 from rlcli import recipe
 from rlcli.assembly import build
 from rlcli.networks import memory
+from rlcli.networks.functions import separate_network
 from rlcli.networks.torsos import linear
 from rlcli.policies.sampled import sampled
 from rlcli.training.experiment.program import Program
 from rlcli.types import Clock, Transition
-from rlcli.updaters import Spaces
+from rlcli.updaters import Parts, Spaces
 from rlcli.updaters.burn_in import refresh_carry
 from rlcli.updaters.policy_gradient.v_trace import v_trace
 
@@ -84,17 +85,15 @@ def test_steps_with_a_carry_per_row_stay_unchanged():
 @pytest.mark.slow
 def test_learning_from_sequences_equals_learning_from_their_learning_rows():
     def networks(name, head):
-        return memory.separate_recurrent_network(
-            name, linear(), memory.gru(size=SIZE), head(), OBSERVATION
-        )
+        core = memory.gru(size=SIZE)
+        return separate_network(name, linear(), head(), OBSERVATION, core=core)
 
     spaces = Spaces(OBSERVATION, gymnasium.spaces.Discrete(ACTIONS))
-    ours = v_trace(
-        spaces,
-        networks,
-        lambda distribution, space: sampled(distribution),
-        optax.sgd(1.0),
-    )
+
+    def policies(distribution, space):
+        return sampled(distribution)
+
+    ours = v_trace(Parts(spaces, networks, policies, optax.sgd(1.0)))
     state = ours.init(jax.random.key(0))
     rng = np.random.default_rng(1)
     begin = {

@@ -14,6 +14,7 @@ from rlcli import recipe, registry
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.networks import memory
+from rlcli.networks.functions import separate_network
 from rlcli.networks.heads import action_values_head
 from rlcli.networks.torsos import mlp
 from rlcli.policies.discrete import epsilon_greedy
@@ -28,8 +29,8 @@ CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
 
 
 def recurrent_network(name, head, action=None, copies=None, **options):
-    made = memory.gru(size=SIZE), head(**options), OBSERVATION, copies
-    return memory.separate_recurrent_network(name, mlp(layers=[5]), *made)
+    made = head(**options), OBSERVATION, copies, memory.gru(size=SIZE)
+    return separate_network(name, mlp(layers=[5]), *made)
 
 
 def steps(seed=0):
