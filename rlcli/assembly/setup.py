@@ -285,7 +285,7 @@ def _build_updater(
     normalize = _build_normalizer(recipe, env_spaces, tracer)
     if recipe.intrinsic_reward is None:
         return updater, normalize
-    reward = build_part(recipe.intrinsic_reward, clock, recipe, parts._asdict())
+    reward = build_part(recipe.intrinsic_reward, clock, recipe, {"parts": parts})
     return updater, lambda updater: normalize(add_intrinsic_reward(updater, reward))
 
 

@@ -34,7 +34,7 @@ _OFFERS = {
     "tracer": (),
     "replay": ("window", "unroll", "num_envs", "goal_reward", "time_limit"),
     "updater": ("parts", "tracer", "simulator"),
-    "intrinsic_reward": ("spaces", "networks", "optimizer"),
+    "intrinsic_reward": ("parts",),
     "optimizer": (),
     "tracker": (),
     "hook": (),

@@ -1,12 +1,10 @@
 """Random network distillation (RND)."""
 
 import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Float
 
 from rlcli.errors import RlcliError
@@ -14,7 +12,6 @@ from rlcli.networks.heads import feature_head
 from rlcli.networks.memory import is_recurrent
 from rlcli.preprocessing.moments import (
     Moments,
-    ObservationMoments,
     clip_to_deviations,
     discounted_sums,
     initial_moments,
@@ -28,7 +25,6 @@ from rlcli.types import (
     Clock,
     Count,
     Key,
-    Network,
     NonNegative,
     Params,
     PerRow,
@@ -36,7 +32,7 @@ from rlcli.types import (
     Probability,
     Transition,
 )
-from rlcli.updaters import Networks, Spaces
+from rlcli.updaters import Parts
 from rlcli.updaters.intrinsic_rewards.contract import IntrinsicReward
 from rlcli.updaters.learner import Learner, Losses, Term, learner
 from rlcli.updaters.minibatch_epochs import minibatch_epochs, split_sequences
@@ -52,37 +48,9 @@ class RNDState(NamedTuple):
     running: Float[Array, "B"]  # the running discounted error of each environment
 
 
-class RNDParts(NamedTuple):
-    """The networks and the numbers of random network distillation."""
-
-    predictor: Network
-    target: Network
-    moments: ObservationMoments
-    step: Callable  # the gradient step of the predictor
-    coefficient: Array | float
-    reward_clip: Array | float | None
-    epochs: int
-    minibatches: int
-
-    def errors(self, params: Params, state: RNDState, steps: Transition) -> PerRow:
-        """The mean squared error of the predictor at the next observations."""
-        obs = self.moments.normalize(state.observation, steps.next_obs)
-        first = jnp.zeros_like(steps.first)
-        prediction, _ = self.predictor.apply(params, None, obs, (), first)
-        truth, _ = self.target.apply(state.target, None, obs, (), first)
-        return jnp.mean((prediction - truth) ** 2, axis=-1)
-
-    def reward(self, state: RNDState, errors: PerRow) -> PerRow:
-        """The reward of steps with these errors."""
-        bounded = clip_to_deviations(errors, state.returns, self.reward_clip)
-        return self.coefficient * bounded / standard_deviation(state.returns)
-
-
 @register("intrinsic_reward")
 def rnd(
-    spaces: Spaces,
-    networks: Networks,
-    optimizer: optax.GradientTransformation,
+    parts: Parts,
     *,
     coefficient: NonNegative = 1.0,
     gamma: Probability = 0.99,
@@ -111,7 +79,8 @@ def rnd(
     update f takes `epochs` · `minibatches` gradient steps.
     """
     head = functools.partial(feature_head, features)
-    predictor, target = networks("predictor", head), networks("random_target", head)
+    predictor = parts.networks("predictor", head)
+    target = parts.networks("random_target", head)
     if is_recurrent(predictor) or is_recurrent(target):
         raise RlcliError(
             "intrinsic reward `rnd` does not support recurrent networks",
@@ -122,11 +91,8 @@ def rnd(
             "intrinsic reward `rnd` does not support `batch_norm`",
             "give `predictor` and `random_target` a network without `batch_norm`",
         )
-    moments = observation_moments(spaces.observation, observation_clip)
-    init_predictor, step = learner(predictor.init, optimizer)
-    parts = RNDParts(
-        predictor, target, moments, step, coefficient, reward_clip, epochs, minibatches
-    )
+    moments = observation_moments(parts.spaces.observation, observation_clip)
+    init_predictor, step = learner(predictor.init, parts.optimizer)
 
     def init(key: Key) -> RNDState:
         predictor_key, target_key = jax.random.split(key)
@@ -135,85 +101,80 @@ def rnd(
             target.init(target_key),
             moments.initial(),
             initial_moments(jnp.float32(0)),
-            jnp.zeros(spaces.num_envs),
+            jnp.zeros(parts.spaces.num_envs),
         )
 
-    def reward(state: RNDState, steps: Transition) -> PerRow:
-        return parts.reward(state, parts.errors(state.predictor.params, state, steps))
+    def errors_of(params: Params, state: RNDState, steps: Transition) -> PerRow:
+        """The mean squared error of the predictor at the next observations."""
+        obs = moments.normalize(state.observation, steps.next_obs)
+        first = jnp.zeros_like(steps.first)
+        prediction, _ = predictor.apply(params, None, obs, (), first)
+        truth, _ = target.apply(state.target, None, obs, (), first)
+        return jnp.mean((prediction - truth) ** 2, axis=-1)
+
+    def reward_of(errors: PerRow, state: RNDState) -> PerRow:
+        """The reward of steps with these errors."""
+        bounded = clip_to_deviations(errors, state.returns, reward_clip)
+        return coefficient * bounded / standard_deviation(state.returns)
+
+    def update(
+        state: RNDState, rows: Transition, weight: PerRow, clock: Clock, key: Key
+    ) -> tuple[RNDState, dict[str, Array]]:
+        if weight.size % minibatches:
+            raise RlcliError(
+                f"intrinsic reward `rnd` cannot split {weight.size} rows into "
+                f"{minibatches} equal minibatches",
+                "make `intrinsic_reward.minibatches` a divisor of the rows",
+            )
+
+        def losses(params: Params, rows: Transition) -> Losses:
+            errors = errors_of(params, state, rows)
+            metrics = {"intrinsic_reward": reward_of(errors, state)}
+            zeros = jnp.zeros(errors.shape[1:])
+            term = Term(errors, is_weighted=False, name="predictor_loss")
+            return Losses([term], zeros, metrics)
+
+        def learn(before: Learner, minibatch: tuple) -> tuple[Learner, dict]:
+            rows, weight = minibatch
+            loss = functools.partial(losses, rows=rows)
+            after, _, metrics = step(before, loss, weight, clock)
+            return after, {
+                "intrinsic_reward": metrics["intrinsic_reward"],
+                "predictor_loss": metrics["loss"],
+            }
+
+        inputs = rows._replace(obs=(), action=(), extras={})  # of `errors_of`
+        after, metrics = minibatch_epochs(
+            learn,
+            state.predictor,
+            split_sequences((inputs, weight), 1, "rnd"),
+            key,
+            epochs=epochs,
+            minibatches=minibatches,
+            updater="rnd",
+        )
+        return state._replace(predictor=after), metrics
+
+    def observe(state: RNDState, unroll: Transition, before: RNDState) -> RNDState:
+        # The errors for which the steps were rewarded, before f has learned from them:
+        # afterwards they are smaller.
+        errors = errors_of(before.predictor.params, before, unroll)
+        no_restart = jnp.zeros_like(unroll.first)
+        running, sums = discounted_sums(state.running, errors, no_restart, gamma)
+        return state._replace(
+            observation=moments.update(state.observation, unroll),
+            returns=update_moments(state.returns, sums.reshape(-1)),
+            running=running,
+        )
 
     return IntrinsicReward(
         init=init,
-        reward=reward,
-        update=functools.partial(_update_predictor, parts),
+        reward=lambda state, steps: reward_of(
+            errors_of(state.predictor.params, state, steps), state
+        ),
+        update=update,
         failed_at=lambda state: state.predictor.failed,
-        observe=functools.partial(_observe, parts, gamma),
+        observe=observe,
         environment_axes=RNDState._make([None, None, None, None, 0]),
         is_data_parallel=True,
-    )
-
-
-def _update_predictor(
-    parts: RNDParts,
-    state: RNDState,
-    rows: Transition,
-    weight: PerRow,
-    clock: Clock,
-    key: Key,
-) -> tuple[RNDState, dict[str, Array]]:
-    """Trains the predictor on the rows of an update."""
-    if weight.size % parts.minibatches:
-        raise RlcliError(
-            f"intrinsic reward `rnd` cannot split {weight.size} rows into "
-            f"{parts.minibatches} equal minibatches",
-            "make `intrinsic_reward.minibatches` a divisor of the rows",
-        )
-
-    def losses(params: Params, rows: Transition) -> Losses:
-        errors = parts.errors(params, state, rows)
-        metrics = {"intrinsic_reward": parts.reward(state, errors)}
-        zeros = jnp.zeros(errors.shape[1:])
-        term = Term(errors, is_weighted=False, name="predictor_loss")
-        return Losses([term], zeros, metrics)
-
-    def learn(before: Learner, minibatch: tuple) -> tuple[Learner, dict[str, Array]]:
-        rows, weight = minibatch
-        loss = functools.partial(losses, rows=rows)
-        after, _, metrics = parts.step(before, loss, weight, clock)
-        return after, {
-            "intrinsic_reward": metrics["intrinsic_reward"],
-            "predictor_loss": metrics["loss"],
-        }
-
-    inputs = rows._replace(obs=(), action=(), extras={})  # of `errors`
-    after, metrics = minibatch_epochs(
-        learn,
-        state.predictor,
-        split_sequences((inputs, weight), 1, "rnd"),
-        key,
-        epochs=parts.epochs,
-        minibatches=parts.minibatches,
-        updater="rnd",
-    )
-    return state._replace(predictor=after), metrics
-
-
-def _observe(
-    parts: RNDParts,
-    gamma: Array | float,
-    state: RNDState,
-    unroll: Transition,
-    before: RNDState,
-) -> RNDState:
-    """Updates the running statistics with a new unroll.
-
-    The errors are those for which its steps were rewarded, before f has learned from
-    them: afterwards they are smaller.
-    """
-    errors = parts.errors(before.predictor.params, before, unroll)
-    no_restart = jnp.zeros_like(unroll.first)
-    running, sums = discounted_sums(state.running, errors, no_restart, gamma)
-    return state._replace(
-        observation=parts.moments.update(state.observation, unroll),
-        returns=update_moments(state.returns, sums.reshape(-1)),
-        running=running,
     )

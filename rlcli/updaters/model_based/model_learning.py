@@ -1,6 +1,5 @@
 """Model-based value learning: state values and one-step lookahead."""
 
-from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import gymnasium
@@ -13,7 +12,6 @@ from rlcli.networks.predictions import (
     LOSSES,
     Loss,
     Particles,
-    Transform,
     TransformName,
     index_actions,
     min_over_critics,
@@ -40,7 +38,6 @@ from rlcli.types import (
 from rlcli.updaters import Parts, Spaces, require_discrete
 from rlcli.updaters.critics import (
     Backup,
-    Critic,
     bootstrap_target,
     regression_losses,
     state_critic,
@@ -55,13 +52,21 @@ from rlcli.updaters.model_based.transition_models import (
 from rlcli.updaters.value_policy import value_policy
 from rlcli.xla.indexing import select_index
 
-BackupName = Literal["best", "sample"]
 _DEFAULTS = {
     "policy": "epsilon_greedy",
     "tracer": "n_step",
     "replay": "uniform",
     "unroll": 1,
 }
+
+
+class LookaheadOptions(NamedTuple):
+    """The options of every updater that acts by one-step lookahead."""
+
+    backup: Literal["best", "sample"] = "best"
+    target: Target | None = None
+    loss: Loss = "huber"
+    transform: TransformName | None = None
 
 
 @register("updater", **_DEFAULTS)
@@ -71,10 +76,7 @@ def model_learning(
     *,
     stochastic: bool = False,
     samples: Count = 16,
-    backup: BackupName = "best",
-    target: Target | None = None,
-    loss: Loss = "huber",
-    transform: TransformName | None = None,
+    options: LookaheadOptions = LookaheadOptions(),
 ) -> Updater:
     """Learned model: fits transitions and state values, acts by one-step lookahead.
 
@@ -111,7 +113,6 @@ def model_learning(
         stochastic=stochastic,
         samples=samples,
     )
-    options = ModelLearningOptions(backup, target, loss, transform)
     return _lookahead_updater(model, options, actions, parts)
 
 
@@ -122,10 +123,7 @@ def model_known(
     simulator: Core | None,
     *,
     samples: Count = 16,
-    backup: BackupName = "best",
-    target: Target | None = None,
-    loss: Loss = "huber",
-    transform: TransformName | None = None,
+    options: LookaheadOptions = LookaheadOptions(),
 ) -> Updater:
     """Known model: learns state values, acts by the environment's own transitions.
 
@@ -139,26 +137,7 @@ def model_known(
     """
     actions = require_discrete(parts.spaces, "model_known")
     model = known_model(_require_state(parts.spaces, simulator), tracer.gamma, samples)
-    options = ModelLearningOptions(backup, target, loss, transform)
     return _lookahead_updater(model, options, actions, parts)
-
-
-class ModelLearningOptions(NamedTuple):
-    """The options of model-based value learning."""
-
-    backup: BackupName
-    target: Target | None
-    loss: Loss
-    transform: TransformName | None
-
-
-class ModelLearningParts(NamedTuple):
-    """The parts of a backup."""
-
-    model: TransitionModel
-    critic: Critic
-    q: Callable[..., Particles]
-    transform: Transform
 
 
 def _require_state(spaces: Spaces, simulator: Core | None) -> Core:
@@ -183,41 +162,53 @@ def _require_state(spaces: Spaces, simulator: Core | None) -> Core:
 
 def _lookahead_updater(
     model: TransitionModel,
-    options: ModelLearningOptions,
+    options: LookaheadOptions,
     actions: gymnasium.spaces.Discrete,
     parts: Parts,
 ) -> Updater:
     """The updater that acts by one-step lookahead with a model."""
-    target, transform = options.target, value_transform(options.transform)
+    has_target = options.target is not None
+    transform = value_transform(options.transform)
     critic = state_critic(parts.networks, "value")
-    own = ModelLearningParts(
-        model, critic, model_action_values(model, critic, actions, transform), transform
-    )
-    compute_target = {"best": _best_target, "sample": _sample_target}[options.backup]
+    action_values = model_action_values(model, critic, actions, transform)
 
     def init_params(key: Key) -> Params:
         return {**critic.init(key), **model.init(key)}
 
     def values(params, key, obs, carry, first):
         # All actions have the same noise, which does not disturb their comparison.
-        return own.q("act", params, key, obs, first).mean(), carry
+        return action_values("act", params, key, obs, first).mean(), carry
 
     lookahead = Network(init_params, values, lambda batch: ())
     policy = value_policy(lookahead, parts.policies, actions)
-    init, step = learner(init_params, parts.optimizer, target)
+    init, step = learner(init_params, parts.optimizer, options.target)
+
+    def best_target(params: Params, key: Key, rows: Transition) -> Particles:
+        """The return of the best action, predicted by the model."""
+        q_values = action_values("bootstrap", params, key, rows.obs, rows.first)
+        return index_actions(q_values, jnp.argmax(q_values.mean(), axis=-1))
+
+    def sample_target(params: Params, key: Key, rows: Transition) -> Particles:
+        """The bootstrap target from the observed transition."""
+        prediction = critic.predict_all_actions(
+            "bootstrap", params, key, rows.next_obs, rows.first
+        )
+        bootstrap_value = min_over_critics(prediction.particles(transform))
+        return bootstrap_target(rows, Backup(bootstrap_value))
+
+    compute_target = {"best": best_target, "sample": sample_target}[options.backup]
 
     def update(
         state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
         learn_key, target_key = jax.random.split(key)
-        target_params = state.params if target is None else state.target
-        value_target = compute_target(own, target_params, target_key, batch)
+        target_params = state.target if has_target else state.params
+        value_target = compute_target(target_params, target_key, batch)
 
         def losses(params: Params) -> Losses:
             inputs = (learn_key, batch.obs, batch.action, batch.first)
-            prediction = critic.predict_action("learn", params, *inputs)
             value_losses = regression_losses(
-                prediction,
+                critic.predict_action("learn", params, *inputs),
                 value_target,
                 LOSSES[options.loss],
                 transform,
@@ -243,11 +234,11 @@ def _lookahead_updater(
         return min_over_critics(prediction.particles(transform)).mean()
 
     def estimate(state: Learner, steps: Transition, key: Key) -> Estimates:
-        target_params = state.params if target is None else state.target
+        target_params = state.target if has_target else state.params
         first, action = steps.first, steps.action - int(actions.start)
         keys = jax.random.split(key)
-        q = own.q("act", state.params, keys[0], steps.obs, first).mean()
-        target_q = own.q("act", target_params, keys[1], steps.obs, first).mean()
+        q = action_values("act", state.params, keys[0], steps.obs, first).mean()
+        target_q = action_values("act", target_params, keys[1], steps.obs, first).mean()
         return Estimates(
             v_tm1=state_value(target_params, steps.obs, first),
             v_t=state_value(target_params, steps.next_obs, first),
@@ -261,23 +252,4 @@ def _lookahead_updater(
         update=update,
         estimate=estimate,
         traits=UpdaterTraits(is_data_parallel=True),
-    )
-
-
-def _best_target(
-    parts: ModelLearningParts, params: Params, key: Key, rows: Transition
-) -> Particles:
-    """The return of the best action, predicted by the model."""
-    q_values = parts.q("bootstrap", params, key, rows.obs, rows.first)
-    return index_actions(q_values, jnp.argmax(q_values.mean(), axis=-1))
-
-
-def _sample_target(
-    parts: ModelLearningParts, params: Params, key: Key, rows: Transition
-) -> Particles:
-    """The bootstrap target from the observed transition."""
-    inputs = (key, rows.next_obs, rows.first)
-    prediction = parts.critic.predict_all_actions("bootstrap", params, *inputs)
-    return bootstrap_target(
-        rows, Backup(min_over_critics(prediction.particles(parts.transform)))
     )

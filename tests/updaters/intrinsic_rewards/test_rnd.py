@@ -21,7 +21,7 @@ from rlcli.recipe import load_recipe, resolve
 from rlcli.replays.uniform import uniform
 from rlcli.tracers.multi_step import lambda_return, monte_carlo, n_step
 from rlcli.types import Clock, Estimates, Policy, Report, Transition, Updater
-from rlcli.updaters import Spaces
+from rlcli.updaters import Parts, Spaces
 from rlcli.updaters.intrinsic_rewards import IntrinsicReward, add_intrinsic_reward
 from rlcli.updaters.intrinsic_rewards.rnd import rnd
 
@@ -39,7 +39,11 @@ def reward_part(**options):
     def networks(name, head):
         return separate_network(name, torso, head(), BOX)
 
-    part = rnd(spaces, networks, optax.adam(1e-2), gamma=GAMMA, **options)
+    def policies(**offers):
+        raise AssertionError("an intrinsic reward has no policy")
+
+    parts = Parts(spaces, networks, policies, optax.adam(1e-2))
+    part = rnd(parts, gamma=GAMMA, **options)
     functions = ("init", "reward", "update", "observe")
     return part._replace(**{name: jax.jit(getattr(part, name)) for name in functions})
 

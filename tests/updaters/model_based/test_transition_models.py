@@ -42,7 +42,9 @@ def make_updater(
     factory = registry.find("updater", "model_learning").factory
     optimizer = optimizer or optax.sgd(1.0)
     spaces, tracer = Spaces(shown, MOVES), n_step(n=span, gamma=GAMMA)
-    ours = factory(Parts(spaces, networks, policy, optimizer), tracer, **options)
+    parts = Parts(spaces, networks, policy, optimizer)
+    offers = {"parts": parts, "tracer": tracer}
+    ours = registry.call_factory(factory, offers, options)
     return ours._replace(update=jax.jit(ours.update), estimate=jax.jit(ours.estimate))
 
 
