@@ -22,7 +22,6 @@ from rlcli.spaces import describe
 from rlcli.types import Array, ArrayTree, Key, PerRow, Policy, Transition
 from rlcli.updaters.critics import Backup, Critic, apply_single_steps, initial_carry
 from rlcli.updaters.decorator import describe_result, require_type
-from rlcli.xla.indexing import select_index
 
 
 class RuleContext(NamedTuple):
@@ -154,37 +153,6 @@ def _action_probabilities(
         return parts.policy.log_prob(q, jnp.full(q.shape[:-1], number))
 
     return jnp.exp(jnp.moveaxis(jax.vmap(probability_of)(numbers), 0, -1))
-
-
-def expected_backup(
-    parts: TDParts,
-    online: ArrayTree,
-    target_params: ArrayTree,
-    steps: Transition,
-    key: Key,
-) -> Backup:
-    """The backup of the rule at `next_obs`, with expectations instead of samples.
-
-    The expectation over Discrete actions is exact; other actions are sampled.
-    """
-    context = make_context(parts, online, target_params, steps, key)
-    if isinstance(parts.space, gymnasium.spaces.Discrete):
-        context = context._replace(sampled_next_q=lambda: expected_next_q(context))
-    return parts.rule(context)
-
-
-def target_log_prob(
-    parts: TDParts, backup: Backup, outputs: ArrayTree, action: Array
-) -> PerRow:
-    """The log-probability of `action` under the target policy.
-
-    This is the backup's `target_policy` or, if it is None, the acting policy, whose
-    `log_prob` takes the network's `outputs`.
-    """
-    if backup.target_policy is None:
-        return parts.policy.log_prob(outputs, action)
-    index = action - first_action(parts.space)
-    return jnp.log(select_index(backup.target_policy, index))
 
 
 def expected_next_q(context: RuleContext) -> Particles:

@@ -43,6 +43,7 @@ from rlcli.types import (
 from rlcli.updaters import Parts, require_discrete
 from rlcli.updaters.burn_in import refresh_carry
 from rlcli.updaters.critics import (
+    Backup,
     Critic,
     RowPriority,
     add_penalty,
@@ -64,12 +65,12 @@ from rlcli.updaters.td.rule_context import (
     Rule,
     TDParts,
     apply_rule,
-    expected_backup,
+    expected_next_q,
     first_action,
     make_context,
-    target_log_prob,
 )
 from rlcli.updaters.value_policy import value_policy
+from rlcli.xla.indexing import select_index
 
 Priority = Literal["td_error", "loss", "gradient_norm"]
 _SECTIONS = {"policy": "epsilon_greedy", "tracer": "n_step", "unroll": 1}
@@ -252,11 +253,57 @@ def td_updater(
             )
         return new_state, Report(reported, metrics)
 
+    def estimate(state: Learner, steps: Transition, key: Key) -> Estimates:
+        # Multi-step returns bootstrap from the target parameters, as one-step targets
+        # do (Munos et al., 2016, https://arxiv.org/abs/1606.02647).
+        params, inputs = state.params, (steps.first, initial_carry(critic, steps))
+        target_params = params if target is None else state.target
+        prediction = critic.predict_action(
+            "act", target_params, None, steps.obs, steps.action, *inputs
+        )
+        next_carries = {
+            "online": critic.carries(params, steps.obs, *inputs),
+            "target": critic.carries(target_params, steps.obs, *inputs),
+        }
+
+        def expected_backup(obs: ArrayTree, carries: dict[str, ArrayTree]) -> Backup:
+            """The rule's backup at `obs`, with expectations instead of samples.
+
+            The expectation over Discrete actions is exact; other actions are sampled.
+            `carries` are the online and target carries before `obs`, `[T, B, ...]`.
+            """
+            extras = {**steps.extras, "next_carry": carries}
+            rows = steps._replace(next_obs=obs, extras=extras)
+            context = make_context(parts, params, target_params, rows, key)
+            if isinstance(parts.space, gymnasium.spaces.Discrete):
+                context = context._replace(
+                    sampled_next_q=lambda: expected_next_q(context)
+                )
+            return parts.rule(context)
+
+        backup = expected_backup(
+            steps.obs, _carries_before(critic, steps, next_carries)
+        )
+        next_backup = expected_backup(steps.next_obs, next_carries)
+        outputs = parts.outputs(target_params, steps.obs, *inputs)
+        if backup.target_policy is None:
+            log_prob = parts.policy.log_prob(outputs, steps.action)
+        else:
+            index = steps.action - first_action(parts.space)
+            log_prob = jnp.log(select_index(backup.target_policy, index))
+        return Estimates(
+            v_tm1=backup_value(backup),
+            v_t=backup_value(next_backup),
+            log_prob=log_prob,
+            q_tm1=min_over_critics(prediction.particles(transform)).mean(),
+            carry=next_carries if is_recurrent(critic) else (),
+        )
+
     return Updater(
         init=init,
         policy=parts.policy,
         update=update,
-        estimate=_estimate_function(parts, has_target=target is not None),
+        estimate=estimate,
         traits=UpdaterTraits(
             is_data_parallel=True,
             requires=("carry",) if is_recurrent(critic) else (),
@@ -265,62 +312,19 @@ def td_updater(
     )
 
 
-def _estimate_function(parts: TDParts, has_target: bool) -> Callable:
-    """Returns `Updater.estimate` of a TD updater."""
-    critic, transform = parts.critic, parts.transform
-
-    def estimate(state: Learner, steps: Transition, key: Key) -> Estimates:
-        # Multi-step returns bootstrap from the target parameters, as one-step targets
-        # do (Munos et al., 2016, https://arxiv.org/abs/1606.02647).
-        params, inputs = state.params, (steps.first, initial_carry(critic, steps))
-        target_params = state.target if has_target else params
-        prediction = critic.predict_action(
-            "act", target_params, None, steps.obs, steps.action, *inputs
-        )
-        next_carries = {
-            "online": critic.carries(params, steps.obs, *inputs),
-            "target": critic.carries(target_params, steps.obs, *inputs),
-        }
-        backup, next_backup = (
-            expected_backup(parts, params, target_params, rows, key)
-            for rows in (
-                _with_obs_as_next(critic, steps, next_carries),
-                _with_next_carry(steps, next_carries),
-            )
-        )
-        outputs = parts.outputs(target_params, steps.obs, *inputs)
-        return Estimates(
-            v_tm1=backup_value(backup),
-            v_t=backup_value(next_backup),
-            log_prob=target_log_prob(parts, backup, outputs, steps.action),
-            q_tm1=min_over_critics(prediction.particles(transform)).mean(),
-            carry=next_carries if is_recurrent(critic) else (),
-        )
-
-    return estimate
-
-
-def _with_next_carry(steps: Transition, carries: dict[str, ArrayTree]) -> Transition:
-    """The steps with the online and target carries, `[T, B, ...]`, at `next_obs`."""
-    return steps._replace(extras={**steps.extras, "next_carry": carries})
-
-
-def _with_obs_as_next(
+def _carries_before(
     critic: Critic, steps: Transition, carries: dict[str, ArrayTree]
-) -> Transition:
-    """The steps with `obs` as `next_obs`, for the value of the current state."""
+) -> dict[str, ArrayTree]:
+    """The carries before each step, from those after each step, `[T, B, ...]`."""
+    initial = initial_carry(critic, steps)
     fresh = critic.initial(steps.first.shape[1])
 
     def carry_before(initial: Array, after: Array, fresh: Array) -> Array:
-        carries_before = jnp.concatenate([initial[None], after[:-1]])
-        is_first = steps.first.reshape(
-            steps.first.shape + (1,) * (carries_before.ndim - 2)
-        )
-        return jnp.where(is_first, fresh, carries_before)
+        before = jnp.concatenate([initial[None], after[:-1]])
+        is_first = steps.first.reshape(steps.first.shape + (1,) * (before.ndim - 2))
+        return jnp.where(is_first, fresh, before)
 
-    initial = initial_carry(critic, steps)
-    current_carries = {
+    return {
         name: jax.tree.map(carry_before, initial, after, fresh)
         for name, after in carries.items()
     }
-    return _with_next_carry(steps._replace(next_obs=steps.obs), current_carries)
