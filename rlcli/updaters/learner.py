@@ -143,7 +143,7 @@ def learner(
     def init(key: Key) -> Learner:
         params = init_params(key)
         opt_states = tuple(
-            optimizer.init(_select_groups(params, groups)) for groups in turns
+            optimizer.init(select_groups(params, groups)) for groups in turns
         )
         return Learner(
             params,
@@ -176,7 +176,7 @@ def learner(
                 weight,
                 clock.updates,
                 (
-                    _select_groups(params, turns[index] if turns else params),
+                    select_groups(params, turns[index] if turns else params),
                     opt_states[index] if turns else opt_states,
                     before.failed,
                 ),
@@ -184,7 +184,7 @@ def learner(
             group_params, opt_state, failed = gradient_step.state
             new = gradient_step.losses.statistics
             statistics = tree_select(
-                gradient_step.is_applied, new, _select_groups(params, [*new])
+                gradient_step.is_applied, new, select_groups(params, [*new])
             )
             if turns:
                 opt_state = (*opt_states[:index], opt_state, *opt_states[index + 1 :])
@@ -203,7 +203,7 @@ def learner(
             return move_target(before, (clock.updates + 1) // delay)
 
         def move_target(before: Learner, target_updates: Array) -> Learner:
-            groups = _select_groups(before.params, target_groups or before.params)
+            groups = select_groups(before.params, target_groups or before.params)
             return before._replace(
                 target=update_target(groups, before.target, target_updates)
             )
@@ -232,10 +232,11 @@ def learner(
 
 def _copy_groups(params: Params, groups: Sequence[str]) -> ArrayTree:
     """Copies of groups, because a buffer cannot be donated twice; () of none."""
-    return jax.tree.map(jnp.copy, _select_groups(params, groups)) if groups else ()
+    return jax.tree.map(jnp.copy, select_groups(params, groups)) if groups else ()
 
 
-def _select_groups(params: Params, groups: Sequence[str]) -> Params:
+def select_groups(params: Params, groups: Sequence[str]) -> Params:
+    """The groups among these that the parameters have."""
     return {name: params[name] for name in groups if name in params}
 
 

@@ -47,8 +47,8 @@ Regularizer = TypedDict(  # functional syntax, because `lambda` is a Python keyw
         "lambda": NotRequired[Probability],
     },
 )
-# The groups of parameters that a policy at the start of the run acts with.
-INITIAL_GROUPS = ("policy", SHARED, statistics_group("policy"))
+# The groups of parameters that a policy acts with.
+POLICY_GROUPS = ("policy", SHARED, statistics_group("policy"))
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "entropy": {},
     "kl": {"to": "prior"},
@@ -82,7 +82,7 @@ def refers_to(regularizers: Sequence[Mapping[str, Any]], policy: str) -> bool:
 
 def initial_groups(regularizers: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """The groups of parameters whose values at the start of the run are needed."""
-    return INITIAL_GROUPS if refers_to(regularizers, "initial") else ()
+    return POLICY_GROUPS if refers_to(regularizers, "initial") else ()
 
 
 def requires_entropy_bonus(regularizers: Sequence[Mapping[str, Any]]) -> bool:

@@ -5,10 +5,9 @@ import jax.numpy as jnp
 
 from rlcli.networks.predictions import Particles, Prediction
 from rlcli.registry import register
-from rlcli.types import ArrayTree, Params, Updater
+from rlcli.types import ArrayTree, Key, Params, Transition, Updater
 from rlcli.updaters import Parts
 from rlcli.updaters.off_policy.off_policy_actor_critic import (
-    CriticInputs,
     OffPolicyOptions,
     OffPolicyParts,
     PredictionFunction,
@@ -36,9 +35,16 @@ def crossq(
     return soft_actor_critic("crossq", parts, options, algorithm)
 
 
-def predict_jointly(parts: OffPolicyParts, inputs: CriticInputs) -> PredictionFunction:
+def predict_jointly(
+    parts: OffPolicyParts,
+    online: Params,
+    target_params: Params,
+    rows: Transition,
+    target_key: Key,
+    critic_key: Key,
+) -> PredictionFunction:
     """Predictions and targets from one forward pass of the critics."""
-    online, _, rows, target_key, critic_key = inputs
+    del target_params  # there are none
     choice = parts.actor.choose_target(online, rows.next_obs, rows.first, target_key)
     batch = _join(rows.obs, rows.next_obs)
     if choice.action is not None:

@@ -11,8 +11,6 @@ target critics at (s′, a′). Over Discrete actions the sum is exact; otherwis
 estimated from one sampled action, and the gradient passes through the sample.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -22,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from rlcli.errors import RlcliError
-from rlcli.networks.functions import SHARED, statistics_group
+from rlcli.networks.functions import SHARED
 from rlcli.networks.memory import is_recurrent
 from rlcli.networks.predictions import (
     LOSSES,
@@ -44,7 +42,6 @@ from rlcli.types import (
     Key,
     Params,
     PerRow,
-    Policy,
     Report,
     Transition,
     Updater,
@@ -60,9 +57,9 @@ from rlcli.updaters.critics import (
     one_action_critic,
     regression_losses,
 )
-from rlcli.updaters.learner import Learner, Losses, Target, Term, learner
+from rlcli.updaters.learner import Learner, Losses, Target, Term, learner, select_groups
 from rlcli.updaters.off_policy.actors import ActionChoices, Actor, evaluate_choices
-from rlcli.updaters.regularizers import initial_groups, penalties
+from rlcli.updaters.regularizers import POLICY_GROUPS, initial_groups, penalties
 
 CriticReduction = Callable[[Particles], Particles]  # reduces C critics to one
 PredictionFunction = Callable[[Params], tuple[Prediction, Particles, Params]]
@@ -103,30 +100,23 @@ class OffPolicyOptions(NamedTuple):
     subset: int | None = None
     # Reduces the critics to the action value that the policy maximizes.
     actor_reduction: CriticReduction = min_over_critics
-    # Whether bootstrap targets use target parameters of the policy.
+    # Whether bootstrap targets use target parameters of the policy. Otherwise the
+    # current policy selects the next actions, and its entropy is the bonus: only the
+    # critics use target parameters.
     has_target_policy: bool = False
     regularizers: Sequence[Mapping[str, Any]] = ()  # with defaults filled in
     # (parts, params, rows, key) -> a term of the critics' loss, `[T, B]`
     critic_penalty: Callable[..., PerRow] | None = None
-    # Returns a function of the parameters, whose results are q(s, a), the target, and
+    # (parts, parameters before the update, target parameters, rows, target key, critic
+    # key) -> a function of the parameters, whose results are q(s, a), the target, and
     # the updated statistics of networks. None: `predict_separately`.
-    predict: Callable[[OffPolicyParts, CriticInputs], PredictionFunction] | None = None
+    predict: Callable[..., PredictionFunction] | None = None
     # Whether the loss of a critic is the mean over its quantiles, not their sum.
     averages_quantiles: bool = False
     # Whether `predict` updates the statistics of networks, see `Network.learn`.
     learns_statistics: bool = False
     # (parts, params, policy loss, choice, rows) -> the policy loss to use instead
     change_policy_loss: Callable[..., PerRow] = lambda parts, params, loss, *_: loss
-
-
-class CriticInputs(NamedTuple):
-    """The inputs of one update of the critics."""
-
-    online: Params  # before the update
-    target_params: Params  # all parameters: the target's for groups that have them
-    rows: Transition
-    target_key: Key
-    critic_key: Key
 
 
 class OffPolicyParts(NamedTuple):
@@ -137,14 +127,6 @@ class OffPolicyParts(NamedTuple):
     temperature: Temperature
     transform: Transform
     options: OffPolicyOptions
-
-    def target_policy(self, online: Params, target_params: Params) -> Params:
-        """The parameters of the policy in targets.
-
-        Without a target policy, the current policy selects the next actions and its
-        entropy is the bonus; only the critics use target parameters.
-        """
-        return target_params if self.options.has_target_policy else online
 
     def sample_critics(self, target_params: Params, key: Key) -> Params:
         """The parameters with the critics of a target: a random subset, or all."""
@@ -208,10 +190,7 @@ def off_policy_actor_critic(
     ) -> tuple[Learner, Report]:
         target_key, critic_key, policy_key, penalty_key = jax.random.split(key, 4)
         predict = (options.predict or predict_separately)(
-            own,
-            CriticInputs(
-                state.params, target_params(state), batch, target_key, critic_key
-            ),
+            own, state.params, target_params(state), batch, target_key, critic_key
         )
 
         def critic_losses(params: Params) -> Losses:
@@ -233,14 +212,45 @@ def off_policy_actor_critic(
         state, priority, metrics = step(state, losses, weight, clock)
         return state, Report(priority, metrics)
 
+    def estimate(state: Learner, steps: Transition, key: Key) -> Estimates:
+        """With the parameters of targets, and without the noise of networks.
+
+        `key` samples the actions, and the critics if a target has a random subset.
+        """
+        first, critic_params = steps.first, target_params(state)
+        policy_params = critic_params if options.has_target_policy else state.params
+        choice_key, subset_key = jax.random.split(key)
+        critic_params = own.sample_critics(critic_params, subset_key)
+
+        def reduced_mean(prediction: Prediction) -> Array:
+            return options.target_reduction(prediction.particles(transform)).mean()
+
+        def soft_value(obs: ArrayTree) -> PerRow:
+            choice = actor.choose_target(policy_params, obs, first, choice_key)
+            prediction = evaluate_choices(
+                critic, "act", critic_params, None, obs, choice, first
+            )
+            return own.soft(state.params, choice, reduced_mean(prediction))
+
+        prediction = critic.predict_action(
+            "act", critic_params, None, steps.obs, steps.action, first
+        )
+        # The learned distribution; for a deterministic actor, the exploring policy.
+        log_prob = policy.log_prob if actor.family is None else actor.family.log_prob
+        outputs, _ = actor.network.apply(policy_params, None, steps.obs, (), first)
+        return Estimates(
+            v_tm1=soft_value(steps.obs),
+            v_t=soft_value(steps.next_obs),
+            log_prob=log_prob(outputs, steps.action),
+            q_tm1=reduced_mean(prediction),
+        )
+
     return Updater(
         init=init,
-        acting=lambda state: _acting_params(state.params),
+        acting=lambda state: select_groups(state.params, POLICY_GROUPS),
         policy=policy,
         update=update,
-        estimate=lambda state, steps, key: _estimate(
-            own, policy, state.params, target_params(state), steps, key
-        ),
+        estimate=estimate,
         traits=UpdaterTraits(
             is_data_parallel=True, learns_statistics=options.learns_statistics
         ),
@@ -248,16 +258,18 @@ def off_policy_actor_critic(
 
 
 def predict_separately(
-    parts: OffPolicyParts, inputs: CriticInputs
+    parts: OffPolicyParts,
+    online: Params,
+    target_params: Params,
+    rows: Transition,
+    target_key: Key,
+    critic_key: Key,
 ) -> PredictionFunction:
     """Predictions of actions taken, and targets from the target parameters."""
-    online, target_params, rows, target_key, critic_key = inputs
     choice_key, bootstrap_key, subset_key = jax.random.split(target_key, 3)
+    policy_params = target_params if parts.options.has_target_policy else online
     choice = parts.actor.choose_target(
-        parts.target_policy(online, target_params),
-        rows.next_obs,
-        rows.first,
-        choice_key,
+        policy_params, rows.next_obs, rows.first, choice_key
     )
     critic_params = parts.sample_critics(target_params, subset_key)
     next_prediction = evaluate_choices(
@@ -337,54 +349,6 @@ def _actor_losses(
     zeros = jnp.zeros(rows.reward.shape[1:])
     inputs = {"action_value": jnp.sum(choice.probability * q, axis=-1)}
     return Losses(terms, zeros, row_metrics, metrics, choice.statistics, inputs)
-
-
-def _estimate(
-    parts: OffPolicyParts,
-    policy: Policy,
-    online: Params,
-    target_params: Params,
-    steps: Transition,
-    key: Key,
-) -> Estimates:
-    """The estimates of raw steps for tracers, with the parameters of targets.
-
-    `key` samples the actions, and the critics if a target has a random subset. The
-    networks have no noise.
-    """
-    first = steps.first
-    policy_params = parts.target_policy(online, target_params)
-    reduce_critics = parts.options.target_reduction
-    choice_key, subset_key = jax.random.split(key)
-    target_params = parts.sample_critics(target_params, subset_key)
-
-    def soft_value(obs: ArrayTree) -> PerRow:
-        choice = parts.actor.choose_target(policy_params, obs, first, choice_key)
-        prediction = evaluate_choices(
-            parts.critic, "act", target_params, None, obs, choice, first
-        )
-        q = reduce_critics(prediction.particles(parts.transform)).mean()
-        return parts.soft(online, choice, q)
-
-    prediction = parts.critic.predict_action(
-        "act", target_params, None, steps.obs, steps.action, first
-    )
-    family = parts.actor.family
-    # The learned distribution; for a deterministic actor, the exploring policy.
-    log_prob = policy.log_prob if family is None else family.log_prob
-    outputs, _ = parts.actor.network.apply(policy_params, None, steps.obs, (), first)
-    return Estimates(
-        v_tm1=soft_value(steps.obs),
-        v_t=soft_value(steps.next_obs),
-        log_prob=log_prob(outputs, steps.action),
-        q_tm1=reduce_critics(prediction.particles(parts.transform)).mean(),
-    )
-
-
-def _acting_params(params: Params) -> Params:
-    """The parameters that acting needs, without the critics'."""
-    groups = ("policy", SHARED, statistics_group("policy"))
-    return {name: params[name] for name in groups if name in params}
 
 
 def _check_regularizers(

@@ -26,7 +26,7 @@ from rlcli.types import (
 )
 from rlcli.updaters import Parts, default_distribution, refuse_recurrence
 from rlcli.updaters.learner import Learner, Losses, Term, learner
-from rlcli.updaters.regularizers import INITIAL_GROUPS
+from rlcli.updaters.regularizers import POLICY_GROUPS
 
 
 @register(
@@ -66,7 +66,7 @@ def behaviour_cloning(
     network = networks("policy", functools.partial(distribution_head, family))
     refuse_recurrence("behaviour_cloning", is_recurrent(network))
     policy = policies(distribution=DistributionOffer(network, family), space=space)
-    groups = INITIAL_GROUPS if labels == "teacher" else ()
+    groups = POLICY_GROUPS if labels == "teacher" else ()
     init, step = learner(network.init, optimizer, initial=groups)
 
     def losses(params: Params, rows: Transition, teacher: Params) -> Losses:

@@ -54,7 +54,9 @@ from rlcli.updaters.learner import (
     Target,
     Term,
     learner,
+    select_groups,
 )
+from rlcli.updaters.regularizers import POLICY_GROUPS
 
 
 @register(
@@ -151,11 +153,7 @@ def iql(
 
     return Updater(
         init=init,
-        acting=lambda state: {
-            name: state.params[name]
-            for name in ("policy", SHARED)
-            if name in state.params
-        },
+        acting=lambda state: select_groups(state.params, POLICY_GROUPS),
         policy=policy,
         update=update,
         estimate=estimate,
