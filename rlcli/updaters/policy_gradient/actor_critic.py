@@ -113,6 +113,32 @@ class ActorCriticNetworks(NamedTuple):
         """The critic's part of the carry of `joint_actor`."""
         return carry["value"] if self.is_recurrent else ()
 
+    def apply(
+        self, params: ArrayTree, steps: Transition
+    ) -> tuple[Mapping[str, ArrayTree], Mapping[str, ArrayTree]]:
+        """Outputs `[T, B, ...]` of `policy` and `value`, and the carries of each step.
+
+        Outputs of the policy are distribution parameters. Without a critic, values are
+        0, and their carry is ().
+        """
+        nothing = {"policy": (), "value": ()}
+        carries = first_carry(steps) if self.is_recurrent else nothing
+        networks = {"policy": self.actor}
+        if self.critic is not None:
+            networks["value"] = self.critic
+        inputs = steps.obs, carries, steps.first
+        outputs, new_carries = apply_jointly(networks, params, None, *inputs)
+        zeros = {"value": jnp.zeros(steps.reward.shape)}
+        return {**zeros, **outputs}, {"value": (), **carries, **new_carries}
+
+    def next_values(
+        self, params: ArrayTree, steps: Transition, carries: ArrayTree
+    ) -> PerRow:
+        """Values of the next observations, from the critic's carries before them."""
+        if self.critic is None:
+            return jnp.zeros(steps.reward.shape)
+        return apply_to_next(self.critic, params, steps.next_obs, carries)
+
 
 class Batch(NamedTuple):
     """Rows `[T, B]`, or sequences `[L, N]`, with arrays held fixed during an update."""
@@ -181,16 +207,41 @@ def actor_critic(
 
     init, step = learner(init_params, optimizer, initial=initial_groups(regularizers))
 
-    def losses_of(minibatch: Batch) -> Callable[[ArrayTree], Losses]:
-        return lambda params: actor_critic_losses(
-            functions, objective_function, options, regularizers, minibatch, params
-        )
+    def make_batch(state: Learner, steps: Transition, weight: PerRow) -> Batch:
+        """The tracer's rows with value targets and advantages."""
+        params = state.params
+        next_carries = steps.extras.get("next_carry", ())
+        carries = functions.value_carry(next_carries)
+        outputs, _ = functions.apply(params, steps)
+        value = outputs["value"]
+        next_value = functions.next_values(params, steps, carries)
+        target = steps.reward + steps.discount * next_value
+        advantage = steps.extras.get("advantage", target - value)
+        if requires_entropy_bonus(regularizers):
+            bonus = entropy_bonus(regularizers, next_carries["entropy"], steps.last)
+            target, advantage = target + bonus, advantage + bonus
+        others = {"old": outputs["policy"]} if refers_to(regularizers, "old") else {}
+        if refers_to(regularizers, "initial"):
+            initial, _ = functions.apply({**params, **state.initial}, steps)
+            others["initial"] = initial["policy"]
+        return Batch(steps, weight, target, value, advantage, others)
+
+    def burn_in(params: ArrayTree, rows: Batch) -> Batch:
+        """The rows after the burn-in of a replay, with refreshed carries."""
+
+        def unroll_carries(carry: ArrayTree) -> ArrayTree:
+            carry_row = jax.tree.map(lambda leaf: leaf[None], carry)
+            extras = {**rows.steps.extras, "carry": carry_row}
+            _, carries = functions.apply(params, rows.steps._replace(extras=extras))
+            return {name: carries[name] for name in carry}
+
+        steps, order = refresh_carry(rows.steps, rows.weight, unroll_carries)
+        return order.forward(rows._replace(steps=()))._replace(steps=steps)
 
     def update(
         state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
-        rows = _make_batch(functions, regularizers, state, batch, weight)
-        rows = _burn_in(functions, state.params, rows)
+        rows = burn_in(state.params, make_batch(state, batch, weight))
         steps = weight.shape[0]
         is_whole_unroll = (
             functions.is_recurrent or options.epochs == options.minibatches == 1
@@ -199,9 +250,15 @@ def actor_critic(
 
         def learn(carry: tuple, minibatch: Batch) -> tuple[tuple, dict[str, Array]]:
             state_before, is_learning = carry
-            after, _, metrics = step(
-                state_before, losses_of(minibatch), minibatch.weight, clock
+            losses = functools.partial(
+                actor_critic_losses,
+                functions,
+                objective_function,
+                options,
+                regularizers,
+                minibatch,
             )
+            after, _, metrics = step(state_before, losses, minibatch.weight, clock)
             if options.kl_limit is None:
                 return (after, is_learning), metrics
             # `>`, not `~(<=)`: a NaN divergence must reach the loss, which reports it.
@@ -224,11 +281,30 @@ def actor_critic(
             metrics["explained_variance"] = explained_variance(rows)
         return state, Report(masked_mean(error, rows.weight, axis=0), metrics)
 
+    def estimate(state: Learner, steps: Transition, key: Key) -> Estimates:
+        del key  # nothing is sampled
+        params, family = state.params, functions.family
+        outputs, carries = functions.apply(params, steps)
+        carry = {**carries} if functions.is_recurrent else {}
+        if requires_entropy_bonus(regularizers):
+            next_outputs = apply_to_next(
+                functions.actor, params, steps.next_obs, carries["policy"]
+            )
+            # Computed here: after the tracer, termination can no longer be recovered.
+            carry["entropy"] = steps.discount * family.entropy(next_outputs)
+        return Estimates(
+            v_tm1=outputs["value"],
+            v_t=functions.next_values(params, steps, carries["value"]),
+            log_prob=family.log_prob(outputs["policy"], steps.action),
+            q_tm1=outputs["value"],  # state values do not depend on actions
+            carry=carry or (),  # at `next_obs`
+        )
+
     return Updater(
         init=init,
         policy=policy,
         update=update,
-        estimate=functools.partial(_estimate, functions, regularizers),
+        estimate=estimate,
         traits=UpdaterTraits(
             is_data_parallel=True,
             requires=(*requires, "carry") if functions.is_recurrent else requires,
@@ -283,10 +359,14 @@ def actor_critic_losses(
     if options.normalize_advantage:
         advantage = standardize(batch.advantage, weight)
         batch = batch._replace(advantage=advantage)
-    joint, _ = _apply(functions, params, batch.steps)
+    joint, _ = functions.apply(params, batch.steps)
     outputs, value = joint["policy"], joint["value"]
     log_prob = functions.family.log_prob(outputs, batch.steps.action)
-    policy, objective_metrics = objective_function(_objective_context(log_prob, batch))
+    policy, objective_metrics = objective_function(
+        ObjectiveContext(
+            log_prob, batch.advantage, batch.target, batch.value, weight, batch.steps
+        )
+    )
     terms = [Term(policy, is_weighted=False, name="policy_loss")]
     terms += penalties(regularizers, functions.family, outputs, batch.others)
     row_metrics = {"entropy": functions.family.entropy(outputs), **objective_metrics}
@@ -305,12 +385,6 @@ def actor_critic_losses(
     return Losses(terms, priority, row_metrics, inputs=inputs)
 
 
-def _objective_context(log_prob: Array, batch: Batch) -> ObjectiveContext:
-    return ObjectiveContext(
-        log_prob, batch.advantage, batch.target, batch.value, batch.weight, batch.steps
-    )
-
-
 def approximate_kl(
     functions: ActorCriticNetworks, params: ArrayTree, batch: Batch
 ) -> Float[Array, ""]:
@@ -319,7 +393,7 @@ def approximate_kl(
     E[ρ − 1 − log ρ] with ρ = π(a|s) / π_old(a|s), which estimates KL(π_old ‖ π) without
     bias and is never negative (Schulman, 2020, http://joschu.net/blog/kl-approx.html).
     """
-    outputs = _apply(functions, params, batch.steps)[0]["policy"]
+    outputs = functions.apply(params, batch.steps)[0]["policy"]
     log_prob = functions.family.log_prob(outputs, batch.steps.action)
     log_ratio = log_prob - batch.steps.extras["log_prob"]
     return masked_mean(jnp.exp(log_ratio) - 1 - log_ratio, batch.weight)
@@ -344,120 +418,3 @@ def explained_variance(batch: Batch) -> Float[Array, ""]:
     unexplained = residual / (masked_variance(batch.target, batch.weight) + 1e-8)
     most = jnp.where(is_constant(batch.target, batch.weight), 1.0, jnp.inf)
     return 1 - jnp.minimum(unexplained, most)
-
-
-def _initial_carries(
-    functions: ActorCriticNetworks, steps: Transition
-) -> Mapping[str, ArrayTree]:
-    """The carry of each function before the first step."""
-    if not functions.is_recurrent:
-        return {"policy": (), "value": ()}
-    return first_carry(steps)
-
-
-def _burn_in(functions: ActorCriticNetworks, params: ArrayTree, rows: Batch) -> Batch:
-    """The rows after the burn-in of a replay, with refreshed carries."""
-
-    def unroll_carries(carry: ArrayTree) -> ArrayTree:
-        return _unroll_carries(functions, params, rows.steps, carry)
-
-    steps, order = refresh_carry(rows.steps, rows.weight, unroll_carries)
-    return order.forward(rows._replace(steps=()))._replace(steps=steps)
-
-
-def _unroll_carries(
-    functions: ActorCriticNetworks,
-    params: ArrayTree,
-    steps: Transition,
-    carry: ArrayTree,
-) -> ArrayTree:
-    """The carry of each function after each step, from the carry before the first."""
-    carry_row = jax.tree.map(lambda leaf: leaf[None], carry)
-    steps = steps._replace(extras={**steps.extras, "carry": carry_row})
-    carries = _apply(functions, params, steps)[1]
-    return {name: carries[name] for name in carry}
-
-
-def _apply(
-    functions: ActorCriticNetworks, params: ArrayTree, steps: Transition
-) -> tuple[Mapping[str, ArrayTree], Mapping[str, ArrayTree]]:
-    """The outputs `[T, B, ...]` of `policy` and `value`, and the carries of each step.
-
-    Outputs of the policy are distribution parameters. Without a critic, values are 0,
-    and their carry is ().
-    """
-    carries = _initial_carries(functions, steps)
-    networks = {"policy": functions.actor}
-    if functions.critic is not None:
-        networks["value"] = functions.critic
-    inputs = steps.obs, carries, steps.first
-    outputs, new_carries = apply_jointly(networks, params, None, *inputs)
-    zeros = {"value": jnp.zeros(steps.reward.shape)}
-    return {**zeros, **outputs}, {"value": (), **carries, **new_carries}
-
-
-def _next_values(
-    functions: ActorCriticNetworks,
-    params: ArrayTree,
-    steps: Transition,
-    carries: ArrayTree,
-) -> PerRow:
-    """Values of the next observations."""
-    if functions.critic is None:
-        return jnp.zeros(steps.reward.shape)
-    return apply_to_next(functions.critic, params, steps.next_obs, carries)
-
-
-def _make_batch(
-    functions: ActorCriticNetworks,
-    regularizers: Sequence[Mapping],
-    state: Learner,
-    steps: Transition,
-    weight: PerRow,
-) -> Batch:
-    """The tracer's rows with value targets and advantages."""
-    params = state.params
-    next_carries = steps.extras.get("next_carry", ())
-    carries = functions.value_carry(next_carries)
-    outputs, _ = _apply(functions, params, steps)
-    value = outputs["value"]
-    target = steps.reward + steps.discount * _next_values(
-        functions, params, steps, carries
-    )
-    advantage = steps.extras.get("advantage", target - value)
-    if requires_entropy_bonus(regularizers):
-        bonus = entropy_bonus(regularizers, next_carries["entropy"], steps.last)
-        target, advantage = target + bonus, advantage + bonus
-    others = {"old": outputs["policy"]} if refers_to(regularizers, "old") else {}
-    if refers_to(regularizers, "initial"):
-        initial, _ = _apply(functions, {**params, **state.initial}, steps)
-        others["initial"] = initial["policy"]
-    return Batch(steps, weight, target, value, advantage, others)
-
-
-def _estimate(
-    functions: ActorCriticNetworks,
-    regularizers: Sequence[Mapping],
-    state: Learner,
-    steps: Transition,
-    key: Key,
-) -> Estimates:
-    """The estimates of raw steps for tracers, and the carries at `next_obs`."""
-    del key  # nothing is sampled
-    params, family = state.params, functions.family
-    joint, carries = _apply(functions, params, steps)
-    outputs, v_tm1 = joint["policy"], joint["value"]
-    carry = {**carries} if functions.is_recurrent else {}
-    if requires_entropy_bonus(regularizers):
-        next_outputs = apply_to_next(
-            functions.actor, params, steps.next_obs, carries["policy"]
-        )
-        # Computed here: after the tracer, termination can no longer be recovered.
-        carry["entropy"] = steps.discount * family.entropy(next_outputs)
-    return Estimates(
-        v_tm1=v_tm1,
-        v_t=_next_values(functions, params, steps, carries["value"]),
-        log_prob=family.log_prob(outputs, steps.action),
-        q_tm1=v_tm1,  # state values do not depend on actions
-        carry=carry or (),
-    )
