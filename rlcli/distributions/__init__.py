@@ -53,21 +53,12 @@ def distribution_for(
             return _box_distribution(space, box, bins)
         case kinds.Box() if np.max(count_integers(space), initial=0) <= MAX_CHOICES:
             return multi_discrete(count_integers(space), space.low, spaces.dtype(space))
-        case kinds.Tuple() if len(space.spaces):
-            return composite(
-                [
-                    distribution_for(member, box=box, bins=bins)
-                    for member in space.spaces
-                ]
-            )
-        case kinds.Dict() if len(space.spaces):
-            members = space.spaces.items()
-            return composite(
-                {
-                    name: distribution_for(member, box=box, bins=bins)
-                    for name, member in members
-                }
-            )
+        case kinds.Tuple() | kinds.Dict() if len(space.spaces):
+            by_member = {
+                name: distribution_for(member, box=box, bins=bins)
+                for name, member in spaces.members(space).items()
+            }
+            return composite(spaces.join_members(space, by_member))
     raise TypeError(
         "expected Discrete, MultiDiscrete, MultiBinary, a Box of floats or of at most "
         f"{MAX_CHOICES} integers, or a Tuple or Dict of these, got {space}"

@@ -95,20 +95,17 @@ def _random_allowed_policy(space: gymnasium.Space) -> Policy:
 
 def _leading_shape(space: gymnasium.Space, action: ArrayTree) -> tuple[int, ...]:
     """Returns the leading (batch) axes of an action."""
-    if isinstance(space, gymnasium.spaces.Tuple):
-        return _leading_shape(space.spaces[0], action[0])
-    if isinstance(space, gymnasium.spaces.Dict):
-        name, member = next(iter(space.spaces.items()))
-        return _leading_shape(member, action[name])
+    members = spaces.members(space)
+    if members:
+        key = next(iter(members))
+        return _leading_shape(members[key], action[key])
     return action.shape[: action.ndim - len(space.shape or ())]
 
 
 def uniform_log_density(space: gymnasium.Space) -> float:
     """The log-density of `spaces.sample`; 0 for an unbounded Box."""
-    if isinstance(space, gymnasium.spaces.Tuple):
-        return sum(map(uniform_log_density, space.spaces))
-    if isinstance(space, gymnasium.spaces.Dict):
-        return sum(map(uniform_log_density, space.spaces.values()))
+    if isinstance(space, gymnasium.spaces.Tuple | gymnasium.spaces.Dict):
+        return sum(map(uniform_log_density, spaces.members(space).values()))
     is_box = isinstance(space, gymnasium.spaces.Box)
     if is_box and not space.is_bounded():
         return 0.0

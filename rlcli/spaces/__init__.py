@@ -32,10 +32,9 @@ def dtype(space: gymnasium.Space) -> np.dtype:
 
 def zeros(space: gymnasium.Space) -> ArrayTree:
     """Returns zeros of an element's shape and dtype; not necessarily an element."""
-    if isinstance(space, spaces.Tuple):
-        return tuple(zeros(member) for member in space.spaces)
-    if isinstance(space, spaces.Dict):
-        return {name: zeros(member) for name, member in space.spaces.items()}
+    if isinstance(space, spaces.Tuple | spaces.Dict):
+        by_member = {key: zeros(member) for key, member in members(space).items()}
+        return join_members(space, by_member)
     if space.shape is None:
         raise TypeError(f"expected a space of fixed shape, got {space}")
     return jnp.zeros(space.shape, dtype(space))
@@ -49,6 +48,11 @@ def members(space: gymnasium.Space) -> Mapping[Any, gymnasium.Space]:
         case spaces.Dict():
             return space.spaces
     return {}
+
+
+def join_members(space: gymnasium.Space, values: Mapping[Any, Any]) -> Any:
+    """A tuple or a dict, as the elements of a Tuple or a Dict, of a value by member."""
+    return tuple(values.values()) if isinstance(space, spaces.Tuple) else dict(values)
 
 
 def flat_size(space: gymnasium.Space) -> int:
@@ -102,17 +106,13 @@ def sample(space: gymnasium.Space, key: Key, shape: tuple[int, ...] = ()) -> Arr
             return _sample_box(space, key, shape)
         case spaces.Box():
             return _sample_integer_box(space, key, shape)
-        case spaces.Tuple():
+        case spaces.Tuple() | spaces.Dict():
             keys = jax.random.split(key, len(space.spaces))
-            return tuple(
-                sample(member, keys[i], shape) for i, member in enumerate(space.spaces)
-            )
-        case spaces.Dict():
-            keys = jax.random.split(key, len(space.spaces))
-            return {
+            by_member = {
                 name: sample(member, keys[i], shape)
-                for i, (name, member) in enumerate(space.spaces.items())
+                for i, (name, member) in enumerate(members(space).items())
             }
+            return join_members(space, by_member)
     raise TypeError(f"expected a space of fixed shape, got {space}")
 
 

@@ -36,6 +36,7 @@ from rlcli.spaces import (
     describe,
     dtype,
     exact_bounds,
+    join_members,
     members,
 )
 from rlcli.types import Array, ArrayTree, External
@@ -100,7 +101,6 @@ def _canonical(
                 for key, member in members(space).items()
             }
             joined = {key: each.space for key, each in by_key.items()}
-            is_tuple = isinstance(space, spaces.Tuple)
 
             def convert(function: str) -> Callable[[Any], ArrayTree]:
                 functions = {
@@ -111,12 +111,12 @@ def _canonical(
                     result = {
                         key: each(element[key]) for key, each in functions.items()
                     }
-                    return tuple(result.values()) if is_tuple else result
+                    return join_members(space, result)
 
                 return apply
 
             return Canonical(
-                spaces.Tuple([*joined.values()]) if is_tuple else spaces.Dict(joined),
+                type(space)(join_members(space, joined)),
                 space,
                 convert("to_canonical"),
                 convert("to_external"),

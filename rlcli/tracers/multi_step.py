@@ -30,13 +30,9 @@ def n_step(*, n: Count = 1, gamma: Probability = 0.99) -> Tracer:
 
         # Not `rlax.n_step_bootstrapped_returns`: it adds the bootstrap value to the
         # sum, but an updater bootstraps later, from the row's own `next_obs`.
-        reward = shift(steps.reward, 0)
-        discount = gamma * shift(steps.discount, 0)
-        # The fields of the state after the last step of a row.
-        next_fields = {k: v for k, v in steps.extras.items() if k.startswith("next_")}
-        next_fields = {**next_fields, "next_obs": steps.next_obs}
-        final = jax.tree.map(lambda leaf: shift(leaf, 0), next_fields)
-        last = shift(steps.last, 0)
+        begin = jax.tree.map(lambda leaf: shift(leaf, 0), steps)
+        reward, discount, last = begin.reward, gamma * begin.discount, begin.last
+        next_fields, final = _next_fields(steps), _next_fields(begin)
         for k in range(1, n):
             continues = ~last  # the k-th step still belongs to the row's episode
             reward = reward + jnp.where(continues, discount * shift(steps.reward, k), 0)
@@ -47,18 +43,21 @@ def n_step(*, n: Count = 1, gamma: Probability = 0.99) -> Tracer:
             factor = jnp.where(continues, gamma * shift(steps.discount, k), 1)
             discount = discount * factor
             last = last | shift(steps.last, k)
-        return Transition(
-            obs=jax.tree.map(lambda leaf: shift(leaf, 0), steps.obs),
-            action=jax.tree.map(lambda leaf: shift(leaf, 0), steps.action),
+        return begin._replace(
             reward=reward,
             discount=discount,
             next_obs=final.pop("next_obs"),
-            first=shift(steps.first, 0),
             last=last,
-            extras={**jax.tree.map(lambda leaf: leaf[:rows], steps.extras), **final},
+            extras={**begin.extras, **final},
         )
 
     return Tracer(n, trace, gamma)
+
+
+def _next_fields(steps: Transition) -> dict:
+    """The fields of the state after each step: `next_obs`, and extras."""
+    extras = {k: v for k, v in steps.extras.items() if k.startswith("next_")}
+    return {**extras, "next_obs": steps.next_obs}
 
 
 def _select_rows(
@@ -111,13 +110,13 @@ def monte_carlo(*, gamma: Probability = 0.99) -> Tracer:
             index = end.reshape(end.shape + (1,) * (leaf.ndim - 2))
             return jnp.take_along_axis(leaf, index, axis=0)
 
-        next_extras = {k: v for k, v in steps.extras.items() if k.startswith("next_")}
+        final = jax.tree.map(at_end, _next_fields(steps))
         return steps._replace(
             reward=reward,
             discount=discount,
-            next_obs=jax.tree.map(at_end, steps.next_obs),
+            next_obs=final.pop("next_obs"),
             last=at_end(steps.last),
-            extras={**steps.extras, **jax.tree.map(at_end, next_extras)},
+            extras={**steps.extras, **final},
         )
 
     return Tracer(None, trace, gamma)

@@ -13,7 +13,7 @@ from rlcli.distributions.action_masks import count_allowed
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss, TransformName
 from rlcli.registry import register
-from rlcli.spaces import bounds
+from rlcli.spaces import bounds, members
 from rlcli.types import Array, Count, PerRow, Positive, Structural, Updater
 from rlcli.updaters import Parts
 from rlcli.updaters.learner import POLYAK_TARGET, Target
@@ -165,10 +165,8 @@ def _default_target_entropy(space: gymnasium.Space) -> float:
     match space:
         case kinds.Discrete():
             return _ENTROPY_SHARE * float(np.log(space.n))
-        case kinds.Tuple():
-            return sum(map(_default_target_entropy, space.spaces))
-        case kinds.Dict():
-            return sum(map(_default_target_entropy, space.spaces.values()))
+        case kinds.Tuple() | kinds.Dict():
+            return sum(map(_default_target_entropy, members(space).values()))
         case kinds.Box():
             low, high = bounds(space)
             return -float(np.sum(low != high))
