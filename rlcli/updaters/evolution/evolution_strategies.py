@@ -25,7 +25,6 @@ from rlcli.types import (
     Array,
     ArrayTree,
     Clock,
-    Estimates,
     Key,
     Params,
     PerRow,
@@ -37,7 +36,7 @@ from rlcli.types import (
     Updater,
     UpdaterTraits,
 )
-from rlcli.updaters import Parts, Spaces, default_distribution
+from rlcli.updaters import Parts, Spaces, default_distribution, zero_estimates
 from rlcli.updaters.learner import NOT_FAILED
 from rlcli.xla.control_flow import tree_select
 
@@ -60,10 +59,10 @@ class Strategy(NamedTuple):
     begin: Callable[
         [Key, Array], tuple[ArrayTree, jax.Array]
     ]  # key, [D] -> state, [P, D]
-    # (key, state, members [P, D], cost [P]) -> state
-    tell: Callable[[Key, ArrayTree, Array, Array], ArrayTree]
     ask: Callable[[Key, ArrayTree], tuple[ArrayTree, jax.Array]]  # -> state, [P, D]
     best: Callable[[ArrayTree], jax.Array]  # state -> [D]
+    algorithm: Any  # of evosax
+    settings: Any  # of the algorithm
 
 
 @register("updater", **_DEFAULTS)
@@ -171,10 +170,8 @@ def simple_ga(
             fittest = state.population[jnp.argsort(state.fitness)[:elite]]
             return _strong_types(state), children.at[:elite].set(fittest)
 
-        def tell(key: Key, state: Any, members: Array, cost: Array) -> ArrayTree:
-            return _strong_types(algorithm.tell(key, members, cost, state, settings)[0])
-
-        return Strategy(begin, tell, ask, algorithm.get_best_solution)
+        best = algorithm.get_best_solution
+        return Strategy(begin, ask, best, algorithm, settings)
 
     return _evolution_updater("simple_ga", parts, strategy)
 
@@ -210,9 +207,6 @@ def _evolution_updater(
     example, unravel = ravel_pytree(blank)
     strategy = build_strategy(algorithms, example, unravel)
 
-    def flatten_members(members: Params) -> Array:
-        return jax.vmap(lambda member: ravel_pytree(member)[0])(members)
-
     def init(key: Key) -> EvolutionState:
         params = network.init(key)
         state, members = strategy.begin(
@@ -228,31 +222,32 @@ def _evolution_updater(
         del weight  # 1: the rows are those of the unroll
         tell_key, ask_key = jax.random.split(key)
         fitnesses = fitness(batch)
-        is_finite = jnp.all(jnp.isfinite(fitnesses))
-        is_applied = is_finite & (state.failed == NOT_FAILED)
-        strategy_state = strategy.tell(
-            tell_key, state.strategy, flatten_members(state.members), -fitnesses
+        members = jax.vmap(lambda member: ravel_pytree(member)[0])(state.members)
+        told, _ = strategy.algorithm.tell(
+            tell_key, members, -fitnesses, state.strategy, strategy.settings
         )
-        next_strategy, members = strategy.ask(ask_key, strategy_state)
-        after = (
-            jax.vmap(unravel)(members),
-            unravel(strategy.best(strategy_state)),
-            next_strategy,
-        )
-        fails_now = ~is_finite & (state.failed == NOT_FAILED)
+        told = _strong_types(told)
+        next_strategy, members = strategy.ask(ask_key, told)
+        fails_now = ~jnp.all(jnp.isfinite(fitnesses)) & (state.failed == NOT_FAILED)
         failed = jnp.where(fails_now, clock.updates, state.failed)
-        old = (state.members, state.best, state.strategy)
-        members, best, next_strategy = tree_select(is_applied, after, old)
-        new_state = EvolutionState(members, best, next_strategy, failed)
+        after = EvolutionState(
+            jax.vmap(unravel)(members),
+            unravel(strategy.best(told)),
+            next_strategy,
+            failed,
+        )
+        state = state._replace(failed=failed)
         metrics = {"fitness": jnp.mean(fitnesses), "fitness_best": jnp.max(fitnesses)}
-        return new_state, Report(jnp.zeros(spaces.num_envs), metrics)
+        return tree_select(failed == NOT_FAILED, after, state), Report(
+            jnp.zeros(spaces.num_envs), metrics
+        )
 
     return Updater(
         init=init,
         acting=lambda state: {"members": state.members, "best": state.best},
         policy=_population_policy(policy),
         update=update,
-        estimate=_zero_estimates,
+        estimate=zero_estimates,
         traits=UpdaterTraits(
             replays="none", requires=("cut",), requires_single_steps=f"updater `{name}`"
         ),
@@ -331,10 +326,7 @@ def _distribution_strategy(
         begin_key, ask_key = jax.random.split(key)
         return ask(ask_key, algorithm.init(begin_key, flat, settings))
 
-    def tell(key: Key, state: Any, members: Array, cost: Array) -> ArrayTree:
-        return _strong_types(algorithm.tell(key, members, cost, state, settings)[0])
-
-    return Strategy(begin, tell, ask, algorithm.get_mean)
+    return Strategy(begin, ask, algorithm.get_mean, algorithm, settings)
 
 
 def _flat_optimizer(
@@ -355,12 +347,6 @@ def _flat_optimizer(
 def _strong_types(state: ArrayTree) -> ArrayTree:
     """Removes weak types, which would change the type of the state in a loop."""
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), state)
-
-
-def _zero_estimates(state: EvolutionState, steps: Transition, key: Key) -> Estimates:
-    """Zeros: an evolution strategy has no value estimates."""
-    zero = jnp.zeros(steps.reward.shape)
-    return Estimates(zero, zero, zero, zero)
 
 
 def _require_population(name: str, spaces: Spaces) -> None:

@@ -141,7 +141,8 @@ def muzero(
         del key  # nothing is sampled
         if target is not None:
             root = planning_model.root(state.target, batch.next_obs)
-            batch = with_next_values(batch, root.value)
+            carry = {**batch.extras["next_carry"], "value": root.value}
+            batch = batch._replace(extras={**batch.extras, "next_carry": carry})
         targets = unroll_targets(batch, steps)
         starts = targets.value.shape[1]
         obs = jax.tree.map(lambda leaf: leaf[:starts], batch.obs)
@@ -153,9 +154,11 @@ def muzero(
         del key  # nothing is sampled
         root_value = rows.extras["root_value"]
         logits = planning_model.root(state.params, rows.obs).logits
-        next_value = next_values(
-            rows, planning_model.root(state.params, rows.next_obs).value
-        )
+        # The value of `next_obs` is the search's root value of the next step. At the
+        # end of an episode and of the steps there is none: it is the model's.
+        model_value = planning_model.root(state.params, rows.next_obs).value
+        searched = jnp.concatenate([root_value[1:], model_value[-1:]])
+        next_value = jnp.where(rows.last, model_value, searched)
         return Estimates(
             v_tm1=root_value,
             v_t=next_value,
@@ -177,22 +180,6 @@ def muzero(
             sequence_length=steps + 2,
         ),
     )
-
-
-def next_values(rows: Transition, model_value: PerRow) -> PerRow:
-    """The value of `next_obs` of each step.
-
-    This is the search's root value of the next step. At the end of an episode and of
-    the steps, where there is no next step, it is the model's `model_value`.
-    """
-    next_root_value = jnp.concatenate([rows.extras["root_value"][1:], model_value[-1:]])
-    return jnp.where(rows.last, model_value, next_root_value)
-
-
-def with_next_values(rows: Transition, value: PerRow) -> Transition:
-    """The rows with other values of `next_obs` to bootstrap from."""
-    carry = {**rows.extras["next_carry"], "value": value}
-    return rows._replace(extras={**rows.extras, "next_carry": carry})
 
 
 def unroll_targets(rows: Transition, steps: int) -> UnrollTargets:

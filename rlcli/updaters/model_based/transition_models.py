@@ -16,7 +16,6 @@ from jaxtyping import Float
 
 from rlcli import distributions
 from rlcli.distributions import action_masks
-from rlcli.distributions.family import flatten_event
 from rlcli.distributions.normals import join_parameters, split_parameters
 from rlcli.errors import RlcliError
 from rlcli.networks.heads import Role, action_head, state_value_head
@@ -27,7 +26,6 @@ from rlcli.networks.predictions import (
     min_over_critics,
     mix_particles,
 )
-from rlcli.policies import DistributionOffer
 from rlcli.spaces import describe
 from rlcli.types import Array, ArrayTree, Core, Key, Network, Params, PerRow, Transition
 from rlcli.updaters import Networks
@@ -80,56 +78,57 @@ def learned_model(
     is 1 and the only outcome is its mode. With `stochastic`, the outcomes are all
     states if they are discrete, else `samples` samples.
     """
-    family = _observation_distribution(observation)
-    transition = _prediction_network(
-        networks, "transition", family, actions, stochastic
-    )
-    if family.name == "normal":
-        transition = _add_observation(transition, observation.shape or ())
-    scalar = distributions.normal(())
-    reward = _prediction_network(networks, "reward", scalar, actions, stochastic)
-    continuation = networks("continuation", state_value_head, action=actions)
-    networks_by_name = {"transition": transition.network, "reward": reward.network}
-    outcome_function = _outcome_function(family, observation, stochastic, samples)
+    family, scalar = _observation_distribution(observation), distributions.normal(())
+    make = functools.partial(_prediction_network, networks, actions, stochastic)
+    functions = {
+        "transition": make("transition", family, predicts_change=True),
+        "reward": make("reward", scalar),
+        "continuation": networks("continuation", state_value_head, action=actions),
+    }
 
-    def apply(network: Network, params: Params, rows: tuple, first: Array) -> Array:
-        return network.apply(params, None, rows, (), first)[0]
+    def outputs(
+        params: Params, obs: ArrayTree, action: Array, first: Array
+    ) -> dict[str, Array]:
+        """The outputs of each function."""
+        return {
+            name: network.apply(params, None, (obs, action), (), first)[0]
+            for name, network in functions.items()
+        }
 
     def init(key: Key) -> Params:
-        all_networks = [*networks_by_name.values(), continuation]
-        return {
-            name: params
-            for network in all_networks
-            for name, params in network.init(key).items()
-        }
+        groups = (network.init(key) for network in functions.values())
+        return {name: params for group in groups for name, params in group.items()}
 
     def outcomes(
         params: Params, key: Key | None, obs: ArrayTree, action: Array, first: Array
     ) -> Outcomes:
-        pair = (obs, action)
-        outputs = apply(transition.network, params, pair, first)
-        next_obs, probability = outcome_function(outputs, key)
-        reward_mean = scalar.mean(apply(reward.network, params, pair, first))
-        discount = gamma * jax.nn.sigmoid(apply(continuation, params, pair, first))
+        predicted = outputs(params, obs, action, first)
+        next_obs, probability = _possible_states(
+            family,
+            observation,
+            predicted["transition"],
+            key,
+            samples if stochastic else None,
+        )
         reward_mean, discount = (
             jnp.broadcast_to(leaf[..., None], probability.shape)
-            for leaf in (reward_mean, discount)
+            for leaf in (
+                scalar.mean(predicted["reward"]),
+                gamma * jax.nn.sigmoid(predicted["continuation"]),
+            )
         )
         return Outcomes(reward_mean, discount, next_obs, probability)
 
     def errors(params: Params, rows: Transition) -> dict[str, Array]:
-        pair = (rows.obs, rows.action)
-        outputs = {
-            name: apply(network, params, pair, rows.first)
-            for name, network in networks_by_name.items()
-        }
-        transition_loss = -family.log_prob(outputs["transition"], rows.next_obs)
-        logit = apply(continuation, params, pair, rows.first)
+        predicted = outputs(params, rows.obs, rows.action, rows.first)
+        transition_loss = -family.log_prob(predicted["transition"], rows.next_obs)
         is_continued = rows.discount > 0
         return {
             "transition": jnp.where(is_continued, transition_loss, 0.0),
-            "reward": -scalar.log_prob(outputs["reward"], rows.reward),
-            "continuation": optax.sigmoid_binary_cross_entropy(logit, is_continued),
+            "reward": -scalar.log_prob(predicted["reward"], rows.reward),
+            "continuation": optax.sigmoid_binary_cross_entropy(
+                predicted["continuation"], is_continued
+            ),
         }
 
     return TransitionModel(init, outcomes, errors)
@@ -226,87 +225,66 @@ def _observation_distribution(space: gymnasium.Space) -> distributions.Distribut
 
 def _prediction_network(
     networks: Networks,
-    name: str,
-    family: distributions.Distribution,
     actions: gymnasium.spaces.Discrete,
     stochastic: bool,
-) -> DistributionOffer:
-    """The distribution p(·|s, a) predicted by the network `name`.
+    name: str,
+    family: distributions.Distribution,
+    predicts_change: bool = False,
+) -> Network:
+    """The network `name`, whose outputs are the parameters of p(·|s, a).
 
-    For normal distributions without `stochastic` the network predicts only means, and
-    the scale is 1. With `stochastic`, scales are at least e⁻⁵.
+    For normal distributions without `stochastic` it predicts only means, and the scale
+    is 1. With `stochastic`, scales are at least e⁻⁵. With `predicts_change` the mean of
+    a normal distribution is the observation plus the predicted change.
     """
-    known_scale = family.name == "normal" and not stochastic
+    is_normal = family.name == "normal"
+    known_scale = is_normal and not stochastic
     size = family.size // 2 if known_scale else family.size
     network = networks(name, functools.partial(action_head, size), action=actions)
     if is_recurrent(network):
         raise RlcliError(
             "a transition model does not support recurrent networks", "remove `memory`"
         )
-    if family.name != "normal":
-        return DistributionOffer(network, family)
+    if not is_normal:
+        return network
 
     def apply(params, key, pair, carry, first):
         outputs, carry = network.apply(params, key, pair, carry, first)
         if known_scale:
-            return join_parameters(outputs, jnp.zeros_like(outputs)), carry
-        mean, log_scale = split_parameters(outputs)
-        return join_parameters(
-            mean, MIN_LOG_SCALE + jax.nn.softplus(log_scale - MIN_LOG_SCALE)
-        ), carry
+            mean, log_scale = outputs, jnp.zeros_like(outputs)
+        else:
+            mean, log_scale = split_parameters(outputs)
+            log_scale = MIN_LOG_SCALE + jax.nn.softplus(log_scale - MIN_LOG_SCALE)
+        if predicts_change:
+            mean = pair[0].reshape(mean.shape) + mean
+        return join_parameters(mean, log_scale), carry
 
-    return DistributionOffer(network._replace(apply=apply), family)
-
-
-def _add_observation(
-    offer: DistributionOffer, shape: tuple[int, ...]
-) -> DistributionOffer:
-    """The same distribution, with the observation added to the mean.
-
-    The network predicts the change.
-    """
-    network = offer.network
-
-    def apply(params, key, pair, carry, first):
-        outputs, carry = network.apply(params, key, pair, carry, first)
-        mean, log_scale = split_parameters(outputs)
-        return join_parameters(flatten_event(pair[0], shape) + mean, log_scale), carry
-
-    return offer._replace(network=network._replace(apply=apply))
+    return network._replace(apply=apply)
 
 
-def _outcome_function(
+def _possible_states(
     family: distributions.Distribution,
     space: gymnasium.Space,
-    stochastic: bool,
-    samples: int,
-) -> Callable[[Array, Key | None], tuple[Array, Array]]:
-    """Returns `(parameters[..., size], key) -> next_obs[..., K, ...], probability`."""
+    parameters: Array,
+    key: Key | None,
+    samples: int | None,
+) -> tuple[Array, Array]:
+    """K next observations, `[..., K, *shape]`, and their probabilities, `[..., K]`.
 
-    def mode(parameters: Array, key: Key | None) -> tuple[Array, Array]:
-        lead = parameters.shape[:-1]
+    The mode if `samples` is None; else all states of a Discrete space, or samples.
+    """
+    lead = parameters.shape[:-1]
+    if samples is None:
         next_obs = jnp.expand_dims(family.mode(parameters), len(lead))
         return next_obs, jnp.ones((*lead, 1))
-
-    def enumerate_outcomes(parameters: Array, key: Key | None) -> tuple[Array, Array]:
-        assert isinstance(space, gymnasium.spaces.Discrete)
+    if isinstance(space, gymnasium.spaces.Discrete):
         states = int(space.start) + jnp.arange(int(space.n))
         probabilities = jax.nn.softmax(parameters)
         return jnp.broadcast_to(states, probabilities.shape), probabilities
-
-    def sample_outcomes(parameters: Array, key: Key | None) -> tuple[Array, Array]:
-        # The same noise for all actions, so that sampling does not change their order.
-        noise = family.draw(_default_key(key), samples)
-        next_obs = family.sample(parameters[..., None, :], noise)
-        return next_obs, jnp.full((*parameters.shape[:-1], samples), 1 / samples)
-
-    if not stochastic:
-        return mode
-    return (
-        enumerate_outcomes
-        if isinstance(space, gymnasium.spaces.Discrete)
-        else sample_outcomes
-    )
+    # The same noise for all actions, so that sampling does not change their order.
+    noise = family.draw(_default_key(key), samples)
+    next_obs = family.sample(parameters[..., None, :], noise)
+    return next_obs, jnp.full((*lead, samples), 1 / samples)
 
 
 def _default_key(key: Key | None) -> Key:
