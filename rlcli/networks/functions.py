@@ -266,9 +266,7 @@ def forward_pass(
             )
         return {group: transformed_fn.init(group_key(group, key), obs)[0]}
 
-    def apply(
-        params: Params, key: Key | None, obs: ArrayTree, carry: ArrayTree, first: Any
-    ) -> tuple[ArrayTree, ArrayTree]:
+    def apply(params, key, obs, carry, first):
         outputs, _ = transformed_fn.apply(params[group], {}, key, obs)
         return from_array(outputs), carry
 
@@ -323,13 +321,7 @@ def _on_rows(
     """`apply` or `learn` of a network, from the same function of rows `[N, ...]`."""
     batch_axis = 0 if copies is None else 1  # of the outputs
 
-    def function_of_steps(
-        params: Params,
-        key: Key | None,
-        obs: ArrayTree,
-        carry: ArrayTree,
-        first: Bool[Array, "..."] | None,
-    ) -> tuple[ArrayTree, ArrayTree]:
+    def function_of_steps(params, key, obs, carry, first):
         if core is not None and not jax.tree.leaves(carry):
             raise RlcliError(
                 "the network has a memory, but the updater does not support memories",

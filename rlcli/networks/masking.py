@@ -44,13 +44,7 @@ def mask_network(network: Network, head: Head, space: gymnasium.Space) -> Networ
     def with_mask(function: Callable[..., tuple]) -> Callable[..., tuple]:
         """`apply` or `learn` of the network, with masked outputs."""
 
-        def mask_function(
-            params: Params,
-            key: Key | None,
-            inputs: ArrayTree,
-            carry: ArrayTree,
-            first: Bool[Array, "..."] | None,
-        ) -> tuple[ArrayTree, ArrayTree]:
+        def mask_function(params, key, inputs, carry, first):
             outputs, rest = function(params, key, inputs, carry, first)
             mask = jax.lax.stop_gradient(action_mask(inputs))
             return mask_outputs(outputs, mask), rest

@@ -28,13 +28,14 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import gymnasium
+import jax.numpy as jnp
 import optax
 
 from rlcli import distributions
 from rlcli.distributions import BoxFamily, Distribution
 from rlcli.errors import RlcliError
 from rlcli.spaces import describe
-from rlcli.types import External, Network, Policy
+from rlcli.types import ArrayTree, Estimates, External, Key, Network, Policy, Transition
 
 # What a factory gets as `networks` and as `policies`.
 Networks: TypeAlias = Callable[..., Network]
@@ -54,6 +55,11 @@ class Spaces(NamedTuple):
         """The action space as the environment defines it, for messages."""
         return describe((self.external or self).action)
 
+    def refuse_action(self, need: str, hint: str) -> RlcliError:
+        """The error for an action space that does not meet a need: "`x` needs …"."""
+        message = f"{need}, but {self.owner} has {self.describe_action()}"
+        return RlcliError(message, hint)
+
 
 class Parts(NamedTuple):
     """What an updater is built from; the docstring of the package describes it."""
@@ -68,9 +74,8 @@ def require_discrete(spaces: Spaces, updater: str) -> gymnasium.spaces.Discrete:
     """Returns the action space if it is Discrete, else raises an error."""
     if isinstance(spaces.action, gymnasium.spaces.Discrete):
         return spaces.action
-    raise RlcliError(
-        f"updater `{updater}` needs a Discrete action space, but {spaces.owner} has "
-        f"{spaces.describe_action()}",
+    raise spaces.refuse_action(
+        f"updater `{updater}` needs a Discrete action space",
         "use `ppo` for a Box, or choose an environment with Discrete actions",
     )
 
@@ -83,6 +88,11 @@ def refuse_recurrence(updater: str, recurrent: bool) -> None:
             "recurrent networks",
             "remove `memory` from the network",
         )
+
+
+def zero_estimates(state: ArrayTree, steps: Transition, key: Key) -> Estimates:
+    """`Updater.estimate` of an updater that learns no values."""
+    return Estimates(*[jnp.zeros(steps.reward.shape)] * 4)
 
 
 def default_distribution(

@@ -333,9 +333,17 @@ def _check_terms(
 
 
 def _term_mean(term: Term, weight: PerRow) -> Float[Array, ""]:
-    """The mean of a term, with the weights of a replay or only masked by them."""
+    """The mean of a term, with the weights of a replay or only masked by them.
+
+    It is the weighted sum divided by the number of rows of weight > 0. On several
+    devices, each result is a share: the mean of the results over the devices is the
+    weighted mean over all rows.
+    """
     weights = weight if term.is_weighted else jnp.sign(weight)
-    return _weighted_mean(term.value, weights)
+    num_rows = jnp.maximum(sum_over_devices(jnp.sum(weights > 0)), 1)
+    if (devices := axis_size()) > 1:
+        num_rows = num_rows / devices
+    return jnp.sum(term.value * weights) / num_rows
 
 
 def _mean_metrics(losses: Losses, weight: PerRow) -> dict[str, Array]:
@@ -377,15 +385,3 @@ def masked_mean(
     if axis is None:
         num_rows, total = sum_over_devices((num_rows, total))
     return total / jnp.maximum(num_rows, 1)
-
-
-def _weighted_mean(term: PerRow, weight: PerRow) -> Float[Array, ""]:
-    """The weighted sum divided by the number of rows of weight > 0.
-
-    On several devices, each result is a share: the mean of the results over the devices
-    is the weighted mean over all rows.
-    """
-    num_rows = jnp.maximum(sum_over_devices(jnp.sum(weight > 0)), 1)
-    if (devices := axis_size()) > 1:
-        num_rows = num_rows / devices
-    return jnp.sum(term * weight) / num_rows

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from rlcli.errors import RlcliError
-from rlcli.types import Array, ArrayTree, Count, Key, PerRow
+from rlcli.types import Array, ArrayTree, Key, PerRow
 from rlcli.updaters.learner import masked_mean
 from rlcli.xla.data_axis import max_over_devices
 from rlcli.xla.random_bits import permutation
@@ -15,12 +15,7 @@ from rlcli.xla.random_bits import permutation
 _ROUNDING = 2.0**-21  # four steps of float32, relative to the number
 
 
-def sequence_length(sequence: Count | None, is_whole_unroll: bool, steps: int) -> int:
-    """The length of training sequences: `sequence`, else the whole unroll or 1."""
-    return sequence or (steps if is_whole_unroll else 1)
-
-
-def split_sequences(batch: ArrayTree, length: int, updater: str) -> ArrayTree:
+def _split_sequences(batch: ArrayTree, length: int, updater: str) -> ArrayTree:
     """Reshapes `[T, B, ...]` to `[length, T / length · B, ...]`, in order of time."""
     steps, environments = jax.tree.leaves(batch)[0].shape[:2]
     if steps % length:
@@ -45,15 +40,18 @@ def minibatch_epochs(
     batch: ArrayTree,
     key: Key,
     *,
+    length: int,
     epochs: int,
     minibatches: int,
     updater: str,
 ) -> tuple[ArrayTree, ArrayTree]:
     """Calls `learn(state, minibatch) -> state, metrics` per minibatch and epoch.
 
-    The batch is `[L, N, ...]`: N sequences, shuffled in each epoch. The metrics are
-    means over all calls.
+    The batch is `[T, B, ...]`. It is split into N sequences of `length` steps, which
+    are shuffled in each epoch: a minibatch is `[length, N / minibatches, ...]`. The
+    metrics are means over all calls.
     """
+    batch = _split_sequences(batch, length, updater)
     rows = jax.tree.leaves(batch)[0].shape[1]
     if rows % minibatches:
         raise RlcliError(

@@ -90,16 +90,6 @@ def requires_entropy_bonus(regularizers: Sequence[Mapping[str, Any]]) -> bool:
     return any(regularizer["name"] == "n_step_entropy" for regularizer in regularizers)
 
 
-def requires_single_steps(regularizers: Sequence[Mapping[str, Any]]) -> str:
-    """The regularizer that requires rows of single steps, for messages; "" if none.
-
-    The entropies of `n_step_entropy` are summed from row to row. Rows of several steps
-    would count them twice.
-    """
-    has_bonus = requires_entropy_bonus(regularizers)
-    return "regularizer `n_step_entropy`" if has_bonus else ""
-
-
 def penalties(
     regularizers: Sequence[Mapping[str, Any]],
     family: Distribution,

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import gymnasium
 import jax
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from rlcli.distributions import Distribution
 from rlcli.policies import DistributionOffer, Offer, ValuesOffer, predict
-from rlcli.types import Array, ArrayTree, Key, Network, Params, Policy
+from rlcli.types import Array, ArrayTree, Key, Network, Policy
 from rlcli.updaters import Policies
 
 # Separates the noise of the network from the policy's random numbers, which fold in 0,
@@ -60,13 +60,7 @@ def value_policy(
 def _per_environment(network: Network) -> Callable:
     """The network's `apply`, where the parameters are (parameters, key or None)."""
 
-    def apply(
-        acting: tuple[Params, Key | None],
-        key: Key | None,
-        obs: ArrayTree,
-        carry: ArrayTree,
-        first: Bool[Array, "T B"],
-    ) -> tuple[Float[Array, "T B A"], ArrayTree]:
+    def apply(acting, key, obs, carry, first):
         del key  # the policy passes none
         params, noise = acting
         batch = first.shape[1]

@@ -35,7 +35,7 @@ from rlcli.types import (
 from rlcli.updaters import Parts
 from rlcli.updaters.intrinsic_rewards.contract import IntrinsicReward
 from rlcli.updaters.learner import Learner, Losses, Term, learner
-from rlcli.updaters.minibatch_epochs import minibatch_epochs, split_sequences
+from rlcli.updaters.minibatch_epochs import minibatch_epochs
 
 
 class RNDState(NamedTuple):
@@ -147,8 +147,9 @@ def rnd(
         after, metrics = minibatch_epochs(
             learn,
             state.predictor,
-            split_sequences((inputs, weight), 1, "rnd"),
+            (inputs, weight),
             key,
+            length=1,
             epochs=epochs,
             minibatches=minibatches,
             updater="rnd",

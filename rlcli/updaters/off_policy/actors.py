@@ -19,7 +19,6 @@ from rlcli import spaces as space_functions
 from rlcli.distributions import BoxFamily, Distribution
 from rlcli.distributions.family import event_size, unflatten_event
 from rlcli.distributions.squashed import box_bijector
-from rlcli.errors import RlcliError
 from rlcli.networks.functions import learn_outputs
 from rlcli.networks.heads import action_head, distribution_head
 from rlcli.networks.predictions import Prediction
@@ -44,13 +43,29 @@ class Actor(NamedTuple):
     """A policy to improve; the recipe's policy acts on one of its offers."""
 
     network: Network
-    # (params, obs, first, key) -> ActionChoices, for the policy's objective: networks
-    # with batch normalization use the statistics of the batch
-    choose: Callable[[Params, ArrayTree, Bool[Array, "T B"], Key], ActionChoices]
-    # the same for bootstrap targets
-    choose_target: Callable[[Params, ArrayTree, Bool[Array, "T B"], Key], ActionChoices]
+    # (outputs of the network, first, key) -> ActionChoices
+    decide: Callable[[Array, Bool[Array, "T B"], Key], ActionChoices]
     offers: Mapping[str, Offer]
-    family: Distribution | None  # distribution of the outputs; None: deterministic
+    family: Distribution | None = None  # of the outputs; None: deterministic
+    # As `decide`, for bootstrap targets; None: the same choices.
+    decide_target: Callable[..., ActionChoices] | None = None
+
+    def choose(
+        self, params: Params, obs: ArrayTree, first: Bool[Array, "T B"], key: Key
+    ) -> ActionChoices:
+        """Choices for the policy's objective.
+
+        Networks with batch normalization use the statistics of the batch.
+        """
+        outputs, statistics = learn_outputs(self.network, params, None, obs, (), first)
+        return self.decide(outputs, first, key)._replace(statistics=statistics)
+
+    def choose_target(
+        self, params: Params, obs: ArrayTree, first: Bool[Array, "T B"], key: Key
+    ) -> ActionChoices:
+        """Choices for bootstrap targets."""
+        outputs, _ = self.network.apply(params, None, obs, (), first)
+        return (self.decide_target or self.decide)(outputs, first, key)
 
 
 def distribution_actor(
@@ -70,11 +85,8 @@ def distribution_actor(
     if isinstance(space, gymnasium.spaces.Discrete):
         return categorical_actor(networks, family)
     if family.differentiable is None:
-        raise RlcliError(
-            f"`{updater}` needs a Discrete action space or a Box of floats, but "
-            f"{spaces.owner} has {spaces.describe_action()}",
-            hint,
-        )
+        needed = f"`{updater}` needs a Discrete action space or a Box of floats"
+        raise spaces.refuse_action(needed, hint)
     return stochastic_actor(networks, family)
 
 
@@ -86,22 +98,16 @@ def categorical_actor(networks: Networks, family: Distribution) -> Actor:
     """
     logits = networks("policy", functools.partial(distribution_head, family))
 
-    def to_choice(outputs, statistics):
-        log_prob = jax.nn.log_softmax(outputs)
-        return ActionChoices(None, jnp.exp(log_prob), log_prob, outputs, statistics)
-
-    def choose(params, obs, first, key):
+    def decide(outputs, first, key):
         del key  # nothing is sampled
-        return to_choice(*learn_outputs(logits, params, None, obs, (), first))
-
-    def choose_target(params, obs, first, key):
-        return to_choice(logits.apply(params, None, obs, (), first)[0], {})
+        log_prob = jax.nn.log_softmax(outputs)
+        return ActionChoices(None, jnp.exp(log_prob), log_prob, outputs)
 
     offers = {
         "distribution": DistributionOffer(logits, family),
         "values": ValuesOffer(logits),
     }
-    return Actor(logits, choose, choose_target, offers, family)
+    return Actor(logits, decide, offers, family)
 
 
 def stochastic_actor(networks: Networks, family: Distribution) -> Actor:
@@ -113,22 +119,14 @@ def stochastic_actor(networks: Networks, family: Distribution) -> Actor:
             f"expected a distribution with reparameterized samples, got `{family.name}`"
         )
 
-    def sample_choice(outputs, statistics, first, key):
+    def decide(outputs, first, key):
         noise = jax.tree.map(
             lambda leaf: leaf.reshape((*first.shape, *leaf.shape[1:])),
             family.draw(key, first.size),
         )
         action, log_prob = sample(outputs, noise)
         ones = jnp.ones((*first.shape, 1))
-        return ActionChoices(action, ones, log_prob[..., None], outputs, statistics)
-
-    def choose(params, obs, first, key):
-        outputs, statistics = learn_outputs(network, params, None, obs, (), first)
-        return sample_choice(outputs, statistics, first, key)
-
-    def choose_target(params, obs, first, key):
-        outputs, _ = network.apply(params, None, obs, (), first)
-        return sample_choice(outputs, {}, first, key)
+        return ActionChoices(action, ones, log_prob[..., None], outputs)
 
     def mode(params, key, obs, carry, first):
         outputs, carry = network.apply(params, key, obs, carry, first)
@@ -138,7 +136,7 @@ def stochastic_actor(networks: Networks, family: Distribution) -> Actor:
         "distribution": DistributionOffer(network, family),
         "action": ActionOffer(Network(network.init, mode, network.initial)),
     }
-    return Actor(network, choose, choose_target, offers, family)
+    return Actor(network, decide, offers, family)
 
 
 def deterministic_actor(
@@ -164,7 +162,8 @@ def deterministic_actor(
         outputs, carry = action_network.apply(params, key, obs, carry, first)
         return squash.forward(outputs), carry
 
-    def to_choice(entries: Array) -> ActionChoices:
+    def decide(entries, first, key):
+        del key  # deterministic
         zeros = jnp.zeros((*entries.shape[:-1], 1))
         return ActionChoices(
             unflatten_event(entries, shape).astype(space_functions.dtype(space)),
@@ -173,18 +172,14 @@ def deterministic_actor(
             entries,
         )
 
-    def choose(params, obs, first, key):
-        del key  # deterministic
-        return to_choice(bounded_action(params, None, obs, (), first)[0])
-
-    def choose_target(params, obs, first, key):
-        mean = bounded_action(params, None, obs, (), first)[0]
+    def decide_target(mean, first, key):
         noise = smoothing * jax.random.normal(key, mean.shape)
         noisy_mean = mean + jnp.clip(noise, -clip, clip)
-        return to_choice(jnp.clip(noisy_mean, low, high))
+        return decide(jnp.clip(noisy_mean, low, high), first, key)
 
     acting = Network(action_network.init, bounded_action, action_network.initial)
-    return Actor(acting, choose, choose_target, {"action": ActionOffer(acting)}, None)
+    offers = {"action": ActionOffer(acting)}
+    return Actor(acting, decide, offers, decide_target=decide_target)
 
 
 def evaluate_choices(

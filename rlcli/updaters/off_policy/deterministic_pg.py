@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import gymnasium
 
-from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss, TransformName
 from rlcli.registry import register
 from rlcli.types import Count, NonNegative, Updater
@@ -128,9 +127,8 @@ def _build_actor(name: str, parts: Parts, options: DeterministicOptions) -> Acto
     if isinstance(space, gymnasium.spaces.Discrete):
         return categorical_actor(networks, default_distribution(space, name))
     if not isinstance(space, gymnasium.spaces.Box) or space.dtype.kind != "f":
-        raise RlcliError(
-            f"`{name}` needs a Discrete action space or a Box of floats, but "
-            f"{spaces.owner} has {spaces.describe_action()}",
+        raise spaces.refuse_action(
+            f"`{name}` needs a Discrete action space or a Box of floats",
             "`ppo` and `a2c` support any action space",
         )
     return deterministic_actor(

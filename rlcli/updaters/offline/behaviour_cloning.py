@@ -8,7 +8,6 @@ import gymnasium
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from rlcli.errors import RlcliError
 from rlcli.networks.heads import distribution_head
 from rlcli.networks.memory import is_recurrent
 from rlcli.policies import DistributionOffer
@@ -16,7 +15,6 @@ from rlcli.registry import register
 from rlcli.types import (
     Array,
     Clock,
-    Estimates,
     Key,
     Params,
     PerRow,
@@ -24,7 +22,12 @@ from rlcli.types import (
     Transition,
     Updater,
 )
-from rlcli.updaters import Parts, default_distribution, refuse_recurrence
+from rlcli.updaters import (
+    Parts,
+    default_distribution,
+    refuse_recurrence,
+    zero_estimates,
+)
 from rlcli.updaters.learner import Learner, Losses, Term, learner
 from rlcli.updaters.regularizers import POLICY_GROUPS
 
@@ -57,11 +60,8 @@ def behaviour_cloning(
     if loss == "mse" and not (
         isinstance(space, gymnasium.spaces.Box) and space.dtype.kind == "f"
     ):
-        raise RlcliError(
-            f"`loss: mse` needs actions in a Box of floats, but {spaces.owner} has "
-            f"{spaces.describe_action()}",
-            "use `loss: log_prob`",
-        )
+        need = "`loss: mse` needs actions in a Box of floats"
+        raise spaces.refuse_action(need, "use `loss: log_prob`")
     family = default_distribution(space, "behaviour_cloning")
     network = networks("policy", functools.partial(distribution_head, family))
     refuse_recurrence("behaviour_cloning", is_recurrent(network))
@@ -96,11 +96,7 @@ def behaviour_cloning(
         )
         return state, Report(priority, metrics)
 
-    def estimate(state: Learner, steps: Transition, key: Key) -> Estimates:
-        del state, key  # no returns are learned
-        return Estimates(*[jnp.zeros(steps.reward.shape)] * 4)
-
-    return Updater(init=init, policy=policy, update=update, estimate=estimate)
+    return Updater(init=init, policy=policy, update=update, estimate=zero_estimates)
 
 
 def squared_error(

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from rlcli import spaces as space_functions
-from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss, TransformName
 from rlcli.policies.sampled import uniform_log_density
 from rlcli.registry import register
@@ -90,9 +89,8 @@ def cql(
     if not isinstance(spaces.action, gymnasium.spaces.Box) or (
         not spaces.action.is_bounded()
     ):
-        raise RlcliError(
-            "`cql` needs a Discrete action space or a bounded Box of floats, but "
-            f"{spaces.owner} has {spaces.describe_action()}",
+        raise spaces.refuse_action(
+            "`cql` needs a Discrete action space or a bounded Box of floats",
             "`iql` and `behaviour_cloning` support more action spaces",
         )
     return off_policy_actor_critic(
@@ -118,11 +116,8 @@ def _refuse_box_options(spaces: Spaces, **is_set: bool) -> None:
     """Refuses options that have no effect on Discrete actions."""
     names = [name for name, value in is_set.items() if value]
     if names:
-        raise RlcliError(
-            f"option `{names[0]}` of `cql` is for actions in a Box, but {spaces.owner} "
-            f"has {spaces.describe_action()}",
-            "remove it",
-        )
+        need = f"option `{names[0]}` of `cql` is for actions in a Box"
+        raise spaces.refuse_action(need, "remove it")
 
 
 def discrete_penalty(

@@ -4,7 +4,6 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 
-from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss
 from rlcli.registry import register
 from rlcli.types import Array, Count, NonNegative, PerRow, Transition, Updater
@@ -52,9 +51,8 @@ def td3_bc(
     spaces = parts.spaces
     space = spaces.action
     if not isinstance(space, gymnasium.spaces.Box) or space.dtype.kind != "f":
-        raise RlcliError(
-            f"`td3_bc` needs a Box of floats as its action space, but {spaces.owner} "
-            f"has {spaces.describe_action()}",
+        raise spaces.refuse_action(
+            "`td3_bc` needs a Box of floats as its action space",
             "`cql`, `iql` and `behaviour_cloning` support Discrete actions",
         )
     return off_policy_actor_critic(

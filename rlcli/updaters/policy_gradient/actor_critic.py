@@ -38,8 +38,6 @@ from rlcli.updaters.minibatch_epochs import (
     is_constant,
     masked_variance,
     minibatch_epochs,
-    sequence_length,
-    split_sequences,
 )
 from rlcli.updaters.regularizers import (
     Regularizer,
@@ -49,7 +47,6 @@ from rlcli.updaters.regularizers import (
     penalties,
     refers_to,
     requires_entropy_bonus,
-    requires_single_steps,
 )
 from rlcli.xla.control_flow import tree_select
 
@@ -242,11 +239,9 @@ def actor_critic(
         state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
         rows = burn_in(state.params, make_batch(state, batch, weight))
-        steps = weight.shape[0]
         is_whole_unroll = (
             functions.is_recurrent or options.epochs == options.minibatches == 1
         )
-        length = sequence_length(options.sequence, is_whole_unroll, steps)
 
         def learn(carry: tuple, minibatch: Batch) -> tuple[tuple, dict[str, Array]]:
             state_before, is_learning = carry
@@ -270,8 +265,9 @@ def actor_critic(
         (state, _), metrics = minibatch_epochs(
             learn,
             (state, jnp.bool_(True)),
-            split_sequences(rows, length, name),
+            rows,
             key,
+            length=options.sequence or (weight.shape[0] if is_whole_unroll else 1),
             epochs=options.epochs,
             minibatches=options.minibatches,
             updater=name,
@@ -309,7 +305,11 @@ def actor_critic(
             is_data_parallel=True,
             requires=(*requires, "carry") if functions.is_recurrent else requires,
             gradient_steps=options.epochs * options.minibatches,
-            requires_single_steps=requires_single_steps(regularizers),
+            # The entropies are summed from row to row. Rows of several steps would
+            # count them twice.
+            requires_single_steps="regularizer `n_step_entropy`"
+            if requires_entropy_bonus(regularizers)
+            else "",
             # Off-policy tracers give some actions an advantage of 0. Subtracting the
             # mean would change it, and so reinforce or suppress these actions.
             requires_on_policy="`normalize_advantage`"

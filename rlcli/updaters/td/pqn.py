@@ -25,11 +25,7 @@ from rlcli.types import (
 from rlcli.updaters import Parts, require_discrete
 from rlcli.updaters.burn_in import first_carry, refresh_carry
 from rlcli.updaters.learner import Learner, Losses, Term, learner, masked_mean
-from rlcli.updaters.minibatch_epochs import (
-    minibatch_epochs,
-    sequence_length,
-    split_sequences,
-)
+from rlcli.updaters.minibatch_epochs import minibatch_epochs
 from rlcli.xla.indexing import select_index
 
 
@@ -103,14 +99,12 @@ def pqn(
             state, _, metrics = step(state, loss, minibatch[1], clock)
             return state, metrics
 
-        length = sequence_length(sequence, recurrent, weight.shape[0])
         state, metrics = minibatch_epochs(
             learn,
             state,
-            split_sequences(
-                (refreshed, *order.forward((weight, target))), length, "pqn"
-            ),
+            (refreshed, *order.forward((weight, target))),
             key,
+            length=sequence or (weight.shape[0] if recurrent else 1),
             epochs=epochs,
             minibatches=minibatches,
             updater="pqn",

@@ -1,13 +1,12 @@
 """SARSA, expected SARSA and TD(0): the values of the policy that acts."""
 
 import jax
-from jaxtyping import Bool, Float
 
 from rlcli.distributions.action_masks import get_mask, uniform_logits
 from rlcli.networks import predictions
 from rlcli.networks.predictions import LOSSES, Loss, TransformName, min_over_critics
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Count, Params, Updater
+from rlcli.types import Count, Updater
 from rlcli.updaters import Parts
 from rlcli.updaters.critics import Backup, state_critic
 from rlcli.updaters.learner import Target
@@ -61,17 +60,13 @@ def simple_td(
     value_transform = predictions.value_transform(transform)
     critic = state_critic(parts.networks, "value", critics)
 
-    def value(
-        params: Params, obs: ArrayTree, state: ArrayTree, first: Bool[Array, "B"]
-    ) -> Float[Array, "B"]:
+    def value(params, obs, state, first):
         del state  # these networks have no memory
         obs, first = jax.tree.map(lambda leaf: leaf[None], (obs, first))
         prediction = critic.predict_all_actions("act", params, None, obs, first)
         return min_over_critics(prediction.particles(value_transform)).mean()[0, :, 0]
 
-    def outputs(
-        params: Params, obs: ArrayTree, first: Bool[Array, "T B"], carry: ArrayTree
-    ) -> ArrayTree:
+    def outputs(params, obs, first, carry):
         """The legal actions: all that a policy without a network needs."""
         if get_mask(obs) is None:
             return ()

@@ -12,7 +12,7 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from rlcli.distributions import Distribution
 from rlcli.networks.memory import is_recurrent
@@ -139,20 +139,12 @@ def action_value_updater(
     build_critic = {"all": all_actions_critic, "one": one_action_critic}[options.q]
     critic = build_critic(networks, "q", space, options.critics)
 
-    def values(
-        params: ArrayTree,
-        key: Key | None,
-        obs: ArrayTree,
-        carry: ArrayTree,
-        first: Bool[Array, "T B"],
-    ) -> tuple[Float[Array, "T B A"], ArrayTree]:
+    def values(params, key, obs, carry, first):
         carries = critic.carries(params, obs, first, carry)
         prediction = critic.predict_all_actions("act", params, key, obs, first, carry)
         return min_over_critics(prediction.particles(transform)).mean(), carries
 
-    def outputs(
-        params: ArrayTree, obs: ArrayTree, first: Bool[Array, "T B"], carry: ArrayTree
-    ) -> ArrayTree:
+    def outputs(params, obs, first, carry):
         return values(params, None, obs, carry, first)[0] if is_discrete else ()
 
     is_discrete = isinstance(space, gymnasium.spaces.Discrete)

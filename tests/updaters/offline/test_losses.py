@@ -31,10 +31,14 @@ def never(*_, **__):
     raise AssertionError
 
 
-def off_policy_parts(predict_action, choose=never, family=None):
+def off_policy_parts(predict_action, decide=never, family=None):
     """Parts of which a loss uses only these functions."""
+
+    def apply(params, key, obs, carry, first):
+        return obs, carry
+
     return OffPolicyParts(
-        actor=Actor(Network(never, never, never), choose, never, {}, family),
+        actor=Actor(Network(never, apply, never), decide, {}, family),
         critic=Critic(never, predict_action, never, never),
         temperature=ZERO_TEMPERATURE,
         transform=IDENTITY,
@@ -71,7 +75,7 @@ def test_the_continuous_penalty_estimates_the_integral_over_actions():
     slopes = np.array([0.5, -1.0])  # of two critics
     shape = (1, 2)
 
-    def choose(params, obs, first, key):
+    def decide(obs, first, key):
         outputs = jnp.broadcast_to(jnp.array([0.3, -0.2]), (*shape, 2))
         noise = family.draw(key, 2).reshape((*shape, -1))
         action, log_prob = family.differentiable(outputs, noise)
@@ -80,7 +84,7 @@ def test_the_continuous_penalty_estimates_the_integral_over_actions():
     def predict_action(role, params, key, obs, action, first):
         return Scalar(slopes[:, None, None, None] * action[None, ..., :1])
 
-    parts = off_policy_parts(predict_action, choose)
+    parts = off_policy_parts(predict_action, decide)
     action = np.array([[[0.5], [-1.5]]], "f4")
     rows = rows_of(action)
     penalty = jax.jit(
