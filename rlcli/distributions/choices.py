@@ -172,9 +172,7 @@ def _independent_categoricals(
     def mean(parameters: Parameters) -> Array:
         return unflatten_event(tables.expectation(table(parameters), points), shape)
 
-    def affine(
-        parameters: Parameters, scale: Array | float, shift: Array | float
-    ) -> Parameters:
+    def affine(parameters, scale, shift):
         scale, shift = (
             broadcast_event(value, shape)[..., None] for value in (scale, shift)
         )
@@ -240,9 +238,7 @@ def discretized_box(space: gymnasium.spaces.Box, bins: int = 11) -> Distribution
         index = jnp.clip(place, 0, bins - 1).astype(jnp.int32)
         return histogram.log_prob(parameters, index) - log_step
 
-    def affine(
-        parameters: Parameters, scale: Array | float, shift: Array | float
-    ) -> Parameters:
+    def affine(parameters, scale, shift):
         middle = low + step / 2  # of the first bin
         shift = (shift + scale * middle - middle) / step
         return histogram.affine(parameters, scale, shift)

@@ -18,7 +18,6 @@ from rlcli import spaces
 from rlcli.distributions.family import (
     Distribution,
     Parameters,
-    PerSample,
     broadcast_event,
     flatten_event,
     unflatten_event,
@@ -60,15 +59,11 @@ def composite(
             for family, *values in zip(families, *arguments, strict=True)
         ]
 
-    def differentiable(
-        parameters: Parameters, noise: tuple
-    ) -> tuple[ArrayTree, PerSample]:
+    def differentiable(parameters, noise):
         pairs = call_members("differentiable", split(parameters), noise)
         return pack([x for x, _ in pairs]), _sum([log_prob for _, log_prob in pairs])
 
-    def affine(
-        parameters: Parameters, scale: ArrayTree, shift: ArrayTree
-    ) -> Parameters:
+    def affine(parameters, scale, shift):
         scales, shifts = (
             unpack(value)
             if isinstance(value, tuple | dict)
@@ -138,16 +133,12 @@ def with_constant_entries(
     def log_prob(parameters: Parameters, x: Array) -> Float[Array, "..."]:
         return inner.log_prob(parameters, flatten_event(x, shape)[..., varying])
 
-    def differentiable(
-        parameters: Parameters, noise: ArrayTree
-    ) -> tuple[Array, PerSample]:
+    def differentiable(parameters, noise):
         assert inner.differentiable is not None
         x, density = inner.differentiable(parameters, noise)
         return insert(x), density
 
-    def affine(
-        parameters: Parameters, scale: Array | float, shift: Array | float
-    ) -> Parameters:
+    def affine(parameters, scale, shift):
         scale, shift = (
             broadcast_event(value, shape)[..., varying] for value in (scale, shift)
         )

@@ -68,9 +68,7 @@ def quantile_distribution(number: int, shape: Shape = ()) -> Distribution:
     def entropy(parameters: Parameters) -> PerSample:
         return _entropy(steps(parameters))
 
-    def affine(
-        parameters: Parameters, scale: Array | float, shift: Array | float
-    ) -> Parameters:
+    def affine(parameters, scale, shift):
         scale, shift = (
             broadcast_event(value, shape)[..., None] for value in (scale, shift)
         )

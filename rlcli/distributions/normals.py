@@ -46,9 +46,7 @@ def normal(shape: Shape, dtype: Any = np.float32) -> Distribution:
             log_density(parameters, flatten_event(jnp.asarray(x), shape)), -1
         )
 
-    def affine(
-        parameters: Parameters, scale: Array | float, shift: Array | float
-    ) -> Parameters:
+    def affine(parameters, scale, shift):
         mean, log_scale = split_parameters(parameters)
         scale, shift = (broadcast_event(value, shape) for value in (scale, shift))
         # A scale of 0 (a value that is not bootstrapped) yields the minimum width.

@@ -86,9 +86,7 @@ def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
         )
         return normal_cross_entropy + jnp.sum(log_slope, axis=-1)
 
-    def affine(
-        parameters: Parameters, scale: Array | float, shift: Array | float
-    ) -> Parameters:
+    def affine(parameters, scale, shift):
         scale, shift = (
             broadcast_event(value, shape)[..., None, :] for value in (scale, shift)
         )

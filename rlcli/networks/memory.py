@@ -1,7 +1,7 @@
 """Memories: recurrent cores (GRU, LSTM) between torso and head."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, TypeAlias
 
 import haiku as hk
 import jax
@@ -177,16 +177,9 @@ def apply_to_next(
     return jax.tree.map(lambda leaf: leaf.reshape((*shape, *leaf.shape[2:])), outputs)
 
 
-@runtime_checkable
-class HasCarry(Protocol):
-    """A network, or a function of networks, with its initial carry."""
+def is_recurrent(function: Any) -> bool:
+    """Whether a network, or a function of networks, has a recurrent state.
 
-    @property
-    def initial(self) -> Callable[..., ArrayTree]:
-        """Batch size -> carry; () if it is not recurrent."""
-        ...
-
-
-def is_recurrent(function: HasCarry) -> bool:
-    """Whether a network, or a function of networks, has a recurrent state."""
+    `function.initial(batch)` is its carry: () if it has none.
+    """
     return bool(jax.tree.leaves(jax.eval_shape(lambda: function.initial(1))))

@@ -63,10 +63,10 @@ def _round_inputs(
 
 def _cast(tree: ArrayTree, dtype: Any) -> ArrayTree:
     """The tree with its arrays of floating-point numbers in another dtype."""
-    return jax.tree.map(
-        lambda leaf: leaf.astype(dtype) if _is_float_array(leaf) else leaf, tree
-    )
 
+    def cast_leaf(leaf: Any) -> Any:
+        is_array = isinstance(leaf, jax.Array)
+        is_float = is_array and jnp.issubdtype(leaf.dtype, jnp.floating)
+        return leaf.astype(dtype) if is_float else leaf
 
-def _is_float_array(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
+    return jax.tree.map(cast_leaf, tree)

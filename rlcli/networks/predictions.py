@@ -162,21 +162,20 @@ class Categorical(NamedTuple):
         The projection splits each particle between its two nearest atoms, which keeps
         its mean. Particles outside the support go to its ends. `loss` is not used.
         """
-        transformed = _transform_particles(transform, target)
-        labels = project_probabilities(
-            transformed.value, transformed.probability, self.atoms
-        )
-        return optax.softmax_cross_entropy(self.logits, jax.lax.stop_gradient(labels))
+        labels = jax.lax.stop_gradient(self.project(target, transform))
+        return optax.softmax_cross_entropy(self.logits, labels)
 
     def divergence(
         self, target: Particles, loss: Elementwise, transform: Transform = IDENTITY
     ) -> Values:
         """D(Φ(h(Y)) ‖ p): the cross-entropy minus the entropy of the target."""
-        transformed = _transform_particles(transform, target)
-        labels = project_probabilities(
-            transformed.value, transformed.probability, self.atoms
-        )
+        labels = self.project(target, transform)
         return optax.kl_divergence(jax.nn.log_softmax(self.logits), labels)
+
+    def project(self, target: Particles, transform: Transform) -> Values:
+        """Φ(h(Y)): the probabilities of the target on the atoms, `[..., K]`."""
+        value, probability = _transform_particles(transform, target)
+        return project_probabilities(value, probability, self.atoms)
 
 
 class Quantiles(NamedTuple):
@@ -345,8 +344,5 @@ def mix_particles(
 ) -> Particles:
     """The mixture of M distributions `[..., M, K]`, with the given probabilities."""
     weight = particles.probability * probability[..., None]
-    return Particles(*(_merge_last_axes(leaf) for leaf in (particles.value, weight)))
-
-
-def _merge_last_axes(leaf: Float[Array, "*batch M K"]) -> Float[Array, "*batch M*K"]:
-    return leaf.reshape((*leaf.shape[:-2], -1))
+    shape = (*weight.shape[:-2], -1)
+    return Particles(particles.value.reshape(shape), weight.reshape(shape))

@@ -9,11 +9,7 @@ from rlcli.registry import register
 from rlcli.types import Count, NonNegative, Updater
 from rlcli.updaters import Parts, default_distribution
 from rlcli.updaters.learner import POLYAK_TARGET, Target
-from rlcli.updaters.off_policy.actors import (
-    Actor,
-    categorical_actor,
-    deterministic_actor,
-)
+from rlcli.updaters.off_policy.actors import categorical_actor, deterministic_actor
 from rlcli.updaters.off_policy.off_policy_actor_critic import (
     ZERO_TEMPERATURE,
     OffPolicyOptions,
@@ -102,10 +98,23 @@ def td3(
 
 
 def _actor_critic(name: str, parts: Parts, options: DeterministicOptions) -> Updater:
+    """With a deterministic actor over a Box, or a categorical one over Discrete."""
+    spaces, networks, *_ = parts
+    space = spaces.action
+    if isinstance(space, gymnasium.spaces.Discrete):
+        actor = categorical_actor(networks, default_distribution(space, name))
+    elif isinstance(space, gymnasium.spaces.Box) and space.dtype.kind == "f":
+        smoothing, clip = options.smoothing, options.smoothing_clip
+        actor = deterministic_actor(networks, space, smoothing, clip)
+    else:
+        raise spaces.refuse_action(
+            f"`{name}` needs a Discrete action space or a Box of floats",
+            "`ppo` and `a2c` support any action space",
+        )
     return off_policy_actor_critic(
         name,
         parts,
-        _build_actor(name, parts, options),
+        actor,
         ZERO_TEMPERATURE,
         OffPolicyOptions(
             critics=options.critics,
@@ -117,20 +126,4 @@ def _actor_critic(name: str, parts: Parts, options: DeterministicOptions) -> Upd
             has_target_policy=True,
             regularizers=fill_defaults(options.regularizers),
         ),
-    )
-
-
-def _build_actor(name: str, parts: Parts, options: DeterministicOptions) -> Actor:
-    """A deterministic actor over a Box, or a categorical one over Discrete actions."""
-    spaces, networks, *_ = parts
-    space = spaces.action
-    if isinstance(space, gymnasium.spaces.Discrete):
-        return categorical_actor(networks, default_distribution(space, name))
-    if not isinstance(space, gymnasium.spaces.Box) or space.dtype.kind != "f":
-        raise spaces.refuse_action(
-            f"`{name}` needs a Discrete action space or a Box of floats",
-            "`ppo` and `a2c` support any action space",
-        )
-    return deterministic_actor(
-        networks, space, options.smoothing, options.smoothing_clip
     )
