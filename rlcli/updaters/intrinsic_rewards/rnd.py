@@ -33,7 +33,7 @@ from rlcli.types import (
     Transition,
 )
 from rlcli.updaters import Parts
-from rlcli.updaters.intrinsic_rewards.contract import IntrinsicReward
+from rlcli.updaters.intrinsic_rewards import IntrinsicReward
 from rlcli.updaters.learner import Learner, Losses, Term, learner
 from rlcli.updaters.minibatch_epochs import minibatch_epochs
 
