@@ -335,8 +335,8 @@ def truncate_particles(particles: Particles, share: float) -> Particles:
     operands = [jnp.asarray(leaf) for leaf in particles]
     value, probability = jax.lax.sort(operands, num_keys=1)
     below = jnp.cumsum(probability, axis=-1) - probability
-    kept = jnp.clip(1 - share - below, 0, probability)
-    return Particles(value, kept / (1 - share))
+    rest = jnp.clip(1 - share - below, 0, probability)
+    return Particles(value, rest / (1 - share))
 
 
 def mix_particles(

@@ -24,10 +24,8 @@ from rlcli.registry.libraries import import_library
 from rlcli.types import (
     Array,
     ArrayTree,
-    Clock,
     Key,
     Params,
-    PerRow,
     Policy,
     Positive,
     Probability,
@@ -216,23 +214,21 @@ def _evolution_updater(
             jax.vmap(unravel)(members), params, state, jnp.int32(NOT_FAILED)
         )
 
-    def update(
-        state: EvolutionState, batch: Transition, weight: PerRow, clock: Clock, key: Key
-    ) -> tuple[EvolutionState, Report]:
+    def update(state, batch, weight, clock, key):
         del weight  # 1: the rows are those of the unroll
         tell_key, ask_key = jax.random.split(key)
         fitnesses = fitness(batch)
         members = jax.vmap(lambda member: ravel_pytree(member)[0])(state.members)
-        told, _ = strategy.algorithm.tell(
+        strategy_state, _ = strategy.algorithm.tell(
             tell_key, members, -fitnesses, state.strategy, strategy.settings
         )
-        told = _strong_types(told)
-        next_strategy, members = strategy.ask(ask_key, told)
+        strategy_state = _strong_types(strategy_state)
+        next_strategy, members = strategy.ask(ask_key, strategy_state)
         fails_now = ~jnp.all(jnp.isfinite(fitnesses)) & (state.failed == NOT_FAILED)
         failed = jnp.where(fails_now, clock.updates, state.failed)
         after = EvolutionState(
             jax.vmap(unravel)(members),
-            unravel(strategy.best(told)),
+            unravel(strategy.best(strategy_state)),
             next_strategy,
             failed,
         )

@@ -20,17 +20,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Int32, Real
 
-from rlcli.types import (
-    Array,
-    ArrayTree,
-    Clock,
-    Estimates,
-    Key,
-    PerRow,
-    Report,
-    Transition,
-    Updater,
-)
+from rlcli.types import Array, ArrayTree, Key, PerRow, Transition, Updater
 
 
 class IntrinsicReward(NamedTuple):
@@ -72,14 +62,12 @@ def add_intrinsic_reward(updater: Updater, reward: IntrinsicReward) -> Updater:
         updater_key, reward_key = jax.random.split(key)
         return IntrinsicState(updater.init(updater_key), reward.init(reward_key))
 
-    def estimate(state: IntrinsicState, steps: Transition, key: Key) -> Estimates:
+    def estimate(state, steps, key):
         estimates = updater.estimate(state.learner, steps, key)
         intrinsic = reward.reward(state.reward, steps)
         return estimates._replace(intrinsic_reward=intrinsic)
 
-    def update(
-        state: IntrinsicState, batch: Transition, weight: PerRow, clock: Clock, key: Key
-    ) -> tuple[IntrinsicState, Report]:
+    def update(state, batch, weight, clock, key):
         updater_key, reward_key = jax.random.split(key)
         extras = {**batch.extras}
         next_obs = extras.pop("step_next_obs")
@@ -92,9 +80,7 @@ def add_intrinsic_reward(updater: Updater, reward: IntrinsicReward) -> Updater:
         report = report._replace(metrics={**report.metrics, **metrics})
         return IntrinsicState(learner, learned), report
 
-    def observe(
-        state: IntrinsicState, unroll: Transition, before: IntrinsicState
-    ) -> IntrinsicState:
+    def observe(state, unroll, before):
         learner, learned = state
         if updater.observe is not None:
             learner = updater.observe(learner, unroll, before.learner)

@@ -22,7 +22,6 @@ from rlcli.preprocessing.moments import (
 from rlcli.registry import register
 from rlcli.types import (
     Array,
-    Clock,
     Count,
     Key,
     NonNegative,
@@ -117,9 +116,7 @@ def rnd(
         bounded = clip_to_deviations(errors, state.returns, reward_clip)
         return coefficient * bounded / standard_deviation(state.returns)
 
-    def update(
-        state: RNDState, rows: Transition, weight: PerRow, clock: Clock, key: Key
-    ) -> tuple[RNDState, dict[str, Array]]:
+    def update(state, rows, weight, clock, key):
         if weight.size % minibatches:
             raise RlcliError(
                 f"intrinsic reward `rnd` cannot split {weight.size} rows into "
@@ -156,7 +153,7 @@ def rnd(
         )
         return state._replace(predictor=after), metrics
 
-    def observe(state: RNDState, unroll: Transition, before: RNDState) -> RNDState:
+    def observe(state, unroll, before):
         # The errors for which the steps were rewarded, before f has learned from them:
         # afterwards they are smaller.
         errors = errors_of(before.predictor.params, before, unroll)

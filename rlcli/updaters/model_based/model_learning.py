@@ -21,7 +21,6 @@ from rlcli.registry import register
 from rlcli.types import (
     Array,
     ArrayTree,
-    Clock,
     Core,
     Count,
     Estimates,
@@ -42,7 +41,7 @@ from rlcli.updaters.critics import (
     regression_losses,
     state_critic,
 )
-from rlcli.updaters.learner import Learner, Losses, Target, Term, learner
+from rlcli.updaters.learner import Losses, Target, Term, learner
 from rlcli.updaters.model_based.transition_models import (
     TransitionModel,
     known_model,
@@ -198,9 +197,7 @@ def _lookahead_updater(
 
     compute_target = {"best": best_target, "sample": sample_target}[options.backup]
 
-    def update(
-        state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key
-    ) -> tuple[Learner, Report]:
+    def update(state, batch, weight, clock, key):
         learn_key, target_key = jax.random.split(key)
         target_params = state.target if has_target else state.params
         value_target = compute_target(target_params, target_key, batch)
@@ -233,7 +230,7 @@ def _lookahead_updater(
         prediction = critic.predict_action("act", params, None, obs, None, first)
         return min_over_critics(prediction.particles(transform)).mean()
 
-    def estimate(state: Learner, steps: Transition, key: Key) -> Estimates:
+    def estimate(state, steps, key):
         target_params = state.target if has_target else state.params
         first, action = steps.first, steps.action - int(actions.start)
         keys = jax.random.split(key)

@@ -35,21 +35,19 @@ from rlcli.registry import register
 from rlcli.types import (
     Array,
     ArrayTree,
-    Clock,
     Count,
     Estimates,
     Key,
     Network,
     NonNegative,
     Params,
-    PerRow,
     Report,
     Transition,
     Updater,
     UpdaterTraits,
 )
 from rlcli.updaters import Networks, Parts, require_discrete
-from rlcli.updaters.learner import Learner, Losses, Target, Term, learner
+from rlcli.updaters.learner import Losses, Target, Term, learner
 
 
 class UnrollTargets(NamedTuple):
@@ -135,9 +133,7 @@ def muzero(
         muzero_losses, model, LOSSES[loss], transform, (value_weight, reward_weight)
     )
 
-    def update(
-        state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key
-    ) -> tuple[Learner, Report]:
+    def update(state, batch, weight, clock, key):
         del key  # nothing is sampled
         if target is not None:
             root = planning_model.root(state.target, batch.next_obs)
@@ -150,15 +146,15 @@ def muzero(
         state, priority, metrics = step(state, loss, weight[:starts], clock)
         return state, Report(priority, metrics)
 
-    def estimate(state: Learner, rows: Transition, key: Key) -> Estimates:
+    def estimate(state, rows, key):
         del key  # nothing is sampled
         root_value = rows.extras["root_value"]
         logits = planning_model.root(state.params, rows.obs).logits
         # The value of `next_obs` is the search's root value of the next step. At the
         # end of an episode and of the steps there is none: it is the model's.
         model_value = planning_model.root(state.params, rows.next_obs).value
-        searched = jnp.concatenate([root_value[1:], model_value[-1:]])
-        next_value = jnp.where(rows.last, model_value, searched)
+        next_root_value = jnp.concatenate([root_value[1:], model_value[-1:]])
+        next_value = jnp.where(rows.last, model_value, next_root_value)
         return Estimates(
             v_tm1=root_value,
             v_t=next_value,

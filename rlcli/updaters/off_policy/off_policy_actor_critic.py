@@ -36,7 +36,6 @@ from rlcli.networks.predictions import (
 from rlcli.types import (
     Array,
     ArrayTree,
-    Clock,
     Count,
     Estimates,
     Key,
@@ -185,9 +184,7 @@ def off_policy_actor_critic(
         """All parameters: target parameters for the groups that have them."""
         return {**state.params, **(state.target or {})}
 
-    def update(
-        state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key
-    ) -> tuple[Learner, Report]:
+    def update(state, batch, weight, clock, key):
         target_key, critic_key, policy_key, penalty_key = jax.random.split(key, 4)
         predict = (options.predict or predict_separately)(
             own, state.params, target_params(state), batch, target_key, critic_key
@@ -212,7 +209,7 @@ def off_policy_actor_critic(
         state, priority, metrics = step(state, losses, weight, clock)
         return state, Report(priority, metrics)
 
-    def estimate(state: Learner, steps: Transition, key: Key) -> Estimates:
+    def estimate(state, steps, key):
         """With the parameters of targets, and without the noise of networks.
 
         `key` samples the actions, and the critics if a target has a random subset.

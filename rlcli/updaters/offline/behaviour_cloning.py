@@ -14,8 +14,6 @@ from rlcli.policies import DistributionOffer
 from rlcli.registry import register
 from rlcli.types import (
     Array,
-    Clock,
-    Key,
     Params,
     PerRow,
     Report,
@@ -28,7 +26,7 @@ from rlcli.updaters import (
     refuse_recurrence,
     zero_estimates,
 )
-from rlcli.updaters.learner import Learner, Losses, Term, learner
+from rlcli.updaters.learner import Losses, Term, learner
 from rlcli.updaters.regularizers import POLICY_GROUPS
 
 
@@ -84,9 +82,7 @@ def behaviour_cloning(
         terms = [Term(imitation, is_weighted=False, name="imitation")]
         return Losses(terms, jnp.zeros(rows.reward.shape[1:]), row_metrics)
 
-    def update(
-        state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key
-    ) -> tuple[Learner, Report]:
+    def update(state, batch, weight, clock, key):
         del key  # nothing is sampled
         state, priority, metrics = step(
             state,

@@ -24,7 +24,6 @@ from rlcli.registry import register
 from rlcli.types import (
     Array,
     ArrayTree,
-    Clock,
     Count,
     Estimates,
     Key,
@@ -49,7 +48,6 @@ from rlcli.updaters.critics import (
 )
 from rlcli.updaters.learner import (
     POLYAK_TARGET,
-    Learner,
     Losses,
     Target,
     Term,
@@ -107,9 +105,7 @@ def iql(
         target_groups=("critic", SHARED),
     )
 
-    def update(
-        state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key
-    ) -> tuple[Learner, Report]:
+    def update(state, batch, weight, clock, key):
         target_params = {**state.params, **(state.target or {})}
         v_t = state_value(value, state.params, batch.next_obs, batch.first)
         bootstrap_value = Particles(v_t[..., None, None], jnp.ones((*v_t.shape, 1, 1)))
@@ -140,7 +136,7 @@ def iql(
         state, priority, metrics = step(state, losses, weight, clock)
         return state, Report(priority, metrics)
 
-    def estimate(state: Learner, steps: Transition, key: Key) -> Estimates:
+    def estimate(state, steps, key):
         del key  # nothing is sampled
         params = state.params
         outputs, _ = network.apply(params, None, steps.obs, (), steps.first)

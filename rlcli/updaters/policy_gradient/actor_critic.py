@@ -18,7 +18,6 @@ from rlcli.policies import DistributionOffer, predict
 from rlcli.types import (
     Array,
     ArrayTree,
-    Clock,
     Count,
     Estimates,
     Key,
@@ -235,9 +234,7 @@ def actor_critic(
         steps, order = refresh_carry(rows.steps, rows.weight, unroll_carries)
         return order.forward(rows._replace(steps=()))._replace(steps=steps)
 
-    def update(
-        state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key
-    ) -> tuple[Learner, Report]:
+    def update(state, batch, weight, clock, key):
         rows = burn_in(state.params, make_batch(state, batch, weight))
         is_whole_unroll = (
             functions.is_recurrent or options.epochs == options.minibatches == 1
@@ -277,7 +274,7 @@ def actor_critic(
             metrics["explained_variance"] = explained_variance(rows)
         return state, Report(masked_mean(error, rows.weight, axis=0), metrics)
 
-    def estimate(state: Learner, steps: Transition, key: Key) -> Estimates:
+    def estimate(state, steps, key):
         del key  # nothing is sampled
         params, family = state.params, functions.family
         outputs, carries = functions.apply(params, steps)

@@ -12,10 +12,8 @@ from rlcli.registry import register
 from rlcli.types import (
     Array,
     ArrayTree,
-    Clock,
     Count,
     Estimates,
-    Key,
     PerRow,
     Report,
     Transition,
@@ -84,9 +82,7 @@ def pqn(
         zeros = jnp.zeros(weight.shape[1:])
         return Losses(terms, zeros, row_metrics, inputs={"target": target})
 
-    def update(
-        state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key
-    ) -> tuple[Learner, Report]:
+    def update(state, batch, weight, clock, key):
         carries = batch.extras["next_carry"] if recurrent else ()
         target = batch.reward + batch.discount * max_next_q(
             state.params, batch, carries
@@ -112,7 +108,7 @@ def pqn(
         priority = masked_mean(jnp.abs(target - action_value), weight, axis=0)
         return state, Report(priority, metrics)
 
-    def estimate(state: Learner, steps: Transition, key: Key) -> Estimates:
+    def estimate(state, steps, key):
         del key  # nothing is sampled
         q_values, action_value, carries = q(state.params, steps)
         return Estimates(

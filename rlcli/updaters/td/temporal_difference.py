@@ -28,13 +28,10 @@ from rlcli.networks.predictions import (
 from rlcli.types import (
     Array,
     ArrayTree,
-    Clock,
     Count,
     Estimates,
-    Key,
     Network,
     Params,
-    PerRow,
     Report,
     Transition,
     Updater,
@@ -60,7 +57,7 @@ from rlcli.updaters.decorator import (
     require_parentheses,
     updater_decorator,
 )
-from rlcli.updaters.learner import Learner, Losses, Target, learner
+from rlcli.updaters.learner import Losses, Target, learner
 from rlcli.updaters.td.rule_context import (
     Rule,
     TDParts,
@@ -186,9 +183,7 @@ def td_updater(
         inputs = prediction, td_target, loss, transform
         return regression_losses(*inputs, critic.metric, row_priority)
 
-    def update(
-        state: Learner, batch: Transition, weight: PerRow, clock: Clock, key: Key
-    ) -> tuple[Learner, Report]:
+    def update(state, batch, weight, clock, key):
         learn_key, target_key = jax.random.split(key)
         target_params = state.params if target is None else state.target
         td_target = bootstrap_target(
@@ -245,7 +240,7 @@ def td_updater(
             )
         return new_state, Report(reported, metrics)
 
-    def estimate(state: Learner, steps: Transition, key: Key) -> Estimates:
+    def estimate(state, steps, key):
         # Multi-step returns bootstrap from the target parameters, as one-step targets
         # do (Munos et al., 2016, https://arxiv.org/abs/1606.02647).
         params, inputs = state.params, (steps.first, initial_carry(critic, steps))
