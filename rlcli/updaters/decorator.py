@@ -2,12 +2,11 @@
 
 import functools
 import inspect
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rlcli import registry
 from rlcli.errors import RlcliError, quote, suggest
-from rlcli.registry import register
 from rlcli.types import Updater
 from rlcli.updaters import Parts
 
@@ -75,22 +74,14 @@ def updater_decorator(
     option.
     """
     _refuse_unknown_keywords(decorator, options, defaults)
-    hints = typing.get_type_hints(options, include_extras=True)
     fields = {name: defaults[name] for name in options._fields if name in defaults}
-    values = options(**fields)._asdict()
+    record = options(**fields)
     given = {**sections, **defaults}
     facts = {name: given[name] for name in _SECTIONS if name in given}
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parts = inspect.Parameter("parts", kind, annotation=Parts)
-    common_parameters = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=values[name],
-            annotation=hints[name],
-        )
-        for name in names
-    ]
+    expanded = registry.options(lambda *, options=record: options)
+    common_parameters = [expanded[name] for name in names]
 
     def decorate(function: Callable) -> Callable[..., Updater]:
         own_parameters = _own_parameters(decorator, function, names)
@@ -105,12 +96,12 @@ def updater_decorator(
             common_options = {name: arguments[name] for name in names}
             return build(
                 functools.partial(function, **own_options),
-                options(**{**values, **common_options}),
+                record._replace(**common_options),
                 arguments["parts"],
             )
 
         updater.__signature__ = signature  # type: ignore[attr-defined] # PEP 362
-        return register("updater", preset_of=preset_of, **facts)(updater)
+        return registry.register("updater", preset_of=preset_of, **facts)(updater)
 
     return decorate
 

@@ -80,9 +80,7 @@ def _pause(
 ) -> optax.GradientTransformation:
     """An optimizer that changes nothing while paused, not even its state."""
 
-    def update(
-        updates: ArrayTree, state: ArrayTree, params: ArrayTree = None
-    ) -> tuple[ArrayTree, ArrayTree]:
+    def update(updates, state, params=None):
         changed, new_state = transformation.update(updates, state, params)
         zeros = jax.tree.map(jnp.zeros_like, changed)
         return tree_select(is_paused, (zeros, state), (changed, new_state))
@@ -151,9 +149,7 @@ def _on_vectors(
             lambda leaf: jnp.resize(leaf, (1,)) if leaf.size < 2 else leaf, tree
         )
 
-    def update(
-        updates: ArrayTree, state: ArrayTree, params: ArrayTree = None
-    ) -> tuple[ArrayTree, ArrayTree]:
+    def update(updates, state, params=None):
         vectors = None if params is None else to_vectors(params)
         changed, state = transformation.update(to_vectors(updates), state, vectors)
         return jax.tree.map(
