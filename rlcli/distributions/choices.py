@@ -15,15 +15,7 @@ from jaxtyping import Float, Int, Int32
 
 from rlcli import spaces
 from rlcli.distributions import logits as tables
-from rlcli.distributions.family import (
-    Distribution,
-    Parameters,
-    Shape,
-    broadcast_event,
-    event_size,
-    flatten_event,
-    unflatten_event,
-)
+from rlcli.distributions.family import Distribution, Event, Parameters, Shape
 from rlcli.types import Array, Key
 from rlcli.xla.indexing import select_index
 from rlcli.xla.numeric_limits import FLOAT32_TINY
@@ -101,7 +93,7 @@ def multi_binary(shape: Shape, dtype: Any = np.int8) -> Distribution:
     Sampled with logistic noise: 1 if l + g > 0. `affine` distributes the mass of a
     point between 0 and 1 to both, and assigns mass beyond them to the nearer one.
     """
-    size = event_size(shape)
+    size = Event(shape).size
 
     def table(parameters: Parameters) -> Float[Array, "*batch entries n"]:
         return jnp.stack([jnp.zeros_like(parameters), parameters], axis=-1)
@@ -154,28 +146,26 @@ def _independent_categoricals(
     name: str, shape: Shape, size: int, noise: NoiseSampler, outcomes: _Outcomes
 ) -> Distribution:
     """Builds the family. A sample is the mode of `parameters + noise`."""
-    points, table = outcomes.points, outcomes.to_logits
+    points, table, event = outcomes.points, outcomes.to_logits, Event(shape)
     last = points[np.arange(len(points)), outcomes.counts - 1]
 
     def best(parameters: Parameters) -> Array:
-        return unflatten_event(
-            outcomes.from_index(jnp.argmax(table(parameters), axis=-1)), shape
+        return event.unflatten(
+            outcomes.from_index(jnp.argmax(table(parameters), axis=-1))
         )
 
     def log_prob(parameters: Parameters, x: Array) -> Float[Array, "..."]:
-        index = outcomes.to_index(flatten_event(jnp.asarray(x), shape))
+        index = outcomes.to_index(event.flatten(jnp.asarray(x)))
         return jnp.sum(tables.log_prob(table(parameters), index), axis=-1)
 
     def sum_over(function: Callable[..., Array]) -> Callable[..., Array]:
         return lambda *parameters: jnp.sum(function(*map(table, parameters)), axis=-1)
 
     def mean(parameters: Parameters) -> Array:
-        return unflatten_event(tables.expectation(table(parameters), points), shape)
+        return event.unflatten(tables.expectation(table(parameters), points))
 
     def affine(parameters, scale, shift):
-        scale, shift = (
-            broadcast_event(value, shape)[..., None] for value in (scale, shift)
-        )
+        scale, shift = (event.broadcast(value)[..., None] for value in (scale, shift))
         new_points = jnp.clip(shift + scale * points, points[:, :1], last[:, None])
         return outcomes.to_parameters(
             tables.project(table(parameters), new_points, points)
@@ -211,7 +201,8 @@ def discretized_box(space: gymnasium.spaces.Box, bins: int = 11) -> Distribution
         raise TypeError(f"expected a Box of floats with bounds, got {space}")
     if bins < 2:
         raise ValueError(f"expected at least 2 bins, got {bins}")
-    shape, dtype, count = space.shape, spaces.dtype(space), event_size(space.shape)
+    event, dtype = Event(space.shape), spaces.dtype(space)
+    shape, count = space.shape, event.size
     bounds = [bound.astype(np.float64) for bound in spaces.bounds(space)]
     step = (bounds[1] - bounds[0]) / bins
     log_step = float(np.sum(np.log(step)))
@@ -231,7 +222,7 @@ def discretized_box(space: gymnasium.spaces.Box, bins: int = 11) -> Distribution
         bin_end_cdf, mass = (select_index(row, index) for row in (cdf, p))
         # The fraction of the bin that lies above x.
         above = jnp.clip((bin_end_cdf - x_cdf) / jnp.maximum(mass, FLOAT32_TINY), 0, 1)
-        return point(unflatten_event(index + 1 - above, shape)).astype(dtype)
+        return point(event.unflatten(index + 1 - above)).astype(dtype)
 
     def log_prob(parameters: Parameters, x: Array) -> Float[Array, "..."]:
         place = (jnp.asarray(x).astype(jnp.float32) - low) / step

@@ -15,13 +15,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from rlcli import spaces
-from rlcli.distributions.family import (
-    Distribution,
-    Parameters,
-    broadcast_event,
-    flatten_event,
-    unflatten_event,
-)
+from rlcli.distributions.family import Distribution, Event, Parameters
 from rlcli.types import Array, ArrayTree, Key
 
 
@@ -124,14 +118,14 @@ def with_constant_entries(
     if not len(varying):
         raise TypeError(f"expected a Box with an entry that can vary, got {space}")
     rest = gymnasium.spaces.Box(low[varying], high[varying], dtype=low.dtype.type)
-    inner, shape = make(rest), space.shape
+    inner, event = make(rest), Event(space.shape)
 
     def insert(x: Shaped[Array, "*batch entries"]) -> Shaped[Array, "..."]:
         full = jnp.broadcast_to(jnp.asarray(low, x.dtype), (*x.shape[:-1], len(low)))
-        return unflatten_event(full.at[..., varying].set(x), shape)
+        return event.unflatten(full.at[..., varying].set(x))
 
     def log_prob(parameters: Parameters, x: Array) -> Float[Array, "..."]:
-        return inner.log_prob(parameters, flatten_event(x, shape)[..., varying])
+        return inner.log_prob(parameters, event.flatten(x)[..., varying])
 
     def differentiable(parameters, noise):
         assert inner.differentiable is not None
@@ -140,7 +134,7 @@ def with_constant_entries(
 
     def affine(parameters, scale, shift):
         scale, shift = (
-            broadcast_event(value, shape)[..., varying] for value in (scale, shift)
+            event.broadcast(value)[..., varying] for value in (scale, shift)
         )
         return inner.affine(parameters, scale, shift)
 

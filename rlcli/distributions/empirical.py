@@ -6,16 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int
 
-from rlcli.distributions.family import (
-    Distribution,
-    Parameters,
-    PerSample,
-    Shape,
-    broadcast_event,
-    event_size,
-    flatten_event,
-    unflatten_event,
-)
+from rlcli.distributions.family import Distribution, Event, Parameters, PerSample, Shape
 from rlcli.types import Array
 from rlcli.xla.indexing import select_index
 from rlcli.xla.numeric_limits import FLOAT32_TINY
@@ -51,7 +42,7 @@ def quantile_distribution(number: int, shape: Shape = ()) -> Distribution:
     """
     if number < 2:
         raise ValueError(f"expected at least 2 quantiles, got {number}")
-    count = event_size(shape)
+    event, count = Event(shape), Event(shape).size
 
     def table(parameters: Parameters) -> Float[Array, "*batch entries n"]:
         return jnp.asarray(parameters).reshape(*parameters.shape[:-1], count, number)
@@ -60,7 +51,7 @@ def quantile_distribution(number: int, shape: Shape = ()) -> Distribution:
         return _density(table(parameters))
 
     def log_prob(parameters: Parameters, x: Array) -> Float[Array, "..."]:
-        return _log_density(steps(parameters), flatten_event(jnp.asarray(x), shape))
+        return _log_density(steps(parameters), event.flatten(jnp.asarray(x)))
 
     def cross_entropy(parameters: Parameters, other: Parameters) -> PerSample:
         return _cross_entropy(steps(parameters), steps(other))
@@ -69,9 +60,7 @@ def quantile_distribution(number: int, shape: Shape = ()) -> Distribution:
         return _entropy(steps(parameters))
 
     def affine(parameters, scale, shift):
-        scale, shift = (
-            broadcast_event(value, shape)[..., None] for value in (scale, shift)
-        )
+        scale, shift = (event.broadcast(value)[..., None] for value in (scale, shift))
         new_table = shift + scale * table(parameters)
         return new_table.reshape(*new_table.shape[:-2], count * number)
 
@@ -82,18 +71,16 @@ def quantile_distribution(number: int, shape: Shape = ()) -> Distribution:
         draw=lambda key, batch: jax.random.uniform(
             key, (batch, count), minval=FLOAT32_TINY
         ),
-        sample=lambda parameters, noise: unflatten_event(
-            _inverse_cdf(steps(parameters), noise), shape
+        sample=lambda parameters, noise: event.unflatten(
+            _inverse_cdf(steps(parameters), noise)
         ),
-        mode=lambda parameters: unflatten_event(_mode(steps(parameters)), shape),
+        mode=lambda parameters: event.unflatten(_mode(steps(parameters))),
         log_prob=log_prob,
         entropy=entropy,
         kl=lambda parameters, other: (
             cross_entropy(parameters, other) - entropy(parameters)
         ),
-        mean=lambda parameters: unflatten_event(
-            jnp.mean(table(parameters), axis=-1), shape
-        ),
+        mean=lambda parameters: event.unflatten(jnp.mean(table(parameters), axis=-1)),
         cross_entropy=cross_entropy,
         affine=affine,
     )

@@ -44,27 +44,26 @@ class Distribution(NamedTuple):
     ) = None
 
 
-def event_size(shape: Shape) -> int:
-    """The number of entries of an array of that shape."""
-    return int(np.prod(shape, dtype=int))
+class Event(NamedTuple):
+    """One element of a space, an array of a shape, and its entries as a vector."""
 
+    shape: Shape
 
-def unflatten_event(
-    flat: Shaped[Array, "*batch size"], shape: Shape
-) -> Shaped[Array, "..."]:
-    """Reshapes `[..., size]` to `[..., *shape]`."""
-    return flat.reshape(flat.shape[:-1] + shape)
+    @property
+    def size(self) -> int:
+        """The number of entries."""
+        return int(np.prod(self.shape, dtype=int))
 
+    def unflatten(self, flat: Shaped[Array, "*batch size"]) -> Shaped[Array, "..."]:
+        """Reshapes `[..., size]` to `[..., *shape]`."""
+        return flat.reshape(flat.shape[:-1] + self.shape)
 
-def flatten_event(
-    x: Shaped[Array, "..."], shape: Shape
-) -> Shaped[Array, "*batch size"]:
-    """Reshapes `[..., *shape]` to `[..., size]`."""
-    return x.reshape((*x.shape[: x.ndim - len(shape)], event_size(shape)))
+    def flatten(self, x: Shaped[Array, "..."]) -> Shaped[Array, "*batch size"]:
+        """Reshapes `[..., *shape]` to `[..., size]`."""
+        return x.reshape((*x.shape[: x.ndim - len(self.shape)], self.size))
 
-
-def broadcast_event(value: Array | float, shape: Shape) -> Shaped[Array, "*batch size"]:
-    """Flattens a scale or shift that broadcasts against `[..., *shape]`."""
-    value = jnp.asarray(value)
-    leading = value.shape[: max(value.ndim - len(shape), 0)]
-    return flatten_event(jnp.broadcast_to(value, leading + shape), shape)
+    def broadcast(self, value: Array | float) -> Shaped[Array, "*batch size"]:
+        """Flattens a scale or shift that broadcasts against `[..., *shape]`."""
+        value = jnp.asarray(value)
+        leading = value.shape[: max(value.ndim - len(self.shape), 0)]
+        return self.flatten(jnp.broadcast_to(value, leading + self.shape))

@@ -7,16 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from rlcli.distributions.family import (
-    Distribution,
-    Parameters,
-    PerSample,
-    Shape,
-    broadcast_event,
-    event_size,
-    flatten_event,
-    unflatten_event,
-)
+from rlcli.distributions.family import Distribution, Event, Parameters, PerSample, Shape
 from rlcli.types import Array
 from rlcli.xla.numeric_limits import FLOAT32_TINY
 
@@ -31,24 +22,22 @@ def normal(shape: Shape, dtype: Any = np.float32) -> Distribution:
 
     The network determines whether the scales depend on the observation.
     """
-    size = event_size(shape)
+    event, size = Event(shape), Event(shape).size
 
     def sample(parameters: Parameters, noise: Array) -> Array:
         mean, log_scale = split_parameters(parameters)
-        return unflatten_event(mean + jnp.exp(log_scale) * noise, shape).astype(dtype)
+        return event.unflatten(mean + jnp.exp(log_scale) * noise).astype(dtype)
 
     def differentiable(parameters: Parameters, noise: Array) -> tuple[Array, PerSample]:
         x = sample(parameters, noise)
         return x, log_prob(parameters, x)
 
     def log_prob(parameters: Parameters, x: Array) -> Float[Array, "..."]:
-        return jnp.sum(
-            log_density(parameters, flatten_event(jnp.asarray(x), shape)), -1
-        )
+        return jnp.sum(log_density(parameters, event.flatten(jnp.asarray(x))), -1)
 
     def affine(parameters, scale, shift):
         mean, log_scale = split_parameters(parameters)
-        scale, shift = (broadcast_event(value, shape) for value in (scale, shift))
+        scale, shift = (event.broadcast(value) for value in (scale, shift))
         # A scale of 0 (a value that is not bootstrapped) yields the minimum width.
         new_log_scale = log_scale + jnp.log(jnp.maximum(jnp.abs(scale), FLOAT32_TINY))
         return join_parameters(shift + scale * mean, new_log_scale)
@@ -58,13 +47,13 @@ def normal(shape: Shape, dtype: Any = np.float32) -> Distribution:
         size=2 * size,
         draw=lambda key, batch: jax.random.normal(key, (batch, size)),
         sample=sample,
-        mode=lambda parameters: unflatten_event(
-            split_parameters(parameters)[0], shape
-        ).astype(dtype),
+        mode=lambda parameters: event.unflatten(split_parameters(parameters)[0]).astype(
+            dtype
+        ),
         log_prob=log_prob,
         entropy=entropy,
         kl=kl,
-        mean=lambda parameters: unflatten_event(split_parameters(parameters)[0], shape),
+        mean=lambda parameters: event.unflatten(split_parameters(parameters)[0]),
         cross_entropy=cross_entropy,
         affine=affine,
         differentiable=differentiable,

@@ -11,15 +11,7 @@ from jaxtyping import Float
 
 from rlcli import spaces
 from rlcli.distributions import normals
-from rlcli.distributions.family import (
-    Distribution,
-    Parameters,
-    PerSample,
-    broadcast_event,
-    event_size,
-    flatten_event,
-    unflatten_event,
-)
+from rlcli.distributions.family import Distribution, Event, Parameters, PerSample
 from rlcli.types import Array
 
 LOG_SCALE_BOUNDS = (-5.0, 2.0)  # float32 cannot resolve narrower distributions
@@ -54,13 +46,14 @@ def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
     """
     if not np.issubdtype(space.dtype, np.floating):
         raise TypeError(f"expected a Box of floats, got {space}")
-    shape, dtype, size = space.shape, spaces.dtype(space), event_size(space.shape)
+    event, dtype = Event(space.shape), spaces.dtype(space)
+    size = event.size
     squash = box_bijector(*(bound.ravel() for bound in spaces.bounds(space)))
 
     def sample(parameters: Parameters, noise: Array | float) -> Array:
         mean, log_scale = normals.split_parameters(_clip_log_scale(parameters))
         u = mean + jnp.exp(log_scale) * noise
-        return unflatten_event(squash.forward(u), shape).astype(dtype)
+        return event.unflatten(squash.forward(u)).astype(dtype)
 
     def differentiable(parameters: Parameters, noise: Array) -> tuple[Array, PerSample]:
         clipped = _clip_log_scale(parameters)
@@ -69,11 +62,11 @@ def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
         # Computed from u, not from the inverse of x, so that the gradient is correct
         # even if x is clipped at a bound.
         density = normals.log_density(clipped, u) - squash.log_slope(u)
-        x = unflatten_event(squash.forward(u), shape).astype(dtype)
+        x = event.unflatten(squash.forward(u)).astype(dtype)
         return x, jnp.sum(density, axis=-1)
 
     def log_prob(parameters: Parameters, x: Array) -> Float[Array, "..."]:
-        x = flatten_event(jnp.asarray(x).astype(jnp.float32), shape)
+        x = event.flatten(jnp.asarray(x).astype(jnp.float32))
         u, log_slope = squash.inverse(x)
         return jnp.sum(
             normals.log_density(_clip_log_scale(parameters), u) - log_slope, axis=-1
@@ -88,7 +81,7 @@ def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
 
     def affine(parameters, scale, shift):
         scale, shift = (
-            broadcast_event(value, shape)[..., None, :] for value in (scale, shift)
+            event.broadcast(value)[..., None, :] for value in (scale, shift)
         )
         u, _ = squash.inverse(
             shift + scale * squash.forward(_quadrature_points(parameters))
@@ -111,8 +104,8 @@ def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
         kl=lambda parameters, other: normals.kl(
             _clip_log_scale(parameters), _clip_log_scale(other)
         ),
-        mean=lambda parameters: unflatten_event(
-            _quadrature_mean(squash.forward(_quadrature_points(parameters))), shape
+        mean=lambda parameters: event.unflatten(
+            _quadrature_mean(squash.forward(_quadrature_points(parameters)))
         ),
         cross_entropy=cross_entropy,
         affine=affine,

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int32, UInt32
 
 from rlcli import spaces
-from rlcli.distributions.family import event_size, flatten_event, unflatten_event
+from rlcli.distributions.family import Event
 from rlcli.errors import RlcliError
 from rlcli.policies import ActionOffer, single_step
 from rlcli.registry import register
@@ -102,7 +102,7 @@ def ornstein_uhlenbeck(
     σ is `scale`, in half-widths of the Box. x is 0 before the first step of an episode.
     `log_prob` does not condition on x: it uses the stationary distribution.
     """
-    entries = event_size(space.shape)
+    entries = Event(space.shape).size
     decay = jnp.exp(-theta * dt)
     deviation = scale / jnp.sqrt(2 * theta)
     spread = deviation * jnp.sqrt(1 - decay**2)
@@ -120,7 +120,7 @@ def ornstein_uhlenbeck(
 
 def _normal_noise(space: gymnasium.spaces.Box) -> Callable[[Key, int], Array]:
     """Returns a function that draws standard normal noise for each action entry."""
-    entries = event_size(space.shape)
+    entries = Event(space.shape).size
     return lambda key, batch: jax.random.normal(key, (batch, entries))
 
 
@@ -151,7 +151,7 @@ def state_dependent(
     half-widths of the Box. `log_prob` does not condition on W: it uses the distribution
     over a newly sampled W.
     """
-    entries = event_size(space.shape)
+    entries = Event(space.shape).size
 
     def draw(key: Key, batch: int) -> UInt32[Array, "{batch} 2"]:
         return jax.random.bits(key, (batch, 2), jnp.uint32)
@@ -188,7 +188,7 @@ def _noisy_policy(
             f"noise cannot be added to actions of {spaces.describe(space)}",
             "use an environment whose action space is a Box of floats",
         )
-    shape, dtype = space.shape, spaces.dtype(space)
+    shape, dtype, event = space.shape, spaces.dtype(space), Event(space.shape)
     low, high = (bound.astype(np.float32).ravel() for bound in spaces.bounds(space))
     outputs, features = single_step(action.network), _feature_function(action)
 
@@ -196,11 +196,11 @@ def _noisy_policy(
         return outputs.reshape((*like.shape[: like.ndim - len(shape)], len(low)))
 
     def to_action(entries: Float[Array, "*batch entries"]) -> Array:
-        return unflatten_event(jnp.clip(entries, low, high), shape).astype(dtype)
+        return event.unflatten(jnp.clip(entries, low, high)).astype(dtype)
 
     def log_prob(outputs: Array, action: Array) -> Float[Array, "..."]:
         mean = flatten_outputs(outputs, action)
-        flat_action = flatten_event(jnp.asarray(action).astype(jnp.float32), shape)
+        flat_action = event.flatten(jnp.asarray(action).astype(jnp.float32))
         deviation = jnp.maximum(noise.deviation, _MIN_DEVIATION)
         z = (flat_action - mean) / deviation
         density = jax.scipy.stats.norm.logpdf(z) - jnp.log(deviation)

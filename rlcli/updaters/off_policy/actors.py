@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 
 from rlcli import spaces as space_functions
 from rlcli.distributions import BoxFamily, Distribution
-from rlcli.distributions.family import event_size, unflatten_event
+from rlcli.distributions.family import Event
 from rlcli.distributions.squashed import box_bijector
 from rlcli.networks.functions import learn_outputs
 from rlcli.networks.heads import action_head, distribution_head
@@ -151,12 +151,12 @@ def deterministic_actor(
 
     σ is `smoothing`, c `clip`.
     """
-    size, shape = event_size(space.shape), space.shape
+    event = Event(space.shape)
     low, high = (
         bound.astype(np.float32).ravel() for bound in space_functions.bounds(space)
     )
     squash = box_bijector(low, high)
-    action_network = networks("policy", functools.partial(action_head, size))
+    action_network = networks("policy", functools.partial(action_head, event.size))
 
     def bounded_action(params, key, obs, carry, first):
         outputs, carry = action_network.apply(params, key, obs, carry, first)
@@ -166,7 +166,7 @@ def deterministic_actor(
         del key  # deterministic
         zeros = jnp.zeros((*entries.shape[:-1], 1))
         return ActionChoices(
-            unflatten_event(entries, shape).astype(space_functions.dtype(space)),
+            event.unflatten(entries).astype(space_functions.dtype(space)),
             zeros + 1,
             zeros,
             entries,
