@@ -9,13 +9,7 @@ from random_trees import normal_like
 
 from rlcli.errors import RlcliError
 from rlcli.types import Clock
-from rlcli.updaters.learner import (
-    NOT_FAILED,
-    Losses,
-    Term,
-    learner,
-    target_update,
-)
+from rlcli.updaters.learner import NOT_FAILED, Losses, Term, learner, target_update
 
 PARAMS = {"q": {"w": np.array([1, -2], "f4")}, "policy": {"w": np.array([3], "f4")}}
 CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))

@@ -12,14 +12,7 @@ from rlcli.networks.heads import distribution_head
 from rlcli.networks.memory import is_recurrent
 from rlcli.policies import DistributionOffer
 from rlcli.registry import register
-from rlcli.types import (
-    Array,
-    Params,
-    PerRow,
-    Report,
-    Transition,
-    Updater,
-)
+from rlcli.types import Array, Params, PerRow, Report, Transition, Updater
 from rlcli.updaters import (
     Parts,
     default_distribution,
