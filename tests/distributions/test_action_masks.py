@@ -347,7 +347,7 @@ def test_no_member_of_an_evolution_does_what_is_not_allowed():
     for _ in range(100):
         progress, log = engine.advance(progress, 1)
         unroll = jax.device_get(progress.unroll)
-        index = np.asarray(unroll.action, int)[..., None] - 1
+        index = np.asarray(unroll.action, int)[..., None]  # agents count from 0
         assert np.take_along_axis(unroll.obs[action_masks.MASK], index, axis=-1).all()
         fitness.append(float(log.metrics["fitness"][0, 0]))
     assert np.mean(fitness[-10:]) > np.mean(fitness[:10]) + 0.5
