@@ -6,6 +6,8 @@ the caller. Targets bootstrap from a set of `Particles`, which every prediction 
 so every update rule works with every head.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -89,6 +91,44 @@ class Particles(NamedTuple):
     def mean(self) -> Values:
         """The mean."""
         return jnp.sum(self.value * self.probability, axis=-1)
+
+    def min_over_critics(self) -> Particles:
+        """The critic with the minimum mean: `[C, ..., K] -> [..., K]`.
+
+        The whole distribution of that critic, as in DSAC-T (Duan et al., 2023,
+        https://arxiv.org/abs/2310.05858). A minimum at each quantile (Ma et al., 2020,
+        https://arxiv.org/abs/2004.14547) needs quantiles of the same fractions, and has
+        a mean below that of both critics.
+        """
+        index = jnp.argmin(self.mean(), axis=0)[..., None]
+        return jax.tree.map(lambda leaf: select_index(leaf, index, 0), self)
+
+    def mix(self, probability: Float[Array, "*batch M"]) -> Particles:
+        """The mixture of M distributions `[..., M, K]`, with these probabilities."""
+        weight = self.probability * probability[..., None]
+        shape = (*weight.shape[:-2], -1)
+        return Particles(self.value.reshape(shape), weight.reshape(shape))
+
+    def mix_critics(self) -> Particles:
+        """The mixture of all critics, equally likely: `[C, ..., K] -> [..., C · K]`.
+
+        Its mean is the mean over critics.
+        """
+        members = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), self)
+        shape = members.value.shape[:-1]
+        return members.mix(jnp.full(shape, 1 / shape[-1]))
+
+    def truncate(self, share: float) -> Particles:
+        """The distribution without its highest values, of probability `share` in total.
+
+        The other probabilities are divided by 1 − `share`. The values of the result are
+        sorted in increasing order.
+        """
+        operands = [jnp.asarray(leaf) for leaf in self]
+        value, probability = jax.lax.sort(operands, num_keys=1)
+        below = jnp.cumsum(probability, axis=-1) - probability
+        rest = jnp.clip(1 - share - below, 0, probability)
+        return Particles(value, rest / (1 - share))
 
 
 @runtime_checkable
@@ -302,47 +342,3 @@ def index_actions(tree: ArrayTree, index: Int[Array, "..."]) -> ArrayTree:
     The index may lack leading axes of a leaf.
     """
     return jax.tree.map(lambda leaf: select_index(leaf, index[..., None], -2), tree)
-
-
-def min_over_critics(particles: Particles) -> Particles:
-    """The critic with the minimum mean: `[C, ..., K] -> [..., K]`.
-
-    The whole distribution of that critic, as in DSAC-T (Duan et al., 2023,
-    https://arxiv.org/abs/2310.05858). A minimum at each quantile (Ma et al., 2020,
-    https://arxiv.org/abs/2004.14547) needs quantiles of the same fractions, and has a
-    mean below that of both critics.
-    """
-    index = jnp.argmin(particles.mean(), axis=0)[..., None]
-    return jax.tree.map(lambda leaf: select_index(leaf, index, 0), particles)
-
-
-def mix_critics(particles: Particles) -> Particles:
-    """The mixture of all critics, equally likely: `[C, ..., K] -> [..., C · K]`.
-
-    Its mean is the mean over critics.
-    """
-    members = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), particles)
-    shape = members.value.shape[:-1]
-    return mix_particles(members, jnp.full(shape, 1 / shape[-1]))
-
-
-def truncate_particles(particles: Particles, share: float) -> Particles:
-    """The distribution without its highest values, of probability `share` in total.
-
-    The other probabilities are divided by 1 − `share`. The values of the result are
-    sorted in increasing order.
-    """
-    operands = [jnp.asarray(leaf) for leaf in particles]
-    value, probability = jax.lax.sort(operands, num_keys=1)
-    below = jnp.cumsum(probability, axis=-1) - probability
-    rest = jnp.clip(1 - share - below, 0, probability)
-    return Particles(value, rest / (1 - share))
-
-
-def mix_particles(
-    particles: Particles, probability: Float[Array, "*batch M"]
-) -> Particles:
-    """The mixture of M distributions `[..., M, K]`, with the given probabilities."""
-    weight = particles.probability * probability[..., None]
-    shape = (*weight.shape[:-2], -1)
-    return Particles(particles.value.reshape(shape), weight.reshape(shape))

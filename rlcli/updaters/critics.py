@@ -25,7 +25,6 @@ from rlcli.networks.predictions import (
     Transform,
     divergence,
     index_actions,
-    mix_particles,
 )
 from rlcli.types import Array, ArrayTree, Key, Network, Params, PerRow, Transition
 from rlcli.updaters import Networks
@@ -234,7 +233,7 @@ def bootstrap_target(rows: Transition, backup: Backup) -> Particles:
     value = reward + rows.discount[..., None, None] * (
         bootstrap_value.value + bonus[..., None]
     )
-    return mix_particles(bootstrap_value._replace(value=value), probability)
+    return bootstrap_value._replace(value=value).mix(probability)
 
 
 def regression_losses(

@@ -16,7 +16,7 @@ key a model samples with a fixed seed: only policies that do not explore do.
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, NamedTuple, TypedDict
 
 import chex
@@ -230,12 +230,12 @@ def learner(
     return init, step
 
 
-def _copy_groups(params: Params, groups: Sequence[str]) -> ArrayTree:
+def _copy_groups(params: Params, groups: Collection[str]) -> ArrayTree:
     """Copies of groups, because a buffer cannot be donated twice; () of none."""
     return jax.tree.map(jnp.copy, select_groups(params, groups)) if groups else ()
 
 
-def select_groups(params: Params, groups: Sequence[str]) -> Params:
+def select_groups(params: Params, groups: Collection[str]) -> Params:
     """The groups among these that the parameters have."""
     return {name: params[name] for name in groups if name in params}
 

@@ -16,10 +16,6 @@ from rlcli.networks.predictions import (
     Scalar,
     average_quantiles,
     index_actions,
-    min_over_critics,
-    mix_critics,
-    mix_particles,
-    truncate_particles,
     value_transform,
 )
 
@@ -254,7 +250,7 @@ def test_actions_are_selected_from_every_leaf_with_any_leading_axes():
 def test_min_over_critics_selects_the_whole_prediction_with_the_minimum_mean():
     copies = [particles(seed=seed) for seed in range(3)]
     stacked = Particles(*(np.stack(leaf) for leaf in zip(*copies, strict=True)))
-    actual = jax.device_get(jax.jit(min_over_critics)(stacked))
+    actual = jax.device_get(jax.jit(Particles.min_over_critics)(stacked))
     means = np.stack([mean_of(each) for each in copies])
     for at in np.ndindex(ROWS):
         which = copies[means[(slice(None), *at)].argmin()]
@@ -268,7 +264,7 @@ def test_a_mixture_has_the_mean_of_its_members_and_mass_one():
         rng.normal(size=(*ROWS, 4, 6)), rng.dirichlet(np.ones(6), (*ROWS, 4))
     )
     share = rng.dirichlet(np.ones(4), ROWS)
-    actual = jax.device_get(jax.jit(mix_particles)(members, share))
+    actual = jax.device_get(jax.jit(Particles.mix)(members, share))
     assert actual.value.shape == (*ROWS, 24)
     np.testing.assert_allclose(actual.probability.sum(-1), 1, rtol=1e-6)
     expected = (share * (members.value * members.probability).sum(-1)).sum(-1)
@@ -278,7 +274,7 @@ def test_a_mixture_has_the_mean_of_its_members_and_mass_one():
 def test_the_mixture_of_critics_has_all_their_particles_and_their_mean():
     critics = [particles(seed=seed) for seed in range(3)]
     stacked = Particles(*(np.stack(leaf) for leaf in zip(*critics, strict=True)))
-    actual = jax.device_get(jax.jit(mix_critics)(stacked))
+    actual = jax.device_get(jax.jit(Particles.mix_critics)(stacked))
     for at in np.ndindex(ROWS):
         pooled = [
             (value, probability / 3)
@@ -296,7 +292,7 @@ def test_the_mixture_of_critics_has_all_their_particles_and_their_mean():
 def test_truncated_quantiles_are_the_lowest():
     values = numbers(10)
     target = Particles(values, np.full(values.shape, 0.1, "f4"))
-    truncated = jax.jit(truncate_particles)(target, 0.3)
+    truncated = jax.jit(Particles.truncate)(target, 0.3)
     np.testing.assert_array_equal(truncated.value, np.sort(values, axis=-1))
     expected = np.broadcast_to([1 / 7] * 7 + [0.0] * 3, values.shape)
     np.testing.assert_allclose(truncated.probability, expected, atol=1e-6)
@@ -305,7 +301,7 @@ def test_truncated_quantiles_are_the_lowest():
 def test_truncation_splits_a_particle_on_its_bound():
     """The mass below the bound, counted out from the lowest value."""
     whole, share = particles(), 0.25
-    truncated = jax.device_get(jax.jit(truncate_particles)(whole, share))
+    truncated = jax.device_get(jax.jit(Particles.truncate)(whole, share))
     for at in np.ndindex(ROWS):
         order = np.argsort(whole.value[at])
         room, expected = 1 - share, []

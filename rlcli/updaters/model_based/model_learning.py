@@ -14,7 +14,6 @@ from rlcli.networks.predictions import (
     Particles,
     TransformName,
     index_actions,
-    min_over_critics,
     value_transform,
 )
 from rlcli.registry import register
@@ -192,7 +191,7 @@ def _lookahead_updater(
         prediction = critic.predict_all_actions(
             "bootstrap", params, key, rows.next_obs, rows.first
         )
-        bootstrap_value = min_over_critics(prediction.particles(transform))
+        bootstrap_value = prediction.particles(transform).min_over_critics()
         return bootstrap_target(rows, Backup(bootstrap_value))
 
     compute_target = {"best": best_target, "sample": sample_target}[options.backup]
@@ -228,7 +227,7 @@ def _lookahead_updater(
         params: Params, obs: ArrayTree, first: Bool[Array, "T B"]
     ) -> PerRow:
         prediction = critic.predict_action("act", params, None, obs, None, first)
-        return min_over_critics(prediction.particles(transform)).mean()
+        return prediction.particles(transform).min_over_critics().mean()
 
     def estimate(state, steps, key):
         target_params = state.target if has_target else state.params

@@ -20,12 +20,7 @@ from rlcli.distributions.normals import join_parameters, split_parameters
 from rlcli.errors import RlcliError
 from rlcli.networks.heads import Role, action_head, state_value_head
 from rlcli.networks.memory import is_recurrent
-from rlcli.networks.predictions import (
-    Particles,
-    Transform,
-    min_over_critics,
-    mix_particles,
-)
+from rlcli.networks.predictions import Particles, Transform
 from rlcli.spaces import describe
 from rlcli.types import Array, ArrayTree, Core, Key, Network, Params, PerRow, Transition
 from rlcli.updaters import Networks
@@ -194,12 +189,12 @@ def model_action_values(
         prediction = critic.predict_action(
             role, params, keys[1], after.next_obs, None, first
         )
-        bootstrap_value = min_over_critics(prediction.particles(transform))
+        bootstrap_value = prediction.particles(transform).min_over_critics()
         reward, discount = after.reward[..., None], after.discount[..., None]
         outcome_value = bootstrap_value._replace(
             value=reward + discount * bootstrap_value.value
         )
-        q_values = mix_particles(outcome_value, after.probability)
+        q_values = outcome_value.mix(after.probability)
         q_values = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), q_values)
         if action_masks.get_mask(obs) is None:
             return q_values

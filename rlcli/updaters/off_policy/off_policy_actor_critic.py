@@ -30,7 +30,6 @@ from rlcli.networks.predictions import (
     Transform,
     TransformName,
     average_quantiles,
-    min_over_critics,
     value_transform,
 )
 from rlcli.types import (
@@ -94,11 +93,11 @@ class OffPolicyOptions(NamedTuple):
     # Whether the target parameters wait for the policy, too.
     delays_target: bool = True
     # Reduces the target critics to the bootstrap value.
-    target_reduction: CriticReduction = min_over_critics
+    target_reduction: CriticReduction = Particles.min_over_critics
     # Number of randomly chosen critics in a target; None: all.
     subset: int | None = None
     # Reduces the critics to the action value that the policy maximizes.
-    actor_reduction: CriticReduction = min_over_critics
+    actor_reduction: CriticReduction = Particles.min_over_critics
     # Whether bootstrap targets use target parameters of the policy. Otherwise the
     # current policy selects the next actions, and its entropy is the bonus: only the
     # critics use target parameters.

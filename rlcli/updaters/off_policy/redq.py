@@ -1,7 +1,7 @@
 """Randomized ensembled double Q-learning (REDQ), and DroQ."""
 
 from rlcli.errors import RlcliError
-from rlcli.networks.predictions import mix_critics
+from rlcli.networks.predictions import Particles
 from rlcli.registry import register
 from rlcli.types import Count, Updater
 from rlcli.updaters import Parts
@@ -39,6 +39,9 @@ def redq(
             "lower `subset`, or raise `critics`",
         )
     algorithm = OffPolicyOptions(
-        target=target, subset=subset, actor_reduction=mix_critics, delays_target=False
+        target=target,
+        subset=subset,
+        actor_reduction=Particles.mix_critics,
+        delays_target=False,
     )
     return soft_actor_critic("redq", parts, options, algorithm)

@@ -5,7 +5,7 @@ from typing import Annotated
 from annotated_types import Ge
 
 from rlcli.errors import RlcliError
-from rlcli.networks.predictions import Particles, mix_critics, truncate_particles
+from rlcli.networks.predictions import Particles
 from rlcli.registry import register
 from rlcli.types import Updater
 from rlcli.updaters import Parts
@@ -46,12 +46,12 @@ def tqc(
                 f"the critics has {quantiles}",
                 "lower `drop`, or use the head `quantile` with more `quantiles`",
             )
-        return truncate_particles(mix_critics(particles), drop / quantiles)
+        return particles.mix_critics().truncate(drop / quantiles)
 
     algorithm = OffPolicyOptions(
         target=target,
         target_reduction=reduce_to_target,
-        actor_reduction=mix_critics,
+        actor_reduction=Particles.mix_critics,
         averages_quantiles=True,
     )
     return soft_actor_critic("tqc", parts, options, algorithm)

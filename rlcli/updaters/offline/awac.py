@@ -4,7 +4,7 @@ import functools
 
 import jax
 
-from rlcli.networks.predictions import Loss, TransformName, min_over_critics
+from rlcli.networks.predictions import Loss, TransformName
 from rlcli.registry import register
 from rlcli.types import (
     Array,
@@ -86,7 +86,7 @@ def awac_loss(
     prediction = parts.critic.predict_action(
         "act", params, None, rows.obs, rows.action, rows.first
     )
-    q = min_over_critics(prediction.particles(parts.transform)).mean()
+    q = prediction.particles(parts.transform).min_over_critics().mean()
     weight = exponential_weight(q + policy_loss, beta, weight_clip)
     log_prob = parts.actor.family.log_prob(choice.outputs, rows.action)
     return -jax.lax.stop_gradient(weight) * log_prob

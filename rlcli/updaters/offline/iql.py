@@ -12,13 +12,7 @@ from jaxtyping import Float
 from rlcli.networks.functions import SHARED
 from rlcli.networks.heads import distribution_head
 from rlcli.networks.memory import is_recurrent
-from rlcli.networks.predictions import (
-    IDENTITY,
-    LOSSES,
-    Loss,
-    Particles,
-    min_over_critics,
-)
+from rlcli.networks.predictions import IDENTITY, LOSSES, Loss, Particles
 from rlcli.policies import DistributionOffer
 from rlcli.registry import register
 from rlcli.types import (
@@ -166,7 +160,7 @@ def expectile_loss(
 def state_value(critic: Critic, params: Params, obs: ArrayTree, first: Array) -> PerRow:
     """v(s) of a critic of states."""
     prediction = critic.predict_action("learn", params, None, obs, (), first)
-    return min_over_critics(prediction.particles()).mean()
+    return prediction.particles().min_over_critics().mean()
 
 
 def action_value(critic: Critic, params: Params, rows: Transition) -> Array:
@@ -174,7 +168,7 @@ def action_value(critic: Critic, params: Params, rows: Transition) -> Array:
     prediction = critic.predict_action(
         "act", params, None, rows.obs, rows.action, rows.first
     )
-    return min_over_critics(prediction.particles()).mean()
+    return prediction.particles().min_over_critics().mean()
 
 
 def _one_term(name: str, term: PerRow, row_metrics: dict[str, Array]) -> Losses:

@@ -12,12 +12,7 @@ from jaxtyping import Float
 from rlcli.errors import RlcliError
 from rlcli.networks.heads import Role
 from rlcli.networks.memory import merge_time
-from rlcli.networks.predictions import (
-    Particles,
-    Transform,
-    min_over_critics,
-    mix_particles,
-)
+from rlcli.networks.predictions import Particles, Transform
 from rlcli.spaces import describe
 from rlcli.types import Array, ArrayTree, Key, PerRow, Policy, Transition
 from rlcli.updaters.critics import Backup, Critic, apply_single_steps, initial_carry
@@ -84,7 +79,7 @@ def make_context(
         prediction = apply_single_steps(
             function, (rows.next_obs, *more), shape, next_carry[params_name]
         )
-        return min_over_critics(prediction.particles(transform))
+        return prediction.particles(transform).min_over_critics()
 
     @functools.cache
     def next_q() -> Particles:
@@ -95,7 +90,7 @@ def make_context(
         prediction = critic.predict_all_actions(
             "act", target_params, keys[4], rows.obs, rows.first, carry
         )
-        return min_over_critics(prediction.particles(transform)).mean()
+        return prediction.particles(transform).min_over_critics().mean()
 
     def sampled_next_q() -> Particles:
         action = _sample_next_action(
@@ -158,7 +153,7 @@ def _action_probabilities(
 def expected_next_q(context: RuleContext) -> Particles:
     """q⁻(s′, a′) as a mixture over a′ ~ π(·|s′), `[T, B, 1, A · K]`."""
     probabilities = context.action_probabilities(context.target_next_q())
-    mixture = mix_particles(context.next_q(), probabilities)
+    mixture = context.next_q().mix(probabilities)
     return jax.tree.map(lambda leaf: leaf[..., None, :], mixture)
 
 

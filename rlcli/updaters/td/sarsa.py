@@ -4,7 +4,7 @@ import jax
 
 from rlcli.distributions.action_masks import get_mask, uniform_logits
 from rlcli.networks import predictions
-from rlcli.networks.predictions import LOSSES, Loss, TransformName, min_over_critics
+from rlcli.networks.predictions import LOSSES, Loss, TransformName
 from rlcli.registry import register
 from rlcli.types import Count, Updater
 from rlcli.updaters import Parts
@@ -64,7 +64,7 @@ def simple_td(
         del state  # these networks have no memory
         obs, first = jax.tree.map(lambda leaf: leaf[None], (obs, first))
         prediction = critic.predict_all_actions("act", params, None, obs, first)
-        return min_over_critics(prediction.particles(value_transform)).mean()[0, :, 0]
+        return prediction.particles(value_transform).min_over_critics().mean()[0, :, 0]
 
     def outputs(params, obs, first, carry):
         """The legal actions: all that a policy without a network needs."""

@@ -22,7 +22,6 @@ from rlcli.networks.predictions import (
     Particles,
     Prediction,
     TransformName,
-    min_over_critics,
     value_transform,
 )
 from rlcli.types import (
@@ -139,7 +138,7 @@ def action_value_updater(
     def values(params, key, obs, carry, first):
         carries = critic.carries(params, obs, first, carry)
         prediction = critic.predict_all_actions("act", params, key, obs, first, carry)
-        return min_over_critics(prediction.particles(transform)).mean(), carries
+        return prediction.particles(transform).min_over_critics().mean(), carries
 
     def outputs(params, obs, first, carry):
         return values(params, None, obs, carry, first)[0] if is_discrete else ()
@@ -282,7 +281,7 @@ def td_updater(
             v_tm1=backup_value(backup),
             v_t=backup_value(next_backup),
             log_prob=log_prob,
-            q_tm1=min_over_critics(prediction.particles(transform)).mean(),
+            q_tm1=prediction.particles(transform).min_over_critics().mean(),
             carry=next_carries if is_recurrent(critic) else (),
         )
 
