@@ -25,7 +25,8 @@ other parts that need one: the normalization of rewards, planning policies, lear
 models.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -40,6 +41,7 @@ from rlcli.loop.progress import Setup
 from rlcli.networks.freezing import TORSO, torso_paths
 from rlcli.networks.functions import statistics_group
 from rlcli.recipe import DEFAULT, SHARED, Recipe
+from rlcli.recipe.documents import Place
 from rlcli.types import (
     Core,
     Environment,
@@ -131,223 +133,186 @@ def check_parts(
     replay: ReplayTraits | None,
 ) -> None:
     """Refuses parts that do not meet the requirements that other parts declare."""
-    _check_single_steps(recipe, tracer, updater)
-    _check_window(recipe, tracer.window or 1, num_envs)
-    _check_episodes(recipe, tracer, replay)
+    conflicts = [_tracer_conflicts(recipe, num_envs, tracer, updater, replay)]
     if replay is not None:
-        _check_replay(recipe, tracer, updater, replay)
-        _check_dataset(recipe, tracer, updater, replay)
-        _check_capacity(recipe, replay, recipe.train.unroll * num_envs)
-        _check_sequences(recipe, updater, replay)
-        _check_recurrence(recipe, updater, replay)
-        _check_priority(recipe, updater, replay)
-        _check_on_policy(recipe, tracer, updater)
-    _check_rows(recipe, tracer, updater, replay)
-
-
-def _check_episodes(
-    recipe: Recipe, tracer: Tracer, replay: ReplayTraits | None
-) -> None:
-    """Refuses a tracer of whole episodes where only parts of episodes are available."""
-    if tracer.window is not None or (replay is not None and replay.episodes):
-        return
-    name = recipe.replay.name if recipe.replay else ""
-    samples = f"replay `{name}` samples" if replay else "without a replay there are"
-    raise recipe.error(
-        ("tracer",),
-        f"tracer `{recipe.tracer.name}` requires whole episodes, but {samples} only "
-        "parts of them",
-        "use `replay: episodes`, which samples whole episodes",
-    )
-
-
-def _check_rows(
-    recipe: Recipe, tracer: Tracer, updater: UpdaterTraits, replay: ReplayTraits | None
-) -> None:
-    """Refuses a tracer over several rows where it would see fewer at a time."""
-    if replay is None:
-        rows, source = recipe.train.unroll, "unrolls have"
-        hint = f"raise `train.unroll` to at least {tracer.sequence_length}"
-    else:
         assert recipe.replay is not None  # `replay` was built from it
-        rows = max(updater.sequence_length, replay.sequence_length)
-        source = f"samples of replay `{recipe.replay.name}` have"
-        hint = "use `replay: {name: sequences, length: 20}`"
-    if rows >= tracer.sequence_length:
-        return
-    raise recipe.error(
-        ("tracer",),
-        f"tracer `{recipe.tracer.name}` needs at least {tracer.sequence_length} "
-        f"consecutive steps to differ from a one-step return, but {source} only {rows}",
-        f"{hint}, or `tracer: n_step`",
-    )
+        unroll_size, name = recipe.train.unroll * num_envs, recipe.replay.name
+        conflicts += [
+            _data_conflicts(recipe, name, tracer, updater, replay),
+            _capacity_conflicts(name, replay, unroll_size),
+            _sample_conflicts(recipe, name, tracer, updater, replay),
+        ]
+    conflicts.append(_row_conflicts(recipe, tracer, updater, replay))
+    for conflict in itertools.chain(*conflicts):
+        raise recipe.error(*conflict)
 
 
-def _check_replay(
-    recipe: Recipe, tracer: Tracer, updater: UpdaterTraits, replay: ReplayTraits
-) -> None:
-    """Refuses a replay of steps that the updater cannot learn from."""
-    assert recipe.replay is not None  # `replay` was built from it
-    updater_name, name = recipe.updater.name, recipe.replay.name
+# The place in the recipe, the problem, and the remedy; the first one is the error.
+_Conflicts = Iterator[tuple[Place, str, str]]
+
+
+def _tracer_conflicts(
+    recipe: Recipe,
+    num_envs: int,
+    tracer: Tracer,
+    updater: UpdaterTraits,
+    replay: ReplayTraits | None,
+) -> _Conflicts:
+    """A tracer whose rows the updater cannot use, or that never has enough steps."""
+    name, window, unroll = recipe.tracer.name, tracer.window or 1, recipe.train.unroll
+    if tracer.window != 1 and updater.requires_single_steps:
+        spans = f"{window:,} steps" if tracer.window else "whole episodes"
+        yield (
+            ("updater",),
+            f"{updater.requires_single_steps} requires rows of single steps, but the "
+            f"rows of tracer `{name}` span {spans}",
+            "use `tracer: lambda_return`, whose rows are single steps",
+        )
+    steps = recipe.train.steps // (unroll * num_envs) * unroll
+    if steps < window:
+        min_steps = -(-window // unroll) * unroll * num_envs
+        yield (
+            ("tracer",),
+            f"the agent would never learn: tracer `{name}` needs {window:,} "
+            f"consecutive steps, but the run has {steps:,} of each environment",
+            f"raise `train.steps` to at least {min_steps:,}",
+        )
+    if tracer.window is None and not (replay and replay.episodes):
+        samples = "without a replay there are"
+        if recipe.replay:
+            samples = f"replay `{recipe.replay.name}` samples"
+        yield (
+            ("tracer",),
+            f"tracer `{name}` requires whole episodes, but {samples} only parts of "
+            "them",
+            "use `replay: episodes`, which samples whole episodes",
+        )
+
+
+def _data_conflicts(
+    recipe: Recipe,
+    name: str,
+    tracer: Tracer,
+    updater: UpdaterTraits,
+    replay: ReplayTraits,
+) -> _Conflicts:
+    """A replay, or a data set, of steps that the updater cannot learn from."""
+    updater_name, tracer_name = recipe.updater.name, recipe.tracer.name
     if updater.replays == "none":
-        raise recipe.error(
+        yield (
             ("replay",),
             f"updater `{updater_name}` learns from whole unrolls: it supports no "
             "replay",
             "`replay: null` removes it",
         )
-    if updater.replays == "any" or replay.is_on_policy or tracer.is_off_policy:
-        return
-    raise recipe.error(
-        ("replay",),
-        f"updater `{updater_name}` learns from actions of its current policy, but "
-        f"replay `{name}` returns those of earlier policies, which tracer "
-        f"`{recipe.tracer.name}` does not correct for",
-        "`replay: null` removes the replay; updaters such as `v_trace` and `dqn` learn "
-        "from one",
-    )
+    if not (updater.replays == "any" or replay.is_on_policy or tracer.is_off_policy):
+        yield (
+            ("replay",),
+            f"updater `{updater_name}` learns from actions of its current policy, but "
+            f"replay `{name}` returns those of earlier policies, which tracer "
+            f"`{tracer_name}` does not correct for",
+            "`replay: null` removes the replay; updaters such as `v_trace` and `dqn` "
+            "learn from one",
+        )
+    required = [(f"updater `{updater_name}`", extra) for extra in updater.requires]
+    required += [(f"tracer `{tracer_name}`", extra) for extra in tracer.requires]
+    for part, extra in required if replay.dataset else ():
+        yield (
+            ("replay",),
+            f"{part} needs the `{extra}` of each step, which a data set does not have",
+            "remove `memory` from the network"
+            if extra == "carry"
+            else "use `tracer: n_step`, or learn from an environment",
+        )
 
 
-def _check_dataset(
-    recipe: Recipe, tracer: Tracer, updater: UpdaterTraits, replay: ReplayTraits
-) -> None:
-    """Refuses a data set for parts that need more than its steps."""
-    if replay.dataset is None:
-        return
-    required = {f"updater `{recipe.updater.name}`": updater.requires}
-    required[f"tracer `{recipe.tracer.name}`"] = tracer.requires
-    for part, extras in required.items():
-        if extras:
-            raise recipe.error(
-                ("replay",),
-                f"{part} needs the `{extras[0]}` of each step, which a data set does "
-                "not have",
-                "remove `memory` from the network"
-                if extras[0] == "carry"
-                else "use `tracer: n_step`, or learn from an environment",
-            )
-
-
-def _check_sequences(
-    recipe: Recipe, updater: UpdaterTraits, replay: ReplayTraits
-) -> None:
-    """Refuses single rows for recurrent networks: no gradient would go back in time."""
-    if (
-        "carry" not in updater.requires
-        or max(updater.sequence_length, replay.sequence_length) > 1
-    ):
-        return
-    assert recipe.replay is not None  # `replay` was built from it
-    raise recipe.error(
-        ("network", "memory"),
-        f"a recurrent network learns from consecutive steps, but replay "
-        f"`{recipe.replay.name}` samples single ones",
-        "use `replay: {name: sequences, length: 20}`, or remove `memory`",
-    )
-
-
-def _check_recurrence(
-    recipe: Recipe, updater: UpdaterTraits, replay: ReplayTraits
-) -> None:
-    """Refuses an option for recurrent networks where no network is recurrent."""
-    if not replay.requires_recurrence or "carry" in updater.requires:
-        return
-    assert recipe.replay is not None  # `replay` was built from it
-    raise recipe.error(
-        ("replay",),
-        f"{replay.requires_recurrence} of replay `{recipe.replay.name}` refreshes "
-        f"recurrent state, but no network of updater `{recipe.updater.name}` has any",
-        "remove it, or give the network a `memory`",
-    )
-
-
-def _check_priority(
-    recipe: Recipe, updater: UpdaterTraits, replay: ReplayTraits
-) -> None:
-    """Refuses a replay that requires another priority than the updater reports."""
-    if replay.required_priority in ("", updater.priority):
-        return
-    assert recipe.replay is not None  # `replay` was built from it
-    raise recipe.error(
-        ("replay",),
-        f"replay `{recipe.replay.name}` requires the priority "
-        f"`{replay.required_priority}`, which updater `{recipe.updater.name}` does not "
-        "report",
-        f"it reports `{updater.priority}`: set its option `priority`, if it has one, "
-        "or choose another replay",
-    )
-
-
-def _check_capacity(recipe: Recipe, replay: ReplayTraits, unroll_size: int) -> None:
-    """Refuses a replay that is smaller than one sample, or too large.
+def _capacity_conflicts(
+    name: str, replay: ReplayTraits, unroll_size: int
+) -> _Conflicts:
+    """A replay that is smaller than one sample, or too large.
 
     32-bit indices address its entries. `unroll_size` is the number of steps of an
     unroll. A ring has room for one or two more unrolls, and a sum tree rounds up to
     whole nodes.
     """
-    assert recipe.replay is not None  # `replay` was built from it
     if replay.capacity < replay.batch_size:
-        raise recipe.error(
+        yield (
             ("replay",),
-            f"replay `{recipe.replay.name}` holds {replay.capacity:,} steps, fewer "
-            f"than the {replay.batch_size:,} of one sample",
+            f"replay `{name}` holds {replay.capacity:,} steps, fewer than the "
+            f"{replay.batch_size:,} of one sample",
             f"raise its capacity to at least {replay.batch_size:,}, or lower its batch "
             "size",
         )
     max_capacity = INT32_MAX - 2 * unroll_size - 32
-    if replay.capacity <= max_capacity:
-        return
-    raise recipe.error(
-        ("replay",),
-        f"replay `{recipe.replay.name}` with a capacity of {replay.capacity:,} has "
-        "more entries than 32-bit indices can address",
-        f"lower its capacity to at most {max_capacity:,}",
-    )
+    if replay.capacity > max_capacity:
+        yield (
+            ("replay",),
+            f"replay `{name}` with a capacity of {replay.capacity:,} has more entries "
+            "than 32-bit indices can address",
+            f"lower its capacity to at most {max_capacity:,}",
+        )
 
 
-def _check_single_steps(recipe: Recipe, tracer: Tracer, updater: UpdaterTraits) -> None:
-    """Refuses rows of several steps where the updater requires single steps."""
-    if tracer.window == 1 or not updater.requires_single_steps:
-        return
-    spans = "whole episodes" if tracer.window is None else f"{tracer.window:,} steps"
-    raise recipe.error(
-        ("updater",),
-        f"{updater.requires_single_steps} requires rows of single steps, but the rows "
-        f"of tracer `{recipe.tracer.name}` span {spans}",
-        "use `tracer: lambda_return`, whose rows are single steps",
-    )
+def _sample_conflicts(
+    recipe: Recipe,
+    name: str,
+    tracer: Tracer,
+    updater: UpdaterTraits,
+    replay: ReplayTraits,
+) -> _Conflicts:
+    """A replay whose samples, options or priorities do not fit the updater."""
+    updater_name, is_recurrent = recipe.updater.name, "carry" in updater.requires
+    length = max(updater.sequence_length, replay.sequence_length)
+    if is_recurrent and length == 1:  # no gradient would go back in time
+        yield (
+            ("network", "memory"),
+            f"a recurrent network learns from consecutive steps, but replay `{name}` "
+            "samples single ones",
+            "use `replay: {name: sequences, length: 20}`, or remove `memory`",
+        )
+    if replay.requires_recurrence and not is_recurrent:
+        yield (
+            ("replay",),
+            f"{replay.requires_recurrence} of replay `{name}` refreshes recurrent "
+            f"state, but no network of updater `{updater_name}` has any",
+            "remove it, or give the network a `memory`",
+        )
+    if replay.required_priority not in ("", updater.priority):
+        yield (
+            ("replay",),
+            f"replay `{name}` requires the priority `{replay.required_priority}`, "
+            f"which updater `{updater_name}` does not report",
+            f"it reports `{updater.priority}`: set its option `priority`, if it has "
+            "one, or choose another replay",
+        )
+    if tracer.is_off_policy and updater.requires_on_policy:
+        option = updater.requires_on_policy
+        yield (
+            ("updater",),
+            f"{option} cannot be used with tracer `{recipe.tracer.name}` and a replay: "
+            "the tracer sets the advantage of actions that the policy no longer "
+            f"selects to 0, and {option} would change it",
+            f"remove {option} or `replay`",
+        )
 
 
-def _check_on_policy(recipe: Recipe, tracer: Tracer, updater: UpdaterTraits) -> None:
-    """Refuses an off-policy tracer on a replay if the updater requires on-policy rows.
-
-    A replay contains actions that the policy no longer selects. Such a tracer gives
-    them an advantage of about 0.
-    """
-    if not (tracer.is_off_policy and updater.requires_on_policy):
-        return
-    raise recipe.error(
-        ("updater",),
-        f"{updater.requires_on_policy} cannot be used with tracer "
-        f"`{recipe.tracer.name}` and a replay: the tracer sets the advantage of "
-        "actions that the policy no longer selects to 0, and "
-        f"{updater.requires_on_policy} would change it",
-        f"remove {updater.requires_on_policy} or `replay`",
-    )
-
-
-def _check_window(recipe: Recipe, window: int, num_envs: int) -> None:
-    """Refuses a tracer whose window is longer than the whole run."""
-    unroll = recipe.train.unroll
-    steps = recipe.train.steps // (unroll * num_envs) * unroll
-    if steps < window:
-        min_steps = -(-window // unroll) * unroll * num_envs
-        raise recipe.error(
+def _row_conflicts(
+    recipe: Recipe, tracer: Tracer, updater: UpdaterTraits, replay: ReplayTraits | None
+) -> _Conflicts:
+    """A tracer over several rows that would see fewer at a time."""
+    rows, source = recipe.train.unroll, "unrolls have"
+    hint = f"raise `train.unroll` to at least {tracer.sequence_length}"
+    if replay is not None and recipe.replay is not None:
+        rows = max(updater.sequence_length, replay.sequence_length)
+        source = f"samples of replay `{recipe.replay.name}` have"
+        hint = "use `replay: {name: sequences, length: 20}`"
+    if rows < tracer.sequence_length:
+        yield (
             ("tracer",),
-            f"the agent would never learn: tracer `{recipe.tracer.name}` needs "
-            f"{window:,} consecutive steps, but the run has {steps:,} of each "
-            "environment",
-            f"raise `train.steps` to at least {min_steps:,}",
+            f"tracer `{recipe.tracer.name}` needs at least {tracer.sequence_length} "
+            "consecutive steps to differ from a one-step return, but "
+            f"{source} only {rows}",
+            f"{hint}, or `tracer: n_step`",
         )
 
 
@@ -357,22 +322,17 @@ def check_goals(recipe: Recipe, environment: Environment) -> Callable:
     members = spaces.members(environment.observation).keys()
     if environment.goal_reward is not None and members >= GOALS:
         return environment.goal_reward
+    lacks = "has neither `goal_reward` nor `compute_reward`"
+    if missing := sorted(GOALS - members):
+        lacks = f"observes no {' and '.join(f'`{name}`' for name in missing)}"
     raise recipe.error(
         ("replay",),
         f"replay `{recipe.replay.name}` requires an environment whose reward is a "
-        f"function of goals, but `{recipe.environment.name}` {_missing_goals(members)}",
+        f"function of goals, but `{recipe.environment.name}` {lacks}",
         "use `BitFlip-v0`, `{name: PointRobot-v0, goals: true}`, goals of "
         "Gymnasium-Robotics or an environment of your own with `goal_reward`, without "
         "`each`, frame stacks, and wrappers that change observations or add to rewards",
     )
-
-
-def _missing_goals(members: Iterable[str]) -> str:
-    """What an environment lacks for `hindsight`, as the end of a sentence."""
-    if missing := sorted(GOALS.difference(members)):
-        names = " and ".join(f"`{name}`" for name in missing)
-        return f"observes no {names}"
-    return "has neither `goal_reward` nor `compute_reward`"
 
 
 def check_frame_stack(
