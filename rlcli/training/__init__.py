@@ -4,8 +4,8 @@ Belongs here: train, resume, the session and the run loop; parts of them in fold
 May import: evaluation, monitor, and everything below them.
 """
 
+from rlcli.training.hook import Chunk as Chunk
 from rlcli.training.hook import Hook as Hook
 from rlcli.training.new_run import chunks as chunks
 from rlcli.training.new_run import train as train
 from rlcli.training.resuming import resume as resume
-from rlcli.training.run_loop import Chunk as Chunk

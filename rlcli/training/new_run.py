@@ -3,10 +3,12 @@
 They import JAX only when they run, after the thread layout is set.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlcli.errors import RlcliError
 from rlcli.recipe import (
@@ -30,12 +32,14 @@ from rlcli.runs.hook_records import read_hook_records
 from rlcli.runs.naming import check_name, check_tags
 from rlcli.runs.run_folder import Run
 from rlcli.training.budgets import short_recipe, smoke_recipe
+from rlcli.training.hook import Chunk
 from rlcli.training.process_group import local_place, local_recipe
-from rlcli.training.run_loop import Chunk, close_at_exit, run_chunks
-from rlcli.training.run_writer import ActiveRun
-from rlcli.training.session import open_session
+from rlcli.training.session import close_at_exit, open_session
 from rlcli.xla import processes, threads
 from rlcli.xla.processes import ALONE, ProcessGroup
+
+if TYPE_CHECKING:
+    from rlcli.training.experiment.experiment import ActiveRun
 
 
 class NewRun(NamedTuple):
@@ -204,7 +208,9 @@ def train_chunks(
     keywords = {"max_time": request.max_time, "quiet": request.quiet}
     with open_session(title, **keywords) as session:
         session.begin_tracing(_set_threads(new_runs, request), request.group)
+        from rlcli.training.experiment.experiment import ActiveRun
         from rlcli.training.experiment.together import build_experiments
+        from rlcli.training.run_loop import run_chunks
 
         trust, warning = _admit(new_runs, request)
         loaded = [load_to_train(new.recipe, trust=trust) for new in new_runs]

@@ -19,9 +19,8 @@ from rlcli.runs.locate import find_trained_together, locate_run
 from rlcli.runs.ownership import is_trusted
 from rlcli.runs.run_folder import Run
 from rlcli.runs.study_record import find_study
+from rlcli.training.hook import Chunk
 from rlcli.training.process_group import check_agreement, local_recipe, local_run
-from rlcli.training.run_loop import STOP_REACHED, Chunk, final_status, run_chunks
-from rlcli.training.run_writer import ActiveRun
 from rlcli.training.session import Session, open_session
 from rlcli.training.tracking.track_records import Marks
 from rlcli.xla import processes, threads
@@ -29,6 +28,7 @@ from rlcli.xla.processes import ALONE, ProcessGroup
 
 if TYPE_CHECKING:
     from rlcli.runs.snapshots import CheckpointContent
+    from rlcli.training.experiment.experiment import ActiveRun
     from rlcli.training.experiment.program import Program
     from rlcli.training.recovery import RecordedRecipe
 
@@ -118,6 +118,7 @@ def _resume_chunks(
 ) -> Iterator[Chunk]:
     """The chunks from the newest checkpoint on; none if the runs are finished."""
     from rlcli.training import recovery
+    from rlcli.training.run_loop import run_chunks
 
     if len(runs) > 1 and all(map(recovery.is_frozen, runs)):
         return
@@ -174,6 +175,7 @@ def _restore(
     from rlcli.assembly import out_of_memory
     from rlcli.runs import snapshots
     from rlcli.training import recovery
+    from rlcli.training.experiment.experiment import ActiveRun
     from rlcli.training.experiment.hook_effects import restore_environment
     from rlcli.training.experiment.together import build_experiments
 
@@ -259,6 +261,8 @@ def _describe_versions(checkpoints: Sequence[CheckpointContent | None]) -> str:
 
 def _is_finished(member: ActiveRun, recipe_before: Recipe) -> bool:
     """Whether a run has made its last step, or reached `train.stop`."""
+    from rlcli.training.run_loop import STOP_REACHED
+
     run, experiment = member
     info = run.read_info()
     if info.get("status") == "finished":
@@ -277,6 +281,8 @@ def _has_failed(member: ActiveRun) -> bool:
 
 def _has_time_left(members: Sequence[ActiveRun], session: Session) -> bool:
     """Whether no signal has stopped runs before their first step; refuses a timeout."""
+    from rlcli.training.run_loop import final_status
+
     status, _ = final_status(members, session.signals, session.deadline)
     if status == "out_of_time":
         message = "`--max-time` was reached before its first step"

@@ -3,23 +3,17 @@
 Between two chunks it writes metrics and checkpoints, and handles signals.
 """
 
-from __future__ import annotations
-
-import atexit
 import contextlib
 import copy
-import dataclasses
 import functools
 import time
-import weakref
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from rlcli import errors
+from rlcli.assembly.build_part import explain_user_errors
+from rlcli.assembly.out_of_memory import OutOfMemoryError, explain_out_of_memory
 from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
 from rlcli.monitor.lines import group_by_point, merge_evaluation, merge_rows
@@ -28,95 +22,24 @@ from rlcli.runs.files import explain_file_errors
 from rlcli.runs.formatting import format_number_of
 from rlcli.runs.hook_records import HookRecord
 from rlcli.runs.run_folder import Run
+from rlcli.training.experiment.experiment import (
+    ActiveRun,
+    ChunkReport,
+    Experiment,
+    advance_together,
+)
+from rlcli.training.experiment.hook_effects import HookEffects
 from rlcli.training.experiment.pace import Pace
-from rlcli.training.run_writer import ActiveRun, RunWriter, save_all, write_run
-from rlcli.training.session import Session
+from rlcli.training.experiment.population import Population
+from rlcli.training.experiment.profile import Profiler
+from rlcli.training.hook import Chunk
+from rlcli.training.run_writer import RunWriter, save_all, write_run
+from rlcli.training.session import Session, register_closing
 from rlcli.training.stopping.run_end import abandon, report_idling, stop_of
 from rlcli.training.stopping.signals import Signals
 from rlcli.xla import processes
 
-if TYPE_CHECKING:
-    from rlcli.training.experiment.experiment import ChunkReport, Experiment
-    from rlcli.training.experiment.hook_effects import HookEffects
-    from rlcli.training.experiment.population import Population
-    from rlcli.training.experiment.profile import Profiler
-
 STOP_REACHED = "every seed has reached `train.stop`"
-
-
-@dataclasses.dataclass(frozen=True)
-class Chunk:
-    """One chunk of a run, as `rlcli.chunks` yields it: its metrics and evaluations."""
-
-    run: Path
-    step: int  # environment steps of one seed at the end of the chunk
-    rows: Sequence[Mapping[str, Any]]  # of metrics: one per log point and seed
-    evaluation: Sequence[Mapping[str, Any]]  # one per seed, after an evaluation
-    _experiment: Experiment = dataclasses.field(repr=False)
-    _effects: HookEffects = dataclasses.field(repr=False)
-
-    def log(self, values: Mapping[str, Any]) -> None:
-        """Logs numbers: in the rows of this step, the panel and the trackers.
-
-        A value is a number, or a list of one number of each seed. Call it before the
-        next chunk.
-        """
-        self._check_current()
-        self._effects.log(values)
-
-    def set(self, place: str, value: float) -> None:
-        """Sets a number of the running program, from the next step on.
-
-        `place` is that of an option in the recipe: `optimizer.learning_rate`,
-        `policy.epsilon`, or one that `train.adjustable` lists. In an environment on the
-        host, `environment.speed` calls `set_speed(value)`, or sets the attribute
-        `speed`, of each copy. The run records it with the step: a resume continues with
-        the number, and a reproduction sets it again. Evaluations use the environment of
-        the recipe.
-
-        Raises:
-            RlcliError: if there is no such number.
-        """
-        self._check_current()
-        self._effects.set(place, value)
-
-    @property
-    def numbers(self) -> Mapping[str, float]:
-        """The numbers of the program that `set` takes, by their places."""
-        self._check_current()
-        return self._effects.numbers
-
-    @functools.cached_property
-    def acting(self) -> Any:
-        """The acting state of the policies, `[seeds, ...]`, owned by the caller.
-
-        Fetched on first access, which has to happen before the next chunk.
-        """
-        self._check_current()
-        from jax import tree  # here: imports JAX
-
-        return tree.map(np.array, self._experiment.acting_state())
-
-    def _check_current(self) -> None:
-        if self._experiment.step != self.step:
-            raise ValueError(
-                f"expected access at step {self.step:,}, before the next chunk, but "
-                f"the run is at step {self._experiment.step:,}"
-            )
-
-
-_unfinished: weakref.WeakSet[Generator[Chunk, None, Path]] = weakref.WeakSet()
-
-
-def close_at_exit(generator: Generator[Chunk, None, Path]) -> None:
-    """Ends the run of a generator, with a checkpoint, when the interpreter exits."""
-    _unfinished.add(generator)
-
-
-def _close_unfinished() -> None:
-    """Ends the runs of unfinished generators."""
-    for generator in [*_unfinished]:
-        generator.close()
 
 
 @contextlib.contextmanager
@@ -125,8 +48,6 @@ def _discard_without_memory(members: Sequence[ActiveRun]) -> Iterator[None]:
 
     A folder remains if its run has made a step or has a checkpoint.
     """
-    from rlcli.assembly.out_of_memory import OutOfMemoryError  # here: imports JAX
-
     try:
         yield
     except OutOfMemoryError:
@@ -141,9 +62,6 @@ def _discard_without_memory(members: Sequence[ActiveRun]) -> Iterator[None]:
 @contextlib.contextmanager
 def _explain_errors(experiment: Experiment) -> Iterator[None]:
     """Explains failed allocations, and exceptions of user code."""
-    from rlcli.assembly.build_part import explain_user_errors
-    from rlcli.assembly.out_of_memory import explain_out_of_memory  # here: imports JAX
-
     with (
         explain_out_of_memory("this run", experiment.program.memory),
         explain_user_errors(experiment.recipe),
@@ -180,23 +98,6 @@ def final_status(
     return "", ""
 
 
-def _find_population(members: Sequence[ActiveRun]) -> Population | None:
-    """The population of runs whose program has begun; None if they are none."""
-    if not any(member.run.read_info().get("population") for member in members):
-        return None
-    from rlcli.training.experiment.population import Population  # here: imports JAX
-
-    return Population(members)
-
-
-def _hook_effects(member: ActiveRun, replayed: Sequence[HookRecord]) -> HookEffects:
-    from rlcli.training.experiment.hook_effects import HookEffects  # here: imports JAX
-
-    effects = HookEffects(*member, replayed)
-    effects.restore()
-    return effects
-
-
 def _call_hooks(experiment: Experiment, chunk: Chunk, report: ChunkReport) -> None:
     best = experiment.scores.best
     experiment.hooks.act(
@@ -204,12 +105,6 @@ def _call_hooks(experiment: Experiment, chunk: Chunk, report: ChunkReport) -> No
         is_best=best is not None and chunk.step in best.steps,
         is_checkpoint_due=report.is_checkpoint_due,
     )
-
-
-def _profiler(member: ActiveRun) -> Profiler:
-    from rlcli.training.experiment.profile import Profiler  # here: imports JAX
-
-    return Profiler(member.experiment, member.run.folder)
 
 
 def run_chunks(
@@ -227,16 +122,15 @@ def run_chunks(
     hooks did in the run that is reproduced.
     """
     signals, monitor = session.signals, session.monitor
-    # Registered anew, now that JAX has registered its exit functions: the interpreter
-    # calls them in reverse order, and runs must end before JAX shuts down.
-    atexit.unregister(_close_unfinished)
-    atexit.register(_close_unfinished)
+    register_closing()
     run, experiment = members[0]
-    population = _find_population(members)
+    is_population = any(each.run.read_info().get("population") for each in members)
+    population = Population(members) if is_population else None
     resume_at = _begin(members, signals, monitor)
-    effects = _hook_effects(members[0], replayed)
+    effects = HookEffects(run, experiment, replayed)
+    effects.restore()
     pace = Pace(experiment.updates, experiment.iterations)
-    profiler = _profiler(members[0]) if profile else None
+    profiler = Profiler(experiment, run.folder) if profile else None
     with contextlib.ExitStack() as stack:
         stack.enter_context(_discard_without_memory(members))
         writers = [
@@ -319,10 +213,6 @@ def _save_if_due(
 def _advance(
     members: Sequence[ActiveRun], profiler: Profiler | None, max_iterations: int
 ) -> list[ChunkReport]:
-    from rlcli.training.experiment.experiment import (
-        advance_together,  # here: imports JAX
-    )
-
     if profiler is not None:
         return [profiler.advance(max_iterations)]
     return advance_together([member.experiment for member in members], max_iterations)

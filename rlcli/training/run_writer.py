@@ -1,56 +1,22 @@
 """Run writer: writes the results of a run to its folder and its trackers."""
 
-from __future__ import annotations
-
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 from rlcli.errors import RlcliError
+from rlcli.evaluation.render import make_film_writer
 from rlcli.monitor import Monitor
 from rlcli.runs import run_folder
 from rlcli.runs.metrics import Metrics
-from rlcli.runs.run_folder import Run
+from rlcli.training.experiment.experiment import ActiveRun, ChunkReport
 from rlcli.training.stopping.signals import Signals
 from rlcli.training.tracking.track_records import Results
 from rlcli.training.tracking.tracking import Tracking
 
-if TYPE_CHECKING:
-    from rlcli.training.experiment.experiment import ChunkReport, Experiment
-
 _MAX_THREADS = 8  # that write checkpoints
-
-
-class ActiveRun(NamedTuple):
-    """A run in training: its folder and its experiment."""
-
-    run: Run
-    experiment: Experiment
-
-
-class FilmMaker:
-    """Films the greedy policy of the first seed of a run."""
-
-    def __init__(self, experiment: Experiment, run: Run) -> None:
-        self._experiment = experiment
-        self._run = run
-        self._write: Callable[..., None] | None = None
-
-    def write(self) -> Path:
-        """Films an episode of the evaluation at this step; returns the file."""
-        from rlcli.evaluation.render import make_film_writer  # here: imports JAX
-
-        experiment, program = self._experiment, self._experiment.program
-        program.report_phase("rendering")
-        if self._write is None:
-            self._write = make_film_writer(experiment.recipe, experiment.setup)
-        self._run.make_films_folder()
-        film = self._run.film(experiment.step)
-        index, inputs = program.evaluation_index, program.inputs(experiment.seeds)
-        self._write(experiment.acting_state(), film, index, inputs)
-        return film
 
 
 class RunWriter:
@@ -60,7 +26,6 @@ class RunWriter:
         self._run, self._experiment = member
         self._rows = rows
         self._tracking = tracking
-        self._film_maker = FilmMaker(self._experiment, self._run)
         self._has_ended = bool(self._experiment.failure)
 
     def record(self, report: ChunkReport, monitor: Monitor) -> None:
@@ -78,15 +43,29 @@ class RunWriter:
 
     def _write_film(self, report: ChunkReport) -> dict[str, Path]:
         """Films an evaluation if the recipe requests it; the file by tracker key."""
-        experiment = self._experiment
-        if not report.evaluation or not experiment.recipe.train.evaluate.render:
+        if not report.evaluation or not self._experiment.recipe.train.evaluate.render:
             return {}
         try:
-            film = self._film_maker.write()
+            film = self.film_evaluation()
         except RlcliError as error:  # training does not depend on it
             self._tracking.warn(f"no film of the evaluation: {error.message}")
             return {}
         return {"evaluation/film": film}
+
+    def film_evaluation(self) -> Path:
+        """Films the first seed's episode of an evaluation at this step: a file."""
+        experiment, program = self._experiment, self._experiment.program
+        program.report_phase("rendering")
+        write = self._film_writer
+        self._run.make_films_folder()
+        film = self._run.film(experiment.step)
+        index, inputs = program.evaluation_index, program.inputs(experiment.seeds)
+        write(experiment.acting_state(), film, index, inputs)
+        return film
+
+    @functools.cached_property
+    def _film_writer(self) -> Callable[..., None]:
+        return make_film_writer(self._experiment.recipe, self._experiment.setup)
 
     @property
     def has_failed(self) -> bool:

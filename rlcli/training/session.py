@@ -4,9 +4,13 @@ Train, resume, reproduce and `verify-resume`, of one run or of several that shar
 program, open it alike; `run_loop` trains in it. Imports JAX when tracing begins.
 """
 
+import atexit
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from rlcli.monitor import Monitor
 from rlcli.runs.durations import Deadline, deadline_of
@@ -86,3 +90,26 @@ def report_compilation(report: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
+
+
+_unfinished: weakref.WeakSet[Generator[Any, None, Path]] = weakref.WeakSet()
+
+
+def close_at_exit(generator: Generator[Any, None, Path]) -> None:
+    """Ends the run of a generator, with a checkpoint, when the interpreter exits."""
+    _unfinished.add(generator)
+
+
+def register_closing() -> None:
+    """Ends the runs of unfinished generators before JAX shuts down.
+
+    Call it once JAX has registered its exit functions: the interpreter calls them in
+    reverse order.
+    """
+    atexit.unregister(_close_unfinished)
+    atexit.register(_close_unfinished)
+
+
+def _close_unfinished() -> None:
+    for generator in [*_unfinished]:
+        generator.close()

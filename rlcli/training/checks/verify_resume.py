@@ -24,9 +24,9 @@ from rlcli.runs.files import read_json, write_json
 from rlcli.runs.locate import locate_run
 from rlcli.runs.metrics import read_metrics
 from rlcli.runs.run_folder import Run
+from rlcli.training.hook import Chunk
 from rlcli.training.new_run import NewRun, TrainRequest, check_single, train_chunks
 from rlcli.training.resuming import resume_chunks
-from rlcli.training.run_loop import Chunk
 from rlcli.training.stopping import signals
 
 FEW_UPDATES = 3

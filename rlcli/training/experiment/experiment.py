@@ -259,6 +259,13 @@ class Experiment:
         )
 
 
+class ActiveRun(NamedTuple):
+    """A run in training: its folder and its experiment."""
+
+    run: Run
+    experiment: Experiment
+
+
 def advance_together(
     experiments: Sequence[Experiment], max_iterations: int
 ) -> list[ChunkReport]:

@@ -37,8 +37,7 @@ from rlcli.runs.population_rounds import (
     write_rounds,
 )
 from rlcli.runs.statistics import bounded_iqm
-from rlcli.training.experiment.experiment import ChunkReport
-from rlcli.training.run_writer import ActiveRun
+from rlcli.training.experiment.experiment import ActiveRun, ChunkReport
 from rlcli.types import Array, Key
 from rlcli.xla import processes
 

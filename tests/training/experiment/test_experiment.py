@@ -15,12 +15,14 @@ from rlcli.environments.episode_info import ROW_FIELDS
 from rlcli.evaluation import films
 from rlcli.loop import Loop, make_loop
 from rlcli.loop.progress import RESET, Setup, stream_key
+from rlcli.monitor import Monitor
 from rlcli.runs import checkpoint, snapshots
 from rlcli.runs.run_folder import Run
 from rlcli.runs.snapshots import Policies
 from rlcli.training.experiment.best_policies import Scores
-from rlcli.training.experiment.experiment import Experiment
-from rlcli.training.run_writer import FilmMaker
+from rlcli.training.experiment.experiment import ActiveRun, Experiment
+from rlcli.training.run_writer import write_run
+from rlcli.training.stopping.signals import Signals
 from rlcli.types import Core, TimeStep
 
 CLOCKS = {"dt", "steps_per_second", "updates_per_second", "time"}
@@ -475,7 +477,9 @@ def test_a_film_in_training_is_the_evaluation_of_the_first_seed(
     setup = setup._replace(devices=1, numbers={**setup.numbers, **rates})
     experiment = Experiment(parsed, setup)
     experiment.program.begin()
-    FilmMaker(experiment, Run(tmp_path)).write()
+    member = ActiveRun(Run(tmp_path), experiment)
+    with write_run(member, None, Signals(), Monitor(title="", quiet=True)) as writer:
+        writer.film_evaluation()
     assert len(shown) == experiment.program.evaluate().lengths[0, 0] + 1
 
 

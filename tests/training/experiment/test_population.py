@@ -20,11 +20,11 @@ from rlcli.runs.population_rounds import (
     write_settings,
 )
 from rlcli.runs.run_folder import Run
-from rlcli.training.experiment.experiment import advance_together
+from rlcli.training.experiment.experiment import ActiveRun, advance_together
 from rlcli.training.experiment.population import Population
 from rlcli.training.experiment.together import build_experiments
 from rlcli.training.new_run import NewRun, train_together
-from rlcli.training.run_writer import ActiveRun, RunWriter
+from rlcli.training.run_writer import RunWriter
 from rlcli.updaters.learner import NOT_FAILED
 
 LAKE = """
