@@ -35,6 +35,15 @@ class FrameStackState(NamedTuple):
     stacks: tuple[ArrayTree, ...]
 
 
+class _Stage(NamedTuple):
+    """Functions of an observation, followed by a stack of their results."""
+
+    functions: tuple[ObservationFunction, ...]
+    frames: int
+    axis: int
+    space: gymnasium.Space  # of the stack
+
+
 class FrameStacker(NamedTuple):
     """Stacks the frames of a sequence of observations.
 
@@ -43,21 +52,64 @@ class FrameStacker(NamedTuple):
     mask passes unchanged.
     """
 
-    init: Callable[[ArrayTree], tuple[ArrayTree, ...]]  # first obs -> stacks
-    # (stacks, next obs) -> stacks
-    push: Callable[[tuple[ArrayTree, ...], ArrayTree], tuple[ArrayTree, ...]]
-    # (stacks, obs) -> the stack of the last stage, with the mask of obs
-    observation: Callable[[tuple[ArrayTree, ...], ArrayTree], ArrayTree]
-    spaces: tuple[gymnasium.Space, ...]  # of the stacks
+    stages: tuple[_Stage, ...]
+    leading: int  # axes of observations before those of their space
+    numpy: Any  # the module that computes the stacks
 
+    @property
+    def spaces(self) -> tuple[gymnasium.Space, ...]:
+        """The spaces of the stacks."""
+        return tuple(stage.space for stage in self.stages)
 
-class _Stage(NamedTuple):
-    """Functions of an observation, followed by a stack of their results."""
+    def init(self, obs: ArrayTree) -> tuple[ArrayTree, ...]:
+        """The stacks of the first observation of an episode."""
+        stacks, value = [], action_masks.remove_mask(obs)
+        for stage in self.stages:
+            repeat = functools.partial(self._repeat, stage)
+            value = jax.tree.map(repeat, self._make_frame(stage, value))
+            stacks.append(value)
+        return tuple(stacks)
 
-    functions: tuple[ObservationFunction, ...]
-    frames: int
-    axis: int
-    space: gymnasium.Space  # of the stack
+    def push(
+        self, stacks: tuple[ArrayTree, ...], obs: ArrayTree
+    ) -> tuple[ArrayTree, ...]:
+        """The stacks after the next observation."""
+        new_stacks, value = [], action_masks.remove_mask(obs)
+        for stage, stack in zip(self.stages, stacks, strict=True):
+            push = functools.partial(self._push_frame, stage)
+            value = jax.tree.map(push, stack, self._make_frame(stage, value))
+            new_stacks.append(value)
+        return tuple(new_stacks)
+
+    def observation(self, stacks: tuple[ArrayTree, ...], obs: ArrayTree) -> ArrayTree:
+        """The stack of the last stage, with the mask of `obs`."""
+        if not stacks:
+            return obs
+        return action_masks.add_mask(stacks[-1], action_masks.get_mask(obs))
+
+    def _make_frame(self, stage: _Stage, obs: ArrayTree) -> ArrayTree:
+        for function in stage.functions:
+            for _ in range(self.leading):
+                function = jax.vmap(function)
+            obs = jax.tree.map(self.numpy.asarray, function(obs))
+        # A scalar becomes a vector, an image `[H, W]` gets a channel axis.
+        return jax.tree.map(
+            lambda leaf: (
+                leaf[..., None] if leaf.ndim - self.leading in (0, 2) else leaf
+            ),
+            obs,
+        )
+
+    def _repeat(self, stage: _Stage, frame: Any) -> Any:
+        return self.numpy.concatenate([frame] * stage.frames, axis=self._axis(stage))
+
+    def _push_frame(self, stage: _Stage, stack: Any, frame: Any) -> Any:
+        axis = self._axis(stage)
+        rest = self.numpy.split(stack, [frame.shape[axis]], axis=axis)[1]
+        return self.numpy.concatenate([rest, frame], axis=axis)
+
+    def _axis(self, stage: _Stage) -> int:
+        return stage.axis if stage.axis < 0 else stage.axis + self.leading
 
 
 def stack_frames(environment: _E, steps: Sequence[Preprocess]) -> _E:
@@ -99,6 +151,11 @@ def stack_frames(environment: _E, steps: Sequence[Preprocess]) -> _E:
             next_obs=stacker.observation(next_stacks, timestep.next_obs),
         )
 
+    hosts = {}
+    if host is not None:
+        memory = jax.eval_shape(lambda: tuple(map(spaces.zeros, stacker.spaces)))
+        structure = jax.tree.structure(memory)
+        hosts = {"host": extend_host(host, "stack", structure, FrameStackState)}
     return wrap(
         environment,
         # No `goal_reward`: it takes single goals, and these are stacked.
@@ -109,7 +166,7 @@ def stack_frames(environment: _E, steps: Sequence[Preprocess]) -> _E:
         observation=action_masks.add_mask(stacker.spaces[-1], mask),
         frame_stack=FrameStack(steps[-1].frames, steps[-1].axis, "repeat"),
         external=_stack_external(environment.external, steps),
-        **({"host": _stack_host(host, stacker)} if host else {}),
+        **hosts,
     )
 
 
@@ -124,12 +181,6 @@ def _stack_external(
     return external._replace(
         observation=action_masks.add_mask(stack, mask), frame=external.observation
     )
-
-
-def _stack_host(host: Host, stacker: FrameStacker) -> Host:
-    """The functions of a host environment, including the stacks."""
-    stacks = jax.eval_shape(lambda: tuple(map(spaces.zeros, stacker.spaces)))
-    return extend_host(host, "stack", jax.tree.structure(stacks), FrameStackState)
 
 
 def extend_host(
@@ -177,61 +228,9 @@ def frame_stacker(
     leading: int,
     numpy: Any = jnp,
 ) -> FrameStacker:
-    """Builds the functions that stack frames for `steps`.
-
-    Observations have `leading` axes before those of their space. `numpy` is the module
-    that computes the stacks.
-    """
-    stages = _build_stages(steps, action_masks.split_mask(observation)[0])
-
-    def place(stage: _Stage) -> int:
-        return stage.axis if stage.axis < 0 else stage.axis + leading
-
-    def make_frame(stage: _Stage, obs: ArrayTree) -> ArrayTree:
-        for function in stage.functions:
-            for _ in range(leading):
-                function = jax.vmap(function)
-            obs = jax.tree.map(numpy.asarray, function(obs))
-        # A scalar becomes a vector, an image `[H, W]` gets a channel axis.
-        return jax.tree.map(
-            lambda leaf: leaf[..., None] if leaf.ndim - leading in (0, 2) else leaf, obs
-        )
-
-    def init_stacks(obs: ArrayTree) -> tuple[ArrayTree, ...]:
-        stacks, value = [], action_masks.remove_mask(obs)
-        for stage in stages:
-            frame = make_frame(stage, value)
-            value = jax.tree.map(
-                lambda leaf, stage=stage: numpy.concatenate(
-                    [leaf] * stage.frames, axis=place(stage)
-                ),
-                frame,
-            )
-            stacks.append(value)
-        return tuple(stacks)
-
-    def push_frame(stack: Any, frame: Any, axis: int) -> Any:
-        rest = numpy.split(stack, [frame.shape[axis]], axis=axis)[1]
-        return numpy.concatenate([rest, frame], axis=axis)
-
-    def push_stacks(
-        stacks: tuple[ArrayTree, ...], obs: ArrayTree
-    ) -> tuple[ArrayTree, ...]:
-        new_stacks, value = [], action_masks.remove_mask(obs)
-        for stage, stack in zip(stages, stacks, strict=True):
-            push = functools.partial(push_frame, axis=place(stage))
-            value = jax.tree.map(push, stack, make_frame(stage, value))
-            new_stacks.append(value)
-        return tuple(new_stacks)
-
-    def observe_stacks(stacks: tuple[ArrayTree, ...], obs: ArrayTree) -> ArrayTree:
-        if not stacks:
-            return obs
-        return action_masks.add_mask(stacks[-1], action_masks.get_mask(obs))
-
-    return FrameStacker(
-        init_stacks, push_stacks, observe_stacks, tuple(stage.space for stage in stages)
-    )
+    """The functions that stack the frames of observations for `steps`."""
+    space, _ = action_masks.split_mask(observation)
+    return FrameStacker(_build_stages(steps, space), leading, numpy)
 
 
 def _build_stages(
@@ -241,11 +240,8 @@ def _build_stages(
     stages, functions = [], []
     for step in steps:
         if step.frames > 1:
-            space, _ = map_members(_frame_space)(space)
-            repeat_member = functools.partial(
-                _repeat_space, frames=step.frames, axis=step.axis
-            )
-            space, _ = map_members(repeat_member)(space)
+            stack = functools.partial(_stack_space, frames=step.frames, axis=step.axis)
+            space, _ = map_members(stack)(space)
             stages.append(_Stage(tuple(functions), step.frames, step.axis, space))
             functions = []
         space, function = step.build(space)
@@ -253,51 +249,41 @@ def _build_stages(
     return tuple(stages)
 
 
-def _frame_space(space: gymnasium.Space) -> tuple[gymnasium.Space, ObservationFunction]:
-    """The space of one frame: at least one axis, and three for an image."""
-    if isinstance(space, kinds.Discrete):
-        dtype = spaces.dtype(space).type
-        frame_space = kinds.MultiDiscrete([space.n], dtype, start=[space.start])
-        return frame_space, _identity
-    if space.shape is None or len(space.shape) not in (0, 2):
-        return space, _identity
-    match space:
-        case kinds.Box():
-            low, high = space.low[..., None], space.high[..., None]
-            return kinds.Box(low, high, low.shape, space.dtype.type), _identity
-        case kinds.MultiDiscrete():
-            counts, start = space.nvec[..., None], space.start[..., None]
-            return kinds.MultiDiscrete(counts, space.dtype.type, start=start), _identity
-        case kinds.MultiBinary():
-            return kinds.MultiBinary((*space.shape, 1)), _identity
-    return space, _identity
-
-
-def _repeat_space(
+def _stack_space(
     space: gymnasium.Space, frames: int, axis: int
 ) -> tuple[gymnasium.Space, ObservationFunction]:
-    """The space of `frames` elements, concatenated along `axis`."""
+    """The space of `frames` frames, concatenated along `axis`.
+
+    A frame has at least one axis, and three if it is an image.
+    """
+    if isinstance(space, kinds.Discrete):
+        dtype = spaces.dtype(space).type
+        space = kinds.MultiDiscrete([space.n], dtype, start=[space.start])
+    elif space.shape is not None and len(space.shape) in (0, 2):
+        space = _map_bounds(space, lambda bound: bound[..., None]) or space
     rank = len(space.shape or ())
     if not -rank <= axis < rank:
         raise RlcliError(
             f"frames cannot be stacked along axis {axis} of {spaces.describe(space)}",
             f"its axes are {', '.join(map(str, range(rank)))}; −1 is the last",
         )
+    stack = _map_bounds(space, lambda x: np.concatenate([x] * frames, axis=axis))
+    if stack is None:
+        raise RlcliError(f"frames of {spaces.describe(space)} cannot be stacked")
+    return stack, lambda obs: obs
 
-    def repeat(array: Any) -> np.ndarray:
-        return np.concatenate([array] * frames, axis=axis)
 
+def _map_bounds(
+    space: gymnasium.Space, change: Callable[[np.ndarray], np.ndarray]
+) -> gymnasium.Space | None:
+    """The space whose bounds, and so elements, are changed; None if it has none."""
     match space:
         case kinds.Box():
-            low, high = repeat(space.low), repeat(space.high)
-            return kinds.Box(low, high, low.shape, space.dtype.type), _identity
+            low, high = change(space.low), change(space.high)
+            return kinds.Box(low, high, low.shape, space.dtype.type)
         case kinds.MultiDiscrete():
-            counts, start = repeat(space.nvec), repeat(space.start)
-            return kinds.MultiDiscrete(counts, space.dtype.type, start=start), _identity
+            counts, start = change(space.nvec), change(space.start)
+            return kinds.MultiDiscrete(counts, space.dtype.type, start=start)
         case kinds.MultiBinary():
-            return kinds.MultiBinary(repeat(np.zeros(space.shape)).shape), _identity
-    raise RlcliError(f"frames of {spaces.describe(space)} cannot be stacked")
-
-
-def _identity(obs: ArrayTree) -> ArrayTree:
-    return obs
+            return kinds.MultiBinary(change(np.zeros(space.shape)).shape)
+    return None
