@@ -260,7 +260,8 @@ def _stack_space(
         dtype = spaces.dtype(space).type
         space = kinds.MultiDiscrete([space.n], dtype, start=[space.start])
     elif space.shape is not None and len(space.shape) in (0, 2):
-        space = _map_bounds(space, lambda bound: bound[..., None]) or space
+        frame = _map_bounds(space, lambda bound: bound[..., None])
+        space = space if frame is None else frame
     rank = len(space.shape or ())
     if not -rank <= axis < rank:
         raise RlcliError(
