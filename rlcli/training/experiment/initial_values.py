@@ -8,9 +8,8 @@ does not fit is refused before the run is created: all of it, in one error.
 import contextlib
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -51,20 +50,18 @@ class InitialValues(NamedTuple):
         return {**fields, "seeds": [*source.seeds], "steps": [*source.steps]}
 
 
-class _Misfit(NamedTuple):
-    """A leaf that differs between the run and the source."""
+class _Wanted(NamedTuple):
+    """A leaf that the run takes, which has to be of the same kind in the source."""
 
-    path: str
-    here: str
-    there: str
-    remedy: str  # the option with which the run does not take it; "" if there is none
+    path: str  # in the run; "" if it has no such leaf
+    source: str  # in the source
+    remedy: str = ""  # the option with which the run does not take it, if there is one
 
-
-class _Choice(NamedTuple):
-    """Paths of leaves of the run, with those in the source; and what differs."""
-
-    paths: Mapping[str, str] = MappingProxyType({})
-    misfits: tuple[_Misfit, ...] = ()
+    @property
+    def group(self) -> str:
+        """The group of parameters, `observation`, or `optimizer`."""
+        kind, name, *_ = (self.path or self.source).split("/")
+        return kind if kind == "optimizer" else name
 
 
 class Initial(NamedTuple):
@@ -107,18 +104,16 @@ def start_from(
         here = {learned_path(path): leaf for path, leaf in state.items()}
         if init.teacher:
             here = _select_teacher(init, here)
-        choices = [
-            _choose_parameters(
+        wanted = [
+            *_want_parameters(
                 init, here, source.learned, torso_paths(setup.networks.values())
             ),
-            _choose_statistics(init, here, source.learned),
-            _choose_optimizer(init, here, source.learned),
+            *_want_statistics(init, here, source.learned),
+            *_want_optimizer(init, here, source.learned),
         ]
-        misfits = [misfit for choice in choices for misfit in choice.misfits]
-        if misfits:
-            raise _misfit_error(source, misfits, choices[0])
+        _check_fit(source, here, wanted)
+        paths = {leaf.path: leaf.source for leaf in wanted}
         rows = _source_rows(init, source, setup.seeds)
-        paths = {key: path for choice in choices for key, path in choice.paths.items()}
         given = {key: np.asarray(source.learned[paths[key]])[rows] for key in paths}
         _check_values(source, given)
     values: dict[str, np.ndarray] = {}
@@ -216,12 +211,10 @@ def _check_values(source: Source, given: Leaves) -> None:
             )
 
 
-def _choose_parameters(
+def _want_parameters(
     init: Init, here: Leaves, there: Leaves, torso: set[str]
-) -> _Choice:
+) -> Iterator[_Wanted]:
     """The parameters of the groups that `init` names."""
-    paths: dict[str, str] = {}
-    misfits: list[_Misfit] = []
     for part, source_part in _requested_parts(init, here).items():
         (group, piece), (source_group, source_piece) = (
             _split_part(name) for name in (part, source_part)
@@ -244,14 +237,12 @@ def _choose_parameters(
             for path in own
         }
         for path, source_path in renamed.items():
-            remedy = "" if path.partition("/")[2] in torso else "init.keep_head=false"
-            misfits += _compare(path, here, source_path, there, remedy)
+            is_in_torso = path.partition("/")[2] in torso
+            remedy = "" if is_in_torso else "init.keep_head=false"
+            yield _Wanted(path, source_path, remedy)
         if not is_torso and init.keep_head:
             surplus = {*_paths_of(source_group, there)} - {*renamed.values()}
-            for path in sorted(surplus):
-                misfits += _compare(path, {}, path, there, "")
-        paths |= renamed
-    return _Choice(paths, tuple(misfits))
+            yield from (_Wanted("", path) for path in sorted(surplus))
 
 
 def _requested_parts(init: Init, here: Leaves) -> dict[str, str]:
@@ -291,44 +282,30 @@ def _is_statistic(path: str) -> bool:
     return path.split("/")[1].endswith(statistics_group(""))
 
 
-def _choose_statistics(init: Init, here: Leaves, there: Leaves) -> _Choice:
+def _want_statistics(init: Init, here: Leaves, there: Leaves) -> list[_Wanted]:
     """The statistics of normalization.
 
     Those of observations must be in both or in neither, because networks read what
     they normalize. Those of returns only scale rewards.
     """
     if not init.normalization:
-        return _Choice()
+        return []
     both = here.keys() | there.keys()
     paths = sorted(path for path in both if path.startswith(_OBSERVATION))
-    misfits: list[_Misfit] = []
-    for path in paths:
-        misfits += _compare(path, here, path, there, "init.normalization=false")
-    returns = [path for path in here if path.startswith(_RETURNS) and path in there]
-    return _Choice({path: path for path in (*paths, *returns)}, tuple(misfits))
+    paths += [path for path in here if path.startswith(_RETURNS) and path in there]
+    return [_Wanted(path, path, "init.normalization=false") for path in paths]
 
 
-def _choose_optimizer(init: Init, here: Leaves, there: Leaves) -> _Choice:
+def _want_optimizer(init: Init, here: Leaves, there: Leaves) -> list[_Wanted]:
     """The state of the optimizer, which has to be the same one, of all groups."""
     if not init.optimizer:
-        return _Choice()
+        return []
     if init.parts is not None or not init.keep_head:
         message = "`init.optimizer` requires the parameters of all groups"
         raise RlcliError(message, "remove `optimizer`, or `parts` and `keep_head`")
     both = here.keys() | there.keys()
     paths = sorted(path for path in both if path.startswith("optimizer/"))
-    misfits: list[_Misfit] = []
-    for path in paths:
-        misfits += _compare(path, here, path, there, "init.optimizer=false")
-    return _Choice({path: path for path in paths}, tuple(misfits))
-
-
-def _compare(
-    path: str, here: Leaves, source_path: str, there: Leaves, remedy: str
-) -> list[_Misfit]:
-    """The misfit of a leaf, if there is one."""
-    texts = _describe(here.get(path)), _describe(there.get(source_path))
-    return [] if texts[0] == texts[1] else [_Misfit(path, *texts, remedy)]
+    return [_Wanted(path, path, "init.optimizer=false") for path in paths]
 
 
 def _describe(leaf: Any) -> str:
@@ -336,37 +313,27 @@ def _describe(leaf: Any) -> str:
     return "nothing" if leaf is None else f"{leaf.dtype.name}{[*leaf.shape[1:]]}"
 
 
-def _misfit_error(
-    source: Source, misfits: Sequence[_Misfit], parameters: _Choice
-) -> RlcliError:
-    """The error that lists what differs, and the options that leave it out."""
-    remedies = [*dict.fromkeys(misfit.remedy for misfit in misfits)]
+def _check_fit(source: Source, here: Leaves, wanted: Sequence[_Wanted]) -> None:
+    """Refuses leaves that differ; lists them, and the options that leave them out."""
+    misfits: dict[_Wanted, str] = {}
+    for leaf in wanted:
+        own = _describe(here[leaf.path] if leaf.path in here and leaf.path else None)
+        other = _describe(source.learned.get(leaf.source))
+        if own != other:
+            name = (leaf.path or leaf.source).partition("/")[2]
+            misfits[leaf] = f"{name}: {own} here, {other} there"
+    if not misfits:
+        return
+    remedies = [*dict.fromkeys(leaf.remedy for leaf in misfits)]
+    wrong = {leaf.group for leaf in misfits}
     if "" in remedies:
-        wrong = {misfit.path.split("/")[1] for misfit in misfits}
-        fitting = _first_parts(parameters.paths) - wrong
-        remedies = [f"init.parts=[{', '.join(sorted(fitting))}]"] if fitting else []
+        groups = {leaf.group for leaf in wanted if leaf.path.startswith("params/")}
+        fitting = ", ".join(sorted(groups - wrong))
+        remedies = [f"init.parts=[{fitting}]"] if fitting else []
     options = " and ".join(f"`{remedy}`" for remedy in remedies)
     hint = f"{options} would leave it out; " if options else ""
-    listing = "; ".join(
-        f"{misfit.path.partition('/')[2]}: {misfit.here} here, {misfit.there} there"
-        for misfit in misfits
+    raise RlcliError(
+        f"`{source.file}` does not fit this run: {len(misfits)} arrays of "
+        f"{', '.join(f'`{name}`' for name in sorted(wrong))} differ",
+        f"{hint}all of it: {'; '.join(misfits.values())}",
     )
-    groups = ", ".join(
-        f"`{name}`" for name in sorted({_group_of(m.path) for m in misfits})
-    )
-    return RlcliError(
-        f"`{source.file}` does not fit this run: {len(misfits)} arrays of {groups} "
-        "differ",
-        f"{hint}all of it: {listing}",
-    )
-
-
-def _group_of(path: str) -> str:
-    """The group of parameters of a path, `observation`, or `optimizer`."""
-    kind, name, *_ = path.split("/")
-    return kind if kind == "optimizer" else name
-
-
-def _first_parts(paths: Iterable[str]) -> set[str]:
-    """The names below the first one of each path: groups of parameters."""
-    return {path.split("/")[1] for path in paths}
