@@ -13,7 +13,6 @@ import jax.numpy as jnp
 
 from rlcli import registry
 from rlcli.loop import Loop
-from rlcli.loop.advance import draw_noise_block
 from rlcli.loop.evaluator import Evaluator, parallel_environments
 from rlcli.loop.progress import AXES, Progress, Setup
 from rlcli.loop.seeds import resize_seeds
@@ -176,8 +175,7 @@ def breakdown(items: Sequence[Item]) -> str:
 def _noise_bytes(setup: Setup) -> list[int]:
     """Bytes of the noise of a block of steps: environments, policy, updates."""
     noise = jax.eval_shape(
-        lambda seed: draw_noise_block(setup, seed, jnp.int32(0)),
-        jax.ShapeDtypeStruct((), jnp.uint32),
+        setup.draw_noise_block, jax.ShapeDtypeStruct((), jnp.uint32), jnp.int32(0)
     )
     return [len(setup.seeds) * tree_bytes(tree) for tree in noise]
 

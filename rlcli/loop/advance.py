@@ -14,21 +14,11 @@ from rlcli.loop.progress import (
     Pending,
     Progress,
     Setup,
-    current_step,
-    draw_step_noise,
-    inputs_at,
-    is_cut,
     select_action,
-    unroll_clock,
 )
 from rlcli.types import Agent, Array, ArrayTree, Inputs, TimeStep, Transition
 from rlcli.xla.control_flow import run_if, tree_select
 from rlcli.xla.debugging import locate
-
-# One call draws the noise of a block of steps, of at most `_BLOCK` steps and
-# `_BLOCK_ROWS` transitions.
-_BLOCK = 128
-_BLOCK_ROWS = 16_384
 
 
 def advance(
@@ -50,8 +40,8 @@ def advance(
         )
     row = _complete_transition(pending, timestep)
     progress = progress._replace(statistics=statistics)
-    step = current_step(setup, progress) + 1
-    inputs = inputs_at(setup, progress, step, compute_metrics)
+    step = setup.current_step(progress) + 1
+    inputs = setup.inputs_at(progress, step, compute_metrics)
     environment, agent = setup.at(inputs)
     action = progress.pending.action
     with jax.named_scope(phases.STATISTICS):
@@ -111,7 +101,7 @@ def _learn(
 
     `inputs` are those after the unroll. The values are among the metrics.
     """
-    began = inputs._replace(clock=unroll_clock(setup, inputs.clock, unroll))
+    began = inputs._replace(clock=setup.unroll_clock(inputs.clock, unroll))
     _, agent = setup.at(began)
     state, metrics = agent.learn(state, unroll, began.clock, noise, data)
     return state, {**metrics, **setup.scheduled(began)}
@@ -127,7 +117,7 @@ def _cut_episodes(
     pending = progress.pending
     if not setup.resets_unroll:
         return timestep, pending
-    cut = is_cut(setup, progress) & ~timestep.last
+    cut = setup.is_cut(progress) & ~timestep.last
     if "cut" in pending.extras:
         pending = pending._replace(extras={**pending.extras, "cut": cut})
     return timestep._replace(last=timestep.last | cut), pending
@@ -166,18 +156,3 @@ def advance_with_metrics(
         progress.iteration
     )
     return after, tree_select(has_updated, new_metrics, metrics)
-
-
-def noise_block_size(num_envs: int) -> int:
-    """The number of steps of `num_envs` environments whose noise one call draws."""
-    return max(1, min(_BLOCK, _BLOCK_ROWS // num_envs))
-
-
-def draw_noise_block(setup: Setup, seed: Array, start: Array) -> tuple[ArrayTree, ...]:
-    """The noise of a block of steps, `[block, ...]`.
-
-    The host loop draws it in blocks, too: if XLA fused a draw with the operations that
-    use it, the noise could be rounded differently than in the compiled loop.
-    """
-    times = start + jnp.arange(noise_block_size(setup.environment.num_envs))
-    return jax.vmap(lambda time: draw_step_noise(setup, seed, time))(times)

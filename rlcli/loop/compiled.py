@@ -9,12 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.loop import phases
-from rlcli.loop.advance import (
-    advance,
-    advance_with_metrics,
-    draw_noise_block,
-    noise_block_size,
-)
+from rlcli.loop.advance import advance, advance_with_metrics
 from rlcli.loop.data_parallel import Division
 from rlcli.loop.log import Log, empty_buffer, finished_episodes, log_points, write_if
 from rlcli.loop.progress import (
@@ -22,14 +17,8 @@ from rlcli.loop.progress import (
     Loop,
     Progress,
     Setup,
-    current_step,
-    draw_step_noise,
-    first_inputs,
     info_names,
     initial_progress,
-    inputs_at,
-    is_cut,
-    numbers_array,
     stream_key,
 )
 from rlcli.loop.seeds import (
@@ -37,7 +26,6 @@ from rlcli.loop.seeds import (
     map_seeds,
     pad_seeds,
     resize_seeds,
-    seed_array,
     seed_shardings,
     shapes_on_devices,
     vmap_seeds,
@@ -61,7 +49,7 @@ def compiled_loop(setup: Setup) -> Loop:
     seeds_per_device = len(setup.padded_seeds) // setup.devices
 
     def begin_one(seed: Array, numbers: Array) -> Progress:
-        environment, _ = setup.at(first_inputs(setup, numbers))
+        environment, _ = setup.at(setup.first_inputs(numbers))
         state, obs = environment.reset(stream_key(seed, RESET))
         names = info_names(environment, state)
         return initial_progress(setup, seed, numbers, state, obs, names)
@@ -73,7 +61,7 @@ def compiled_loop(setup: Setup) -> Loop:
         begin = functools.partial(begin_one, numbers=numbers)
         return map_seeds(begin, seeds_per_device, progress_axes)(seeds)
 
-    seeds, numbers = seed_array(setup), numbers_array(setup)
+    seeds, numbers = setup.seed_array, setup.numbers_array
     axes = (progress_axes, None), (progress_axes, 0)
     advance_share = vmap_seeds(_chunk_function(setup), seeds_per_device, *axes)
     division = Division(setup, begin_share, advance_share, (seeds, numbers))
@@ -126,11 +114,10 @@ def _step_function(setup: Setup) -> Callable:
         progress: Progress, noise: tuple[ArrayTree, ...], compute_metrics: Array
     ) -> tuple[Progress, Mapping[str, Array]]:
         step_noise, *rest = noise
-        inputs = inputs_at(
-            setup, progress, current_step(setup, progress), compute_metrics
-        )
+        now = setup.current_step(progress)
+        inputs = setup.inputs_at(progress, now, compute_metrics)
         environment, _ = setup.at(inputs)
-        cut = is_cut(setup, progress)
+        cut = setup.is_cut(progress)
         with jax.named_scope(phases.ENVIRONMENT), locate("the environment"):
             outcome = environment.step(
                 progress.environment, progress.pending.action, step_noise, cut
@@ -198,25 +185,22 @@ class _ChunkSteps(NamedTuple):
     points: Array  # the iterations of the log points
     updates_at_points: Array
 
-    @property
-    def block(self) -> int:
-        """The number of steps in a block."""
-        return noise_block_size(self.setup.environment.num_envs)
-
     def run_all(self, carry: tuple) -> tuple:
         """Runs all blocks; `carry` is (progress, packed scalars, buffer of the log)."""
-        blocks = (self.num_steps + self.block - 1) // self.block
+        blocks = (self.num_steps + self.setup.noise_block - 1) // self.setup.noise_block
         return jax.lax.fori_loop(0, blocks, self._run_block, carry)
 
     def _run_block(self, i: Array, carry: tuple) -> tuple:
-        start = current_step(self.setup, carry[0])
+        start = self.setup.current_step(carry[0])
         with jax.named_scope(phases.NOISE):
-            noise = draw_noise_block(self.setup, self.seed, start)
+            noise = self.setup.draw_noise_block(self.seed, start)
 
         def run_step(j: Array, carry: tuple) -> tuple:
             return self._run_step(jax.tree.map(lambda leaf: leaf[j], noise), carry)
 
-        count = jnp.minimum(self.block, self.num_steps - i * self.block)
+        count = jnp.minimum(
+            self.setup.noise_block, self.num_steps - i * self.setup.noise_block
+        )
         return jax.lax.fori_loop(0, count, run_step, carry)
 
     def _run_step(self, noise: ArrayTree, carry: tuple) -> tuple:
@@ -247,9 +231,7 @@ def _chunk_function(setup: Setup) -> Callable:
     step = _step_function(setup)
 
     def chunk(progress: Progress, counts: Array) -> tuple[Progress, Log]:
-        noise = jax.eval_shape(
-            lambda: draw_step_noise(setup, progress.seed, jnp.int32(0))
-        )
+        noise = jax.eval_shape(setup.draw_step_noise, progress.seed, jnp.int32(0))
         _, metrics = jax.eval_shape(step, progress, noise, jnp.bool_(True))
         packing, points = _ScalarPacking(progress, metrics), progress.iteration + counts
         steps = _ChunkSteps(

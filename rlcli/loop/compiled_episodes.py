@@ -15,9 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli.loop.advance import noise_block_size
 from rlcli.loop.episode_records import EpisodeFunctions, EpisodeRecords
-from rlcli.loop.progress import info_names, zero_actions
+from rlcli.loop.progress import info_names, noise_block_size, zero_actions
 from rlcli.loop.seeds import (
     pad_seeds,
     resize_seeds,

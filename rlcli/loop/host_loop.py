@@ -15,30 +15,10 @@ import numpy as np
 from rlcli import spaces
 from rlcli.environments.adapters.info_recorder import InfoStatistics
 from rlcli.loop import phases
-from rlcli.loop.advance import (
-    advance,
-    advance_with_metrics,
-    draw_noise_block,
-    noise_block_size,
-)
+from rlcli.loop.advance import advance, advance_with_metrics
 from rlcli.loop.log import Log, finished_episodes, log_points
-from rlcli.loop.progress import (
-    AXES,
-    Loop,
-    Progress,
-    Setup,
-    current_step,
-    draw_step_noise,
-    initial_progress,
-    numbers_array,
-)
-from rlcli.loop.seeds import (
-    expand_seed,
-    map_seeds,
-    seed_array,
-    squeeze_seed,
-    vmap_seeds,
-)
+from rlcli.loop.progress import AXES, Loop, Progress, Setup, initial_progress
+from rlcli.loop.seeds import expand_seed, map_seeds, squeeze_seed, vmap_seeds
 from rlcli.types import Array, ArrayTree, Environment, TimeStep
 from rlcli.xla import threads
 from rlcli.xla.control_flow import zeros_of_shapes
@@ -70,7 +50,7 @@ def host_loop(setup: Setup) -> Loop:
     environment = setup.environment
     host = environment.host
     assert host is not None
-    seeds, numbers = seed_array(setup), numbers_array(setup)
+    seeds, numbers = setup.seed_array, setup.numbers_array
 
     @jax.jit
     def begin_all(seeds: Array, numbers: Array, obs: ArrayTree) -> Progress:
@@ -170,8 +150,8 @@ def _advance_to(
     setup: Setup, program: _Program, progress: Progress, end: int
 ) -> tuple[Progress, Mapping[str, Array]]:
     """Runs until iteration `end`."""
-    environment, seeds = setup.environment, seed_array(setup)
-    block = noise_block_size(environment.num_envs)
+    environment, seeds = setup.environment, setup.seed_array
+    block = setup.noise_block
     is_pinned = threads.is_single_threaded() and jax.default_backend() == "cpu"
     state = progress.environment
     # Copied: the environment reads it after `pack`, which donates large arrays.
@@ -212,7 +192,7 @@ def _build_program(setup: Setup, progress: Progress) -> _Program:
     draw_all, noises = _noise_functions(setup)
     step = _step_function(setup, noises)
     _, timestep = timestep_shapes(seeds, setup.environment)
-    _, noise = jax.eval_shape(draw_all, seed_array(setup), np.int32(0))
+    _, noise = jax.eval_shape(draw_all, setup.seed_array, np.int32(0))
 
     def metrics_of(progress: Progress, timestep: TimeStep, noise: PackedTree) -> Any:
         step_noise = noises.unpack(jax.tree.map(lambda leaf: leaf[0], noise))
@@ -269,13 +249,11 @@ def _build_program(setup: Setup, progress: Progress) -> _Program:
 
 def _noise_functions(setup: Setup) -> tuple[Callable, Packing]:
     """Returns `_Program.draw`, and the packing of the noise of one agent and step."""
-    _, *shapes = jax.eval_shape(
-        functools.partial(draw_step_noise, setup), seed_array(setup)[0], 0
-    )
+    _, *shapes = jax.eval_shape(setup.draw_step_noise, setup.seed_array[0], 0)
     packing = Packing(tuple(shapes))
 
     def draw_one(seed: Array, start: Array) -> tuple[ArrayTree, PackedTree]:
-        environments, *agents = draw_noise_block(setup, seed, start)
+        environments, *agents = setup.draw_noise_block(seed, start)
         return environments, jax.vmap(packing.pack)(tuple(agents))
 
     return jax.jit(vmap_seeds(draw_one, len(setup.seeds), (0, None), 0)), packing
@@ -286,12 +264,12 @@ def _step_function(setup: Setup, noises: Packing) -> Callable:
 
     `noise` is the noise of a whole block, from which each step takes its row.
     """
-    block = noise_block_size(setup.environment.num_envs)
+    block = setup.noise_block
 
     def step(
         carry: tuple, timestep: TimeStep, noise: PackedTree, final_updates: Array
     ) -> tuple[Progress, Mapping[str, Array]]:
-        row = current_step(setup, carry[0]) % block
+        row = setup.current_step(carry[0]) % block
         step_noise = noises.unpack(jax.tree.map(lambda leaf: leaf[row], noise))
 
         def advance_fn(progress_before: Progress, compute_metrics: Array) -> tuple:

@@ -43,6 +43,11 @@ from rlcli.xla.random_bits import unroll_key
 # therefore never change training.
 INIT, RESET, STEP, POLICY, LEARN, EVALUATION = range(6)
 
+# One call draws the noise of a block of steps, of at most `_BLOCK` steps and
+# `_BLOCK_ROWS` transitions.
+_BLOCK = 128
+_BLOCK_ROWS = 16_384
+
 
 class Setup(NamedTuple):
     """The parts of a run, as `assembly` builds them from a recipe.
@@ -109,6 +114,120 @@ class Setup(NamedTuple):
         """Environment steps of one seed, over all its environments."""
         return self.unroll * self.environment.num_envs * self.data_parallel
 
+    @property
+    def seed_array(self) -> UInt32[Array, "P"]:
+        """The padded seeds."""
+        return jnp.asarray(np.array(self.padded_seeds, np.uint32))
+
+    @property
+    def numbers_array(self) -> Float32[Array, "... N"]:
+        """The values of `Setup.numbers`, for each padded seed if it has its own."""
+        values = [*self.numbers.values()]
+        if not self.has_own_numbers:
+            return jnp.asarray(values, jnp.float32)
+        rows = np.stack([np.broadcast_to(x, len(self.seeds)) for x in values], axis=1)
+        padding = len(self.padded_seeds) - len(self.seeds)
+        padded = np.pad(rows, ((0, padding), (0, 0)), "edge")
+        return jnp.asarray(padded, jnp.float32)
+
+    def numbers_by_place(
+        self, numbers: Float32[Array, "N"]
+    ) -> dict[str, Float32[Array, ""]]:
+        """The numbers of `Inputs`, from the array of their values."""
+        return dict(zip(self.numbers, numbers, strict=True))
+
+    def first_inputs(self, numbers: Float32[Array, "N"]) -> Inputs:
+        """The inputs at the start of a run, before any success."""
+        clock = Clock.zero()._replace(
+            successes={key: np.int32(0) for key in self.conditions}
+        )
+        return Inputs(clock, self.numbers_by_place(numbers))
+
+    def inputs_at(
+        self,
+        progress: Progress,
+        steps: Int32[Array, ""],
+        compute_metrics: Bool[Array, ""],
+    ) -> Inputs:
+        """The inputs after `steps` steps of each environment, those of `progress`.
+
+        The environment steps by their clock, and a policy selects the next action by
+        it. An update sees an earlier one, see `unroll_clock`.
+        """
+        num_envs = progress.pending.first.shape[0] * self.data_parallel
+        # The condition always holds, but XLA cannot prove it. Without it, XLA would
+        # hoist expressions that depend only on the numbers, such as the negated
+        # learning rate, out of the compiled loop, which would then round differently
+        # from the host loop.
+        numbers = jnp.where(progress.iteration >= 0, progress.numbers, 0)
+        clock = Clock(
+            iteration=progress.iteration,
+            steps=steps.astype(jnp.float32) * num_envs,
+            episodes=progress.statistics.episodes.astype(jnp.float32),
+            updates=jnp.int32(0),  # set by the agent
+            compute_metrics=compute_metrics,
+            successes=count_successes(progress.statistics),
+        )
+        return Inputs(clock, self.numbers_by_place(numbers))
+
+    def unroll_clock(self, clock: Clock, unroll: Transition) -> Clock:
+        """The clock at which a full unroll began, from the one after its last step.
+
+        The updates of an iteration see this time: the first one sees the start of the
+        run, and the last one a time before its end.
+        """
+        steps = (clock.iteration * self.unroll).astype(jnp.float32)
+        num_envs = unroll.last.shape[1] * self.data_parallel
+        finished = sum_over_devices(jnp.sum(unroll.last, dtype=jnp.int32))
+        return clock._replace(
+            steps=steps * num_envs,
+            episodes=clock.episodes - finished.astype(jnp.float32),
+        )
+
+    def current_step(self, progress: Progress) -> Int32[Array, ""]:
+        """Steps of each environment so far."""
+        return progress.iteration * self.unroll + progress.position
+
+    def is_cut(self, progress: Progress) -> Bool[Array, ""]:
+        """Whether the next step ends all episodes, because the next unroll resets."""
+        return self.resets_unroll & (progress.position + 1 == self.unroll)
+
+    def draw_step_noise(self, seed: Array, time: Array) -> tuple[ArrayTree, ...]:
+        """Draws the noise of one step, for the environment, the policy and the update.
+
+        It depends only on the seed and on `time`, the number of the step.
+        """
+        environment, agent = self.environment, self.agent
+        step_key, action_key, learn_key = (
+            jax.random.fold_in(stream_key(seed, index), time)
+            for index in (STEP, POLICY, LEARN)
+        )
+        # In a longer unroll only the last step learns. The noise of an update is then
+        # its key, from which `advance` draws.
+        learn_key = fold_in_device(learn_key)
+        learn_noise = agent.draw(learn_key) if self.unroll == 1 else learn_key
+        action_noise = draw_share(agent.policy.draw, action_key, environment.num_envs)
+        return environment.draw(step_key), action_noise, learn_noise
+
+    @property
+    def noise_block(self) -> int:
+        """The number of steps whose noise one call draws."""
+        return noise_block_size(self.environment.num_envs)
+
+    def draw_noise_block(self, seed: Array, start: Array) -> tuple[ArrayTree, ...]:
+        """The noise of a block of steps, `[block, ...]`.
+
+        The host loop draws it in blocks, too: if XLA fused a draw with the operations
+        that use it, the noise could be rounded differently than in the compiled loop.
+        """
+        times = start + jnp.arange(self.noise_block)
+        return jax.vmap(lambda time: self.draw_step_noise(seed, time))(times)
+
+
+def noise_block_size(num_envs: int) -> int:
+    """The number of steps of `num_envs` environments whose noise one call draws."""
+    return max(1, min(_BLOCK, _BLOCK_ROWS // num_envs))
+
 
 class Pending(NamedTuple):
     """An action that the environment has not executed yet, `[B, ...]`."""
@@ -170,101 +289,6 @@ def stream_key(seed: Array | int, index: int) -> Key:
     return jax.random.fold_in(unroll_key(jax.random.key(seed)), index)
 
 
-def numbers_array(setup: Setup) -> Float32[Array, "... N"]:
-    """The values of `Setup.numbers`, for each padded seed if it has its own."""
-    values = [*setup.numbers.values()]
-    if not setup.has_own_numbers:
-        return jnp.asarray(values, jnp.float32)
-    rows = np.stack([np.broadcast_to(x, len(setup.seeds)) for x in values], axis=1)
-    padding = len(setup.padded_seeds) - len(setup.seeds)
-    padded = np.pad(rows, ((0, padding), (0, 0)), "edge")
-    return jnp.asarray(padded, jnp.float32)
-
-
-def numbers_by_place(
-    setup: Setup, numbers: Float32[Array, "N"]
-) -> dict[str, Float32[Array, ""]]:
-    """The numbers of `Inputs`, from the array of their values."""
-    return dict(zip(setup.numbers, numbers, strict=True))
-
-
-def first_inputs(setup: Setup, numbers: Float32[Array, "N"]) -> Inputs:
-    """The inputs at the start of a run, before any success."""
-    clock = Clock.zero()._replace(
-        successes={key: np.int32(0) for key in setup.conditions}
-    )
-    return Inputs(clock, numbers_by_place(setup, numbers))
-
-
-def inputs_at(
-    setup: Setup,
-    progress: Progress,
-    steps: Int32[Array, ""],
-    compute_metrics: Bool[Array, ""],
-) -> Inputs:
-    """The inputs after `steps` steps of each environment, those of `progress`.
-
-    The environment steps by their clock, and a policy selects the next action by it. An
-    update sees an earlier one, see `unroll_clock`.
-    """
-    num_envs = progress.pending.first.shape[0] * setup.data_parallel
-    # The condition always holds, but XLA cannot prove it. Without it, XLA would hoist
-    # expressions that depend only on the numbers, such as the negated learning rate,
-    # out of the compiled loop, which would then round differently from the host loop.
-    numbers = jnp.where(progress.iteration >= 0, progress.numbers, 0)
-    clock = Clock(
-        iteration=progress.iteration,
-        steps=steps.astype(jnp.float32) * num_envs,
-        episodes=progress.statistics.episodes.astype(jnp.float32),
-        updates=jnp.int32(0),  # set by the agent
-        compute_metrics=compute_metrics,
-        successes=count_successes(progress.statistics),
-    )
-    return Inputs(clock, numbers_by_place(setup, numbers))
-
-
-def unroll_clock(setup: Setup, clock: Clock, unroll: Transition) -> Clock:
-    """The clock at which a full unroll began, from the one after its last step.
-
-    The updates of an iteration see this time: the first one sees the start of the run,
-    and the last one a time before its end.
-    """
-    steps = (clock.iteration * setup.unroll).astype(jnp.float32)
-    num_envs = unroll.last.shape[1] * setup.data_parallel
-    finished = sum_over_devices(jnp.sum(unroll.last, dtype=jnp.int32))
-    return clock._replace(
-        steps=steps * num_envs, episodes=clock.episodes - finished.astype(jnp.float32)
-    )
-
-
-def current_step(setup: Setup, progress: Progress) -> Int32[Array, ""]:
-    """Steps of each environment so far."""
-    return progress.iteration * setup.unroll + progress.position
-
-
-def is_cut(setup: Setup, progress: Progress) -> Bool[Array, ""]:
-    """Whether the next step ends all episodes, because the next unroll resets."""
-    return setup.resets_unroll & (progress.position + 1 == setup.unroll)
-
-
-def draw_step_noise(setup: Setup, seed: Array, time: Array) -> tuple[ArrayTree, ...]:
-    """Draws the noise of one step, for the environment, the policy and the update.
-
-    It depends only on the seed and on `time`, the number of the step.
-    """
-    environment, agent = setup.environment, setup.agent
-    step_key, action_key, learn_key = (
-        jax.random.fold_in(stream_key(seed, index), time)
-        for index in (STEP, POLICY, LEARN)
-    )
-    # In a longer unroll only the last step learns. The noise of an update is then its
-    # key, from which `advance` draws.
-    learn_key = fold_in_device(learn_key)
-    learn_noise = agent.draw(learn_key) if setup.unroll == 1 else learn_key
-    action_noise = draw_share(agent.policy.draw, action_key, environment.num_envs)
-    return environment.draw(step_key), action_noise, learn_noise
-
-
 def select_action(
     agent: Agent,
     state: ArrayTree,
@@ -321,7 +345,7 @@ def initial_progress(
 
     `info_keys` are the names of the environment's `info` that are summed over episodes.
     """
-    environment, agent = setup.at(first_inputs(setup, numbers))
+    environment, agent = setup.at(setup.first_inputs(numbers))
     batch = environment.num_envs
     first = jnp.ones(batch, bool)
     # The action of step t + 1 uses the key of step t, so the first action uses key −1.

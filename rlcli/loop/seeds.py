@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from rlcli.loop.progress import Setup
 from rlcli.types import Array, ArrayTree
 from rlcli.xla import data_axis
 
@@ -138,11 +137,6 @@ def _map_leaves(function: Callable, axes: Any, tree: ArrayTree) -> ArrayTree:
         tree,
         is_leaf=lambda axis: axis is None,
     )
-
-
-def seed_array(setup: Setup) -> Array:
-    """The padded seeds of a setup, uint32 `[P]`."""
-    return jnp.asarray(np.array(setup.padded_seeds, np.uint32))
 
 
 def pad_seeds(padded: int, tree: ArrayTree, axes: Any = 0) -> ArrayTree:

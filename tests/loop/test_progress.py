@@ -19,12 +19,8 @@ from rlcli.loop.progress import (
     STEP,
     Progress,
     Setup,
-    current_step,
-    draw_step_noise,
     info_names,
     initial_progress,
-    inputs_at,
-    numbers_array,
     stream_key,
 )
 from rlcli.runs import checkpoint
@@ -49,7 +45,7 @@ def begin(setup):
 
     def start(seed):
         state, obs = setup.environment.reset(stream_key(seed, RESET))
-        return initial_progress(setup, seed, numbers_array(setup), state, obs)
+        return initial_progress(setup, seed, setup.numbers_array, state, obs)
 
     return jax.jit(start)
 
@@ -86,7 +82,7 @@ def test_noise_depends_on_seed_and_time_only(setup):
         is_key = lambda leaf: jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)  # noqa: E731
         return [
             jax.random.key_data(leaf) if is_key(leaf) else leaf
-            for leaf in jax.tree.leaves(draw_step_noise(setup, seed, time))
+            for leaf in jax.tree.leaves(setup.draw_step_noise(seed, time))
         ]
 
     def noise(seed: int, time: int) -> bytes:
@@ -133,9 +129,9 @@ def test_the_initial_parameters_depend_on_the_seed(begin, progress):
 
 def test_a_clock_counts_the_steps_of_all_environments_of_a_seed(setup, progress):
     later = progress._replace(iteration=np.int32(10), position=np.int32(2))
-    step = current_step(setup, later)
+    step = setup.current_step(later)
     assert int(step) == 10 * 4 + 2
-    clock, _ = inputs_at(setup, later, step, np.bool_(True))
+    clock, _ = setup.inputs_at(later, step, np.bool_(True))
     assert (int(clock.iteration), float(clock.steps)) == (10, 42 * 3)
     assert setup.steps_per_iteration == 4 * 3
 

@@ -19,7 +19,7 @@ from rlcli.assembly.numbers import scheduled_values, with_numbers
 from rlcli.environments.adapters.restarting import Restarts
 from rlcli.loop.episode_statistics import EpisodeStatistics, count_successes
 from rlcli.loop.log import MAX_LOG_POINTS, Log
-from rlcli.loop.progress import Setup, numbers_by_place
+from rlcli.loop.progress import Setup
 from rlcli.recipe import Recipe
 from rlcli.runs.frozen import FrozenSeeds
 from rlcli.runs.statistics import statistics_row
@@ -195,7 +195,7 @@ def policy_options_at(
             compute_metrics=jnp.bool_(True),
             successes=count_successes(statistics),
         )
-        policy = with_numbers(recipe, numbers_by_place(setup, numbers)).policy
+        policy = with_numbers(recipe, setup.numbers_by_place(numbers)).policy
         values = scheduled_values({"policy": policy}, clock, recipe)
         options = schedules.evaluate_options(policy.options, clock, recipe.train.steps)
         if "epsilon" in options:  # also without a schedule

@@ -27,7 +27,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Int
 
 from rlcli.errors import RlcliError
-from rlcli.loop.progress import Progress, numbers_array
+from rlcli.loop.progress import Progress
 from rlcli.runs.population_rounds import (
     FILE_NAME,
     Round,
@@ -189,7 +189,7 @@ class Population:
         self._set_options()
 
     def _initial_values(self) -> np.ndarray:
-        numbers = np.asarray(numbers_array(self._program.setup))
+        numbers = np.asarray(self._program.setup.numbers_array)
         first = numbers[:: self._seeds][: len(self._names)]
         return first[:, [columns[0] for columns in self._columns]]
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from rlcli.loop import phases
-from rlcli.loop.advance import noise_block_size
 
 if TYPE_CHECKING:
     from rlcli.training.experiment.experiment import ChunkReport, Experiment
@@ -99,7 +98,7 @@ class Profiler:
         seconds, setup = self._plain[1], self._experiment.setup
         wanted = max(1, int(TRACED_SECONDS / seconds))
         # Noise is drawn for a block of steps: a part of one would cost as much.
-        block = max(1, noise_block_size(setup.environment.num_envs) // setup.unroll)
+        block = max(1, setup.noise_block // setup.unroll)
         return max(wanted, block) if block * seconds < MAX_TRACED_SECONDS else wanted
 
     def _advance_traced(self, iterations: int) -> ChunkReport:
