@@ -8,19 +8,9 @@ from collections.abc import Iterator, Sequence
 
 import jax
 
+from rlcli.assembly import memory_usage
 from rlcli.assembly.build_part import explain_user_errors
-from rlcli.assembly.memory_usage import (
-    Item,
-    breakdown,
-    capacity_of,
-    environment_sizes,
-    evaluator_memory,
-    host_environments,
-    is_accelerated,
-    network_sizes,
-    sizes_in,
-    total,
-)
+from rlcli.assembly.memory_usage import Item, breakdown, is_accelerated, total
 from rlcli.errors import RlcliError
 from rlcli.loop.evaluator import Evaluator
 from rlcli.recipe import Recipe
@@ -49,11 +39,11 @@ def check_recipe(recipe: Recipe, seeds: int) -> None:
         size = seeds * num_envs * train.unroll * _ROW
         items.append(Item("unroll", size, "", {"train.unroll": train.unroll, **count}))
     if recipe.replay is not None:
-        capacity = capacity_of(recipe)
+        capacity = memory_usage.capacity_of(recipe)
         options = {"replay.capacity": capacity, "train.seeds": seeds}
         items.append(Item("replay", seeds * capacity * _ROW, "", options))
     check_available_memory(
-        "this run", [*items, *host_environments(recipe, seeds, num_envs)]
+        "this run", [*items, *memory_usage.host_environments(recipe, seeds, num_envs)]
     )
 
 
@@ -69,7 +59,7 @@ def limit_evaluation_memory(
     `records` is the memory of its recorded steps.
     """
     with limit_building(recipe):
-        items = [*records, *evaluator_memory(recipe, evaluator, acting)]
+        items = [*records, *memory_usage.evaluator_memory(recipe, evaluator, acting)]
     check_available_memory("this policy", items)
     with explain_out_of_memory("this policy", items), explain_user_errors(recipe):
         yield
@@ -158,9 +148,11 @@ def _reason(error: Exception) -> str:
 
 def _largest_size(recipe: Recipe) -> str:
     """A hint: the option with the largest integer that may be a size."""
-    sizes = environment_sizes(recipe) | network_sizes(recipe)
-    sizes |= sizes_in("tracer", recipe.tracer.options)
-    sizes |= sizes_in("replay", recipe.replay.options if recipe.replay else {})
+    sizes = memory_usage.environment_sizes(recipe) | memory_usage.network_sizes(recipe)
+    sizes |= memory_usage.sizes_in("tracer", recipe.tracer.options)
+    sizes |= memory_usage.sizes_in(
+        "replay", recipe.replay.options if recipe.replay else {}
+    )
     sizes |= {"environment.num_envs": recipe.num_envs}
     sizes |= {"train.unroll": recipe.train.unroll}
     value, name = max((value or 0, name) for name, value in sizes.items())

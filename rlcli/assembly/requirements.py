@@ -59,33 +59,22 @@ from rlcli.xla.tree_paths import leaves_by_path
 GOALS = {"achieved_goal", "desired_goal"}  # members of the observations with goals
 
 
-def check_names(recipe: Recipe, used_names: set[str], groups: set[str]) -> None:
-    """Refuses networks and optimizers for functions that the updater does not have.
-
-    `groups` are the updater's parameter groups. A group without a network, such as the
-    temperature of SAC, can still have an optimizer.
-    """
-    for section, known_names in (
-        ("network", used_names),
-        ("optimizer", used_names | groups),
-    ):
-        for name in getattr(recipe, section):
-            if name not in (DEFAULT, SHARED, *known_names):
-                raise recipe.error(
-                    (section, name),
-                    f"updater {quote(recipe.updater.name)} has no function "
-                    f"{quote(name)}",
-                    suggest(name, known_names),
-                )
-
-
-def check_frozen(
+def check_networks(
     recipe: Recipe, networks: Mapping[str, Network], updater: Updater
 ) -> None:
-    """Refuses to freeze what the updater does not have, or does not learn."""
-    if not recipe.freeze:
-        return
-    groups = parameter_groups(updater)
+    """Refuses what `network`, `optimizer` and `freeze` name but the updater lacks.
+
+    `networks` are those that it requests. A group without a network, such as the
+    temperature of SAC, can still have an optimizer.
+    """
+    owner, known = f"updater {quote(recipe.updater.name)}", {*networks}
+    is_needed = recipe.freeze or recipe.optimizer.keys() - known - {DEFAULT, SHARED}
+    groups = _parameter_groups(updater) if is_needed else set()
+    for section, names in (("network", known), ("optimizer", known | groups)):
+        for name in getattr(recipe, section):
+            if name not in (DEFAULT, SHARED, *names):
+                message = f"{owner} has no function {quote(name)}"
+                raise recipe.error((section, name), message, suggest(name, names))
     torsos = {path.partition("/")[0] for path in torso_paths(networks.values())}
     for name in recipe.freeze:
         group, slash, piece = name.partition("/")
@@ -100,29 +89,23 @@ def check_frozen(
             hint = f"its parts are {format_names(parts)}"
         else:
             continue
-        message = f"updater {quote(recipe.updater.name)} {message}"
-        raise recipe.error(("freeze", name), message, hint)
+        raise recipe.error(("freeze", name), f"{owner} {message}", hint)
+    # No loss would update the statistics of batch normalization.
+    names = [name for name, each in networks.items() if each.learn is not None]
+    if names and not updater.traits.learns_statistics:
+        raise recipe.error(
+            ("network", "batch_norm"),
+            f"network `{names[0]}` has `batch_norm`, but {owner} does not learn "
+            "running statistics",
+            "use `updater: crossq`, or `layer_norm: true`",
+        )
 
 
-def parameter_groups(updater: Updater) -> set[str]:
+def _parameter_groups(updater: Updater) -> set[str]:
     """The parameter groups of an updater whose state is a `Learner`."""
     state = jax.eval_shape(updater.init, jax.eval_shape(lambda: jax.random.key(0)))
     groups = set(getattr(state, "params", {}))
     return groups - set(map(statistics_group, groups))  # which have no optimizer
-
-
-def check_statistics(
-    recipe: Recipe, networks: Mapping[str, Network], updater: UpdaterTraits
-) -> None:
-    """Refuses batch normalization where no loss would update its statistics."""
-    names = [name for name, each in networks.items() if each.learn is not None]
-    if names and not updater.learns_statistics:
-        raise recipe.error(
-            ("network", "batch_norm"),
-            f"network `{names[0]}` has `batch_norm`, but updater "
-            f"{quote(recipe.updater.name)} does not learn running statistics",
-            "use `updater: crossq`, or `layer_norm: true`",
-        )
 
 
 def check_parts(

@@ -10,28 +10,11 @@ import jax
 import jax.numpy as jnp
 
 from rlcli import registry
-from rlcli.assembly import out_of_memory, shares
+from rlcli.assembly import numbers, out_of_memory, requirements, shares
 from rlcli.assembly.build_part import build_part, explain_user_errors, format_names
 from rlcli.assembly.data import read_data
 from rlcli.assembly.make_environment import build_simulator, environment_factory
 from rlcli.assembly.networks import build_network, frozen_at
-from rlcli.assembly.numbers import (
-    numbers_of_each,
-    recipe_numbers,
-    scheduled_values,
-    success_conditions,
-    with_numbers,
-)
-from rlcli.assembly.requirements import (
-    check_frame_stack,
-    check_frozen,
-    check_goals,
-    check_names,
-    check_parts,
-    check_statistics,
-    check_updates,
-    parameter_groups,
-)
 from rlcli.distributions import action_masks
 from rlcli.environments.idle import idle
 from rlcli.errors import RlcliError, quote
@@ -40,7 +23,7 @@ from rlcli.loop.progress import Setup
 from rlcli.networks.freezing import torso_paths
 from rlcli.policies.sampled import random, warmup_policy
 from rlcli.preprocessing.normalization import normalizer
-from rlcli.recipe import DEFAULT, SHARED, Recipe
+from rlcli.recipe import Recipe
 from rlcli.registry import plugins
 from rlcli.types import (
     START,
@@ -102,8 +85,10 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
         environment_at = functools.partial(_constant, environment)
     num_envs = environment.num_envs * train.data_parallel
     replay = parts.replay and parts.replay.traits
-    check_parts(share, num_envs, parts.tracer, parts.updater.traits, replay)
-    check_frame_stack(recipe, environment, replay)
+    requirements.check_parts(
+        share, num_envs, parts.tracer, parts.updater.traits, replay
+    )
+    requirements.check_frame_stack(recipe, environment, replay)
     updater = parts.wrap_updater(parts.updater)
     shares.check_data_parallel(recipe, updater, parts.replay)
 
@@ -112,12 +97,12 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
         return environment_at(inputs), agent
 
     def scheduled_at(inputs: Inputs) -> Mapping[str, Any]:
-        now = with_numbers(recipe, inputs.numbers)
+        now = numbers.with_numbers(recipe, inputs.numbers)
         parts = {**now.agent_parts, "environment": now.environment}
         del parts["policy"]
         for index, wrapper in enumerate(now.wrappers):
             parts[f"environment.wrappers.{index}"] = wrapper
-        return scheduled_values(parts, inputs.clock, now)
+        return numbers.scheduled_values(parts, inputs.clock, now)
 
     setup = Setup(
         environment=environment,
@@ -127,14 +112,14 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
         seeds=tuple(seeds),
         devices=_device_count(recipe, len(seeds), environment.pure),
         resets_unroll=train.reset,
-        numbers=recipe_numbers(recipe),
+        numbers=numbers.recipe_numbers(recipe),
         data=read_data(recipe, environment, parts.replay),
         scheduled=scheduled_at,
         data_parallel=train.data_parallel,
         networks=parts.networks,
-        conditions=success_conditions(recipe),
+        conditions=numbers.success_conditions(recipe),
     )
-    check_updates(recipe, setup, parts.updater.traits)
+    requirements.check_updates(recipe, setup, parts.updater.traits)
     for index, place in enumerate(train.adjustable):
         if place not in setup.numbers:
             raise recipe.error(
@@ -234,25 +219,22 @@ def _agent_parts_factory(
             "time_limit": limit if isinstance(limit, int) else None,
         }
         if registry.find("replay", recipe.replay.name).takes("goal_reward"):
-            offers["goal_reward"] = check_goals(recipe, environment_at(inputs))
+            offers["goal_reward"] = requirements.check_goals(
+                recipe, environment_at(inputs)
+            )
         try:
             return build_part(recipe.replay, inputs.clock, recipe, offers)
         except RlcliError as error:
             raise shares.explain_share(recipe, error) from error
 
     def build_parts(inputs: Inputs) -> _AgentParts:
-        now, clock = with_numbers(recipe, inputs.numbers), inputs.clock
+        now, clock = numbers.with_numbers(recipe, inputs.numbers), inputs.clock
         tracer = build_part(now.tracer, clock, now)
         updater, wrap_updater = _build_updater(now, env_spaces, networks, clock, tracer)
         replay = build_replay(now, inputs, _row_window(tracer, updater))
         return _AgentParts(tracer, updater, wrap_updater, replay, networks)
 
-    updater = build_parts(START).updater
-    unused = set(recipe.optimizer) - set(networks) - {DEFAULT, SHARED}
-    groups = parameter_groups(updater) if unused else set()
-    check_names(recipe, set(networks), groups)
-    check_frozen(recipe, networks, updater)
-    check_statistics(recipe, networks, updater.traits)
+    requirements.check_networks(recipe, networks, build_parts(START).updater)
     return build_parts
 
 
@@ -407,5 +389,5 @@ def build_together(
     """
     all_seeds = (*seeds,) * len(recipes)
     setups = [build(recipe, all_seeds) for recipe in recipes]
-    common = setups[0]._replace(numbers=numbers_of_each(recipes, len(seeds)))
+    common = setups[0]._replace(numbers=numbers.numbers_of_each(recipes, len(seeds)))
     return common, [setup._replace(seeds=tuple(seeds)) for setup in setups]

@@ -247,7 +247,7 @@ def test_a_tracer_without_a_discount_factor_is_refused(tmp_path):
 def test_parts_are_checked_once_and_not_at_every_time(monkeypatch):
     calls = []
     monkeypatch.setattr(
-        "rlcli.assembly.setup.check_parts", lambda *parts: calls.append(parts)
+        "rlcli.assembly.requirements.check_parts", lambda *parts: calls.append(parts)
     )
     setup = setup_of({"environment": "CartPole-v1", "updater": "ppo"})
     setup.at(START)
