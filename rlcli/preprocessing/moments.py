@@ -4,6 +4,8 @@ What is divided by a deviation is clipped, because a deviation may be almost 0: 
 a constant entry, or of rewards before the first one that is not 0.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -30,98 +32,71 @@ class Moments(NamedTuple):
     mean: ArrayTree
     variance: ArrayTree
 
+    @staticmethod
+    def initial(like: ArrayTree) -> Moments:
+        """The moments of zero rows, shaped as `like`."""
+        zeros = jax.tree.map(jnp.zeros_like, like)
+        return Moments(jnp.int32(0), zeros, jax.tree.map(jnp.ones_like, zeros))
 
-class ObservationMoments(NamedTuple):
-    """Moments of the floats and images in observations, and the normalization by them.
+    def update(self, rows: ArrayTree) -> Moments:
+        """The moments with rows `[N, ...]`.
 
-    An image is an array `[H, W, C]` of bytes or booleans.
-    """
+            δ = mean(rows) − m,  s = N / (n + N)
+            m ← m + s δ          v ← (1 − s) v + s (var(rows) + (1 − s) δ²)
 
-    is_empty: bool  # whether there are neither floats nor images
-    initial: Callable[[], Moments]
-    # (moments, obs) -> obs, with normalized floats and images
-    normalize: Callable[[Moments, ArrayTree], ArrayTree]
-    # (moments, unroll) -> moments, with its observations
-    update: Callable[[Moments, Transition], Moments]
+        (Chan et al., 1983, https://doi.org/10.1080/00031305.1983.10483115)
+        The rows are those of all devices (`xla.data_axis`), which have equally many. An
+        entry that is not finite counts as the mean, and one beyond ±10¹⁵ as ±10¹⁵.
+        """
+        number = jax.tree.leaves(rows)[0].shape[0] * axis_size()
+        share = number / (self.count.astype(jnp.float32) + number)
 
+        def average(rows: ArrayTree) -> ArrayTree:
+            means = jax.tree.map(lambda new: jnp.mean(new, axis=0), rows)
+            return mean_over_devices(means)
 
-def observation_moments(
-    space: gymnasium.Space, clip: Array | float | None
-) -> ObservationMoments:
-    """Normalizes floats and images of observations, and clips them to ±`clip`.
+        def move(mean: Array, shift: Array) -> Array:
+            return mean + share * shift
 
-        o ↦ clip((o − mean) / √(var + 10⁻⁸), −clip, clip)
+        def spread(variance: Array, shift: Array, within: Array) -> Array:
+            between_variance = (1 - share) * jnp.square(shift)
+            # Not v + s (… − v): a rounding error of the initial 1 would remain.
+            return (1 - share) * variance + share * (within + between_variance)
 
-    Each entry has its own mean and variance, also in images. Discrete values,
-    other integers and action masks remain as they are. With a `clip` of None nothing
-    is clipped.
-    """
-    selected = _normalized_leaves(space)
-    pick, put = _leaf_selector(selected)
+        # In two passes, from the running mean: a mean of numbers that are large beside
+        # their deviation has a rounding error, which would be taken for a deviation.
+        offsets = jax.tree.map(_offsets, rows, self.mean)
+        rough = average(offsets)
+        centred = jax.tree.map(jnp.subtract, offsets, rough)
+        error = average(centred)
+        shift = jax.tree.map(jnp.add, rough, error)
+        within = average(jax.tree.map(lambda x, e: jnp.square(x - e), centred, error))
+        return Moments(
+            jnp.minimum(self.count, _MAX_COUNT - number) + number,
+            jax.tree.map(move, self.mean, shift),
+            jax.tree.map(spread, self.variance, shift, within),
+        )
 
-    def normalize(moments: Moments, obs: ArrayTree) -> ArrayTree:
-        def scale_leaf(leaf: Array, mean: Array, variance: Array) -> Array:
-            scaled = (leaf - mean) * jax.lax.rsqrt(variance + _EPSILON)
-            return scaled if clip is None else jnp.clip(scaled, -clip, clip)
+    @property
+    def known_variance(self) -> ArrayTree:
+        """The variance; 1 if there is only one row, which has none."""
+        is_single = self.count == 1
+        return jax.tree.map(lambda leaf: jnp.where(is_single, 1, leaf), self.variance)
 
-        variances = _known_variance(moments)
-        return put(obs, list(map(scale_leaf, pick(obs), moments.mean, variances)))
+    @property
+    def deviation(self) -> Array:
+        """The standard deviation of a single array, √(var + 10⁻⁸)."""
+        return jnp.sqrt(self.known_variance + _EPSILON)
 
-    def update(moments: Moments, unroll: Transition) -> Moments:
-        count = math.prod(unroll.reward.shape)
-        rows = [leaf.reshape((count, *leaf.shape[2:])) for leaf in pick(unroll.obs)]
-        return update_moments(moments, rows) if rows else moments
+    def clip(self, values: Array, clip: Array | float | None) -> Array:
+        """Clips values to ±`clip` deviations of a single array; None: unchanged.
 
-    def initial() -> Moments:
-        return initial_moments(pick(jax.tree.map(jnp.asarray, spaces.zeros(space))))
-
-    return ObservationMoments(not any(selected), initial, normalize, update)
-
-
-def initial_moments(like: ArrayTree) -> Moments:
-    """Returns moments of zero rows, shaped as `like`."""
-    zeros = jax.tree.map(jnp.zeros_like, like)
-    return Moments(jnp.int32(0), zeros, jax.tree.map(jnp.ones_like, zeros))
-
-
-def update_moments(moments: Moments, rows: ArrayTree) -> Moments:
-    """Updates the moments with rows `[N, ...]`.
-
-        δ = mean(rows) − m,  s = N / (n + N)
-        m ← m + s δ          v ← (1 − s) v + s (var(rows) + (1 − s) δ²)
-
-    (Chan et al., 1983, https://doi.org/10.1080/00031305.1983.10483115)
-    The rows are those of all devices (`xla.data_axis`), which have equally many. An
-    entry that is not finite counts as the mean, and one beyond ±10¹⁵ as ±10¹⁵.
-    """
-    number = jax.tree.leaves(rows)[0].shape[0] * axis_size()
-    share = number / (moments.count.astype(jnp.float32) + number)
-
-    def average(rows: ArrayTree) -> ArrayTree:
-        means = jax.tree.map(lambda new: jnp.mean(new, axis=0), rows)
-        return mean_over_devices(means)
-
-    def move(mean: Array, shift: Array) -> Array:
-        return mean + share * shift
-
-    def spread(variance: Array, shift: Array, within: Array) -> Array:
-        between_variance = (1 - share) * jnp.square(shift)
-        # Not v + s (… − v): a rounding error of the initial 1 would remain.
-        return (1 - share) * variance + share * (within + between_variance)
-
-    # In two passes, from the running mean: a mean of numbers that are large beside
-    # their deviation has a rounding error, which would be taken for a deviation.
-    offsets = jax.tree.map(_offsets, rows, moments.mean)
-    rough = average(offsets)
-    centred = jax.tree.map(jnp.subtract, offsets, rough)
-    error = average(centred)
-    shift = jax.tree.map(jnp.add, rough, error)
-    within = average(jax.tree.map(lambda x, e: jnp.square(x - e), centred, error))
-    return Moments(
-        jnp.minimum(moments.count, _MAX_COUNT - number) + number,
-        jax.tree.map(move, moments.mean, shift),
-        jax.tree.map(spread, moments.variance, shift, within),
-    )
+        Divided by the deviation, they are at most `clip`.
+        """
+        if clip is None:
+            return values
+        limit = clip * self.deviation
+        return jnp.clip(values, -limit, limit)
 
 
 def _offsets(rows: Array, mean: Array) -> Array:
@@ -130,28 +105,44 @@ def _offsets(rows: Array, mean: Array) -> Array:
     return jnp.where(jnp.isfinite(rows), bounded - mean, 0)
 
 
-def standard_deviation(moments: Moments) -> Array:
-    """The standard deviation of a single array, √(var + 10⁻⁸)."""
-    return jnp.sqrt(_known_variance(moments) + _EPSILON)
+class ObservationMoments:
+    """Moments of the floats and images in observations, and the normalization by them.
 
+        o ↦ clip((o − mean) / √(var + 10⁻⁸), −clip, clip)
 
-def clip_to_deviations(
-    values: Array, moments: Moments, clip: Array | float | None
-) -> Array:
-    """Clips values to ±`clip` standard deviations of a single array; None: unchanged.
-
-    Divided by the deviation, they are at most `clip`.
+    An image is an array `[H, W, C]` of bytes or booleans. Each entry has its own mean
+    and variance, also in images. Discrete values, other integers and action masks
+    remain as they are. With a `clip` of None nothing is clipped.
     """
-    if clip is None:
-        return values
-    limit = clip * standard_deviation(moments)
-    return jnp.clip(values, -limit, limit)
 
+    def __init__(self, space: gymnasium.Space, clip: Array | float | None) -> None:
+        self._space, self._clip = space, clip
+        selected = _normalized_leaves(space)
+        self.is_empty = not any(selected)  # whether there are neither floats nor images
+        self._pick, self._put = _leaf_selector(selected)
 
-def _known_variance(moments: Moments) -> ArrayTree:
-    """The variance; 1 if there is only one row, which has none."""
-    is_single = moments.count == 1
-    return jax.tree.map(lambda leaf: jnp.where(is_single, 1, leaf), moments.variance)
+    def initial(self) -> Moments:
+        """The moments of no observations."""
+        zeros = jax.tree.map(jnp.asarray, spaces.zeros(self._space))
+        return Moments.initial(self._pick(zeros))
+
+    def normalize(self, moments: Moments, obs: ArrayTree) -> ArrayTree:
+        """The observation with normalized floats and images."""
+
+        def scale_leaf(leaf: Array, mean: Array, variance: Array) -> Array:
+            scaled = (leaf - mean) * jax.lax.rsqrt(variance + _EPSILON)
+            clip = self._clip
+            return scaled if clip is None else jnp.clip(scaled, -clip, clip)
+
+        leaves = self._pick(obs), moments.mean, moments.known_variance
+        return self._put(obs, list(map(scale_leaf, *leaves)))
+
+    def update(self, moments: Moments, unroll: Transition) -> Moments:
+        """The moments with the observations of an unroll."""
+        count = math.prod(unroll.reward.shape)
+        leaves = self._pick(unroll.obs)
+        rows = [leaf.reshape((count, *leaf.shape[2:])) for leaf in leaves]
+        return moments.update(rows) if rows else moments
 
 
 def discounted_sums(

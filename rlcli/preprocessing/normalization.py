@@ -25,16 +25,7 @@ import jax.numpy as jnp
 
 from rlcli import spaces
 from rlcli.errors import RlcliError
-from rlcli.preprocessing.moments import (
-    Moments,
-    ObservationMoments,
-    clip_to_deviations,
-    discounted_sums,
-    initial_moments,
-    observation_moments,
-    standard_deviation,
-    update_moments,
-)
+from rlcli.preprocessing.moments import Moments, ObservationMoments, discounted_sums
 from rlcli.types import (
     Array,
     ArrayTree,
@@ -93,7 +84,7 @@ def normalizer(
     without clipping, and restarts with each episode, as in OpenAI's baselines. c is
     `observation_clip` and c′ `reward_clip`; None: no clipping.
     """
-    moments = observation_moments(space, observation_clip)
+    moments = ObservationMoments(space, observation_clip)
     if observation and moments.is_empty:
         raise RlcliError(
             "`normalize` found neither floats nor images to normalize in "
@@ -104,7 +95,7 @@ def normalizer(
     def begin() -> NormalizationStatistics:
         return NormalizationStatistics(
             moments.initial() if observation else (),
-            initial_moments(jnp.float32(0)) if reward else (),
+            Moments.initial(jnp.float32(0)) if reward else (),
             jnp.zeros(num_envs) if reward else (),
         )
 
@@ -148,9 +139,7 @@ def _normalize_updater(
         returns = statistics.returns
         if not isinstance(returns, Moments):
             return steps
-        return steps._replace(
-            reward=clip_to_deviations(steps.reward, returns, reward_clip)
-        )
+        return steps._replace(reward=returns.clip(steps.reward, reward_clip))
 
     def in_unit(returns: Moments | tuple[()], rewards: ArrayTree) -> ArrayTree:
         if not isinstance(returns, Moments):
@@ -158,7 +147,7 @@ def _normalize_updater(
         # Rounded: XLA turns the division into a product. It could fuse this product
         # with the sum of a target in one of the two loops (host, compiled) only, and
         # then the loops would round differently.
-        unit = standard_deviation(returns)
+        unit = returns.deviation
         return round_to_dtype(jax.tree.map(lambda x: x / unit, rewards), returns.count)
 
     def update(
@@ -176,7 +165,7 @@ def _normalize_updater(
         if not isinstance(state.statistics.returns, Moments):
             return estimates
         # Tracers sum rewards in the environment's unit, so they need values in it.
-        unit = standard_deviation(state.statistics.returns)
+        unit = state.statistics.returns.deviation
         intrinsic = estimates.intrinsic_reward
         return estimates._replace(
             v_tm1=estimates.v_tm1 * unit,
@@ -198,7 +187,7 @@ def _normalize_updater(
             moments = observations.update(moments, steps)
         if isinstance(returns, Moments) and not isinstance(running, tuple):
             running, sums = discounted_sums(running, steps.reward, steps.first, gamma)
-            returns = update_moments(returns, sums.reshape(-1))
+            returns = returns.update(sums.reshape(-1))
         statistics = NormalizationStatistics(moments, returns, running)
         return NormalizedState(learner, statistics)
 

@@ -17,7 +17,7 @@ from rlcli.loop.progress import Setup
 from rlcli.networks.functions import separate_network
 from rlcli.networks.heads import return_head
 from rlcli.networks.torsos import mlp
-from rlcli.preprocessing.moments import initial_moments, update_moments
+from rlcli.preprocessing.moments import Moments
 from rlcli.replays.prioritized import prioritized
 from rlcli.runs.checkpoint import flatten_tree, restore_tree
 from rlcli.types import Clock, Transition
@@ -172,8 +172,8 @@ def test_means_and_moments_are_those_of_the_rows_of_all_devices():
     weight[0, 4:] = 0
     mean = on_devices(masked_mean, COLUMNS, COLUMNS, outputs=WHOLE)
     np.testing.assert_allclose(mean(x, weight), np.mean(x[weight > 0]), 1e-6)
-    moments = initial_moments(jnp.float32(0))
-    rows = lambda moments, x: update_moments(moments, x.reshape(-1))  # noqa: E731
+    moments = Moments.initial(jnp.float32(0))
+    rows = lambda moments, x: Moments.update(moments, x.reshape(-1))  # noqa: E731
     update = on_devices(rows, WHOLE, COLUMNS, outputs=WHOLE)
     moments = update(update(moments, x), x + 1)
     moments, both = jax.device_get(moments), np.concatenate([x, x + 1])

@@ -19,10 +19,7 @@ from rlcli.errors import RlcliError
 from rlcli.loop import agents
 from rlcli.preprocessing.moments import (
     Moments,
-    initial_moments,
-    observation_moments,
-    standard_deviation,
-    update_moments,
+    ObservationMoments,
 )
 from rlcli.preprocessing.normalization import normalizer
 from rlcli.recipe import load_recipe, resolve
@@ -56,10 +53,10 @@ SEEN = spaces.Dict(
 def test_running_moments_match_those_of_all_rows(sizes):
     rng = np.random.default_rng(0)
     rows = rng.normal(50.0, [0.1, 30.0], (sum(sizes), 2)).astype("f4")
-    moments = initial_moments(np.zeros(2, np.float32))
+    moments = Moments.initial(np.zeros(2, np.float32))
     assert (moments.mean == 0).all()
     assert (moments.variance == 1).all()
-    take = jax.jit(update_moments)
+    take = jax.jit(Moments.update)
     for part in np.split(rows, np.cumsum(sizes)[:-1]):
         moments = take(moments, part)
     assert moments.count == sum(sizes)
@@ -71,7 +68,7 @@ def test_running_moments_match_those_of_all_rows(sizes):
 def test_the_count_saturates():
     zeros, ones = np.zeros(2, np.float32), np.ones(2, np.float32)
     moments = Moments(np.int32(2**30 - 1), zeros, ones)
-    take = jax.jit(update_moments)
+    take = jax.jit(Moments.update)
     assert take(moments, np.ones((5, 2), np.float32)).count == 2**30
 
 
@@ -80,7 +77,7 @@ def test_a_mean_that_is_large_beside_the_deviation_is_no_deviation(rows, unrolls
     """float32 has steps of 1/16 at 10⁶, where a sum of squares has steps of 65 536."""
     rng = np.random.default_rng(0)
     parts = rng.normal(1e6, 1.0, (unrolls, rows, 2)).astype("f4")
-    moments, take = initial_moments(np.zeros(2, np.float32)), jax.jit(update_moments)
+    moments, take = Moments.initial(np.zeros(2, np.float32)), jax.jit(Moments.update)
     for part in parts:
         moments = take(moments, part)
     expected = parts.reshape(-1, 2).astype(np.float64)
@@ -90,8 +87,8 @@ def test_a_mean_that_is_large_beside_the_deviation_is_no_deviation(rows, unrolls
 
 def feed(rows, clip=10.0):
     """The observations' part of `normalizer`, after these rows, and its moments."""
-    part = observation_moments(PLACE, clip)
-    moments, update = part.initial(), jax.jit(update_moments)
+    part = ObservationMoments(PLACE, clip)
+    moments, update = part.initial(), jax.jit(Moments.update)
     for row in np.asarray(rows, np.float32):
         moments = update(moments, [row])
     return lambda obs: np.asarray(part.normalize(moments, np.float32(obs))), moments
@@ -317,13 +314,13 @@ def test_the_deviation_is_that_of_rewards_without_clipping():
 
 def test_a_single_row_has_no_variance_to_divide_by():
     """A reward of −5 divided by √10⁻⁸ would be −50 000."""
-    moments = observation_moments(PLACE, 10.0)
+    moments = ObservationMoments(PLACE, 10.0)
     row = np.array([[3.0, -700.0]], np.float32)
-    seen = update_moments(moments.initial(), [row])
+    seen = Moments.update(moments.initial(), [row])
     other = row + np.array([[0.5, -2.0]], np.float32)
     np.testing.assert_allclose(moments.normalize(seen, other), other - row, rtol=1e-6)
-    returns = update_moments(initial_moments(jnp.float32(0)), np.float32([-5.0]))
-    assert standard_deviation(returns) == pytest.approx(1.0)
+    returns = Moments.update(Moments.initial(jnp.float32(0)), np.float32([-5.0]))
+    assert returns.deviation == pytest.approx(1.0)
 
 
 @pytest.mark.slow

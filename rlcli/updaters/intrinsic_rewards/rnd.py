@@ -10,15 +10,7 @@ from jaxtyping import Float
 from rlcli.errors import RlcliError
 from rlcli.networks.heads import feature_head
 from rlcli.networks.memory import is_recurrent
-from rlcli.preprocessing.moments import (
-    Moments,
-    clip_to_deviations,
-    discounted_sums,
-    initial_moments,
-    observation_moments,
-    standard_deviation,
-    update_moments,
-)
+from rlcli.preprocessing.moments import Moments, ObservationMoments, discounted_sums
 from rlcli.registry import register
 from rlcli.types import (
     Array,
@@ -90,7 +82,7 @@ def rnd(
             "intrinsic reward `rnd` does not support `batch_norm`",
             "give `predictor` and `random_target` a network without `batch_norm`",
         )
-    moments = observation_moments(parts.spaces.observation, observation_clip)
+    moments = ObservationMoments(parts.spaces.observation, observation_clip)
     init_predictor, step = learner(predictor.init, parts.optimizer)
 
     def init(key: Key) -> RNDState:
@@ -99,7 +91,7 @@ def rnd(
             init_predictor(predictor_key),
             target.init(target_key),
             moments.initial(),
-            initial_moments(jnp.float32(0)),
+            Moments.initial(jnp.float32(0)),
             jnp.zeros(parts.spaces.num_envs),
         )
 
@@ -113,8 +105,8 @@ def rnd(
 
     def reward_of(errors: PerRow, state: RNDState) -> PerRow:
         """The reward of steps with these errors."""
-        bounded = clip_to_deviations(errors, state.returns, reward_clip)
-        return coefficient * bounded / standard_deviation(state.returns)
+        bounded = state.returns.clip(errors, reward_clip)
+        return coefficient * bounded / state.returns.deviation
 
     def update(state, rows, weight, clock, key):
         if weight.size % minibatches:
@@ -161,7 +153,7 @@ def rnd(
         running, sums = discounted_sums(state.running, errors, no_restart, gamma)
         return state._replace(
             observation=moments.update(state.observation, unroll),
-            returns=update_moments(state.returns, sums.reshape(-1)),
+            returns=state.returns.update(sums.reshape(-1)),
             running=running,
         )
 
