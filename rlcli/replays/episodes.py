@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int, Int32
 
 from rlcli.registry import register
-from rlcli.replays.rings import check_capacity, read_ring, ring_rows, step_ring
+from rlcli.replays.rings import step_ring
 from rlcli.types import (
     Array,
     ArrayTree,
@@ -63,14 +63,11 @@ def episodes(
     returned.
     """
     length = min(length, time_limit or length)
-    rows = ring_rows(capacity, unroll, num_envs)
-    check_capacity(
-        "episodes", capacity, length + unroll - 1, unroll, num_envs, "it needs"
-    )
     ring = step_ring(capacity, unroll, num_envs)
+    ring.check_rows("episodes", capacity, length + unroll - 1, "it needs")
     size = batch_size or num_envs
     span = length + window - 1
-    places = rows * num_envs  # the maximum number of episodes in the ring
+    places = ring.rows * num_envs  # the maximum number of episodes in the ring
 
     def init(steps: Transition) -> EpisodeReplayState:
         zeros = jnp.zeros(places, jnp.int32)
@@ -114,7 +111,7 @@ def episodes(
         number = next_episode + jnp.arange(size, dtype=jnp.int32)
         queue_rows = jax.tree.map(lambda leaf: leaf[number % places], state.queue)
         end = queue_rows.start + queue_rows.length
-        oldest = jnp.maximum(count * unroll - rows, 0)
+        oldest = jnp.maximum(count * unroll - ring.rows, 0)
         start = jnp.maximum(jnp.maximum(queue_rows.start, end - length), oldest)
         steps, _ = ring.take(state.steps, start, queue_rows.environment, span)
         is_step = jnp.arange(span)[:, None] < end - start
@@ -140,7 +137,5 @@ def episodes(
             sequence_length=length,
             is_on_policy=True,
         ),
-        contents=lambda state, *rest: read_ring(
-            ring, unroll, num_envs, state.steps, *rest
-        ),
+        contents=lambda state, *rest: ring.contents(state.steps, *rest),
     )

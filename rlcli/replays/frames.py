@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int, Int32, Shaped
 from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.replays.rings import Ring, Windows, check_capacity, ring_rows, step_ring
+from rlcli.replays.rings import Ring, Windows, step_ring
 from rlcli.replays.uniform import uniform_replay
 from rlcli.types import Array, ArrayTree, Count, Divided, FrameStack, Replay, Transition
 
@@ -54,9 +54,9 @@ def frames(
     mask is not a stack, and is stored whole.
     """
     ring = frame_ring(capacity, unroll, num_envs, stack, axis, padding, ends)
-    windows = Windows(ring, unroll, window)
-    check_capacity("frames", capacity, windows.min_steps, unroll, num_envs, "it needs")
-    replay = uniform_replay(windows, num_envs, capacity, batch_size, replacement)
+    windows = Windows(ring, window)
+    ring.check_rows("frames", capacity, windows.min_steps, "it needs")
+    replay = uniform_replay(windows, capacity, batch_size, replacement)
     return replay._replace(
         traits=replay.traits._replace(frame_stack=FrameStack(stack, axis, padding))
     )
@@ -91,9 +91,9 @@ def frame_ring(
 ) -> Ring:
     """A ring buffer of steps with stacked frames, each frame stored once."""
     size = unroll * num_envs
-    # At least `size`: the episodes that end in one unroll never share a place.
-    places = max(ends or ring_rows(capacity, unroll, num_envs) * num_envs // 16, size)
     inner = step_ring(capacity, unroll, num_envs)
+    # At least `size`: the episodes that end in one unroll never share a place.
+    places = max(ends or inner.rows * num_envs // 16, size)
     newest_frame = functools.partial(_newest_frame, stack=stack, axis=axis)
 
     def newest(obs: ArrayTree) -> ArrayTree:
@@ -177,7 +177,8 @@ def frame_ring(
             ),
         ), ~jnp.any(is_overwritten, axis=0)
 
-    return Ring(init, add, take, inner.rows, start_margin=stack - 1, end_margin=1)
+    margins = {"start_margin": stack - 1, "end_margin": 1}
+    return inner._replace(init=init, add=add, take=take, **margins)
 
 
 def _newest_frame(

@@ -9,7 +9,7 @@ from annotated_types import Ge
 from jaxtyping import Bool, Float, Int, Int32, UInt32
 
 from rlcli.registry import register
-from rlcli.replays.rings import Ring, Windows, check_capacity, read_ring, step_ring
+from rlcli.replays.rings import Ring, Windows, step_ring
 from rlcli.replays.uniform import sample_indices
 from rlcli.types import Array, ArrayTree, Count, Key, Replay, ReplayTraits, Transition
 
@@ -70,9 +70,9 @@ def hindsight(
         capacity: the number of stored steps.
         batch_size: the number of windows in a sample.
     """
-    check_capacity("hindsight", capacity, window, unroll, num_envs, "the tracer needs")
     ring = step_ring(capacity, unroll, num_envs)
-    windows = Windows(ring, unroll, window)
+    ring.check_rows("hindsight", capacity, window, "the tracer needs")
+    windows = Windows(ring, window)
 
     def init(steps: Transition) -> HindsightState:
         zeros = jnp.zeros((ring.rows, num_envs), jnp.int32)
@@ -127,12 +127,8 @@ def hindsight(
         steps = _relabel(numbered.step, goal, is_relabelled, goal_reward)
         return steps, jnp.ones((window, batch_size)), index
 
-    def reweigh(state: ArrayTree, index: ArrayTree, priority: Array) -> ArrayTree:
-        del index, priority  # probabilities are constant
-        return state
-
     def contents(state: Any, count: int, most: int) -> tuple[int, Transition]:
-        stored, rows = read_ring(ring, unroll, num_envs, state.steps, count, most)
+        stored, rows = ring.contents(state.steps, count, most)
         return stored, rows.step
 
     return Replay(
@@ -140,7 +136,7 @@ def hindsight(
         draw,
         add,
         sample,
-        reweigh,
+        reweigh=lambda state, index, priority: state,  # probabilities are constant
         traits=ReplayTraits(capacity, windows.min_steps, batch_size=batch_size),
         contents=contents,
     )

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Float32, Int, Int32
 
-from rlcli.replays.rings import Windows, read_ring
+from rlcli.replays.rings import Windows
 from rlcli.types import Array, ArrayTree, Key, Replay, ReplayTraits, Transition
 from rlcli.xla.control_flow import update_if
 from rlcli.xla.data_axis import axis_size, max_over_devices, min_over_devices
@@ -124,11 +124,14 @@ class RankedState(NamedTuple):
     ascending: Float[Array, "leaves"]  # priorities of the last sort, ascending
 
 
-def proportional_masses(leaves: int, alpha: float, epsilon: float) -> PriorityMasses:
-    """Mass (p + ε)^α, with the α at the time p was set."""
+def proportional_masses(no_window: int, alpha: float, epsilon: float) -> PriorityMasses:
+    """Mass (p + ε)^α, with the α at the time p was set.
+
+    `no_window` is the index of the last leaf.
+    """
 
     def init() -> ProportionalState:
-        return ProportionalState(empty_tree(leaves), jnp.float32(1.0))
+        return ProportionalState(empty_tree(no_window + 1), jnp.float32(1.0))
 
     def renew(
         state: ProportionalState,
@@ -137,14 +140,14 @@ def proportional_masses(leaves: int, alpha: float, epsilon: float) -> PriorityMa
         count: Int[Array, ""],
     ) -> ProportionalState:
         tree = _renew_leaves(
-            state.tree, removed, added, state.largest**alpha, leaves - 1
+            state.tree, removed, added, state.largest**alpha, no_window
         )
         return state._replace(tree=tree)
 
     def reweigh(
         state: ProportionalState, index: Int[Array, "N"], priority: Float[Array, "N"]
     ) -> ProportionalState:
-        is_window = index < leaves - 1
+        is_window = index < no_window
         priority = _replace_non_finite(priority, state.largest) + epsilon
         mass = jnp.where(is_window, priority**alpha, 0.0)
         largest = jnp.max(priority, initial=state.largest, where=is_window)
@@ -155,12 +158,14 @@ def proportional_masses(leaves: int, alpha: float, epsilon: float) -> PriorityMa
     return PriorityMasses(init, renew, reweigh)
 
 
-def rank_masses(leaves: int, alpha: float, sort_period: int) -> PriorityMasses:
+def rank_masses(no_window: int, alpha: float, sort_period: int) -> PriorityMasses:
     """Mass (1 / rank)^α, where rank 1 has the largest priority.
 
     All priorities are sorted once every `sort_period` unrolls. Between two sorts, a new
-    priority gets the rank it would have had at the last sort, in O(log N).
+    priority gets the rank it would have had at the last sort, in O(log N). `no_window`
+    is the index of the last leaf.
     """
+    leaves = no_window + 1
 
     def init() -> RankedState:
         no_priority = jnp.full(leaves, -1.0)
@@ -174,7 +179,7 @@ def rank_masses(leaves: int, alpha: float, sort_period: int) -> PriorityMasses:
         added: Int[Array, "added"],
         count: Int[Array, ""],
     ) -> RankedState:
-        tree = _renew_leaves(state.tree, removed, added, 1.0, leaves - 1)
+        tree = _renew_leaves(state.tree, removed, added, 1.0, no_window)
         priority = state.priority.at[removed].set(-1.0).at[added].set(state.largest)
         priority = priority.at[-1].set(-1.0)  # the leaf of no window
         state = state._replace(tree=tree, priority=priority)
@@ -193,7 +198,7 @@ def rank_masses(leaves: int, alpha: float, sort_period: int) -> PriorityMasses:
     def reweigh(
         state: RankedState, index: Int[Array, "N"], priority: Float[Array, "N"]
     ) -> RankedState:
-        is_window = index < leaves - 1
+        is_window = index < no_window
         priority = _replace_non_finite(priority, state.largest)
         rank_above = leaves - jnp.searchsorted(state.ascending, priority, side="right")
         mass = jnp.where(is_window, (1.0 + rank_above) ** -alpha, 0.0)
@@ -216,14 +221,8 @@ class PrioritizedState(NamedTuple):
     masses: ArrayTree
 
 
-def leaf_count(windows: Windows, num_envs: int) -> int:
-    """The number of leaves: one per possible window, and one for no window."""
-    return windows.slots * num_envs + 1
-
-
 def prioritized_replay(
     windows: Windows,
-    num_envs: int,
     capacity: int,
     batch_size: int,
     masses: PriorityMasses,
@@ -235,8 +234,7 @@ def prioritized_replay(
     total mass. Each has weight (min P / P(i))^β, with the minimum over the batch.
     Devices that share a batch sample equal shares of it, each from its own windows.
     """
-    ring = windows.ring
-    no_window = windows.slots * num_envs
+    ring, num_envs, no_window = windows.ring, windows.ring.num_envs, windows.no_window
 
     def leaf(slots: Int[Array, "slots"]) -> Int[Array, "leaves"]:
         """The leaves of these slots in all environments."""
@@ -291,9 +289,7 @@ def prioritized_replay(
         sample,
         reweigh,
         traits=ReplayTraits(capacity, windows.min_steps, batch_size=batch_size),
-        contents=lambda state, *rest: read_ring(
-            ring, windows.unroll, num_envs, state.steps, *rest
-        ),
+        contents=lambda state, *rest: ring.contents(state.steps, *rest),
     )
 
 

@@ -9,12 +9,11 @@ from rlcli.replays.datasets.names import DataFile
 from rlcli.replays.datasets.recipe_dataset import Dataset
 from rlcli.replays.frames import FrameOptions, frame_ring, required_stack
 from rlcli.replays.priorities import (
-    leaf_count,
     prioritized_replay,
     proportional_masses,
     rank_masses,
 )
-from rlcli.replays.rings import Windows, check_capacity, step_ring
+from rlcli.replays.rings import Windows, step_ring
 from rlcli.types import Count, Divided, NonNegative, Probability, Replay
 
 
@@ -57,14 +56,13 @@ def prioritized(
         ring = step_ring(capacity, unroll, num_envs)
     else:
         ring = frame_ring(capacity, unroll, num_envs, **frames)
-    windows = Windows(ring, unroll, window)
+    windows = Windows(ring, window)
     reason = "the tracer needs" if frames is None else "it needs"
-    check_capacity("prioritized", capacity, windows.min_steps, unroll, num_envs, reason)
-    leaves = leaf_count(windows, num_envs)
+    ring.check_rows("prioritized", capacity, windows.min_steps, reason)
     if by == "rank":
-        masses = rank_masses(leaves, alpha, sort_every)
+        masses = rank_masses(windows.no_window, alpha, sort_every)
     else:
-        masses = proportional_masses(leaves, alpha, epsilon)
+        masses = proportional_masses(windows.no_window, alpha, epsilon)
     own, rows = split_batch(batch_size, prefill, prefill_fraction)
     if frames is not None and prefill is not None and not rows and num_envs > 1:
         raise RlcliError(
@@ -72,7 +70,7 @@ def prioritized(
             "frames `frames` would lack",
             "use one environment, `prefill_fraction`, or no `frames`",
         )
-    replay = prioritized_replay(windows, num_envs, capacity, own, masses, beta)
+    replay = prioritized_replay(windows, capacity, own, masses, beta)
     replay = replay._replace(
         traits=replay.traits._replace(
             required_priority=by if by == "gradient_norm" else "",

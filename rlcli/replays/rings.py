@@ -43,36 +43,80 @@ class Ring(NamedTuple):
     # whether everything the window needs is still stored
     take: Callable[..., tuple[ArrayTree, Bool[Array, "N"]]]
     rows: int
+    unroll: int  # steps of each environment that are added together
+    num_envs: int
     start_margin: int = 0
     end_margin: int = 0
 
+    def check_rows(self, replay: str, capacity: int, rows: int, why: str) -> None:
+        """Raises an error if there is no room for `rows` steps of each environment.
 
-def ring_rows(capacity: int, unroll: int, num_envs: int) -> int:
-    """Steps of each environment that fit into a capacity, in whole unrolls."""
-    return capacity // (num_envs * unroll) * unroll
+        `why` is the subject and verb of the message: "{why} {rows} consecutive steps".
+        """
+        if self.rows >= rows:
+            return
+        min_capacity = -(-rows // self.unroll) * self.unroll * self.num_envs
+        raise RlcliError(
+            f"replay `{replay}` with a capacity of {capacity:,} holds {self.rows:,} "
+            f"steps of each environment, but {why} {rows:,} consecutive steps",
+            f"raise `replay.capacity` to at least {min_capacity:,}",
+        )
 
+    def contents(self, state: Any, count: int, most: int) -> tuple[int, ArrayTree]:
+        """The number of steps, and at most `most` of them: `Replay.contents`."""
+        end = count * self.unroll
+        oldest = max(end - self.rows, 0)
+        # Steps that the ring cannot put together, as those that are not complete.
+        oldest += self.start_margin if oldest else 0
+        end = max(end - self.end_margin, oldest)
+        take = jax.jit(self.take, static_argnums=3)
+        while True:
+            stored = (end - oldest) * self.num_envs
+            index = np.linspace(0, max(stored - 1, 0), min(most, stored))
+            index = index.astype(np.int32)
+            times, environments = oldest + index // self.num_envs, index % self.num_envs
+            steps, is_complete = take(state, times, environments, 1)
+            if np.all(is_complete):
+                return stored, jax.tree.map(lambda leaf: leaf[0], steps)
+            # What completes the oldest steps is overwritten first.
+            oldest = int(times[~np.asarray(is_complete)].max()) + 1
 
-def check_capacity(
-    replay: str, capacity: int, rows: int, unroll: int, num_envs: int, why: str
-) -> None:
-    """Raises an error if a capacity holds less than `rows` steps per environment.
+    def redivide(
+        self, state: RingState, count: int, before: int, after: int
+    ) -> RingState:
+        """Redistributes the state, `[S, ...]`, from `before` to `after` devices.
 
-    `why` is the subject and verb of the message: "{why} {rows} consecutive steps".
-    """
-    capacity_rows = ring_rows(capacity, unroll, num_envs)
-    if capacity_rows >= rows:
-        return
-    min_capacity = -(-rows // unroll) * unroll * num_envs
-    raise RlcliError(
-        f"replay `{replay}` with a capacity of {capacity:,} holds {capacity_rows:,} "
-        f"steps of each environment, but {why} {rows:,} consecutive steps",
-        f"raise `replay.capacity` to at least {min_capacity:,}",
-    )
+        This ring is that of one of the `after` devices, and `count` the number of
+        unrolls added. The newest `rows` steps of each environment are kept.
+        """
+        environments = np.arange(after * self.num_envs)
+        end = count * self.unroll
+        times = np.arange(max(end - self.rows, 0), end)[:, None]
+
+        def places(devices: int) -> tuple[np.ndarray, int]:
+            """The index of each step `[time, environment]`, and all rings' length."""
+            share = len(environments) // devices
+            slots, num_writes = _ring_layout(self.rows, self.unroll, share)
+            length = slots * self.unroll * share + num_writes - 1
+            device, environment = np.divmod(environments, share)
+            index = times % (slots * self.unroll) * share + environment
+            return device * length + index, devices * length
+
+        source, _ = places(before)
+        target, length = places(after)
+
+        def move(leaf: Array) -> np.ndarray:
+            leaf = np.asarray(leaf)
+            new = np.zeros((len(leaf), length, *leaf.shape[2:]), leaf.dtype)
+            new[:, target] = leaf[:, source]
+            return new
+
+        return state._replace(packed=jax.tree.map(move, state.packed))
 
 
 def step_ring(capacity: int, unroll: int, num_envs: int) -> Ring:
     """A ring buffer of unmodified steps, any pytree `[unroll, num_envs, ...]`."""
-    rows = ring_rows(capacity, unroll, num_envs)
+    rows = capacity // (num_envs * unroll) * unroll  # in whole unrolls
     size = unroll * num_envs  # steps of an unroll
     slots, num_writes = _ring_layout(rows, unroll, num_envs)
 
@@ -109,7 +153,7 @@ def step_ring(capacity: int, unroll: int, num_envs: int) -> Ring:
         steps = jax.vmap(jax.vmap(ring.packing.unpack))(gathered)
         return steps, jnp.ones(start.shape, bool)
 
-    return Ring(init, add, take, rows)
+    return Ring(init, add, take, rows, unroll, num_envs)
 
 
 def _ring_layout(rows: int, unroll: int, num_envs: int) -> tuple[int, int]:
@@ -124,70 +168,10 @@ def _ring_layout(rows: int, unroll: int, num_envs: int) -> tuple[int, int]:
     return rows // unroll + spare, num_writes
 
 
-def read_ring(
-    ring: Ring, unroll: int, num_envs: int, state: Any, count: int, most: int
-) -> tuple[int, ArrayTree]:
-    """The number of steps in a ring, and at most `most` of them: `Replay.contents`."""
-    end = count * unroll
-    oldest = max(end - ring.rows, 0)
-    # Steps that the ring cannot put together, as those that are not complete.
-    oldest += ring.start_margin if oldest else 0
-    end = max(end - ring.end_margin, oldest)
-    take = jax.jit(ring.take, static_argnums=3)
-    while True:
-        stored = (end - oldest) * num_envs
-        index = np.linspace(0, max(stored - 1, 0), min(most, stored)).astype(np.int32)
-        times, environments = oldest + index // num_envs, index % num_envs
-        steps, is_complete = take(state, times, environments, 1)
-        if np.all(is_complete):
-            return stored, jax.tree.map(lambda leaf: leaf[0], steps)
-        # What completes the oldest steps is overwritten first.
-        oldest = int(times[~np.asarray(is_complete)].max()) + 1
-
-
-def redivide_ring(
-    rows: int,
-    unroll: int,
-    num_envs: int,
-    state: RingState,
-    count: int,
-    before: int,
-    after: int,
-) -> RingState:
-    """Redistributes the state of a ring, `[S, ...]`, from `before` to `after` devices.
-
-    `num_envs` is the number of environments of one of the `after` devices, and `count`
-    the number of unrolls added. The newest `rows` steps of each environment are kept.
-    """
-    environments = np.arange(after * num_envs)
-    times = np.arange(max(count * unroll - rows, 0), count * unroll)[:, None]
-
-    def places(devices: int) -> tuple[np.ndarray, int]:
-        """The index of each step `[time, environment]`, and the length of all rings."""
-        share = len(environments) // devices
-        slots, num_writes = _ring_layout(rows, unroll, share)
-        length = slots * unroll * share + num_writes - 1
-        device, environment = np.divmod(environments, share)
-        index = times % (slots * unroll) * share + environment
-        return device * length + index, devices * length
-
-    source, _ = places(before)
-    target, length = places(after)
-
-    def move(leaf: Array) -> np.ndarray:
-        leaf = np.asarray(leaf)
-        new = np.zeros((len(leaf), length, *leaf.shape[2:]), leaf.dtype)
-        new[:, target] = leaf[:, source]
-        return new
-
-    return state._replace(packed=jax.tree.map(move, state.packed))
-
-
 class Windows(NamedTuple):
     """The windows of a ring; `count` is the number of unrolls added so far."""
 
     ring: Ring
-    unroll: int
     span: int
     stride: int = 1
 
@@ -203,15 +187,20 @@ class Windows(NamedTuple):
         """The maximum number of simultaneous windows per environment, plus one."""
         return self.ring.rows // self.stride + 2
 
+    @property
+    def no_window(self) -> int:
+        """The number of slots of all environments, as an index of none of them."""
+        return self.slots * self.ring.num_envs
+
     def oldest_start(self, count: Int[Array, ""]) -> Int[Array, ""]:
         """The earliest time at which a window may begin."""
-        oldest_step = (count * self.unroll) - self.ring.rows
+        oldest_step = (count * self.ring.unroll) - self.ring.rows
         # At time 0 an episode begins, so no window needs earlier steps.
         return jnp.where(oldest_step > 0, oldest_step + self.ring.start_margin, 0)
 
     def newest_start(self, count: Int[Array, ""]) -> Int[Array, ""]:
         """The latest time at which a window may begin; negative if there is none."""
-        return count * self.unroll - self.ring.end_margin - self.span
+        return count * self.ring.unroll - self.ring.end_margin - self.span
 
     def available(self, count: Int[Array, ""]) -> tuple[Int[Array, ""], Int[Array, ""]]:
         """The start of the oldest window, and the number of windows, at least 1."""
@@ -222,13 +211,13 @@ class Windows(NamedTuple):
     def overwritten_slots(self, count: Int[Array, ""]) -> Int[Array, "slots"]:
         """Slots of windows that unroll number `count` overwrites; `slots` for none."""
         first = self._next_start(self.oldest_start(count))
-        starts = first + self._start_offsets(self.unroll + self.ring.start_margin)
+        starts = first + self._start_offsets(self.ring.unroll + self.ring.start_margin)
         return self._slot(starts, starts < self.oldest_start(count + 1))
 
     def completed_slots(self, count: Int[Array, ""]) -> Int[Array, "slots"]:
         """Slots of windows that unroll number `count` completes; `slots` for none."""
         first = self._next_start(self.newest_start(count) + 1)
-        starts = first + self._start_offsets(self.unroll)
+        starts = first + self._start_offsets(self.ring.unroll)
         is_complete = starts <= self.newest_start(count + 1)
         return self._slot(
             starts, is_complete & (starts >= self.oldest_start(count + 1))
@@ -241,9 +230,9 @@ class Windows(NamedTuple):
 
         Surplus entries have slot `slots` and an arbitrary row.
         """
-        start_time = count * self.unroll
-        starts = self._next_start(start_time) + self._start_offsets(self.unroll)
-        is_starting = starts < start_time + self.unroll
+        start_time = count * self.ring.unroll
+        starts = self._next_start(start_time) + self._start_offsets(self.ring.unroll)
+        is_starting = starts < start_time + self.ring.unroll
         return jnp.where(is_starting, starts - start_time, 0), self._slot(
             starts, is_starting
         )

@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float, Int
 
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.replays.priorities import leaf_count, prioritized_replay, proportional_masses
-from rlcli.replays.rings import Ring, Windows, check_capacity, step_ring
+from rlcli.replays.priorities import prioritized_replay, proportional_masses
+from rlcli.replays.rings import Ring, Windows, step_ring
 from rlcli.replays.uniform import uniform_replay
 from rlcli.types import (
     Array,
@@ -72,23 +72,17 @@ def sequences(
         )
     span = burn_in + length + window - 1
     inner = step_ring(capacity, unroll, num_envs)
-    windows = Windows(inner, unroll, span, length - overlap)
-    check_capacity(
-        "sequences", capacity, windows.min_steps, unroll, num_envs, "it needs"
-    )
+    windows = Windows(inner, span, length - overlap)
+    inner.check_rows("sequences", capacity, windows.min_steps, "it needs")
     windows = windows._replace(ring=_carry_ring(windows))
     if priorities is None:
-        replay = uniform_replay(
-            windows, num_envs, capacity, batch_size, replacement=True
-        )
+        replay = uniform_replay(windows, capacity, batch_size, replacement=True)
     else:
         options = {**_PUBLISHED_PRIORITIES, **priorities}
-        leaves = leaf_count(windows, num_envs)
-        masses = proportional_masses(leaves, options["alpha"], options["epsilon"])
+        alpha, epsilon = options["alpha"], options["epsilon"]
+        masses = proportional_masses(windows.no_window, alpha, epsilon)
         beta = options["beta"]
-        replay = prioritized_replay(
-            windows, num_envs, capacity, batch_size, masses, beta
-        )
+        replay = prioritized_replay(windows, capacity, batch_size, masses, beta)
         replay = _with_mixed_priority(replay, options["eta"], burn_in, length)
     requires_recurrence = f"`burn_in: {burn_in}`" if burn_in else ""
     replay = replay._replace(

@@ -1,7 +1,5 @@
 """Uniform experience replay."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, Int32, UInt32
@@ -10,13 +8,7 @@ from rlcli.registry import register
 from rlcli.replays.dataset import Fraction, mix_dataset, split_batch
 from rlcli.replays.datasets.names import DataFile
 from rlcli.replays.datasets.recipe_dataset import Dataset
-from rlcli.replays.rings import (
-    Windows,
-    check_capacity,
-    read_ring,
-    redivide_ring,
-    step_ring,
-)
+from rlcli.replays.rings import Windows, step_ring
 from rlcli.types import Array, ArrayTree, Divided, Key, Replay, ReplayTraits, Transition
 
 
@@ -43,23 +35,22 @@ def uniform(
     batch is drawn from them: half of it in RLPD (Ball et al., 2023,
     https://arxiv.org/abs/2302.02948).
     """
-    check_capacity("uniform", capacity, window, unroll, num_envs, "the tracer needs")
     ring = step_ring(capacity, unroll, num_envs)
-    windows = Windows(ring, unroll, window)
+    ring.check_rows("uniform", capacity, window, "the tracer needs")
     own, rows = split_batch(batch_size, prefill, prefill_fraction)
-    replay = uniform_replay(windows, num_envs, capacity, own, replacement)
+    replay = uniform_replay(Windows(ring, window), capacity, own, replacement)
     replay = replay._replace(
-        redivide=functools.partial(redivide_ring, ring.rows, unroll, num_envs),
+        redivide=ring.redivide,
         traits=replay.traits._replace(dataset=prefill and Dataset.parse(prefill)),
     )
     return mix_dataset(replay, window, prefill, rows)
 
 
 def uniform_replay(
-    windows: Windows, num_envs: int, capacity: int, batch_size: int, replacement: bool
+    windows: Windows, capacity: int, batch_size: int, replacement: bool
 ) -> Replay:
     """A replay that samples the windows of a ring uniformly."""
-    ring = windows.ring
+    ring, num_envs = windows.ring, windows.ring.num_envs
 
     def draw(key: Key) -> UInt32[Array, "N"]:
         return jax.random.bits(key, (batch_size,))
@@ -75,18 +66,14 @@ def uniform_replay(
         weight = (is_valid & is_complete).astype(jnp.float32)
         return steps, jnp.broadcast_to(weight, (windows.span, batch_size)), index
 
-    def reweigh(state: ArrayTree, index: ArrayTree, priority: Array) -> ArrayTree:
-        del index, priority  # probabilities are constant
-        return state
-
     return Replay(
         ring.init,
         draw,
         ring.add,
         sample,
-        reweigh,
+        reweigh=lambda state, index, priority: state,  # probabilities are constant
         traits=ReplayTraits(capacity, windows.min_steps, batch_size=batch_size),
-        contents=functools.partial(read_ring, ring, windows.unroll, num_envs),
+        contents=ring.contents,
     )
 
 

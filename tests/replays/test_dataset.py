@@ -6,7 +6,6 @@ from data_sets import random_data
 from gymnasium import spaces
 
 from rlcli.replays.dataset import dataset
-from rlcli.replays.datasets.dataset_arrays import to_transitions
 from rlcli.types import External
 
 BOX = spaces.Box(-10, 10, (4,), np.float32)
@@ -15,7 +14,7 @@ STEPS = 60
 
 def sampled(window, key=0, batch_size=4_000):
     data = random_data(STEPS)._replace(rewards=np.arange(STEPS, dtype="f4"))
-    rows = to_transitions(data, External(BOX, spaces.Discrete(2)), "x", "e")
+    rows = data.to_transitions(External(BOX, spaces.Discrete(2)), "x", "e")
     replay = dataset(window, 1, 1, path="x.npz", batch_size=batch_size)
     noise = replay.draw(jax.random.key(key))
     steps, weight, _ = replay.sample(rows, np.int32(0), noise)

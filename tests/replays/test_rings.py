@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tiers import quick_first
 
-from rlcli.replays.rings import redivide_ring, step_ring
+from rlcli.replays.rings import step_ring
 
 ENVIRONMENTS, ROWS = 4, 6  # of all devices; the newest steps of each environment
 
@@ -39,8 +39,8 @@ def test_each_environment_keeps_its_newest_steps_on_another_device(
 ):
     share = ENVIRONMENTS // after
     state, _ = filled_rings(before, count, unroll)
-    state = redivide_ring(ROWS, unroll, share, state, count, before, after)
     fresh, ring = filled_rings(after, count, unroll)
+    state = ring.redivide(state, count, before, after)
     assert jax.tree.map(np.shape, state) == jax.tree.map(np.shape, fresh)
     first = max(count * unroll - ROWS, 0)
     times = np.arange(first, count * unroll)[:, None]

@@ -33,7 +33,8 @@ def available_starts(shape, count):
 
 def windows_of(shape):
     rows, unroll, span, stride, before, after = shape
-    return Windows(Ring(None, None, None, rows, before, after), unroll, span, stride)
+    ring = Ring(None, None, None, rows, unroll, 1, before, after)
+    return Windows(ring, span, stride)
 
 
 def unrolls_of(shape):

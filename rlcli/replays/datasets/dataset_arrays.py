@@ -50,74 +50,79 @@ class DatasetArrays(NamedTuple):
         totals = np.cumsum(self.rewards, dtype=np.float64)[last]
         return np.diff(totals, prepend=0.0)
 
+    def by_name(self) -> dict[str, np.ndarray]:
+        """All arrays by their names in a file, in a fixed order."""
+        names = {
+            _join(key, path): array
+            for key in (*TREES, OPTIONAL)
+            for path, array in sorted(getattr(self, key).items())
+        }
+        return names | {key: getattr(self, key) for key in FLAT}
 
-def check_arrays(data: DatasetArrays, name: str) -> None:
-    """Refuses arrays whose lengths or types do not match, or that are not finite."""
+    def check(self, name: str) -> None:
+        """Refuses arrays with other lengths or types, or that are not finite."""
 
-    def refuse(problem: str) -> NoReturn:
-        raise RlcliError(f"{name}: {problem}", _COLLECT)
+        def refuse(problem: str) -> NoReturn:
+            raise RlcliError(f"{name}: {problem}", _COLLECT)
 
-    steps = data.rewards.shape[0] if data.rewards.ndim == 1 else 0
-    if not steps:
-        refuse(f"`rewards` has shape {list(data.rewards.shape)}, expected [steps]")
-    for key in ("terminations", "truncations"):
-        array = getattr(data, key)
-        if array.dtype != np.bool_ or array.shape != (steps,):
-            refuse(f"`{key}` is {_describe(array)}, expected bool[{steps}]")
-    if not data.ends[-1]:
-        refuse("its last step ends no episode: `truncations[-1]` has to be true")
-    count = int(np.sum(data.ends))
-    expected: dict[str, int] = {"final_observations": count, OPTIONAL: count}
-    for key, array in array_names(data).items():
-        length = expected.get(key.partition("/")[0], steps)
-        if array.ndim == 0 or array.shape[0] != length:
-            refuse(f"`{key}` is {_describe(array)}, expected {length:,} rows")
-        if array.dtype.kind not in "biuf":
-            refuse(f"`{key}` is of {array.dtype}, expected numbers")
-        is_finite = (array >= -_MAX) & (array <= _MAX)  # also after the conversion
-        if not np.all(is_finite):
-            row = int(np.argwhere(~is_finite)[0][0])
-            refuse(f"`{key}` is not finite in row {row:,}, as {_MAX.dtype}")
+        steps = self.rewards.shape[0] if self.rewards.ndim == 1 else 0
+        if not steps:
+            refuse(f"`rewards` has shape {list(self.rewards.shape)}, expected [steps]")
+        for key in ("terminations", "truncations"):
+            array = getattr(self, key)
+            if array.dtype != np.bool_ or array.shape != (steps,):
+                refuse(f"`{key}` is {_describe(array)}, expected bool[{steps}]")
+        if not self.ends[-1]:
+            refuse("its last step ends no episode: `truncations[-1]` has to be true")
+        count = int(np.sum(self.ends))
+        expected: dict[str, int] = {"final_observations": count, OPTIONAL: count}
+        for key, array in self.by_name().items():
+            length = expected.get(key.partition("/")[0], steps)
+            if array.ndim == 0 or array.shape[0] != length:
+                refuse(f"`{key}` is {_describe(array)}, expected {length:,} rows")
+            if array.dtype.kind not in "biuf":
+                refuse(f"`{key}` is of {array.dtype}, expected numbers")
+            is_finite = (array >= -_MAX) & (array <= _MAX)  # also after the conversion
+            if not np.all(is_finite):
+                row = int(np.argwhere(~is_finite)[0][0])
+                refuse(f"`{key}` is not finite in row {row:,}, as {_MAX.dtype}")
 
+    def to_transitions(self, external: External, name: str, owner: str) -> Transition:
+        """The steps as rows `[N, ...]` of an environment's canonical spaces.
 
-def to_transitions(
-    data: DatasetArrays, external: External, name: str, owner: str
-) -> Transition:
-    """The steps as rows `[N, ...]` of an environment's canonical spaces.
+        Raises an `RlcliError` if the arrays of the data set `name` are not those of the
+        spaces `external` of `owner`, such as "environment `CartPole-v1`".
+        """
+        observation, action = canonical_spaces(external, owner)
 
-    Raises an `RlcliError` if the arrays of the data set `name` are not those of the
-    spaces `external` of `owner`, such as "environment `CartPole-v1`".
-    """
-    observation, action = canonical_spaces(external, owner)
+        def read(key: str, canonical: Canonical) -> ArrayTree:
+            elements = _to_elements(
+                getattr(self, key), canonical.external, key, name, owner
+            )
+            return canonical.to_canonical(elements)
 
-    def read(key: str, canonical: Canonical) -> ArrayTree:
-        elements = _to_elements(
-            getattr(data, key), canonical.external, key, name, owner
+        obs, final_obs = (
+            read(key, observation) for key in ("observations", "final_observations")
         )
-        return canonical.to_canonical(elements)
+        actions = read("actions", action)
+        last = self.ends
+        episode = np.cumsum(last) - last  # the index of the episode of each step
 
-    obs, final_obs = (
-        read(key, observation) for key in ("observations", "final_observations")
-    )
-    actions = read("actions", action)
-    last = data.ends
-    episode = np.cumsum(last) - last  # the index of the episode of each step
+        def next_rows(leaf: np.ndarray, final: np.ndarray) -> np.ndarray:
+            rows = np.concatenate([leaf[1:], leaf[-1:]])
+            rows[last] = final[episode[last]]
+            return rows
 
-    def next_rows(leaf: np.ndarray, final: np.ndarray) -> np.ndarray:
-        rows = np.concatenate([leaf[1:], leaf[-1:]])
-        rows[last] = final[episode[last]]
-        return rows
-
-    return Transition(
-        obs=obs,
-        action=actions,
-        reward=data.rewards.astype(np.float32, copy=False),
-        discount=np.where(data.terminations, 0, 1).astype(np.float32),
-        next_obs=jax.tree.map(next_rows, obs, final_obs),
-        first=np.concatenate([[True], last[:-1]]),
-        last=last,
-        extras={},
-    )
+        return Transition(
+            obs=obs,
+            action=actions,
+            reward=self.rewards.astype(np.float32, copy=False),
+            discount=np.where(self.terminations, 0, 1).astype(np.float32),
+            next_obs=jax.tree.map(next_rows, obs, final_obs),
+            first=np.concatenate([[True], last[:-1]]),
+            last=last,
+            extras={},
+        )
 
 
 def _to_elements(
@@ -185,16 +190,6 @@ def _member_spaces(
 def _join(key: str, path: str) -> str:
     """The name of an array in a file."""
     return f"{key}/{path}" if path else key
-
-
-def array_names(data: DatasetArrays) -> dict[str, np.ndarray]:
-    """All arrays by their names in a file, in a fixed order."""
-    names = {
-        _join(key, path): array
-        for key in (*TREES, OPTIONAL)
-        for path, array in sorted(getattr(data, key).items())
-    }
-    return names | {key: getattr(data, key) for key in FLAT}
 
 
 def _describe(array: np.ndarray) -> str:

@@ -18,8 +18,6 @@ from rlcli.replays.datasets.dataset_arrays import (
     OPTIONAL,
     TREES,
     DatasetArrays,
-    array_names,
-    check_arrays,
 )
 from rlcli.xla.machine import available_memory, format_size
 
@@ -37,7 +35,7 @@ def dump_dataset(data: DatasetArrays) -> bytes:
     metadata = {"format": _FORMAT, "format_version": VERSION, **data.metadata}
     text = json.dumps(metadata, ensure_ascii=False, sort_keys=True)
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **array_names(data), **{_METADATA: np.array(text)})  # pyright: ignore[reportArgumentType] # its annotation excludes the names
+    np.savez_compressed(buffer, **data.by_name(), **{_METADATA: np.array(text)})  # pyright: ignore[reportArgumentType] # its annotation excludes the names
     return buffer.getvalue()
 
 
@@ -76,7 +74,7 @@ def load_dataset(path: Path) -> DatasetArrays:
         metadata,
         members(OPTIONAL),
     )
-    check_arrays(data, name)
+    data.check(name)
     return data
 
 

@@ -10,13 +10,7 @@ import numpy as np
 
 from rlcli.errors import RlcliError
 from rlcli.registry.libraries import import_library
-from rlcli.replays.datasets.dataset_arrays import (
-    DatasetArrays,
-    Members,
-    array_names,
-    check_arrays,
-    to_transitions,
-)
+from rlcli.replays.datasets.dataset_arrays import DatasetArrays, Members
 from rlcli.replays.datasets.dataset_files import file_digest, load_dataset
 from rlcli.replays.datasets.names import HASH, shipped_folder
 from rlcli.types import External, Transition
@@ -43,7 +37,7 @@ def load_minari(id: str) -> DatasetArrays:
             "of the same shapes",
             "missions and other text are not supported",
         ) from error
-    check_arrays(data, f"data set `{id}` of Minari")
+    data.check(f"data set `{id}` of Minari")
     return data
 
 
@@ -116,7 +110,7 @@ class Dataset(NamedTuple):
                 "restore the data that the run was started with, or start a new run "
                 f"without `{HASH}…`",
             )
-        return to_transitions(self.arrays(), external, self.name, owner)
+        return self.arrays().to_transitions(external, self.name, owner)
 
     def arrays(self) -> DatasetArrays:
         """The arrays of the data set, checked."""
@@ -129,7 +123,7 @@ class Dataset(NamedTuple):
         if not self.is_minari:
             return file_digest(self._path())
         content = hashlib.sha256()
-        for name, array in array_names(self.arrays()).items():
+        for name, array in self.arrays().by_name().items():
             content.update(f"{name} {array.dtype} {array.shape}\n".encode())
             content.update(array.tobytes())
         return content.hexdigest()

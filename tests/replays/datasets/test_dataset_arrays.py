@@ -8,7 +8,6 @@ from gymnasium import spaces
 from wording import mentions
 
 from rlcli.errors import RlcliError
-from rlcli.replays.datasets.dataset_arrays import check_arrays, to_transitions
 from rlcli.types import External
 
 BOX = spaces.Box(-10, 10, (4,), np.float32)
@@ -17,12 +16,12 @@ TWO = spaces.Discrete(2)
 
 def rows_of(data, observation=BOX, action=TWO):
     external = External(observation, action)
-    return to_transitions(data, external, "data set `x`", "environment `e`")
+    return data.to_transitions(external, "data set `x`", "environment `e`")
 
 
 def test_rows_are_those_of_a_loop_over_the_episodes():
     data = random_data(200)
-    check_arrays(data, "x")
+    data.check("x")
     rows, episode, first = rows_of(data), 0, True
     for step in range(200):
         last = data.terminations[step] or data.truncations[step]

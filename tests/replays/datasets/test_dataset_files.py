@@ -13,7 +13,6 @@ from data_sets import random_data, write_data
 
 from rlcli.errors import RlcliError
 from rlcli.replays.datasets import dataset_files
-from rlcli.replays.datasets.dataset_arrays import array_names
 from rlcli.replays.datasets.dataset_files import dump_dataset, load_dataset
 from rlcli.xla.machine import Available
 
@@ -36,9 +35,9 @@ def refusal(path):
 def test_a_data_set_is_read_as_it_was_written(tmp_path):
     data = random_data()._replace(metadata={"environment": "Mine-v0"})
     found = load_dataset(write_data(tmp_path / "data.npz", data))
-    for name, array in array_names(data).items():
-        np.testing.assert_array_equal(array_names(found)[name], array)
-        assert array_names(found)[name].dtype == array.dtype
+    for name, array in data.by_name().items():
+        np.testing.assert_array_equal(found.by_name()[name], array)
+        assert found.by_name()[name].dtype == array.dtype
     assert found.metadata["environment"] == "Mine-v0"
     assert found.metadata["format_version"] == 1
 

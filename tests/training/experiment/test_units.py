@@ -15,7 +15,6 @@ from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.evaluation.render import _select_evaluator
 from rlcli.recipe import load_recipe
-from rlcli.replays.datasets.dataset_arrays import to_transitions
 from rlcli.replays.datasets.dataset_files import load_dataset
 from rlcli.results.report.episode_views import view_episode
 from rlcli.results.report.replayed_episodes import SeedResult, _Recorder
@@ -105,7 +104,7 @@ def test_collected_data_have_the_numbers_of_the_environment(many, tmp_path):
     # Read again, they are the canonical numbers of the policy.
     env = unit_environments.Count(many=many)
     external = External(env.observation_space, env.action_space)
-    rows = to_transitions(found, external, "data", "environment")
+    rows = found.to_transitions(external, "data", "environment")
     offset = np.array([5, -1]) if many else 5
     np.testing.assert_array_equal(rows.action, found.actions[""] - offset)
     np.testing.assert_array_equal(rows.obs, found.observations[""] - 3)
