@@ -4,7 +4,8 @@ The first `episodes_per_env` episodes of each environment count. Counting the fi
 episodes to finish over all environments would favour short ones.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -38,27 +39,6 @@ class EpisodeRecords(NamedTuple):
     parameters: Mapping[str, jax.Array] = {}  # [B, episodes_per_env]
 
 
-class EpisodeFunctions(NamedTuple):
-    """The functions of an evaluation, for one seed."""
-
-    # (obs, names of `info`, names of `parameters`) -> records
-    begin: Callable[..., EpisodeRecords]
-    # (seed, evaluation_index, time) -> noise of the policy and of the environment
-    draw: Callable[[Array, Array, Array], tuple[ArrayTree, ArrayTree]]
-    # (policy, acting, records, noise of the policy) -> action, state of the policy: the
-    # policy is that of a time
-    select: Callable[
-        [Policy, ArrayTree, EpisodeRecords, ArrayTree], tuple[ArrayTree, ArrayTree]
-    ]
-    # records -> bool [B]: the episodes that the evaluation truncates after this step
-    cut: Callable[[EpisodeRecords], Array]
-    # (records, state of the policy, timestep, cut, parameters of the environment before
-    # the step) -> records; their `first` says which episodes have ended
-    record: Callable[..., EpisodeRecords]
-    # records -> whether each environment has finished all its episodes, bool [B]
-    has_finished: Callable[[EpisodeRecords], Array]
-
-
 def evaluation_keys(
     seed: Array | int, evaluation_index: Array | int, time: Array | int
 ) -> tuple[Key, Key]:
@@ -86,29 +66,33 @@ def evaluation_reset_seed(seed: int, evaluation_index: int) -> int:
     return int(sequence.generate_state(1)[0])
 
 
-def episode_functions(
-    environment: Environment,
-    policy: Policy,
-    episodes_per_env: int,
-    *,
-    explore: bool,
-    max_episode_steps: int,
-) -> EpisodeFunctions:
-    """Returns the functions of an evaluation of `policy` in `environment`.
+@dataclasses.dataclass(frozen=True, eq=False)
+class EpisodeFunctions:
+    """The functions of an evaluation of `policy` in `environment`, for one seed.
 
     Both are those of any time. Episodes are truncated after `max_episode_steps`.
     """
-    batch, rules = environment.num_envs, environment.info
+
+    environment: Environment
+    policy: Policy
+    episodes_per_env: int
+    explore: bool
+    max_episode_steps: int
 
     def begin(
-        obs: ArrayTree, names: Sequence[str] = (), parameters: Sequence[str] = ()
+        self,
+        obs: ArrayTree,
+        names: Sequence[str] = (),
+        parameters: Sequence[str] = (),
     ) -> EpisodeRecords:
-        table = jnp.zeros((batch, episodes_per_env), jnp.float32)
+        """The records at the start; `names` are those of `info` and `parameters`."""
+        batch = self.environment.num_envs
+        table = jnp.zeros((batch, self.episodes_per_env), jnp.float32)
         counter = jnp.zeros(batch, jnp.int32)
         return EpisodeRecords(
             obs=obs,
             first=jnp.ones(batch, bool),
-            policy=policy.initial(batch),
+            policy=self.policy.initial(batch),
             running_return=jnp.zeros(batch, jnp.float32),
             length=counter,
             num_finished=counter,
@@ -121,32 +105,46 @@ def episode_functions(
         )
 
     def draw(
-        seed: Array, evaluation_index: Array, time: Array
+        self, seed: Array, evaluation_index: Array, time: Array
     ) -> tuple[ArrayTree, ArrayTree]:
+        """The noise of the policy and of the environment at a time."""
         act_key, step_key = evaluation_keys(seed, evaluation_index, time)
-        return policy.draw(act_key, batch), environment.draw(step_key)
+        noise = self.policy.draw(act_key, self.environment.num_envs)
+        return noise, self.environment.draw(step_key)
 
     def select(
-        policy: Policy, acting: ArrayTree, records: EpisodeRecords, noise: ArrayTree
+        self,
+        policy: Policy,
+        acting: ArrayTree,
+        records: EpisodeRecords,
+        noise: ArrayTree,
     ) -> tuple[ArrayTree, ArrayTree]:
-        act = policy.explore if explore else policy.exploit
+        """The action, and the next state of the policy; `policy` is that of a time."""
+        act = policy.explore if self.explore else policy.exploit
         decision, state = act(acting, records.obs, records.policy, records.first, noise)
         return decision.action, state
 
-    def cut(records: EpisodeRecords) -> Array:
-        return records.length + 1 >= max_episode_steps
+    def cut(self, records: EpisodeRecords) -> Array:
+        """Which episodes the evaluation truncates after this step, bool `[B]`."""
+        return records.length + 1 >= self.max_episode_steps
 
     def record(
+        self,
         records: EpisodeRecords,
         state: ArrayTree,
         timestep: TimeStep,
         cut: Array,
         parameters: Mapping[str, Array] = MappingProxyType({}),
     ) -> EpisodeRecords:
+        """The records after a step; their `first` says which episodes have ended.
+
+        `parameters` are those of the environment before the step.
+        """
+        rules = self.environment.info
         has_ended, only_cut = timestep.last | cut, cut & ~timestep.last
         total, length = records.running_return + timestep.reward, records.length + 1
         # Partial sums are written too: the last write of a row is the whole episode.
-        row = jnp.arange(batch), records.num_finished
+        row = jnp.arange(self.environment.num_envs), records.num_finished
         running_info = accumulate(rules, records.running_info, timestep.info)
         info = finish(rules, running_info, length)
         return EpisodeRecords(
@@ -158,7 +156,7 @@ def episode_functions(
             num_finished=records.num_finished + has_ended,
             returns=records.returns.at[row].set(total, mode="drop"),
             lengths=records.lengths.at[row].set(length, mode="drop"),
-            num_cut=records.num_cut + (only_cut & ~has_finished(records)),
+            num_cut=records.num_cut + (only_cut & ~self.has_finished(records)),
             running_info={
                 k: jnp.where(has_ended, 0, v) for k, v in running_info.items()
             },
@@ -172,8 +170,7 @@ def episode_functions(
             },
         )
 
-    def has_finished(records: EpisodeRecords) -> Array:
+    def has_finished(self, records: EpisodeRecords) -> Array:
+        """Whether each environment has finished all its episodes, bool `[B]`."""
         # No counter reaches a number that is not an int32.
-        return records.num_finished >= min(episodes_per_env, INT32_MAX)
-
-    return EpisodeFunctions(begin, draw, select, cut, record, has_finished)
+        return records.num_finished >= min(self.episodes_per_env, INT32_MAX)

@@ -22,8 +22,8 @@ from rlcli.loop.compiled_episodes import (
     compiled_episodes,
 )
 from rlcli.loop.episode_records import (
+    EpisodeFunctions,
     EpisodeRecords,
-    episode_functions,
     evaluation_reset_seed,
 )
 from rlcli.loop.seeds import drop_padding
@@ -99,12 +99,8 @@ class Evaluator:
         self._recording = recording
         self._seeds = np.array(seeds, np.uint32)
         self._host_env = to_host_environment(environment, len(seeds))
-        functions = episode_functions(
-            environment,
-            policy,
-            episodes_per_env,
-            explore=explore,
-            max_episode_steps=MAX_EPISODE_STEPS,
+        functions = EpisodeFunctions(
+            environment, policy, episodes_per_env, explore, MAX_EPISODE_STEPS
         )
 
         def select(
