@@ -31,18 +31,8 @@ def smoke_recipe(recipe: Recipe, *, updates: int = 4, least_steps: int = 256) ->
         )
     steps = max(iterations * unroll_size, least_steps)
     half = max(1, steps // 2)
-    return dataclasses.replace(
-        recipe,
-        train=dataclasses.replace(
-            train,
-            steps=steps,
-            start=min(train.start, half),
-            log=dataclasses.replace(train.log, every=half),
-            evaluate=dataclasses.replace(train.evaluate, every=half, episodes=2),
-            checkpoint=dataclasses.replace(train.checkpoint, every=half),
-            stop=None,
-        ),
-    )
+    start = min(train.start, half)
+    return _with_budget(recipe, steps, start, log=half, evaluate=half, checkpoint=half)
 
 
 def short_recipe(recipe: Recipe, steps: int | None) -> Recipe:
@@ -63,20 +53,31 @@ def short_recipe(recipe: Recipe, steps: int | None) -> Recipe:
             f"`--steps {MIN_ITERATIONS * size}` or more",
         )
     half = iterations // 2 * size
-    return dataclasses.replace(
+    recipe = _with_budget(
         recipe,
-        train=dataclasses.replace(
-            train,
-            steps=iterations * size,
-            start=min(train.start, half // 2),
-            log=dataclasses.replace(
-                train.log, every=size * math.ceil(iterations / MAX_LOG_POINTS)
-            ),
-            evaluate=dataclasses.replace(
-                train.evaluate, every=half, episodes=2, render=False
-            ),
-            checkpoint=dataclasses.replace(train.checkpoint, every=iterations * size),
-            stop=None,
-            trackers=(),
-        ),
+        iterations * size,
+        min(train.start, half // 2),
+        log=size * math.ceil(iterations / MAX_LOG_POINTS),
+        evaluate=half,
+        checkpoint=iterations * size,
     )
+    evaluate = dataclasses.replace(recipe.train.evaluate, render=False)
+    train = dataclasses.replace(recipe.train, evaluate=evaluate, trackers=())
+    return dataclasses.replace(recipe, train=train)
+
+
+def _with_budget(
+    recipe: Recipe, steps: int, start: int, *, log: int, evaluate: int, checkpoint: int
+) -> Recipe:
+    """The recipe with these steps and periods, and two episodes in an evaluation."""
+    replace, train = dataclasses.replace, recipe.train
+    train = replace(
+        train,
+        steps=steps,
+        start=start,
+        log=replace(train.log, every=log),
+        evaluate=replace(train.evaluate, every=evaluate, episodes=2),
+        checkpoint=replace(train.checkpoint, every=checkpoint),
+        stop=None,
+    )
+    return replace(recipe, train=train)

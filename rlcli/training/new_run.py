@@ -67,11 +67,6 @@ class TrainRequest:
     is_short: bool = False
     original: Run | None = None  # the run that is reproduced: its threads and its code
 
-    @property
-    def has_tiny_budget(self) -> bool:
-        """Whether the whole pipeline runs for seconds only."""
-        return self.smoke or self.debug
-
 
 def train(recipe: AnyRecipe, **keywords: Any) -> Path:
     """Trains the agent of a recipe and returns the folder of the run.
@@ -228,7 +223,7 @@ def train_chunks(
         runs = _create_runs(new_runs, recipes, changes)
         members = [*map(ActiveRun, runs, experiments)]
         session.hold(runs)
-        messages = begin_runs(members, request.has_tiny_budget, sign=trust)
+        messages = begin_runs(members, request.smoke or request.debug, sign=trust)
         if request.ends_at_log_points:
             experiments[0].log_rows.max_points = 1
         messages += describe_origin(request.original, runs[0], warning)
@@ -285,18 +280,15 @@ def _limit(recipe: Recipe, request: TrainRequest) -> Recipe:
 
     recipe = local_recipe(request.group, recipe)
     if request.debug:  # every operation takes as long as a whole compiled step
-        recipe = dataclasses.replace(recipe, train=_single(recipe.train))
+        single = {"seeds": 1, "devices": 1, "data_parallel": 1}
+        train = dataclasses.replace(recipe.train, **single)
+        recipe = dataclasses.replace(recipe, train=train)
         recipe = smoke_recipe(recipe, updates=2, least_steps=8)
     elif request.smoke:
         recipe = smoke_recipe(recipe)
     elif request.is_short:
         recipe = short_recipe(recipe, request.steps)
     return record_data(recipe)
-
-
-def _single(train: Any) -> Any:
-    """The options of a run with one seed on one device."""
-    return dataclasses.replace(train, seeds=1, devices=1, data_parallel=1)
 
 
 def _create_runs(

@@ -129,7 +129,7 @@ def run_chunks(
     resume_at = _begin(members, signals, monitor)
     effects = HookEffects(run, experiment, replayed)
     effects.restore()
-    pace = Pace(experiment.updates, experiment.iterations)
+    pace = Pace(experiment.setup.agent.count_updates, experiment.iterations)
     profiler = Profiler(experiment, run.folder) if profile else None
     with contextlib.ExitStack() as stack:
         stack.enter_context(_discard_without_memory(members))

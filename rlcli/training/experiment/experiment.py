@@ -1,6 +1,6 @@
 """Experiment: one run in training: its share of the program, and its checkpoints."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,11 +86,6 @@ class Experiment:
         return self.iterations * self.setup.steps_per_iteration
 
     @property
-    def updates(self) -> Callable[[int], int]:
-        """A function from a number of iterations to the number of updates in them."""
-        return self.setup.agent.count_updates
-
-    @property
     def is_finished(self) -> bool:
         """Whether the run has made all its steps."""
         return self.iteration >= self.iterations
@@ -156,10 +151,8 @@ class Experiment:
             messages += info.messages[self._told :]
             self._told = len(info.messages)
         rows = self.log_rows.rows(points, summary, times, self.frozen, restarts)
-        period, steps = (
-            self.recipe.train.checkpoint.every,
-            self.setup.steps_per_iteration,
-        )
+        period = self.recipe.train.checkpoint.every
+        steps = self.setup.steps_per_iteration
         return ChunkReport(
             iterations=points[-1] - points[0],
             seconds=times[1] - times[0],
@@ -209,14 +202,7 @@ class Experiment:
                 returns, steps, episodes = (
                     tuple(each.tolist()) for each in policies[:-1]
                 )
-                content = (
-                    recipe,
-                    setup.seeds,
-                    steps,
-                    episodes,
-                    returns,
-                    policies.acting,
-                )
+                content = recipe, setup.seeds, steps, episodes, returns, policies.acting
                 snapshots.save_policy(file, snapshots.Snapshot(*content, frozen))
         metrics = self.log_rows.metrics
         hooks = self.hooks.save()

@@ -11,7 +11,7 @@ the reason for a frozen seed depends on `Progress` only, not on when the run was
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -100,19 +100,14 @@ class Failures:
         """Checks the summary of a chunk, and returns new messages."""
         messages = []
         for index, seed in enumerate(self._setup.seeds):
-            failed, finite = (
-                int(summary["failed"][index]),
-                bool(summary["finite"][index]),
-            )
+            failed = int(summary["failed"][index])
+            finite = bool(summary["finite"][index])
             if seed in self.frozen or (failed == NOT_FAILED and finite):
                 continue
             # The update that failed, even if it is detected later. Parameters that are
             # not finite after the last update make the next update fail.
-            update = (
-                self._setup.agent.count_updates(iteration)
-                if failed == NOT_FAILED
-                else failed
-            )
+            last = self._setup.agent.count_updates(iteration)
+            update = last if failed == NOT_FAILED else failed
             what = _find_not_finite(acting_state(), index)
             codes = summary["faults"]["not_finite"][index]
             self.frozen[seed] = self._freeze(what, update, codes)
@@ -137,13 +132,19 @@ class Failures:
     def _warnings(self, faults: Mapping[str, np.ndarray]) -> list[str]:
         """New warnings: one for each kind of fault in the whole run."""
         messages = []
-        for name, decode in _DECODE.items():
-            if self._warned[name]:
-                continue
-            earliest = _earliest([decode(codes) for codes in faults[name]])
-            if earliest is not None:
+        for name, decode in (
+            ("not_finite", first_not_finite),
+            ("outside", first_outside),
+        ):
+            found = [
+                (fault.step, index, fault)
+                for index, codes in enumerate(faults[name])
+                if (fault := decode(codes))
+            ]
+            if found and not self._warned[name]:
                 self._warned[name] = True
-                messages.append(self._warning(name, *earliest))
+                _, index, fault = min(found)
+                messages.append(self._warning(name, index, fault))
         return messages
 
     def _warning(self, name: str, index: int, fault: Fault) -> str:
@@ -165,18 +166,6 @@ class Failures:
         num_envs = self._setup.steps_per_iteration // self._setup.unroll
         step = f"step {fault.step * num_envs:,}" if fault.step else "its first reset"
         return f"environment {fault.environment}, {step}"
-
-
-_DECODE: dict[str, Callable[[np.ndarray], Fault | None]] = {
-    "not_finite": first_not_finite,
-    "outside": first_outside,
-}
-
-
-def _earliest(faults: Sequence[Fault | None]) -> tuple[int, Fault] | None:
-    """The earliest of the faults of all seeds, with the index of its seed."""
-    entries = [(fault.step, i, fault) for i, fault in enumerate(faults) if fault]
-    return min(entries)[1:] if entries else None
 
 
 def _find_not_finite(acting: ArrayTree, index: int) -> str:

@@ -75,15 +75,16 @@ class Profiler:
         self._experiment = experiment
         self._folder = run / "profile"
         self._chunks = 0  # with updates
+        # Seconds per iteration, and those of the program.
         self._plain: tuple[float, float] | None = None
-        # per iteration: seconds, and those of the program
         # A cached program may have been compiled before its scopes had these names.
         jax.config.update("jax_compilation_cache_include_metadata_in_key", True)
 
     def advance(self, max_iterations: int) -> ChunkReport:
         """`Experiment.advance`, by fewer iterations where they are traced."""
         experiment = self._experiment
-        if self.has_ended or not experiment.updates(experiment.iteration):
+        count_updates = experiment.setup.agent.count_updates
+        if self.has_ended or not count_updates(experiment.iteration):
             return experiment.advance(max_iterations)
         if self._plain is not None:
             return self._advance_traced(min(max_iterations, self._traced_iterations()))

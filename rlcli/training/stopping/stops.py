@@ -48,7 +48,9 @@ class Stop:
         if status == "interrupted" and is_notebook():
             return
         number = _signal_of(status)
-        error = KeyboardInterrupt() if number == signal.SIGINT else _exit(status)
+        error: BaseException = KeyboardInterrupt()
+        if number != signal.SIGINT:
+            error = SystemExit(EXIT_CODES[status])
         handler = signal.getsignal(number)
         if callable(handler) and handler is not signal.default_int_handler:
             try:
@@ -70,10 +72,6 @@ class Stop:
 
 def _signal_of(status: str) -> int:
     return next(n for n, name in STATUS_OF_SIGNALS.items() if name == status)
-
-
-def _exit(status: str) -> SystemExit:
-    return SystemExit(EXIT_CODES[status])
 
 
 def resend(status: str) -> None:
