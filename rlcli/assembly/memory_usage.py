@@ -33,7 +33,8 @@ class Item(NamedTuple):
     name: str
     size: int  # bytes
     detail: str = ""
-    # The options that change the size, with their values, the most effective first.
+    # The options that change the size, the most effective first, with their values:
+    # None if it does not depend linearly on them.
     options: Mapping[str, int | None] = MappingProxyType({})
     on_host: bool = False  # in host memory even if an accelerator computes
 
@@ -69,7 +70,7 @@ def _state(recipe: Recipe, setup: Setup, progress: Progress) -> Iterator[Item]:
         "parameters and optimizer",
         size,
         f"{seeds_noun} of {format_size(size / seeds)}",
-        {**_without_values(network_sizes(recipe)), "train.seeds": seeds},
+        {**dict.fromkeys(network_sizes(recipe)), "train.seeds": seeds},
     )
     if recipe.replay is not None and not setup.agent.traits.is_offline:
         size, capacity = tree_bytes(replay), capacity_of(recipe)
@@ -104,14 +105,17 @@ def _dataset(setup: Setup) -> Iterator[Item]:
 
 def _program(recipe: Recipe, setup: Setup, loop: Loop) -> Iterator[Item]:
     """The memory of the compiled program: random numbers and temporaries."""
-    step, act, learn = _noise_bytes(setup)
+    draw, seed = setup.draw_noise_block, jax.ShapeDtypeStruct((), jnp.uint32)
+    # Of a block of steps: of environments, policy and updates.
+    sizes = map(tree_bytes, jax.eval_shape(draw, seed, jnp.int32(0)))
+    step, act, learn = (len(setup.seeds) * size for size in sizes)
     count = _counts(recipe, setup)
     batch = _batch_size(recipe)
     noise = step + act + learn
     options = {**batch, "train.seeds": len(setup.seeds)} if batch else count
     yield Item("random numbers", noise, "", options if learn > noise / 2 else count)
     rest = max(0, loop.temporary_bytes() - noise)
-    networks = _without_values(network_sizes(recipe))
+    networks = dict.fromkeys(network_sizes(recipe))
     rows = batch or {"train.unroll": setup.unroll, **count}
     # Gradients have the size of the parameters; larger temporaries grow with the rows.
     is_mostly_gradients = rest < 4 * tree_bytes(_acting(setup, loop.shapes()))
@@ -131,7 +135,7 @@ def _evaluation(recipe: Recipe, setup: Setup, progress: Progress) -> Item:
     episode_bytes += _environment_bytes(progress) * num_envs // recipe.num_envs
     options = {"train.evaluate.episodes": episodes, "train.seeds": seeds}
     if policies > episode_bytes:
-        networks = _without_values(network_sizes(recipe))
+        networks = dict.fromkeys(network_sizes(recipe))
         options = {**networks, "train.seeds": seeds}
     return Item("evaluation", policies + episode_bytes, "", options, on_host=True)
 
@@ -145,8 +149,8 @@ def evaluator_memory(
     seeds, num_envs = evaluator.seeds, evaluator.environment.num_envs
     detail = f"{_count_noun(seeds, 'seed')} × {num_envs:,} of "
     detail += format_size(size / seeds / num_envs)
-    networks, sizes = _without_values(network_sizes(recipe)), environment_sizes(recipe)
-    options = _without_values({**sizes, "--episodes": None})
+    networks, sizes = dict.fromkeys(network_sizes(recipe)), environment_sizes(recipe)
+    options = dict.fromkeys({**sizes, "--episodes": None})
     return [
         Item("policy", tree_bytes(acting), "", networks),
         Item("environments", size, detail, options),
@@ -170,14 +174,6 @@ def breakdown(items: Sequence[Item]) -> str:
         for item in listed
     ]
     return ", ".join(words)
-
-
-def _noise_bytes(setup: Setup) -> list[int]:
-    """Bytes of the noise of a block of steps: environments, policy, updates."""
-    noise = jax.eval_shape(
-        setup.draw_noise_block, jax.ShapeDtypeStruct((), jnp.uint32), jnp.int32(0)
-    )
-    return [len(setup.seeds) * tree_bytes(tree) for tree in noise]
 
 
 def _acting(setup: Setup, progress: Progress) -> ArrayTree:
@@ -253,11 +249,6 @@ def sizes_in(place: str, options: Mapping[str, Any]) -> dict[str, int | None]:
         if numbers:
             sizes[f"{place}.{name.removesuffix('_')}"] = max(numbers)
     return sizes
-
-
-def _without_values(options: Mapping[str, int | None]) -> dict[str, int | None]:
-    """The names of options on which memory does not depend linearly."""
-    return dict.fromkeys(options)
 
 
 def _count_noun(number: int, noun: str) -> str:

@@ -13,7 +13,7 @@ from rlcli.assembly.build_part import build_part
 from rlcli.networks.inputs import Pair
 from rlcli.networks.torsos import Torso
 from rlcli.preprocessing import ObservationFunction, Preprocess, compose
-from rlcli.recipe import NetworkSpec, Recipe
+from rlcli.recipe import NetworkSpec, Part, Recipe
 from rlcli.types import START, ArrayTree
 
 
@@ -52,11 +52,8 @@ def _batch_preprocessing(
     if isinstance(space, Pair):
         visible, action = space.spaces
         new_space, function = compose(steps, visible)
-        batched_function = jax.vmap(function)
-        return Pair(new_space, action), lambda pair: (
-            batched_function(pair[0]),
-            pair[1],
-        )
+        batched = jax.vmap(function)
+        return Pair(new_space, action), lambda pair: (batched(pair[0]), pair[1])
     new_space, function = compose(steps, space)
     return new_space, jax.vmap(function)
 
@@ -76,24 +73,21 @@ def environment_preprocessing(recipe: Recipe) -> list[Preprocess]:
                 "all networks share the environment's frame stack: give both the same "
                 "`preprocess` up to their last frame stack",
             )
-    return [
-        build_part(part, START.clock, recipe, place=("network",))
-        for part in environment_steps
-    ]
+    return _build(recipe, environment_steps)
 
 
 def network_preprocessing(recipe: Recipe, spec: NetworkSpec) -> list[Preprocess]:
     """The functions that the network applies to the environment's observations."""
     begin = max(_stack_boundary(recipe, spec) - 1, 0)
-    return [
-        build_part(part, START.clock, recipe, place=("network",))
-        for part in spec.preprocess[begin:]
-    ]
+    return _build(recipe, spec.preprocess[begin:])
 
 
 def _stack_boundary(recipe: Recipe, spec: NetworkSpec) -> int:
     """The index after the last function that stacks frames."""
-    steps = [
-        build_part(e, START.clock, recipe, place=("network",)) for e in spec.preprocess
-    ]
+    steps = _build(recipe, spec.preprocess)
     return max((i + 1 for i, step in enumerate(steps) if step.frames > 1), default=0)
+
+
+def _build(recipe: Recipe, parts: Sequence[Part]) -> list[Preprocess]:
+    place = ("network",)
+    return [build_part(part, START.clock, recipe, place=place) for part in parts]

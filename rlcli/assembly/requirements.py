@@ -1,28 +1,17 @@
 """Requirements: refuses incompatible parts, and runs that could never learn.
 
-Requirements are data: the `traits` of updater and replay, which this module compares
-once, when a setup is built. It knows no option of any part. A replay may require a
-priority (`required_priority`) that the updater has to report (`priority`). An updater
-may require consecutive rows (`rows`), rows of single steps (`requires_single_steps`),
-or rows without off-policy correction (`requires_on_policy`, compared with
-`Tracer.is_off_policy`); the last two name the option that requires it, for messages. A
-replay names the option that has an effect on recurrent networks only
-(`requires_recurrence`). A tracer whose options have an effect only over several rows
-declares their number (`rows`), which the replay, the updater or the unroll has to
-provide. `UpdaterTraits.replays` states whether it learns from any replay, from none, or
-only from one that returns each step once (`ReplayTraits.is_on_policy`) unless the
-tracer corrects for earlier policies. An updater that requires the extra `carry` is
-recurrent, and needs a replay with several consecutive `rows`. A replay whose factory
-has a parameter `goal_reward` requires an environment with goals, and receives the
-environment's `goal_reward`. A replay that stores each frame once requires observations
-that are that stack of frames (`frame_stack`, of replays and of environments). Wrappers
-that change what `goal_reward` or `frame_stack` describes drop it (`types.wrap`).
-Declarations may be wrong, and a library's stack is not declared, so
+Requirements are data: `ReplayTraits`, `UpdaterTraits` and `Tracer` say what parts are
+and require, and this module compares them once, when a setup is built. It knows no
+option of any part.
+
+An updater that requires the extra `carry` is recurrent. A replay whose factory has a
+parameter `goal_reward` requires an environment with goals, and receives the
+environment's `goal_reward`; one with `frame_stack` requires observations that are that
+stack of frames. Wrappers that change what `goal_reward` or `frame_stack` describes drop
+it (`types.wrap`). Declarations may be wrong, and a library's stack is not declared, so
 `training.experiment` compares what such a replay rebuilds with a few steps of the
-environment, before the run begins. `gradient_steps` is the number of optimizer steps in
-an update, whose counters have 32 bits. `Tracer.gamma` is the discount factor for all
-other parts that need one: the normalization of rewards, planning policies, learned
-models.
+environment, before the run begins. `Tracer.gamma` is the discount factor for all other
+parts that need one: the normalization of rewards, planning policies, learned models.
 """
 
 import itertools

@@ -10,12 +10,7 @@ from jaxtyping import Bool, Real
 from rlcli.loop import phases
 from rlcli.loop.episode_statistics import update_statistics
 from rlcli.loop.faults import update_faults
-from rlcli.loop.progress import (
-    Pending,
-    Progress,
-    Setup,
-    select_action,
-)
+from rlcli.loop.progress import Pending, Progress, Setup, select_action
 from rlcli.types import Agent, Array, ArrayTree, Inputs, TimeStep, Transition
 from rlcli.xla.control_flow import run_if, tree_select
 from rlcli.xla.debugging import locate

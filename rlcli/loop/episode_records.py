@@ -80,10 +80,7 @@ class EpisodeFunctions:
     max_episode_steps: int
 
     def begin(
-        self,
-        obs: ArrayTree,
-        names: Sequence[str] = (),
-        parameters: Sequence[str] = (),
+        self, obs: ArrayTree, names: Sequence[str] = (), parameters: Sequence[str] = ()
     ) -> EpisodeRecords:
         """The records at the start; `names` are those of `info` and `parameters`."""
         batch = self.environment.num_envs
