@@ -158,7 +158,17 @@ def frame_ring(
             (rows._replace(obs=()), number),
         )
         finals = jax.tree.map(lambda leaf: leaf[number % places], state.finals)
-        stack_next = functools.partial(_next_observations, last=steps.last, axis=axis)
+
+        def stack_next(observations: Array, final: Array) -> Array:
+            # At the end of an episode, the observation without its oldest frame,
+            # followed by the last one; `observations` has one row more.
+            place = axis % (observations.ndim - 2) + 2
+            depth = final.shape[place]
+            rest = jax.lax.slice_in_dim(observations[:-1], depth, None, axis=place)
+            ending = jnp.concatenate([rest, final], axis=place)
+            last = steps.last.reshape(steps.last.shape + (1,) * (final.ndim - 2))
+            return jnp.where(last, ending, observations[1:])
+
         is_overwritten = steps.last & (number < state.ended - places)
         next_masks = jax.tree.map(
             lambda final, mask: jnp.where(steps.last[..., None], final, mask[1:]),
@@ -219,22 +229,3 @@ def _stack_frames(
             frame = jnp.where(in_episode, frame, jnp.zeros_like(frame))
         stacked_frames.append(frame)
     return jnp.concatenate(stacked_frames, axis=axis % (frames.ndim - 2) + 2)
-
-
-def _next_observations(
-    observations: Shaped[Array, "rows N ..."],
-    final: Shaped[Array, "T N ..."],
-    last: Bool[Array, "T N"],
-    axis: int,
-) -> Shaped[Array, "T N ..."]:
-    """The next observation of every step; `observations` has one row more.
-
-    At the end of an episode this is the observation without its oldest frame, followed
-    by the `final` frame.
-    """
-    place = axis % (observations.ndim - 2) + 2
-    depth = final.shape[place]
-    rest = jax.lax.slice_in_dim(observations[:-1], depth, None, axis=place)
-    ending = jnp.concatenate([rest, final], axis=place)
-    last = last.reshape(last.shape + (1,) * (observations.ndim - 2))
-    return jnp.where(last, ending, observations[1:])

@@ -9,7 +9,7 @@ from annotated_types import Ge
 from jaxtyping import Bool, Float, Int, Int32, UInt32
 
 from rlcli.registry import register
-from rlcli.replays.rings import Ring, Windows, step_ring
+from rlcli.replays.rings import Windows, step_ring
 from rlcli.replays.uniform import sample_indices
 from rlcli.types import Array, ArrayTree, Count, Key, Replay, ReplayTraits, Transition
 
@@ -122,7 +122,9 @@ def hindsight(
         }[strategy]
         length = (end - begin + 1).astype(jnp.uint32)
         time = begin + (noise.goal % length).astype(jnp.int32)
-        goal = _achieved_goal(ring, state, time, environment)
+        achieving, _ = ring.take(state.steps, time, environment, 1)
+        goal = achieving.step.next_obs["achieved_goal"]
+        goal = jax.tree.map(lambda leaf: leaf[0], goal)
         is_relabelled = noise.is_relabelled % jnp.uint32(k + 1) != 0
         steps = _relabel(numbered.step, goal, is_relabelled, goal_reward)
         return steps, jnp.ones((window, batch_size)), index
@@ -140,18 +142,6 @@ def hindsight(
         traits=ReplayTraits(capacity, windows.min_steps, batch_size=batch_size),
         contents=contents,
     )
-
-
-def _achieved_goal(
-    ring: Ring,
-    state: HindsightState,
-    time: Int[Array, "N"],
-    environment: Int[Array, "N"],
-) -> ArrayTree:
-    """The goals that were achieved by the steps at `time`."""
-    numbered, _ = ring.take(state.steps, time, environment, 1)
-    goal = numbered.step.next_obs["achieved_goal"]
-    return jax.tree.map(lambda leaf: leaf[0], goal)
 
 
 def _relabel(

@@ -247,10 +247,8 @@ def prioritized_replay(
     def add(
         state: PrioritizedState, steps: Transition, count: Int[Array, ""]
     ) -> PrioritizedState:
-        removed, added = (
-            leaf(windows.overwritten_slots(count)),
-            leaf(windows.completed_slots(count)),
-        )
+        removed = leaf(windows.overwritten_slots(count))
+        added = leaf(windows.completed_slots(count))
         return PrioritizedState(
             ring.add(state.steps, steps, count),
             masses.renew(state.masses, removed, added, count),
@@ -273,8 +271,10 @@ def prioritized_replay(
         )
         is_valid = is_complete & (mass > 0)
         smallest = jnp.min(mass, initial=jnp.inf, where=is_valid)
-        ratio = _smallest_over_devices(smallest, tree) / mass
-        weight = jnp.where(is_valid, ratio**beta, 0.0)
+        if axis_size() > 1:  # masses are relative to the total mass of their device
+            total = total_weight(tree)
+            smallest = min_over_devices(smallest / total) * total
+        weight = jnp.where(is_valid, (smallest / mass) ** beta, 0.0)
         return steps, jnp.broadcast_to(weight, (windows.span, batch_size)), index
 
     def reweigh(
@@ -291,17 +291,6 @@ def prioritized_replay(
         traits=ReplayTraits(capacity, windows.min_steps, batch_size=batch_size),
         contents=lambda state, *rest: ring.contents(state.steps, *rest),
     )
-
-
-def _smallest_over_devices(mass: Float[Array, ""], tree: Tree) -> Float[Array, ""]:
-    """The smallest mass in a batch, in units of this device's total mass.
-
-    Masses are probabilities relative to the total mass of their device.
-    """
-    if axis_size() == 1:
-        return mass
-    total = total_weight(tree)
-    return min_over_devices(mass / total) * total
 
 
 def _renew_leaves(

@@ -171,10 +171,8 @@ def _with_mixed_priority(
     ) -> ArrayTree:
         if priority.ndim == 2:
             learning_rows = priority[burn_in : burn_in + length]
-            maximum, mean = (
-                jnp.max(learning_rows, axis=0),
-                jnp.mean(learning_rows, axis=0),
-            )
+            maximum = jnp.max(learning_rows, axis=0)
+            mean = jnp.mean(learning_rows, axis=0)
             priority = eta * maximum + (1 - eta) * mean
         return replay.reweigh(state, index, priority)
 

@@ -13,12 +13,7 @@ from typing import Any
 import numpy as np
 
 from rlcli.errors import RlcliError
-from rlcli.replays.datasets.dataset_arrays import (
-    FLAT,
-    OPTIONAL,
-    TREES,
-    DatasetArrays,
-)
+from rlcli.replays.datasets.dataset_arrays import FLAT, OPTIONAL, TREES, DatasetArrays
 from rlcli.xla.machine import available_memory, format_size
 
 VERSION = 1
