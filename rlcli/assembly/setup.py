@@ -80,9 +80,9 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
         environment = environment_at(START)
         parts_at = _agent_parts_factory(share, environment_at)
         parts = parts_at(START)
-    if parts.replay is not None and parts.replay.traits.is_offline:
+    is_idle = parts.replay is not None and parts.replay.traits.is_offline
+    if is_idle:
         environment = idle(environment)
-        environment_at = functools.partial(_constant, environment)
     num_envs = environment.num_envs * train.data_parallel
     replay = parts.replay and parts.replay.traits
     requirements.check_parts(
@@ -94,7 +94,7 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
 
     def build_at(inputs: Inputs) -> tuple[Environment, Agent]:
         agent = _combine_parts(recipe, parts_at(inputs), num_envs)
-        return environment_at(inputs), agent
+        return environment if is_idle else environment_at(inputs), agent
 
     def scheduled_at(inputs: Inputs) -> Mapping[str, Any]:
         now = numbers.with_numbers(recipe, inputs.numbers)
@@ -130,11 +130,6 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
                 "an environment on the host need no entry",
             )
     return setup
-
-
-def _constant(environment: Environment, inputs: Inputs) -> Environment:
-    """Returns the environment for any inputs: it does not depend on them."""
-    return environment
 
 
 def _device_count(recipe: Recipe, seeds: int, is_pure: bool) -> int:

@@ -6,7 +6,6 @@ microseconds per step instead of a dispatch. For videos it also records the step
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
@@ -36,61 +35,6 @@ _RECORDED_STEPS = 512  # steps of each environment that one call records, at mos
 _RECORDED_BYTES = 1 << 24  # … and their size for each seed
 
 
-class CompiledEpisodes(NamedTuple):
-    """The compiled functions of an evaluation, for all seeds."""
-
-    begin: jax.stages.Wrapped  # (inputs[S], reset_seeds[S]) -> state
-    # (acting, inputs, state, seeds, evaluation_index, limit) -> state, is_done[S]
-    advance: jax.stages.Wrapped
-    padded_seeds: int  # a multiple of `devices`
-    devices: int
-
-    def run(
-        self,
-        agents: tuple[ArrayTree, Inputs],
-        seeds: Array,
-        reset_seeds: Array,
-        evaluation_index: int,
-    ) -> Iterator[CompiledEpisodesState]:
-        """Runs all episodes, in calls of the program short enough to interrupt.
-
-        `agents` are the acting state and the inputs of each seed. Yields the state
-        after each call, `[padded_seeds, ...]`. The next call overwrites it.
-        """
-        acting, inputs, padded_seeds, reset_seeds = pad_seeds(
-            self.padded_seeds, (*agents, seeds, reset_seeds)
-        )
-        state, index = self.begin(inputs, reset_seeds), np.int32(evaluation_index)
-        recorded = jax.tree.leaves(state.recording)
-        count = limit = recorded[0].shape[1] if recorded else _FIRST_STEPS
-        while True:
-            start = time.perf_counter()
-            state, is_done = self.advance(
-                acting, inputs, state, padded_seeds, index, np.int32(limit)
-            )
-            has_ended = bool(np.all(is_done))
-            if not recorded and time.perf_counter() - start < _TARGET:
-                count *= _GROWTH
-            yield state
-            if has_ended:
-                return
-            limit += count
-
-    def shapes(
-        self, agents: tuple[ArrayTree, Inputs], seeds: Array | jax.ShapeDtypeStruct
-    ) -> tuple[ArrayTree, int]:
-        """The shapes of the state, and the bytes of temporaries; may take shapes."""
-        acting, inputs, seeds = resize_seeds(self.padded_seeds, (*agents, seeds))
-        state = jax.eval_shape(self.begin, inputs, seeds)
-        state = shapes_on_devices(self.devices, state, 0)
-        sizes = [size for leaf in jax.tree.leaves(state) for size in leaf.shape]
-        if max(sizes) > INT32_MAX:  # XLA cannot index it, and no memory can hold it
-            return state, 0
-        number = jax.ShapeDtypeStruct((), np.int32)
-        program = self.advance.trace(acting, inputs, state, seeds, number, number)
-        return state, self.devices * temporary_bytes(program.jaxpr)
-
-
 class RecordedStep(NamedTuple):
     """A step of the environments of one seed, `[B, ...]`."""
 
@@ -113,39 +57,103 @@ class CompiledEpisodesState(NamedTuple):
     records: EpisodeRecords
 
 
-def compiled_episodes(
-    at: Callable[[Inputs], tuple[Environment, Policy]],
-    functions: EpisodeFunctions,
-    seeds: int,
-    *,
-    num_envs: int,
-    devices: int = 1,
-    recording: bool = False,
-) -> CompiledEpisodes:
-    """Compiles an evaluation of `seeds` policies, sharded over devices.
+class CompiledEpisodes:
+    """The compiled functions of an evaluation, for all seeds, sharded over devices.
 
     `at(inputs)` are the environment and the policy of a time. Every environment is
     stepped until all those on its device have finished their episodes. With `recording`
     every call of the program returns its steps.
     """
-    share = -(-seeds // devices)
-    block = noise_block_size(num_envs * share)
 
-    def begin_one(
-        inputs: Inputs, reset_seed: Array
+    def __init__(
+        self,
+        at: Callable[[Inputs], tuple[Environment, Policy]],
+        functions: EpisodeFunctions,
+        seeds: int,
+        *,
+        devices: int = 1,
+        recording: bool = False,
+    ) -> None:
+        self._at, self._functions, self._recording = at, functions, recording
+        self._devices = devices
+        self._share = -(-seeds // devices)  # seeds of a device
+        self._padded_seeds = self._share * devices
+        self._block = noise_block_size(functions.environment.num_envs * self._share)
+        self._begin = jax.jit(shard_seeds(self._begin_share, devices, (0, 0), 0))
+        axes = (0, 0, 0, 0, None, None)
+        self._advance = jax.jit(
+            shard_seeds(self._advance_share, devices, axes, 0), donate_argnums=2
+        )
+
+    def run(
+        self,
+        agents: tuple[ArrayTree, Inputs],
+        seeds: Array,
+        reset_seeds: Array,
+        evaluation_index: int,
+    ) -> Iterator[CompiledEpisodesState]:
+        """Runs all episodes, in calls of the program short enough to interrupt.
+
+        `agents` are the acting state and the inputs of each seed. Yields the state
+        after each call, `[padded_seeds, ...]`. The next call overwrites it.
+        """
+        acting, inputs, padded_seeds, reset_seeds = pad_seeds(
+            self._padded_seeds, (*agents, seeds, reset_seeds)
+        )
+        state, index = self._begin(inputs, reset_seeds), np.int32(evaluation_index)
+        recorded = jax.tree.leaves(state.recording)
+        count = limit = recorded[0].shape[1] if recorded else _FIRST_STEPS
+        while True:
+            start = time.perf_counter()
+            state, is_done = self._advance(
+                acting, inputs, state, padded_seeds, index, np.int32(limit)
+            )
+            has_ended = bool(np.all(is_done))
+            if not recorded and time.perf_counter() - start < _TARGET:
+                count *= _GROWTH
+            yield state
+            if has_ended:
+                return
+            limit += count
+
+    def shapes(
+        self, agents: tuple[ArrayTree, Inputs], seeds: Array | jax.ShapeDtypeStruct
+    ) -> tuple[ArrayTree, int]:
+        """The shapes of the state, and the bytes of temporaries; may take shapes."""
+        acting, inputs, seeds = resize_seeds(self._padded_seeds, (*agents, seeds))
+        state = jax.eval_shape(self._begin, inputs, seeds)
+        state = shapes_on_devices(self._devices, state, 0)
+        sizes = [size for leaf in jax.tree.leaves(state) for size in leaf.shape]
+        if max(sizes) > INT32_MAX:  # XLA cannot index it, and no memory can hold it
+            return state, 0
+        number = jax.ShapeDtypeStruct((), np.int32)
+        program = self._advance.trace(acting, inputs, state, seeds, number, number)
+        return state, self._devices * temporary_bytes(program.jaxpr)
+
+    def _begin_share(self, inputs: Inputs, reset_seeds: Array) -> CompiledEpisodesState:
+        """The state at the start, of the seeds of one device."""
+        begin = vmap_seeds(self._begin_one, self._share, (0, 0), 0)
+        time = jnp.zeros(self._share, jnp.int32)
+        return CompiledEpisodesState(time, *begin(inputs, reset_seeds))
+
+    def _begin_one(
+        self, inputs: Inputs, reset_seed: Array
     ) -> tuple[ArrayTree, ArrayTree, EpisodeRecords]:
-        environment, _ = at(inputs)
+        environment, _ = self._at(inputs)
         state, obs = environment.reset(jax.random.key(reset_seed))
         names = info_names(environment, state), [*environment.parameters(state)]
-        records = functions.begin(obs, *names)
-        steps = _empty_recording(environment, state, records) if recording else ()
+        records = self._functions.begin(obs, *names)
+        steps: ArrayTree = ()
+        if self._recording:
+            steps = _empty_recording(environment, state, records)
         return state, steps, records
 
-    def draw_block(seed: Array, index: Array, start: Array) -> tuple:
-        times = start + jnp.arange(block)
-        return jax.vmap(lambda time: functions.draw(seed, index, time))(times)
+    def _draw_block(self, seed: Array, index: Array, start: Array) -> tuple:
+        times = start + jnp.arange(self._block)
+        return jax.vmap(lambda time: self._functions.draw(seed, index, time))(times)
 
-    def step_one(
+    def _step_one(
+        self,
         acting: ArrayTree,
         inputs: Inputs,
         state: ArrayTree,
@@ -154,7 +162,7 @@ def compiled_episodes(
         noise: tuple[ArrayTree, ArrayTree],
         time: Array,
     ) -> tuple[ArrayTree, ArrayTree, EpisodeRecords]:
-        environment, policy = at(inputs)
+        (environment, policy), functions = self._at(inputs), self._functions
         policy_noise, environment_noise = noise
         cut = functions.cut(records)
         action, policy_state = functions.select(policy, acting, records, policy_noise)
@@ -164,7 +172,7 @@ def compiled_episodes(
         new_records = functions.record(
             records, policy_state, timestep, cut, environment.parameters(state)
         )
-        if recording:
+        if self._recording:
             step = RecordedStep(
                 state,
                 action,
@@ -174,27 +182,52 @@ def compiled_episodes(
                 last=new_records.first,
                 info=_latest_info(new_records, records.num_finished),
             )
-            steps = _write_step(steps, step, time)
+            # A call starts at a multiple of their number.
+            row = time % len(steps.last)
+            steps = jax.tree.map(lambda leaf, new: leaf.at[row].set(new), steps, step)
         return new_state, steps, new_records
 
-    begin_all = vmap_seeds(begin_one, share, (0, 0), 0)
-    draw_all = vmap_seeds(draw_block, share, (0, None, None), 0)
-    step_all = vmap_seeds(step_one, share, (0, 0, 0, 0, 0, 0, None), 0)
+    def _advance_share(
+        self,
+        acting: ArrayTree,
+        inputs: Inputs,
+        state: CompiledEpisodesState,
+        seeds: Array,
+        evaluation_index: Array,
+        limit: Array,
+    ) -> tuple[CompiledEpisodesState, Array]:
+        """Steps the environments of one device up to the time `limit`.
 
-    def begin(inputs: Inputs, reset_seeds: Array) -> CompiledEpisodesState:
-        return CompiledEpisodesState(
-            jnp.zeros(share, jnp.int32), *begin_all(inputs, reset_seeds)
-        )
+        Returns the state, and whether they have finished, both `[S]`.
+        """
+        share, block = self._share, self._block
+        draw = vmap_seeds(self._draw_block, share, (0, None, None), 0)
+        step = vmap_seeds(self._step_one, share, (0, 0, 0, 0, 0, 0, None), 0)
 
-    advance = functools.partial(_advance, functions, draw_all, step_all, block)
-    return CompiledEpisodes(
-        jax.jit(shard_seeds(begin, devices, (0, 0), 0)),
-        jax.jit(
-            shard_seeds(advance, devices, (0, 0, 0, 0, None, None), 0), donate_argnums=2
-        ),
-        share * devices,
-        devices,
-    )
+        def is_done(records: EpisodeRecords) -> Array:
+            return jnp.all(self._functions.has_finished(records))
+
+        def is_running(carry: tuple) -> Array:
+            return (carry[0] < limit) & ~is_done(carry[-1])
+
+        def run_block(carry: tuple) -> tuple:
+            start = carry[0]
+            noise = draw(seeds, evaluation_index, start)
+
+            def run_step(carry: tuple) -> tuple:
+                time, *rest = carry
+                step_noise = jax.tree.map(lambda leaf: leaf[:, time - start], noise)
+                return time + 1, *step(acting, inputs, *rest, step_noise, time)
+
+            def is_in_block(carry: tuple) -> Array:
+                return (carry[0] < start + block) & is_running(carry)
+
+            return jax.lax.while_loop(is_in_block, run_step, carry)
+
+        carry = state.time[0], *state[1:]
+        time, *rest = jax.lax.while_loop(is_running, run_block, carry)
+        new_state = CompiledEpisodesState(jnp.full(share, time), *rest)
+        return new_state, jnp.full(share, is_done(new_state.records))
 
 
 def _empty_recording(
@@ -221,54 +254,3 @@ def _latest_info(records: EpisodeRecords, episodes: Array) -> dict[str, Array]:
     """What each environment's episode of this number has logged so far, `[B]` each."""
     rows = jnp.arange(len(episodes)), episodes
     return {name: table.at[rows].get() for name, table in records.info.items()}
-
-
-def _write_step(steps: RecordedStep, step: RecordedStep, time: Array) -> RecordedStep:
-    """Writes the step at `time`; a call starts at a multiple of their number."""
-    row = time % len(steps.last)
-    return jax.tree.map(lambda leaf, new: leaf.at[row].set(new), steps, step)
-
-
-def _advance(
-    functions: EpisodeFunctions,
-    draw: Callable,
-    step: Callable,
-    block: int,
-    acting: ArrayTree,
-    inputs: Inputs,
-    state: CompiledEpisodesState,
-    seeds: Array,
-    evaluation_index: Array,
-    limit: Array,
-) -> tuple[CompiledEpisodesState, Array]:
-    """`CompiledEpisodes.advance` for the seeds of one device.
-
-    `draw` draws the noise of a block of steps, and `step` makes one step, both of all
-    these seeds.
-    """
-
-    def is_done(records: EpisodeRecords) -> Array:
-        return jnp.all(functions.has_finished(records))
-
-    def is_running(carry: tuple) -> Array:
-        return (carry[0] < limit) & ~is_done(carry[-1])
-
-    def run_block(carry: tuple) -> tuple:
-        start = carry[0]
-        noise = draw(seeds, evaluation_index, start)
-
-        def run_step(carry: tuple) -> tuple:
-            time, *rest = carry
-            step_noise = jax.tree.map(lambda leaf: leaf[:, time - start], noise)
-            return time + 1, *step(acting, inputs, *rest, step_noise, time)
-
-        def is_in_block(carry: tuple) -> Array:
-            return (carry[0] < start + block) & is_running(carry)
-
-        return jax.lax.while_loop(is_in_block, run_step, carry)
-
-    carry = state.time[0], *state[1:]
-    time, *rest = jax.lax.while_loop(is_running, run_block, carry)
-    share = len(seeds)
-    new_state = CompiledEpisodesState(jnp.full(share, time), *rest)
-    return new_state, jnp.full(share, is_done(new_state.records))

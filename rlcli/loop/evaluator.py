@@ -16,11 +16,7 @@ from jaxtyping import Float, Int
 
 from rlcli.environments.adapters.host import to_host_environment
 from rlcli.loop import timestep_shapes, vmap_seeds
-from rlcli.loop.compiled_episodes import (
-    CompiledEpisodes,
-    CompiledEpisodesState,
-    compiled_episodes,
-)
+from rlcli.loop.compiled_episodes import CompiledEpisodes, CompiledEpisodesState
 from rlcli.loop.episode_records import (
     EpisodeFunctions,
     EpisodeRecords,
@@ -124,13 +120,8 @@ class Evaluator:
             )
         )
         self._compiled = (
-            compiled_episodes(
-                self._at,
-                functions,
-                len(seeds),
-                num_envs=environment.num_envs,
-                devices=devices,
-                recording=recording,
+            CompiledEpisodes(
+                self._at, functions, len(seeds), devices=devices, recording=recording
             )
             if environment.pure
             else None
