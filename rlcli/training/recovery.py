@@ -5,11 +5,9 @@ its other files. The files of the folder have to agree with the checkpoint: a ru
 continues as a different one.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError, quote, shorten
 from rlcli.recipe import Recipe, documents, load_recipe, resolve
@@ -19,9 +17,7 @@ from rlcli.runs.files import replace_file, to_json, write_json
 from rlcli.runs.records import COMPLETE
 from rlcli.runs.run_folder import Run
 from rlcli.runs.snapshots import CheckpointContent, read_checkpoint
-
-if TYPE_CHECKING:
-    from rlcli.training.experiment.experiment import Experiment
+from rlcli.training.experiment.experiment import Experiment
 
 # Options that a resume may change: the length of the run, what it writes, its devices,
 # and what a failed environment does.

@@ -128,7 +128,6 @@ def run_chunks(
     population = Population(members) if is_population else None
     resume_at = _begin(members, signals, monitor)
     effects = HookEffects(run, experiment, replayed)
-    effects.restore()
     pace = Pace(experiment.setup.agent.count_updates, experiment.iterations)
     profiler = Profiler(experiment, run.folder) if profile else None
     with contextlib.ExitStack() as stack:
@@ -143,11 +142,8 @@ def run_chunks(
         evaluations = [_describe_evaluations(experiment)] if None in resume_at else []
         for message in filter(None, [*evaluations, session.warning, *messages]):
             monitor.message(message)
-        while True:
-            status, reason = agreed_status(members, signals, session.deadline)
-            if status:
-                signals.adopt(status)
-                break
+        status, reason = agreed_status(members, signals, session.deadline)
+        while not status:
             before = experiment.iteration
             size = effects.limit(pace.size(before))
             reports = _advance(members, profiler, processes.of_first(size))
@@ -175,11 +171,11 @@ def run_chunks(
             is_slow = processes.any_process(pace.is_slow)
             _save_if_due(writers, reports, requested or is_slow)
             if requested:
-                monitor.message(f"checkpoint saved at step {experiment.step:,}")
-            if is_closed:
-                status = "stopped"
-                reason = f"by the caller of `chunks`, at step {experiment.step:,}"
-                break
+                monitor.message(f"checkpoint saved at step {step:,}")
+            status, reason = "stopped", f"by the caller of `chunks`, at step {step:,}"
+            if not is_closed:
+                status, reason = agreed_status(members, signals, session.deadline)
+        signals.adopt(status)
         if profiler and not profiler.has_ended:
             monitor.message("no profile: the run ended before it could be taken")
         signals.acknowledge()

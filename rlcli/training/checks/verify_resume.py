@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +24,6 @@ from rlcli.runs.files import read_json, write_json
 from rlcli.runs.locate import locate_run
 from rlcli.runs.metrics import read_metrics
 from rlcli.runs.run_folder import Run
-from rlcli.training.hook import Chunk
 from rlcli.training.new_run import NewRun, TrainRequest, check_single, train_chunks
 from rlcli.training.resuming import resume_chunks
 from rlcli.training.stopping import signals
@@ -229,33 +228,18 @@ def main() -> int:
 
 
 def _perform(task: Task) -> None:
-    chunks = _resume(task) if task.resumes else _train(task)
+    """Trains or resumes, and trusts the recipe: it is one that the user has named."""
+    keywords: dict[str, Any] = {"trust": True, "quiet": True}
+    keywords["ends_at_log_points"] = task.stop is not None
+    if task.resumes:
+        chunks = resume_chunks(locate_run(task.run), **keywords)
+    else:
+        new = NewRun(read_recipe(task.recipe, task.sets), {"run": task.run})
+        request = TrainRequest(is_short=True, steps=task.steps, **keywords)
+        chunks = train_chunks([new], request)
     for chunk in chunks:
         if task.stop is not None and chunk.step >= task.stop:
             chunks.close()
-
-
-def _resume(task: Task) -> Generator[Chunk, None, None]:
-    # The code in the run is that of the recipe, which the user has named.
-    return resume_chunks(
-        locate_run(task.run),
-        quiet=True,
-        trust=True,
-        ends_at_log_points=task.stop is not None,
-    )
-
-
-def _train(task: Task) -> Generator[Chunk, None, Path]:
-    return train_chunks(
-        [NewRun(read_recipe(task.recipe, task.sets), {"run": task.run})],
-        TrainRequest(
-            trust=True,  # the recipe that the user has named, as in `train`
-            ends_at_log_points=task.stop is not None,
-            quiet=True,
-            is_short=True,
-            steps=task.steps,
-        ),
-    )
 
 
 if __name__ == "__main__":

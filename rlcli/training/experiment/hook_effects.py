@@ -42,13 +42,14 @@ class HookEffects:
         self._left = [*replayed]
         self._names: set[str] = set()  # of values
         self._values: dict[str, Any] = {}  # logged since the last rows
+        self._restore()
 
     @property
     def numbers(self) -> dict[str, float]:
         """The numbers of the program that can be set, by their places."""
         return self._experiment.program.current_numbers()
 
-    def restore(self) -> None:
+    def _restore(self) -> None:
         """Sets the numbers of a run that is resumed, and forgets later records."""
         step = self._experiment.step
         found = read_hook_records(self._run)
@@ -62,12 +63,10 @@ class HookEffects:
 
     def limit(self, iterations: int) -> int:
         """So many iterations, or fewer: until the next record that is repeated."""
-        left = [
-            each.step // self._experiment.setup.steps_per_iteration
-            for each in self._left
-        ]
-        later = [point for point in left if point > self._experiment.iteration]
-        return min([iterations, *(p - self._experiment.iteration for p in later)])
+        steps = self._experiment.setup.steps_per_iteration
+        now = self._experiment.iteration
+        left = [each.step // steps - now for each in self._left]
+        return min([iterations, *(number for number in left if number > 0)])
 
     def repeat(self) -> None:
         """Repeats what hooks did at this step."""
@@ -107,10 +106,8 @@ class HookEffects:
                 set_number(program.progress.environment, name, value)
         else:
             raise _unknown_number(place, self.numbers, environment.pure)
-        self._experiment.log_rows.options = {
-            **self._experiment.log_rows.options,
-            place: value,
-        }
+        log_rows = self._experiment.log_rows
+        log_rows.options = {**log_rows.options, place: value}
 
     def complete(self, report: ChunkReport) -> ChunkReport:
         """The results of the chunk, with the values that hooks have logged."""

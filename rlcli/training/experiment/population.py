@@ -183,15 +183,13 @@ class Population:
             np.array([option.high for option in options], np.float32),
             np.array([option.is_log for option in options]),
         )
-        self._values = self._initial_values()  # float32 [N, K]
+        numbers = np.asarray(self._program.setup.numbers_array)
+        first = numbers[:: self._seeds][: len(self._names)]
+        # float32 [N, K]
+        self._values = first[:, [columns[0] for columns in self._columns]]
         self._rounds: list[Round] = []
         self._restore()
         self._set_options()
-
-    def _initial_values(self) -> np.ndarray:
-        numbers = np.asarray(self._program.setup.numbers_array)
-        first = numbers[:: self._seeds][: len(self._names)]
-        return first[:, [columns[0] for columns in self._columns]]
 
     def _restore(self) -> None:
         """Continues with the last round before the step of the program."""
@@ -240,16 +238,13 @@ class Population:
         scores = np.array([self._score(report) for report in reports])
         parents = self._make_round(number, scores)
         self._record(number, scores, parents)
-        return [
-            report
-            if parent == index
-            else report._replace(
-                evaluation=[
-                    {**row, "copied": self._names[parent]} for row in report.evaluation
-                ]
-            )
-            for index, (report, parent) in enumerate(zip(reports, parents, strict=True))
-        ]
+        marked = [*reports]
+        for index, parent in enumerate(parents):
+            if parent != index:
+                fields = {"copied": self._names[parent]}
+                rows = [{**row, **fields} for row in reports[index].evaluation]
+                marked[index] = reports[index]._replace(evaluation=rows)
+        return marked
 
     def _score(self, report: ChunkReport) -> float:
         """The IQM over seeds of the returns of an evaluation; -inf without one."""

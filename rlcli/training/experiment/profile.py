@@ -1,7 +1,5 @@
 """Profile: a trace of a few iterations, and a table of where their time goes."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import dataclasses
@@ -11,14 +9,12 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
 from rlcli.loop import phases
-
-if TYPE_CHECKING:
-    from rlcli.training.experiment.experiment import ChunkReport, Experiment
+from rlcli.training.experiment.experiment import ChunkReport, Experiment
 
 TRACED_SECONDS = 0.02  # of training: a trace has an event for every operation …
 MAX_TRACED_SECONDS = 0.1  # … or a block of noise, if that takes no longer than this

@@ -2,21 +2,21 @@
 
 The learning rate, γ, ε and other numbers are arguments of the compiled program, so
 recipes that differ only in these are trained as if they were seeds of one run. Each has
-a run folder of its own, and is resumed with the others. Imports JAX only when it runs.
+a run folder of its own, and is resumed with the others.
 """
-
-from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from rlcli import registry
+from rlcli.assembly import build, build_together, out_of_memory
+from rlcli.assembly.numbers import without_numbers
 from rlcli.errors import RlcliError
 from rlcli.recipe import Recipe
-
-if TYPE_CHECKING:
-    from rlcli.training.experiment.experiment import Experiment
+from rlcli.training.experiment.experiment import Experiment
+from rlcli.training.experiment.initial_values import read_initial, start_from
+from rlcli.training.experiment.program import Program
 
 
 def build_experiments(
@@ -32,11 +32,6 @@ def build_experiments(
     ones start from the source of `init`, which their recipes record, or from the file
     `source` instead; others from a checkpoint.
     """
-    from rlcli.assembly import build, build_together, out_of_memory
-    from rlcli.training.experiment.experiment import Experiment
-    from rlcli.training.experiment.initial_values import read_initial, start_from
-    from rlcli.training.experiment.program import Program
-
     if len(recipes) > 1:
         _check_together(recipes)
     first, initial = recipes[0], None
@@ -83,9 +78,6 @@ def group_recipes(recipes: Sequence[Recipe]) -> list[list[int]]:
     environment runs on the host, where each run steps it in a process of its own, or if
     it has `train.stop`, with which runs end at different steps, or `train.hooks`.
     """
-    from rlcli import registry
-    from rlcli.assembly.numbers import without_numbers
-
     groups: list[tuple[Recipe | None, list[int]]] = []
     for index, recipe in enumerate(recipes):
         environment = registry.find("environment", recipe.environment.name)
