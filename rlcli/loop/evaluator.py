@@ -22,7 +22,7 @@ from rlcli.loop.episode_records import (
     EpisodeRecords,
     evaluation_reset_seed,
 )
-from rlcli.loop.seeds import drop_padding
+from rlcli.loop.seeds import drop_padding, squeeze_seed
 from rlcli.quoting import printable
 from rlcli.spaces.canonical import canonical_action
 from rlcli.types import START, Array, ArrayTree, Environment, Inputs, Policy, Transition
@@ -210,8 +210,7 @@ class Evaluator:
         else:
             calls = self._calls(self._compiled, acting, evaluation_index, inputs)
             steps = self._recorded_steps(calls)
-            first = jax.tree.map(lambda leaf: leaf[0], self._inputs(inputs))
-            environment, _ = self._at(first)
+            environment, _ = self._at(squeeze_seed(self._inputs(inputs), 0))
         convert = canonical_action(environment.own.action).to_external
         numbers: Mapping[str, float] = {}
         for step in steps:
@@ -236,14 +235,14 @@ class Evaluator:
             for row in range(stop - start):
                 step = _take_row(steps, row)
                 total, length = step.running_return, step.length
-                first = _first_seed(step.state)
+                first = squeeze_seed(step.state, 0)
                 yield EvaluationStep(first, step.action, reward, total, length)
                 reward = step.reward
                 if step.last[0, 0]:
                     is_latest = start + row + 1 == stop
                     final = after if is_latest else _take_row(steps.state, row + 1)
                     total, length = total + reward, length + 1
-                    first = _first_seed(final)
+                    first = squeeze_seed(final, 0)
                     info = {name: float(x[0, 0]) for name, x in step.info.items()}
                     yield EvaluationStep(first, None, reward, total, length, info)
             start = stop
@@ -370,11 +369,6 @@ class Evaluator:
 def _take_row(tree: ArrayTree, row: int) -> ArrayTree:
     """One row of recorded arrays, `[S, T, ...]` to `[S, ...]`."""
     return jax.tree.map(lambda leaf: leaf[:, row], tree)
-
-
-def _first_seed(tree: ArrayTree) -> ArrayTree:
-    """The arrays of the first seed, `[S, ...]` to `[...]`."""
-    return jax.tree.map(lambda leaf: leaf[0], tree)
 
 
 def _first_numbers(parameters: Mapping[str, ArrayTree]) -> dict[str, float]:

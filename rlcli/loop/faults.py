@@ -43,7 +43,7 @@ class Fault(NamedTuple):
 def begin_faults(environment: Environment, obs: ArrayTree) -> Faults:
     """The faults of the first observations `[B, ...]`."""
     batch = environment.num_envs
-    not_finite = jnp.where(_is_finite(obs, batch), NONE, -2).astype(jnp.int32)
+    not_finite = jnp.where(is_finite(obs, batch), NONE, -2).astype(jnp.int32)
     outside = jnp.where(_is_outside(environment, obs), 0, NONE).astype(jnp.int32)
     return Faults(not_finite, outside)
 
@@ -62,9 +62,9 @@ def update_faults(
     batch = timestep.reward.shape[0]
     observations = (timestep.obs, timestep.next_obs)
     code = jnp.where(jnp.isfinite(timestep.reward), NONE, step)
-    code = jnp.where(_is_finite(observations, batch), code, -2 - step)
+    code = jnp.where(is_finite(observations, batch), code, -2 - step)
     is_open = faults.not_finite == NONE
-    is_open &= _is_finite(action, batch)
+    is_open &= is_finite(action, batch)
     not_finite = jnp.where(is_open, code, faults.not_finite)
     if environment.pure:
         return Faults(not_finite, faults.outside)
@@ -96,7 +96,7 @@ def _earliest(codes: np.ndarray, steps: np.ndarray) -> int | None:
     return int(indices[np.argmin(steps[indices])]) if len(indices) else None
 
 
-def _is_finite(tree: ArrayTree, batch: int) -> Array:
+def is_finite(tree: ArrayTree, batch: int) -> Array:
     """Whether all floats of a tree `[B, ...]` are finite: `[B]`."""
     finite = [
         jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, jnp.ndim(leaf))))

@@ -44,16 +44,11 @@ class Scores:
             shape = is_better.shape + (1,) * (new.ndim - 1)
             return np.where(is_better.reshape(shape), new, old)
 
-        old = self.best
-        self.best = Policies(
-            returns=choose(means, old.returns),
-            steps=choose(policies.steps, old.steps),
-            episodes=choose(policies.episodes, old.episodes),
-            acting={  # in the same order: equal progress gives equal bytes
-                path: choose(leaf, old.acting[path])
-                for path, leaf in policies.acting.items()
-            },
-        )
+        *new, acting = policies
+        *old, acting_before = self.best
+        # In the same order: equal progress gives equal bytes.
+        chosen = {k: choose(leaf, acting_before[k]) for k, leaf in acting.items()}
+        self.best = Policies(*map(choose, new, old), chosen)
 
     def take_messages(self) -> list[str]:
         """What the user should know of goals, once."""

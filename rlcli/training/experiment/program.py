@@ -4,14 +4,12 @@ Runs that differ in numbers only, such as the learning rate, have the same progr
 trains the seeds of all of them simultaneously, as if they were the seeds of one run.
 """
 
-import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from rlcli.assembly import check_environment, memory_usage
@@ -26,6 +24,7 @@ from rlcli.errors import RlcliError
 from rlcli.evaluation.make_evaluator import make_evaluator
 from rlcli.loop import make_loop, vmap_seeds
 from rlcli.loop.evaluator import EvaluationResult, Evaluator
+from rlcli.loop.faults import is_finite
 from rlcli.loop.log import Log, log_points
 from rlcli.loop.progress import Progress, Setup
 from rlcli.loop.seeds import drop_padding, take_seeds
@@ -191,10 +190,9 @@ class Program:
         """
         agent = self.setup.agent
         seeds = len(self.setup.padded_seeds)
-        finite = map(_is_finite, jax.tree.leaves(agent.acting(progress.agent)))
         return {
             "failed": vmap_seeds(agent.failed_at, seeds, (0,), 0)(progress.agent),
-            "finite": functools.reduce(jnp.logical_and, finite, jnp.ones(seeds, bool)),
+            "finite": is_finite(agent.acting(progress.agent), seeds),
             "faults": progress.faults._asdict(),
             "log": log,
             "policy": policy_options_at(
@@ -251,8 +249,3 @@ class Program:
     def close(self) -> None:
         """Releases the resources of a host environment."""
         self.loop.close(self.progress)
-
-
-def _is_finite(leaf: Array) -> Array:
-    """Whether all numbers of each seed are finite: `[S, ...]` to `[S]`."""
-    return jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim)))
