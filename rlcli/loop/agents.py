@@ -1,6 +1,5 @@
 """Agents: policy, tracer and updater combined, with or without a replay."""
 
-import functools
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -72,11 +71,13 @@ def replay_agent(
     max_updates = -(-updates.numerator // updates.denominator)
     # One update per iteration needs no loop: it would cost 1/20 of a small update.
     is_single_update = updates == 1 and start == 0
-    required_extras = _required_extras(tracer, updater)
+    required_extras, traits = _required_extras(tracer, updater), replay.traits
+    # Whether the steps of a data set are the first in the state of the replay.
+    adds_dataset = traits.dataset is not None and not traits.keeps_dataset
 
     def init(key: Key, unroll: Transition) -> ReplayAgentState:
         state = ReplayAgentState(updater.init(key), replay.init(unroll))
-        if not replay.traits.episodes or not {*required_extras} <= {*unroll.extras}:
+        if not traits.episodes or not {*required_extras} <= {*unroll.extras}:
             return state  # an unroll without extras, see `initial_progress`
         _, metrics = jax.eval_shape(learn, state, unroll, Clock.zero(), draw(key))
         return state._replace(metrics=zeros_of_shapes(metrics))
@@ -92,7 +93,90 @@ def replay_agent(
         learning_iterations = learning_iterations * (learning_iterations > 0)
         return learning_iterations * updates.numerator // updates.denominator
 
-    update_from_sample = _sample_updater(updater, tracer, replay)
+    def store(
+        state: ArrayTree, steps: Transition, clock: Clock, data: ArrayTree
+    ) -> tuple[ArrayTree, Int[Array, ""]]:
+        """Adds an unroll; returns the replay, and the number of unrolls so far."""
+        count = jnp.asarray(clock.iteration)
+        if traits.is_offline:
+            return state, count
+        count = count + filled if filled else count
+        if adds_dataset:
+            state = update_if(
+                clock.iteration == 0,
+                lambda _, state: _add_dataset(replay, state, data, steps),
+                state,
+            )
+            count = count + _count_unrolls(data, steps)
+        return replay.add(state, steps, count), count + 1
+
+    def observe_data(
+        learner: ArrayTree, clock: Clock, steps: Transition, data: ArrayTree
+    ) -> ArrayTree:
+        """Lets the updater observe the data set, in the first iteration.
+
+        An offline agent observes all steps, those of one environment; another agent the
+        steps that are added to its replay, each environment its own.
+        """
+        observe = updater.observe
+        share = _count_unrolls(data, steps) * steps.reward.shape[0]
+        if observe is None or not (traits.is_offline or share):
+            return learner
+
+        def observe_all(_: Any, learner: ArrayTree) -> ArrayTree:
+            # Here, because outside of the condition each iteration would copy them.
+            if traits.is_offline:
+                rows = jax.tree.map(lambda leaf: leaf[:, None], data)
+            else:
+                rows = _divide_dataset(data, steps, jnp.arange(share))
+            return observe(learner, rows, learner)
+
+        return update_if(clock.iteration == 0, observe_all, learner)
+
+    def update_from_sample(
+        states: tuple,
+        count: Int[Array, ""],
+        clock: Clock,
+        time: tuple,
+        noise: tuple,
+        data: ArrayTree,
+    ) -> tuple:
+        """Learns from one sample; returns the new `states`.
+
+        `states` are the learner, the replay and the metrics of the last update. `count`
+        is the number of unrolls added to the replay. `time` is the number of updates
+        before this iteration, and the index of this update within the iteration.
+        `noise` is the noise of all updates of the iteration.
+        """
+        learner, replay_state, metrics = states
+        updates_before, i = time
+        sample_noise, key = jax.tree.map(lambda x: x[i], noise)
+        with jax.named_scope(phases.SAMPLE):
+            source = data if traits.is_offline else replay_state
+            if traits.keeps_dataset:
+                source = replay_state, data
+            raw, weight, index = replay.sample(source, count, sample_noise)
+        clock = clock._replace(updates=updates_before + i)
+        if traits.episodes:
+            # Updates with an empty sample are skipped, so it is not known in advance
+            # which update is the last one before a log point.
+            clock = clock._replace(compute_metrics=jnp.bool_(True))
+
+        def step(learner: ArrayTree) -> tuple:
+            rows = _trace(tracer, updater, learner, raw, key)
+            row_weight = weight[: rows.reward.shape[0]]
+            with jax.named_scope(phases.UPDATE), locate("the update"):
+                learner, report = updater.update(learner, rows, row_weight, clock, key)
+            return learner, report.priority, _metrics_of(report)
+
+        if traits.episodes:
+            result = _step_unless_empty(weight, step, learner, metrics)
+        else:
+            result = step(learner)
+        learner, priority, metrics = result
+        with jax.named_scope(phases.STORE):
+            replay_state = replay.reweigh(replay_state, index, priority)
+        return learner, replay_state, metrics
 
     def learn(
         state: ReplayAgentState,
@@ -102,9 +186,7 @@ def replay_agent(
         data: ArrayTree = (),
     ) -> tuple[ReplayAgentState, dict[str, Real[Array, ""]]]:
         with jax.named_scope(phases.STORE):
-            replay_state, count = _store(
-                replay, state.replay, steps, clock, data, filled
-            )
+            replay_state, count = store(state.replay, steps, clock, data)
         updates_before = count_updates(clock.iteration)
         num_updates = count_updates(clock.iteration + 1) - updates_before
 
@@ -124,8 +206,8 @@ def replay_agent(
             return update(i, learner, replay_state, metrics if state.metrics else ())
 
         learner = state.learner
-        if replay.traits.dataset is not None:
-            learner = _observe_data(replay, updater, learner, clock, steps, data)
+        if traits.dataset is not None:
+            learner = observe_data(learner, clock, steps, data)
         before = learner
         initial = learner, replay_state, state.metrics
         *_, shapes = jax.eval_shape(update, 0, *initial)
@@ -136,7 +218,7 @@ def replay_agent(
             learner, replay_state, metrics = jax.lax.fori_loop(
                 0, num_updates, update_next, carry
             )
-        if updater.observe is not None and not replay.traits.is_offline:
+        if updater.observe is not None and not traits.is_offline:
             learner = updater.observe(learner, steps, before)
         return ReplayAgentState(
             learner, replay_state, metrics if state.metrics else ()
@@ -148,6 +230,21 @@ def replay_agent(
         assert replay.redivide is not None  # else this function is not offered
         division = iteration + filled, before, after
         return state._replace(replay=replay.redivide(state.replay, *division))
+
+    def contents(
+        state: ReplayAgentState,
+        iteration: int,
+        unroll: Transition,
+        data: ArrayTree,
+        most: int,
+    ) -> tuple[int, Transition]:
+        """The steps in the replay, see `Replay.contents`."""
+        assert replay.contents is not None  # else this function is not offered
+        if traits.is_offline:
+            return replay.contents(data, 0, most)
+        if adds_dataset and iteration:
+            iteration += _count_unrolls(data, unroll)
+        return replay.contents(state.replay, iteration + filled, most)
 
     return Agent(
         init=init,
@@ -161,70 +258,18 @@ def replay_agent(
         inside=AgentInside(
             lambda state: state.learner,
             updater.estimate,
-            functools.partial(_contents, replay, filled) if replay.contents else None,
+            contents if replay.contents else None,
             lambda unroll, steps: _add_dataset(
                 replay, replay.init(unroll), steps, unroll
             ),
         ),
         traits=AgentTraits(
             requires=required_extras,
-            is_offline=replay.traits.is_offline,
-            frame_stack=replay.traits.frame_stack,
+            is_offline=traits.is_offline,
+            frame_stack=traits.frame_stack,
             environment_axes=ReplayAgentState(updater.traits.environment_axes, 0, None),
         ),
     )
-
-
-def _sample_updater(updater: Updater, tracer: Tracer, replay: Replay) -> Callable:
-    """Returns a function that learns from one sample.
-
-    It is `(states, count, clock, time, noise, data) -> states`.
-
-    `states` are the learner, the replay and the metrics of the last update. `count` is
-    the number of unrolls added to the replay. `time` is the number of updates before
-    this iteration, and the index of this update within the iteration. `noise` is the
-    noise of all updates of the iteration.
-    """
-
-    def update(
-        states: tuple,
-        count: Int[Array, ""],
-        clock: Clock,
-        time: tuple,
-        noise: tuple,
-        data: ArrayTree,
-    ) -> tuple:
-        learner, replay_state, metrics = states
-        updates_before, i = time
-        sample_noise, key = jax.tree.map(lambda x: x[i], noise)
-        with jax.named_scope(phases.SAMPLE):
-            source = data if replay.traits.is_offline else replay_state
-            if replay.traits.keeps_dataset:
-                source = replay_state, data
-            raw, weight, index = replay.sample(source, count, sample_noise)
-        clock = clock._replace(updates=updates_before + i)
-        if replay.traits.episodes:
-            # Updates with an empty sample are skipped, so it is not known in advance
-            # which update is the last one before a log point.
-            clock = clock._replace(compute_metrics=jnp.bool_(True))
-
-        def step(learner: ArrayTree) -> tuple:
-            rows = _trace(tracer, updater, learner, raw, key)
-            row_weight = weight[: rows.reward.shape[0]]
-            with jax.named_scope(phases.UPDATE), locate("the update"):
-                learner, report = updater.update(learner, rows, row_weight, clock, key)
-            return learner, report.priority, _metrics_of(report)
-
-        if replay.traits.episodes:
-            result = _step_unless_empty(weight, step, learner, metrics)
-        else:
-            result = step(learner)
-        learner, priority, metrics = result
-        with jax.named_scope(phases.STORE):
-            replay_state = replay.reweigh(replay_state, index, priority)
-        return learner, replay_state, metrics
-
-    return update
 
 
 def online_agent(updater: Updater, tracer: Tracer) -> Agent:
@@ -283,81 +328,6 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
             ),
         ),
     )
-
-
-def _store(
-    replay: Replay,
-    state: ArrayTree,
-    steps: Transition,
-    clock: Clock,
-    data: ArrayTree,
-    filled: int,
-) -> tuple[ArrayTree, Int[Array, ""]]:
-    """Adds an unroll; returns the replay, and the number of unrolls added so far."""
-    count = jnp.asarray(clock.iteration)
-    if replay.traits.is_offline:
-        return state, count
-    count = count + filled if filled else count
-    if _adds_dataset(replay):
-        state = update_if(
-            clock.iteration == 0,
-            lambda _, state: _add_dataset(replay, state, data, steps),
-            state,
-        )
-        count = count + _count_unrolls(data, steps)
-    return replay.add(state, steps, count), count + 1
-
-
-def _adds_dataset(replay: Replay) -> bool:
-    """Whether the steps of a data set are the first in the state of a replay."""
-    return replay.traits.dataset is not None and not replay.traits.keeps_dataset
-
-
-def _contents(
-    replay: Replay,
-    filled: int,
-    state: ReplayAgentState,
-    iteration: int,
-    unroll: Transition,
-    data: ArrayTree,
-    most: int,
-) -> tuple[int, Transition]:
-    """The steps in the replay of an agent, see `Replay.contents`."""
-    assert replay.contents is not None  # else this function is not offered
-    if replay.traits.is_offline:
-        return replay.contents(data, 0, most)
-    if _adds_dataset(replay) and iteration:
-        iteration += _count_unrolls(data, unroll)
-    return replay.contents(state.replay, iteration + filled, most)
-
-
-def _observe_data(
-    replay: Replay,
-    updater: Updater,
-    learner: ArrayTree,
-    clock: Clock,
-    steps: Transition,
-    data: ArrayTree,
-) -> ArrayTree:
-    """Lets the updater observe the data set, in the first iteration.
-
-    An offline agent observes all steps, those of one environment; another agent the
-    steps that are added to its replay, each environment its own.
-    """
-    observe = updater.observe
-    share = _count_unrolls(data, steps) * steps.reward.shape[0]
-    if observe is None or not (replay.traits.is_offline or share):
-        return learner
-
-    def observe_all(_: Any, learner: ArrayTree) -> ArrayTree:
-        # Here, because outside of the condition every iteration would copy the steps.
-        if replay.traits.is_offline:
-            rows = jax.tree.map(lambda leaf: leaf[:, None], data)
-        else:
-            rows = _divide_dataset(data, steps, jnp.arange(share))
-        return observe(learner, rows, learner)
-
-    return update_if(clock.iteration == 0, observe_all, learner)
 
 
 def _count_unrolls(data: Transition, steps: Transition) -> int:
