@@ -189,8 +189,29 @@ def _build_program(setup: Setup, progress: Progress) -> _Program:
     # the donated buffers in place, and would copy the replay at every step.
     is_single = seeds == 1
 
-    draw_all, noises = _noise_functions(setup)
-    step = _step_function(setup, noises)
+    _, *shapes = jax.eval_shape(setup.draw_step_noise, setup.seed_array[0], 0)
+    noises = Packing(tuple(shapes))  # of one agent and step
+
+    def draw_one(seed: Array, start: Array) -> tuple[ArrayTree, PackedTree]:
+        environments, *agents = setup.draw_noise_block(seed, start)
+        return environments, jax.vmap(noises.pack)(tuple(agents))
+
+    draw_all = jax.jit(vmap_seeds(draw_one, seeds, (0, None), 0))
+
+    def step(
+        carry: tuple, timestep: TimeStep, noise: PackedTree, final_updates: Array
+    ) -> tuple[Progress, Mapping[str, Array]]:
+        """Advances one seed; takes its row of the noise of a whole block."""
+        row = setup.current_step(carry[0]) % setup.noise_block
+        step_noise = noises.unpack(jax.tree.map(lambda leaf: leaf[row], noise))
+
+        def advance_fn(progress_before: Progress, compute_metrics: Array) -> tuple:
+            return advance(
+                setup, progress_before, timestep, step_noise, compute_metrics
+            )
+
+        return advance_with_metrics(setup.agent, advance_fn, carry, final_updates)
+
     _, timestep = timestep_shapes(seeds, setup.environment)
     _, noise = jax.eval_shape(draw_all, setup.seed_array, np.int32(0))
 
@@ -245,41 +266,6 @@ def _build_program(setup: Setup, progress: Progress) -> _Program:
         temporary_bytes=temporary_bytes(program.jaxpr) + tree_bytes(noise),
         hlo=lambda: program.lower().compile().as_text() or "",
     )
-
-
-def _noise_functions(setup: Setup) -> tuple[Callable, Packing]:
-    """Returns `_Program.draw`, and the packing of the noise of one agent and step."""
-    _, *shapes = jax.eval_shape(setup.draw_step_noise, setup.seed_array[0], 0)
-    packing = Packing(tuple(shapes))
-
-    def draw_one(seed: Array, start: Array) -> tuple[ArrayTree, PackedTree]:
-        environments, *agents = setup.draw_noise_block(seed, start)
-        return environments, jax.vmap(packing.pack)(tuple(agents))
-
-    return jax.jit(vmap_seeds(draw_one, len(setup.seeds), (0, None), 0)), packing
-
-
-def _step_function(setup: Setup, noises: Packing) -> Callable:
-    """Returns `(carry, timestep, noise, final_updates) -> carry` of one seed.
-
-    `noise` is the noise of a whole block, from which each step takes its row.
-    """
-    block = setup.noise_block
-
-    def step(
-        carry: tuple, timestep: TimeStep, noise: PackedTree, final_updates: Array
-    ) -> tuple[Progress, Mapping[str, Array]]:
-        row = setup.current_step(carry[0]) % block
-        step_noise = noises.unpack(jax.tree.map(lambda leaf: leaf[row], noise))
-
-        def advance_fn(progress_before: Progress, compute_metrics: Array) -> tuple:
-            return advance(
-                setup, progress_before, timestep, step_noise, compute_metrics
-            )
-
-        return advance_with_metrics(setup.agent, advance_fn, carry, final_updates)
-
-    return step
 
 
 def timestep_shapes(seeds: int, environment: Environment) -> tuple[Any, TimeStep]:

@@ -84,8 +84,8 @@ def normalizer(
     without clipping, and restarts with each episode, as in OpenAI's baselines. c is
     `observation_clip` and c′ `reward_clip`; None: no clipping.
     """
-    moments = ObservationMoments(space, observation_clip)
-    if observation and moments.is_empty:
+    observations = ObservationMoments(space, observation_clip)
+    if observation and observations.is_empty:
         raise RlcliError(
             "`normalize` found neither floats nor images to normalize in "
             f"{spaces.describe(space)}",
@@ -94,24 +94,10 @@ def normalizer(
 
     def begin() -> NormalizationStatistics:
         return NormalizationStatistics(
-            moments.initial() if observation else (),
+            observations.initial() if observation else (),
             Moments.initial(jnp.float32(0)) if reward else (),
             jnp.zeros(num_envs) if reward else (),
         )
-
-    return lambda updater: _normalize_updater(
-        updater, begin, moments, gamma, reward_clip
-    )
-
-
-def _normalize_updater(
-    updater: Updater,
-    begin: Callable[[], NormalizationStatistics],
-    observations: ObservationMoments,
-    gamma: Array | float,
-    reward_clip: float | None,
-) -> Updater:
-    """Returns the updater with normalized inputs."""
 
     def normalize(moments: Moments | tuple[()], obs: ArrayTree) -> ArrayTree:
         has_moments = isinstance(moments, Moments)
@@ -150,67 +136,76 @@ def _normalize_updater(
         unit = returns.deviation
         return round_to_dtype(jax.tree.map(lambda x: x / unit, rewards), returns.count)
 
-    def update(
-        state: NormalizedState, batch: Transition, weight: Array, clock: Clock, key: Key
-    ) -> tuple[NormalizedState, Report]:
-        rows = normalize_steps(state.statistics, batch)
-        learner, report = updater.update(state.learner, rows, weight, clock, key)
-        return state._replace(learner=learner), report
+    def normalize_updater(updater: Updater) -> Updater:
+        def update(
+            state: NormalizedState,
+            batch: Transition,
+            weight: Array,
+            clock: Clock,
+            key: Key,
+        ) -> tuple[NormalizedState, Report]:
+            rows = normalize_steps(state.statistics, batch)
+            learner, report = updater.update(state.learner, rows, weight, clock, key)
+            return state._replace(learner=learner), report
 
-    def estimate(state: NormalizedState, steps: Transition, key: Key) -> Estimates:
-        steps = clip_rewards(state.statistics, steps)
-        estimates = updater.estimate(
-            state.learner, normalize_steps(state.statistics, steps), key
-        )
-        if not isinstance(state.statistics.returns, Moments):
-            return estimates
-        # Tracers sum rewards in the environment's unit, so they need values in it.
-        unit = state.statistics.returns.deviation
-        intrinsic = estimates.intrinsic_reward
-        return estimates._replace(
-            v_tm1=estimates.v_tm1 * unit,
-            v_t=estimates.v_t * unit,
-            q_tm1=estimates.q_tm1 * unit,
-            reward=steps.reward,
-            intrinsic_reward=None if intrinsic is None else intrinsic * unit,
-        )
-
-    def observe(
-        state: NormalizedState, steps: Transition, before: NormalizedState
-    ) -> NormalizedState:
-        learner, (moments, returns, running) = state
-        if updater.observe is not None:
-            clipped = clip_rewards(state.statistics, steps)
-            rows = normalize_steps(state.statistics, clipped)
-            learner = updater.observe(learner, rows, before.learner)
-        if isinstance(moments, Moments):
-            moments = observations.update(moments, steps)
-        if isinstance(returns, Moments) and not isinstance(running, tuple):
-            running, sums = discounted_sums(running, steps.reward, steps.first, gamma)
-            returns = returns.update(sums.reshape(-1))
-        statistics = NormalizationStatistics(moments, returns, running)
-        return NormalizedState(learner, statistics)
-
-    def acting(state: NormalizedState) -> NormalizedActing:
-        return NormalizedActing(
-            updater.acting(state.learner), state.statistics.observation
-        )
-
-    return updater._replace(
-        init=lambda key: NormalizedState(updater.init(key), begin()),
-        acting=acting,
-        policy=_normalize_policy(updater.policy, normalize),
-        update=update,
-        estimate=estimate,
-        failed_at=lambda state: updater.failed_at(state.learner),
-        observe=observe,
-        traits=updater.traits._replace(
-            environment_axes=NormalizedState(
-                updater.traits.environment_axes,
-                NormalizationStatistics._make([None, None, 0]),
+        def estimate(state: NormalizedState, steps: Transition, key: Key) -> Estimates:
+            steps = clip_rewards(state.statistics, steps)
+            estimates = updater.estimate(
+                state.learner, normalize_steps(state.statistics, steps), key
             )
-        ),
-    )
+            if not isinstance(state.statistics.returns, Moments):
+                return estimates
+            # Tracers sum rewards in the environment's unit, so they need values in it.
+            unit = state.statistics.returns.deviation
+            intrinsic = estimates.intrinsic_reward
+            return estimates._replace(
+                v_tm1=estimates.v_tm1 * unit,
+                v_t=estimates.v_t * unit,
+                q_tm1=estimates.q_tm1 * unit,
+                reward=steps.reward,
+                intrinsic_reward=None if intrinsic is None else intrinsic * unit,
+            )
+
+        def observe(
+            state: NormalizedState, steps: Transition, before: NormalizedState
+        ) -> NormalizedState:
+            learner, (moments, returns, running) = state
+            if updater.observe is not None:
+                clipped = clip_rewards(state.statistics, steps)
+                rows = normalize_steps(state.statistics, clipped)
+                learner = updater.observe(learner, rows, before.learner)
+            if isinstance(moments, Moments):
+                moments = observations.update(moments, steps)
+            if isinstance(returns, Moments) and not isinstance(running, tuple):
+                running, sums = discounted_sums(
+                    running, steps.reward, steps.first, gamma
+                )
+                returns = returns.update(sums.reshape(-1))
+            statistics = NormalizationStatistics(moments, returns, running)
+            return NormalizedState(learner, statistics)
+
+        def acting(state: NormalizedState) -> NormalizedActing:
+            return NormalizedActing(
+                updater.acting(state.learner), state.statistics.observation
+            )
+
+        return updater._replace(
+            init=lambda key: NormalizedState(updater.init(key), begin()),
+            acting=acting,
+            policy=_normalize_policy(updater.policy, normalize),
+            update=update,
+            estimate=estimate,
+            failed_at=lambda state: updater.failed_at(state.learner),
+            observe=observe,
+            traits=updater.traits._replace(
+                environment_axes=NormalizedState(
+                    updater.traits.environment_axes,
+                    NormalizationStatistics._make([None, None, 0]),
+                )
+            ),
+        )
+
+    return normalize_updater
 
 
 def _normalize_policy(policy: Policy, normalize: Callable[..., ArrayTree]) -> Policy:

@@ -1,6 +1,5 @@
 """Replay of stacked frames that stores each frame once."""
 
-import functools
 from typing import Literal, NamedTuple, TypedDict
 
 import jax
@@ -94,7 +93,18 @@ def frame_ring(
     inner = step_ring(capacity, unroll, num_envs)
     # At least `size`: the episodes that end in one unroll never share a place.
     places = max(ends or inner.rows * num_envs // 16, size)
-    newest_frame = functools.partial(_newest_frame, stack=stack, axis=axis)
+
+    def newest_frame(obs: Shaped[Array, "T B ..."]) -> Shaped[Array, "T B ..."]:
+        shape = obs.shape[2:]
+        if not -len(shape) <= axis < len(shape) or shape[axis] % stack:
+            raise RlcliError(
+                f"replay `frames` cannot split an observation of shape {shape} into "
+                f"{stack} frames along axis {axis}",
+                "set `replay.stack` to their number, `replay.axis` to their axis",
+            )
+        place = axis % len(shape) + 2
+        depth = obs.shape[place] // stack
+        return jax.lax.slice_in_dim(obs, (stack - 1) * depth, None, axis=place)
 
     def newest(obs: ArrayTree) -> ArrayTree:
         frame = jax.tree.map(newest_frame, action_masks.remove_mask(obs))
@@ -145,9 +155,23 @@ def frame_ring(
         (rows, number), _ = inner.take(
             state.steps, early_start, environment, span + stack
         )
-        stack_rows = functools.partial(
-            _stack_frames, first=rows.first, stack=stack, axis=axis, padding=padding
-        )
+        times = jnp.arange(rows.first.shape[0])[:, None]
+        episode_start = jax.lax.cummax(jnp.where(rows.first, times, 0))[stack - 1 :]
+
+        def stack_rows(frames: Shaped[Array, "T N ..."]) -> Array:
+            stacked_frames = []
+            for age in reversed(range(stack)):
+                frame_times = times[stack - 1 :] - age
+                # Frames before the start belong to another episode: they are padding.
+                index = jnp.maximum(frame_times, episode_start)
+                index = index.reshape(index.shape + (1,) * (frames.ndim - 2))
+                frame = jnp.take_along_axis(frames, index, axis=0)
+                if padding == "zero":
+                    in_episode = (frame_times >= episode_start).reshape(index.shape)
+                    frame = jnp.where(in_episode, frame, jnp.zeros_like(frame))
+                stacked_frames.append(frame)
+            return jnp.concatenate(stacked_frames, axis=axis % (frames.ndim - 2) + 2)
+
         # `[span + 1, N, ...]`
         observations = jax.tree.map(stack_rows, action_masks.remove_mask(rows.obs))
         masks = jax.tree.map(
@@ -189,43 +213,3 @@ def frame_ring(
 
     margins = {"start_margin": stack - 1, "end_margin": 1}
     return inner._replace(init=init, add=add, take=take, **margins)
-
-
-def _newest_frame(
-    obs: Shaped[Array, "T B ..."], stack: int, axis: int
-) -> Shaped[Array, "T B ..."]:
-    """The newest frame of observations."""
-    shape = obs.shape[2:]
-    if not -len(shape) <= axis < len(shape) or shape[axis] % stack:
-        raise RlcliError(
-            f"replay `frames` cannot split an observation of shape {shape} into "
-            f"{stack} frames along axis {axis}",
-            "set `replay.stack` to the number of frames, `replay.axis` to their axis",
-        )
-    place = axis % len(shape) + 2
-    depth = obs.shape[place] // stack
-    return jax.lax.slice_in_dim(obs, (stack - 1) * depth, None, axis=place)
-
-
-def _stack_frames(
-    frames: Shaped[Array, "T N ..."],
-    first: Bool[Array, "T N"],
-    stack: int,
-    axis: int,
-    padding: Padding,
-) -> Shaped[Array, "T-{stack}+1 N ..."]:
-    """Stacks frames into observations; frames before an episode are padding."""
-    times = jnp.arange(frames.shape[0])[:, None]
-    episode_start = jax.lax.cummax(jnp.where(first, times, 0))[stack - 1 :]
-    stacked_frames = []
-    for age in reversed(range(stack)):
-        frame_times = times[stack - 1 :] - age
-        # Frames before the start belong to another episode.
-        index = jnp.maximum(frame_times, episode_start)
-        index = index.reshape(index.shape + (1,) * (frames.ndim - 2))
-        frame = jnp.take_along_axis(frames, index, axis=0)
-        if padding == "zero":
-            in_episode = (frame_times >= episode_start).reshape(index.shape)
-            frame = jnp.where(in_episode, frame, jnp.zeros_like(frame))
-        stacked_frames.append(frame)
-    return jnp.concatenate(stacked_frames, axis=axis % (frames.ndim - 2) + 2)

@@ -75,22 +75,38 @@ def sequences(
     windows = Windows(inner, span, length - overlap)
     inner.check_rows("sequences", capacity, windows.min_steps, "it needs")
     windows = windows._replace(ring=_carry_ring(windows))
+    options = {**_PUBLISHED_PRIORITIES, **(priorities or {})}
+    eta, alpha, beta, epsilon = (
+        options[k] for k in ("eta", "alpha", "beta", "epsilon")
+    )
     if priorities is None:
         replay = uniform_replay(windows, capacity, batch_size, replacement=True)
     else:
-        options = {**_PUBLISHED_PRIORITIES, **priorities}
-        alpha, epsilon = options["alpha"], options["epsilon"]
         masses = proportional_masses(windows.no_window, alpha, epsilon)
-        beta = options["beta"]
         replay = prioritized_replay(windows, capacity, batch_size, masses, beta)
-        replay = _with_mixed_priority(replay, options["eta"], burn_in, length)
+
+    def sample(
+        state: ArrayTree, count: Int[Array, ""], noise: ArrayTree
+    ) -> tuple[Transition, Float[Array, "T N"], ArrayTree]:
+        steps, weight, index = replay.sample(state, count, noise)
+        is_learning = jnp.arange(weight.shape[0]) >= burn_in
+        return steps, jnp.where(is_learning[:, None], weight, 0.0), index
+
+    def reweigh(
+        state: ArrayTree, index: ArrayTree, priority: Float[Array, "*T N"]
+    ) -> ArrayTree:
+        if priorities is not None and priority.ndim == 2:
+            learning_rows = priority[burn_in : burn_in + length]
+            maximum = jnp.max(learning_rows, axis=0)
+            mean = jnp.mean(learning_rows, axis=0)
+            priority = eta * maximum + (1 - eta) * mean
+        return replay.reweigh(state, index, priority)
+
     requires_recurrence = f"`burn_in: {burn_in}`" if burn_in else ""
-    replay = replay._replace(
-        traits=replay.traits._replace(
-            sequence_length=length, requires_recurrence=requires_recurrence
-        )
+    traits = replay.traits._replace(
+        sequence_length=length, requires_recurrence=requires_recurrence
     )
-    return _with_burn_in(replay, burn_in)
+    return replay._replace(sample=sample, reweigh=reweigh, traits=traits)
 
 
 _PUBLISHED_PRIORITIES = {"eta": 0.9, "alpha": 0.9, "beta": 0.6, "epsilon": 1e-6}
@@ -146,34 +162,3 @@ def _carry_ring(windows: Windows) -> Ring:
         return steps, is_complete
 
     return inner._replace(init=init, add=add, take=take)
-
-
-def _with_burn_in(replay: Replay, burn_in: int) -> Replay:
-    """The same replay, with weight 0 for the first `burn_in` steps."""
-
-    def sample(
-        state: ArrayTree, count: Int[Array, ""], noise: ArrayTree
-    ) -> tuple[Transition, Float[Array, "T N"], ArrayTree]:
-        steps, weight, index = replay.sample(state, count, noise)
-        is_learning = jnp.arange(weight.shape[0]) >= burn_in
-        return steps, jnp.where(is_learning[:, None], weight, 0.0), index
-
-    return replay._replace(sample=sample)
-
-
-def _with_mixed_priority(
-    replay: Replay, eta: float, burn_in: int, length: int
-) -> Replay:
-    """The same replay, with priorities η max + (1 − η) mean over the learning rows."""
-
-    def reweigh(
-        state: ArrayTree, index: ArrayTree, priority: Float[Array, "*T N"]
-    ) -> ArrayTree:
-        if priority.ndim == 2:
-            learning_rows = priority[burn_in : burn_in + length]
-            maximum = jnp.max(learning_rows, axis=0)
-            mean = jnp.mean(learning_rows, axis=0)
-            priority = eta * maximum + (1 - eta) * mean
-        return replay.reweigh(state, index, priority)
-
-    return replay._replace(reweigh=reweigh)

@@ -48,7 +48,8 @@ class Scores:
         *old, acting_before = self.best
         # In the same order: equal progress gives equal bytes.
         chosen = {k: choose(leaf, acting_before[k]) for k, leaf in acting.items()}
-        self.best = Policies(*map(choose, new, old), chosen)
+        returns, steps, episodes = map(choose, new, old)
+        self.best = Policies(returns, steps, episodes, chosen)
 
     def take_messages(self) -> list[str]:
         """What the user should know of goals, once."""
