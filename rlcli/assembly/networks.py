@@ -22,9 +22,9 @@ from rlcli.networks.freezing import Frozen, freeze_network
 from rlcli.networks.heads import Head
 from rlcli.networks.masking import mask_network
 from rlcli.networks.precision import compute_in
-from rlcli.networks.torsos import Torso, bind_inputs
+from rlcli.networks.torsos import bind_inputs
 from rlcli.preprocessing import Preprocess
-from rlcli.recipe import DEFAULT, SHARED, NetworkSpec, Part, Recipe
+from rlcli.recipe import DEFAULT, SHARED, NetworkSpec, Recipe
 from rlcli.types import Clock, Key, Network, Params
 from rlcli.updaters import Spaces
 from rlcli.xla.numeric_limits import INT32_MAX
@@ -114,8 +114,51 @@ def _network_factory(
     """
     part = spec.part
     assert part is not None  # guaranteed by the grammar
+    factory = registry.find("network", part.name).factory
+    label = f"network {quote(part.name)}"
+
+    def explain_inputs(function: Callable, is_torso: bool) -> Callable[..., Any]:
+        """A function of a user's network, whose errors say what it was given.
+
+        The features of a torso have to be `[N, F]`.
+        """
+
+        def call(*inputs: Any) -> Any:
+            given = f"it got {', '.join(map(_describe_arrays, inputs))}"
+            try:
+                outputs = function(*inputs)
+            except (RlcliError, MemoryError):
+                raise
+            except (Exception, SystemExit) as error:  # a plug-in may raise anything
+                message = failure_message(label, error, factory)
+                is_vector = is_torso and not isinstance(inputs[0], Mapping)
+                hint = f"{given}{_NAMED_INPUTS if is_vector else ''}"
+                raise recipe.error(("network",), message, hint) from error
+            rows = len(jax.tree.leaves(inputs)[0])
+            if is_torso and getattr(outputs, "shape", ())[:-1] != (rows,):
+                message = (
+                    f"{label} returns features {_describe_arrays(outputs)}, expected "
+                    f"one vector for each of {rows} rows"
+                )
+                raise recipe.error(("network",), message, given)
+            return outputs
+
+        return call
+
+    def forward(*inputs: Any) -> Any:
+        """A user's forward pass, with its options evaluated at the clock."""
+        # Copies at each call, because the function may change its options in place.
+        settings = schedules.evaluate_options(part.options, clock, recipe.train.steps)
+        call = functools.partial(factory, **settings)
+        outputs = explain_inputs(call, is_torso=False)(*inputs)
+        for leaf in jax.tree.leaves(outputs):
+            if not hasattr(leaf, "shape"):
+                kind = quote(type(leaf).__name__)
+                message = f"{label}: expected an array, got {kind}"
+                raise recipe.error(("network",), message)
+        return outputs
+
     if _is_forward_pass(spec):
-        factory = registry.find("network", part.name).factory
         if spec.memory is not None:
             raise recipe.error(
                 ("network", "memory"),
@@ -123,23 +166,20 @@ def _network_factory(
                 "a `memory`",
                 "remove `memory`, or write a torso instead of a forward pass",
             )
-        forward = compute_in(
-            recipe.train.precision, _forward(recipe, clock, part, factory)
-        )
+        precise_forward = compute_in(recipe.train.precision, forward)
 
         def build_forward_pass(
             name: str, head: Head, space: gymnasium.Space, copies: int | None
         ) -> Network:
-            batched_forward = prepare_forward_pass(forward, steps, space)
+            batched_forward = prepare_forward_pass(precise_forward, steps, space)
             return functions.forward_pass(name, batched_forward, head, space, copies)
 
         return build_forward_pass
     torso = prepare_torso(bind_inputs(build_part(part, clock, recipe)), steps)
-    factory = registry.find("network", part.name).factory
 
     def prepare(function: Callable) -> Callable:
         if not is_own(factory):
-            function = _explain_inputs(recipe, part, factory, function, is_torso=True)
+            function = explain_inputs(function, is_torso=True)
         return compute_in(recipe.train.precision, function)
 
     torso = torso._replace(features=prepare(torso.features), join=prepare(torso.join))
@@ -152,7 +192,20 @@ def _network_factory(
                 "function",
                 "remove `memory` or `shared`, or use `layer_norm: true`",
             )
-    check = functools.partial(_check_dropout, recipe, torso, is_separate)
+
+    def check(name: str, head: Head) -> Head:
+        """Returns the head; refuses dropout where a function never draws it."""
+        if not torso.has_dropout or (is_separate and head.predicts_returns):
+            return head
+        reason = "is not one" if is_separate else "shares its torso"
+        raise recipe.error(
+            ("network",),
+            "`dropout` is for functions that predict returns, with a torso of their "
+            f"own, and network `{name}` {reason}",
+            "set it for one function, as in `network: {policy: mlp, critic: {name: "
+            "mlp, dropout: 0.01}}`",
+        )
+
     core = build_part(spec.memory, clock, recipe) if spec.memory else None
     build = functions.separate_network if is_separate else functions.shared_network
     return lambda name, head, space, copies: build(
@@ -165,80 +218,6 @@ def _is_forward_pass(spec: NetworkSpec) -> bool:
     assert spec.part is not None  # guaranteed by the grammar
     factory = registry.find("network", spec.part.name).factory
     return bool(registry.positional_parameters(factory))
-
-
-def _check_dropout(
-    recipe: Recipe, torso: Torso, is_separate: bool, name: str, head: Head
-) -> Head:
-    """Returns the head; refuses dropout where a function never draws it."""
-    if not torso.has_dropout or (is_separate and head.predicts_returns):
-        return head
-    reason = "is not one" if is_separate else "shares its torso"
-    raise recipe.error(
-        ("network",),
-        f"`dropout` is for functions that predict returns, with a torso of their own, "
-        f"and network `{name}` {reason}",
-        "set it for one function, as in `network: {policy: mlp, critic: {name: mlp, "
-        "dropout: 0.01}}`",
-    )
-
-
-def _forward(
-    recipe: Recipe, clock: Clock, part: Part, factory: Callable
-) -> Callable[..., Any]:
-    """A user's forward pass, with its options evaluated at the clock."""
-    label = f"network {quote(part.name)}"
-
-    def forward(*inputs: Any) -> Any:
-        # Copies at each call, because the function may change its options in place.
-        settings = schedules.evaluate_options(part.options, clock, recipe.train.steps)
-        call = functools.partial(factory, **settings)
-        outputs = _explain_inputs(recipe, part, factory, call)(*inputs)
-        for leaf in jax.tree.leaves(outputs):
-            if not hasattr(leaf, "shape"):
-                kind = quote(type(leaf).__name__)
-                message = f"{label}: expected an array, got {kind}"
-                raise recipe.error(("network",), message)
-        return outputs
-
-    return forward
-
-
-def _explain_inputs(
-    recipe: Recipe,
-    part: Part,
-    factory: Callable,
-    function: Callable,
-    *,
-    is_torso: bool = False,
-) -> Callable[..., Any]:
-    """A function of a user's network, whose errors say what it was given.
-
-    The features of a torso have to be `[N, F]`.
-    """
-    label = f"network {quote(part.name)}"
-
-    def call(*inputs: Any) -> Any:
-        given = f"it got {', '.join(map(_describe_arrays, inputs))}"
-        try:
-            outputs = function(*inputs)
-        except (RlcliError, MemoryError):
-            raise
-        except (Exception, SystemExit) as error:  # a plug-in may raise anything
-            message = failure_message(label, error, factory)
-            is_vector = is_torso and not isinstance(inputs[0], Mapping)
-            hint = f"{given}{_NAMED_INPUTS if is_vector else ''}"
-            raise recipe.error(("network",), message, hint) from error
-        rows = len(jax.tree.leaves(inputs)[0])
-        if is_torso and getattr(outputs, "shape", ())[:-1] != (rows,):
-            message = (
-                f"{label} returns features {_describe_arrays(outputs)}, expected one "
-                f"vector for each of {rows} rows"
-            )
-            raise recipe.error(("network",), message, given)
-        return outputs
-
-    return call
 
 
 def _describe_arrays(tree: Any) -> str:

@@ -167,6 +167,18 @@ def _map_numbers(
         for parameter in registry.options(factory).values()
     }
 
+    def map_schedule(schedule: schedules.Schedule, place: str) -> schedules.Schedule:
+        """Maps the numbers of a schedule, in steps; some schedules are unchanged."""
+        if schedule.name in ("steps", "success"):
+            return schedule
+        in_steps = schedules.schedule_in_steps(schedule, recipe.train.steps)
+        numbers = {
+            field: function(f"{place}.{key}", getattr(in_steps, field))
+            for key, field in schedules.FIELDS.items()
+            if key in schedules.KEYS[schedule.name]
+        }
+        return dataclasses.replace(in_steps, **numbers)
+
     def map_option(name: str, option: Any) -> Any:
         if not _accepts_schedule(annotations[name]):
             return option
@@ -177,7 +189,7 @@ def _map_numbers(
         if not is_ours:
             return option
         if isinstance(option, schedules.Schedule):
-            return _map_schedule(option, option_place, recipe.train.steps, function)
+            return map_schedule(option, option_place)
         is_number = isinstance(option, float) and option not in (0.0, 1.0)
         return function(option_place, option) if is_number else option
 
@@ -189,24 +201,3 @@ def _accepts_schedule(annotation: Any) -> bool:
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         return any(map(is_schedulable, typing.get_args(annotation)))
     return is_schedulable(annotation)
-
-
-def _map_schedule(
-    schedule: schedules.Schedule,
-    place: str,
-    total_steps: int,
-    function: Callable[[str, float], Any],
-) -> schedules.Schedule:
-    """Maps the numbers of a schedule, in steps; some schedules are unchanged."""
-    if schedule.name in ("steps", "success"):
-        return schedule
-    in_steps = schedules.schedule_in_steps(schedule, total_steps)
-    fields = schedules.KEYS[schedule.name]
-    return dataclasses.replace(
-        in_steps,
-        **{
-            field: function(f"{place}.{key}", getattr(in_steps, field))
-            for key, field in schedules.FIELDS.items()
-            if key in fields
-        },
-    )

@@ -97,6 +97,10 @@ def _parameter_groups(updater: Updater) -> set[str]:
     return groups - set(map(statistics_group, groups))  # which have no optimizer
 
 
+# The place in the recipe, the problem, and the remedy; the first one is the error.
+_Conflicts = Iterator[tuple[Place, str, str]]
+
+
 def check_parts(
     recipe: Recipe,
     num_envs: int,
@@ -105,187 +109,153 @@ def check_parts(
     replay: ReplayTraits | None,
 ) -> None:
     """Refuses parts that do not meet the requirements that other parts declare."""
-    conflicts = [_tracer_conflicts(recipe, num_envs, tracer, updater, replay)]
-    if replay is not None:
-        assert recipe.replay is not None  # `replay` was built from it
-        unroll_size, name = recipe.train.unroll * num_envs, recipe.replay.name
-        conflicts += [
-            _data_conflicts(recipe, name, tracer, updater, replay),
-            _capacity_conflicts(name, replay, unroll_size),
-            _sample_conflicts(recipe, name, tracer, updater, replay),
-        ]
-    conflicts.append(_row_conflicts(recipe, tracer, updater, replay))
-    for conflict in itertools.chain(*conflicts):
-        raise recipe.error(*conflict)
-
-
-# The place in the recipe, the problem, and the remedy; the first one is the error.
-_Conflicts = Iterator[tuple[Place, str, str]]
-
-
-def _tracer_conflicts(
-    recipe: Recipe,
-    num_envs: int,
-    tracer: Tracer,
-    updater: UpdaterTraits,
-    replay: ReplayTraits | None,
-) -> _Conflicts:
-    """A tracer whose rows the updater cannot use, or that never has enough steps."""
-    name, window, unroll = recipe.tracer.name, tracer.window or 1, recipe.train.unroll
-    if tracer.window != 1 and updater.requires_single_steps:
-        spans = f"{window:,} steps" if tracer.window else "whole episodes"
-        yield (
-            ("updater",),
-            f"{updater.requires_single_steps} requires rows of single steps, but the "
-            f"rows of tracer `{name}` span {spans}",
-            "use `tracer: lambda_return`, whose rows are single steps",
-        )
-    steps = recipe.train.steps // (unroll * num_envs) * unroll
-    if steps < window:
-        min_steps = -(-window // unroll) * unroll * num_envs
-        yield (
-            ("tracer",),
-            f"the agent would never learn: tracer `{name}` needs {window:,} "
-            f"consecutive steps, but the run has {steps:,} of each environment",
-            f"raise `train.steps` to at least {min_steps:,}",
-        )
-    if tracer.window is None and not (replay and replay.episodes):
-        samples = "without a replay there are"
-        if recipe.replay:
-            samples = f"replay `{recipe.replay.name}` samples"
-        yield (
-            ("tracer",),
-            f"tracer `{name}` requires whole episodes, but {samples} only parts of "
-            "them",
-            "use `replay: episodes`, which samples whole episodes",
-        )
-
-
-def _data_conflicts(
-    recipe: Recipe,
-    name: str,
-    tracer: Tracer,
-    updater: UpdaterTraits,
-    replay: ReplayTraits,
-) -> _Conflicts:
-    """A replay, or a data set, of steps that the updater cannot learn from."""
     updater_name, tracer_name = recipe.updater.name, recipe.tracer.name
-    if updater.replays == "none":
-        yield (
-            ("replay",),
-            f"updater `{updater_name}` learns from whole unrolls: it supports no "
-            "replay",
-            "`replay: null` removes it",
-        )
-    if not (updater.replays == "any" or replay.is_on_policy or tracer.is_off_policy):
-        yield (
-            ("replay",),
-            f"updater `{updater_name}` learns from actions of its current policy, but "
-            f"replay `{name}` returns those of earlier policies, which tracer "
-            f"`{tracer_name}` does not correct for",
-            "`replay: null` removes the replay; updaters such as `v_trace` and `dqn` "
-            "learn from one",
-        )
-    required = [(f"updater `{updater_name}`", extra) for extra in updater.requires]
-    required += [(f"tracer `{tracer_name}`", extra) for extra in tracer.requires]
-    for part, extra in required if replay.dataset else ():
-        yield (
-            ("replay",),
-            f"{part} needs the `{extra}` of each step, which a data set does not have",
-            "remove `memory` from the network"
-            if extra == "carry"
-            else "use `tracer: n_step`, or learn from an environment",
-        )
+    name = recipe.replay.name if recipe.replay else ""
 
+    def tracer_conflicts() -> _Conflicts:
+        """A tracer whose rows do not fit the updater, or that never has the steps."""
+        window, unroll = tracer.window or 1, recipe.train.unroll
+        if tracer.window != 1 and updater.requires_single_steps:
+            spans = f"{window:,} steps" if tracer.window else "whole episodes"
+            yield (
+                ("updater",),
+                f"{updater.requires_single_steps} requires rows of single steps, but "
+                f"the rows of tracer `{tracer_name}` span {spans}",
+                "use `tracer: lambda_return`, whose rows are single steps",
+            )
+        steps = recipe.train.steps // (unroll * num_envs) * unroll
+        if steps < window:
+            min_steps = -(-window // unroll) * unroll * num_envs
+            yield (
+                ("tracer",),
+                f"the agent would never learn: tracer `{tracer_name}` needs {window:,} "
+                f"consecutive steps, but the run has {steps:,} of each environment",
+                f"raise `train.steps` to at least {min_steps:,}",
+            )
+        if tracer.window is None and not (replay and replay.episodes):
+            found = (
+                f"replay `{name}` samples" if replay else "without a replay there are"
+            )
+            yield (
+                ("tracer",),
+                f"tracer `{tracer_name}` requires whole episodes, but {found} only "
+                "parts of them",
+                "use `replay: episodes`, which samples whole episodes",
+            )
 
-def _capacity_conflicts(
-    name: str, replay: ReplayTraits, unroll_size: int
-) -> _Conflicts:
-    """A replay that is smaller than one sample, or too large.
+    def data_conflicts(replay: ReplayTraits) -> _Conflicts:
+        """A replay, or a data set, of steps that the updater cannot learn from."""
+        if updater.replays == "none":
+            yield (
+                ("replay",),
+                f"updater `{updater_name}` learns from whole unrolls: it supports no "
+                "replay",
+                "`replay: null` removes it",
+            )
+        is_fitting = replay.is_on_policy or tracer.is_off_policy
+        if updater.replays == "on_policy" and not is_fitting:
+            yield (
+                ("replay",),
+                f"updater `{updater_name}` learns from actions of its current policy, "
+                f"but replay `{name}` returns those of earlier policies, which tracer "
+                f"`{tracer_name}` does not correct for",
+                "`replay: null` removes the replay; updaters such as `v_trace` and "
+                "`dqn` learn from one",
+            )
+        required = [(f"updater `{updater_name}`", extra) for extra in updater.requires]
+        required += [(f"tracer `{tracer_name}`", extra) for extra in tracer.requires]
+        for part, extra in required if replay.dataset else ():
+            yield (
+                ("replay",),
+                f"{part} needs the `{extra}` of each step, which a data set does not "
+                "have",
+                "remove `memory` from the network"
+                if extra == "carry"
+                else "use `tracer: n_step`, or learn from an environment",
+            )
 
-    32-bit indices address its entries. `unroll_size` is the number of steps of an
-    unroll. A ring has room for one or two more unrolls, and a sum tree rounds up to
-    whole nodes.
-    """
-    if replay.capacity < replay.batch_size:
-        yield (
-            ("replay",),
-            f"replay `{name}` holds {replay.capacity:,} steps, fewer than the "
-            f"{replay.batch_size:,} of one sample",
-            f"raise its capacity to at least {replay.batch_size:,}, or lower its batch "
-            "size",
-        )
-    max_capacity = INT32_MAX - 2 * unroll_size - 32
-    if replay.capacity > max_capacity:
-        yield (
-            ("replay",),
-            f"replay `{name}` with a capacity of {replay.capacity:,} has more entries "
-            "than 32-bit indices can address",
-            f"lower its capacity to at most {max_capacity:,}",
-        )
+    def capacity_conflicts(replay: ReplayTraits) -> _Conflicts:
+        """A replay that is smaller than one sample, or too large.
 
+        32-bit indices address its entries. A ring has room for one or two more unrolls,
+        and a sum tree rounds up to whole nodes.
+        """
+        if replay.capacity < replay.batch_size:
+            yield (
+                ("replay",),
+                f"replay `{name}` holds {replay.capacity:,} steps, fewer than the "
+                f"{replay.batch_size:,} of one sample",
+                f"raise its capacity to at least {replay.batch_size:,}, or lower its "
+                "batch size",
+            )
+        max_capacity = INT32_MAX - 2 * recipe.train.unroll * num_envs - 32
+        if replay.capacity > max_capacity:
+            yield (
+                ("replay",),
+                f"replay `{name}` with a capacity of {replay.capacity:,} has more "
+                "entries than 32-bit indices can address",
+                f"lower its capacity to at most {max_capacity:,}",
+            )
 
-def _sample_conflicts(
-    recipe: Recipe,
-    name: str,
-    tracer: Tracer,
-    updater: UpdaterTraits,
-    replay: ReplayTraits,
-) -> _Conflicts:
-    """A replay whose samples, options or priorities do not fit the updater."""
-    updater_name, is_recurrent = recipe.updater.name, "carry" in updater.requires
-    length = max(updater.sequence_length, replay.sequence_length)
-    if is_recurrent and length == 1:  # no gradient would go back in time
-        yield (
-            ("network", "memory"),
-            f"a recurrent network learns from consecutive steps, but replay `{name}` "
-            "samples single ones",
-            "use `replay: {name: sequences, length: 20}`, or remove `memory`",
-        )
-    if replay.requires_recurrence and not is_recurrent:
-        yield (
-            ("replay",),
-            f"{replay.requires_recurrence} of replay `{name}` refreshes recurrent "
-            f"state, but no network of updater `{updater_name}` has any",
-            "remove it, or give the network a `memory`",
-        )
-    if replay.required_priority not in ("", updater.priority):
-        yield (
-            ("replay",),
-            f"replay `{name}` requires the priority `{replay.required_priority}`, "
-            f"which updater `{updater_name}` does not report",
-            f"it reports `{updater.priority}`: set its option `priority`, if it has "
-            "one, or choose another replay",
-        )
-    if tracer.is_off_policy and updater.requires_on_policy:
-        option = updater.requires_on_policy
-        yield (
-            ("updater",),
-            f"{option} cannot be used with tracer `{recipe.tracer.name}` and a replay: "
-            "the tracer sets the advantage of actions that the policy no longer "
-            f"selects to 0, and {option} would change it",
-            f"remove {option} or `replay`",
-        )
+    def sample_conflicts(replay: ReplayTraits) -> _Conflicts:
+        """A replay whose samples, options or priorities do not fit the updater."""
+        is_recurrent = "carry" in updater.requires
+        length = max(updater.sequence_length, replay.sequence_length)
+        if is_recurrent and length == 1:  # no gradient would go back in time
+            yield (
+                ("network", "memory"),
+                "a recurrent network learns from consecutive steps, but replay "
+                f"`{name}` samples single ones",
+                "use `replay: {name: sequences, length: 20}`, or remove `memory`",
+            )
+        if replay.requires_recurrence and not is_recurrent:
+            yield (
+                ("replay",),
+                f"{replay.requires_recurrence} of replay `{name}` refreshes recurrent "
+                f"state, but no network of updater `{updater_name}` has any",
+                "remove it, or give the network a `memory`",
+            )
+        if replay.required_priority not in ("", updater.priority):
+            yield (
+                ("replay",),
+                f"replay `{name}` requires the priority `{replay.required_priority}`, "
+                f"which updater `{updater_name}` does not report",
+                f"it reports `{updater.priority}`: set its option `priority`, if it "
+                "has one, or choose another replay",
+            )
+        if tracer.is_off_policy and updater.requires_on_policy:
+            option = updater.requires_on_policy
+            yield (
+                ("updater",),
+                f"{option} cannot be used with tracer `{tracer_name}` and a replay: "
+                "the tracer sets the advantage of actions that the policy no longer "
+                f"selects to 0, and {option} would change it",
+                f"remove {option} or `replay`",
+            )
 
+    def row_conflicts() -> _Conflicts:
+        """A tracer over several rows that would see fewer at a time."""
+        rows, source = recipe.train.unroll, "unrolls have"
+        hint = f"raise `train.unroll` to at least {tracer.sequence_length}"
+        if replay is not None:
+            rows = max(updater.sequence_length, replay.sequence_length)
+            source = f"samples of replay `{name}` have"
+            hint = "use `replay: {name: sequences, length: 20}`"
+        if rows < tracer.sequence_length:
+            yield (
+                ("tracer",),
+                f"tracer `{tracer_name}` needs at least {tracer.sequence_length} "
+                "consecutive steps to differ from a one-step return, but "
+                f"{source} only {rows}",
+                f"{hint}, or `tracer: n_step`",
+            )
 
-def _row_conflicts(
-    recipe: Recipe, tracer: Tracer, updater: UpdaterTraits, replay: ReplayTraits | None
-) -> _Conflicts:
-    """A tracer over several rows that would see fewer at a time."""
-    rows, source = recipe.train.unroll, "unrolls have"
-    hint = f"raise `train.unroll` to at least {tracer.sequence_length}"
-    if replay is not None and recipe.replay is not None:
-        rows = max(updater.sequence_length, replay.sequence_length)
-        source = f"samples of replay `{recipe.replay.name}` have"
-        hint = "use `replay: {name: sequences, length: 20}`"
-    if rows < tracer.sequence_length:
-        yield (
-            ("tracer",),
-            f"tracer `{recipe.tracer.name}` needs at least {tracer.sequence_length} "
-            "consecutive steps to differ from a one-step return, but "
-            f"{source} only {rows}",
-            f"{hint}, or `tracer: n_step`",
-        )
+    conflicts = [tracer_conflicts()]
+    if replay is not None:
+        functions = data_conflicts, capacity_conflicts, sample_conflicts
+        conflicts += [function(replay) for function in functions]
+    for conflict in itertools.chain(*conflicts, row_conflicts()):
+        raise recipe.error(*conflict)
 
 
 def check_goals(recipe: Recipe, environment: Environment) -> Callable:

@@ -222,48 +222,45 @@ def _agent_parts_factory(
         except RlcliError as error:
             raise shares.explain_share(recipe, error) from error
 
+    def build_updater(
+        now: Recipe, clock: Clock, tracer: Tracer
+    ) -> tuple[Updater, Callable[[Updater], Updater]]:
+        """The updater, and the function that adds intrinsic reward and normalization.
+
+        The networks that they request are added to `networks`, by name.
+        """
+        make_network = functools.partial(
+            build_network, now, clock, env_spaces, networks
+        )
+        optimizer = partition_by_group(
+            {
+                group: build_part(part, clock, now, place=now.optimizer_place(group))
+                for group, part in now.optimizer.items()
+            },
+            frozen_at(now, clock),
+            lambda: torso_paths(networks.values()),
+        )
+        make_policy = functools.partial(_build_policy, now, clock, env_spaces, tracer)
+        parts = Parts(env_spaces, make_network, make_policy, optimizer)
+        offers = {"parts": parts, "tracer": tracer}
+        if registry.find("updater", now.updater.name).takes("simulator"):
+            offers["simulator"] = build_simulator(now, clock)
+        updater = _tap_batch(build_part(now.updater, clock, now, offers))
+        normalize = _build_normalizer(now, env_spaces, tracer)
+        if now.intrinsic_reward is None:
+            return updater, normalize
+        reward = build_part(now.intrinsic_reward, clock, now, {"parts": parts})
+        return updater, lambda updater: normalize(add_intrinsic_reward(updater, reward))
+
     def build_parts(inputs: Inputs) -> _AgentParts:
         now, clock = numbers.with_numbers(recipe, inputs.numbers), inputs.clock
         tracer = build_part(now.tracer, clock, now)
-        updater, wrap_updater = _build_updater(now, env_spaces, networks, clock, tracer)
+        updater, wrap_updater = build_updater(now, clock, tracer)
         replay = build_replay(now, inputs, _row_window(tracer, updater))
         return _AgentParts(tracer, updater, wrap_updater, replay, networks)
 
     requirements.check_networks(recipe, networks, build_parts(START).updater)
     return build_parts
-
-
-def _build_updater(
-    recipe: Recipe,
-    env_spaces: Spaces,
-    networks: dict[str, Network],
-    clock: Clock,
-    tracer: Tracer,
-) -> tuple[Updater, Callable[[Updater], Updater]]:
-    """The updater, and the function that adds intrinsic reward and normalization.
-
-    The networks that they request are added to `networks`, by name.
-    """
-    make_network = functools.partial(build_network, recipe, clock, env_spaces, networks)
-    optimizer = partition_by_group(
-        {
-            group: build_part(part, clock, recipe, place=recipe.optimizer_place(group))
-            for group, part in recipe.optimizer.items()
-        },
-        frozen_at(recipe, clock),
-        lambda: torso_paths(networks.values()),
-    )
-    make_policy = functools.partial(_build_policy, recipe, clock, env_spaces, tracer)
-    parts = Parts(env_spaces, make_network, make_policy, optimizer)
-    offers = {"parts": parts, "tracer": tracer}
-    if registry.find("updater", recipe.updater.name).takes("simulator"):
-        offers["simulator"] = build_simulator(recipe, clock)
-    updater = _tap_batch(build_part(recipe.updater, clock, recipe, offers))
-    normalize = _build_normalizer(recipe, env_spaces, tracer)
-    if recipe.intrinsic_reward is None:
-        return updater, normalize
-    reward = build_part(recipe.intrinsic_reward, clock, recipe, {"parts": parts})
-    return updater, lambda updater: normalize(add_intrinsic_reward(updater, reward))
 
 
 def _tap_batch(updater: Updater) -> Updater:
