@@ -77,7 +77,14 @@ def build_part(
         expected = Environment
     elif registered.facts.get("library"):
         expected = WrapperSpec
-    _check_record(recipe, place, expected, label, record)
+    fields = [] if isinstance(record, expected) else expected.__annotations__
+    if missing := [name for name in fields if not hasattr(record, name)]:
+        raise recipe.error(
+            place,
+            f"{label} returned {quote(type(record).__name__)}, which has no "
+            f"`{missing[0]}`",
+            f"return a `{expected.__module__}.{expected.__name__}`",
+        )
     return record
 
 
@@ -117,22 +124,6 @@ def is_own(factory: Callable) -> bool:
 def format_names(names: Sequence[str] | Mapping[str, Any]) -> str:
     """Formats names for a message."""
     return ", ".join(f"`{name}`" for name in names) or "nothing"
-
-
-def _check_record(
-    recipe: Recipe, place: Place, expected: Any, label: str, record: Any
-) -> None:
-    """Refuses the result of a factory that lacks fields of its kind's record."""
-    if isinstance(record, expected):
-        return
-    missing = [name for name in expected._fields if not hasattr(record, name)]
-    if missing:
-        raise recipe.error(
-            place,
-            f"{label} returned {quote(type(record).__name__)}, which has no "
-            f"`{missing[0]}`",
-            f"return a `{expected.__module__}.{expected.__name__}`",
-        )
 
 
 @contextlib.contextmanager

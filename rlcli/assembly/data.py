@@ -16,44 +16,39 @@ from rlcli.types import START, ArrayTree, Environment, Replay
 def read_data(
     recipe: Recipe, environment: Environment, replay: Replay | None
 ) -> Callable[[], ArrayTree]:
-    """Returns a function that reads the data set of a replay; without one, of ()."""
+    """Returns a function that reads the data set of a replay; without one, of ().
+
+    It refuses a data set that does not fit into the replay, or fills no unroll.
+    """
     if replay is None or replay.traits.dataset is None:
         return lambda: ()
+    traits = replay.traits
+    is_added = not (traits.is_offline or traits.keeps_dataset)  # to its state
 
     @functools.cache
     def read() -> ArrayTree:
         try:
             owner = f"environment `{recipe.environment.name}`"
-            steps = replay.traits.dataset.read(environment.own, owner)
+            steps = traits.dataset.read(environment.own, owner)
         except RlcliError as error:
             raise recipe.locate_error(("replay",), error) from error
-        _check_size(recipe, environment, replay, len(steps.reward))
+        size, number = recipe.train.unroll * environment.num_envs, len(steps.reward)
+        has = f"{traits.dataset.name} has {number:,} steps"
+        if number < size and is_added:
+            raise recipe.error(
+                ("replay",),
+                f"{has}, fewer than one unroll of {size:,}",
+                "lower `train.unroll` or `environment.num_envs`",
+            )
+        if number > traits.capacity and is_added:
+            raise recipe.error(
+                ("replay",),
+                f"{has}, but the replay holds only {traits.capacity:,}",
+                f"raise `replay.capacity` to at least {number:,}",
+            )
         return steps
 
     return read
-
-
-def _check_size(
-    recipe: Recipe, environment: Environment, replay: Replay, steps: int
-) -> None:
-    """Refuses a data set that does not fit into the replay, or fills no unroll."""
-    size = recipe.train.unroll * environment.num_envs
-    traits = replay.traits
-    if traits.is_offline or traits.keeps_dataset or size <= steps <= traits.capacity:
-        return
-    if steps < size:
-        raise recipe.error(
-            ("replay",),
-            f"{replay.traits.dataset.name} has {steps:,} steps, fewer than one unroll "
-            f"of {size:,}",
-            "lower `train.unroll` or `environment.num_envs`",
-        )
-    raise recipe.error(
-        ("replay",),
-        f"{replay.traits.dataset.name} has {steps:,} steps, but the replay holds only "
-        f"{replay.traits.capacity:,}",
-        f"raise `replay.capacity` to at least {steps:,}",
-    )
 
 
 def record_data(recipe: Recipe) -> Recipe:

@@ -179,30 +179,24 @@ def build_core(
     """
 
     def core_of(drawn: Mapping[str, Any]) -> Core:
-        return _build_fixed_core(recipe, clock, {**values, **drawn}, rendering)
+        numbers = {**values, **drawn}
+        offers = {"rendering": rendering}
+        core = build_part(recipe.environment, clock, recipe, offers, values=numbers)
+        core = with_render(core) if rendering else core
+        if core.agents and recipe.wrappers:
+            raise recipe.error(
+                ("environment", "wrappers"),
+                f"environment `{recipe.environment.name}` is a game of {core.agents} "
+                "agents, but wrappers wrap an environment of one agent",
+                "remove `wrappers`",
+            )
+        for index, wrapper in enumerate(recipe.wrappers):
+            place = ("environment", "wrappers", index)
+            offers = {"core": core, "numbers": numbers}
+            core = build_part(wrapper, clock, recipe, offers, place=place)
+        return core
 
     return randomize(core_of, recipe.random_numbers)
-
-
-def _build_fixed_core(
-    recipe: Recipe, clock: Clock, values: Mapping[str, Any], rendering: bool
-) -> Core:
-    """One environment with its wrappers, whose numbers are given."""
-    offers = {"rendering": rendering}
-    core = build_part(recipe.environment, clock, recipe, offers, values=values)
-    core = with_render(core) if rendering else core
-    if core.agents and recipe.wrappers:
-        raise recipe.error(
-            ("environment", "wrappers"),
-            f"environment `{recipe.environment.name}` is a game of {core.agents} "
-            "agents, but wrappers wrap an environment of one agent",
-            "remove `wrappers`",
-        )
-    for index, wrapper in enumerate(recipe.wrappers):
-        place = ("environment", "wrappers", index)
-        offers = {"core": core, "numbers": values}
-        core = build_part(wrapper, clock, recipe, offers, place=place)
-    return core
 
 
 def build_canonical_core(
