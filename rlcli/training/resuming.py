@@ -7,7 +7,7 @@ same bits. Imports JAX only when it runs, after the thread layout is set.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,6 @@ from rlcli.xla.processes import ALONE, ProcessGroup
 if TYPE_CHECKING:
     from rlcli.runs.snapshots import CheckpointContent
     from rlcli.training.experiment.experiment import ActiveRun
-    from rlcli.training.experiment.program import Program
     from rlcli.training.recovery import RecordedRecipe
 
 
@@ -93,6 +92,7 @@ def resume_chunks(
 ) -> Generator[Chunk, None, None]:
     """Continues a run, and yields after every chunk; see `rlcli.chunks`.
 
+    Continues at the newest checkpoint; there are no chunks if the runs are finished.
     `ends_at_log_points`: whether chunks end at log points. `group`: the processes that
     train the run; `run` is this one's own.
     """
@@ -105,61 +105,49 @@ def resume_chunks(
         session.hold(runs, is_resume=True)
         warning = thread_layout.apply_for_run(runs[0].folder, set, group.count)
         session.begin_tracing(warning, group)
-        yield from _resume_chunks(session, runs, set, trust, ends_at_log_points, group)
+        from rlcli.training import recovery
+        from rlcli.training.run_loop import run_chunks
 
-
-def _resume_chunks(
-    session: Session,
-    runs: Sequence[Run],
-    sets: Sequence[str],
-    trust: bool | None,
-    ends_at_log_points: bool,
-    group: ProcessGroup,
-) -> Iterator[Chunk]:
-    """The chunks from the newest checkpoint on; none if the runs are finished."""
-    from rlcli.training import recovery
-    from rlcli.training.run_loop import run_chunks
-
-    if len(runs) > 1 and all(map(recovery.is_frozen, runs)):
-        return
-    checkpoints, messages = recovery.newest_common(runs)
-    if trust is None and not recovery.have_equal_code(runs):
-        trust = False  # all of them import the code of one
-    recorded = [
-        recovery.recorded_recipe(run, saved, sets, trust)
-        for run, saved in zip(runs, checkpoints, strict=True)
-    ]
-    messages.append(recorded[-1].admission.warning)
-    recipes = [
-        (local_recipe(group, each.before), local_recipe(group, each.after))
-        for each in recorded
-    ]
-    members, inexact = _restore(runs, checkpoints, recipes)
-    check_agreement(members[0].experiment.step)
-    recipes_before = [recipe for recipe, _ in recipes]
-    for _, experiment in members:
-        recovery.refuse_too_short(experiment)
-        if ends_at_log_points:
-            experiment.log_rows.max_points = 1
-    pairs = zip(members, recipes_before, strict=True)
-    alive = [pair for pair in pairs if not _has_failed(pair[0])]
-    if all(itertools.starmap(_is_finished, alive)):
-        for (run, experiment), _ in alive[:1]:
-            step = experiment.step
-            session.monitor.note(f"`{run.folder}` is finished: {step:,} steps")
-        return
-    if not _has_time_left(members, session):
-        return
-    for run, experiment in members:
-        if experiment.trackers:
-            Marks(run.trackers)  # refuses a damaged file before any change
-    for member, saved, each in zip(members, checkpoints, recorded, strict=True):
-        _record_resume(member, saved, each, inexact)
-        if len(runs) > 1:  # also if `run.json` was missing
-            names = [run.folder.absolute().name for run in runs]
-            member.run.write_info(members=names)
-    messages += [inexact, _describe_versions(checkpoints)]
-    yield from run_chunks(session, members, messages)
+        if len(runs) > 1 and all(map(recovery.is_frozen, runs)):
+            return
+        checkpoints, messages = recovery.newest_common(runs)
+        if trust is None and not recovery.have_equal_code(runs):
+            trust = False  # all of them import the code of one
+        recorded = [
+            recovery.recorded_recipe(run, saved, set, trust)
+            for run, saved in zip(runs, checkpoints, strict=True)
+        ]
+        messages.append(recorded[-1].admission.warning)
+        recipes = [
+            (local_recipe(group, each.before), local_recipe(group, each.after))
+            for each in recorded
+        ]
+        members, inexact = _restore(runs, checkpoints, recipes)
+        check_agreement(members[0].experiment.step)
+        recipes_before = [recipe for recipe, _ in recipes]
+        for _, experiment in members:
+            recovery.refuse_too_short(experiment)
+            if ends_at_log_points:
+                experiment.log_rows.max_points = 1
+        pairs = zip(members, recipes_before, strict=True)
+        alive = [pair for pair in pairs if not _has_failed(pair[0])]
+        if all(itertools.starmap(_is_finished, alive)):
+            for (run, experiment), _ in alive[:1]:
+                step = experiment.step
+                session.monitor.note(f"`{run.folder}` is finished: {step:,} steps")
+            return
+        if not _has_time_left(members, session):
+            return
+        for run, experiment in members:
+            if experiment.trackers:
+                Marks(run.trackers)  # refuses a damaged file before any change
+        for member, saved, each in zip(members, checkpoints, recorded, strict=True):
+            _record_resume(member, saved, each, inexact)
+            if len(runs) > 1:  # also if `run.json` was missing
+                names = [run.folder.absolute().name for run in runs]
+                member.run.write_info(members=names)
+        messages += [inexact, _describe_versions(checkpoints)]
+        yield from run_chunks(session, members, messages)
 
 
 def _restore(
@@ -201,7 +189,9 @@ def _restore(
         trees = [(saved or first).progress for saved in checkpoints]
         progress = snapshots.stack_progress(trees) if len(trees) > 1 else trees[0]
         if len(runs) == 1:
-            restore_environment(runs[0], experiments[0], _saved_step(first, program))
+            iteration = int(first.progress["iteration"])
+            step = iteration * program.setup.steps_per_iteration
+            restore_environment(runs[0], experiments[0], step)
         inexact = program.restore(first._replace(progress=progress))
     for (run, experiment), saved in zip(members, checkpoints, strict=True):
         if saved is None:
@@ -209,11 +199,6 @@ def _restore(
         else:
             experiment.restore(saved, run.best)
     return members, inexact
-
-
-def _saved_step(saved: CheckpointContent, program: Program) -> int:
-    """The step of a checkpoint, before it is restored."""
-    return int(saved.progress["iteration"]) * program.setup.steps_per_iteration
 
 
 def _record_resume(

@@ -103,6 +103,33 @@ class LogRows:
         """
         rows, updates = [], self._setup.agent.count_updates
         steps = self._setup.steps_per_iteration
+
+        def rows_at(point: int, index: int, point_time: float) -> list[dict[str, Any]]:
+            """The rows of a log point; `index` is its row in the log."""
+            has_learned = updates(point) > updates(self._last_point)
+            timing = self._timing(point, point_time)
+            self._last_point, self._speed_start = point, (point, point_time)
+            statistics = summary["log"].statistics._asdict()
+            step, since = point * steps, (points[-1] - point) * self._setup.unroll
+            counts = [] if restarts is None else restarts.counts_before(since).tolist()
+            found = []
+            for seed_index, seed in enumerate(self._setup.seeds):
+                row: dict[str, Any] = {"T": step, "seed": seed}
+                row |= statistics_row(statistics, (seed_index, index))
+                row["updates"] = updates(point)
+                for name, values in summary["policy"].items():
+                    row[name] = float(values[seed_index, index])
+                row |= self.options
+                if has_learned:
+                    row |= {k: float(v[seed_index]) for k, v in self.metrics.items()}
+                if seed in frozen and step >= frozen[seed].step:
+                    row["frozen"] = frozen[seed].reason
+                row |= timing
+                if counts and counts[seed_index]:
+                    row["restarts"] = counts[seed_index]
+                found.append(row)
+            return found
+
         for index, (before, point) in enumerate(itertools.pairwise(points)):
             if updates(point) > updates(before):
                 metrics = summary["log"].metrics
@@ -110,41 +137,9 @@ class LogRows:
             if is_due(before * steps, point * steps, self._period):
                 fraction = (point - points[0]) / (points[-1] - points[0])
                 point_time = times[0] + fraction * (times[1] - times[0])
-                rows_at = self._rows_at(point, index, summary, point_time, frozen)
-                steps_since = (points[-1] - point) * self._setup.unroll
-                rows += _add_restarts(rows_at, restarts, steps_since)
+                rows += rows_at(point, index, point_time)
         if not self._is_compiled:
             self._is_compiled, self._speed_start = True, (points[-1], times[1])
-        return rows
-
-    def _rows_at(
-        self,
-        point: int,
-        index: int,
-        summary: Mapping[str, Any],
-        point_time: float,
-        frozen: FrozenSeeds,
-    ) -> list[dict[str, Any]]:
-        """The rows of a log point; `index` is its row in the log."""
-        setup, updates = self._setup, self._setup.agent.count_updates
-        has_learned = updates(point) > updates(self._last_point)
-        timing = self._timing(point, point_time)
-        self._last_point, self._speed_start = point, (point, point_time)
-        statistics = summary["log"].statistics._asdict()
-        step = point * setup.steps_per_iteration
-        rows = []
-        for seed_index, seed in enumerate(setup.seeds):
-            row: dict[str, Any] = {"T": step, "seed": seed}
-            row |= statistics_row(statistics, (seed_index, index))
-            row["updates"] = updates(point)
-            for name, values in summary["policy"].items():
-                row[name] = float(values[seed_index, index])
-            row |= self.options
-            if has_learned:
-                row |= {k: float(v[seed_index]) for k, v in self.metrics.items()}
-            if seed in frozen and step >= frozen[seed].step:
-                row["frozen"] = frozen[seed].reason
-            rows.append(row | timing)
         return rows
 
     def _timing(self, point: int, point_time: float) -> dict[str, float]:
@@ -160,17 +155,6 @@ class LogRows:
             "updates_per_second": num_updates * seeds / seconds,
             "time": time.time() - (time.perf_counter() - point_time),
         }
-
-
-def _add_restarts(
-    rows: list[dict[str, Any]], restarts: Restarts | None, steps_since: int
-) -> list[dict[str, Any]]:
-    """The rows of a log point with the restarts of each seed until then."""
-    if restarts is None:
-        return rows
-    counts = restarts.counts_before(steps_since).tolist()
-    pairs = zip(rows, counts, strict=True)
-    return [row | ({"restarts": count} if count else {}) for row, count in pairs]
 
 
 def policy_options_at(
