@@ -1,13 +1,12 @@
 """Agents: policy, tracer and updater combined, with or without a replay."""
 
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import chex
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int, Real, Shaped
+from jaxtyping import Int, Real, Shaped
 
 from rlcli.environments.episode_info import ROW_FIELDS
 from rlcli.errors import RlcliError, quote
@@ -169,8 +168,12 @@ def replay_agent(
                 learner, report = updater.update(learner, rows, row_weight, clock, key)
             return learner, report.priority, _metrics_of(report)
 
-        if traits.episodes:
-            result = _step_unless_empty(weight, step, learner, metrics)
+        if traits.episodes:  # nothing changes if all weights are 0
+            _, *report = jax.eval_shape(step, learner)
+            priority, new = zeros_of_shapes(report)
+            has_rows = any_over_devices(jnp.any(weight > 0))
+            initial = learner, priority, metrics or new
+            result = update_if(has_rows, lambda _, carry: step(carry[0]), initial)
         else:
             result = step(learner)
         learner, priority, metrics = result
@@ -375,17 +378,6 @@ def _metrics_of(report: Report) -> dict[str, Real[Array, ""]]:
                 "choose another name, without a dot",
             )
     return dict(report.metrics)
-
-
-def _step_unless_empty(
-    weight: Float[Array, "T B"], step: Callable, learner: ArrayTree, metrics: ArrayTree
-) -> tuple:
-    """`step(learner)`, or the unchanged learner and metrics if all weights are 0."""
-    _, *report = jax.eval_shape(step, learner)
-    priority, new = zeros_of_shapes(report)
-    initial = (learner, priority, metrics or new)
-    has_rows = any_over_devices(jnp.any(weight > 0))
-    return update_if(has_rows, lambda _, carry: step(carry[0]), initial)
 
 
 def _trace(

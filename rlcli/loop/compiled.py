@@ -106,30 +106,6 @@ def compiled_loop(setup: Setup) -> Loop:
     )
 
 
-def _step_function(setup: Setup) -> Callable:
-    """Returns `(progress, noise, compute_metrics) -> progress, metrics` of one seed."""
-
-    @jax.jit  # traced once, for the shapes of metrics and for the loop
-    def step(
-        progress: Progress, noise: tuple[ArrayTree, ...], compute_metrics: Array
-    ) -> tuple[Progress, Mapping[str, Array]]:
-        step_noise, *rest = noise
-        now = setup.current_step(progress)
-        inputs = setup.inputs_at(progress, now, compute_metrics)
-        environment, _ = setup.at(inputs)
-        cut = setup.is_cut(progress)
-        with jax.named_scope(phases.ENVIRONMENT), locate("the environment"):
-            outcome = environment.step(
-                progress.environment, progress.pending.action, step_noise, cut
-            )
-        # Rounded as on the host, so that both loops compute the same numbers.
-        state, timestep = round_to_dtype(outcome, progress.iteration)
-        progress = progress._replace(environment=state)
-        return advance(setup, progress, timestep, tuple(rest), compute_metrics)
-
-    return step
-
-
 class _ScalarPacking:
     """Packs statistics and metrics, one array per dtype.
 
@@ -175,7 +151,7 @@ class _ChunkSteps(NamedTuple):
     """The steps of a chunk, in blocks whose noise is drawn in one call."""
 
     setup: Setup
-    step: Callable  # see `_step_function`
+    step: Callable  # (progress, noise, compute_metrics) -> progress, metrics
     packing: _ScalarPacking
     seed: Array
     num_steps: Array
@@ -228,7 +204,24 @@ def _chunk_function(setup: Setup) -> Callable:
     The program is the same for any number of iterations: the noise is drawn for a block
     of steps, and the inner loop over the block has a traced length.
     """
-    step = _step_function(setup)
+
+    @jax.jit  # traced once, for the shapes of metrics and for the loop
+    def step(
+        progress: Progress, noise: tuple[ArrayTree, ...], compute_metrics: Array
+    ) -> tuple[Progress, Mapping[str, Array]]:
+        step_noise, *rest = noise
+        now = setup.current_step(progress)
+        inputs = setup.inputs_at(progress, now, compute_metrics)
+        environment, _ = setup.at(inputs)
+        cut = setup.is_cut(progress)
+        with jax.named_scope(phases.ENVIRONMENT), locate("the environment"):
+            outcome = environment.step(
+                progress.environment, progress.pending.action, step_noise, cut
+            )
+        # Rounded as on the host, so that both loops compute the same numbers.
+        state, timestep = round_to_dtype(outcome, progress.iteration)
+        progress = progress._replace(environment=state)
+        return advance(setup, progress, timestep, tuple(rest), compute_metrics)
 
     def chunk(progress: Progress, counts: Array) -> tuple[Progress, Log]:
         noise = jax.eval_shape(setup.draw_step_noise, progress.seed, jnp.int32(0))

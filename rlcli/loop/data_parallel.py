@@ -50,7 +50,19 @@ class Division:
         if setup.data_parallel > 1:
             self._axes = _environment_axes(setup)
             self._specs = _progress_specs(setup, self._axes)
-            begin, advance = self._with_scalars(begin_share, advance_share)
+
+            # A scalar that each device has for itself needs an axis that the devices
+            # divide: between chunks it is `[S, 1]` on each device, and `[S]` inside.
+
+            def begin_expanded(seeds: Array, numbers: Array) -> Progress:
+                return self._expand_scalars(begin_share(seeds, numbers))
+
+            def advance_expanded(progress: Progress, counts: Array) -> Any:
+                scalars = self._squeeze_scalars(progress)
+                progress, log = advance_share(scalars, counts)
+                return self._expand_scalars(progress), log
+
+            begin, advance = begin_expanded, advance_expanded
         self._begin = jax.jit(self._shard(begin, (0, setup.axes.numbers), self._specs))
         self.advance = jax.jit(
             self._shard(advance, (self._specs, None), (self._specs, 0)),
@@ -105,23 +117,6 @@ class Division:
             )
 
         return run
-
-    # A scalar that each device has for itself needs an axis that the devices divide:
-    # between chunks it is `[S, 1]` on each device, and `[S]` inside.
-
-    def _with_scalars(
-        self, begin_share: Callable, advance_share: Callable
-    ) -> tuple[Callable, Callable]:
-        """The functions with that axis."""
-
-        def begin(seeds: Array, numbers: Array) -> Progress:
-            return self._expand_scalars(begin_share(seeds, numbers))
-
-        def advance(progress: Progress, counts: Array) -> tuple[Progress, Any]:
-            progress, log = advance_share(self._squeeze_scalars(progress), counts)
-            return self._expand_scalars(progress), log
-
-        return begin, advance
 
     @functools.cached_property
     def _share_shapes(self) -> Progress:

@@ -311,6 +311,21 @@ class Evaluator:
         records, reward = self._begin(obs), self._no_reward()
         info: dict[str, np.ndarray] = {}  # [S, B, episodes] each
         parameters: dict[str, np.ndarray] = {}
+
+        def write_ends(
+            tables: dict[str, np.ndarray], values: Mapping[str, Array], ended: Array
+        ) -> None:
+            """Writes values of the episodes that end in this step."""
+            if not values:
+                return
+            episodes = np.asarray(records.num_finished)
+            ended = ended & (episodes < self.episodes_per_env)
+            places = (*np.nonzero(ended), episodes[ended])
+            for name, value in values.items():
+                shape = (*episodes.shape, self.episodes_per_env)
+                table = tables.setdefault(name, np.zeros(shape, np.float32))
+                table[places] = np.asarray(value)[ended]
+
         try:
             for time in itertools.count():
                 stream_index = np.array([evaluation_index, time], np.int32)
@@ -327,9 +342,8 @@ class Evaluator:
                 previous, numbers = records, environment.parameters(state)
                 state, timestep = environment.step(state, action, noise, cut)
                 logged = timestep.info
-                has_ended = timestep.last | cut
-                for tables, values in ((info, logged), (parameters, numbers)):
-                    self._write_ends(tables, values, has_ended, records.num_finished)
+                write_ends(info, logged, timestep.last | cut)
+                write_ends(parameters, numbers, timestep.last | cut)
                 timestep = timestep._replace(info={})
                 records = self._record(records, policy, timestep, cut)
                 reward = timestep.reward
@@ -346,24 +360,6 @@ class Evaluator:
             yield None, records._replace(info=info, parameters=parameters)
         finally:
             _close(environment, state)
-
-    def _write_ends(
-        self,
-        tables: dict[str, np.ndarray],
-        values: Mapping[str, Array],
-        has_ended: np.ndarray,
-        num_finished: Array,
-    ) -> None:
-        """Writes values of the episodes that end in this step, `[S, B, episodes]`."""
-        if not values:
-            return
-        episodes = np.asarray(num_finished)
-        has_ended = has_ended & (episodes < self.episodes_per_env)
-        places = (*np.nonzero(has_ended), episodes[has_ended])
-        for name, value in values.items():
-            shape = (*episodes.shape, self.episodes_per_env)
-            table = tables.setdefault(name, np.zeros(shape, np.float32))
-            table[places] = np.asarray(value)[has_ended]
 
 
 def _take_row(tree: ArrayTree, row: int) -> ArrayTree:

@@ -1,5 +1,6 @@
 """Hindsight experience replay (HER)."""
 
+import functools
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -126,8 +127,25 @@ def hindsight(
         goal = achieving.step.next_obs["achieved_goal"]
         goal = jax.tree.map(lambda leaf: leaf[0], goal)
         is_relabelled = noise.is_relabelled % jnp.uint32(k + 1) != 0
-        steps = _relabel(numbered.step, goal, is_relabelled, goal_reward)
-        return steps, jnp.ones((window, batch_size)), index
+
+        def choose(new: ArrayTree, old: ArrayTree) -> ArrayTree:
+            return jax.tree.map(functools.partial(_select, is_relabelled), new, old)
+
+        def with_goal(obs: dict[str, ArrayTree]) -> dict[str, ArrayTree]:
+            return {**obs, "desired_goal": choose(goal, obs["desired_goal"])}
+
+        steps = numbered.step
+        rewards = jax.vmap(jax.vmap(goal_reward), (0, None))
+        reward, discount = rewards(steps.next_obs["achieved_goal"], goal)
+        relabelled = steps._replace(
+            obs=with_goal(steps.obs),
+            next_obs=with_goal(steps.next_obs),
+            reward=choose(reward, steps.reward),
+            discount=choose(discount, steps.discount),
+            # A row ends where the new goal is achieved, and where the episode ended.
+            last=steps.last | choose(discount == 0, jnp.zeros_like(steps.last)),
+        )
+        return relabelled, jnp.ones((window, batch_size)), index
 
     def contents(state: Any, count: int, most: int) -> tuple[int, Transition]:
         stored, rows = ring.contents(state.steps, count, most)
@@ -144,38 +162,7 @@ def hindsight(
     )
 
 
-def _relabel(
-    steps: Transition,
-    goal: ArrayTree,
-    is_relabelled: Bool[Array, "N"],
-    goal_reward: Callable[[Any, Any], tuple[Array, Array]],
-) -> Transition:
-    """Replaces the desired goals, and what follows from them.
-
-    Args:
-        steps: `[T, N, ...]`.
-        goal: the new goals `[N, ...]`, the same for all steps.
-        is_relabelled: the columns that get the new goal.
-        goal_reward: (achieved goal, desired goal) -> reward, discount.
-    """
-
-    def choose(new: ArrayTree, old: ArrayTree) -> ArrayTree:
-        def select(new: Array, old: Array) -> Array:
-            mask = is_relabelled.reshape((-1, *[1] * (old.ndim - 2)))
-            return jnp.where(mask, new, old).astype(old.dtype)
-
-        return jax.tree.map(select, new, old)
-
-    def with_goal(obs: dict[str, ArrayTree]) -> dict[str, ArrayTree]:
-        return {**obs, "desired_goal": choose(goal, obs["desired_goal"])}
-
-    rewards = jax.vmap(jax.vmap(goal_reward), (0, None))
-    reward, discount = rewards(steps.next_obs["achieved_goal"], goal)
-    return steps._replace(
-        obs=with_goal(steps.obs),
-        next_obs=with_goal(steps.next_obs),
-        reward=choose(reward, steps.reward),
-        discount=choose(discount, steps.discount),
-        # A row ends where the new goal is achieved, and where the episode ended.
-        last=steps.last | choose(discount == 0, jnp.zeros_like(steps.last)),
-    )
+def _select(columns: Bool[Array, "N"], new: Array, old: Array) -> Array:
+    """The new values in these columns of `[T, N, ...]`, the old ones elsewhere."""
+    mask = columns.reshape((-1, *[1] * (old.ndim - 2)))
+    return jnp.where(mask, new, old).astype(old.dtype)
