@@ -105,10 +105,7 @@ def update_statistics(
     final = {"return": running_return, "length": running_length, **final_info}
     successes = {
         key: _update_success(
-            success,
-            conditions[key],
-            _find_metric(final, conditions[key]),
-            last & statistics.running_new[key],
+            success, conditions[key], final, last & statistics.running_new[key]
         )
         for key, success in statistics.successes.items()
     }
@@ -169,16 +166,23 @@ def _update_average(
 def _update_success(
     success: SuccessCount,
     condition: Success,
-    values: Real[Array, "B"],
+    final: Mapping[str, Real[Array, "B"]],
     has_ended: Bool[Array, "B"],
 ) -> SuccessCount:
-    """Counts a success if the average of at least ten new episodes is high enough."""
-    num_ended, total = sum_over_devices(
-        (
-            jnp.sum(has_ended, dtype=jnp.int32),
-            jnp.sum(jnp.where(has_ended, values, 0), dtype=jnp.float32),
+    """Counts a success if the average of at least ten new episodes is high enough.
+
+    `final` is what is known of episodes that may just have ended.
+    """
+    if condition.metric not in final:
+        raise RlcliError(
+            f"a schedule waits for {quote(condition.metric)}, but the compiled program "
+            f"knows only {', '.join(f'`{name}`' for name in final)} of its episodes",
+            suggest(condition.metric, final),
         )
-    )
+    ended = jnp.sum(has_ended, dtype=jnp.int32)
+    values = jnp.where(has_ended, final[condition.metric], 0)
+    total = jnp.sum(values, dtype=jnp.float32)
+    num_ended, total = sum_over_devices((ended, total))
     mean = total / jnp.maximum(num_ended, 1).astype(jnp.float32)
     episodes = success.episodes + num_ended
     average = _update_average(success.average, mean, episodes, num_ended)
@@ -188,16 +192,3 @@ def _update_success(
         jnp.where(holds, 0, episodes),
         jnp.where(holds, 0, average),
     )
-
-
-def _find_metric(
-    final: Mapping[str, Real[Array, "B"]], condition: Success
-) -> Real[Array, "B"]:
-    """The value that a condition is about, of episodes that may just have ended."""
-    if condition.metric not in final:
-        raise RlcliError(
-            f"a schedule waits for {quote(condition.metric)}, but the compiled program "
-            f"knows only {', '.join(f'`{name}`' for name in final)} of its episodes",
-            suggest(condition.metric, final),
-        )
-    return final[condition.metric]

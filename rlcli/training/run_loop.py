@@ -98,13 +98,19 @@ def final_status(
     return "", ""
 
 
-def _call_hooks(experiment: Experiment, chunk: Chunk, report: ChunkReport) -> None:
+def _call_hooks(member: ActiveRun, effects: HookEffects, report: ChunkReport) -> Chunk:
+    """Calls the hooks of a run at the end of a chunk, and returns it."""
+    run, experiment = member
+    # Copied: the results that are written stay as they are.
+    rows, evaluation = copy.deepcopy((report.rows, report.evaluation))
+    chunk = Chunk(run.folder, experiment.step, rows, evaluation, experiment, effects)
     best = experiment.scores.best
     experiment.hooks.act(
         chunk,
         is_best=best is not None and chunk.step in best.steps,
         is_checkpoint_due=report.is_checkpoint_due,
     )
+    return chunk
 
 
 def run_chunks(
@@ -152,14 +158,9 @@ def run_chunks(
             report = reports[0]
             pace.measure(before, report.iterations, report.seconds)
             effects.repeat()
-            step = experiment.step
-            # Copied: the results that are written stay as they are.
-            rows, evaluation = copy.deepcopy((report.rows, report.evaluation))
-            is_closed = False
+            step, is_closed = experiment.step, False
             try:
-                chunk = Chunk(run.folder, step, rows, evaluation, experiment, effects)
-                _call_hooks(experiment, chunk, report)
-                yield chunk
+                yield _call_hooks(members[0], effects, report)
             except GeneratorExit:  # the caller has closed the generator
                 is_closed = True
             # Then, so that rows and checkpoints have what a hook has done.

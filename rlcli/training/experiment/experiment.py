@@ -12,7 +12,6 @@ from rlcli.loop.progress import Setup
 from rlcli.loop.seeds import resize_seeds, take_seeds
 from rlcli.recipe import Recipe
 from rlcli.runs import checkpoint, snapshots
-from rlcli.runs.frozen import FrozenSeeds
 from rlcli.runs.run_folder import Run
 from rlcli.runs.snapshots import CheckpointContent, Policies
 from rlcli.runs.statistics import episode_summary
@@ -150,7 +149,9 @@ class Experiment:
         if info is not None:
             messages += info.messages[self._told :]
             self._told = len(info.messages)
-        rows = self.log_rows.rows(points, summary, times, self.frozen, restarts)
+        rows = self.log_rows.rows(
+            points, summary, times, self.failures.frozen, restarts
+        )
         period = self.recipe.train.checkpoint.every
         steps = self.setup.steps_per_iteration
         return ChunkReport(
@@ -161,22 +162,13 @@ class Experiment:
             is_checkpoint_due=is_due(points[0] * steps, points[-1] * steps, period),
         )
 
-    @property
-    def frozen(self) -> FrozenSeeds:
-        """The frozen seeds."""
-        return self.failures.frozen
-
-    def frozen_field(self, seed: int) -> dict[str, str]:
-        """The field that marks the results of a frozen seed; {} for other seeds."""
-        return {"frozen": self.frozen[seed].reason} if seed in self.frozen else {}
-
     def save_checkpoint(self, run: Run) -> None:
         """Writes policies and a checkpoint, unless all seeds are frozen.
 
         The checkpoint is written last: a run that is killed between two of the files
         resumes from an older checkpoint, and reaches the same policies again.
         """
-        recipe, setup, frozen = self.recipe, self.setup, self.frozen
+        recipe, setup, frozen = self.recipe, self.setup, self.failures.frozen
         if len(frozen) == len(setup.seeds):
             return
         latest, best = self.policies(), self.scores.best
@@ -193,7 +185,7 @@ class Experiment:
                 str(seed): {
                     "step": int(best.steps[i]),
                     "return": float(best.returns[i]),
-                    **self.frozen_field(seed),
+                    **self.failures.frozen_field(seed),
                 }
                 for i, seed in enumerate(setup.seeds)
             }
@@ -216,7 +208,7 @@ class Experiment:
         returns, lengths = result.returns[self.seeds], result.lengths[self.seeds]
         info = {name: values[self.seeds] for name, values in result.info.items()}
         policies, seeds = self.policies(), self.setup.seeds
-        is_active = np.array([seed not in self.frozen for seed in seeds])
+        is_active = np.array([seed not in self.failures.frozen for seed in seeds])
         means = returns.mean(axis=1)
         histograms: list[dict[str, np.ndarray]] = []
         if any(tracker.takes_histograms for tracker in self.trackers.values()):
@@ -233,7 +225,7 @@ class Experiment:
                 "evaluation": episode_summary(
                     returns[i], lengths[i], {k: v[i] for k, v in info.items()}
                 ),
-                **self.frozen_field(seed),
+                **self.failures.frozen_field(seed),
             }
             for i, seed in enumerate(seeds)
         ]

@@ -54,6 +54,10 @@ class Failures:
         """The reason of each frozen seed, by seed."""
         return {seed: record.reason for seed, record in self.frozen.items()}
 
+    def frozen_field(self, seed: int) -> dict[str, str]:
+        """The field that marks the results of a frozen seed; {} for other seeds."""
+        return {"frozen": self.frozen[seed].reason} if seed in self.frozen else {}
+
     @property
     def summary(self) -> str:
         """The number of frozen seeds, and the reasons; "" if none is frozen."""
