@@ -2,27 +2,38 @@
 
 Every study is trained by this loop, on every engine. The cells of a grid are known from
 the beginning; a search, or a test that adds seeds, chooses some when others have ended.
+A job whose process crashes is continued, and one whose runs another process still
+trains waits for it.
 """
 
 import contextlib
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli import errors
 from rlcli.runs import locks
-from rlcli.runs.durations import deadline_of
+from rlcli.runs.durations import deadline_of, max_time_arguments
 from rlcli.runs.files import read_json
+from rlcli.runs.locate import change_members
+from rlcli.runs.run_folder import is_run
 from rlcli.runs.study_record import Cell, Study, record_study
-from rlcli.studies.engines.jobs import Engine, Job, JobEnd, JobQueue
+from rlcli.studies.engines.jobs import Engine, Job, ProcessEnd
 from rlcli.studies.shared_programs import group_cells
 from rlcli.training.stopping.signals import SignalReceiver
 from rlcli.training.stopping.stops import STATUS_OF_SIGNALS
 
 _LOOK = 10  # periods of the engine between two looks at the runs in training
 _REPORT = 20  # and between two reports
+ATTEMPTS = 3  # processes of a job, if they crash
+# Exit codes after which another process would end in the same way.
+_ANSWERS = (
+    *(errors.OK, errors.USER_ERROR, errors.USAGE),
+    *(errors.SOME_SEEDS_FROZEN, errors.OUT_OF_TIME),
+)
 
 
 class CellEnd(NamedTuple):
@@ -92,9 +103,15 @@ class StudyLoop:
         self._options = tuple(options)
         self._trust = trust
         self._report = report
-        self._queue = JobQueue(engine, deadline_of(max_time))
+        self._deadline = deadline_of(max_time)
         self._before: dict[str, Mapping[str, Any]] = {}  # `run.json`, by labels
-        self._jobs: dict[str, Sequence[Cell]] = {}  # by keys
+        # By the keys of jobs, which are the same when a job continues.
+        self._groups: dict[str, Sequence[Cell]] = {}
+        self._running: dict[str, Job] = {}
+        self._crashes: Counter[str] = Counter()
+        self._stopped: set[str] = set()
+        self._waiting: list[Job] = []
+        self._is_stopping = False  # then no job starts
         self._status = ""
         self._looked_at = self._reported_at = 0.0
 
@@ -117,24 +134,26 @@ class StudyLoop:
                     self._advance()
                     self._choose()
                     self._tell()
-                    if self._queue.is_empty:
+                    if not self._running and (self._is_stopping or not self._waiting):
                         break
-                    self._queue.wait()
+                    time.sleep(self._engine.period)
             self._tell(force=True)
             status = self._status
         finally:  # after an error, they save a checkpoint
-            self._queue.signal_all(signal.SIGTERM, stops=True)
+            self._is_stopping = True
+            self._engine.send_signal(signal.SIGTERM)
             self._source.end(status)
         return status
 
     def _handle(self, number: int) -> None:
         status = STATUS_OF_SIGNALS.get(number, "")
         self._status = self._status or status
-        self._queue.signal_all(number, stops=bool(status))
+        self._is_stopping |= bool(status)
+        self._engine.send_signal(number)
 
     def _choose(self) -> None:
         """Asks for cells as long as one could start at once, and begins them."""
-        while self._queue.has_room and not self._status:
+        while self._engine.has_room and not (self._waiting or self._status):
             cells = self._source.choose(self.ended)
             if not cells:
                 return
@@ -146,7 +165,7 @@ class StudyLoop:
             for cell in cells:
                 if cell.label in refused:
                     self.cells.append(cell)
-                    self._end(refuse_cell(cell, refused[cell.label]))
+                    self._end_cell(refuse_cell(cell, refused[cell.label]))
             self._advance()
 
     def _submit(self, groups: Sequence[Sequence[Cell]]) -> None:
@@ -155,37 +174,87 @@ class StudyLoop:
             job = Job(self._study, labels, self._options, self._source.are_trials)
             self.cells += [cell for cell in group if cell.label not in self._before]
             self._before |= {cell.label: _read_info(cell) for cell in group}
-            self._jobs[job.key] = group
-            self._queue.submit(job)
+            self._groups[job.key] = group
+            self._enqueue(job)
+
+    def _enqueue(self, job: Job) -> None:
+        self._stopped.discard(job.key)
+        self._waiting.append(job)
 
     def _advance(self) -> None:
         """Starts jobs, receives the ends of others, and stops those to be stopped."""
-        for end in self._queue.advance():
-            for each in self._describe(end):
-                self._end(each)
+        for job in [*self._waiting]:
+            if self._is_stopping or not self._engine.has_room:
+                break
+            if not job.is_busy:
+                self._waiting.remove(job)
+                self._start(job)
+        for end in self._engine.collect():
+            self._receive(self._running.pop(end.key), end)
         if time.monotonic() - self._looked_at >= _LOOK * self._engine.period:
             self._looked_at = time.monotonic()
-            for key in self._source.find_stopped(self._queue.running):
-                self._queue.stop(key)
+            for key in self._source.find_stopped([*self._running.values()]):
+                if key not in self._stopped:  # a second signal would end it at once
+                    self._stopped.add(key)
+                    self._engine.send_signal(signal.SIGTERM, key)
 
-    def _end(self, end: CellEnd) -> None:
+    def _start(self, job: Job) -> None:
+        """Starts a job, or ends it if it needs no process, or there is no time."""
+        if job.is_trial and job.has_ended:
+            self._end(job, errors.OK, "")
+            return
+        if job.is_trial and all(map(is_run, job.folders)):
+            change_members(job.runs)
+        started = job
+        if self._deadline is not None:
+            left = self._deadline - time.monotonic()
+            if left <= 0:
+                self._end(job, errors.OUT_OF_TIME, "no time was left to start it")
+                return
+            limit = (*max_time_arguments(left), *job.options)
+            started = job._replace(options=limit)
+        self._running[job.key] = job
+        self._engine.start(started)
+        if self._is_stopping:  # by a signal that came before it was running
+            self._engine.send_signal(signal.SIGTERM, job.key)
+
+    def _receive(self, job: Job, end: ProcessEnd) -> None:
+        """Ends a job, or lets it continue in another process after a crash."""
+        key, message = job.key, end.message
+        has_ended = job.has_ended
+        is_stopped = not has_ended and (key in self._stopped or self._is_stopping)
+        if not (has_ended or is_stopped or end.code in _ANSWERS):
+            self._crashes[key] += 1
+            if self._crashes[key] < ATTEMPTS:
+                self._enqueue(job)
+                return
+            message = f"its process ended {ATTEMPTS} times with exit code {end.code}"
+            if end.message:
+                last = end.message.splitlines()[-1]
+                message += f": {errors.shorten(last, 200)}"
+        self._end(job, end.code, message, is_stopped=is_stopped)
+
+    def _end(
+        self, job: Job, code: int, message: str, *, is_stopped: bool = False
+    ) -> None:
+        """Records how the cells of a job have ended."""
+        cells = self._groups.pop(job.key)
+        is_stopped |= code == errors.OUT_OF_TIME
+        is_refused = code == errors.USER_ERROR and all(
+            _read_info(cell) == self._before[cell.label] for cell in cells
+        )
+        for cell in cells:
+            end = CellEnd(cell, code, message)
+            if len(cells) > 1 and not is_refused:  # else the runs are as they were
+                end = describe_end(cell, code, message)
+            self._end_cell(end._replace(is_stopped=is_stopped))
+
+    def _end_cell(self, end: CellEnd) -> None:
         if end.code == errors.OUT_OF_TIME:
             self._status = self._status or "out_of_time"
         self._ends.pop(end.cell.label, None)  # it was stopped before
         self._ends[end.cell.label] = end
         self._source.receive(end)
-
-    def _describe(self, end: JobEnd) -> list[CellEnd]:
-        """How the cells of a job have ended."""
-        cells = self._jobs.pop(end.job.key)
-        is_stopped = end.is_stopped or end.code == errors.OUT_OF_TIME
-        is_refused = end.code == errors.USER_ERROR and all(
-            _read_info(cell) == self._before[cell.label] for cell in cells
-        )
-        if len(cells) == 1 or is_refused:  # the runs are as they were
-            return [CellEnd(cell, end.code, end.message, is_stopped) for cell in cells]
-        ends = [describe_end(cell, end.code, end.message) for cell in cells]
-        return [each._replace(is_stopped=is_stopped) for each in ends]
 
     def _tell(self, *, force: bool = False) -> None:
         period = _REPORT * self._engine.period

@@ -20,7 +20,7 @@ from rlcli.runs.metrics import read_metrics
 from rlcli.runs.study_record import Cell, record_study
 from rlcli.studies import train_study
 from rlcli.studies.engines import engine_options
-from rlcli.studies.engines.local_engine import ProcessEnd
+from rlcli.studies.engines.jobs import ProcessEnd
 from rlcli.studies.study_grid import combine, grid_of, plan_cells
 from rlcli.studies.study_loop import (
     CellEnd,

@@ -26,8 +26,7 @@ from rlcli.runs import population_rounds
 from rlcli.studies import shared_programs
 from rlcli.studies.bsuite import results
 from rlcli.studies.engines import engine_options
-from rlcli.studies.engines.jobs import Job
-from rlcli.studies.engines.local_engine import ProcessEnd
+from rlcli.studies.engines.jobs import Job, ProcessEnd
 from rlcli.studies.search.opening import open_sweep
 from rlcli.studies.search.pbt import read_lineages
 

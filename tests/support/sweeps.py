@@ -15,8 +15,7 @@ from rlcli.runs.run_folder import is_run
 from rlcli.runs.study_record import Cell
 from rlcli.studies.engines import engine_options
 from rlcli.studies.engines.engine_options import EngineOptions
-from rlcli.studies.engines.jobs import Job
-from rlcli.studies.engines.local_engine import ProcessEnd
+from rlcli.studies.engines.jobs import Job, ProcessEnd
 from rlcli.studies.search.layout import Settings, Sweep, SweepFolder, create_sweep
 from rlcli.studies.search.space import load_space
 from rlcli.studies.search.sweep import train_trials

@@ -12,7 +12,8 @@ from rlcli.runs.durations import deadline_of
 from rlcli.runs.files import to_json
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.study_record import Study
-from rlcli.studies.engines.jobs import Engine
+from rlcli.studies.engines import stored_runs
+from rlcli.studies.engines.jobs import Engine, Job
 from rlcli.studies.engines.local_engine import LocalEngine
 from rlcli.studies.engines.run_storage import RunStorage, open_storage
 from rlcli.studies.engines.slurm import LOGS, SCRIPT, check_script, write_script
@@ -156,9 +157,8 @@ class EngineOptions(NamedTuple):
         )
         if storage is None:
             return engine
-        stored = StorageEngine(engine, storage)
-        stored.restore(labels)
-        return stored
+        stored_runs.download_runs(storage, Job(storage.folder, tuple(labels)))
+        return StorageEngine(engine, storage)
 
 
 def _is_storage(fields: Any) -> bool:

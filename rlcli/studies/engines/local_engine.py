@@ -7,23 +7,13 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, NamedTuple
 
 from rlcli.registry.paths import directory
 from rlcli.registry.user_code import module_command
+from rlcli.studies.engines.jobs import Job, ProcessEnd
 from rlcli.training.stopping.signals import PARENT
 from rlcli.xla.threads import usable_cores
-
-if TYPE_CHECKING:
-    from rlcli.studies.engines.jobs import Job
-
-
-class ProcessEnd(NamedTuple):
-    """The outcome of a process."""
-
-    key: str
-    code: int  # the exit code of `rlcli`; 128 + n after signal n
-    message: str  # what it has printed to stderr
 
 
 class _Process(NamedTuple):
@@ -55,7 +45,7 @@ class LocalEngine:
         """Whether another process may start."""
         return len(self._running) < self.jobs
 
-    def start(self, job: "Job", on: Sequence[int] = ()) -> None:
+    def start(self, job: Job, on: Sequence[int] = ()) -> None:
         """Starts the process of a job.
 
         `on`: cores for the process, instead of one that the engine chooses.

@@ -20,8 +20,8 @@ from rlcli.errors import RlcliError
 from rlcli.registry.libraries import import_library
 from rlcli.runs.files import open_regular
 from rlcli.studies.engines import stored_runs
-from rlcli.studies.engines.jobs import Job
-from rlcli.studies.engines.local_engine import LocalEngine, ProcessEnd
+from rlcli.studies.engines.jobs import Job, ProcessEnd
+from rlcli.studies.engines.local_engine import LocalEngine
 from rlcli.studies.engines.run_storage import RunStorage
 
 EXTRA = "ray"

@@ -7,7 +7,6 @@ ended. So the driver finds the same files as with a shared file system.
 
 import contextlib
 import time
-from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from rlcli.errors import RlcliError
@@ -15,8 +14,7 @@ from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.run_folder import trust_option
 from rlcli.runs.study_record import find_study, format_record
 from rlcli.studies.engines import stored_runs
-from rlcli.studies.engines.jobs import Engine, Job
-from rlcli.studies.engines.local_engine import ProcessEnd
+from rlcli.studies.engines.jobs import Engine, Job, ProcessEnd
 from rlcli.studies.engines.run_storage import RunStorage
 
 _PERIOD = 10.0  # seconds between two copies of evaluations
@@ -27,6 +25,7 @@ class StorageEngine:
     """Another engine, whose tasks copy their runs to `storage`."""
 
     def __init__(self, engine: Engine, storage: RunStorage) -> None:
+        self.period = engine.period
         self._engine = engine
         self._storage = storage
         self._running: dict[str, Job] = {}
@@ -34,16 +33,6 @@ class StorageEngine:
         self._threads = ThreadPoolExecutor(_MAX_THREADS)
         self._evaluations: Future[None] | None = None
         self._read_at = time.monotonic()
-
-    def restore(self, labels: Sequence[str]) -> None:
-        """Copies the runs of cells that an earlier process has started."""
-        job = Job(self._storage.folder, tuple(labels))
-        stored_runs.download_runs(self._storage, job)
-
-    @property
-    def period(self) -> float:
-        """Seconds between two polls of its tasks."""
-        return self._engine.period
 
     @property
     def jobs(self) -> int:

@@ -29,6 +29,7 @@ from rlcli.studies.engines import (
     storage_engine,
     stored_runs,
 )
+from rlcli.studies.engines.jobs import Job
 from rlcli.studies.engines.run_storage import RunStorage
 from rlcli.studies.engines.storage_engine import StorageEngine
 
@@ -159,7 +160,8 @@ def test_a_killed_driver_continues_with_the_runs_of_the_store(
     running = [n for n, state, *_ in list_trials(found) if state == "running"]
     infos = (tmp_path / "store/trials").glob("*/run.json")
     stored = {f"trials/{info.parent.name}" for info in infos}
-    engine.restore([f"trials/{n:04d}" for n in running])
+    begun = Job(found.folder, tuple(f"trials/{n:04d}" for n in running))
+    stored_runs.download_runs(remote.storage, begun)
     assert drive(found, engine) == "finished"
     engine.close()
     assert list_trials(found) == list_trials(undisturbed)
@@ -187,8 +189,9 @@ def test_a_store_that_fails_ends_the_driver_with_its_error(tmp_path, monkeypatch
     engine._threads.shutdown()
     monkeypatch.undo()
     skip_disk(monkeypatch)
-    engine, _ = make_engine(found, tmp_path / "other")
-    engine.restore(["trials/0000", "trials/0001"])
+    engine, remote = make_engine(found, tmp_path / "other")
+    begun = Job(found.folder, ("trials/0000", "trials/0001"))
+    stored_runs.download_runs(remote.storage, begun)
     assert drive(found, engine) == "finished"
     engine.close()
 
