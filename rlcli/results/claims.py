@@ -24,11 +24,7 @@ from rlcli.results.claim_test import (
     read_test,
     split_blocks,
 )
-from rlcli.results.comparison import (
-    ComparisonSettings,
-    collect_members,
-    read_samples,
-)
+from rlcli.results.comparison import ComparisonSettings, collect_members, read_samples
 from rlcli.results.groups import CELL, find_members
 from rlcli.results.references import parse_references
 from rlcli.results.sequential_test import (

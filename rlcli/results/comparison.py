@@ -200,9 +200,7 @@ def _reach(seeds: Sequence[Seed], threshold: float) -> dict[str, Any]:
     }
 
 
-def collect_members(
-    samples: Mapping[str, Sequence[Sample]],
-) -> dict[str, list[Member]]:
+def collect_members(samples: Mapping[str, Sequence[Sample]]) -> dict[str, list[Member]]:
     """The runs of all groups in each environment."""
     return {
         environment: [member for sample in each for member in sample.group.members]

@@ -162,9 +162,7 @@ def _fit_texts(canvas: Any, columns: int) -> None:
                 text.set_fontsize(text.get_fontsize() * room / size)
 
 
-def _describe_entries(
-    panels: Mapping[str | None, Mapping[str, Any]],
-) -> dict[int, str]:
+def _describe_entries(panels: Mapping[str | None, Mapping[str, Any]]) -> dict[int, str]:
     """The entries of the legend: label, seeds, and when the threshold is crossed.
 
     Of several panels the labels only, because the rest differs among them.

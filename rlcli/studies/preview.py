@@ -62,19 +62,14 @@ def preview_study(
     groups, refused = group_cells(cells, trust=trust)
     programs, errors = build_groups(groups, trust=trust)
     rates = _read_rates(Path(runs))
-    found = {
-        cell.label: CellPreview(
-            cell,
-            number,
-            recipe.train.seeds,
-            recipe.train.steps,
-            memory,
-            _estimate(rates, recipe, len(group)),
-            plan=plan,
-        )
-        for number, (group, recipe, memory) in enumerate(programs, 1)
-        for cell in group
-    }
+    found = {}
+    for number, (group, recipe, memory) in enumerate(programs, 1):
+        seeds, steps = recipe.train.seeds, recipe.train.steps
+        rate = rates.get((recipe.name, recipe.environment.name))
+        seconds = None if rate is None else rate * steps * seeds * len(group)
+        for cell in group:
+            own = CellPreview(cell, number, seeds, steps, memory, seconds, plan=plan)
+            found[cell.label] = own
     known = {cell.label: cell for cell in cells}
     for label, error in {**refused, **errors}.items():
         cell = known[label]
@@ -82,23 +77,16 @@ def preview_study(
     return [found[cell.label] for cell in cells]
 
 
-class BuiltProgram(NamedTuple):
-    """Cells that share a program, the recipe of the first one, and bytes of memory."""
-
-    cells: Sequence[Cell]
-    recipe: Recipe
-    memory: int
-
-
 def build_groups(
     groups: Sequence[Sequence[Cell]], *, trust: bool, shapes: bool = True
-) -> tuple[list[BuiltProgram], dict[str, RlcliError]]:
+) -> tuple[list[tuple[Sequence[Cell], Recipe, int]], dict[str, RlcliError]]:
     """Builds the program of each group; also why some cells cannot be built.
 
+    Of each program: its cells, the recipe of the first one, and bytes of memory.
     `trust`: whether recipes may import code. `shapes`: whether the programs are traced,
     which tells their memory.
     """
-    programs: list[BuiltProgram] = []
+    programs: list[tuple[Sequence[Cell], Recipe, int]] = []
     errors: dict[str, RlcliError] = {}
     for group in groups:
         try:
@@ -107,7 +95,7 @@ def build_groups(
         except RlcliError as error:
             errors |= {cell.label: error for cell in group}
         else:
-            programs.append(BuiltProgram(group, recipes[0], memory))
+            programs.append((group, recipes[0], memory))
     return programs, errors
 
 
@@ -134,12 +122,3 @@ def _read_rates(runs: Path) -> dict[tuple[str, str], float]:
             name = str((resolved.get("environment") or {}).get("name"))
             rates.setdefault((str(record["recipe"]), name), []).append(1 / rate)
     return {key: statistics.median(each) for key, each in rates.items()}
-
-
-def _estimate(
-    rates: Mapping[tuple[str, str], float], recipe: Recipe, cells: int
-) -> float | None:
-    """Seconds of a program with so many cells."""
-    rate = rates.get((recipe.name, recipe.environment.name))
-    train = recipe.train
-    return None if rate is None else rate * train.steps * train.seeds * cells

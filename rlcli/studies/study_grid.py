@@ -27,11 +27,7 @@ from rlcli.results.claim_test import ClaimTest
 from rlcli.runs.creation import check_place
 from rlcli.runs.files import to_json
 from rlcli.runs.moved_recipes import find_recipe
-from rlcli.runs.naming import (
-    describe_overrides,
-    name_folder,
-    number_folder,
-)
+from rlcli.runs.naming import describe_overrides, name_folder, number_folder
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.run_folder import is_run
 from rlcli.runs.study_record import Cell

@@ -68,13 +68,7 @@ def hover_points(encoding: Spec, tooltip: Sequence[Spec]) -> Spec:
     }
 
 
-def axis(
-    field: str,
-    title: str,
-    *,
-    domain: Sequence[float],
-    **keywords: Any,
-) -> Spec:
+def axis(field: str, title: str, *, domain: Sequence[float], **keywords: Any) -> Spec:
     """A number on an axis; `x` is shortened to 20k and has no grid."""
     scale: Spec = {"zero": False, "nice": field != "x", "domain": [*domain]}
     guide: Spec = {"title": title, "labelOverlap": True}

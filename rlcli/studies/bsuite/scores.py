@@ -27,7 +27,7 @@ def score_experiments(results: Mapping[str, Results]) -> list[dict[str, Any]]:
         if not found:
             continue
         value = float(_SCORES[name](found, experiment.episodes))
-        last = min(max(_column(rows, "episode")) for rows in found.values())
+        last = min(max(row["episode"] for row in rows) for rows in found.values())
         scores.append(
             {
                 "experiment": name,
@@ -54,10 +54,6 @@ def score_tags(scores: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         mean = float(np.mean(values)) if values else None
         means.append({"tag": tag, "score": mean, "experiments": len(values)})
     return means
-
-
-def _column(rows: Sequence[Row], name: str) -> list[float]:
-    return [row[name] for row in rows]
 
 
 def _mean_at_end(results: Results, episodes: int, value: Callable[[Row], float]) -> Any:
@@ -192,7 +188,8 @@ def _rows_until(results: Results, episodes: int) -> Results:
 
 def _solved_share(results: Results, threshold: float) -> float:
     """The share of ids whose best episode is above a threshold."""
-    best = [max(_column(rows, "best_episode")) for rows in results.values() if rows]
+    found = filter(None, results.values())
+    best = [max(row["best_episode"] for row in rows) for rows in found]
     return float(np.mean(np.array(best) > threshold))
 
 

@@ -9,11 +9,7 @@ from typing import Any
 from rlcli import errors
 from rlcli.errors import RlcliError, quote
 from rlcli.quoting import quote_shell
-from rlcli.recipe import (
-    RecipeDocument,
-    check_document,
-    read_without_parts,
-)
+from rlcli.recipe import RecipeDocument, check_document, read_without_parts
 from rlcli.registry.paths import enter, resolves
 from rlcli.results import figure
 from rlcli.runs.cell_table import group_reasons
@@ -141,7 +137,9 @@ def _train(
 ) -> list[CellEnd]:
     """Trains the runs that have not finished; `recipe` is that of a new sweep."""
     if recipe is not None:
-        cells = _plan_cells(recipe, folder, info, embeds=engine.run_storage is not None)
+        embeds = engine.run_storage is not None
+        groups = list_groups(info)
+        cells = [_plan_cell(recipe, each, folder, info, embeds) for each in groups]
         with name_file_in_errors(folder.folder, "created"):
             folder.folder.mkdir(parents=True, exist_ok=True)
         stored = engine.begin_storage(info["recipe"], folder.folder)
@@ -200,25 +198,17 @@ def _refuse_existing(folder: Path) -> None:
     check_place(run=folder / RUNS / "run")
 
 
-def _plan_cells(
-    recipe: RecipeDocument,
-    folder: SuiteFolder,
-    info: Mapping[str, Any],
-    *,
-    embeds: bool,
-) -> list[Cell]:
-    """The cells of a sweep; refuses a recipe or options that are wrong."""
-    return [_plan(recipe, group, folder, info, embeds) for group in list_groups(info)]
-
-
-def _plan(
+def _plan_cell(
     recipe: RecipeDocument,
     group: IdGroup,
     folder: SuiteFolder,
     info: Mapping[str, Any],
     embeds: bool,
 ) -> Cell:
-    """The run of ids: the recipe with the environment and the budget of bsuite."""
+    """The run of ids: the recipe with the environment and the budget of bsuite.
+
+    Refuses a recipe or options that are wrong.
+    """
     experiment, index = EXPERIMENTS[group.experiment], group.indices[0]
     data = read_without_parts(recipe).data.get("environment")
     num_envs = data.get("num_envs", 1) if isinstance(data, Mapping) else 1

@@ -89,7 +89,7 @@ def write_script(
         names = [word for label in labels for word in ("--cell", label)]
         cases.append(f"    {number}) set -- {join_shell(names)} ;;")
     text = _SCRIPT.format(
-        name=quote_slurm(_job_name(folder)),
+        name=quote_slurm("rlcli-" + re.sub(r"[^\w.+-]", "_", folder.name)),
         last=len(tasks) - 1,
         at_once="" if at_once is None else f"%{at_once}",
         cpus=cpus,
@@ -101,10 +101,6 @@ def write_script(
         folder=join_shell([str(folder)]),
     )
     write_output(Path(file), text.encode())
-
-
-def _job_name(folder: Path) -> str:
-    return "rlcli-" + re.sub(r"[^\w.+-]", "_", folder.name)
 
 
 def _log_file(logs: Path) -> str:

@@ -11,7 +11,7 @@ from rlcli.recipe.documents import format_inline
 from rlcli.runs.files import check_output, write_output
 from rlcli.runs.formatting import format_number
 from rlcli.runs.run_folder import Run
-from rlcli.studies.search.layout import Sweep, SweepFolder
+from rlcli.studies.search.layout import TRIALS, SweepFolder
 from rlcli.studies.search.opening import open_sweep
 from rlcli.studies.search.pbt import PBT, member_settings
 
@@ -48,8 +48,10 @@ def export_sweep(
                 f"`{folder}` has no trial {trial}",
                 f"`rlcli sweep show {quote_shell(folder)}` lists the trials",
             )
-    if settings.sampler == PBT and run.folder.parent == sweep.population:
-        text = _member_recipe(opened, int(run.folder.name))
+    if settings.sampler == PBT and run.folder.parent == sweep.find(TRIALS):
+        # The recipe with schedules that trains the member alone.
+        sets = member_settings(opened, int(run.folder.name))
+        text = dump_recipe(resolve(opened.load_recipe(sets)))
     else:
         text = run.read_resolved()
     name = format_inline(sweep.folder.absolute().name)
@@ -67,10 +69,3 @@ def _winner(sweep: SweepFolder) -> tuple[Run, str]:
         )
     sentence = f"Winner (trial {winner['trial']}, {format_number(winner['value'])})"
     return Run(sweep.find(*Path(winner["run"]).parts)), sentence
-
-
-def _member_recipe(opened: Sweep, number: int) -> str:
-    """The recipe with schedules that trains a member of a population alone."""
-    settings, sets = opened.settings, member_settings(opened, number)
-    seeds = f"train.seed={settings.seed}", f"train.seeds={settings.seeds}"
-    return dump_recipe(resolve(opened.load_recipe([*sets, *seeds])))

@@ -81,10 +81,10 @@ class Journal:
             raise self.damage(str(error)[:100]) from error
         if not isinstance(entry, dict):
             raise self.damage("it is not a JSON object")
-        fields = _FIELDS.get(_as_key(entry.get("op_code")))
+        operation = entry.get("op_code")
+        fields = _FIELDS.get(operation) if type(operation) is int else None
         if fields is None:
-            message = f"there is no operation {quote(to_json(entry.get('op_code')))}"
-            raise self.damage(message)
+            raise self.damage(f"there is no operation {quote(to_json(operation))}")
         for name, is_sound in {"worker_id": predicates.is_text, **fields}.items():
             if not is_sound(entry.get(name)):
                 value = quote(to_json(entry.get(name)))
@@ -112,10 +112,6 @@ class Journal:
 _LONGEST = 2**20  # bytes of a half line
 
 
-def _as_key(value: Any) -> int | None:
-    return value if type(value) is int else None
-
-
 def _is_pair(value: Any) -> bool:
     """Whether a value is a mapping with a single item."""
     return isinstance(value, dict) and len(value) == 1
@@ -132,9 +128,8 @@ def _each(is_sound: predicates.Predicate) -> predicates.Predicate:
 
 
 _TRIAL = {"trial_id": predicates.is_int}
-_FIELDS: Mapping[
-    int | None, Mapping[str, predicates.Predicate]
-] = {  # by the numbers of Optuna's `JournalOperation`
+# By the numbers of Optuna's `JournalOperation`.
+_FIELDS: Mapping[int, Mapping[str, predicates.Predicate]] = {
     0: {"study_name": predicates.is_text, "directions": _each(predicates.is_int)},
     1: {"study_id": predicates.is_int},
     2: {"study_id": predicates.is_int, "user_attr": _is_pair},

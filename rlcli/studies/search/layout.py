@@ -8,7 +8,6 @@ runs/sweeps/<recipe>/<time>/
   result.json     the winner
 """
 
-import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,13 +17,8 @@ from typing import Any, NamedTuple
 from rlcli.errors import EXIT_CODES, RlcliError, quote
 from rlcli.recipe import Recipe, load_to_train
 from rlcli.recipe.documents import dump_yaml, load_document
-from rlcli.runs import locks, predicates
-from rlcli.runs.files import (
-    REMEDY,
-    read_json,
-    to_json,
-    write_json,
-)
+from rlcli.runs import predicates
+from rlcli.runs.files import REMEDY, read_json, to_json
 from rlcli.runs.naming import check_name
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.study_record import (
@@ -39,7 +33,7 @@ from rlcli.studies.engines.slurm import LOGS
 from rlcli.studies.search.space import Space, read_space
 from rlcli.studies.study_grid import read_cell
 
-INDEPENDENT = ("random", "grid")  # samplers that do not learn from other trials
+INDEPENDENT = ("random", "grid")  # samplers whose trials depend on their number only
 TRIALS, CONFIRMATIONS = "trials", "confirm"
 _RUNS = TRIALS, CONFIRMATIONS
 FOLDERS = (*_RUNS, LOGS)  # of a sweep
@@ -66,11 +60,6 @@ class Settings:
     ready: int | None  # of `pbt`: evaluations between two rounds
     together: int | None  # trials that are begun at once; None: not chosen yet
 
-    @property
-    def has_independent_trials(self) -> bool:
-        """Whether a trial depends on its number only, not on the results of others."""
-        return self.sampler in INDEPENDENT
-
 
 @dataclass(frozen=True)
 class SweepFolder(OpenedFolder):
@@ -90,18 +79,9 @@ class SweepFolder(OpenedFolder):
         """The run of a trial."""
         return self.find(TRIALS, f"{number:04d}")
 
-    @property
-    def population(self) -> Path:
-        """The folder of the members of a population, and of its record."""
-        return self.find(TRIALS)
-
     def confirmation(self, number: int) -> Path:
         """The run of a trial with other seeds."""
         return self.find(CONFIRMATIONS, f"{number:04d}")
-
-    def lock(self) -> contextlib.AbstractContextManager[None]:
-        """Prevents other processes from continuing this sweep."""
-        return locks.hold(self.folder)
 
     def read_study(self) -> Study:
         """The record; an `RlcliError` if this is no sweep."""
@@ -143,10 +123,6 @@ class SweepFolder(OpenedFolder):
                 raise RlcliError(message, REMEDY_OF_RESULT)
         return result
 
-    def write_result(self, result: dict[str, Any]) -> None:
-        """Writes the winner."""
-        write_json(self.result, result)
-
 
 class Sweep(NamedTuple):
     """A sweep that exists, or is planned: its folder, its settings and its space."""
@@ -170,10 +146,8 @@ class Sweep(NamedTuple):
 
     def load_recipe(self, sets: Sequence[str] = ()) -> Recipe:
         """The recipe of the sweep, with the settings of a trial."""
-        place, settings = self.folder.trial(0), self.settings
-        study = self.folder.folder
-        cell = Cell(place, study, settings.recipe, settings.digest, settings.set)
-        return load_to_train(read_cell(cell, sets), trust=self.folder.admits_code)
+        document = read_cell(self.make_cell(self.folder.trial(0), sets))
+        return load_to_train(document, trust=self.folder.admits_code)
 
 
 _FIELDS: Mapping[str, predicates.Predicate] = {  # those of `Settings`
@@ -262,8 +236,3 @@ def find_sweep(
             "remove `--resume` to start a new sweep",
         )
     return max(found, key=lambda path: path.stat().st_mtime)
-
-
-def first_confirmed_seed(settings: Settings) -> int:
-    """The first seed that no trial has used."""
-    return settings.seed + settings.seeds

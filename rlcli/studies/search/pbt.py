@@ -140,7 +140,7 @@ def read_lineages(sweep: Sweep) -> dict[int, list[Stage]]:
     folder, settings, space = sweep
     names = {folder.trial(n).name: n for n in range(settings.trials)}
     keys = [option.key for option in space.options]
-    rounds = read_rounds(folder.population, names, keys)
+    rounds = read_rounds(folder.find(TRIALS), names, keys)
     first = {name: space.draw(settings.seed, n) for name, n in names.items()}
     return {n: find_lineage(rounds, name, first) for name, n in names.items()}
 

@@ -64,10 +64,6 @@ class Option:
         """Whether the options before it make this one part of the trial."""
         return all(values.get(key) in labels for key, labels in self.when)
 
-    def first(self) -> Any:
-        """The lowest value, or the first choice."""
-        return self.edges()[0]
-
     def edges(self) -> list[Any]:
         """The lowest and the highest value, or all choices."""
         if self.kind == CHOICE:
@@ -188,11 +184,11 @@ class Space:
         )
 
     def complete(self, values: Mapping[str, Any]) -> Values:
-        """These values, with the first value of every other active option."""
+        """These values, and the lowest, or first choice, of other active options."""
         chosen: Values = {}
         for option in self.options:
             if option.is_active(chosen):
-                chosen[option.key] = values.get(option.key, option.first())
+                chosen[option.key] = values.get(option.key, option.edges()[0])
         return chosen
 
     def requirements(self, option: Option) -> Values:
@@ -381,9 +377,10 @@ class _Reader:
             if other.kind != CHOICE:
                 message = f"`when` of {quote(self.key)}: `{key}` is not a `choice`"
                 self.fail(message, "make it a `choice` of values", "when", key)
-            wanted = [wanted] if _label_of(wanted) in other.choices else wanted
-            wanted = wanted if isinstance(wanted, list) else [wanted]
-            labels = tuple(map(_label_of, wanted))
+            format_label = documents.format_inline
+            is_label = format_label(wanted) in other.choices
+            wanted = wanted if isinstance(wanted, list) and not is_label else [wanted]
+            labels = tuple(map(format_label, wanted))
             for label in labels or ("[]",):
                 if label not in other.choices:
                     message = f"`when` of {quote(self.key)}: `{key}` is never"
@@ -394,10 +391,6 @@ class _Reader:
 
 
 _CHOICE_EXAMPLE = "for example `network.layers: {choice: [[64], [64, 64]]}`"
-
-
-def _label_of(value: Any) -> str:
-    return documents.format_inline(value)
 
 
 def _format(value: Any) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import Recipe, check_document
 from rlcli.registry.paths import enter, enter_url, resolves
+from rlcli.runs import locks
 from rlcli.runs.files import check_writable
 from rlcli.runs.naming import place_folder
 from rlcli.runs.study_record import Cell
@@ -135,14 +136,18 @@ def sweep(
     require_optuna()
     with contextlib.ExitStack() as stack:
         if resume:
-            found = open_sweep(_find(recipe, set, runs, run, name), trust=trust)
-            stack.enter_context(found.folder.lock())
+            folder = enter(recipe)
+            if not folder.is_dir():
+                title = check_document(recipe, set).name
+                folder = layout.find_sweep(title, runs, run, name)
+            found = open_sweep(folder, trust=trust)
+            stack.enter_context(locks.hold(folder))
             opened, first_rung = _reopen(found, given, space, engines)
         else:
             _refuse_array(given, engines)
             place = runs, run, name
             opened, first_rung = _create(recipe, given, space, place, engines)
-            stack.enter_context(opened.folder.lock())
+            stack.enter_context(locks.hold(opened.folder.folder))
         _refuse_array(dataclasses.asdict(opened.settings), engines)
         folder = opened.folder.folder
         with stopping_with(folder, lambda _: folder):
@@ -237,22 +242,17 @@ def _create(
     sweep = Sweep(SweepFolder(folder, needs_trust), settings, read)
     if settings.sampler == PBT:
         pbt.check_population(sweep, base)
-    _check_stop(base, settings)
-    if settings.storage is not None:
-        open_database(settings.storage)  # before there is a folder
-    stored = engines.begin_storage(document.name, folder)
-    layout.create_sweep(sweep, _plan_trials(sweep), **stored)
-    return sweep, first_rung
-
-
-def _check_stop(recipe: Recipe, settings: Settings) -> None:
-    """Refuses to compare areas under curves of different lengths."""
-    if recipe.train.stop is not None and settings.objective == AUC:
+    if base.train.stop is not None and settings.objective == AUC:
         raise RlcliError(
             "the objective `auc` cannot have `train.stop`: a trial that stops early "
             "would have the mean of its worst part",
             "`--set train.stop=null`, or the objective `steps_to:RETURN`",
         )
+    if settings.storage is not None:
+        open_database(settings.storage)  # before there is a folder
+    stored = engines.begin_storage(document.name, folder)
+    layout.create_sweep(sweep, _plan_trials(sweep), **stored)
+    return sweep, first_rung
 
 
 def _settings(
@@ -282,19 +282,6 @@ def _first_rung(recipe: Recipe) -> int:
             f"add some: for example `--set train.evaluate.every={steps // 10 or 1}`",
         )
     return every
-
-
-def _find(
-    recipe: str | Path,
-    sets: Sequence[str],
-    runs: str | Path,
-    run: str | Path | None,
-    name: str | None,
-) -> Path:
-    """The folder of the sweep to resume, by itself or by its recipe."""
-    if (folder := enter(recipe)).is_dir():
-        return folder
-    return layout.find_sweep(check_document(recipe, sets).name, runs, run, name)
 
 
 def _reopen(

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
+from rlcli.runs.files import write_json
 from rlcli.runs.records import COMPLETE
 from rlcli.runs.run_folder import Run
 from rlcli.runs.study_record import Cell
 from rlcli.studies.engines.jobs import ENDED, Job
-from rlcli.studies.search import layout, pbt
-from rlcli.studies.search.layout import CONFIRMATIONS, Settings, Sweep
+from rlcli.studies.search import pbt
+from rlcli.studies.search.layout import CONFIRMATIONS, INDEPENDENT, Settings, Sweep
 from rlcli.studies.search.objectives import (
     EvaluationReader,
     Objective,
@@ -55,7 +56,7 @@ def choose_size(settings: Settings, jobs: int) -> int:
     """
     if settings.sampler == PBT:
         return settings.trials
-    if settings.has_independent_trials:
+    if settings.sampler in INDEPENDENT:
         return min(math.ceil(settings.trials / jobs), _MOST)
     return min(math.ceil(settings.trials / (_STEPS * jobs)), _MOST_LEARNED)
 
@@ -129,7 +130,7 @@ class TrialSource:
 
     def _write_status(self, status: str, **found: Any) -> None:
         result = self._folder.read_result() | found
-        self._folder.write_result(result | {"status": status})
+        write_json(self._folder.result, result | {"status": status})
 
     def _choose(self, ended: Sequence[CellEnd]) -> list[Cell]:
         del ended  # `_receive` was told
@@ -169,10 +170,13 @@ class TrialSource:
         return self._sweep.make_cell(folder, self._space.settings(trial.values))
 
     def _confirm(self, trial: Trial) -> Cell:
-        """The cell of a trial with other seeds."""
+        """The cell of a trial with seeds that no trial has used."""
         folder, settings = self._folder.confirmation(trial.number), self._settings
-        seeds = layout.first_confirmed_seed(settings), settings.confirm_seeds
-        return self._sweep.make_cell(folder, self._final_settings(trial), *seeds)
+        seeds = settings.seed + settings.seeds, settings.confirm_seeds
+        sets = self._space.settings(trial.values)
+        if settings.sampler == PBT:
+            sets = pbt.member_settings(self._sweep, trial.number)
+        return self._sweep.make_cell(folder, sets, *seeds)
 
     def _find_stopped(self, jobs: Sequence[Job]) -> list[str]:
         """Prunes trials after their evaluations; the jobs to stop for that."""
@@ -247,7 +251,8 @@ class TrialSource:
         except RlcliError as error:
             has_failed, reason = True, error.message
         self._durations.append(time.monotonic() - running.begin)
-        if has_failed and _is_frozen(folder, self._settings.seeds):
+        frozen = Run(folder).read_info().get("frozen") or ()
+        if has_failed and len(frozen) == self._settings.seeds:
             values = [self.objective.worst] * self._settings.seeds
             self._study.note(number, reason=reason, seeds=values)
             self._study.end(number, "complete", self.objective.worst)
@@ -280,12 +285,6 @@ class TrialSource:
                 notes = summarize(values, self.objective)
                 entries.append(self._describe(trial, folder) | notes)
         return entries
-
-    def _final_settings(self, trial: Trial) -> tuple[str, ...]:
-        """The settings of a recipe that trains a trial again, with any seeds."""
-        if self._settings.sampler != PBT:
-            return self._space.settings(trial.values)
-        return pbt.member_settings(self._sweep, trial.number)
 
     def _describe(self, trial: Trial, folder: Path) -> dict[str, Any]:
         """A trial in the result of the sweep."""
@@ -327,8 +326,3 @@ class _Running:
 def _total_steps(folder: Path) -> float:
     """The steps of a run; infinite if they are unknown."""
     return Run(folder).read_info().get("total_steps") or math.inf
-
-
-def _is_frozen(folder: Path, seeds: int) -> bool:
-    """Whether all seeds of a run are frozen."""
-    return len(Run(folder).read_info().get("frozen") or ()) == seeds

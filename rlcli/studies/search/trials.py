@@ -189,7 +189,8 @@ class Trials:
         """Begins the next trial."""
         with self._using_optuna():
             number = len(self._study.get_trials(deepcopy=False))
-            waiting = self._study.get_trials(deepcopy=False, states=(self._waiting,))
+            state = self._optuna.trial.TrialState.WAITING
+            waiting = self._study.get_trials(deepcopy=False, states=(state,))
             if waiting:  # of a process that was killed before it began the trial
                 number = waiting[0].number
             elif (values := fixed_values(self._sweep, number)) is not None:
@@ -305,10 +306,6 @@ class Trials:
             found = importance.get_param_importances(self._study, evaluator=evaluator)
             return {key: float(value) for key, value in found.items()}
         return {}
-
-    @property
-    def _waiting(self) -> Any:
-        return self._optuna.trial.TrialState.WAITING
 
 
 def open_database(url: str, *, is_reader: bool = False) -> Any:

@@ -1,7 +1,5 @@
 """Validation: compares a space with the recipe before a sweep begins."""
 
-from collections.abc import Sequence
-
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import Recipe, RecipeDocument, load_recipe
 from rlcli.recipe.settings import LONGEST
@@ -37,15 +35,6 @@ def _needs_trust(recipe: Recipe) -> bool:
     return bool(recipe.import_paths or recipe.remote_trackers)
 
 
-def _find_error(recipe: RecipeDocument, settings: Sequence[str]) -> RlcliError | None:
-    """Why the recipe is wrong with settings; None if it is right."""
-    try:
-        load_recipe(recipe, settings)
-    except RlcliError as error:
-        return error
-    return None
-
-
 def _explain(
     error: RlcliError, recipe: RecipeDocument, space: Space, values: Values
 ) -> RlcliError:
@@ -59,7 +48,9 @@ def _explain(
                 f"{where}{error.message.removeprefix(prefix)}", error.hint
             )
     for key, setting in settings.items():
-        if alone := _find_error(recipe, [setting]):
+        try:
+            load_recipe(recipe, [setting])
+        except RlcliError as alone:
             where = space.document.where((key,))
             message = f"{where}the recipe is wrong with {quote(setting)}"
             return RlcliError(f"{message}: {alone.message}", alone.hint)
