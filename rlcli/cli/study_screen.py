@@ -63,9 +63,9 @@ def train_and_report(
 
 def report_script(folder: Path, script: Path | None, then: str, quiet: bool) -> int:
     """Prints the folder, how to submit a script for SLURM, and the command after it."""
-    from rlcli.studies.engines.engine_options import EngineOptions  # as above
+    from rlcli.studies.engines.slurm import find_script  # as above
 
-    script = EngineOptions("slurm", script=script).find_script(folder)
+    script = find_script(folder, script)
     if not quiet:
         output.print_message(f"next: sbatch --wait {quote_shell(script)}; {then}")
     output.print_data(folder)

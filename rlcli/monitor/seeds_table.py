@@ -103,12 +103,8 @@ def mean(values: Sequence[float]) -> float:
 MAX_SEED_ROWS = 8  # more seeds than these share three lines: mean, min, max
 _TRAINING = ("ep", "t", "G", "avg_G")
 _COLUMNS = (*_TRAINING, "evaluation")
-_LEAST_IMPORTANT = (
-    "t",
-    "ep",
-    "G",
-    "evaluation",
-)  # columns that a narrow table leaves out, in order
+# Columns that a narrow table leaves out, in order.
+_LEAST_IMPORTANT = ("t", "ep", "G", "evaluation")
 _COUNTS = ("ep", "t")  # means of these are rounded
 _GAP = 2  # characters between two columns
 _MIN_WIDTH = 5  # characters of a column, so that the columns do not move

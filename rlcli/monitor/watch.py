@@ -65,21 +65,16 @@ def _make_monitor(run: Run) -> Monitor:
     return monitor
 
 
-def _restore_nan(row: Row) -> Row:
-    """The row of an evaluation, whose numbers that are not finite are null in JSON."""
-    result = {
-        name: math.nan if value is None else value
-        for name, value in row["evaluation"].items()
-    }
-    return {**row, "evaluation": result}
-
-
 def _show(monitor: Monitor, rows: Sequence[Row]) -> None:
     """Shows new rows, in groups with the same step."""
     if rows:
         monitor.set_phase("running")
     for point in group_by_point(rows):
         logged = [row for row in point if "evaluation" not in row]
-        evaluation = [_restore_nan(row) for row in point if "evaluation" in row]
+        evaluation = []
+        for row in (each for each in point if "evaluation" in each):
+            items = row["evaluation"].items()  # what is not finite is null in JSON
+            numbers = {key: math.nan if n is None else n for key, n in items}
+            evaluation.append({**row, "evaluation": numbers})
         monitor.update(logged, point[0]["T"], evaluation)
     monitor.refresh()

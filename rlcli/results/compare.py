@@ -1,8 +1,7 @@
 """Compare: statistics of groups of runs; the function behind `rlcli compare`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rlcli.errors import RlcliError
 from rlcli.results import figure
@@ -63,13 +62,16 @@ def compare(
     check_choice("result", result, RESULTS)
     check_threshold(threshold)
     style = check_style(width, serif)
-    from rlcli.results import comparison, comparison_tables  # here: import NumPy
+    # Here: they import NumPy.
+    from rlcli.results import comparison, comparison_figure, comparison_tables
     from rlcli.results.references import parse_references
 
+    is_figure = False
     if output is not None:
         check_output(Path(output), "a comparison", FORMATS)
-        if _is_figure(Path(output)):
-            figure.check_figure(Path(output))
+        is_figure = Path(output).suffix.lower() in figure.FORMATS
+    if is_figure:
+        figure.check_library()
     references = parse_references(reference)
     notes: list[str] = []
     members = find_members(runs, notes, filter, tag)
@@ -82,20 +84,8 @@ def compare(
     )
     if not data["environments"]:
         raise RlcliError("there are no results to compare", "; ".join(notes))
-    if output is not None:
-        _write(data, Path(output), style)
+    if is_figure:
+        comparison_figure.draw_comparison(data, Path(str(output)), style)
+    elif output is not None:
+        comparison_tables.write_comparison(data, Path(output))
     return Result(data, comparison_tables.tables)
-
-
-def _is_figure(path: Path) -> bool:
-    return path.suffix.lower() in figure.FORMATS
-
-
-def _write(data: Mapping[str, Any], path: Path, style: figure.FigureStyle) -> None:
-    """Writes a comparison in the format of the file's name."""
-    from rlcli.results import comparison_figure, comparison_tables
-
-    if _is_figure(path):
-        comparison_figure.draw_comparison(data, path, style)
-    else:
-        comparison_tables.write_comparison(data, path)

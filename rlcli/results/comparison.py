@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -149,7 +150,7 @@ def compare_environment(
     environment: str, samples: Sequence[Sample], metric: str, threshold: float | None
 ) -> dict[str, Any]:
     """The results of the groups of an environment, with their statistics."""
-    statistics = {
+    estimates = {
         "mean": aggregates.mean,
         "median": aggregates.median_over_seeds,
         "iqm": aggregates.iqm,
@@ -162,7 +163,7 @@ def compare_environment(
             "seeds": len(sample.results),
             "results": sample.results.tolist(),
         }
-        for name, statistic in statistics.items():
+        for name, statistic in estimates.items():
             row[name] = _as_dict(aggregates.estimate(statistic, [sample.results]))
         if threshold is not None:
             row["steps_to_threshold"] = _reach(sample.by_steps, threshold)
@@ -189,10 +190,8 @@ def _reach(seeds: Sequence[Seed], threshold: float) -> dict[str, Any]:
         for seed in seeds
     ]
     reached = sum(map(math.isfinite, firsts))
-    # Of an even number of values NumPy would subtract infinities.
-    ordered = sorted(firsts)
-    middle = ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
-    median = sum(middle) / len(middle) if middle else math.inf
+    # NumPy would subtract infinities.
+    median = statistics.median(firsts) if firsts else math.inf
     return {
         "median": median if math.isfinite(median) else None,
         "reached": reached,
@@ -252,7 +251,7 @@ def compare_overall(
 
 
 def _overall_row(label: str, scores: Scores) -> dict[str, Any]:
-    statistics = {
+    estimates = {
         "mean": aggregates.mean,
         "median": aggregates.median_over_environments,
         "iqm": aggregates.iqm,
@@ -265,7 +264,7 @@ def _overall_row(label: str, scores: Scores) -> dict[str, Any]:
         "group": label,
         "seeds": [len(each) for each in scores],
         "results": np.concatenate(scores).tolist(),
-        **{name: _as_dict(estimate(each)) for name, each in statistics.items()},
+        **{name: _as_dict(estimate(each)) for name, each in estimates.items()},
         "profile": {
             "score": PROFILE.tolist(),
             "fraction": [each.value for each in above],

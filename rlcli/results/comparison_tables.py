@@ -42,7 +42,7 @@ def write_comparison(data: Mapping[str, Any], path: Path) -> None:
         ".tex": as_latex,
         ".csv": as_csv,
         ".html": as_html,
-        ".json": _as_json,
+        ".json": lambda data: to_json(data, indent=2) + "\n",
     }
     write_output(path, formats[path.suffix.lower()](data).encode())
 
@@ -135,15 +135,11 @@ def fit(
         )
         for table in found
     ]
-    return letters, [
-        table if width_of(table) <= width else _stack_intervals(table)
-        for table in lettered
-    ]
-
-
-def _stack_intervals(table: Table) -> Table:
-    rows = [[cell.replace(" [", "\n[") for cell in row] for row in table.rows]
-    return table._replace(rows=rows)
+    for index, table in enumerate(lettered):
+        if width_of(table) > width:
+            rows = [[cell.replace(" [", "\n[") for cell in row] for row in table.rows]
+            lettered[index] = table._replace(rows=rows)
+    return letters, lettered
 
 
 def as_markdown(data: Mapping[str, Any]) -> str:
@@ -152,11 +148,8 @@ def as_markdown(data: Mapping[str, Any]) -> str:
     lines += [quote_markdown(describe_comparison(data))]
     for table in tables(data):
         lines += ["", *markdown_lines(table)]
-    lines += (
-        ["", *(f"- {quote_markdown(note)}" for note in data["notes"])]
-        if data["notes"]
-        else []
-    )
+    if data["notes"]:
+        lines += ["", *(f"- {quote_markdown(note)}" for note in data["notes"])]
     return "\n".join(lines) + "\n"
 
 
@@ -261,10 +254,6 @@ def as_html(data: Mapping[str, Any]) -> str:
         parts += html_lines(table)
     parts += [f"<p>{quote_html(note)}</p>" for note in data["notes"]]
     return "\n".join([*parts, "</html>", ""])
-
-
-def _as_json(data: Mapping[str, Any]) -> str:
-    return to_json(data, indent=2) + "\n"
 
 
 def _estimate_table(

@@ -285,7 +285,8 @@ class CurveReader:
         )
         if not names:
             raise RlcliError(
-                "the runs have no metrics yet: " + _join(self._series),
+                "the runs have no metrics yet: "
+                + ", ".join(f"`{folder}`" for folder in self._series),
                 "the first log point writes them",
             )
         hint = suggest(metric, names)
@@ -472,7 +473,3 @@ def _length_of(series: RunSeries, metric: str) -> int:
 
 def _end(seed: Seed) -> tuple[float, str]:
     return seed.last_step, str(seed.member.info.get("created", ""))
-
-
-def _join(folders: Mapping[Path, Any]) -> str:
-    return ", ".join(f"`{folder}`" for folder in folders)

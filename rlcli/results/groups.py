@@ -6,7 +6,7 @@ run with the same recipe is no further evidence, so it counts once.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -162,13 +162,16 @@ def group_members(members: Sequence[Member], group: str | None = None) -> list[G
         key = member.identity if group == RECIPE else _value_of(member, group)
         keys[key].append(member)
     firsts = [each[0] for each in keys.values()]
-    labels = (
-        _recipe_labels(firsts)
-        if group == RECIPE
-        else _value_labels(keys, firsts, group)
-    )
+    if group == RECIPE:
+        labels = _recipe_labels(firsts)
+        names = [first.folder.name for first in firsts]
+        longer = [f"{each} ({name})" for each, name in zip(labels, names, strict=True)]
+    else:
+        labels = [_shorten(_find(first, group)) for first in firsts]
+        longer = [*keys]
     return [
-        Group(label, each) for label, each in zip(labels, keys.values(), strict=True)
+        Group(label if labels.count(label) == 1 else long, each)
+        for label, long, each in zip(labels, longer, keys.values(), strict=True)
     ]
 
 
@@ -194,17 +197,6 @@ def _group_cells(members: Sequence[Member]) -> list[Group]:
     return [
         Group(f"{Path(study).name}: {label}" if several else label, each)
         for (study, label), each in groups.items()
-    ]
-
-
-def _value_labels(
-    keys: Iterable[str], members: Sequence[Member], group: str
-) -> list[str]:
-    """Short forms of the values of an option or field; the values if two are equal."""
-    labels = [_shorten(_find(member, group)) for member in members]
-    return [
-        label if labels.count(label) == 1 else key
-        for label, key in zip(labels, keys, strict=True)
     ]
 
 
@@ -246,15 +238,10 @@ def _recipe_labels(members: Sequence[Member]) -> list[str]:
     for member in members:
         options: dict[str, Sequence[Any]] = {}
         for other in by_name[member.name]:
-            differences = find_differences(
-                _relevant(other.recipe), _relevant(member.recipe)
-            )
-            options |= {key: pair for key, pair in differences.items()}
+            pair = _relevant(other.recipe), _relevant(member.recipe)
+            options |= find_differences(*pair)
         labels.append(" ".join([member.name, *format_changes(options)]))
-    return [
-        label if labels.count(label) == 1 else f"{label} ({member.folder.name})"
-        for label, member in zip(labels, members, strict=True)
-    ]
+    return labels
 
 
 def _relevant(recipe: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from rlcli.runs.study_record import (
 )
 from rlcli.studies.engines.engine_options import STORAGE, EngineOptions
 from rlcli.studies.engines.jobs import ENDED
+from rlcli.studies.engines.slurm import find_script, write_script
 from rlcli.studies.preview import build_groups
 from rlcli.studies.seed_blocks import begin_blocks, block_source, refuse_changes
 from rlcli.studies.shared_programs import group_cells, is_population, train_cells
@@ -296,7 +297,16 @@ def train_recorded(
         words += [word for text in set for word in ("--set", text)]
         if engine.is_array and not refused:
             tasks = [[cell.label for cell in group] for group in groups]
-            engine.write_array(folder, tasks, words, max_time)
+            write_script(
+                folder,
+                tasks,
+                words,
+                find_script(folder, engine.script),
+                max_time=max_time,
+                at_once=engine.jobs,
+                cpus=max(1, int(engine.cpus)),
+                gpus=int(engine.gpus),
+            )
             ended += [CellEnd(cell, errors.OK, "") for cell in left]
         if engine.is_array or (is_strict and refused):
             return ended

@@ -53,6 +53,10 @@ def make_app(index: RunIndex, token: str, port: int) -> Any:
 
         return respond
 
+    def make_part(request: Request) -> Mapping[str, Any]:
+        selection = Selection.parse(request.query_params)
+        return parts.make(request.path_params["name"], selection)
+
     def send_film(request: Request) -> Response:
         query = request.query_params
         try:
@@ -66,7 +70,7 @@ def make_app(index: RunIndex, token: str, port: int) -> Any:
     routes = [
         Route("/", lambda request: HTMLResponse(page.html)),
         Route("/runs", answer(lambda request: parts.list_runs(*_changes(request)))),
-        Route("/part/{name}", answer(lambda request: parts.make(*_part(request)))),
+        Route("/part/{name}", answer(make_part)),
         Route("/film", send_film),
     ]
     policy = f"{page.policy}; frame-ancestors 'none'"
@@ -79,10 +83,6 @@ def _changes(request: Request) -> tuple[str, int, int]:
     numbers = (query.get(name, "") for name in ("known", "studied"))
     known, studied = (int(n) if re.fullmatch(r"[0-9]{1,12}", n) else 0 for n in numbers)
     return query.get("filter", ""), known, studied
-
-
-def _part(request: Request) -> tuple[str, Selection]:
-    return request.path_params["name"], Selection.parse(request.query_params)
 
 
 def _guard(app: Any, token: str, port: int, headers: Mapping[str, str]) -> Any:

@@ -168,47 +168,37 @@ class PartMaker:
     def _describe_learning(
         self, selection: Selection, notes: list[str]
     ) -> dict[str, Any]:
-        options = self._metric_options(selection)._replace(has_diagnostics=False)
-        groups, found = self._learn(selection, options, notes)
-        names = self._names(groups)
+        groups, found = self._learn(selection, notes, has_diagnostics=False)
+        read = self._series.read
+        members = (member for group in groups for member in group.members)
+        names = {name for each in members for name in read(each.folder, ()).metrics}
         return {
             "labels": [group.label for group in groups],
             "center": selection.center,
             "learning": found,
             "metrics": [
                 {"name": n, "label": label_metric(n), "meaning": describe_metric(n)}
-                for n in names
+                for n in sorted(names - {"T", "seed"})
             ],
         }
 
     def _describe_diagnostics(
         self, selection: Selection, notes: list[str]
     ) -> dict[str, Any]:
-        options = self._metric_options(selection)._replace(has_results=False)
-        return {"learning": self._learn(selection, options, notes)[1]}
+        return {"learning": self._learn(selection, notes, has_results=False)[1]}
 
     def _learn(
-        self, selection: Selection, options: learning.MetricOptions, notes: list[str]
+        self, selection: Selection, notes: list[str], **without: bool
     ) -> tuple[list[Group], list[learning.Learning]]:
         groups = self._groups(selection, notes)
         if not groups:
             return [], []
+        _, _, y, x, center, _, x_range = selection
+        options = learning.MetricOptions(y, center, None, x, x_range, **without)
         self._series.begin([m.folder for group in groups for m in group.members])
         found = learning.describe_learning(groups, options, notes, self._series.read)
         notes += self._series.notes
         return groups, found
-
-    def _names(self, groups: Sequence[Group]) -> list[str]:
-        """The metrics of the runs of groups."""
-        read = self._series.read
-        members = (member for group in groups for member in group.members)
-        names = {name for each in members for name in read(each.folder, ()).metrics}
-        return sorted(names - {"T", "seed"})
-
-    def _metric_options(self, selection: Selection) -> learning.MetricOptions:
-        return learning.MetricOptions(
-            selection.y, selection.center, None, selection.x, selection.range
-        )
 
     def _describe_recipes(
         self, selection: Selection, notes: list[str]

@@ -36,17 +36,13 @@ class RunIndex:
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._roots = list(folders)
+        self.folders = [*map(str, folders)]  # as the user has named them
         self.version = 0  # of the last change
         self.entries: Mapping[str, Entry] = {}  # by id
         self.studies: Sequence[Study] = ()
         self._next = 0.0
         self._recorded: tuple[Any, ...] = ()  # what `studies` depend on
         self._folders = {folder for root in self._roots for folder in _find(root)}
-
-    @property
-    def folders(self) -> list[str]:
-        """The folders as the user has named them."""
-        return [*map(str, self._roots)]
 
     def refresh(self) -> None:
         """Looks at the folders again, if that was not done just now."""

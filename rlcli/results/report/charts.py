@@ -111,14 +111,11 @@ def draw_lines(
     layers.append(vega.hover_points(encoding, tooltip))
     spec = vega.base(height) | {"layer": layers}
     columns = {"label": "series", "x": x, "y": y, "interval": _INTERVAL}
-    legend = [LegendEntry(each.label, *_choose_style(each.color)) for each in lines]
-    shown = legend if has_legend else ()
+    shown = [
+        LegendEntry(label, COLORS[i % len(COLORS)], _DASHES[i % len(_DASHES)])
+        for label, i, *_ in (lines if has_legend else ())
+    ]
     return Chart(title, description or title, spec, blocks, columns, note, shown)
-
-
-def _choose_style(index: int) -> tuple[str, Sequence[int]]:
-    """The color and the dashes of a line."""
-    return COLORS[index % len(COLORS)], _DASHES[index % len(_DASHES)]
 
 
 def _find_range(*columns: Numbers | None) -> tuple[float, float]:

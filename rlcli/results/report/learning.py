@@ -278,7 +278,12 @@ class _Environment:
         result = comparison.compare_environment(
             self.environment, self.samples, self.metric, self.options.threshold
         )
-        self._note_differences()
+        members = [m for sample in self.samples for m in sample.group.members]
+        differences = protocol.find_recipe_differences(members, ("episodes",))
+        differences += protocol.find_early_ends(
+            [seed for sample in self.samples for seed in sample.by_steps]
+        )
+        self.reader.notes += [f"{self.environment}: {line}" for line in differences]
         data = {"threshold": self.options.threshold, "overall": None, "y": self.metric}
         rows, center = result["groups"], self.options.center
         curves = [self._curve_chart(self.metric)]
@@ -293,21 +298,11 @@ class _Environment:
             curves=[chart for chart in curves if chart],
         )
 
-    def _note_differences(self) -> None:
-        """Adds a note for each difference between the runs' protocols."""
-        members = [m for sample in self.samples for m in sample.group.members]
-        differences = protocol.find_recipe_differences(members, ("episodes",))
-        differences += protocol.find_early_ends(
-            [seed for sample in self.samples for seed in sample.by_steps]
-        )
-        self.reader.notes += [f"{self.environment}: {line}" for line in differences]
-
     def _card(self, sample: comparison.Sample, row: Mapping[str, Any]) -> Card:
         center = self.options.center
         other = "iqm" if center == "mean" else "mean"
-        name = {"iqm": "Interquartile mean", "mean": "Mean"}[other]
         facts = [
-            (name, format_number(row[other]["value"])),
+            (_CENTERS[other].capitalize(), format_number(row[other]["value"])),
             ("Seeds", str(row["seeds"])),
             ("Steps per seed", f"{max(s.last_step for s in sample.by_steps):,}"),
         ]
@@ -410,6 +405,5 @@ class _Environment:
             return seed
         low, high = self.options.range
         inside = (seed.x >= low) & (seed.x <= high)
-        return (
-            seed._replace(x=seed.x[inside], y=seed.y[inside]) if inside.any() else None
-        )
+        cut = seed._replace(x=seed.x[inside], y=seed.y[inside])
+        return cut if inside.any() else None

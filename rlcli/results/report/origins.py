@@ -67,7 +67,13 @@ def find_option_differences(groups: Sequence[Group]) -> list[Difference]:
         next((_flatten(m.recipe) for m in group.members if m.recipe), {})
         for group in groups
     ]
-    return [each for each in _compare(recipes) if not _is_of_other_part(each, recipes)]
+    found = []
+    for each in _compare(recipes):
+        section = each.key.partition(".")[0]
+        parts = {recipe.get(f"{section}.name") for recipe in recipes}
+        if MISSING not in each.values or len(parts) == 1:  # else of another part
+            found.append(each)
+    return found
 
 
 def find_machine_differences(members: Sequence[Member]) -> list[Difference]:
@@ -134,15 +140,6 @@ def _compare(columns: Sequence[Mapping[str, Any]]) -> list[Difference]:
         if len({*values}) > 1:
             found.append(Difference(key, values))
     return found
-
-
-def _is_of_other_part(
-    difference: Difference, recipes: Sequence[Mapping[str, Any]]
-) -> bool:
-    """Whether an option is missing because the recipes use different parts."""
-    section = difference.key.partition(".")[0]
-    names = {recipe.get(f"{section}.name") for recipe in recipes}
-    return MISSING in difference.values and len(names) > 1
 
 
 def _describe_run(member: Member, color: int) -> RunFacts:

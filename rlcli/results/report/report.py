@@ -68,7 +68,9 @@ def report(
     require_extra("report", "a report")
     notes: list[str] = []
     members = find_members(runs, notes, filter, tag)
-    target = _choose_output(output, members)
+    folder = members[0].folder if len(members) == 1 else Path()
+    target = enter(folder / FILE_NAME if output is None else output)
+    check_output(target, "a page", (".html", ".htm"))
     if (episodes or inspect) and not trust:
         _refuse_imports(members, trust)
     groups = group_members(members, group)
@@ -92,14 +94,6 @@ def report(
     claims = _read_claims(members)
     content = page.make_content(groups, center, notes, results, views, updates, claims)
     page.write_page(target, content)
-    return target
-
-
-def _choose_output(output: str | Path | None, members: Sequence[Member]) -> Path:
-    """The file to write: by default in the folder of a single run."""
-    folder = members[0].folder if len(members) == 1 else Path()
-    target = enter(folder / FILE_NAME if output is None else output)
-    check_output(target, "a page", (".html", ".htm"))
     return target
 
 

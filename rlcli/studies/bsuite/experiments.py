@@ -5,7 +5,7 @@ in each `bsuite/experiments/*/sweep.py` (Osband et al., 2019,
 https://arxiv.org/abs/1908.03568). Several ids with equal settings are several seeds.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError, suggest
@@ -73,8 +73,9 @@ class IdGroup(NamedTuple):
     seed: int  # of the first one, relative to the first seed of the sweep
 
 
-def _seeds(count: int) -> Settings:
-    return ({"seed": None},) * count
+def _vary(option: str, values: Iterable[Any]) -> Settings:
+    """A setting for each value of an option."""
+    return tuple({option: value} for value in values)
 
 
 def _family(
@@ -82,7 +83,6 @@ def _family(
     environment: str,
     episodes: int,
     plain: Settings,
-    *,
     tags: tuple[str, ...] = (),
     variant_tags: tuple[str, ...] = (),
 ) -> Iterator[BsuiteExperiment]:
@@ -113,58 +113,45 @@ _DEPTHS: Settings = tuple(
 _SWINGUP: Settings = tuple(
     {"height_threshold": n / 20, "x_reward_threshold": 1 - n / 20} for n in range(20)
 )
+_SEEDS, _MAPPINGS = _vary("seed", [None] * 20), _vary("mapping_seed", range(20))
+_CREDIT, _EXPLORATION = ("credit_assignment",), ("exploration",)
+_GENERALIZATION, _NOISE = ("generalization",), ("noise",)
 _EXPERIMENTS = (
-    *_family(
-        "bandit",
-        "SimpleBandit",
-        10_000,
-        tuple({"mapping_seed": seed} for seed in range(20)),
-    ),
+    *_family("bandit", "SimpleBandit", 10_000, _MAPPINGS),
     *_family(
         "cartpole",
         "Cartpole",
         1_000,
-        _seeds(20),
-        tags=("credit_assignment", "generalization"),
-        variant_tags=("generalization",),
+        _SEEDS,
+        _CREDIT + _GENERALIZATION,
+        _GENERALIZATION,
     ),
     BsuiteExperiment(
         "cartpole_swingup",
         "CartpoleSwingup",
         1_000,
-        ("exploration", "generalization"),
+        _EXPLORATION + _GENERALIZATION,
         _SWINGUP,
     ),
-    *_family(
-        "catch",
-        "Catch",
-        10_000,
-        _seeds(20),
-        tags=("credit_assignment",),
-        variant_tags=("credit_assignment",),
-    ),
-    BsuiteExperiment("deep_sea", "DeepSea", 10_000, ("exploration",), _DEPTHS),
+    *_family("catch", "Catch", 10_000, _SEEDS, _CREDIT, _CREDIT),
+    BsuiteExperiment("deep_sea", "DeepSea", 10_000, _EXPLORATION, _DEPTHS),
     BsuiteExperiment(
         "deep_sea_stochastic",
         "DeepSea",
         10_000,
-        ("exploration", "noise"),
+        _EXPLORATION + _NOISE,
         _DEPTHS,
         {"deterministic": False},
     ),
     BsuiteExperiment(
-        "discounting_chain",
-        "DiscountingChain",
-        1_000,
-        ("credit_assignment",),
-        tuple({"mapping_seed": seed} for seed in range(20)),
+        "discounting_chain", "DiscountingChain", 1_000, _CREDIT, _MAPPINGS
     ),
     BsuiteExperiment(
         "memory_len",
         "MemoryChain",
         10_000,
         ("memory",),
-        tuple({"memory_length": length} for length in _TO_HUNDRED),
+        _vary("memory_length", _TO_HUNDRED),
         {"num_bits": 1},
     ),
     BsuiteExperiment(
@@ -172,38 +159,26 @@ _EXPERIMENTS = (
         "MemoryChain",
         10_000,
         ("memory",),
-        tuple({"num_bits": bits} for bits in (*_LOG_SPACED, 30, 40)),
+        _vary("num_bits", (*_LOG_SPACED, 30, 40)),
         {"memory_length": 2},
     ),
+    *_family("mnist", "MNISTBandit", 10_000, _SEEDS, _GENERALIZATION, _GENERALIZATION),
     *_family(
-        "mnist",
-        "MNISTBandit",
-        10_000,
-        _seeds(20),
-        tags=("generalization",),
-        variant_tags=("generalization",),
-    ),
-    *_family(
-        "mountain_car",
-        "MountainCar",
-        1_000,
-        _seeds(20),
-        tags=("generalization",),
-        variant_tags=("generalization",),
+        "mountain_car", "MountainCar", 1_000, _SEEDS, _GENERALIZATION, _GENERALIZATION
     ),
     BsuiteExperiment(
         "umbrella_distract",
         "UmbrellaChain",
         10_000,
-        ("credit_assignment", "noise"),
-        tuple({"n_distractor": number} for number in _TO_HUNDRED),
+        _CREDIT + _NOISE,
+        _vary("n_distractor", _TO_HUNDRED),
         {"chain_length": 20},
     ),
     BsuiteExperiment(
         "umbrella_length",
         "UmbrellaChain",
         10_000,
-        ("credit_assignment", "noise"),
+        _CREDIT + _NOISE,
         tuple({"chain_length": length, "n_distractor": 20} for length in _TO_HUNDRED),
     ),
 )

@@ -16,7 +16,7 @@ from rlcli.studies.engines import stored_runs
 from rlcli.studies.engines.jobs import Engine, Job
 from rlcli.studies.engines.local_engine import LocalEngine
 from rlcli.studies.engines.run_storage import RunStorage, open_storage
-from rlcli.studies.engines.slurm import LOGS, SCRIPT, check_script, write_script
+from rlcli.studies.engines.slurm import check_script
 from rlcli.studies.engines.storage_engine import StorageEngine
 from rlcli.xla.threads import usable_cores
 
@@ -79,31 +79,6 @@ class EngineOptions(NamedTuple):
     def limit(self, max_time: str | float | None) -> str | float | None:
         """What `max_time` is: a deadline, or the seconds of each task of an array."""
         return max_time if self.is_array else deadline_of(max_time)
-
-    def write_array(
-        self,
-        study: Path,
-        tasks: Sequence[Sequence[str]],
-        options: Sequence[str],
-        max_time: str | float | None,
-    ) -> None:
-        """Writes the script that trains the cells of each task; see `find_script`."""
-        write_script(
-            study,
-            tasks,
-            options,
-            self.find_script(study),
-            max_time=max_time,
-            at_once=self.jobs,
-            cpus=max(1, int(self.cpus)),
-            gpus=int(self.gpus),
-        )
-
-    def find_script(self, study: Path) -> Path:
-        """The file of the script of a job array."""
-        if self.script is not None:
-            return Path(self.script)
-        return OpenedFolder(study).find(LOGS, SCRIPT)
 
     def begin_storage(self, title: str, folder: Path) -> dict[str, Any]:
         """The section about the store of a new study; {} without one.

@@ -43,9 +43,7 @@ class RunStorage(NamedTuple):
 
         Skips hidden files, which are no part of a run.
         """
-        url = self._url(folder)
-        with _explain(url, "read"):
-            files, root = _open(url)
+        with self._access(folder, "read") as (files, root):
             files.invalidate_cache()
             names = [each for each in files.find(root) if each.startswith(f"{root}/")]
         rest = [name.removeprefix(f"{root}/").lstrip("/") for name in names]
@@ -57,9 +55,8 @@ class RunStorage(NamedTuple):
         contents = {}
 
         def read_file(path: Path) -> None:
-            url = self._url(path)
-            with _explain(url, "read"), contextlib.suppress(FileNotFoundError):
-                files, name = _open(url)
+            access = self._access(path, "read")
+            with access as (files, name), contextlib.suppress(FileNotFoundError):
                 contents[path] = files.cat_file(name)
 
         in_parallel(read_file, paths)
@@ -78,9 +75,7 @@ class RunStorage(NamedTuple):
     @contextlib.contextmanager
     def _replacing(self, path: Path) -> Iterator[tuple[Any, str]]:
         """Context with a file system, and the name to write a file to."""
-        url = self._url(path)
-        with _explain(url, "written"):
-            files, name = _open(url)
+        with self._access(path, "written") as (files, name):
             if not files.async_impl:  # no object store: it has folders
                 files.makedirs(name.rpartition("/")[0], exist_ok=True)
             # Only in an object store a file appears when it is complete.
@@ -92,12 +87,11 @@ class RunStorage(NamedTuple):
 
     def download(self, path: Path) -> None:
         """Replaces a local file with its copy in the store."""
-        url, part = self._url(path), Path(_hidden_name(str(path)))
+        part = Path(_hidden_name(str(path)))
         self.make_parent(path)
         with name_file_in_errors(part, "removed"):
             part.unlink(missing_ok=True)  # it may be a link
-        with _explain(url, "read"):
-            files, name = _open(url)
+        with self._access(path, "read") as (files, name):
             files.get_file(name, str(part))
         with name_file_in_errors(path, "written"):
             os.replace(part, path)
@@ -111,13 +105,28 @@ class RunStorage(NamedTuple):
     def remove(self, paths: Iterable[Path]) -> None:
         """Removes files from the store, if they exist."""
         for path in paths:
-            url = self._url(path)
-            with _explain(url, "removed"), contextlib.suppress(FileNotFoundError):
-                files, name = _open(url)
+            access = self._access(path, "removed")
+            with access as (files, name), contextlib.suppress(FileNotFoundError):
                 files.rm_file(name)
 
-    def _url(self, path: Path) -> str:
-        return "/".join((self.url, *path.relative_to(self.folder).parts))
+    @contextlib.contextmanager
+    def _access(self, path: Path, purpose: str) -> Iterator[tuple[Any, str]]:
+        """Context with the file system of the store, and the name of a file in it.
+
+        Converts the errors of a store, which are of many types, to an `RlcliError`.
+        """
+        url = "/".join((self.url, *path.relative_to(self.folder).parts))
+        try:
+            yield _open(url)
+        except RlcliError:
+            raise
+        except Exception as error:
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            message = f"{quote(url, _LONGEST)} cannot be {purpose}: "
+            raise RlcliError(
+                message + quote(reason, _LONGEST),
+                "check the URL, the credentials and the network; every node needs them",
+            ) from error
 
 
 def open_storage(url: str, name: str, folder: Path) -> RunStorage:
@@ -178,18 +187,3 @@ def _hidden_name(name: str) -> str:
     """The name of a file until it is complete."""
     folder, _, last = name.rpartition("/")
     return f"{folder}/.{last}.part"
-
-
-@contextlib.contextmanager
-def _explain(url: str, purpose: str) -> Iterator[None]:
-    """Converts the errors of a store, which are of many types, to an `RlcliError`."""
-    try:
-        yield
-    except RlcliError:
-        raise
-    except Exception as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise RlcliError(
-            f"{quote(url, _LONGEST)} cannot be {purpose}: {quote(reason, _LONGEST)}",
-            "check the URL, the credentials and the network; every node needs them",
-        ) from error

@@ -60,6 +60,11 @@ def check_script(file: str | Path) -> None:
     check_output(Path(file), "a script", (".sh", ".slurm", ".sbatch"))
 
 
+def find_script(study: Path, file: str | Path | None) -> Path:
+    """The file of the script: that of the user, or one in the study's folder."""
+    return OpenedFolder(study).find(LOGS, SCRIPT) if file is None else Path(file)
+
+
 def write_script(
     study: Path,
     tasks: Sequence[Sequence[str]],

@@ -7,7 +7,6 @@ import pytest
 from stores import serve_s3
 
 from rlcli.errors import RlcliError
-from rlcli.studies.engines import run_storage
 from rlcli.studies.engines.run_storage import RunStorage, open_storage
 
 pytest.importorskip("fsspec")
@@ -104,8 +103,9 @@ def test_a_store_that_cannot_be_written_is_an_error(tmp_path):
 
 
 def test_errors_of_any_type_are_explained(tmp_path):
+    storage = RunStorage(f"file://{tmp_path}", tmp_path)
     with (
-        pytest.raises(RlcliError, match="`s3://a` cannot be read: `KeyError`"),
-        run_storage._explain("s3://a", "read"),
+        pytest.raises(RlcliError, match="/a` cannot be read: `KeyError`"),
+        storage._access(tmp_path / "a", "read"),
     ):
         raise KeyError

@@ -16,8 +16,8 @@ from tiers import quick_first
 import rlcli
 from rlcli.cli import main
 from rlcli.errors import RlcliError
-from rlcli.runs import metrics
-from rlcli.studies.search import sweep, trial_source
+from rlcli.runs import locks, metrics
+from rlcli.studies.search import trial_source
 
 pytest.importorskip("optuna")
 LAKE = """
@@ -208,7 +208,7 @@ def test_a_resume_with_another_space_recipe_or_option_is_refused(fake, folder):
 
 def test_only_one_process_continues_a_sweep(fake):
     path = start()
-    with sweep.SweepFolder(path).lock():
+    with locks.hold(path):
         with pytest.raises(RlcliError, match="another process is already"):
             rlcli.sweep(path, resume=True)
         assert rlcli.show_sweep(path)["status"] == "finished"
