@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import gymnasium
 import numpy as np
+from gymnasium.spaces import Discrete
 
 from rlcli.environments.adapters.host_errors import close_or_warn
 from rlcli.environments.rgb_image import to_rgb
@@ -64,7 +64,7 @@ class EpisodeRecording(NamedTuple):
     action_values: np.ndarray | None  # `[steps, actions]`
     probabilities: np.ndarray | None  # `[steps, actions]`
     first_action: int  # the number of the first action, if they are Discrete
-    discounted: np.ndarray | None  # the return from each step on, with the recipe's γ
+    discounted: np.ndarray | None  # Σ γᵏ r from each step on, with the recipe's γ
     frames: FrameSheet | None
     reasons: Sequence[str]
 
@@ -184,6 +184,10 @@ class _Recorder:
                 break
         frames, reason = maker.finish()
         reasons = [*self._reasons.values(), *([reason] if reason else [])]
+        space, gamma = self._policy.spaces.action, discount_of(self._policy.recipe)
+        discounted = None  # also if values are in another unit
+        if gamma is not None and (terminated or truncated):
+            discounted = discounted_returns(rewards, gamma)
         return EpisodeRecording(
             run=result.run,
             seed=result.seed,
@@ -195,8 +199,8 @@ class _Recorder:
             values=self._column("value"),
             action_values=self._column("action_values"),
             probabilities=self._column("probabilities"),
-            first_action=_first_action(self._policy),
-            discounted=self._discounted_returns(rewards, terminated or truncated),
+            first_action=int(space.start) if isinstance(space, Discrete) else 0,
+            discounted=discounted,
             frames=frames,
             reasons=reasons,
         )
@@ -214,20 +218,6 @@ class _Recorder:
 
     def _column(self, name: str) -> np.ndarray | None:
         return np.stack(self._found[name]) if name in self._found else None
-
-    def _discounted_returns(
-        self, rewards: Sequence[float], has_ended: bool
-    ) -> np.ndarray | None:
-        """Σ γᵏ r from each step on; None if values are in another unit."""
-        gamma = discount_of(self._policy.recipe)
-        if gamma is None or not has_ended:
-            return None
-        return discounted_returns(rewards, gamma)
-
-
-def _first_action(policy: TrainedPolicy) -> int:
-    space = policy.spaces.action
-    return int(space.start) if isinstance(space, gymnasium.spaces.Discrete) else 0
 
 
 _INSPECTIONS: Mapping[str, Callable[[TrainedPolicy, Any, Any], Any]] = {

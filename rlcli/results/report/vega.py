@@ -44,8 +44,8 @@ def rule_mark(row: Spec, encoding: Spec) -> Spec:
 
 def select_nearest(name: str, encodings: Sequence[str] = ()) -> Spec:
     """Selects what is nearest to the pointer."""
-    select: Spec = {"type": "point", "on": "pointerover", "clear": "pointerout"}
-    select["nearest"] = True
+    select: Spec = {"type": "point", "on": "pointerover"}
+    select |= {"clear": "pointerout", "nearest": True}
     if encodings:
         select["encodings"] = [*encodings]
     return {"name": name, "select": select}
@@ -70,18 +70,13 @@ def hover_points(encoding: Spec, tooltip: Sequence[Spec]) -> Spec:
 
 def axis(field: str, title: str, *, domain: Sequence[float], **keywords: Any) -> Spec:
     """A number on an axis; `x` is shortened to 20k and has no grid."""
-    scale: Spec = {"zero": False, "nice": field != "x", "domain": [*domain]}
-    guide: Spec = {"title": title, "labelOverlap": True}
+    ticks: Spec = {"tickCount": 5}
     if field == "x":
-        guide |= {"tickCount": 6, "grid": False}
-        guide["labelExpr"] = _SHORT
-    else:
-        guide |= {"tickCount": 5}
-    return (
-        {"field": field, "type": "quantitative", "axis": guide}
-        | keywords
-        | {"scale": scale}
-    )
+        ticks = {"tickCount": 6, "grid": False, "labelExpr": _SHORT}
+    guide = {"title": title, "labelOverlap": True, **ticks}
+    scale = {"zero": False, "nice": field != "x", "domain": [*domain]}
+    own = {"field": field, "type": "quantitative", "axis": guide}
+    return {**own, **keywords, "scale": scale}
 
 
 def text_field(name: str, title: str) -> Spec:

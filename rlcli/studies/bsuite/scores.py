@@ -69,15 +69,14 @@ def _mean_at_end(results: Results, episodes: int, value: Callable[[Row], float])
 
 
 def _regret(
-    results: Results, episodes: int, baseline: float, total: Callable[[Row], float]
+    results: Results,
+    episodes: int,
+    baseline: float,
+    total: Callable[[Row], float] = lambda row: row["total_regret"],
 ) -> float:
     """The mean regret of an episode, from 1 (none) to 0 (at least the baseline)."""
     mean = _mean_at_end(results, episodes, total)
     return float(np.clip((baseline - mean) / baseline, 0, 1))
-
-
-def _score_regret(results: Results, episodes: int, *, baseline: float) -> float:
-    return _regret(results, episodes, baseline, lambda row: row["total_regret"])
 
 
 def _score_cartpole(results: Results, episodes: int) -> float:
@@ -99,13 +98,6 @@ def _score_swingup(results: Results, episodes: int) -> float:
     return float(np.mean(scores))
 
 
-def _score_mountain_car(results: Results, episodes: int) -> float:
-    """Regret against 100 steps in each episode."""
-    return _regret(
-        results, episodes, 1_000, lambda row: -100 * row["episode"] - row["raw_return"]
-    )
-
-
 def _score_mnist(results: Results, episodes: int) -> float:
     """Half regret, half accuracy in the last tenth."""
     returns = [
@@ -115,7 +107,7 @@ def _score_mnist(results: Results, episodes: int) -> float:
         if b["episode"] > 0.9 * episodes
     ]
     accuracy = 0.5 * np.mean(np.add(returns, 1)) if returns else np.nan
-    regret = _score_regret(results, episodes, baseline=1.8)
+    regret = _regret(results, episodes, 1.8)
     return float(0.5 * (regret + accuracy))
 
 
@@ -144,30 +136,29 @@ def _score_deep_sea(
     return float(np.mean(solved)) if solved else np.nan
 
 
-def _score_groups(
-    results: Results,
-    episodes: int,
-    *,
-    experiment: str,
-    setting: str,
-    total: Callable[[Row], float],
-    threshold: float,
-) -> float:
+def _share_below(
+    experiment: str, setting: str, total: Callable[[Row], float], threshold: float
+) -> Score:
     """The share of settings whose mean total of an episode is below a threshold."""
-    means = [
-        _mean_at_end(group, episodes, total)
-        for group in _groups(results, experiment, setting)
-    ]
-    return float(np.mean(np.array(means) < threshold))
+
+    def score(results: Results, episodes: int) -> float:
+        groups = _groups(results, experiment, setting)
+        means = [_mean_at_end(each, episodes, total) for each in groups]
+        return float(np.mean(np.array(means) < threshold))
+
+    return score
 
 
-def _score_variants(
-    results: Results, episodes: int, *, experiment: str, setting: str, score: Score
-) -> float:
+def _score_variants(experiment: str, setting: str, base: Score) -> Score:
     """The scores of the settings: half the mean, half the mean minus the deviation."""
-    scores = [score(group, episodes) for group in _groups(results, experiment, setting)]
-    mean, deviation = np.mean(scores), np.std(scores)
-    return float(0.5 * (np.clip(mean, 0, 1) + np.clip(mean - deviation, 0, 1)))
+
+    def score(results: Results, episodes: int) -> float:
+        groups = _groups(results, experiment, setting)
+        scores = [base(each, episodes) for each in groups]
+        mean, deviation = np.mean(scores), np.std(scores)
+        return float(0.5 * (np.clip(mean, 0, 1) + np.clip(mean - deviation, 0, 1)))
+
+    return score
 
 
 def _groups(results: Results, experiment: str, setting: str) -> list[Results]:
@@ -194,26 +185,22 @@ def _solved_share(results: Results, threshold: float) -> float:
 
 
 _BASES: Mapping[str, Score] = {
-    "bandit": functools.partial(_score_regret, baseline=0.5),
+    "bandit": functools.partial(_regret, baseline=0.5),
     "cartpole": _score_cartpole,
-    "catch": functools.partial(_score_regret, baseline=1.6),
+    "catch": functools.partial(_regret, baseline=1.6),
     "mnist": _score_mnist,
-    "mountain_car": _score_mountain_car,
+    "mountain_car": functools.partial(  # against 100 steps in each episode
+        _regret,
+        baseline=1_000,
+        total=lambda row: -100 * row["episode"] - row["raw_return"],
+    ),
 }
-_PERFECT = {
-    "total": lambda row: (row["episode"] - row["total_perfect"]) / 0.5,
-    "threshold": 0.75,
-}
-_UMBRELLA = {"total": lambda row: row["total_regret"], "threshold": 0.5}
+_IMPERFECT = (lambda row: (row["episode"] - row["total_perfect"]) / 0.5), 0.75
+_REGRET = (lambda row: row["total_regret"]), 0.5
 _SCORES: Mapping[str, Score] = {
     **_BASES,
     **{
-        f"{name}_{variant}": functools.partial(
-            _score_variants,
-            experiment=f"{name}_{variant}",
-            setting=setting,
-            score=score,
-        )
+        f"{name}_{variant}": _score_variants(f"{name}_{variant}", setting, score)
         for name, score in _BASES.items()
         for variant, setting in (("noise", "noise_scale"), ("scale", "reward_scale"))
     },
@@ -221,15 +208,8 @@ _SCORES: Mapping[str, Score] = {
     "deep_sea": _score_deep_sea,
     "deep_sea_stochastic": functools.partial(_score_deep_sea, threshold=0.8, first=100),
     "discounting_chain": _score_discounting_chain,
-    **{
-        name: functools.partial(
-            _score_groups, experiment=name, setting=setting, **options
-        )
-        for name, setting, options in (
-            ("memory_len", "memory_length", _PERFECT),
-            ("memory_size", "num_bits", _PERFECT),
-            ("umbrella_distract", "n_distractor", _UMBRELLA),
-            ("umbrella_length", "chain_length", _UMBRELLA),
-        )
-    },
+    "memory_len": _share_below("memory_len", "memory_length", *_IMPERFECT),
+    "memory_size": _share_below("memory_size", "num_bits", *_IMPERFECT),
+    "umbrella_distract": _share_below("umbrella_distract", "n_distractor", *_REGRET),
+    "umbrella_length": _share_below("umbrella_length", "chain_length", *_REGRET),
 }

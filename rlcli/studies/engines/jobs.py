@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from rlcli.runs.records import COMPLETE
-from rlcli.runs.run_folder import Run, is_run
+from rlcli.runs.run_folder import Run
 
 ENDED = (*COMPLETE, "failed")  # the statuses of trials that do not continue
 
@@ -48,10 +48,7 @@ class Job(NamedTuple):
     @property
     def has_ended(self) -> bool:
         """Whether all its runs have ended, so that as trials they do not continue."""
-        exist = map(is_run, self.folders)
-        return all(exist) and all(
-            r.read_info().get("status") in ENDED for r in self.runs
-        )
+        return all(run.read_info().get("status") in ENDED for run in self.runs)
 
     @property
     def arguments(self) -> list[str]:

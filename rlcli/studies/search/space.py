@@ -75,12 +75,9 @@ class Option:
         """A random value of the distribution."""
         if self.kind == CHOICE:
             return random.choice(self.choices)
-        if self.kind == "int":
-            if not self.log:
-                return int(self.low) + self.step * random.randrange(self.count)
-            exact = _interpolate(self.low - 0.5, self.high + 0.5, random.random(), True)
-            return min(max(round(exact), int(self.low)), int(self.high))
-        return _interpolate(self.low, self.high, random.random(), self.is_log)
+        if self.kind == "int" and not self.log:
+            return int(self.low) + self.step * random.randrange(self.count)
+        return self.from_share(random.random())
 
     @property
     def count(self) -> int:
@@ -259,6 +256,11 @@ class _Reader:
         where = self.document.where((self.key, *place))
         raise RlcliError(f"{where}{message}", hint)
 
+    def refuse(self, name: str, expected: str, value: Any, hint: str = "") -> NoReturn:
+        """The error that an entry of the distribution has another value."""
+        message = f"`{name}` of {quote(self.key)}: expected {expected}"
+        self.fail(f"{message}, got {_format(value)}", hint, name)
+
     def read(self, value: Any) -> Option:
         """The option; an error if its distribution is wrong."""
         self.check_key()
@@ -278,21 +280,19 @@ class _Reader:
                 self.fail(message, suggest(name, known[1:]), name)
         when = self.read_when(value.get("when", {}))
         if kind == CHOICE:
-            return Option(
-                self.key, kind, choices=self.read_choices(value[kind]), when=when
-            )
-        low, high = self.read_bounds(kind, value[kind])
+            choices = self.read_choices(value[kind])
+            return Option(self.key, kind, choices=choices, when=when)
+        log = value.get("log", False)
+        if not isinstance(log, bool):
+            self.refuse("log", "true or false", log)
         step = self.read_count("step", value.get("step", 1), 1)
         points = value.get("points")
         if points is not None:
             points = self.read_count("points", points, 2)
-        log = value.get("log", False)
-        if not isinstance(log, bool):
-            self.fail(f"`log` of {quote(self.key)}: expected true or false", "", "log")
         if log and step > 1:
             message = f"{quote(self.key)} has both `log` and `step`"
             self.fail(message, "remove one of the two", "step")
-        self.check_range(low, high, log or kind == "log_uniform", kind)
+        low, high = self.read_bounds(kind, value[kind], log or kind == "log_uniform")
         if step > 1:
             high = low + (high - low) // step * step  # the highest value
         return Option(self.key, kind, low, high, step, log, points, when=when)
@@ -302,11 +302,8 @@ class _Reader:
         for name, hint in _CONTROLLED.items():
             if self.key == name or self.key.startswith(f"{name}."):
                 self.fail(f"{quote(self.key)} cannot be searched", hint)
-        if (
-            not all(self.key.split("."))
-            or "=" in self.key
-            or self.key != self.key.strip()
-        ):
+        is_stripped = self.key == self.key.strip()
+        if not all(self.key.split(".")) or "=" in self.key or not is_stripped:
             self.fail(f"{quote(self.key)} is not the dotted name of an option")
 
     def fail_without_kind(self, value: Mapping[str, Any]) -> NoReturn:
@@ -322,8 +319,7 @@ class _Reader:
     def read_choices(self, values: Any) -> tuple[str, ...]:
         """The labels of the values."""
         if not isinstance(values, Sequence) or isinstance(values, str) or not values:
-            message = f"`choice` of {quote(self.key)}: expected a list of values"
-            self.fail(f"{message}, got {_format(values)}", _CHOICE_EXAMPLE, CHOICE)
+            self.refuse(CHOICE, "a list of values", values, _CHOICE_EXAMPLE)
         labels = [documents.format_inline(value) for value in values]
         for label in labels:
             if labels.count(label) > 1:
@@ -331,51 +327,41 @@ class _Reader:
                 self.fail(message, "remove one of them", CHOICE)
         return tuple(labels)
 
-    def read_bounds(self, kind: str, value: Any) -> tuple[float, float]:
+    def read_bounds(self, kind: str, value: Any, is_log: bool) -> tuple[float, float]:
         is_pair = isinstance(value, Sequence) and not isinstance(value, str)
         if not is_pair or len(value) != 2 or not all(map(_is_number, value)):
-            message = f"`{kind}` of {quote(self.key)}: expected [lowest, highest]"
-            self.fail(f"{message}, got {_format(value)}", EXAMPLE, kind)
-        if kind == "int" and not all(float(each).is_integer() for each in value):
-            message = f"`int` of {quote(self.key)}: expected whole numbers"
-            self.fail(f"{message}, got {_format(value)}", "or use `uniform`", kind)
-        low, high = value
-        return float(low), float(high)
-
-    def check_range(self, low: float, high: float, is_log: bool, kind: str) -> None:
+            self.refuse(kind, "[lowest, highest]", value, EXAMPLE)
+        low, high = map(float, value)
+        what = f"`{kind}` of {quote(self.key)}"
+        if kind == "int" and not (low.is_integer() and high.is_integer()):
+            self.refuse(kind, "whole numbers", value, "or use `uniform`")
         if not low < high:
-            message = (
-                f"`{kind}` of {quote(self.key)}: {low:g} is not less than {high:g}"
-            )
+            message = f"{what}: {low:g} is not less than {high:g}"
             self.fail(message, "write the lowest value first", kind)
         if is_log and low <= 0:
-            message = f"`{kind}` of {quote(self.key)}: {low:g} has no logarithm"
-            self.fail(message, "begin above 0, or use `uniform`", kind)
+            hint = "begin above 0, or use `uniform`"
+            self.fail(f"{what}: {low:g} has no logarithm", hint, kind)
+        return low, high
 
     def read_count(self, name: str, value: Any, least: int) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            message = f"`{name}` of {quote(self.key)}: expected int ≥ {least}"
-            self.fail(f"{message}, got {_format(value)}", "", name)
+            self.refuse(name, f"int ≥ {least}", value)
         return value
 
     def read_when(self, value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """The condition: labels by the keys of choices before this option."""
-        example = "for example `when: {replay: prioritized}`"
         if not isinstance(value, Mapping):
-            self.fail(
-                f"`when` of {quote(self.key)}: expected a mapping", example, "when"
-            )
+            example = "for example `when: {replay: prioritized}`"
+            self.refuse("when", "a mapping", value, example)
+        what = f"`when` of {quote(self.key)}"
         conditions = []
         for key, wanted in value.items():
             other = self.before.get(key)
             if other is None:
-                message = (
-                    f"`when` of {quote(self.key)}: no option {quote(key)} before it"
-                )
-                hint = suggest(key, self.before)
-                self.fail(message, hint, "when", key)
+                message = f"{what}: no option {quote(key)} before it"
+                self.fail(message, suggest(key, self.before), "when", key)
             if other.kind != CHOICE:
-                message = f"`when` of {quote(self.key)}: `{key}` is not a `choice`"
+                message = f"{what}: `{key}` is not a `choice`"
                 self.fail(message, "make it a `choice` of values", "when", key)
             format_label = documents.format_inline
             is_label = format_label(wanted) in other.choices
@@ -383,9 +369,8 @@ class _Reader:
             labels = tuple(map(format_label, wanted))
             for label in labels or ("[]",):
                 if label not in other.choices:
-                    message = f"`when` of {quote(self.key)}: `{key}` is never"
-                    hint = suggest(label, other.choices)
-                    self.fail(f"{message} {quote(label)}", hint, "when", key)
+                    message = f"{what}: `{key}` is never {quote(label)}"
+                    self.fail(message, suggest(label, other.choices), "when", key)
             conditions.append((key, labels))
         return tuple(conditions)
 
