@@ -149,12 +149,7 @@ def measure(recipe: str, sets: Sequence[str], count: int) -> dict[str, float]:
 
 def print_trials() -> None:
     """Prints what the driver of a sweep does for a trial with three evaluations."""
-    from rlcli.studies.search.layout import (
-        Settings,
-        Sweep,
-        SweepFolder,
-        create_sweep,
-    )
+    from rlcli.studies.search.layout import Settings, Sweep, create_sweep
     from rlcli.studies.search.space import load_space
     from rlcli.studies.search.trials import Trials
 
@@ -183,11 +178,11 @@ def print_trials() -> None:
                 ready=None,
                 together=1,
             )
-            place = SweepFolder(Path(folder) / sampler)
-            sweep = Sweep(place, settings, space)
+            place = Path(folder) / sampler
+            sweep = Sweep(place, settings=settings, space=space)
             create_sweep(sweep)
             studies[sampler] = Trials(sweep)
-            sizes[sampler] = place.journal
+            sizes[sampler] = sweep.journal
         done = 0
         for total in SWEEPS:
             cells = []

@@ -16,7 +16,7 @@ from rlcli.runs.study_record import Cell
 from rlcli.studies.engines import engine_options
 from rlcli.studies.engines.engine_options import EngineOptions
 from rlcli.studies.engines.jobs import Job, ProcessEnd
-from rlcli.studies.search.layout import Settings, Sweep, SweepFolder, create_sweep
+from rlcli.studies.search.layout import Settings, Sweep, create_sweep, read_sweep
 from rlcli.studies.search.space import load_space
 from rlcli.studies.search.sweep import train_trials
 from rlcli.studies.search.trial_source import SweepProgress
@@ -204,22 +204,15 @@ def settings(**changes: Any) -> Settings:
     return Settings(**fields | changes)
 
 
-def make_sweep(
-    folder: Path, space: Mapping[str, Any] = SPACE, **changes: Any
-) -> SweepFolder:
-    """The folder of a sweep that has not begun."""
-    sweep = Sweep(SweepFolder(folder), settings(**changes), load_space(space))
+def make_sweep(folder: Path, space: Mapping[str, Any] = SPACE, **changes: Any) -> Sweep:
+    """A sweep that has not begun."""
+    sweep = Sweep(folder, settings=settings(**changes), space=load_space(space))
     create_sweep(sweep)
-    return sweep.folder
-
-
-def open_without_checks(sweep: SweepFolder) -> Sweep:
-    """The sweep of a folder, which has no recipe."""
-    return Sweep(sweep, sweep.read_settings(), sweep.read_space())
+    return sweep
 
 
 def drive(
-    sweep: SweepFolder,
+    sweep: Sweep,
     engine: FakeEngine,
     report: Callable[[SweepProgress], None] = lambda progress: None,
     **keywords: Any,
@@ -232,7 +225,7 @@ def drive(
             return engine
 
     try:
-        opened = open_without_checks(sweep)
+        opened = read_sweep(sweep.folder)
         train_trials(opened, RUNGS[0], GivenEngine(), report=report, **keywords)
     except (KeyboardInterrupt, SystemExit) as stop:
         if not hasattr(stop, "run"):  # the engine was killed
@@ -240,25 +233,25 @@ def drive(
     return sweep.read_result()["status"]
 
 
-def train_cell(sweep: SweepFolder, number: int) -> None:
+def train_cell(sweep: Sweep, number: int) -> None:
     """Trains a trial without the driver, as a task of a job array."""
-    opened = open_without_checks(sweep)
+    opened = read_sweep(sweep.folder)
     values = fixed_values(opened, number)
     assert values is not None
     cell = opened.make_cell(sweep.trial(number), opened.space.settings(values))
-    sweep.write_settings(opened.settings, [cell])
+    opened.write_settings([cell])
     engine = FakeEngine(1)
     engine.start(Job(sweep.folder, (cell.label,)))
     while not engine.collect():
         pass
 
 
-def read_study(sweep: SweepFolder) -> Trials:
+def read_study(sweep: Sweep) -> Trials:
     """The study of a sweep, only to be read."""
-    return Trials(open_without_checks(sweep), is_reader=True)
+    return Trials(read_sweep(sweep.folder), is_reader=True)
 
 
-def list_trials(sweep: SweepFolder) -> list[tuple[int, str, Mapping[str, Any], Any]]:
+def list_trials(sweep: Sweep) -> list[tuple[int, str, Mapping[str, Any], Any]]:
     """Number, state, options and objective of all trials."""
     return [
         (each.number, each.state, each.values, each.value)
@@ -266,7 +259,7 @@ def list_trials(sweep: SweepFolder) -> list[tuple[int, str, Mapping[str, Any], A
     ]
 
 
-def read_winner(sweep: SweepFolder) -> dict[str, Any]:
+def read_winner(sweep: Sweep) -> dict[str, Any]:
     """The winner and the confirmed trials, without the status of the sweep."""
     result = sweep.read_result()
     return {key: value for key, value in result.items() if key != "status"}

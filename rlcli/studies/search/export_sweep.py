@@ -11,7 +11,7 @@ from rlcli.recipe.documents import format_inline
 from rlcli.runs.files import check_output, write_output
 from rlcli.runs.formatting import format_number
 from rlcli.runs.run_folder import Run
-from rlcli.studies.search.layout import TRIALS, SweepFolder
+from rlcli.studies.search.layout import TRIALS, Sweep
 from rlcli.studies.search.opening import open_sweep
 from rlcli.studies.search.pbt import PBT, member_settings
 
@@ -37,8 +37,7 @@ def export_sweep(
         trust: allows the recipe of a population to import code.
     """
     check_output(Path(output), "a recipe", (".yaml", ".yml"))
-    opened = open_sweep(folder, trust=trust)
-    sweep, settings, _ = opened
+    sweep = open_sweep(folder, trust=trust)
     if trial is None:
         run, title = _winner(sweep)
     else:
@@ -48,10 +47,10 @@ def export_sweep(
                 f"`{folder}` has no trial {trial}",
                 f"`rlcli sweep show {quote_shell(folder)}` lists the trials",
             )
-    if settings.sampler == PBT and run.folder.parent == sweep.find(TRIALS):
+    if sweep.settings.sampler == PBT and run.folder.parent == sweep.find(TRIALS):
         # The recipe with schedules that trains the member alone.
-        sets = member_settings(opened, int(run.folder.name))
-        text = dump_recipe(resolve(opened.load_recipe(sets)))
+        sets = member_settings(sweep, int(run.folder.name))
+        text = dump_recipe(resolve(sweep.load_recipe(sets)))
     else:
         text = run.read_resolved()
     name = format_inline(sweep.folder.absolute().name)
@@ -60,7 +59,7 @@ def export_sweep(
     return Path(output)
 
 
-def _winner(sweep: SweepFolder) -> tuple[Run, str]:
+def _winner(sweep: Sweep) -> tuple[Run, str]:
     winner: dict[str, Any] | None = sweep.read_result().get("winner")
     if winner is None:
         raise RlcliError(

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rlcli.errors import EXIT_CODES, RlcliError, quote
 from rlcli.recipe import Recipe, load_to_train
@@ -24,7 +24,6 @@ from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.study_record import (
     SEARCH,
     Cell,
-    Study,
     find_study,
     is_recipe,
     record_study,
@@ -61,9 +60,12 @@ class Settings:
     together: int | None  # trials that are begun at once; None: not chosen yet
 
 
-@dataclass(frozen=True)
-class SweepFolder(OpenedFolder):
-    """The folder of a sweep, with the paths of its files."""
+@dataclass(frozen=True, kw_only=True)
+class Sweep(OpenedFolder):
+    """A sweep that exists, or is planned, with the paths of its files."""
+
+    settings: Settings
+    space: Space
 
     @property
     def journal(self) -> Path:
@@ -83,34 +85,11 @@ class SweepFolder(OpenedFolder):
         """The run of a trial with other seeds."""
         return self.find(CONFIRMATIONS, f"{number:04d}")
 
-    def read_study(self) -> Study:
-        """The record; an `RlcliError` if this is no sweep."""
-        study = super().read_study()
-        if SEARCH not in study.sections:
-            raise RlcliError(
-                f"{quote(self.folder)} is not the folder of a sweep",
-                "`rlcli sweep RECIPE --space FILE` starts one",
-            )
-        return study
-
-    def read_settings(self) -> Settings:
-        """The settings; an `RlcliError` if this is no sweep."""
-        search = self.read_section(SEARCH, _FIELDS)
-        chosen: dict[str, Any] = {name: search[name] for name in _FIELDS}
-        chosen["set"] = tuple(chosen["set"])
-        return Settings(**chosen)
-
-    def write_settings(self, settings: Settings, cells: Sequence[Cell] = ()) -> None:
-        """Replaces the settings, and adds cells."""
+    def write_settings(self, cells: Sequence[Cell] = ()) -> None:
+        """Replaces the settings in the record, and adds cells."""
         before = self.read_section(SEARCH, _FIELDS)
-        sections: dict[str, Any] = {SEARCH: {**before, **dataclasses.asdict(settings)}}
+        sections = {SEARCH: {**before, **dataclasses.asdict(self.settings)}}
         record_study(self.folder, cells, **sections)
-
-    def read_space(self) -> Space:
-        """The space that is searched."""
-        text = self.read_section(SEARCH, {"space": predicates.is_word})["space"]
-        document = load_document(text, source=str(self.record), example=REMEDY)
-        return read_space(dataclasses.replace(document, marks={}))
 
     def read_result(self) -> dict[str, Any]:
         """The status, the winner and the confirmed trials; {} if there is no file."""
@@ -123,14 +102,6 @@ class SweepFolder(OpenedFolder):
                 raise RlcliError(message, REMEDY_OF_RESULT)
         return result
 
-
-class Sweep(NamedTuple):
-    """A sweep that exists, or is planned: its folder, its settings and its space."""
-
-    folder: SweepFolder
-    settings: Settings
-    space: Space
-
     def make_cell(self, folder: Path, sets: Sequence[str], *seeds: int) -> Cell:
         """The cell of a trial, with the settings for it.
 
@@ -141,16 +112,16 @@ class Sweep(NamedTuple):
         first, count = seeds or (settings.seed, settings.seeds)
         own = f"train.seed={first}", f"train.seeds={count}"
         chosen = (*settings.set, *sets, *own)
-        study = self.folder.folder
-        return Cell(folder, study, settings.recipe, settings.digest, chosen, values)
+        own = settings.recipe, settings.digest, chosen
+        return Cell(folder, self.folder, *own, values)
 
     def load_recipe(self, sets: Sequence[str] = ()) -> Recipe:
         """The recipe of the sweep, with the settings of a trial."""
-        document = read_cell(self.make_cell(self.folder.trial(0), sets))
-        return load_to_train(document, trust=self.folder.admits_code)
+        document = read_cell(self.make_cell(self.trial(0), sets))
+        return load_to_train(document, trust=self.admits_code)
 
 
-_FIELDS: Mapping[str, predicates.Predicate] = {  # those of `Settings`
+_FIELDS: Mapping[str, predicates.Predicate] = {  # those of `Settings`, and the space
     **dict.fromkeys(
         (each.name for each in dataclasses.fields(Settings)), predicates.is_word
     ),
@@ -159,6 +130,7 @@ _FIELDS: Mapping[str, predicates.Predicate] = {  # those of `Settings`
     ),
     **dict.fromkeys(("together", "ready"), predicates.or_none(predicates.is_int)),
     "recipe": is_recipe,
+    "space": predicates.is_word,
     "set": predicates.list_of(predicates.is_word),
     "storage": predicates.or_none(predicates.is_word),
 }
@@ -201,23 +173,38 @@ def is_sweep(folder: Path) -> bool:
     return study is not None and SEARCH in study.sections
 
 
+def read_sweep(folder: Path, trust: bool | None = None) -> Sweep:
+    """The sweep in a folder; an `RlcliError` if there is none."""
+    opened = OpenedFolder(folder, trust)
+    if SEARCH not in opened.read_study().sections:
+        raise RlcliError(
+            f"{quote(folder)} is not the folder of a sweep",
+            "`rlcli sweep RECIPE --space FILE` starts one",
+        )
+    search = opened.read_section(SEARCH, _FIELDS)
+    chosen: dict[str, Any] = {name: search[name] for name in _FIELDS}
+    text, chosen["set"] = chosen.pop("space"), tuple(chosen["set"])
+    document = load_document(text, source=str(opened.record), example=REMEDY)
+    space = read_space(dataclasses.replace(document, marks={}))
+    return Sweep(folder, trust, settings=Settings(**chosen), space=space)
+
+
 def create_sweep(sweep: Sweep, cells: Sequence[Cell] = (), **sections: Any) -> None:
     """Creates the folder of a planned sweep; refuses one that exists.
 
     A folder with `trust` is signed: the recipe that the user has named needs it.
     """
-    folder, settings, space = sweep
     try:
-        folder.folder.mkdir(parents=True)
+        sweep.folder.mkdir(parents=True)
     except FileExistsError as error:
         raise RlcliError(
-            f"`{folder.folder}` exists already",
+            f"`{sweep.folder}` exists already",
             "`--resume` continues a sweep, `--run` or `--name` choose another folder",
         ) from error
-    text = space.document.text or dump_yaml(space.document.data)
-    search = {**dataclasses.asdict(settings), "space": text}
-    sections[SEARCH] = search
-    record_study(folder.folder, cells, sign=folder.trust, **sections)
+    document = sweep.space.document
+    text = document.text or dump_yaml(document.data)
+    sections[SEARCH] = {**dataclasses.asdict(sweep.settings), "space": text}
+    record_study(sweep.folder, cells, sign=sweep.trust, **sections)
 
 
 def find_sweep(

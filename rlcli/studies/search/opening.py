@@ -8,7 +8,7 @@ from typing import Any
 from rlcli.errors import RlcliError
 from rlcli.results.checks import check_choice
 from rlcli.studies.search import pbt
-from rlcli.studies.search.layout import FOLDERS, Sweep, SweepFolder
+from rlcli.studies.search.layout import FOLDERS, Sweep, read_sweep
 from rlcli.studies.search.objectives import parse_objective
 from rlcli.studies.search.trials import PRUNERS, SAMPLERS
 
@@ -29,16 +29,15 @@ def open_sweep(folder: str | Path, *, trust: bool | None = None) -> Sweep:
     `trust`: whether its recipe may import code, and its trackers may contact a host; by
     default if it is the user's own, or in a folder that the user trusts.
     """
-    sweep = SweepFolder(Path(folder), trust)
-    settings = sweep.read_settings()
+    sweep = read_sweep(Path(folder), trust)
     sweep.refuse_links(*FOLDERS)
-    given = dataclasses.asdict(settings)
+    given = dataclasses.asdict(sweep.settings)
     try:
         check_options({key: each for key, each in given.items() if each is not None})
     except RlcliError as error:
         message = f"`{sweep.record}`: {error.message}"
         raise RlcliError(message, error.hint) from error
-    return Sweep(sweep, settings, sweep.read_space())
+    return sweep
 
 
 def check_options(given: Mapping[str, Any]) -> None:

@@ -82,10 +82,10 @@ def check_population(sweep: Sweep, recipe: Recipe) -> None:
 
 def begin_population(sweep: Sweep) -> None:
     """Writes the settings of the population beside the folders of its members."""
-    folder, settings, space = sweep
-    names = (folder.trial(number).name for number in range(settings.trials))
+    settings, space = sweep.settings, sweep.space
+    names = (sweep.trial(number).name for number in range(settings.trials))
     write_settings(
-        folder.make(TRIALS),
+        sweep.make(TRIALS),
         PopulationSettings(
             members=tuple(names),
             seed=settings.seed,
@@ -137,10 +137,10 @@ def _load(sweep: Sweep, values: Values) -> Recipe:
 
 def read_lineages(sweep: Sweep) -> dict[int, list[Stage]]:
     """The history of the state of each member, by its number."""
-    folder, settings, space = sweep
-    names = {folder.trial(n).name: n for n in range(settings.trials)}
+    settings, space = sweep.settings, sweep.space
+    names = {sweep.trial(n).name: n for n in range(settings.trials)}
     keys = [option.key for option in space.options]
-    rounds = read_rounds(folder.find(TRIALS), names, keys)
+    rounds = read_rounds(sweep.find(TRIALS), names, keys)
     first = {name: space.draw(settings.seed, n) for name, n in names.items()}
     return {n: find_lineage(rounds, name, first) for name, n in names.items()}
 

@@ -13,7 +13,7 @@ from rlcli.registry.paths import enter_url
 from rlcli.runs import locks
 from rlcli.runs.formatting import format_number
 from rlcli.runs.population_rounds import Stage
-from rlcli.studies.search.layout import REMEDY_OF_RESULT, SweepFolder
+from rlcli.studies.search.layout import REMEDY_OF_RESULT, Sweep
 from rlcli.studies.search.objectives import Objective, parse_objective
 from rlcli.studies.search.opening import open_sweep
 from rlcli.studies.search.pbt import PBT, read_lineages
@@ -37,12 +37,11 @@ def show_sweep(folder: str | Path, *, storage: str | None = None) -> dict[str, A
 
     Writes nothing. `storage` is the database of a sweep that was started with one.
     """
-    opened = open_sweep(folder)
-    sweep, settings, space = opened
-    recipe = settings.recipe
+    sweep = open_sweep(folder)
+    settings, recipe = sweep.settings, sweep.settings.recipe
     given = None if storage is None else enter_url(storage)
     sweep.check_address("--storage", settings.storage, given)
-    study = Trials(opened, is_reader=True)
+    study = Trials(sweep, is_reader=True)
     objective = parse_objective(settings.objective)
     trials = study.trials()
     best = rank(trials, objective)
@@ -54,7 +53,7 @@ def show_sweep(folder: str | Path, *, storage: str | None = None) -> dict[str, A
             raise RlcliError(message, REMEDY_OF_RESULT)
     lineages: Mapping[int, Sequence[Stage]] = {}
     if settings.sampler == PBT:
-        lineages = read_lineages(opened)
+        lineages = read_lineages(sweep)
     described = {
         trial.number: _describe(sweep, trial, lineages.get(trial.number, ()))
         for trial in trials
@@ -78,7 +77,7 @@ def show_sweep(folder: str | Path, *, storage: str | None = None) -> dict[str, A
         "importance": study.importance(),
         "slices": [
             {"option": option.key, "values": slice_trials(option, trials, objective)}
-            for option in (space.options if settings.sampler != PBT else ())
+            for option in (sweep.space.options if settings.sampler != PBT else ())
         ],
         "trials": [*described.values()],
     }
@@ -94,7 +93,7 @@ def _warn_of_few(complete: int, total: int) -> list[str]:
     ]
 
 
-def find_sweep_status(sweep: SweepFolder) -> str:
+def find_sweep_status(sweep: Sweep) -> str:
     """The status of a sweep; `killed` if it has not ended but has no process."""
     status = sweep.read_result().get("status", "running")
     if status == "running" and locks.is_free(sweep.folder):
@@ -102,9 +101,7 @@ def find_sweep_status(sweep: SweepFolder) -> str:
     return status
 
 
-def _describe(
-    sweep: SweepFolder, trial: Trial, stages: Sequence[Stage]
-) -> dict[str, Any]:
+def _describe(sweep: Sweep, trial: Trial, stages: Sequence[Stage]) -> dict[str, Any]:
     lineage = [
         {"step": each.step, "trial": int(each.member), "options": {**each.options}}
         for each in stages

@@ -18,7 +18,7 @@ from rlcli.runs.naming import place_folder
 from rlcli.runs.study_record import Cell
 from rlcli.studies.engines.engine_options import EngineOptions
 from rlcli.studies.search import layout, pbt
-from rlcli.studies.search.layout import Settings, Sweep, SweepFolder
+from rlcli.studies.search.layout import Settings, Sweep
 from rlcli.studies.search.objectives import AUC
 from rlcli.studies.search.opening import check_options, open_sweep
 from rlcli.studies.search.pbt import PBT
@@ -147,9 +147,9 @@ def sweep(
             _refuse_array(given, engines)
             place = runs, run, name
             opened, first_rung = _create(recipe, given, space, place, engines)
-            stack.enter_context(locks.hold(opened.folder.folder))
+            stack.enter_context(locks.hold(opened.folder))
         _refuse_array(dataclasses.asdict(opened.settings), engines)
-        folder = opened.folder.folder
+        folder = opened.folder
         with stopping_with(folder, lambda _: folder):
             train_trials(opened, first_rung, engines, limit, report)
     return folder
@@ -167,9 +167,8 @@ def train_trials(
     `first_rung` is the step of the first evaluation.
     """
     # Processes elsewhere have another working directory.
-    place = SweepFolder(enter(sweep.folder.folder), sweep.folder.trust)
-    sweep = sweep._replace(folder=place)
-    options = {"study": place.folder, "trust": place.trust, "max_time": max_time}
+    sweep = dataclasses.replace(sweep, folder=enter(sweep.folder))
+    options = {"study": sweep.folder, "trust": sweep.trust, "max_time": max_time}
     if engines.is_array:
         source = CellSource(are_trials=True)
         train_recorded(_plan_trials(sweep), source=source, engine=engines, **options)
@@ -206,7 +205,7 @@ def _plan_trials(sweep: Sweep) -> list[Cell]:
         values = fixed_values(sweep, number)
         if values is not None:
             sets = sweep.space.settings(values)
-            cells.append(sweep.make_cell(sweep.folder.trial(number), sets))
+            cells.append(sweep.make_cell(sweep.trial(number), sets))
     return cells
 
 
@@ -239,7 +238,7 @@ def _create(
     embeds = engines.run_storage is not None
     cell = make_cell(document, embeds=embeds, folder=folder, study=folder)
     settings = _settings(given, cell, base, read, f"{document.name}/{folder.name}")
-    sweep = Sweep(SweepFolder(folder, needs_trust), settings, read)
+    sweep = Sweep(folder, needs_trust, settings=settings, space=read)
     if settings.sampler == PBT:
         pbt.check_population(sweep, base)
     if base.train.stop is not None and settings.objective == AUC:
@@ -291,29 +290,29 @@ def _reopen(
     engines: EngineOptions,
 ) -> tuple[Sweep, int]:
     """Continues a sweep that exists; refuses other options than it was started with."""
-    folder, settings, read = opened
+    settings, read = opened.settings, opened.space
     before = dataclasses.asdict(settings)
     changeable = ("confirm",) if settings.sampler == PBT else _CHANGEABLE
-    folder.check_address("--storage", settings.storage, given.get("storage"))
+    opened.check_address("--storage", settings.storage, given.get("storage"))
     for key, value in given.items():
         if key not in changeable and value != before[key]:
             raise RlcliError(
-                f"`{folder.folder}` was started with `{key}` {quote(before[key])}, not "
+                f"`{opened.folder}` was started with `{key}` {quote(before[key])}, not "
                 f"{quote(value)}",
                 "leave the option out to continue with the same, or start a new sweep",
             )
     if space is not None and load_space(space).document.data != read.document.data:
         raise RlcliError(
-            f"`{folder.folder}` was started with another space",
+            f"`{opened.folder}` was started with another space",
             "leave `--space` out to continue with the same, or start a new sweep",
         )
     base = opened.load_recipe()
-    engines.find_storage(folder.read_study())
+    engines.find_storage(opened.read_study())
     changes = {key: value for key, value in given.items() if key in changeable}
     settings = dataclasses.replace(settings, **changes)
     if settings.sampler == "grid":
         trials = min(settings.trials, len(read.grid()))
         settings = dataclasses.replace(settings, trials=trials)
-    opened = opened._replace(settings=settings)
-    folder.write_settings(settings, _plan_trials(opened))
+    opened = dataclasses.replace(opened, settings=settings)
+    opened.write_settings(_plan_trials(opened))
     return opened, _first_rung(base)

@@ -69,7 +69,7 @@ class TrialSource:
 
     def __init__(self, sweep: Sweep, study: Trials) -> None:
         self._sweep, self._study = sweep, study
-        self._folder, self._settings, self._space = sweep
+        self._settings, self._space = sweep.settings, sweep.space
         self.objective = parse_objective(self._settings.objective)
         self._jobs = 1
         self._running: dict[Path, _Running] = {}  # by the folders of their runs
@@ -94,13 +94,13 @@ class TrialSource:
         """The cells that an earlier process may have left in training."""
         states = {t.number: t.state for t in self._study.trials()}
         running = {
-            self._folder.trial(number)
+            self._sweep.trial(number)
             for number, state in states.items()
             if state == "running"
         }
         return [
             cell
-            for cell in self._folder.read_study().cells
+            for cell in self._sweep.read_study().cells
             if cell.folder in running or cell.folder.parent.name == CONFIRMATIONS
         ]
 
@@ -111,7 +111,7 @@ class TrialSource:
         if self._settings.together is None:
             size = choose_size(self._settings, jobs)
             self._settings = dataclasses.replace(self._settings, together=size)
-            self._folder.write_settings(self._settings)
+            dataclasses.replace(self._sweep, settings=self._settings).write_settings()
         states = [each.state for each in self._study.trials()]
         self._begun = len(states) - states.count("waiting")
         for trial in self._study.restore_running():
@@ -129,8 +129,8 @@ class TrialSource:
         self._write_status(status, **found)
 
     def _write_status(self, status: str, **found: Any) -> None:
-        result = self._folder.read_result() | found
-        write_json(self._folder.result, result | {"status": status})
+        result = self._sweep.read_result() | found
+        write_json(self._sweep.result, result | {"status": status})
 
     def _choose(self, ended: Sequence[CellEnd]) -> list[Cell]:
         del ended  # `_receive` was told
@@ -163,7 +163,7 @@ class TrialSource:
 
     def _begin(self, trial: Trial) -> Cell:
         """The cell of a trial, whose evaluations are read from now on."""
-        folder, settings = self._folder.trial(trial.number), self._settings
+        folder, settings = self._sweep.trial(trial.number), self._settings
         if folder not in self._running:
             reader = EvaluationReader(folder, settings.seeds, self.objective.number)
             self._running[folder] = _Running(trial, reader)
@@ -171,7 +171,7 @@ class TrialSource:
 
     def _confirm(self, trial: Trial) -> Cell:
         """The cell of a trial with seeds that no trial has used."""
-        folder, settings = self._folder.confirmation(trial.number), self._settings
+        folder, settings = self._sweep.confirmation(trial.number), self._settings
         seeds = settings.seed + settings.seeds, settings.confirm_seeds
         sets = self._space.settings(trial.values)
         if settings.sampler == PBT:
@@ -203,7 +203,7 @@ class TrialSource:
         """
         number = running.trial.number
         self._study.note(number, pruned_at=step)
-        del self._running[self._folder.trial(number)]
+        del self._running[self._sweep.trial(number)]
         left = [folder for folder in job.folders if folder in self._running]
         count = len(job.folders)
         elapsed = time.monotonic() - running.begin
@@ -242,7 +242,7 @@ class TrialSource:
     def _end_trial(self, running: _Running, reason: str, *, has_failed: bool) -> None:
         """Records how a trial has ended."""
         number, reason = running.trial.number, reason.removeprefix("error: ")
-        folder, evaluations = self._folder.trial(number), []
+        folder, evaluations = self._sweep.trial(number), []
         del self._running[folder]
         try:
             while self._report_rungs(running) is not None:
@@ -270,12 +270,11 @@ class TrialSource:
         best, settings = self._best or [], self._settings
         if not settings.confirm:
             return [
-                self._describe(trial, self._folder.trial(trial.number))
-                for trial in best
+                self._describe(trial, self._sweep.trial(trial.number)) for trial in best
             ]
         entries = []
         for trial in best:
-            folder = self._folder.confirmation(trial.number)
+            folder = self._sweep.confirmation(trial.number)
             status = Run(folder).read_info().get("status")
             evaluations = EvaluationReader(
                 folder, settings.confirm_seeds, self.objective.number
@@ -304,7 +303,7 @@ class TrialSource:
             seconds = mean * math.ceil(left / at_once)
         confirmed = self._best if self._best and self._settings.confirm else ()
         return SweepProgress(
-            self._folder.folder,
+            self._sweep.folder,
             self.objective,
             trials,
             self._settings.trials,

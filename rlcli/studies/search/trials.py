@@ -90,7 +90,7 @@ class Trials:
         self._live: dict[int, Any] = {}  # Optuna's objects of running trials
         self._journal: Journal | None = None
         if self._settings.storage is None:
-            self._journal = Journal(sweep.folder.journal, is_reader=is_reader)
+            self._journal = Journal(sweep.journal, is_reader=is_reader)
         with self._using_optuna():
             self._study = self._open(is_reader)
             self._study.pruner = self._pruner(first_rung)

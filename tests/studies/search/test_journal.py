@@ -107,7 +107,7 @@ def test_half_a_line_is_skipped_by_a_reader_and_removed_by_a_writer(tmp_path):
 def test_a_damaged_line_is_named(line, reason, tmp_path):
     from sweeps import settings
 
-    from rlcli.studies.search.layout import Sweep, SweepFolder
+    from rlcli.studies.search.layout import Sweep
     from rlcli.studies.search.space import load_space
     from rlcli.studies.search.trials import Trials
 
@@ -117,7 +117,8 @@ def test_a_damaged_line_is_named(line, reason, tmp_path):
     space, chosen = load_space({"x": {"uniform": [0, 1]}}), settings(study="s")
     for is_reader in (True, False):
         with pytest.raises(RlcliError, match=reason) as caught:
-            Trials(Sweep(SweepFolder(tmp_path), chosen, space), is_reader=is_reader)
+            found = Sweep(tmp_path, settings=chosen, space=space)
+            Trials(found, is_reader=is_reader)
         start = f"`{path}` is damaged: line 2: "
         assert caught.value.message.startswith(start)
         assert len(caught.value.message) < len(start) + 300

@@ -1,5 +1,6 @@
 """Trials of equal structure: one job, one program, and the same results."""
 
+import dataclasses
 import json
 
 import pytest
@@ -131,7 +132,8 @@ def test_a_process_with_pruned_trials_only_is_stopped(tmp_path):
         tmp_path / "s", SPACE, **GRID | {"trials": 4, "together": 1, "confirm": 0}
     )
     drive(sweep, FakeEngine(room=1))
-    sweep.write_settings(settings(**GRID | {"trials": 6, "together": 4}))
+    changed = settings(**GRID | {"trials": 6, "together": 4})
+    dataclasses.replace(sweep, settings=changed).write_settings()
     engine = FakeEngine(room=1)
     assert drive(sweep, engine) == "finished"
     assert engine.signals[0] == (15, "trials/0004 to trials/0005")
