@@ -20,8 +20,7 @@ import yaml
 from rlcli.recipe.reading import read_recipe
 from rlcli.runs.metrics import read_metrics
 from rlcli.runs.run_folder import Run
-from rlcli.studies.search.space import load_space
-from rlcli.studies.search.validation import check_space
+from rlcli.studies.search.space import check_space, load_space
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"

@@ -29,9 +29,8 @@ def find_recipe_differences(
         for key, (one, other) in pairs.items():
             if key == "train.evaluate.every" and _are_close(one, other):
                 continue  # the default depends on the unroll
-            values = (format_value(one), format_value(other))
-            line = "`{}` is {} in `{}`, and {} in `{}`"
-            text = line.format(key, values[0], first.folder, values[1], member.folder)
+            text = f"`{key}` is {format_value(one)} in `{first.folder}`, and "
+            text += f"{format_value(other)} in `{member.folder}`"
             found.setdefault(key, text)
     return [*found.values()]
 

@@ -82,15 +82,9 @@ class RunIndex:
     def _find_studies(self) -> bool:
         """Finds the studies around the runs; whether they have changed."""
         parents = {parent for folder in self._folders for parent in folder.parents}
-        places = {
-            *self._roots,
-            *(
-                place
-                for place in parents
-                if any(r in place.parents for r in self._roots)
-            ),
-        }
-        files = {place: _stamp(place / "study.json") for place in sorted(places)}
+        inside = (p for p in parents if any(root in p.parents for root in self._roots))
+        places = sorted({*self._roots, *inside})
+        files = {place: _stamp(place / "study.json") for place in places}
         recorded = tuple(pair for pair in files.items() if pair[1])
         if recorded == self._recorded:
             return False

@@ -222,16 +222,13 @@ def _thin(steps: int) -> tuple[np.ndarray, str]:
 
 def _value_charts(replay: EpisodeRecording) -> list[Chart]:
     steps, note = _thin(len(replay.rewards))
-    lines = []
-    if replay.values is not None and replay.values.ndim == 1:
-        lines.append(Line("value estimate", 0, steps, replay.values[steps]))
-    if replay.discounted is not None and lines:
-        label = "discounted return"
-        lines.append(Line(label, 1, steps, replay.discounted[steps]))
-        if not replay.has_terminated:
-            note += " The episode was truncated, so the return lacks later rewards."
     found = []
-    if lines:
+    if replay.values is not None and replay.values.ndim == 1:
+        lines = [Line("value estimate", 0, steps, replay.values[steps])]
+        if replay.discounted is not None:
+            lines.append(Line("discounted return", 1, steps, replay.discounted[steps]))
+            if not replay.has_terminated:
+                note += " The episode was truncated, so the return lacks later rewards."
         found.append(
             _draw_steps(
                 "Value estimates",

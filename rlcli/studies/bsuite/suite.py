@@ -97,7 +97,13 @@ def bsuite(
     if resume or folder.exists:
         given = {"ids": ids, "set": set, "seed": seed, "mnist": mnist, "runs": runs}
         given |= {"run": run, "name": name, "smoke": smoke or None}
-        info = _reopen(folder, given)
+        if not folder.exists:
+            raise RlcliError(
+                f"{quote(folder.folder)} is not the folder of a sweep of bsuite",
+                "`--resume` takes the folder that `rlcli bsuite` has printed",
+            )
+        refuse_options(folder.folder, given)
+        info = folder.read_info()
         if not resume:
             return score_sweep(folder, info, [])
     else:
@@ -160,17 +166,6 @@ def _describe_failures(ended: Sequence[CellEnd]) -> list[str]:
         for each in ended
         if each.code != errors.OK
     )
-
-
-def _reopen(folder: SuiteFolder, given: Mapping[str, object]) -> dict[str, Any]:
-    """What a sweep that exists was started with; refuses other options."""
-    if not folder.exists:
-        raise RlcliError(
-            f"{quote(folder.folder)} is not the folder of a sweep of bsuite",
-            "`--resume` takes the folder that `rlcli bsuite` has printed",
-        )
-    refuse_options(folder.folder, given)
-    return folder.read_info()
 
 
 def _leave_out_mnist(

@@ -3,7 +3,7 @@
 Belongs here: spaces, trials (Optuna), and what is told about sweeps.
 May import: studies, and everything below it.
 
-`space` reads what is searched, `validation` compares it with the recipe. `trials` keeps
+`space` reads what is searched, and compares it with the recipe. `trials` keeps
 the trials in Optuna's storage and chooses their options, `objectives` reads how good a
 trial is, and `trial_source` chooses, prunes and confirms trials. `layout` has the files
 of a sweep; `summary` and `export_sweep` read them.

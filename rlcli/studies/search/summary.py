@@ -17,7 +17,7 @@ from rlcli.studies.search.layout import REMEDY_OF_RESULT, Sweep
 from rlcli.studies.search.objectives import Objective, parse_objective
 from rlcli.studies.search.opening import open_sweep
 from rlcli.studies.search.pbt import PBT, read_lineages
-from rlcli.studies.search.space import CHOICE, Option
+from rlcli.studies.search.space import Option
 from rlcli.studies.search.trials import Trial, Trials, rank
 
 _SLICES = 4  # parts of the range of a number
@@ -148,16 +148,13 @@ def _split(
     option: Option, pairs: Sequence[tuple[Any, float]]
 ) -> list[tuple[str, list[float]]]:
     """The objectives of trials by the label of their slice."""
-    if option.kind == CHOICE:
-        return [
-            (label, [value for chosen, value in pairs if chosen == label])
-            for label in option.choices
-        ]
+    single: Sequence[Any] = option.choices  # values that have a slice each
     if option.kind == "int" and option.count <= _MOST_VALUES:
-        whole = range(int(option.low), int(option.high) + 1, option.step)
+        single = range(int(option.low), int(option.high) + 1, option.step)
+    if single:
         return [
-            (str(number), [value for chosen, value in pairs if chosen == number])
-            for number in whole
+            (str(each), [value for chosen, value in pairs if chosen == each])
+            for each in single
         ]
     edges = option.spread(_SLICES + 1)
     slices = []

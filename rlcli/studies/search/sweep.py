@@ -22,7 +22,7 @@ from rlcli.studies.search.layout import Settings, Sweep
 from rlcli.studies.search.objectives import AUC
 from rlcli.studies.search.opening import check_options, open_sweep
 from rlcli.studies.search.pbt import PBT
-from rlcli.studies.search.space import Space, load_space
+from rlcli.studies.search.space import Space, check_space, load_space
 from rlcli.studies.search.trial_source import Report, TrialSource
 from rlcli.studies.search.trials import (
     Trials,
@@ -30,7 +30,6 @@ from rlcli.studies.search.trials import (
     open_database,
     require_optuna,
 )
-from rlcli.studies.search.validation import check_space
 from rlcli.studies.study_grid import make_cell
 from rlcli.studies.study_loop import CellSource
 from rlcli.studies.train_study import train_recorded

@@ -5,8 +5,7 @@ from wording import mentions
 
 from rlcli.errors import RlcliError
 from rlcli.recipe import read_recipe
-from rlcli.studies.search.space import load_space
-from rlcli.studies.search.validation import check_space
+from rlcli.studies.search.space import check_space, load_space
 
 SPACE = """\
 optimizer.learning_rate: {log_uniform: [1e-5, 1e-2]}
