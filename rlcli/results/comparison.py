@@ -78,14 +78,9 @@ def read_samples(
     protocol.check_protocol(differences, notes, settings.allow_differences)
     members = [*itertools.chain(*by_environment.values())]
     groups = group_members(members, settings.group)
-    wanted = DEFAULT_METRICS if settings.metric is None else [settings.metric]
-    reader = CurveReader(members, [*wanted, "dt"], notes)
-    metric = settings.metric or reader.choose_metric(points=1)
-    reader.check_metric(metric)
-    samples: dict[str, list[Sample]] = {
-        environment: collect_samples(
-            reader, groups, environment, metric, settings.result
-        )
+    reader = CurveReader(members, settings.metric, notes, points=1)
+    samples = {
+        environment: collect_samples(reader, groups, environment, settings.result)
         for environment in by_environment
     }
     early = {
@@ -95,7 +90,7 @@ def read_samples(
         for environment, each in samples.items()
     }
     protocol.check_protocol(early, notes, settings.allow_differences)
-    return metric, {name: each for name, each in samples.items() if each}
+    return reader.metric, {name: each for name, each in samples.items() if each}
 
 
 def _evaluation_options(settings: ComparisonSettings) -> Sequence[str]:
@@ -118,14 +113,10 @@ def _split(members: Sequence[Member], notes: list[str]) -> dict[str, list[Member
 
 
 def collect_samples(
-    reader: CurveReader,
-    groups: Sequence[Group],
-    environment: str,
-    metric: str,
-    result: str,
+    reader: CurveReader, groups: Sequence[Group], environment: str, result: str = "last"
 ) -> list[Sample]:
-    """The groups with results in an environment; the reader has to have `dt`."""
-    samples = []
+    """The groups with results in an environment."""
+    samples, metric = [], reader.metric
     for group in groups:
         own = group.within(environment)
         by_steps = reader.read_seeds(own, metric, "steps")

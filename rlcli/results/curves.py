@@ -238,17 +238,26 @@ class Curve(NamedTuple):
 
 
 class CurveReader:
-    """Reads the metrics of runs, each file once, and collects notes about them."""
+    """Reads the metrics of runs, each file once, and collects notes about them.
+
+    `metric` is that of the results; by default evaluated returns, if all runs with
+    metrics have `points` of them. An error if no run has it. `more` are others to read.
+    """
 
     def __init__(
         self,
         members: Sequence[Member],
-        wanted: Sequence[str],
+        metric: str | None,
         notes: list[str],
+        *,
+        more: Sequence[str] = (),
+        points: int = 2,
         read: ReadSeries = read_series,
     ) -> None:
         self.notes = notes
         self._series: dict[Path, RunSeries] = {}
+        default = DEFAULT_METRICS if metric is None else (metric,)
+        wanted = [*dict.fromkeys((*default, "dt", *more))]
         for member in members:
             series = read(member.folder, wanted)
             self._series[member.folder] = series
@@ -257,9 +266,10 @@ class CurveReader:
                 self.notes.append(
                     f"`{member.folder}`: {series.damaged:,} damaged {lines} ignored"
                 )
+        self.metric = metric or self._choose_metric(points)
+        self._check_metric()
 
-    def choose_metric(self, points: int) -> str:
-        """Evaluated returns if all runs with metrics have so many points of them."""
+    def _choose_metric(self, points: int) -> str:
         evaluation, training = DEFAULT_METRICS
         logged = [each for each in self._series.values() if each.metrics]
         have = [each for each in logged if _length_of(each, evaluation) >= points]
@@ -270,13 +280,10 @@ class CurveReader:
             )
         return evaluation if have and len(have) == len(logged) else training
 
-    def check_metric(self, metric: str) -> None:
-        """An error if no run has a metric; a note of each that lacks it."""
-        missing = [
-            folder
-            for folder, series in self._series.items()
-            if not series.by_metric[metric]
-        ]
+    def _check_metric(self) -> None:
+        """An error if no run has the metric; a note of each that lacks it."""
+        metric, series = self.metric, self._series.items()
+        missing = [folder for folder, each in series if not each.by_metric[metric]]
         if len(missing) < len(self._series):
             self.notes += [f"`{folder}` has no `{metric}` yet" for folder in missing]
             return

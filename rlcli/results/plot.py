@@ -84,23 +84,20 @@ def plot(
 
         figure.check_figure(Path(output))
     style = check_style(width, serif)
-    from rlcli.results.curves import DEFAULT_METRICS, X_FIELDS, CurveReader
+    from rlcli.results.curves import X_FIELDS, CurveReader
 
     notes: list[str] = []
     members = find_members(runs, notes, filter, tag)
     groups = group_members(members, group)
-    wanted = [*(DEFAULT_METRICS if y is None else [y]), *X_FIELDS[x], "dt"]
-    reader = CurveReader(members, wanted, notes)
-    metric = reader.choose_metric(points=2) if y is None else y
-    reader.check_metric(metric)
+    reader = CurveReader(members, y, notes, more=X_FIELDS[x])
     result = Curves(
         {
             "x": x,
-            "y": metric,
+            "y": reader.metric,
             "center": center,
             "threshold": threshold,
-            "curves": [*_curves(reader, groups, metric, x, center, threshold)],
-            "overall": _overall(reader, groups, metric, x, reference),
+            "curves": [*_curves(reader, groups, x, center, threshold)],
+            "overall": _overall(reader, groups, x, reference),
             "notes": [*dict.fromkeys(notes)],
         }
     )
@@ -111,12 +108,7 @@ def plot(
 
 
 def _curves(
-    reader: Any,
-    groups: Sequence[Any],
-    metric: str,
-    x: str,
-    center: str,
-    threshold: float | None,
+    reader: Any, groups: Sequence[Any], x: str, center: str, threshold: float | None
 ) -> Iterator[dict[str, Any]]:
     """The data of each group in each environment where it has any."""
     from rlcli.results.curves import find_crossing, make_curve
@@ -125,7 +117,7 @@ def _curves(
     environments = dict.fromkeys(member.environment for member in members)
     found = False
     for environment, group in itertools.product(environments, groups):
-        seeds = reader.read_seeds(group.within(environment), metric, x)
+        seeds = reader.read_seeds(group.within(environment), reader.metric, x)
         curve = make_curve(group.label, seeds, center, reader.notes)
         if curve is None:
             continue
@@ -136,7 +128,7 @@ def _curves(
         yield _as_data(curve, environment) | more
     if not found:
         raise RlcliError(
-            f"no run has a curve of {quote(metric)}", "; ".join(reader.notes)
+            f"no run has a curve of {quote(reader.metric)}", "; ".join(reader.notes)
         )
 
 
@@ -154,7 +146,7 @@ def _as_data(curve: Any, environment: str | None) -> dict[str, Any]:
 
 
 def _overall(
-    reader: Any, groups: Sequence[Any], metric: str, x: str, reference: Sequence[str]
+    reader: Any, groups: Sequence[Any], x: str, reference: Sequence[str]
 ) -> dict[str, Any] | None:
     """What `rlcli.compare` has over several environments, and its `curves`.
 
@@ -166,14 +158,12 @@ def _overall(
 
     members = (member for group in groups for member in group.members)
     environments = dict.fromkeys(m.environment for m in members if m.environment)
-    samples = {
-        name: comparison.collect_samples(reader, groups, name, metric, "last")
-        for name in environments
-    }
+    collect = comparison.collect_samples
+    samples = {name: collect(reader, groups, name) for name in environments}
     samples = {name: each for name, each in samples.items() if each}
     if len(samples) < 2:
         return None
-    given, notes = parse_references(reference), reader.notes
+    given, notes, metric = parse_references(reference), reader.notes, reader.metric
     overall = comparison.compare_overall(samples, metric, given, notes)
     if overall is None:
         return None

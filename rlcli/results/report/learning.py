@@ -86,13 +86,8 @@ def describe_learning(
     schedules: Sequence[str] = ()
     if options.has_diagnostics:
         diagnostics, schedules = _find_diagnostics(members, read)
-    wanted = DEFAULT_METRICS if options.metric is None else (options.metric, _TRAINING)
-    clocks = ("dt", *X_FIELDS[options.x])
-    names = [*dict.fromkeys((*wanted, *diagnostics, *schedules, *clocks, *_SPREAD))]
-    reader = CurveReader(members, names, notes, read)
-    metric = options.metric or reader.choose_metric(points=2)
-    reader.check_metric(metric)
-    options = options._replace(metric=metric)
+    more = (_TRAINING, *diagnostics, *schedules, *X_FIELDS[options.x], *_SPREAD)
+    reader = CurveReader(members, options.metric, notes, more=more, read=read)
     environments = dict.fromkeys(member.environment for member in members)
     found: list[Learning] = []
     samples: dict[str, Sequence[comparison.Sample]] = {}
@@ -106,19 +101,19 @@ def describe_learning(
             found.append(page.describe(diagnostics, schedules))
             samples[environment], colors = page.samples, page.colors
     if len(found) > 1 and options.has_results:
-        found += _describe_overall(samples, colors, options, notes)
+        found += _describe_overall(samples, colors, reader, options.center)
     return found
 
 
 def _describe_overall(
     samples: Mapping[str, Sequence[comparison.Sample]],
     colors: Mapping[str, int],
-    options: MetricOptions,
-    notes: list[str],
+    reader: CurveReader,
+    center: str,
 ) -> list[Learning]:
     """The results over all environments; [] if they cannot be normalized."""
-    metric, center = str(options.metric), options.center
-    overall = comparison.compare_overall(samples, metric, {}, notes)
+    metric = reader.metric
+    overall = comparison.compare_overall(samples, metric, {}, reader.notes)
     if overall is None:
         return []
     rows, cards = overall["groups"], []
@@ -252,11 +247,9 @@ class _Environment:
         options: MetricOptions,
     ) -> None:
         self.environment, self.options, self.reader = environment, options, reader
-        self.metric = str(options.metric)
+        self.metric = reader.metric
         self.colors = {group.label: index for index, group in enumerate(groups)}
-        self.samples = comparison.collect_samples(
-            reader, groups, environment, self.metric, "last"
-        )
+        self.samples = comparison.collect_samples(reader, groups, environment)
         # The charts of all metrics have equal axes of steps.
         steps = [each.last_step for sample in self.samples for each in sample.by_steps]
         self._last_step = float(max(steps, default=0))
