@@ -16,6 +16,7 @@ from rlcli.runs.metric_labels import STATISTICS, label_metric
 
 COLORS = ("cyan", "yellow", "magenta", "green", "red", "blue")
 ALL_ENVIRONMENTS = "all environments"
+Data = Mapping[str, Any]  # of curves, comparisons and groups, as in JSON
 _OVERALL = {"y": "normalized score, IQM", "center": "iqm", "threshold": None}
 _UNITS = {"steps": "steps", "seconds": "s", "updates": "updates"}
 _LETTERS = ascii_letters[26:] + ascii_letters[:26] + digits
@@ -25,7 +26,7 @@ _ASCII_LINES = dict(zip(_LINES, "|+-++-", strict=True))
 
 
 def draw_chart(
-    result: Mapping[str, Any], width: int, height: int = 16, *, ascii: bool = False
+    result: Data, width: int, height: int = 16, *, ascii: bool = False
 ) -> Text:
     """The curves of `rlcli.plot` with axes and a legend, at most `width` wide.
 
@@ -37,7 +38,7 @@ def draw_chart(
     return Text("\n").join(_draw_panel(each, width, height, ascii) for each in panels)
 
 
-def split_panels(result: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
+def split_panels(result: Data) -> dict[str | None, dict[str, Any]]:
     """The curves of `rlcli.plot` by environment.
 
     Each has an `index`, that of its label, which it has in common with the curves of
@@ -55,9 +56,7 @@ def split_panels(result: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
     return panels
 
 
-def _draw_panel(
-    result: Mapping[str, Any], width: int, height: int, ascii: bool
-) -> Text:
+def _draw_panel(result: Data, width: int, height: int, ascii: bool) -> Text:
     curves, threshold = result["curves"], result["threshold"]
     y_range, x_range = _ranges(curves, threshold)
     ticks = choose_ticks(*y_range, max(2, height // 2))
@@ -92,9 +91,7 @@ def _draw_panel(
     return text
 
 
-def _fill(
-    canvas: BrailleCanvas, curves: Sequence[Mapping[str, Any]], *, with_bands: bool
-) -> None:
+def _fill(canvas: BrailleCanvas, curves: Sequence[Data], *, with_bands: bool) -> None:
     """Draws bands first, so that no band covers a line."""
     arrays = [
         {key: np.array(curve[key], float) for key in ("x", "y")} for curve in curves
@@ -108,7 +105,7 @@ def _fill(
 
 
 def _ranges(
-    curves: Sequence[Mapping[str, Any]], threshold: float | None
+    curves: Sequence[Data], threshold: float | None
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     ys = [
         value
@@ -124,7 +121,7 @@ def _ranges(
 
 
 def _place_letters(
-    canvas: BrailleCanvas, curves: Sequence[Mapping[str, Any]]
+    canvas: BrailleCanvas, curves: Sequence[Data]
 ) -> dict[tuple[int, int], int]:
     """Cells at regular distances on each of several curves, with the curve's index."""
     cells: dict[tuple[int, int], int] = {}
@@ -182,14 +179,14 @@ def _tick_labels(ticks: Sequence[float]) -> list[str]:
     return [f"{tick / size:.{digits}f}{suffix if tick else ''}" for tick in ticks]
 
 
-def _title(result: Mapping[str, Any], width: int) -> str:
+def _title(result: Data, width: int) -> str:
     panel, *statistics = describe_panel(result), *describe_curves(result)
     titles = [f"{panel}: {statistic}" for statistic in statistics]
     short = next((each for each in titles if len(each) <= width), titles[-1])
     return textwrap.fill(short, width)
 
 
-def describe_curves(result: Mapping[str, Any]) -> list[str]:
+def describe_curves(result: Data) -> list[str]:
     """What curves and bands are, in words, from the longest to the shortest text."""
     center = f"{STATISTICS[result['center']]} over seeds"
     if all(curve["low"] is None for curve in result["curves"]):
@@ -198,14 +195,14 @@ def describe_curves(result: Mapping[str, Any]) -> list[str]:
     return [center + interval for interval in intervals]
 
 
-def describe_panel(result: Mapping[str, Any]) -> str:
+def describe_panel(result: Data) -> str:
     """What a panel shows: `return, evaluation by steps in CartPole-v1`."""
     environment = result["curves"][0]["environment"]
     place = f" in {printable(environment)}" if environment else ""
     return f"{printable(label_metric(result['y']))} by {result['x']}{place}"
 
 
-def _legend(result: Mapping[str, Any], width: int) -> list[str]:
+def _legend(result: Data, width: int) -> list[str]:
     """A line per curve, or two: letter, label, seeds, last value and the crossing."""
     curves = result["curves"]
     longest = max(len(printable(curve["label"])) for curve in curves)
@@ -230,12 +227,12 @@ def _legend(result: Mapping[str, Any], width: int) -> list[str]:
     return [f"{label.rstrip()}\n   {details.lstrip()}\n" for label, details in lines]
 
 
-def count_seeds(curve: Mapping[str, Any]) -> str:
+def count_seeds(curve: Data) -> str:
     """The number of seeds of a curve in words."""
     return "1 seed" if curve["seeds"] == 1 else f"{curve['seeds']} seeds"
 
 
-def describe_crossing(curve: Mapping[str, Any], result: Mapping[str, Any]) -> list[str]:
+def describe_crossing(curve: Data, result: Data) -> list[str]:
     """When a curve crosses the threshold, in words; [] without a threshold."""
     threshold = result["threshold"]
     if threshold is None:

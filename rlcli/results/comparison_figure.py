@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from rlcli.quoting import quote_mathtext
 from rlcli.results import comparison_tables, figure, overall_panels
+from rlcli.results.chart import Data
 from rlcli.runs.files import write_output
 from rlcli.runs.metric_labels import STATISTICS, label_metric
 
@@ -23,12 +24,10 @@ class _Row(NamedTuple):
 
     title: str
     statistics: Sequence[str]
-    groups: Sequence[Mapping[str, Any]]
+    groups: Sequence[Data]
 
 
-def draw_comparison(
-    data: Mapping[str, Any], path: Path, style: figure.FigureStyle
-) -> None:
+def draw_comparison(data: Data, path: Path, style: figure.FigureStyle) -> None:
     """Writes the statistics of each environment, and those of all of them."""
     statistics = ("iqm",) if style.width == "column" else _STATISTICS
     rows = list(_rows(data, statistics))
@@ -55,9 +54,7 @@ def _wrap(name: str) -> list[str]:
     return textwrap.wrap(name, _NAME) or [name]
 
 
-def _rows(
-    data: Mapping[str, Any], statistics: Sequence[str] = _STATISTICS
-) -> Iterator[_Row]:
+def _rows(data: Data, statistics: Sequence[str] = _STATISTICS) -> Iterator[_Row]:
     for each in data["environments"]:
         title = f"{each['environment']}: {label_metric(data['y'])}"
         yield _Row(title, statistics, each["groups"])
@@ -68,7 +65,7 @@ def _rows(
 
 def _fill(
     canvas: Any,
-    data: Mapping[str, Any],
+    data: Data,
     rows: Sequence[_Row],
     heights: Sequence[float],
     colors: Mapping[str, str],
@@ -99,7 +96,7 @@ def _fill(
     canvas.supxlabel(text, fontsize="x-small")
 
 
-def _name_groups(axes: Any, groups: Sequence[Mapping[str, Any]]) -> None:
+def _name_groups(axes: Any, groups: Sequence[Data]) -> None:
     names = [group["group"] for group in groups]
     labels = ["\n".join(map(quote_mathtext, _wrap(name))) for name in names]
     axes.set_yticks(range(len(names)), labels, fontsize="small")

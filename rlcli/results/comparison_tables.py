@@ -10,7 +10,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from rlcli.quoting import quote_html, quote_latex, quote_markdown
-from rlcli.results.chart import ALL_ENVIRONMENTS
+from rlcli.results.chart import ALL_ENVIRONMENTS, Data
 from rlcli.runs.files import to_json, write_output
 from rlcli.runs.formatting import NOTHING, format_number
 from rlcli.runs.metric_labels import STATISTICS, choose_best, label_metric
@@ -35,7 +35,7 @@ _STYLE = (
 )
 
 
-def write_comparison(data: Mapping[str, Any], path: Path) -> None:
+def write_comparison(data: Data, path: Path) -> None:
     """Writes the tables of a comparison in the format of the file's name."""
     formats = {
         ".md": as_markdown,
@@ -47,7 +47,7 @@ def write_comparison(data: Mapping[str, Any], path: Path) -> None:
     write_output(path, formats[path.suffix.lower()](data).encode())
 
 
-def name_comparison(data: Mapping[str, Any]) -> str:
+def name_comparison(data: Data) -> str:
     """What is compared: `dqn and ppo in CartPole-v1: return, evaluation`."""
     groups = [row["group"] for each in data["environments"] for row in each["groups"]]
     environments = [each["environment"] for each in data["environments"]]
@@ -65,7 +65,7 @@ def name_groups(labels: Sequence[str], environments: Sequence[str]) -> str:
     return " in ".join(filter(None, texts))
 
 
-def describe_comparison(data: Mapping[str, Any], place: str = "in brackets") -> str:
+def describe_comparison(data: Data, place: str = "in brackets") -> str:
     """What the numbers are, in a sentence; `place` is where their intervals are."""
     return (
         f"{label_metric(data['y'])}: {_RESULTS[data['result']]}; {place} 95 % "
@@ -73,7 +73,7 @@ def describe_comparison(data: Mapping[str, Any], place: str = "in brackets") -> 
     )
 
 
-def tables(data: Mapping[str, Any]) -> Iterator[Table]:
+def tables(data: Data) -> Iterator[Table]:
     """The tables of a comparison."""
     label, best = label_metric(data["y"]), choose_best(data["y"])
     for each in data["environments"]:
@@ -142,7 +142,7 @@ def fit(
     return letters, lettered
 
 
-def as_markdown(data: Mapping[str, Any]) -> str:
+def as_markdown(data: Data) -> str:
     """The tables in Markdown."""
     lines = [f"# {quote_markdown(name_comparison(data))}", ""]
     lines += [quote_markdown(describe_comparison(data))]
@@ -161,7 +161,7 @@ def markdown_lines(table: Table) -> list[str]:
     return [f"**{quote_markdown(table.title)}**", "", *rows]
 
 
-def as_latex(data: Mapping[str, Any]) -> str:
+def as_latex(data: Data) -> str:
     """The tables in LaTeX, for the package `booktabs`; the best estimates are bold."""
     lines = [
         rf"% {quote_latex(name_comparison(data))}",
@@ -190,7 +190,7 @@ def _quote_latex_cell(text: str) -> str:
     return re.sub(r"-(?=\d)", "$-$", quoted) if _ESTIMATE.fullmatch(text) else quoted
 
 
-def as_csv(data: Mapping[str, Any]) -> str:
+def as_csv(data: Data) -> str:
     """A line for each estimate, with the limits of its interval, empty for one seed.
 
     `statistic` is `mean`, `median`, `iqm` or `optimality_gap`; `improvement`, the
@@ -217,8 +217,8 @@ def as_csv(data: Mapping[str, Any]) -> str:
 
 
 def _list_estimates(
-    place: Mapping[str, Any],
-) -> Iterator[tuple[str, str, str, str, Mapping[str, Any]]]:
+    place: Data,
+) -> Iterator[tuple[str, str, str, str, Data]]:
     """Group, statistic, second group, score and estimate, as in `as_csv`."""
     for group in place["groups"]:
         for name in STATISTICS:
@@ -232,8 +232,8 @@ def _list_estimates(
 
 
 def _profile_estimates(
-    profile: Mapping[str, Any],
-) -> Iterator[tuple[float, Mapping[str, Any]]]:
+    profile: Data,
+) -> Iterator[tuple[float, Data]]:
     """The fraction of seeds above each score, with its interval."""
     fractions, low, high = (profile[name] for name in ("fraction", "low", "high"))
     for index, score in enumerate(profile["score"]):
@@ -241,7 +241,7 @@ def _profile_estimates(
         yield score, {"value": fractions[index], "ci95": ci95}
 
 
-def as_html(data: Mapping[str, Any]) -> str:
+def as_html(data: Data) -> str:
     """The tables as a page without references to other files."""
     title = quote_html(name_comparison(data))
     parts = [
@@ -257,7 +257,7 @@ def as_html(data: Mapping[str, Any]) -> str:
 
 
 def _estimate_table(
-    groups: Sequence[Mapping[str, Any]],
+    groups: Sequence[Data],
     title: str,
     better: Mapping[Any, Callable[..., Any] | None],
 ) -> Table:
@@ -278,7 +278,7 @@ def _estimate_table(
 
 
 def _environment_table(
-    environments: Sequence[Mapping[str, Any]], label: str, better: Callable | None
+    environments: Sequence[Data], label: str, better: Callable | None
 ) -> Table:
     """The IQM of each group, with a row for each environment."""
     groups = [*dict.fromkeys(g["group"] for e in environments for g in e["groups"])]
@@ -297,15 +297,13 @@ def _environment_table(
     )
 
 
-def _count_seeds(group: Mapping[str, Any]) -> int:
+def _count_seeds(group: Data) -> int:
     """The seeds of a group, in all environments."""
     seeds = group["seeds"]
     return seeds if isinstance(seeds, int) else sum(seeds)
 
 
-def _threshold_table(
-    groups: Sequence[Mapping[str, Any]], place: str, threshold: float
-) -> Table:
+def _threshold_table(groups: Sequence[Data], place: str, threshold: float) -> Table:
     rows = []
     for group in groups:
         steps, seconds = group["steps_to_threshold"], group["seconds_to_threshold"]
@@ -320,7 +318,7 @@ def _threshold_table(
 
 
 def _improvement_table(
-    pairs: Sequence[Mapping[str, Any]], place: str, best: Callable | None
+    pairs: Sequence[Data], place: str, best: Callable | None
 ) -> Iterator[Table]:
     what = "improvement" if best else "a higher value"
     if pairs:
@@ -331,12 +329,12 @@ def _improvement_table(
         )
 
 
-def _profile_cells(profile: Mapping[str, Any]) -> Iterator[str]:
+def _profile_cells(profile: Data) -> Iterator[str]:
     estimates = dict(_profile_estimates(profile))
     return (_format_estimate(estimates[score]) for score in _SHOWN_SCORES)
 
 
-def _format_estimate(estimate: Mapping[str, Any]) -> str:
+def _format_estimate(estimate: Data) -> str:
     """`481 [472, 490]`, or `481 [n/a: 1 seed]`."""
     value = format_number(estimate["value"])
     if value == NOTHING:

@@ -10,6 +10,7 @@ from rlcli.quoting import quote_mathtext
 from rlcli.registry.libraries import import_library, install_command, missing_modules
 from rlcli.results import overall_panels
 from rlcli.results.chart import (
+    Data,
     count_seeds,
     describe_crossing,
     describe_curves,
@@ -74,9 +75,7 @@ class FigureStyle(NamedTuple):
 SCREEN = FigureStyle()
 
 
-def draw_bytes(
-    result: Mapping[str, Any], suffix: str, style: FigureStyle = SCREEN
-) -> bytes:
+def draw_bytes(result: Data, suffix: str, style: FigureStyle = SCREEN) -> bytes:
     """The curves of `rlcli.plot` as the bytes of a file with this suffix."""
     panels = split_panels(result)
     count = len(panels) + len(overall_panels.list_panels(result.get("overall")))
@@ -121,8 +120,8 @@ def make_bytes(
 
 def _fill(
     canvas: Any,
-    result: Mapping[str, Any],
-    panels: Mapping[str | None, Mapping[str, Any]],
+    result: Data,
+    panels: Mapping[str | None, Data],
     entries: Mapping[int, str],
     columns: int,
 ) -> None:
@@ -162,7 +161,7 @@ def _fit_texts(canvas: Any, columns: int) -> None:
                 text.set_fontsize(text.get_fontsize() * room / size)
 
 
-def _describe_entries(panels: Mapping[str | None, Mapping[str, Any]]) -> dict[int, str]:
+def _describe_entries(panels: Mapping[str | None, Data]) -> dict[int, str]:
     """The entries of the legend: label, seeds, and when the threshold is crossed.
 
     Of several panels the labels only, because the rest differs among them.
@@ -182,7 +181,7 @@ def choose_line(index: int) -> Any:
     return ("-", "--", ":", "-.")[index // len(COLORS) % 4]
 
 
-def _draw_panel(axes: Any, panel: Mapping[str, Any]) -> None:
+def _draw_panel(axes: Any, panel: Data) -> None:
     from matplotlib.ticker import EngFormatter
 
     for curve in panel["curves"]:

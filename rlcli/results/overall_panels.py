@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from rlcli.results.chart import Data
 from rlcli.runs.metric_labels import STATISTICS
 
 _ROOMY = 8  # rows of a panel with marks of full size
@@ -11,7 +12,7 @@ _UNIT = "normalized score"
 
 
 def list_panels(
-    overall: Mapping[str, Any] | None,
+    overall: Data | None,
 ) -> dict[str, Callable[[Any, Mapping[str, str]], None]]:
     """The panels of the results over all environments, by title.
 
@@ -30,7 +31,7 @@ def list_panels(
 
 
 def draw_estimates(
-    groups: Sequence[Mapping[str, Any]],
+    groups: Sequence[Data],
     name: str,
     axes: Any,
     colors: Mapping[str, str],
@@ -58,9 +59,7 @@ def draw_estimates(
     axes.set_xlabel(unit, fontsize="small")
 
 
-def draw_profiles(
-    groups: Sequence[Mapping[str, Any]], axes: Any, colors: Mapping[str, str]
-) -> None:
+def draw_profiles(groups: Sequence[Data], axes: Any, colors: Mapping[str, str]) -> None:
     """The fraction of seeds above each score, with its interval."""
     for group in groups:
         profile, color = group["profile"], colors[group["group"]]
@@ -78,7 +77,7 @@ def draw_profiles(
 
 
 def draw_improvement(
-    pairs: Sequence[Mapping[str, Any]], axes: Any, colors: Mapping[str, str]
+    pairs: Sequence[Data], axes: Any, colors: Mapping[str, str]
 ) -> None:
     """The probability that the group at the left is better than that at the right.
 

@@ -27,6 +27,7 @@ _MOST_RUNS = 30  # with their provenance, or films
 _KEPT = 64  # parts
 _LOAD = 9  # times as long as describing studies takes until they are again
 _HAS_SIGN = re.compile("[=<>]")
+Part = dict[str, Any]  # of the document
 _TEXTS = ("run", "recipe", "name", "status")  # in which words of a filter are found
 
 
@@ -73,7 +74,7 @@ class PartMaker:
         self._next = 0.0  # time at which studies may be described again
         self._members: dict[Path, tuple[Any, Member]] = {}
         self._made: dict[tuple[str, Selection], tuple[Any, Mapping[str, Any]]] = {}
-        self._parts: Mapping[str, Callable[[Selection, list[str]], dict[str, Any]]] = {
+        self._parts: Mapping[str, Callable[[Selection, list[str]], Part]] = {
             "learning": self._describe_learning,
             "diagnostics": self._describe_diagnostics,
             "recipes": self._describe_recipes,
@@ -165,9 +166,7 @@ class PartMaker:
             known = self._members[folder] = without_metrics, read_member(folder)
         return known[1]
 
-    def _describe_learning(
-        self, selection: Selection, notes: list[str]
-    ) -> dict[str, Any]:
+    def _describe_learning(self, selection: Selection, notes: list[str]) -> Part:
         groups, found = self._learn(selection, notes, has_diagnostics=False)
         read = self._series.read
         members = (member for group in groups for member in group.members)
@@ -182,9 +181,7 @@ class PartMaker:
             ],
         }
 
-    def _describe_diagnostics(
-        self, selection: Selection, notes: list[str]
-    ) -> dict[str, Any]:
+    def _describe_diagnostics(self, selection: Selection, notes: list[str]) -> Part:
         return {"learning": self._learn(selection, notes, has_results=False)[1]}
 
     def _learn(
@@ -200,9 +197,7 @@ class PartMaker:
         notes += self._series.notes
         return groups, found
 
-    def _describe_recipes(
-        self, selection: Selection, notes: list[str]
-    ) -> dict[str, Any]:
+    def _describe_recipes(self, selection: Selection, notes: list[str]) -> Part:
         groups = self._groups(selection, notes)
         return {
             "labels": [group.label for group in groups],
@@ -210,9 +205,7 @@ class PartMaker:
             "recipe_differences": origins.find_option_differences(groups),
         }
 
-    def _describe_provenance(
-        self, selection: Selection, notes: list[str]
-    ) -> dict[str, Any]:
+    def _describe_provenance(self, selection: Selection, notes: list[str]) -> Part:
         groups, left = [], _MOST_RUNS
         found = self._groups(selection, notes)
         for group in found:
@@ -225,7 +218,7 @@ class PartMaker:
             "machine_differences": origins.find_machine_differences(members),
         }
 
-    def _list_films(self, selection: Selection, notes: list[str]) -> dict[str, Any]:
+    def _list_films(self, selection: Selection, notes: list[str]) -> Part:
         entries = self._select(selection)
         _note_cut(len(entries), notes)
         found = [

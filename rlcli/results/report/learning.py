@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
 from rlcli.results import comparison, comparison_tables, protocol
-from rlcli.results.chart import ALL_ENVIRONMENTS
+from rlcli.results.chart import ALL_ENVIRONMENTS, Data
 from rlcli.results.curves import (
     DEFAULT_METRICS,
     X_FIELDS,
@@ -131,7 +131,7 @@ def _describe_overall(
 
 
 def _draw_intervals(
-    rows: Sequence[Mapping[str, Any]], colors: Mapping[str, int], x: str, center: str
+    rows: Sequence[Data], colors: Mapping[str, int], x: str, center: str
 ) -> Chart:
     """The estimate of each group, and the value of each seed."""
     return charts.draw_intervals(
@@ -152,9 +152,7 @@ def _draw_intervals(
     )
 
 
-def _draw_profiles(
-    rows: Sequence[Mapping[str, Any]], colors: Mapping[str, int]
-) -> Chart:
+def _draw_profiles(rows: Sequence[Data], colors: Mapping[str, int]) -> Chart:
     """The fraction of seeds above each score."""
     profiles = [(row["group"], row["profile"]) for row in rows]
     lines = [
@@ -173,9 +171,7 @@ def _draw_profiles(
     )
 
 
-def _draw_improvement(
-    pairs: Sequence[Mapping[str, Any]], colors: Mapping[str, int]
-) -> Chart:
+def _draw_improvement(pairs: Sequence[Data], colors: Mapping[str, int]) -> Chart:
     """The probability that the first group of a pair is better than the second."""
     rows = [
         {
@@ -198,7 +194,7 @@ def _draw_improvement(
 
 
 def _make_card(
-    row: Mapping[str, Any], color: int, center: str, facts: Sequence[tuple[str, str]]
+    row: Data, color: int, center: str, facts: Sequence[tuple[str, str]]
 ) -> Card:
     """The estimate of a group with its interval in words, and facts."""
     interval = "no interval: 1 seed"
@@ -291,7 +287,7 @@ class _Environment:
             curves=[chart for chart in curves if chart],
         )
 
-    def _card(self, sample: comparison.Sample, row: Mapping[str, Any]) -> Card:
+    def _card(self, sample: comparison.Sample, row: Data) -> Card:
         center = self.options.center
         other = "iqm" if center == "mean" else "mean"
         facts = [
