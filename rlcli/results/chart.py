@@ -180,8 +180,11 @@ def _tick_labels(ticks: Sequence[float]) -> list[str]:
 
 
 def _title(result: Data, width: int) -> str:
-    panel, *statistics = describe_panel(result), *describe_curves(result)
-    titles = [f"{panel}: {statistic}" for statistic in statistics]
+    """What a panel shows: `return, evaluation by steps in CartPole-v1: mean over …`."""
+    environment = result["curves"][0]["environment"]
+    place = f" in {printable(environment)}" if environment else ""
+    panel = f"{printable(label_metric(result['y']))} by {result['x']}{place}"
+    titles = [f"{panel}: {statistic}" for statistic in describe_curves(result)]
     short = next((each for each in titles if len(each) <= width), titles[-1])
     return textwrap.fill(short, width)
 
@@ -193,13 +196,6 @@ def describe_curves(result: Data) -> list[str]:
         return [center]
     intervals = (", with its 95 % bootstrap interval", ", 95 % interval", "")
     return [center + interval for interval in intervals]
-
-
-def describe_panel(result: Data) -> str:
-    """What a panel shows: `return, evaluation by steps in CartPole-v1`."""
-    environment = result["curves"][0]["environment"]
-    place = f" in {printable(environment)}" if environment else ""
-    return f"{printable(label_metric(result['y']))} by {result['x']}{place}"
 
 
 def _legend(result: Data, width: int) -> list[str]:

@@ -272,7 +272,11 @@ class CurveReader:
     def _choose_metric(self, points: int) -> str:
         evaluation, training = DEFAULT_METRICS
         logged = [each for each in self._series.values() if each.metrics]
-        have = [each for each in logged if _length_of(each, evaluation) >= points]
+        lengths = (
+            [len(seed.steps) for seed in each.by_metric[evaluation].values()]
+            for each in logged
+        )
+        have = [each for each in lengths if max(each, default=0) >= points]
         if have and len(have) < len(logged):
             self.notes.append(
                 f"{len(logged) - len(have)} of {len(logged)} runs have too few "
@@ -469,13 +473,6 @@ def _places(
             values = np.cumsum(np.diff(at, prepend=0) * np.nan_to_num(values)) / 1e3
         return np.interp(steps, [0, *at], [0.0, *values])
     return steps.astype(np.float64)
-
-
-def _length_of(series: RunSeries, metric: str) -> int:
-    """The largest number of values of a seed."""
-    return max(
-        (len(each.steps) for each in series.by_metric[metric].values()), default=0
-    )
 
 
 def _end(seed: Seed) -> tuple[float, str]:

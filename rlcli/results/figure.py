@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
@@ -16,7 +15,6 @@ from rlcli.results.chart import (
     describe_curves,
     split_panels,
 )
-from rlcli.runs.files import check_output
 from rlcli.runs.metric_labels import label_metric
 
 FORMATS = (".png", ".svg", ".pdf")
@@ -29,12 +27,6 @@ _COLUMNS = 3  # panels beside each other
 _WIDTHS, _HEIGHTS = (8.0, 10.0, 12.0), (4.8, 3.8, 3.4)  # inches, by columns
 _HANDLE, _LETTER = 0.5, 0.07  # inches of a legend: a line with its gaps, and a letter
 _DATES = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-
-
-def check_figure(path: Path) -> None:
-    """An error if a figure cannot be written: before any file is read."""
-    check_output(path, "a figure", FORMATS)
-    check_library()
 
 
 def check_library() -> None:

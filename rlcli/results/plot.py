@@ -11,7 +11,7 @@ from rlcli.quoting import quote_html
 from rlcli.results.chart import ALL_ENVIRONMENTS
 from rlcli.results.checks import check_choice, check_style, check_threshold
 from rlcli.results.groups import find_members, group_members
-from rlcli.runs.files import write_output
+from rlcli.runs.files import check_output, write_output
 from rlcli.runs.result import Result
 
 AXES = ("steps", "seconds", "updates")
@@ -82,7 +82,8 @@ def plot(
     if output is not None:
         from rlcli.results import figure  # here: imports matplotlib
 
-        figure.check_figure(Path(output))
+        check_output(Path(output), "a figure", figure.FORMATS)
+        figure.check_library()
     style = check_style(width, serif)
     from rlcli.results.curves import X_FIELDS, CurveReader
 

@@ -85,7 +85,9 @@ def _group_new(
     cells: Sequence[Cell], trust: bool, refused: dict[str, RlcliError]
 ) -> list[list[Cell]]:
     """Groups cells of a recipe on an environment that have not begun."""
-    if not _vary_numbers(cells):
+    varied = {pair for cell in cells for pair in cell.values.items()}
+    numbers = [key for key, value in varied if _is_number(value)]
+    if len(numbers) == len({*numbers}):  # none varies: they cannot differ in it only
         return [[cell] for cell in cells]
     documents = []
     for cell in cells:
@@ -108,13 +110,6 @@ def _group_new(
             refused[cell.label] = error
     indices = group_recipes([recipe for _, recipe in loaded])
     return [[loaded[index][0] for index in group] for group in indices]
-
-
-def _vary_numbers(cells: Sequence[Cell]) -> bool:
-    """Whether cells of a recipe may differ in numbers only; needs no JAX."""
-    varied = {pair for cell in cells for pair in cell.values.items()}
-    numbers = [key for key, value in varied if _is_number(value)]
-    return len(numbers) > len({*numbers})
 
 
 def _is_number(text: str) -> bool:

@@ -66,13 +66,9 @@ class _Reader:
                 hint = suggest(key, KEYS) if is_study else _RECIPE
                 self.fail((key,), message, hint)
         environments = [
-            self.environment(value, ("environments", index))
-            for index, value in enumerate(self.entries("environments"))
+            self.environment(*each) for each in self.entries("environments")
         ]
-        recipes = [
-            self.recipe(value, ("recipes", index))
-            for index, value in enumerate(self.entries("recipes"))
-        ]
+        recipes = [self.recipe(*each) for each in self.entries("recipes")]
         if not recipes and not environments:
             self.fail((), "a study needs `recipes`", EXAMPLE)
         for index, environment in enumerate(environments):
@@ -131,13 +127,14 @@ class _Reader:
                 self.fail((REFERENCE, name), message, _REFERENCE)
         return {REFERENCE: section}
 
-    def entries(self, key: str) -> list[Any]:
+    def entries(self, key: str) -> list[tuple[Any, Place]]:
+        """The values of a list, with their places."""
         value = self.data.get(key, [])
         if not isinstance(value, list):
             self.fail((key,), f"`{key}`: expected a list, got {quote_value(value)}")
         if len(value) > _MOST:
             self.fail((key,), f"`{key}` has {len(value):,} values, more than {_MOST:,}")
-        return value
+        return [(each, (key, index)) for index, each in enumerate(value)]
 
     def recipe(self, value: Any, place: Place) -> GridRecipe:
         """A recipe by name or file; or with settings, and a name of its own."""

@@ -50,7 +50,10 @@ class RunIndex:
         if begin < self._next:
             return
         self._folders = {folder for root in self._roots for folder in _find(root)}
-        found = {_id(folder): folder for folder in sorted(self._folders)}
+        # Names for the links of the page, which do not say where the folders are.
+        paths = sorted(self._folders)
+        digests = (hashlib.sha256(os.fsencode(path)).hexdigest() for path in paths)
+        found = {digest[:12]: path for digest, path in zip(digests, paths, strict=True)}
         version = self.version + 1
         entries = {id: self._read(id, folder, version) for id, folder in found.items()}
         has_changed = any(each.version == version for each in entries.values())
@@ -116,8 +119,3 @@ def _find(root: Path) -> Iterable[Path]:
     if is_run(root):
         return [root]
     return find_runs(root, follows=False)
-
-
-def _id(folder: Path) -> str:
-    """A name for the links of the page, which does not say where the folder is."""
-    return hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]

@@ -9,14 +9,14 @@ from rlcli.registry.libraries import require_extra
 from rlcli.registry.paths import enter
 from rlcli.results.checks import check_choice
 from rlcli.runs.durations import deadline_of
-from rlcli.runs.files import to_json
+from rlcli.runs.files import check_output, to_json
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.study_record import Study
 from rlcli.studies.engines import stored_runs
 from rlcli.studies.engines.jobs import Engine, Job
 from rlcli.studies.engines.local_engine import LocalEngine
 from rlcli.studies.engines.run_storage import RunStorage, open_storage
-from rlcli.studies.engines.slurm import check_script
+from rlcli.studies.engines.slurm import SUFFIXES
 from rlcli.studies.engines.storage_engine import StorageEngine
 from rlcli.xla.threads import usable_cores
 
@@ -60,7 +60,7 @@ class EngineOptions(NamedTuple):
                 f"a process cannot have {self.cpus:g} CPUs and {self.gpus:g} GPUs"
             )
         if self.script is not None:
-            check_script(self.script)
+            check_output(Path(self.script), "a script", SUFFIXES)
         if self.engine == "slurm" and not (
             float(self.cpus).is_integer() and float(self.gpus).is_integer()
         ):

@@ -13,10 +13,11 @@ from rlcli.quoting import join_shell, quote_slurm
 from rlcli.registry.user_code import module_command
 from rlcli.runs.cell_table import ARRAY
 from rlcli.runs.durations import max_time_arguments, parse_duration
-from rlcli.runs.files import check_output, write_output
+from rlcli.runs.files import write_output
 from rlcli.runs.opened_folder import OpenedFolder
 
 LOGS = ARRAY  # the folder of the tasks' output
+SUFFIXES = (".sh", ".slurm", ".sbatch")  # of the script
 SCRIPT = "array.sh"  # in this folder, unless the user names another
 _GRACE = 120  # seconds before the limit of time at which SLURM sends TERM
 
@@ -53,11 +54,6 @@ if [ "$code" -eq 75 ] || [ "$code" -eq 143 ] ||
 fi
 exit "$code"
 """
-
-
-def check_script(file: str | Path) -> None:
-    """Refuses a file that cannot be written."""
-    check_output(Path(file), "a script", (".sh", ".slurm", ".sbatch"))
 
 
 def find_script(study: Path, file: str | Path | None) -> Path:
