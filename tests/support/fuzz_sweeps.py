@@ -27,7 +27,7 @@ from rlcli.studies import shared_programs
 from rlcli.studies.bsuite import results
 from rlcli.studies.engines import engine_options
 from rlcli.studies.engines.jobs import Job, ProcessEnd
-from rlcli.studies.search.opening import open_sweep
+from rlcli.studies.search.layout import open_sweep
 from rlcli.studies.search.pbt import read_lineages
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from rlcli.runs.study_record import Cell
 from rlcli.studies.engines import engine_options
 from rlcli.studies.engines.engine_options import EngineOptions
 from rlcli.studies.engines.jobs import Job, ProcessEnd
-from rlcli.studies.search.layout import Settings, Sweep, create_sweep, read_sweep
+from rlcli.studies.search.layout import Settings, Sweep, create_sweep, open_sweep
 from rlcli.studies.search.space import load_space
 from rlcli.studies.search.sweep import train_trials
 from rlcli.studies.search.trial_source import SweepProgress
@@ -225,7 +225,7 @@ def drive(
             return engine
 
     try:
-        opened = read_sweep(sweep.folder)
+        opened = open_sweep(sweep.folder)
         train_trials(opened, RUNGS[0], GivenEngine(), report=report, **keywords)
     except (KeyboardInterrupt, SystemExit) as stop:
         if not hasattr(stop, "run"):  # the engine was killed
@@ -235,7 +235,7 @@ def drive(
 
 def train_cell(sweep: Sweep, number: int) -> None:
     """Trains a trial without the driver, as a task of a job array."""
-    opened = read_sweep(sweep.folder)
+    opened = open_sweep(sweep.folder)
     values = fixed_values(opened, number)
     assert values is not None
     cell = opened.make_cell(sweep.trial(number), opened.space.settings(values))
@@ -248,7 +248,7 @@ def train_cell(sweep: Sweep, number: int) -> None:
 
 def read_study(sweep: Sweep) -> Trials:
     """The study of a sweep, only to be read."""
-    return Trials(read_sweep(sweep.folder), is_reader=True)
+    return Trials(open_sweep(sweep.folder), is_reader=True)
 
 
 def list_trials(sweep: Sweep) -> list[tuple[int, str, Mapping[str, Any], Any]]:

@@ -91,19 +91,7 @@ def draw_radar(tags: Sequence[Mapping[str, Any]], title: str, path: Path) -> Non
     """Writes the radar plot of `score_tags`; tags without a score are at 0."""
 
     def fill(canvas: Any) -> None:
-        axes = canvas.add_subplot(projection="polar")
-        angles = [2 * math.pi * i / len(tags) for i in range(len(tags))]
-        values = radii(tags)
-        axes.plot([*angles, angles[0]], [*values, values[0]], linewidth=3)
-        axes.fill(angles, values, alpha=0.2)
-        axes.set_ylim(0, 1)
-        axes.set_yticks([0.25, 0.5, 0.75, 1.0])
-        labels = [quote_mathtext(each["tag"].replace("_", " ")) for each in tags]
-        axes.set_thetagrids([math.degrees(angle) for angle in angles], labels)
-        for label, angle in zip(axes.get_xticklabels(), angles, strict=True):
-            is_left = math.pi / 2 < angle < 3 * math.pi / 2
-            label.set_horizontalalignment("right" if is_left else "left")
-        axes.set_title(quote_mathtext(title), pad=24)
+        _fill(canvas.add_subplot(projection="polar"), tags, title)
 
     write_output(path, figure.make_bytes(path.suffix, fill, size=(7, 7)))
 
@@ -111,3 +99,18 @@ def draw_radar(tags: Sequence[Mapping[str, Any]], title: str, path: Path) -> Non
 def radii(tags: Sequence[Mapping[str, Any]]) -> list[float]:
     """The distances of the tags from the centre."""
     return [max(each["score"] or 0.0, _LEAST) for each in tags]
+
+
+def _fill(axes: Any, tags: Sequence[Mapping[str, Any]], title: str) -> None:
+    angles = [2 * math.pi * i / len(tags) for i in range(len(tags))]
+    values = radii(tags)
+    axes.plot([*angles, angles[0]], [*values, values[0]], linewidth=3)
+    axes.fill(angles, values, alpha=0.2)
+    axes.set_ylim(0, 1)
+    axes.set_yticks([0.25, 0.5, 0.75, 1.0])
+    labels = [quote_mathtext(each["tag"].replace("_", " ")) for each in tags]
+    axes.set_thetagrids([math.degrees(angle) for angle in angles], labels)
+    for label, angle in zip(axes.get_xticklabels(), angles, strict=True):
+        is_left = math.pi / 2 < angle < 3 * math.pi / 2
+        label.set_horizontalalignment("right" if is_left else "left")
+    axes.set_title(quote_mathtext(title), pad=24)

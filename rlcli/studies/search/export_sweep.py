@@ -11,9 +11,8 @@ from rlcli.recipe.documents import format_inline
 from rlcli.runs.files import check_output, write_output
 from rlcli.runs.formatting import format_number
 from rlcli.runs.run_folder import Run
-from rlcli.studies.search.layout import TRIALS, Sweep
-from rlcli.studies.search.opening import open_sweep
-from rlcli.studies.search.pbt import PBT, member_settings
+from rlcli.studies.search.layout import PBT, TRIALS, Sweep, open_sweep
+from rlcli.studies.search.pbt import member_settings
 
 
 def export_sweep(

@@ -17,6 +17,7 @@ from typing import Any
 from rlcli.errors import EXIT_CODES, RlcliError, quote
 from rlcli.recipe import Recipe, load_to_train
 from rlcli.recipe.documents import dump_yaml, load_document
+from rlcli.results.checks import check_choice
 from rlcli.runs import predicates
 from rlcli.runs.files import REMEDY, read_json, to_json
 from rlcli.runs.naming import check_name
@@ -29,9 +30,15 @@ from rlcli.runs.study_record import (
     record_study,
 )
 from rlcli.studies.engines.slurm import LOGS
+from rlcli.studies.search.objectives import parse_objective
 from rlcli.studies.search.space import Space, read_space
 from rlcli.studies.study_grid import read_cell
 
+PBT = "pbt"
+SAMPLERS = ("tpe", "random", "grid", "cmaes", "nsga2", PBT)
+PRUNERS = ("asha", "median", "none")
+MEMBERS = 20  # of a population, by default
+_MOST_MEMBERS = 10_000
 INDEPENDENT = ("random", "grid")  # samplers whose trials depend on their number only
 TRIALS, CONFIRMATIONS = "trials", "confirm"
 _RUNS = TRIALS, CONFIRMATIONS
@@ -88,7 +95,9 @@ class Sweep(OpenedFolder):
     def write_settings(self, cells: Sequence[Cell] = ()) -> None:
         """Replaces the settings in the record, and adds cells."""
         before = self.read_section(SEARCH, _FIELDS)
-        sections = {SEARCH: {**before, **dataclasses.asdict(self.settings)}}
+        sections: dict[str, Any] = {
+            SEARCH: {**before, **dataclasses.asdict(self.settings)}
+        }
         record_study(self.folder, cells, **sections)
 
     def read_result(self) -> dict[str, Any]:
@@ -121,13 +130,20 @@ class Sweep(OpenedFolder):
         return load_to_train(document, trust=self.admits_code)
 
 
+_BOUNDS: Mapping[str, tuple[int, int]] = {  # of the options that are numbers
+    "trials": (1, 100_000),
+    "seeds": (1, 1_000_000),
+    "seed": (0, 2**31 - 1),
+    "confirm": (0, 1_000_000),
+    "confirm_seeds": (1, 1_000_000),
+    "together": (1, 10_000),
+    "ready": (1, 1_000_000),
+}
 _FIELDS: Mapping[str, predicates.Predicate] = {  # those of `Settings`, and the space
     **dict.fromkeys(
         (each.name for each in dataclasses.fields(Settings)), predicates.is_word
     ),
-    **dict.fromkeys(
-        ("trials", "seed", "seeds", "confirm", "confirm_seeds"), predicates.is_int
-    ),
+    **dict.fromkeys(_BOUNDS, predicates.is_int),
     **dict.fromkeys(("together", "ready"), predicates.or_none(predicates.is_int)),
     "recipe": is_recipe,
     "space": predicates.is_word,
@@ -173,20 +189,70 @@ def is_sweep(folder: Path) -> bool:
     return study is not None and SEARCH in study.sections
 
 
-def read_sweep(folder: Path, trust: bool | None = None) -> Sweep:
-    """The sweep in a folder; an `RlcliError` if there is none."""
-    opened = OpenedFolder(folder, trust)
+def open_sweep(folder: str | Path, *, trust: bool | None = None) -> Sweep:
+    """Opens a sweep that may come from elsewhere; refuses one that is damaged.
+
+    `trust`: whether its recipe may import code, and its trackers may contact a host; by
+    default if it is the user's own, or in a folder that the user trusts.
+    """
+    opened = OpenedFolder(Path(folder), trust)
     if SEARCH not in opened.read_study().sections:
         raise RlcliError(
             f"{quote(folder)} is not the folder of a sweep",
             "`rlcli sweep RECIPE --space FILE` starts one",
         )
     search = opened.read_section(SEARCH, _FIELDS)
+    opened.refuse_links(*FOLDERS)
+    try:
+        check_options({key: each for key, each in search.items() if each is not None})
+    except RlcliError as error:
+        message = f"`{opened.record}`: {error.message}"
+        raise RlcliError(message, error.hint) from error
     chosen: dict[str, Any] = {name: search[name] for name in _FIELDS}
     text, chosen["set"] = chosen.pop("space"), tuple(chosen["set"])
     document = load_document(text, source=str(opened.record), example=REMEDY)
     space = read_space(dataclasses.replace(document, marks={}))
-    return Sweep(folder, trust, settings=Settings(**chosen), space=space)
+    return Sweep(Path(folder), trust, settings=Settings(**chosen), space=space)
+
+
+def check_options(given: Mapping[str, Any]) -> None:
+    """Refuses options of a sweep that cannot be; reads no file."""
+    check_choice("sampler", given.get("sampler", SAMPLERS[0]), SAMPLERS)
+    check_choice("pruner", given.get("pruner", PRUNERS[0]), PRUNERS)
+    parse_objective(given.get("objective", "return"))
+    for name, (least, most) in _BOUNDS.items():
+        if name in given and not least <= given[name] <= most:
+            expected = f"≥ {least}" if given[name] < least else f"≤ {most:,}"
+            raise RlcliError(f"`{name}` cannot be {given[name]}: expected {expected}")
+    _check_population(given)
+
+
+def _check_population(given: Mapping[str, Any]) -> None:
+    """Refuses options of a sweep that a population does not have, and the reverse."""
+    if given.get("sampler") != PBT:
+        if "ready" in given:
+            raise RlcliError("`ready` is an option of `--sampler pbt`")
+        return
+    reasons = {
+        "pruner": ("none", "the worst members copy the best ones instead of ending"),
+        "objective": ("return", "members are compared by their last evaluation"),
+    }
+    for name, (only, reason) in reasons.items():
+        if given.get(name, only) != only:
+            raise RlcliError(
+                f"`--sampler pbt` has no `{name}` {quote(given[name])}: {reason}",
+                f"leave `--{name}` out",
+            )
+    trials = given.get("trials", MEMBERS)
+    if trials < 2:
+        raise RlcliError("a population needs at least two trials")
+    if trials > _MOST_MEMBERS:
+        raise RlcliError(f"a population has at most {_MOST_MEMBERS:,} trials")
+    if given.get("together", trials) != trials:
+        raise RlcliError(
+            "`--sampler pbt` has no `together`: a population is one program",
+            "leave `--together` out",
+        )
 
 
 def create_sweep(sweep: Sweep, cells: Sequence[Cell] = (), **sections: Any) -> None:

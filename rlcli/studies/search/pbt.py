@@ -5,8 +5,7 @@ The trials are the members of a population, which one program trains
 rounds are beside the folders of the trials.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import Recipe
@@ -21,39 +20,8 @@ from rlcli.runs.population_rounds import (
 from rlcli.studies.search.layout import TRIALS, Sweep
 from rlcli.studies.search.space import Option, Values
 
-PBT = "pbt"
-MEMBERS = 20  # by default
-_MOST_MEMBERS = 10_000
 KINDS = ("log_uniform", "uniform")  # of numbers that can change during training
 _SHARES = 0.25, 0.75  # of the range: two values that differ, and are neither 0 nor 1
-
-
-def check_options(given: Mapping[str, Any]) -> None:
-    """Refuses options of a sweep that a population does not have, and the reverse."""
-    if given.get("sampler") != PBT:
-        if "ready" in given:
-            raise RlcliError("`ready` is an option of `--sampler pbt`")
-        return
-    reasons = {
-        "pruner": ("none", "the worst members copy the best ones instead of ending"),
-        "objective": ("return", "members are compared by their last evaluation"),
-    }
-    for name, (only, reason) in reasons.items():
-        if given.get(name, only) != only:
-            raise RlcliError(
-                f"`--sampler pbt` has no `{name}` {quote(given[name])}: {reason}",
-                f"leave `--{name}` out",
-            )
-    trials = given.get("trials", MEMBERS)
-    if trials < 2:
-        raise RlcliError("a population needs at least two trials")
-    if trials > _MOST_MEMBERS:
-        raise RlcliError(f"a population has at most {_MOST_MEMBERS:,} trials")
-    if given.get("together", trials) != trials:
-        raise RlcliError(
-            "`--sampler pbt` has no `together`: a population is one program",
-            "leave `--together` out",
-        )
 
 
 def check_population(sweep: Sweep, recipe: Recipe) -> None:

@@ -13,10 +13,9 @@ from rlcli.registry.paths import enter_url
 from rlcli.runs import locks
 from rlcli.runs.formatting import format_number
 from rlcli.runs.population_rounds import Stage
-from rlcli.studies.search.layout import REMEDY_OF_RESULT, Sweep
+from rlcli.studies.search.layout import PBT, REMEDY_OF_RESULT, Sweep, open_sweep
 from rlcli.studies.search.objectives import Objective, parse_objective
-from rlcli.studies.search.opening import open_sweep
-from rlcli.studies.search.pbt import PBT, read_lineages
+from rlcli.studies.search.pbt import read_lineages
 from rlcli.studies.search.space import Option
 from rlcli.studies.search.trials import Trial, Trials, rank
 

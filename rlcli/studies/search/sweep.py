@@ -18,10 +18,8 @@ from rlcli.runs.naming import place_folder
 from rlcli.runs.study_record import Cell
 from rlcli.studies.engines.engine_options import EngineOptions
 from rlcli.studies.search import layout, pbt
-from rlcli.studies.search.layout import Settings, Sweep
+from rlcli.studies.search.layout import PBT, Settings, Sweep, check_options, open_sweep
 from rlcli.studies.search.objectives import AUC
-from rlcli.studies.search.opening import check_options, open_sweep
-from rlcli.studies.search.pbt import PBT
 from rlcli.studies.search.space import Space, check_space, load_space
 from rlcli.studies.search.trial_source import Report, TrialSource
 from rlcli.studies.search.trials import (
@@ -260,7 +258,7 @@ def _settings(
     chosen: dict[str, Any] = {**DEFAULTS, "seed": base.train.seed, "set": ()}
     chosen |= {"storage": None, "together": None, "ready": None}
     if given.get("sampler") == PBT:
-        chosen |= {"trials": pbt.MEMBERS, "pruner": "none", "ready": 1}
+        chosen |= {"trials": layout.MEMBERS, "pruner": "none", "ready": 1}
     chosen |= given
     if chosen["sampler"] == "grid":
         size = len(space.grid())

@@ -17,14 +17,13 @@ from rlcli.runs.run_folder import Run
 from rlcli.runs.study_record import Cell
 from rlcli.studies.engines.jobs import ENDED, Job
 from rlcli.studies.search import pbt
-from rlcli.studies.search.layout import CONFIRMATIONS, INDEPENDENT, Settings, Sweep
+from rlcli.studies.search.layout import CONFIRMATIONS, INDEPENDENT, PBT, Settings, Sweep
 from rlcli.studies.search.objectives import (
     EvaluationReader,
     Objective,
     parse_objective,
     summarize,
 )
-from rlcli.studies.search.pbt import PBT
 from rlcli.studies.search.trials import Trial, Trials, describe_entry, find_winner, rank
 from rlcli.studies.study_loop import CellEnd, CellSource
 

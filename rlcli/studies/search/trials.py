@@ -19,13 +19,10 @@ from rlcli.registry.libraries import import_library, require_extra
 from rlcli.runs import predicates
 from rlcli.runs.files import to_json
 from rlcli.studies.search.journal import REMEDY, Journal
-from rlcli.studies.search.layout import Sweep
+from rlcli.studies.search.layout import PBT, Sweep
 from rlcli.studies.search.objectives import Objective, parse_objective
-from rlcli.studies.search.pbt import PBT
 from rlcli.studies.search.space import CHOICE, Option, Values
 
-SAMPLERS = ("tpe", "random", "grid", "cmaes", "nsga2", PBT)
-PRUNERS = ("asha", "median", "none")
 EXTRA = "sweep"
 REDUCTION = 3  # ASHA continues one trial of so many at each rung
 _MEDIAN_STARTUP = 5  # trials that are never pruned, by the pruner `median`

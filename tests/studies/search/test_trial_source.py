@@ -18,7 +18,7 @@ from sweeps import (
 
 from rlcli.runs.durations import Deadline
 from rlcli.runs.run_folder import Run
-from rlcli.studies.search.layout import read_sweep
+from rlcli.studies.search.layout import open_sweep
 from rlcli.studies.search.summary import find_sweep_status, show_sweep
 from rlcli.studies.search.trials import Trials
 
@@ -286,7 +286,7 @@ def test_a_run_that_another_process_trains_is_waited_for(tmp_path):
 def test_more_trials_continue_a_sweep_that_has_ended(tmp_path):
     sweep = make_sweep(tmp_path / "s", trials=3)
     drive(sweep, FakeEngine())
-    found = read_sweep(sweep.folder)
+    found = open_sweep(sweep.folder)
     changed = dataclasses.replace(found.settings, trials=6)
     dataclasses.replace(found, settings=changed).write_settings()
     drive(sweep, FakeEngine())
