@@ -24,7 +24,13 @@ from rlcli.results.claim_test import SEED, TEST, ClaimTest, convert_test
 from rlcli.results.references import is_reference
 from rlcli.runs.naming import name_folder
 from rlcli.runs.study_record import REFERENCE
-from rlcli.studies.study_grid import Grid, GridEnvironment, GridRecipe, environment_of
+from rlcli.studies.study_grid import (
+    Grid,
+    GridEnvironment,
+    GridRecipe,
+    environment_of,
+    seed_settings,
+)
 
 KEYS = ("recipes", "environments", "vary", "seeds", "seed", "set", TEST, REFERENCE)
 EXAMPLE = "for example `recipes: [ppo_cartpole, dqn_cartpole]`"
@@ -75,11 +81,11 @@ class _Reader:
             if environment.recipe is None and not recipes:
                 message = f"{quote(environment.name)} has no recipe, and the study none"
                 self.fail(("environments", index), message, EXAMPLE)
-        numbers = {key: self.integer(key) for key in ("seed", "seeds")}
-        own = [f"train.{key}={n}" for key, n in numbers.items() if n is not None]
+        seed, seeds = self.integer("seed"), self.integer("seeds")
+        own = seed_settings(seed, seeds)
         given = {text.partition("=")[0] for text in overrides}
         own = [text for text in own if text.partition("=")[0] not in given]
-        if self.data.get(TEST) is not None and numbers["seed"] is None:
+        if self.data.get(TEST) is not None and seed is None:
             own += [f"{SEED}=0"] * (SEED not in given)
         return Grid(
             self.refuse_equal_names(recipes, "recipes"),

@@ -30,7 +30,7 @@ from rlcli.runs.study_record import (
     record_study,
 )
 from rlcli.studies.engines.slurm import LOGS
-from rlcli.studies.search.objectives import parse_objective
+from rlcli.studies.search.objectives import RETURN, parse_objective
 from rlcli.studies.search.space import Space, read_space
 from rlcli.studies.study_grid import read_cell
 
@@ -52,19 +52,19 @@ class Settings:
 
     recipe: str | Mapping[str, Any]  # that of all cells, as its digest
     digest: str
-    set: tuple[str, ...]  # the settings of all trials
-    trials: int
+    set: tuple[str, ...] = ()  # the settings of all trials
+    trials: int = 50
     seed: int
-    seeds: int
-    sampler: str
-    pruner: str
-    objective: str
-    confirm: int
+    seeds: int = 5
+    sampler: str = SAMPLERS[0]
+    pruner: str = PRUNERS[0]
+    objective: str = RETURN
+    confirm: int = 3
     confirm_seeds: int
-    storage: str | None  # the URL of a database instead of the journal
+    storage: str | None = None  # the URL of a database instead of the journal
     study: str  # its name in the storage
-    ready: int | None  # of `pbt`: evaluations between two rounds
-    together: int | None  # trials that are begun at once; None: not chosen yet
+    ready: int | None = None  # of `pbt`: evaluations between two rounds
+    together: int | None = None  # trials that are begun at once; None: not chosen yet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ class Sweep(OpenedFolder):
         return load_to_train(document, trust=self.admits_code)
 
 
-_BOUNDS: Mapping[str, tuple[int, int]] = {  # of the options that are numbers
+BOUNDS: Mapping[str, tuple[int, int]] = {  # of the options that are numbers
     "trials": (1, 100_000),
     "seeds": (1, 1_000_000),
     "seed": (0, 2**31 - 1),
@@ -143,7 +143,7 @@ _FIELDS: Mapping[str, predicates.Predicate] = {  # those of `Settings`, and the 
     **dict.fromkeys(
         (each.name for each in dataclasses.fields(Settings)), predicates.is_word
     ),
-    **dict.fromkeys(_BOUNDS, predicates.is_int),
+    **dict.fromkeys(BOUNDS, predicates.is_int),
     **dict.fromkeys(("together", "ready"), predicates.or_none(predicates.is_int)),
     "recipe": is_recipe,
     "space": predicates.is_word,
@@ -217,10 +217,10 @@ def open_sweep(folder: str | Path, *, trust: bool | None = None) -> Sweep:
 
 def check_options(given: Mapping[str, Any]) -> None:
     """Refuses options of a sweep that cannot be; reads no file."""
-    check_choice("sampler", given.get("sampler", SAMPLERS[0]), SAMPLERS)
-    check_choice("pruner", given.get("pruner", PRUNERS[0]), PRUNERS)
-    parse_objective(given.get("objective", "return"))
-    for name, (least, most) in _BOUNDS.items():
+    check_choice("sampler", given.get("sampler", Settings.sampler), SAMPLERS)
+    check_choice("pruner", given.get("pruner", Settings.pruner), PRUNERS)
+    parse_objective(given.get("objective", Settings.objective))
+    for name, (least, most) in BOUNDS.items():
         if name in given and not least <= given[name] <= most:
             expected = f"≥ {least}" if given[name] < least else f"≤ {most:,}"
             raise RlcliError(f"`{name}` cannot be {given[name]}: expected {expected}")

@@ -33,15 +33,7 @@ from rlcli.studies.study_loop import CellSource
 from rlcli.studies.train_study import train_recorded
 from rlcli.training.stopping.stops import stopping_with
 
-DEFAULTS: Mapping[str, Any] = {
-    "trials": 50,
-    "seeds": 5,
-    "sampler": "tpe",
-    "pruner": "asha",
-    "objective": "return",
-    "confirm": 3,
-}
-_OPTIONS = (*DEFAULTS, "seed", "confirm_seeds", "together", "ready")
+_OPTIONS = (*layout.BOUNDS, "sampler", "pruner", "objective")
 _CHANGEABLE = ("trials", "confirm")  # when a sweep is resumed
 
 
@@ -186,7 +178,7 @@ def train_trials(
 
 def _refuse_array(given: Mapping[str, Any], engines: EngineOptions) -> None:
     """Refuses a job array with a sampler whose trials depend on others."""
-    sampler = given.get("sampler", DEFAULTS["sampler"])
+    sampler = given.get("sampler", Settings.sampler)
     if engines.is_array and sampler not in layout.INDEPENDENT:
         raise RlcliError(
             f"a job array cannot have the sampler `{sampler}`, which chooses trials by "
@@ -255,17 +247,16 @@ def _settings(
     given: Mapping[str, Any], cell: Cell, base: Recipe, space: Space, study: str
 ) -> Settings:
     """The settings of a new sweep, with defaults."""
-    chosen: dict[str, Any] = {**DEFAULTS, "seed": base.train.seed, "set": ()}
-    chosen |= {"storage": None, "together": None, "ready": None}
+    seeds = given.get("seeds", Settings.seeds)
+    chosen: dict[str, Any] = {"seed": base.train.seed, "confirm_seeds": seeds}
     if given.get("sampler") == PBT:
         chosen |= {"trials": layout.MEMBERS, "pruner": "none", "ready": 1}
     chosen |= given
-    if chosen["sampler"] == "grid":
+    if given.get("sampler") == "grid":
         size = len(space.grid())
         chosen["trials"] = min(given.get("trials", size), size)
-    if chosen["storage"] is not None:  # where another study may have this name
+    if "storage" in given:  # where another study may have this name
         study = f"{study}/{secrets.token_hex(4)}"
-    chosen.setdefault("confirm_seeds", chosen["seeds"])
     return Settings(recipe=cell.recipe, digest=cell.digest, study=study, **chosen)
 
 
