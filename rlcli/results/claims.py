@@ -101,13 +101,10 @@ def read_claims(study: Study, *, plan: bool = False) -> dict[str, Any] | None:
     claims = []
     for variant in variants:
         blocks_done = min(finished[variant], finished[test.baseline])
-        pairs = sign * _pair(test, results, variant, blocks_done, notes)
-        found = _decide(test, pairs, len(variants))
-        ends = sorted((sign * found.low, sign * found.high))
-        found = found._replace(mean=sign * found.mean, low=ends[0], high=ends[1])
-        noun = _name_result(
-            test, is_normalized=pairs.shape[1] > 1 or bool(test.reference)
-        )
+        pairs = _pair(test, results, variant, blocks_done, notes)
+        found = _decide(test, pairs, len(variants), sign)
+        is_normalized = pairs.shape[1] > 1 or bool(test.reference)
+        noun = _name_result(test, is_normalized=is_normalized)
         row: dict[str, Any] = {
             "cell": variant,
             "baseline": test.baseline,
@@ -242,11 +239,14 @@ def _pair(
     return np.array(rows[:complete]).reshape(complete, len(first))
 
 
-def _decide(test: ClaimTest, pairs: np.ndarray, variants: int) -> Decision:
+def _decide(test: ClaimTest, pairs: np.ndarray, variants: int, sign: float) -> Decision:
+    """Decides from the differences of pairs; `sign` is −1 where less is better."""
     if not len(pairs):
         return Decision(UNDECIDED, 0, math.nan, -math.inf, math.inf)
-    looks = test.looks[: len(pairs) // test.seeds]
-    return decide(pairs, looks, test.max_seeds, test.effect, test.alpha / variants)
+    looks, alpha = test.looks[: len(pairs) // test.seeds], test.alpha / variants
+    found = decide(sign * pairs, looks, test.max_seeds, test.effect, alpha)
+    low, high = sorted((sign * found.low, sign * found.high))
+    return found._replace(mean=sign * found.mean, low=low, high=high)
 
 
 def _finite(value: float) -> float | None:

@@ -269,30 +269,22 @@ def train_recorded(
     record = find_study(folder) or Study(folder, (*cells,))
     variables = {**os.environ}  # before the threads of this process are set
     statuses = () if set else ENDED if source.are_trials else COMPLETE
-    _, left = _divide(cells, statuses)
-    labels = [cell.label for cell in left]
-    with contextlib.closing(
-        engine.open(record, labels, environment=variables)
-    ) as opened:
+    labels = [cell.label for cell in _divide(cells, statuses)[1]]
+    opening = engine.open(record, labels, environment=variables)
+    with contextlib.closing(opening) as opened:
         ended, left = _divide(cells, statuses)  # with those of a store
         if engine.is_array:  # the cells of the next script
             failed, _ = _divide(left, ENDED)
             left += source.choose([*ended, *failed])
         trusts_new = OpenedFolder(folder, trust).admits_code
-        refused: dict[str, RlcliError] = {}
         groups = [[cell] for cell in left] if engine.is_array else []
+        refused: dict[str, RlcliError] = {}
         if not source.are_trials:
-            groups, refused = group_cells(left, trust=trusts_new)
+            is_local = engine.engine == "local"
+            groups, refused = _group(left, trusts_new, is_strict, is_local)
         is_here = len(groups) == 1 and engine.engine == "local"
-        if is_strict and (refused or not is_here):  # here training builds it
-            _, misfits = build_groups(groups, trust=trusts_new, shapes=False)
-            refused |= misfits
-            groups = groups if not refused else []
-        ended += [
-            refuse_cell(cell, refused[cell.label])
-            for cell in left
-            if cell.label in refused
-        ]
+        known = (cell for cell in left if cell.label in refused)
+        ended += [refuse_cell(cell, refused[cell.label]) for cell in known]
         words = [*trust_option(trust)]
         words += [word for text in set for word in ("--set", text)]
         if engine.is_array and not refused:
@@ -330,6 +322,18 @@ def train_recorded(
             text = f"the runs in `{folder}` were stopped; `{command}` continues them"
             Stop(folder, lambda: loop.ended, lambda: text).deliver(status)
         return loop.ended
+
+
+def _group(
+    cells: Sequence[Cell], trust: bool, is_strict: bool, is_local: bool
+) -> tuple[list[list[Cell]], dict[str, RlcliError]]:
+    """Groups cells by programs; also why some, or if `is_strict` all, are refused."""
+    groups, refused = group_cells(cells, trust=trust)
+    is_here = len(groups) == 1 and is_local  # then training builds it
+    if is_strict and (refused or not is_here):
+        _, misfits = build_groups(groups, trust=trust, shapes=False)
+        refused |= misfits
+    return groups, refused
 
 
 def _divide(
