@@ -76,9 +76,8 @@ def test_the_panel_shows_its_title_and_messages_without_steering(tmp_path):
     log = tmp_path / "log.txt"
     with (tmp_path / "screen").open("w+", encoding="utf-8") as file:
         console = Console(file=file, width=120, force_terminal=True, color_system=None)
-        with Monitor(
-            10, [0], title=EVIL[:13], console=console, log_path=log
-        ) as monitor:
+        with Monitor(title=EVIL[:13], console=console) as monitor:
+            monitor.begin(10, [0], log_path=log)
             monitor.message(EVIL)
         file.seek(0)
         shown = file.read()

@@ -46,46 +46,36 @@ class Monitor:
 
     A context manager, which always restores the terminal. It draws in the caller's
     thread, in less than 1 % of the time. While that thread is busy, for example because
-    XLA compiles, another one draws once a second. `quiet` prints nothing; the file at
-    `log_path` always gets the lines. A resumed run begins at step `start`. A run that
-    another process trains has its own `start_time`, a Unix time, and `hint` says what
-    Ctrl-C does.
+    XLA compiles, another one draws once a second. `quiet` prints nothing. A run that
+    another process trains has its own `start_time`, a Unix time. `hint` says what
+    Ctrl-C does until `begin`.
     """
 
     def __init__(
         self,
-        total_steps: int = 0,
-        seeds: Sequence[int | str] = (),
         *,
         title: str,
         quiet: bool = False,
         console: Console | None = None,
-        log_path: str | Path | None = None,
-        start: int = 0,
         start_time: float | None = None,
         hint: str = SAVES,
     ) -> None:
-        """Without `total_steps`, the run begins with `begin`."""
         self._console = console or _stderr_console()
         self._is_quiet = quiet  # as the caller wants it
         self._quiet = quiet  # also if the terminal or pipe is closed
-        self._log_path = log_path
         self._log = None
         self._is_notebook = console is None and is_notebook()
         self._live: Live | NotebookDisplay | None = None
-        self._is_explained = start > 0  # a resumed run continues its log
+        self._is_explained = False
         self._next_redraw = 0.0
         self._last_redraw = 0.0
-        self._panel = RunPanel(
-            total_steps, seeds, title, start, start_time=start_time, hint=hint
-        )
+        self._panel = RunPanel(0, (), title, start_time=start_time, hint=hint)
         self._lock = threading.RLock()
         self._is_stop_requested: Callable[[], object] = lambda: False
         self._end = threading.Event()
         self._ticker = threading.Thread(target=self._tick, daemon=True)
 
     def __enter__(self) -> Monitor:
-        self._open_log()
         if not self._quiet and (live := self._make_display()) is not None:
             with self._silence_on_failure():
                 live.start(refresh=True)
@@ -133,21 +123,26 @@ class Monitor:
         *,
         log_path: str | Path | None = None,
         start: int = 0,
+        hint: str = SAVES,
         is_stop_requested: Callable[[], object] = lambda: False,
     ) -> None:
         """Sets what was not known when the monitor was made.
 
-        `seeds` may be the names of runs that are trained together.
-        `is_stop_requested` is asked a few times a second.
+        `seeds` may be the names of runs that are trained together. A resumed run begins
+        at step `start`. The file at `log_path` gets the lines, also if the monitor is
+        quiet. `is_stop_requested` is asked a few times a second.
         """
         self._is_stop_requested = is_stop_requested
-        self._log_path = log_path
-        self._open_log()
+        if log_path is not None and self._log is None:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+            self._log = open_regular(
+                Path(log_path), flags, "a", encoding="utf-8", buffering=1
+            )
         with self._lock:
             panel = self._panel
             panel.total_steps, panel.seeds, panel.step = total_steps, [*seeds], start
-            panel.hint = SAVES
-            self._is_explained = start > 0
+            panel.hint = hint
+            self._is_explained = start > 0  # a resumed run continues its log
             self._draw()
 
     def set_phase(self, phase: str) -> None:
@@ -224,13 +219,6 @@ class Monitor:
             self._live.console.print(Text(text))
         else:
             print(text, file=self._console.file, flush=True)
-
-    def _open_log(self) -> None:
-        if self._log_path is not None and self._log is None:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-            self._log = open_regular(
-                Path(self._log_path), flags, "a", encoding="utf-8", buffering=1
-            )
 
     def _write(self, text: str) -> None:
         text = printable(text)

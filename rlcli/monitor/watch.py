@@ -54,11 +54,13 @@ def _make_monitor(run: Run) -> Monitor:
         info = run.read_info()
     resume: dict[str, Any] = (info.get("resumes") or [{}])[-1]
     monitor = Monitor(
+        title=info.get("recipe", run.folder.name),
+        start_time=parse_time(resume.get("time", info.get("created"))),
+    )
+    monitor.begin(
         info.get("total_steps", 0),
         info.get("seeds", ()),
-        title=info.get("recipe", run.folder.name),
         start=resume.get("step", 0),
-        start_time=parse_time(resume.get("time", info.get("created"))),
         hint="Ctrl-C does not stop the run",
     )
     monitor.set_phase("waiting for the first log point")

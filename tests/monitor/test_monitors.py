@@ -134,13 +134,19 @@ def explained(*steps):
     return legend + "".join(map(plain_row, steps))
 
 
+def make_monitor(total_steps, seeds, *, log_path=None, start=0, **keywords):
+    shown = Monitor(**keywords)
+    shown.begin(total_steps, seeds, log_path=log_path, start=start)
+    return shown
+
+
 def plain_row(step):
     return f"[TrainMonitor|INFO] ep: 1, T: {step}, G: 2, avg_G: 2, t: 3\n"
 
 
 def test_in_a_pipe_there_is_a_plain_line_for_each_log_point(tmp_path, capsys):
     log = tmp_path / "log.txt"
-    with Monitor(100, [0], title="dqn", log_path=log) as shown:
+    with make_monitor(100, [0], title="dqn", log_path=log) as shown:
         shown.update([row(10)], 10)
         shown.update([], 15)
         shown.message("seed 0 is frozen")
@@ -152,20 +158,20 @@ def test_in_a_pipe_there_is_a_plain_line_for_each_log_point(tmp_path, capsys):
 def test_a_resumed_run_goes_on_in_its_log(tmp_path, capsys):
     for start, T in [(0, 10), (10, 20)]:
         log = tmp_path / "log.txt"
-        with Monitor(100, [0], title="dqn", log_path=log, start=start) as shown:
+        with make_monitor(100, [0], title="dqn", log_path=log, start=start) as shown:
             shown.update([row(T)], T)
     assert (tmp_path / "log.txt").read_text() == explained(10, 20)
 
 
 def test_a_long_line_is_not_broken(capsys):
-    with Monitor(100, [0], title="dqn") as shown:
+    with make_monitor(100, [0], title="dqn") as shown:
         shown.update([row(10) | {f"metric_{i}": 0.5 for i in range(50)}], 10)
     assert len(capsys.readouterr().err.splitlines()) == 2  # the legend and the row
 
 
 def test_a_quiet_monitor_prints_warnings(tmp_path, capsys):
     log = tmp_path / "log.txt"
-    with Monitor(9, [0], title="a", quiet=True, log_path=log) as shown:
+    with make_monitor(9, [0], title="a", quiet=True, log_path=log) as shown:
         shown.message("a message")
         shown.warn("a warning")
     assert capsys.readouterr().err == f"{HEAD} a warning\n"
@@ -176,7 +182,7 @@ def test_a_quiet_monitor_writes_its_log_only(tmp_path, capsys, monkeypatch):
     console, written = terminal(monkeypatch)
     log = tmp_path / "log.txt"
     for where in (None, console):
-        with Monitor(
+        with make_monitor(
             9, [0], title="a", quiet=True, log_path=log, console=where
         ) as shown:
             shown.update([row(10)], 10)
@@ -190,7 +196,7 @@ def test_a_quiet_monitor_writes_its_log_only(tmp_path, capsys, monkeypatch):
 def test_a_terminal_nobody_watches_gets_plain_lines(monkeypatch, name):
     console, written = terminal(monkeypatch)
     monkeypatch.setenv(name, "dumb")
-    with Monitor(100, [0], title="dqn", console=console) as shown:
+    with make_monitor(100, [0], title="dqn", console=console) as shown:
         shown.update([row(10)], 10)
     assert written() == explained(10)
 
@@ -198,7 +204,7 @@ def test_a_terminal_nobody_watches_gets_plain_lines(monkeypatch, name):
 def test_colour_that_is_forced_makes_no_terminal_of_a_pipe(monkeypatch, capsys):
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    with Monitor(100, [0], title="dqn") as shown:
+    with make_monitor(100, [0], title="dqn") as shown:
         shown.update([row(10)], 10)
     assert capsys.readouterr().err == explained(10)
 
@@ -208,7 +214,9 @@ def test_a_terminal_shows_the_panel_and_gets_its_cursor_back(tmp_path, monkeypat
     log = tmp_path / "log.txt"
 
     def interrupted():
-        with Monitor(100, [0], title="dqn", console=console, log_path=log) as shown:
+        with make_monitor(
+            100, [0], title="dqn", console=console, log_path=log
+        ) as shown:
             assert written().count("\x1b[?25l") == 1  # hidden
             shown.update([row(10)], 10)
             shown.message("a [red] word")
@@ -227,7 +235,7 @@ def test_looking_takes_a_hundredth_of_the_time_at_most(monkeypatch):
     console, _ = terminal(monkeypatch)
     now, looks = [0.0], []
     monkeypatch.setattr(monitors.time, "perf_counter", lambda: now[0])
-    shown = Monitor(100_000, [0], title="dqn", console=console)
+    shown = make_monitor(100_000, [0], title="dqn", console=console)
     with shown:
 
         def slow(console):
@@ -287,7 +295,7 @@ def test_a_request_to_stop_is_shown_at_once(monkeypatch, tmp_path):
 
 def test_a_request_to_stop_is_a_line_where_there_is_no_terminal(monkeypatch, capsys):
     redrawn(monkeypatch)
-    with Monitor(9, [0], title="dqn") as shown:
+    with make_monitor(9, [0], title="dqn") as shown:
         shown.begin(9, [0], is_stop_requested=lambda: True)
         wait_for(lambda: shown._panel.is_stopping)
     assert capsys.readouterr().err == f"{HEAD} stopping: writing a checkpoint …\n"
@@ -308,9 +316,9 @@ def test_a_run_that_never_begins_leaves_no_panel_behind(monkeypatch):
 def test_a_note_is_no_line_of_the_log(tmp_path, monkeypatch, capsys):
     console, written = terminal(monkeypatch)
     log = tmp_path / "log.txt"
-    with Monitor(9, [0], title="dqn", log_path=log) as shown:
+    with make_monitor(9, [0], title="dqn", log_path=log) as shown:
         shown.note("it is finished")
-    with Monitor(9, [0], title="dqn", log_path=log, console=console) as shown:
+    with make_monitor(9, [0], title="dqn", log_path=log, console=console) as shown:
         shown.note("it is finished")
     assert capsys.readouterr().err == "it is finished\n"
     assert "it is finished" in written()
@@ -322,7 +330,7 @@ def test_without_colour_the_panel_has_no_colour(monkeypatch):
         console, written = terminal(
             monkeypatch, no_color=no_color, color_system="truecolor"
         )
-        with Monitor(9, [0], title="dqn", console=console) as shown:
+        with make_monitor(9, [0], title="dqn", console=console) as shown:
             shown.update([row(1), row(2)], 2)
         has_colour = re.search(r"\x1b\[(?:\d+;)*3\d", written()) is not None
         assert has_colour is not no_color
@@ -330,7 +338,7 @@ def test_without_colour_the_panel_has_no_colour(monkeypatch):
 
 def test_output_of_others_stays_where_they_put_it(monkeypatch, capsys):
     console, written = terminal(monkeypatch)
-    with Monitor(100, [0], title="dqn", console=console):
+    with make_monitor(100, [0], title="dqn", console=console):
         print("data")
     assert capsys.readouterr().out == "data\n"
     assert "data" not in written()
@@ -339,7 +347,9 @@ def test_output_of_others_stays_where_they_put_it(monkeypatch, capsys):
 
 def test_a_log_point_costs_microseconds():
     console = Console(file=io.StringIO())
-    with Monitor(10**6, range(8), title="dqn", console=console, quiet=True) as shown:
+    with make_monitor(
+        10**6, range(8), title="dqn", console=console, quiet=True
+    ) as shown:
         rows = [row(10, seed, loss=0.5, q=1.0) for seed in range(8)]
         start = time.perf_counter()
         for step in range(200):

@@ -56,7 +56,8 @@ def test_a_monitor_shows_its_panel_and_prints_messages_as_lines(
     cell, monkeypatch, capsys
 ):
     monkeypatch.setattr(monitors, "is_notebook", lambda: True)
-    with Monitor(100, [0], title="in a cell") as monitor:
+    with Monitor(title="in a cell") as monitor:
+        monitor.begin(100, [0])
         monitor.update([{"T": 50, "seed": 0, "ep": 3, "G": 1.0}], 50)
         monitor.message("hello")
     assert "in a cell" in cell.shown[-1] and "50" in cell.shown[-1]

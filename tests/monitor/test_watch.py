@@ -114,17 +114,22 @@ def test_a_run_that_is_being_built_is_waited_for(run, script, capsys):
 def test_the_clock_of_a_resumed_run_begins_with_the_resume(run, monkeypatch):
     resumes = [{"time": "2026-11-20T12:00:00Z", "step": 7_000}]
     edit(run, resumes=resumes, status="finished", ended="2026-11-20T12:01:05Z")
-    panels = []
-    monitor_type = watch.Monitor
-    monkeypatch.setattr(
-        watch,
-        "Monitor",
-        lambda *given, **more: panels.append(more) or monitor_type(*given, **more),
-    )
+    given = {}
+
+    class Watched(watch.Monitor):
+        def __init__(self, **keywords):
+            given.update(keywords)
+            super().__init__(**keywords)
+
+        def begin(self, *arguments, **keywords):
+            given.update(keywords)
+            super().begin(*arguments, **keywords)
+
+    monkeypatch.setattr(watch, "Monitor", Watched)
     rlcli.watch(run)
-    assert panels[0]["start"] == 7_000
-    assert panels[0]["start_time"] == 1_795_168_800 + 7_200
-    assert panels[0]["title"] == "dqn_cartpole"
+    assert given["start"] == 7_000
+    assert given["start_time"] == 1_795_168_800 + 7_200
+    assert given["title"] == "dqn_cartpole"
 
 
 def test_a_run_is_watched_without_jax(tmp_path):

@@ -169,7 +169,8 @@ def test_no_write_goes_through_a_symbolic_link(folder, name):
         run.write_index(latest="x")
         with Metrics(run.folder) as rows:
             rows.append([{"T": 1, "seed": 0}])
-        with Monitor(10, [0], title="t", quiet=True, log_path=run.log) as monitor:
+        with Monitor(title="t", quiet=True) as monitor:
+            monitor.begin(10, [0], log_path=run.log)
             monitor.message("hello")
     assert victim.read_text() == "precious"
 
