@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from rlcli.errors import RlcliError
 from rlcli.runs import population_rounds, study_record
@@ -141,8 +142,7 @@ class RunUploader:
         self._job = job
         self._token = secrets.token_hex(8).encode()
         # Of the files in the storage: when they changed, or what they contain.
-        self._stamps: dict[Path, tuple[int, ...]] = {}
-        self._contents: dict[Path, bytes] = {}
+        self._known: dict[Path, tuple[int, ...] | bytes] = {}
         self._thread = ThreadPoolExecutor(1)
         self._copy: Future[None] | None = None
         self._begin = time.monotonic()
@@ -154,9 +154,9 @@ class RunUploader:
             self._job.folders,
         )
         download_runs(self._storage, self._job)
-        self._stamps = {path: _stamp(path) for path in self._list_files()}
+        self._known = {path: _stamp(path) for path in self._list_files()}
         for run in self._job.runs:
-            self._contents |= _read([run.info, run.index])
+            self._known |= _read([run.info, run.index])
 
     def poll(self) -> None:
         """Begins a copy if it is time for one; call it often.
@@ -197,10 +197,9 @@ class RunUploader:
         infos = _read([run.info for run in runs])
         indices = _read([run.index for run in runs])
         stamps = {path: _stamp(path) for path in self._list_files()}
-        changed = [each for each in stamps if stamps[each] != self._stamps.get(each)]
-        removed = {each for each in self._stamps if _rank(each) == _CHECKPOINTS}
+        removed = {each for each in self._known if _rank(each) == _CHECKPOINTS}
         removed -= stamps.keys()
-        infos, indices = self._select_changed(infos), self._select_changed(indices)
+        changed, infos, indices = map(self._select_changed, (stamps, infos, indices))
         if not (changed or removed or infos or indices):
             return
         self._check_owner()
@@ -213,7 +212,7 @@ class RunUploader:
         self._write(infos)
         self._storage.remove(removed)
         for path in removed:
-            del self._stamps[path]
+            del self._known[path]
 
     def _check_owner(self) -> None:
         owners = self._storage.read(run.folder / _OWNER for run in self._job.runs)
@@ -233,11 +232,9 @@ class RunUploader:
                     if not (is_text or is_hidden(name) or path.is_symlink()):
                         yield path
 
-    def _select_changed(self, contents: dict[Path, bytes]) -> dict[Path, bytes]:
+    def _select_changed(self, found: dict[Path, Any]) -> dict[Path, Any]:
         return {
-            path: data
-            for path, data in contents.items()
-            if data != self._contents.get(path)
+            path: data for path, data in found.items() if data != self._known.get(path)
         }
 
     def _send(self, item: tuple[Path, tuple[int, ...]]) -> None:
@@ -251,12 +248,12 @@ class RunUploader:
             if path.exists():
                 raise
             raise _VanishedError from error
-        self._stamps[path] = stamp
+        self._known[path] = stamp
 
     def _write(self, contents: dict[Path, bytes]) -> None:
         for path, data in self._select_changed(contents).items():
             self._storage.write(path, data)
-            self._contents[path] = data
+            self._known[path] = data
 
 
 class _VanishedError(Exception):

@@ -122,10 +122,6 @@ class Option:
         half = self.step / 2 if self.kind == "int" else 0.0
         return self.low - half, self.high + half
 
-    def setting(self, value: Any) -> str:
-        """The value as a setting `KEY=VALUE`."""
-        return f"{self.key}={value}"
-
     def grid(self) -> list[Any]:
         """The values of a grid; an `RlcliError` if there are infinitely many."""
         if self.kind == CHOICE:
@@ -176,7 +172,7 @@ class Space:
     def settings(self, values: Mapping[str, Any]) -> tuple[str, ...]:
         """The settings `KEY=VALUE` of a trial, in the order of the options."""
         return tuple(
-            option.setting(values[option.key])
+            f"{option.key}={values[option.key]}"
             for option in self.options
             if option.key in values
         )
@@ -429,7 +425,7 @@ def _explain(
     error: RlcliError, recipe: RecipeDocument, space: Space, values: Values
 ) -> RlcliError:
     """The error with the line of the space that causes it."""
-    settings = {key: space[key].setting(value) for key, value in values.items()}
+    settings = {key: f"{key}={value}" for key, value in values.items()}
     for key, setting in settings.items():
         prefix = f"--set {quote(setting, LONGEST)[1:-1]}: "
         if error.message.startswith(prefix):
