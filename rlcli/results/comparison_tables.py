@@ -216,9 +216,7 @@ def as_csv(data: Data) -> str:
     return file.getvalue()
 
 
-def _list_estimates(
-    place: Data,
-) -> Iterator[tuple[str, str, str, str, Data]]:
+def _list_estimates(place: Data) -> Iterator[tuple[str, str, str, str, Data]]:
     """Group, statistic, second group, score and estimate, as in `as_csv`."""
     for group in place["groups"]:
         for name in STATISTICS:
@@ -231,9 +229,7 @@ def _list_estimates(
         yield pair["first"], "improvement", pair["second"], "", pair
 
 
-def _profile_estimates(
-    profile: Data,
-) -> Iterator[tuple[float, Data]]:
+def _profile_estimates(profile: Data) -> Iterator[tuple[float, Data]]:
     """The fraction of seeds above each score, with its interval."""
     fractions, low, high = (profile[name] for name in ("fraction", "low", "high"))
     for index, score in enumerate(profile["score"]):
@@ -257,9 +253,7 @@ def as_html(data: Data) -> str:
 
 
 def _estimate_table(
-    groups: Sequence[Data],
-    title: str,
-    better: Mapping[Any, Callable[..., Any] | None],
+    groups: Sequence[Data], title: str, better: Mapping[Any, Callable[..., Any] | None]
 ) -> Table:
     """The estimates that `better` names, each with its `max`, `min` or None."""
     rows, best = [], []

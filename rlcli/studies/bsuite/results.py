@@ -14,33 +14,32 @@ from rlcli.runs.formatting import format_number
 from rlcli.runs.result import Table
 from rlcli.studies.bsuite.episode_points import read_results, write_csv
 from rlcli.studies.bsuite.scores import score_experiments, score_tags
-from rlcli.studies.bsuite.suite_files import RESULTS, RUNS, SuiteFolder, list_groups
+from rlcli.studies.bsuite.suite_files import RESULTS, RUNS, Suite
 
 
-def score_sweep(
-    folder: SuiteFolder, info: Mapping[str, Any], failed: Sequence[str]
-) -> dict[str, Any]:
+def score_sweep(suite: Suite, failed: Sequence[str]) -> dict[str, Any]:
     """Writes the results of the runs, and returns their scores."""
     found: dict[str, dict[int, list[dict[str, float]]]] = {}
     missing = []
-    for group in list_groups(info):
-        read = read_results(folder.run(group))
+    info = suite.info
+    for group in suite.groups:
+        read = read_results(suite.run(group))
         for seed, index in enumerate(group.indices, info["seed"] + group.seed):
             id = f"{group.experiment}/{index}"
             if rows := read.get(seed):
                 found.setdefault(group.experiment, {})[index] = rows
-                write_csv(rows, folder.make(RESULTS), id)
+                write_csv(rows, suite.make(RESULTS), id)
             else:
                 missing.append(id)
     try:
         scores = score_experiments(found)
     except KeyError as error:
         raise RlcliError(
-            f"the runs in `{folder.find(RUNS)}` have no results `{error.args[0]}`",
+            f"the runs in `{suite.find(RUNS)}` have no results `{error.args[0]}`",
             "restore their `metrics.jsonl`, or train them again",
         ) from error
     data = {
-        "folder": str(folder.folder),
+        "folder": str(suite.folder),
         "recipe": info["recipe"],
         "experiments": scores,
         "tags": score_tags(scores),
@@ -53,11 +52,11 @@ def score_sweep(
         data["notes"].append(
             f"fewer episodes than bsuite has, in some runs of {', '.join(unfinished)}"
         )
-    write_json(folder.find("scores.json"), data)
+    write_json(suite.find("scores.json"), data)
     lines = [line for table in tables(data) for line in (*markdown_lines(table), "")]
     lines += [f"- {quote_markdown(note)}" for note in data["notes"]]
-    replace_file(folder.find("scores.md"), ("\n".join(lines) + "\n").encode())
-    draw_radar(data["tags"], info["recipe"], folder.find("radar.png"))
+    replace_file(suite.find("scores.md"), ("\n".join(lines) + "\n").encode())
+    draw_radar(data["tags"], info["recipe"], suite.find("radar.png"))
     return data
 
 

@@ -1,7 +1,7 @@
 """Scores: bsuite's score of each experiment, from 0 to 1, and their means by tag.
 
 The functions are those of each `bsuite/experiments/*/analysis.py` and of
-`summary_analysis.py`, also for runs that have not finished. `tests/sweeps/bsuite`
+`summary_analysis.py`, also for runs that have not finished. `tests/studies/bsuite`
 compares them on the same results.
 """
 

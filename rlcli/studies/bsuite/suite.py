@@ -19,7 +19,7 @@ from rlcli.runs.naming import place_folder
 from rlcli.runs.study_record import FILE_NAME, Cell, refuse_options
 from rlcli.studies.bsuite.experiments import EXPERIMENTS, IdGroup, select_ids
 from rlcli.studies.bsuite.results import score_sweep
-from rlcli.studies.bsuite.suite_files import RUNS, SuiteFolder, list_groups
+from rlcli.studies.bsuite.suite_files import RUNS, Suite, find_suite
 from rlcli.studies.engines.engine_options import EngineOptions
 from rlcli.studies.study_grid import make_cell
 from rlcli.studies.study_loop import CellEnd, StudyReport, announcing
@@ -92,20 +92,20 @@ def bsuite(
     max_time = engines.limit(max_time)
     engines.check()
     figure.check_library()  # before any work
-    folder = SuiteFolder(enter(recipe), trust)
+    opened = find_suite(enter(recipe), trust)
     read: RecipeDocument | None = None
-    if resume or folder.exists:
+    if resume or opened is not None:
         given = {"ids": ids, "set": set, "seed": seed, "mnist": mnist, "runs": runs}
         given |= {"run": run, "name": name, "smoke": smoke or None}
-        if not folder.exists:
+        if opened is None:
             raise RlcliError(
-                f"{quote(folder.folder)} is not the folder of a sweep of bsuite",
+                f"{quote(enter(recipe))} is not the folder of a sweep of bsuite",
                 "`--resume` takes the folder that `rlcli bsuite` has printed",
             )
-        refuse_options(folder.folder, given)
-        info = folder.read_info()
+        refuse_options(opened.folder, given)
+        suite = opened
         if not resume:
-            return score_sweep(folder, info, [])
+            return score_sweep(suite, [])
     else:
         read = check_document(recipe, set)
         read.refuse_combinations("`rlcli bsuite` scores one agent")
@@ -114,7 +114,6 @@ def bsuite(
         place = Path(runs or enter("runs")) / GROUP / title
         place = place_folder(place, run, name)
         _refuse_existing(place)
-        folder = SuiteFolder(place, trust=True)  # it has what its user has named
         info = {
             "recipe": title,
             "set": [*set],
@@ -124,19 +123,19 @@ def bsuite(
             "chosen": [f"{name}/{index}" for name, index in chosen],
             "notes": notes,
         }
+        suite = Suite(place, trust=True, info=info)  # it has what its user has named
 
     def score(ended: Sequence[CellEnd]) -> dict[str, Any]:
-        return score_sweep(folder, info, _describe_failures(ended))
+        return score_sweep(suite, _describe_failures(ended))
 
-    with stopping_with(folder.folder, score):
-        ended = _train(read, folder, info, engines, max_time, report)
+    with stopping_with(suite.folder, score):
+        ended = _train(read, suite, engines, max_time, report)
     return score(ended)
 
 
 def _train(
     recipe: RecipeDocument | None,
-    folder: SuiteFolder,
-    info: dict[str, Any],
+    suite: Suite,
     engine: EngineOptions,
     max_time: str | float | None,
     report: StudyReport,
@@ -144,17 +143,16 @@ def _train(
     """Trains the runs that have not finished; `recipe` is that of a new sweep."""
     if recipe is not None:
         embeds = engine.run_storage is not None
-        groups = list_groups(info)
-        cells = [_plan_cell(recipe, each, folder, info, embeds) for each in groups]
-        with name_file_in_errors(folder.folder, "created"):
-            folder.folder.mkdir(parents=True, exist_ok=True)
-        stored = engine.begin_storage(info["recipe"], folder.folder)
-        folder.write_info(info, cells, **stored)
-    with announcing(folder.folder):
+        cells = [_plan_cell(recipe, each, suite, embeds) for each in suite.groups]
+        with name_file_in_errors(suite.folder, "created"):
+            suite.folder.mkdir(parents=True, exist_ok=True)
+        stored = engine.begin_storage(suite.info["recipe"], suite.folder)
+        suite.write(cells, **stored)
+    with announcing(suite.folder):
         return train_recorded(
-            folder.read_study().cells,
+            suite.read_study().cells,
             engine=engine,
-            trust=folder.trust,
+            trust=suite.trust,
             max_time=max_time,
             report=report,
         )
@@ -194,11 +192,7 @@ def _refuse_existing(folder: Path) -> None:
 
 
 def _plan_cell(
-    recipe: RecipeDocument,
-    group: IdGroup,
-    folder: SuiteFolder,
-    info: Mapping[str, Any],
-    embeds: bool,
+    recipe: RecipeDocument, group: IdGroup, suite: Suite, embeds: bool
 ) -> Cell:
     """The run of ids: the recipe with the environment and the budget of bsuite.
 
@@ -210,7 +204,7 @@ def _plan_cell(
     num_envs = num_envs if isinstance(num_envs, int) and num_envs > 0 else 1
     options = {**experiment.options(index), "num_envs": num_envs}
     if experiment.environment == _MNIST:
-        options["path"] = info["mnist"]
+        options["path"] = suite.info["mnist"]
     rounds = math.ceil(experiment.episodes / num_envs)  # of episodes side by side
     size = experiment.max_length(index) * num_envs  # steps of a round
     period = math.ceil(rounds / _ROWS)  # of the rows of metrics
@@ -219,19 +213,19 @@ def _plan_cell(
         "environment": to_json(options),
         "train.steps": rounds * size,
         "train.log.every": period * size,
-        "train.seed": info["seed"] + group.seed,
+        "train.seed": suite.info["seed"] + group.seed,
         "train.seeds": len(group.indices),
         "train.evaluate": "{every: null}",
         "train.checkpoint.every": "null",
         "train.stop": "null",
     }
     settings = [f"{key}={value}" for key, value in own.items()]
-    place = folder.run(group)
+    place = suite.run(group)
     return make_cell(
         check_document(recipe.with_settings(*settings)),
         embeds=embeds,
         folder=place,
-        study=folder.folder,
+        study=suite.folder,
         values={"id": place.name},
-        is_smoke=bool(info["smoke"]),
+        is_smoke=bool(suite.info["smoke"]),
     )

@@ -22,57 +22,50 @@ from rlcli.studies.bsuite.experiments import IdGroup, group_ids, select_ids
 RUNS, RESULTS = "runs", "results"
 
 
-@dataclass(frozen=True)
-class SuiteFolder(OpenedFolder):
-    """The folder of a sweep of bsuite, with the paths of its files."""
+@dataclass(frozen=True, kw_only=True)
+class Suite(OpenedFolder):
+    """A sweep of bsuite that exists, or is planned, with the paths of its files."""
+
+    info: Mapping[str, Any]  # what it was started with
+
+    @property
+    def groups(self) -> list[IdGroup]:
+        """Its ids, grouped by the run that they share."""
+        return group_ids(select_ids(self.info["chosen"]))
 
     def run(self, group: IdGroup) -> Path:
         """The run of ids with equal settings, such as `runs/catch-0-19`."""
-        return self.find(RUNS, name_run(group))
+        ends = dict.fromkeys((group.indices[0], group.indices[-1]))  # one if equal
+        return self.find(RUNS, "-".join([group.experiment, *map(str, ends)]))
 
-    @property
-    def exists(self) -> bool:
-        """Whether it is the folder of a sweep."""
-        return BSUITE in self.read_study().sections
+    def place_ids(self) -> dict[str, tuple[str, int]]:
+        """The name of the run of each id, and its seed there."""
+        first = self.info["seed"]
+        return {
+            f"{group.experiment}/{index}": (self.run(group).name, first + seed)
+            for group in self.groups
+            for seed, index in enumerate(group.indices, group.seed)
+        }
 
-    def read_info(self) -> dict[str, Any]:
-        """What the sweep was started with; refuses damaged files, and links."""
-        self.refuse_links(RUNS, RESULTS)
-        info = self.read_section(BSUITE, _FIELDS)
-        try:
-            select_ids(info["chosen"])
-        except RlcliError as error:
-            message = f"`{self.record}` is damaged: {error.message}"
-            raise RlcliError(message, REMEDY) from error
-        return info
-
-    def write_info(
-        self, info: Mapping[str, Any], cells: Sequence[Cell], **sections: Any
-    ) -> None:
+    def write(self, cells: Sequence[Cell], **sections: Any) -> None:
         """Records the cells, how the sweep was started, and the run of each id."""
-        section = {**info, "ids": place_ids(info)}
-        sections[BSUITE] = section
+        sections[BSUITE] = {**self.info, "ids": self.place_ids()}
         record_study(self.folder, cells, sign=self.trust or None, **sections)
 
 
-def name_run(group: IdGroup) -> str:
-    """The name of the run of a group of ids."""
-    ends = dict.fromkeys((group.indices[0], group.indices[-1]))  # one if they are equal
-    return "-".join([group.experiment, *map(str, ends)])
-
-
-def list_groups(info: Mapping[str, Any]) -> list[IdGroup]:
-    """The ids of a sweep, grouped by the run that they share."""
-    return group_ids(select_ids(info["chosen"]))
-
-
-def place_ids(info: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
-    """The name of the run of each id, and its seed there."""
-    return {
-        f"{group.experiment}/{index}": (name_run(group), info["seed"] + group.seed + i)
-        for group in list_groups(info)
-        for i, index in enumerate(group.indices)
-    }
+def find_suite(folder: Path, trust: bool | None = None) -> Suite | None:
+    """The sweep in a folder, if there is one; refuses damaged files, and links."""
+    opened = OpenedFolder(folder, trust)
+    if BSUITE not in opened.read_study().sections:
+        return None
+    opened.refuse_links(RUNS, RESULTS)
+    info = opened.read_section(BSUITE, _FIELDS)
+    try:
+        select_ids(info["chosen"])
+    except RlcliError as error:
+        message = f"`{opened.record}` is damaged: {error.message}"
+        raise RlcliError(message, REMEDY) from error
+    return Suite(folder, trust, info=info)
 
 
 _FIELDS: Mapping[str, predicates.Predicate] = {

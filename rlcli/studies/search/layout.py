@@ -22,13 +22,7 @@ from rlcli.runs import predicates
 from rlcli.runs.files import REMEDY, read_json, to_json
 from rlcli.runs.naming import check_name
 from rlcli.runs.opened_folder import OpenedFolder
-from rlcli.runs.study_record import (
-    SEARCH,
-    Cell,
-    find_study,
-    is_recipe,
-    record_study,
-)
+from rlcli.runs.study_record import SEARCH, Cell, find_study, is_recipe, record_study
 from rlcli.studies.engines.slurm import LOGS
 from rlcli.studies.search.objectives import RETURN, parse_objective
 from rlcli.studies.search.space import Space, read_space

@@ -12,7 +12,7 @@ from wording import refused
 
 import rlcli
 from rlcli.errors import RlcliError
-from rlcli.studies.bsuite.suite_files import SuiteFolder, place_ids
+from rlcli.studies.bsuite.suite_files import find_suite
 
 
 @pytest.fixture
@@ -104,8 +104,9 @@ def test_the_runs_of_ids_follow_from_the_chosen_ids_not_from_the_file(suite):
     data = rlcli.bsuite(suite)
     (catch,) = data["experiments"]
     assert catch["ids"] == 2
-    info = SuiteFolder(Path(suite)).read_info()
-    assert place_ids(info) == {"catch/0": (RUN, 0), "catch/1": (RUN, 1)}
+    found = find_suite(Path(suite))
+    assert found is not None
+    assert found.place_ids() == {"catch/0": (RUN, 0), "catch/1": (RUN, 1)}
 
 
 VALUES = [None, True, -1, 10**30, 1.5, float("nan"), "", "../..", [], [1], {}, "nope"]
