@@ -2,5 +2,5 @@
 
 Belongs here: groups of runs, curves over seeds, statistics of groups, their output.
 May import: runs, recipe, and the ground; `report` also evaluation and trackers. Only
-XX
+its `episode_views`, `replayed_episodes` and `update_views` import JAX.
 """

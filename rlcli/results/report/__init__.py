@@ -2,7 +2,7 @@
 
 Belongs here: the parts of the page, its charts, template, style and script.
 May import: results, evaluation, runs, recipe, trackers, and the ground.
-Only `episode_views` and `update_views` import JAX.
+Only `episode_views`, `replayed_episodes` and `update_views` import JAX.
 
 `charts` makes Vega-Lite specifications of plain data. They are part of the document,
 which is JSON in the page: `page.js` draws it, with the script of Vega-Lite from the

@@ -1,7 +1,4 @@
-"""Episodes: returns of trained policies, and their best and worst episode, replayed.
-
-The only module of the package that imports JAX.
-"""
+"""Episodes: returns of trained policies, and their best and worst episode, replayed."""
 
 import copy
 import math

@@ -26,15 +26,10 @@ from rlcli.studies.search.space import CHOICE, Option, Values
 EXTRA = "sweep"
 REDUCTION = 3  # ASHA continues one trial of so many at each rung
 _MEDIAN_STARTUP = 5  # trials that are never pruned, by the pruner `median`
-_STATES = {
-    "RUNNING": "running",
-    "COMPLETE": "complete",
-    "PRUNED": "pruned",
+_STATES = {  # by their names in Optuna
     "FAIL": "failed",
-    "WAITING": "waiting",
+    **{name: name.lower() for name in ("RUNNING", "COMPLETE", "PRUNED", "WAITING")},
 }
-
-
 _NOTES: Mapping[str, predicates.Predicate] = {
     "seeds": predicates.list_of(predicates.is_number),
     "ci95": predicates.or_none(predicates.list_of(predicates.is_number, 2)),
