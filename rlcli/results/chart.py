@@ -11,7 +11,7 @@ from rich.text import Text
 
 from rlcli.quoting import printable
 from rlcli.results.canvas import BrailleCanvas, choose_ticks, widen_range
-from rlcli.runs.formatting import format_number
+from rlcli.runs.formatting import format_number, format_number_of
 from rlcli.runs.metric_labels import STATISTICS, label_metric
 
 COLORS = ("cyan", "yellow", "magenta", "green", "red", "blue")
@@ -205,7 +205,7 @@ def _legend(result: Data, width: int) -> list[str]:
     lines = []
     for curve in curves:
         letter = f"{_letter(curve['index'])}  " if result["several"] else ""
-        seeds = count_seeds(curve)
+        seeds = format_number_of(curve["seeds"], "seed")
         last = format_number(curve["y"][-1])
         interval = ""
         if curve["low"] is not None:
@@ -221,11 +221,6 @@ def _legend(result: Data, width: int) -> list[str]:
     if all(len(label) + 2 + len(details) <= width for label, details in lines):
         return [f"{label}  {details}\n" for label, details in lines]
     return [f"{label.rstrip()}\n   {details.lstrip()}\n" for label, details in lines]
-
-
-def count_seeds(curve: Data) -> str:
-    """The number of seeds of a curve in words."""
-    return "1 seed" if curve["seeds"] == 1 else f"{curve['seeds']} seeds"
 
 
 def describe_crossing(curve: Data, result: Data) -> list[str]:

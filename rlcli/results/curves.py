@@ -22,6 +22,7 @@ from rlcli.results import aggregates
 from rlcli.results.groups import Group, Member
 from rlcli.runs import metrics
 from rlcli.runs.files import exists, open_regular, parse_json
+from rlcli.runs.formatting import format_number_of
 from rlcli.runs.metric_labels import EVALUATION
 from rlcli.runs.statistics import bootstrap_band, iqm
 
@@ -262,10 +263,8 @@ class CurveReader:
             series = read(member.folder, wanted)
             self._series[member.folder] = series
             if series.damaged:
-                lines = "line" if series.damaged == 1 else "lines"
-                self.notes.append(
-                    f"`{member.folder}`: {series.damaged:,} damaged {lines} ignored"
-                )
+                lines = format_number_of(series.damaged, "damaged line")
+                self.notes.append(f"`{member.folder}`: {lines} ignored")
         self.metric = metric or self._choose_metric(points)
         self._check_metric()
 
@@ -321,10 +320,9 @@ class CurveReader:
             found[key], shorter = sorted((other, seed), key=_end, reverse=True)
             repeated[shorter.member.folder] += 1
         for folder, count in repeated.items():
-            number = "1 seed" if count == 1 else f"{count} seeds"
             self.notes.append(
-                f"{number} of `{folder}` left out: a longer or newer run of the same "
-                "recipe has the same seeds"
+                f"{format_number_of(count, 'seed')} of `{folder}` left out: a longer "
+                "or newer run of the same recipe has the same seeds"
             )
         return list(found.values())
 

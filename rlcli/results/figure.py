@@ -8,13 +8,8 @@ from rlcli.errors import RlcliError
 from rlcli.quoting import quote_mathtext
 from rlcli.registry.libraries import import_library, install_command, missing_modules
 from rlcli.results import overall_panels
-from rlcli.results.chart import (
-    Data,
-    count_seeds,
-    describe_crossing,
-    describe_curves,
-    split_panels,
-)
+from rlcli.results.chart import Data, describe_crossing, describe_curves, split_panels
+from rlcli.runs.formatting import format_number_of
 from rlcli.runs.metric_labels import label_metric
 
 FORMATS = (".png", ".svg", ".pdf")
@@ -163,7 +158,8 @@ def _describe_entries(panels: Mapping[str | None, Data]) -> dict[int, str]:
         for curve in panel["curves"]:
             words = [curve["label"]]
             if len(panels) == 1:
-                words += [count_seeds(curve), *describe_crossing(curve, panel)]
+                words.append(format_number_of(curve["seeds"], "seed"))
+                words += describe_crossing(curve, panel)
             entries[curve["index"]] = ", ".join(words)
     return entries
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError, quote
 from rlcli.runs.differences import find_differences
-from rlcli.runs.formatting import format_changes, format_value
+from rlcli.runs.formatting import format_changes, format_number_of, format_value
 from rlcli.runs.listing import MISSING, find_runs, find_value, read_recipe, select_runs
 from rlcli.runs.locate import complete_path, locate_run
 from rlcli.runs.naming import shorten_keys
@@ -128,7 +128,7 @@ def _members_at(path: str | Path, notes: list[str]) -> list[Member]:
     if not serious or len(serious) == len(members):
         return members
     count = len(members) - len(serious)
-    runs = "1 smoke run" if count == 1 else f"{count} smoke runs"
+    runs = format_number_of(count, "smoke run")
     notes.append(f"{runs} in `{path}` left out; name the folder of one to include it")
     return serious
 

@@ -21,7 +21,7 @@ from rlcli.results.report.replayed_episodes import (
     evaluate_group,
     replay_episode,
 )
-from rlcli.runs.formatting import format_number
+from rlcli.runs.formatting import format_number, format_number_of
 from rlcli.runs.result import Table
 from rlcli.runs.statistics import summary
 
@@ -110,7 +110,7 @@ def _view_extremes(
 def _summarize(results: Sequence[SeedResult]) -> str:
     total = summary(np.array([result.returns.mean() for result in results]))
     episodes = len(results[0].returns)
-    seeds = "1 seed" if len(results) == 1 else f"{len(results)} seeds"
+    seeds = format_number_of(len(results), "seed")
     text = f"Mean {format_number(total['mean'])}, IQM {format_number(total['iqm'])}"
     if total["ci95"] is not None:
         low, high = map(format_number, total["ci95"])
