@@ -68,10 +68,7 @@ class ProcessEnd(NamedTuple):
 class Engine(Protocol):
     """Runs the processes of jobs."""
 
-    @property
-    def period(self) -> float:
-        """Seconds between two polls of its processes."""
-        ...
+    period: float  # seconds between two polls of its processes
 
     @property
     def jobs(self) -> int:
