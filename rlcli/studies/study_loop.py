@@ -264,7 +264,7 @@ class StudyLoop:
 
 
 @contextlib.contextmanager
-def announcing(study: Path) -> Iterator[None]:
+def announce(study: Path) -> Iterator[None]:
     """Context of a process that begins cells: it holds the lock of the study, if free.
 
     Others see that cells will begin. A second such process is no harm: a cell that

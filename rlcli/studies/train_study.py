@@ -44,7 +44,7 @@ from rlcli.studies.study_loop import (
     CellSource,
     StudyLoop,
     StudyReport,
-    announcing,
+    announce,
     describe_end,
     exit_code,
     refuse_cell,
@@ -145,7 +145,7 @@ def study(
         if cells:  # by another process, which has the others
             return train_recorded(chosen, set=set, trust=trust, **options)
         options |= {"source": block_source(folder)}
-        with announcing(folder):
+        with announce(folder):
             return train_recorded(chosen, set=set, trust=trust, **options)
     if cells:
         raise RlcliError("`cells` are those of a study that exists: pass its folder")
@@ -237,7 +237,7 @@ def _train_new(
     may_begin = engine.run_storage is not None  # the store may have runs
     try:
         keywords |= {"source": block_source(folder), "trust": trust}
-        with announcing(folder):
+        with announce(folder):
             ended = train_recorded(cells, engine=engine, **keywords)
         may_begin = engine.is_array and exit_code(ended) == errors.OK
         return ended

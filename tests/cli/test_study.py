@@ -13,7 +13,7 @@ from rlcli.cli import main, study_screen
 from rlcli.runs import locks
 from rlcli.runs.run_folder import Run
 from rlcli.runs.study_record import Cell, record_study
-from rlcli.studies.study_loop import CellEnd, announcing
+from rlcli.studies.study_loop import CellEnd, announce
 
 PAPER = """\
 recipes: [qlearning_frozenlake]
@@ -94,7 +94,7 @@ def test_a_study_is_watched_as_long_as_its_cells_may_begin(
     """No cell is in training; after a while `b` begins, and then it has finished."""
     lock = contextlib.ExitStack()
     if kind == "process":
-        lock.enter_context(announcing(study))
+        lock.enter_context(announce(study))
     else:
         (study / "slurm").mkdir()
     looks = []

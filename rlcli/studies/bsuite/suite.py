@@ -22,7 +22,7 @@ from rlcli.studies.bsuite.results import score_sweep
 from rlcli.studies.bsuite.suite_files import RUNS, Suite, find_suite
 from rlcli.studies.engines.engine_options import EngineOptions
 from rlcli.studies.study_grid import make_cell
-from rlcli.studies.study_loop import CellEnd, StudyReport, announcing
+from rlcli.studies.study_loop import CellEnd, StudyReport, announce
 from rlcli.studies.train_study import train_recorded
 from rlcli.training.stopping.stops import stopping_with
 
@@ -148,7 +148,7 @@ def _train(
             suite.folder.mkdir(parents=True, exist_ok=True)
         stored = engine.begin_storage(suite.info["recipe"], suite.folder)
         suite.write(cells, **stored)
-    with announcing(suite.folder):
+    with announce(suite.folder):
         return train_recorded(
             suite.read_study().cells,
             engine=engine,

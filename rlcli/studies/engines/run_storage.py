@@ -64,16 +64,16 @@ class RunStorage(NamedTuple):
 
     def write(self, path: Path, data: bytes) -> None:
         """Replaces the content of a file in the store."""
-        with self._replacing(path) as (files, name):
+        with self._open_to_write(path) as (files, name):
             files.pipe_file(name, data)
 
     def upload(self, path: Path) -> None:
         """Copies a file to the store, without reading it as a whole."""
-        with self._replacing(path) as (files, name):
+        with self._open_to_write(path) as (files, name):
             files.put_file(str(path), name)
 
     @contextlib.contextmanager
-    def _replacing(self, path: Path) -> Iterator[tuple[Any, str]]:
+    def _open_to_write(self, path: Path) -> Iterator[tuple[Any, str]]:
         """Context with a file system, and the name to write a file to."""
         with self._access(path, "written") as (files, name):
             if not files.async_impl:  # no object store: it has folders

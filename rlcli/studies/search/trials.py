@@ -83,7 +83,7 @@ class Trials:
         self._journal: Journal | None = None
         if self._settings.storage is None:
             self._journal = Journal(sweep.journal, is_reader=is_reader)
-        with self._using_optuna():
+        with self._explain_errors():
             self._study = self._open(is_reader)
             self._study.pruner = self._pruner(first_rung)
 
@@ -125,7 +125,7 @@ class Trials:
             ) from error
 
     @contextlib.contextmanager
-    def _using_optuna(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         """Context that explains errors of Optuna, and hides its warnings.
 
         Its samplers and pruners expect trials that they have written themselves, but
@@ -179,7 +179,7 @@ class Trials:
 
     def ask(self) -> Trial:
         """Begins the next trial."""
-        with self._using_optuna():
+        with self._explain_errors():
             number = len(self._study.get_trials(deepcopy=False))
             state = self._optuna.trial.TrialState.WAITING
             waiting = self._study.get_trials(deepcopy=False, states=(state,))
@@ -194,7 +194,7 @@ class Trials:
         """The trials that were running when an earlier process ended."""
         state = self._optuna.trial.TrialState.RUNNING
         found = []
-        with self._using_optuna():
+        with self._explain_errors():
             for frozen in self._study.get_trials(deepcopy=False, states=(state,)):
                 self._study.sampler = self._sampler(frozen.number)
                 trial = self._optuna.trial.Trial(self._study, frozen._trial_id)
@@ -254,13 +254,13 @@ class Trials:
 
     def report(self, number: int, step: int, value: float) -> bool:
         """Records the objective so far; returns whether the trial should be pruned."""
-        with self._using_optuna():
+        with self._explain_errors():
             self._live[number].report(value, step)
             return bool(self._live[number].should_prune())
 
     def note(self, number: int, **notes: Any) -> None:
         """Sets notes of a running trial."""
-        with self._using_optuna():
+        with self._explain_errors():
             for name, value in notes.items():
                 self._live[number].set_user_attr(name, value)
 
@@ -268,18 +268,18 @@ class Trials:
         """Ends a trial as `complete` with its value, `pruned` or `failed`."""
         names = {state: name for name, state in _STATES.items()}
         state_ = getattr(self._optuna.trial.TrialState, names[state])
-        with self._using_optuna():
+        with self._explain_errors():
             self._study.tell(number, value, state_)
         del self._live[number]
 
     def trials(self) -> list[Trial]:
         """All trials by their numbers."""
-        with self._using_optuna():
+        with self._explain_errors():
             return [*map(self._read, self._study.get_trials(deepcopy=False))]
 
     def find(self, number: int) -> Trial:
         """The trial of a number."""
-        with self._using_optuna():
+        with self._explain_errors():
             return self._read(self._study.get_trials(deepcopy=False)[number])
 
     def importance(self) -> dict[str, float]:
@@ -293,7 +293,7 @@ class Trials:
         if self._settings.sampler == PBT or len(values) < 2:
             return {}
         importance = self._optuna.importance
-        with self._using_optuna(), contextlib.suppress(RuntimeError, ValueError):
+        with self._explain_errors(), contextlib.suppress(RuntimeError, ValueError):
             evaluator = importance.PedAnovaImportanceEvaluator()
             found = importance.get_param_importances(self._study, evaluator=evaluator)
             return {key: float(value) for key, value in found.items()}
