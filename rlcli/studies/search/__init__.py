@@ -3,10 +3,11 @@
 Belongs here: spaces, trials (Optuna), and what is told about sweeps.
 May import: studies, and everything below it.
 
-`space` reads what is searched, and compares it with the recipe. `trials` keeps
-the trials in Optuna's storage and chooses their options, `objectives` reads how good a
-trial is, and `trial_source` chooses, prunes and confirms trials. `layout` has the files
-of a sweep; `summary` and `export_sweep` read them.
+`space` reads what is searched, and compares it with the recipe. `layout` has the files
+and the settings of a sweep, and opens one that exists. `trials` keeps the trials in
+Optuna's storage and chooses their options, `objectives` reads how good a trial is, and
+`trial_source` chooses, prunes and confirms trials. `summary` and `export_sweep` tell
+the results.
 
 A trial is an ordinary run. Optuna's storage is the only record of trials, and the run
 folders the only record of their training, so the source has no state that a crash could

@@ -1,4 +1,4 @@
-"""Layout: the files of a sweep, and its settings in `study.json`.
+"""Layout: the files of a sweep, its settings in `study.json`, and how it is opened.
 
 runs/sweeps/<recipe>/<time>/
   study.json      the settings, the space, and the trials as cells
