@@ -84,10 +84,7 @@ class RunPanel:
         self._start = time.time() if start_time is None else start_time
         self._first: tuple[float, int] | None = None  # time and step of the first rows
         self._first_logged: int | None = None  # the step of the first row
-        self._rows: dict[int | str, Row] = {}  # by seed, or by run
-        self._curves: dict[int | str, BoundedSeries] = {}
-        self._mean_curve = BoundedSeries()
-        self._evaluations: dict[int | str, float] = {}
+        self._results = SeedRows({}, {}, {}, BoundedSeries())
         self._evaluation_curve = BoundedSeries()
         self._evaluation = ""
 
@@ -98,21 +95,23 @@ class RunPanel:
         self._first = self._first or self._first_point(rows, step)
         if rows and self._first_logged is None:
             self._first_logged = rows[0]["T"]
+        results = self._results
         for row in rows:
-            self._rows[name_of(row)] = row
-            self._curves.setdefault(name_of(row), BoundedSeries()).add(row.get("avg_G"))
+            results.rows[name_of(row)] = row
+            curve = results.curves.setdefault(name_of(row), BoundedSeries())
+            curve.add(row.get("avg_G"))
         for point in group_by_point(rows):
-            self._mean_curve.add(merge_rows(point).get("avg_G"))
+            results.mean_curve.add(merge_rows(point).get("avg_G"))
         if evaluation:
             means = {name_of(row): row["evaluation"]["mean"] for row in evaluation}
-            self._evaluations |= means
+            results.evaluations.update(means)
             self._evaluation = format_evaluation(evaluation)
             self._evaluation_curve.add(mean(list(means.values())))
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to show: the run has not begun."""
-        return not self.total_steps and not self._rows
+        return not self.total_steps and not self._results.rows
 
     def has_rate(self, step: int) -> bool:
         """Whether a step has a speed: the first row's includes the compilation."""
@@ -160,14 +159,14 @@ class RunPanel:
     def _blocks(self, width: int, height: int) -> list[_Block]:
         """All blocks from top to bottom."""
         progress = _Block("progress", 2, [self._progress(width)], 1)
-        if not self._rows:
+        if not self._results.rows:
             text = f"{self.phase} …" if not self.is_finished else "no log point reached"
             return [progress, _texts("returns", _NEVER_DROPPED, [Text(text)])]
-        row = without_details(merge_rows([*self._rows.values()]))
+        row = without_details(merge_rows([*self._results.rows.values()]))
         if not self.has_rate(row["T"]):
             row = without_rates(row)
         row = {**row, "T": self.step}  # as the bar
-        is_single = len(self._rows) == 1
+        is_single = len(self._results.rows) == 1
         names = ("ep", "T", "t", "G", "avg_r") if is_single else ("ep", "T", "avg_r")
         counts = [(name, row.get(name)) for name in names]
         # None before there is one, such as that of updates before the first.
@@ -192,11 +191,8 @@ class RunPanel:
             blocks.append(_texts("returns", _NEVER_DROPPED, self._curve(width, row)))
         else:
             room = height - _FRAME - bool(self._evaluation)
-            results = SeedRows(
-                self._rows, self._curves, self._evaluations, self._mean_curve
-            )
-            table = seeds_table(results, width, room)
-            size = row_count(len(self._rows), room)
+            table = seeds_table(self._results, width, room)
+            size = row_count(len(self._results.rows), room)
             blocks.append(_Block("returns", _NEVER_DROPPED, [table], size))
         if self._evaluation:
             blocks.append(_texts("evaluation", 8, [self._evaluation_line(width)]))
@@ -243,14 +239,14 @@ class RunPanel:
             hint = "; Ctrl-C again stops at once"
             long = STOPPING + hint
             return Text(long if len(long) <= width else STOPPING, "bold yellow")
-        phase = f"{self.phase} · " if self._rows else ""
+        phase = f"{self.phase} · " if self._results.rows else ""
         return Text(f"{phase}{self.hint}", "dim")
 
     def _curve(self, width: int, row: Row) -> list[Text]:
         """The `avg_G` of a single seed, now and over the run; why it is frozen."""
         lines = []
-        if self._mean_curve.points:
-            curve = self._mean_curve.points
+        if self._results.mean_curve.points:
+            curve = self._results.mean_curve.points
             value = format_number(row.get("avg_G"))
             span = f"{format_number(min(curve))} to {format_number(max(curve))}"
             room = width - len(span) - len(value) - 16

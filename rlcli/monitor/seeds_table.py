@@ -114,9 +114,9 @@ _MIN_CURVE = 8  # characters; a shorter curve is not readable
 class SeedRows(NamedTuple):
     """The latest row, the curve of `avg_G` and the last evaluation of each seed."""
 
-    rows: Mapping[int | str, Row]  # by seed, or by run
-    curves: Mapping[int | str, BoundedSeries]
-    evaluations: Mapping[int | str, float]
+    rows: dict[int | str, Row]  # by seed, or by run
+    curves: dict[int | str, BoundedSeries]
+    evaluations: dict[int | str, float]
     mean_curve: BoundedSeries
 
 
