@@ -4,13 +4,13 @@ Calls are inlined, constants are computed, and what no output needs is left out.
 first axis of inputs may have any size: `BATCH` in shapes.
 """
 
+import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import export
+from jax import export, lax
 from jax.extend import core
 
 from rlcli.errors import RlcliError
@@ -40,6 +40,7 @@ class Operation(NamedTuple):
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     params: Mapping[str, Any]
+    compute: Callable[..., Sequence[Any]]  # the outputs, of JAX arrays
 
 
 class Graph(NamedTuple):
@@ -64,7 +65,11 @@ def trace(
         for name, variable in zip(input_names, closed.jaxpr.invars, strict=True)
     ]
     results = builder.inline(closed.jaxpr, closed.consts, values)
-    operations = _needed_operations(builder.operations, [v.name for v in results])
+    operations = [
+        operation
+        for operation in _needed_operations(builder.operations, results)
+        if not operation.outputs[0].is_constant
+    ]
     needed = [value for operation in operations for value in operation.inputs]
     return Graph(
         inputs=dict(zip(input_names, values, strict=True)),
@@ -87,10 +92,10 @@ def add_batch(
 
 def needed_inputs(graph: Graph, outputs: Collection[str]) -> set[str]:
     """The names of the inputs on which these outputs depend."""
-    needed = {graph.outputs[name].name for name in outputs}
+    needed = [graph.outputs[name] for name in outputs]
     for operation in _needed_operations(graph.operations, needed):
-        needed |= {value.name for value in operation.inputs}
-    return needed & graph.inputs.keys()
+        needed += operation.inputs
+    return {value.name for value in needed} & graph.inputs.keys()
 
 
 def read_shape(shape: Sequence[Any]) -> tuple[int, ...]:
@@ -106,9 +111,11 @@ def read_shape(shape: Sequence[Any]) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def _needed_operations(operations: Sequence[Any], outputs: Iterable[str]) -> list[Any]:
+def _needed_operations(
+    operations: Sequence[Operation], outputs: Iterable[Value]
+) -> list[Operation]:
     """The operations on which these values depend, in the same order."""
-    names, needed = set(outputs), []
+    names, needed = {value.name for value in outputs}, []
     for operation in reversed(operations):
         if any(value.name in names for value in operation.outputs):
             needed.append(operation)
@@ -116,12 +123,39 @@ def _needed_operations(operations: Sequence[Any], outputs: Iterable[str]) -> lis
     return needed[::-1]
 
 
-class _ConstantOperation(NamedTuple):
-    """An operation on constants only: it runs once, during the export."""
+def _split(array: Any, *, sizes: Sequence[Any], axis: int) -> list[Any]:
+    ends = np.cumsum([int(size) for size in sizes]).tolist()
+    pairs = zip([0, *ends[:-1]], ends, strict=True)
+    return [lax.slice_in_dim(array, *pair, axis=axis) for pair in pairs]
 
-    function: Callable[..., Sequence[Any]]
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...]
+
+def _stack(*arrays: Any, axis: int) -> Any:
+    rows = [lax.reshape(x, (*x.shape[:axis], 1, *x.shape[axis:])) for x in arrays]
+    return lax.concatenate(rows, axis)
+
+
+def _unroll(*inputs: Any, length: int, reverse: bool, **params: Any) -> list[Any]:
+    """Every step of a scan."""
+    consts, carries = _scan_sizes(params)
+    carry, rows = inputs[consts : consts + carries], inputs[consts + carries :]
+    run_step, results = core.jaxpr_as_fun(params["jaxpr"]), {}
+    for step in range(length)[:: -1 if reverse else 1]:
+        # A slice of the only step would be an operation that changes nothing.
+        several = (lax.slice_in_dim(x, step, step + 1) for x in rows)
+        row = [lax.squeeze(x, [0]) for x in (several if length > 1 else rows)]
+        outputs = run_step(*inputs[:consts], *carry, *row)
+        carry, results[step] = outputs[:carries], outputs[carries:]
+    columns = zip(*(results[step] for step in range(length)), strict=True)
+    return [*carry, *(_stack(*column, axis=0) for column in columns)]
+
+
+# Primitives, as functions of their inputs and params, that consist of others.
+_COMPOSED: Mapping[str, Callable[..., Any]] = {
+    "scan": _unroll,
+    "split": _split,
+    "square": lambda array: array * array,
+    "stack": _stack,
+}
 
 
 class _GraphBuilder:
@@ -130,7 +164,6 @@ class _GraphBuilder:
     def __init__(self) -> None:
         self.operations: list[Operation] = []
         self._literals: dict[str, Any] = {}
-        self._constant_operations: list[_ConstantOperation] = []
         self._count = 0
 
     def inline(
@@ -153,20 +186,20 @@ class _GraphBuilder:
 
     def evaluate(self, values: Iterable[Value]) -> dict[str, np.ndarray]:
         """Computes the constants among these values, by name."""
-        wanted = {
-            value.name
+        wanted = [
+            value
             for value in values
             if value.is_constant and isinstance(value.dtype, np.dtype)
-        }
-        operations = _needed_operations(self._constant_operations, wanted)
+        ]
+        operations = _needed_operations(self.operations, wanted)
 
         def compute() -> dict[str, Any]:
             known = dict(self._literals)
             for operation in operations:
-                results = operation.function(*(known[v.name] for v in operation.inputs))
+                results = operation.compute(*(known[v.name] for v in operation.inputs))
                 names = (value.name for value in operation.outputs)
                 known |= zip(names, results, strict=True)
-            return {name: known[name] for name in wanted}
+            return {value.name: known[value.name] for value in wanted}
 
         with jax.numpy_dtype_promotion("standard"):
             return {name: np.asarray(x) for name, x in jax.jit(compute)().items()}
@@ -174,131 +207,41 @@ class _GraphBuilder:
     def _add(self, equation: Any, inputs: list[Value]) -> list[Value]:
         """Adds one equation; returns its outputs."""
         primitive, params = equation.primitive.name, equation.params
-        avals = [variable.aval for variable in equation.outvars]
         if primitive in _IDENTITIES:
             return inputs
-        if primitive in _RESHAPES:
-            return [self._reshape(inputs[0], read_shape(avals[0].shape))]
-        if primitive == "stack":
-            return [
-                self._stack(inputs, int(params["axis"]), read_shape(avals[0].shape))
-            ]
-        if primitive == "split":
-            return self._split(inputs[0], params["sizes"], int(params["axis"]))
-        if primitive == "square":
-            return self._append("mul", [inputs[0]] * 2, avals, {}, _square)
-        if primitive == "scan" and params["length"] in range(_MAX_UNROLLED + 1):
-            return self._unroll(params, inputs)
+        is_long = primitive == "scan" and params["length"] > _MAX_UNROLLED
+        if primitive in _COMPOSED and not is_long:
+            compose = functools.partial(_COMPOSED[primitive], **params)
+            closed = jax.make_jaxpr(compose)(*(each.aval for each in equation.invars))
+            return self.inline(closed.jaxpr, closed.consts, inputs)
         inner = [params[name] for name in _INNER_JAXPRS if name in params]
         if inner and primitive not in LOOPS:
             is_closed = hasattr(inner[0], "consts")
             jaxpr = inner[0].jaxpr if is_closed else inner[0]
             return self.inline(jaxpr, inner[0].consts if is_closed else (), inputs)
+        shapes = [read_shape(variable.aval.shape) for variable in equation.outvars]
+        if primitive in _RESHAPES:
+            primitive = "reshape"
+            if shapes[0] == inputs[0].shape:
+                return inputs
+        # `dim_as_value` has no inputs: it is the size of the batch.
+        is_constant = primitive != "dim_as_value" and not any(
+            BATCH in x for x in shapes
+        )
+        is_constant &= all(value.is_constant for value in inputs)
+        outputs = [
+            Value(self._name(), shape, variable.aval.dtype, is_constant)
+            for shape, variable in zip(shapes, equation.outvars, strict=True)
+        ]
 
-        def bind(*arrays: Any) -> Sequence[Any]:
+        def compute(*arrays: Any) -> Sequence[Any]:
             result = equation.primitive.bind(*arrays, **params)
             return result if equation.primitive.multiple_results else [result]
 
-        return self._append(primitive, inputs, avals, params, bind)
-
-    def _append(
-        self,
-        primitive: str,
-        inputs: Sequence[Value],
-        outputs: Sequence[Any],
-        params: Mapping[str, Any],
-        function: Callable[..., Sequence[Any]],
-    ) -> list[Value]:
-        """Appends an operation; `outputs` have its shapes, `function` computes it."""
-        # `dim_as_value` has no inputs: it is the size of the batch.
-        is_constant = primitive != "dim_as_value"
-        is_constant &= all(value.is_constant for value in inputs)
-        values = []
-        for each in outputs:
-            shape = read_shape(each.shape)
-            values.append(Value(self._name(), shape, each.dtype, is_constant))
-        is_constant &= all(BATCH not in value.shape for value in values)
-        values = [value._replace(is_constant=is_constant) for value in values]
-        if is_constant:
-            operation = _ConstantOperation(function, tuple(inputs), tuple(values))
-            self._constant_operations.append(operation)
-        else:
-            operation = Operation(primitive, tuple(inputs), tuple(values), params)
-            self.operations.append(operation)
-        return values
-
-    def _unroll(self, params: Mapping[str, Any], inputs: list[Value]) -> list[Value]:
-        """Adds the operations of every step of a scan."""
-        consts, carries = _scan_sizes(params)
-        jaxpr, length = params["jaxpr"], params["length"]
-        carry, rows = inputs[consts : consts + carries], inputs[consts + carries :]
-        steps = range(length)[:: -1 if params["reverse"] else 1]
-        results: dict[int, list[Value]] = {}
-        for step in steps:
-            row = [self._row(value, step) for value in rows]
-            outputs = self.inline(
-                jaxpr.jaxpr, jaxpr.consts, [*inputs[:consts], *carry, *row]
-            )
-            carry, results[step] = outputs[:carries], outputs[carries:]
-        columns = zip(*(results[step] for step in range(length)), strict=True)
-        stacked = [
-            self._stack(column, 0, (length, *column[0].shape)) for column in columns
-        ]
-        return [*carry, *stacked]
-
-    def _row(self, value: Value, index: int) -> Value:
-        """One entry of the first axis."""
-        shape = value.shape[1:]
-        if value.shape[0] > 1:
-            value = self._slice(value, 0, index, index + 1)
-        return self._reshape(value, shape)
-
-    def _split(self, value: Value, sizes: Sequence[Any], axis: int) -> list[Value]:
-        ends = np.cumsum([int(size) for size in sizes]).tolist()
-        starts = [0, *ends[:-1]]
-        return [
-            self._slice(value, axis, start, end)
-            for start, end in zip(starts, ends, strict=True)
-        ]
-
-    def _slice(self, value: Value, axis: int, start: int, end: int) -> Value:
-        """The entries of one axis from `start` to `end`."""
-        rank = len(value.shape)
-        starts, limits = [0] * rank, list(value.shape)
-        starts[axis], limits[axis] = start, end
-        shape = list(value.shape)
-        shape[axis] = end - start
-        params = {"start_indices": starts, "limit_indices": limits, "strides": None}
-
-        def compute(array: Any) -> list[Any]:
-            return [jax.lax.slice_in_dim(array, start, end, axis=axis)]
-
-        struct = jax.ShapeDtypeStruct(shape, value.dtype)
-        return self._append("slice", [value], [struct], params, compute)[0]
-
-    def _stack(self, values: Sequence[Value], axis: int, shape: Sequence[int]) -> Value:
-        """Joins arrays along a new axis."""
-        row = (*shape[:axis], 1, *shape[axis + 1 :])
-        rows = [self._reshape(value, row) for value in values]
-        if len(rows) == 1:
-            return rows[0]
-
-        def compute(*arrays: Any) -> list[Any]:
-            return [jnp.concatenate(arrays, axis)]
-
-        struct = jax.ShapeDtypeStruct(shape, values[0].dtype)
-        params = {"dimension": axis}
-        return self._append("concatenate", rows, [struct], params, compute)[0]
-
-    def _reshape(self, value: Value, shape: Sequence[int]) -> Value:
-        if tuple(shape) == value.shape:
-            return value
-
-        def compute(array: Any) -> list[Any]:
-            return [jnp.reshape(array, shape)]
-
-        struct = jax.ShapeDtypeStruct(shape, value.dtype)
-        return self._append("reshape", [value], [struct], {}, compute)[0]
+        self.operations.append(
+            Operation(primitive, tuple(inputs), tuple(outputs), params, compute)
+        )
+        return outputs
 
     def _literal(self, array: Any) -> Value:
         """The value of a number, or of an array that the function closes over."""
@@ -310,10 +253,6 @@ class _GraphBuilder:
     def _name(self) -> str:
         self._count += 1
         return f"v{self._count}"
-
-
-def _square(array: Any, _: Any) -> list[Any]:
-    return [array * array]
 
 
 def _scan_sizes(params: Mapping[str, Any]) -> tuple[int, int]:
