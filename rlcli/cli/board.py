@@ -4,7 +4,7 @@ import os
 
 import rlcli
 from rlcli.cli import output
-from rlcli.cli.options import argument, option
+from rlcli.cli.options import argument, flag, option
 
 
 def command(
@@ -12,9 +12,13 @@ def command(
         "[RUNS]...", "Folders with runs and studies, or run folders.", default=["runs"]
     ),
     port: int = option(
-        0, "--port N", "The port to listen on. Default: a free one.", min=0, max=65_535
+        "--port N",
+        "The port to listen on. Default: a free one.",
+        default=0,
+        min=0,
+        max=65_535,
     ),
-    open_: bool = option(False, "--open", "Open the page in the browser."),
+    open_: bool = flag("--open", "Open the page in the browser."),
 ) -> None:
     """Serve a live web page about runs and studies.
 

@@ -10,7 +10,7 @@ import typer
 
 import rlcli
 from rlcli.cli import completion, options, output, study_screen, training_outcome
-from rlcli.cli.options import argument, option
+from rlcli.cli.options import argument, flag, option, seed_option
 
 if TYPE_CHECKING:
     from rlcli.runs.study_record import Cell
@@ -32,28 +32,22 @@ def command(
         default=None,
     ),
     set: list[str] = options.SET,
-    seed: int | None = option(
-        None, "--seed N", "The first seed. Default: 0.", min=0, max=options.MAX_SEED
-    ),
+    seed: int | None = seed_option("The first seed. Default: 0."),
     mnist: Path | None = option(
-        None,
         "--mnist DIR",
         "The folder of the MNIST training set, which some experiments need.",
     ),
     runs: Path | None = option(
-        None, "--runs DIR", "Create the sweep below DIR/bsuite/<recipe>. Default: runs."
+        "--runs DIR", "Create the sweep below DIR/bsuite/<recipe>. Default: runs."
     ),
     run: Path | None = options.SWEEP_RUN,
     name: str | None = options.SWEEP_NAME,
     max_time: str | None = options.MAX_TIME,
     smoke: bool = options.SMOKE,
-    resume: bool = option(
-        False,
-        "--resume",
-        "Continue the sweep in this folder: train what has not finished.",
+    resume: bool = flag(
+        "--resume", "Continue the sweep in this folder: train what has not finished."
     ),
     trust: bool | None = option(
-        None,
         "--trust/--no-trust",
         "With `--resume`: allow the recipe of the sweep to import code "
         "outside rlcli, and its trackers to contact a host.",
@@ -67,23 +61,11 @@ def command(
     Writes the results of each id, tables of scores and a radar plot, and prints the
     folder. The exit code is that of `rlcli train` for several runs.
     """
-    keywords = {**locals(), **engines}  # those of `rlcli.bsuite`, and a few more
-    for other in ("recipe", "ids", "quiet", "json", "engines"):
-        del keywords[other]
-    keywords["set"] = tuple(set)
-    keywords["max_time"] = options.parse_limit(max_time, engines)
-    code = train_and_score(recipe, ids or (), quiet=quiet, json=json, **keywords)
-    raise typer.Exit(code)
+    keywords = options.select(rlcli.bsuite, locals(), ids=ids or ())
+    raise typer.Exit(train_and_score(quiet=quiet, json=json, **keywords))
 
 
-def train_and_score(
-    recipe: str | Path,
-    ids: Sequence[str] = (),
-    *,
-    quiet: bool,
-    json: bool = False,
-    **keywords: Any,
-) -> int:
+def train_and_score(*, quiet: bool, json: bool = False, **keywords: Any) -> int:
     """Calls `rlcli.bsuite`, and prints the scores; returns the exit code."""
     from rlcli.runs.run_folder import Run  # here, to keep `--help` fast
     from rlcli.studies.bsuite.results import tables
@@ -96,9 +78,7 @@ def train_and_score(
             last[:] = ended
             show(cells, ended)
 
-        data = training_outcome.complete(
-            rlcli.bsuite, recipe, ids, report=report, **keywords
-        )
+        data = training_outcome.complete(rlcli.bsuite, report=report, **keywords)
     if keywords["engine"] == "slurm":
         folder, script = Path(data["folder"]), keywords["script"]
         then = Run(folder).command("resume")  # trains what is left, and scores

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import rlcli
 from rlcli.cli import output
-from rlcli.cli.options import JSON, argument, option
+from rlcli.cli.options import JSON, argument, flag
 
 
 def command(
     study: Path = argument("STUDY", "The folder of a study with a `test`."),
-    plan: bool = option(
-        False, "--plan", "Also print the power of all seeds, by the measured spread."
+    plan: bool = flag(
+        "--plan", "Also print the power of all seeds, by the measured spread."
     ),
     json: bool = JSON,
 ) -> None:

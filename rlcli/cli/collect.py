@@ -4,35 +4,26 @@ from pathlib import Path
 
 import rlcli
 from rlcli.cli import options, output
-from rlcli.cli.options import BEST, JSON, POLICY_PATH, SEED, TRUST, option
+from rlcli.cli.options import BEST, JSON, POLICY_PATH, SEED, TRUST, flag, option
 from rlcli.runs import thread_layout
 
 
 def command(
     path: Path = POLICY_PATH,
     episodes: int | None = option(
-        None,
-        "--episodes N",
-        "Whole episodes, of all seeds together. Default: 100.",
-        min=1,
+        "--episodes N", "Whole episodes, of all seeds together. Default: 100.", min=1
     ),
     steps: int | None = option(
-        None,
-        "--steps N",
-        "Steps instead of episodes; the last episode is truncated.",
-        min=1,
+        "--steps N", "Steps instead of episodes; the last episode is truncated.", min=1
     ),
     output_: Path | None = option(
-        None,
         "--output FILE",
         "The file, `.npz`. Default: `dataset.npz` in the run's folder, for a "
         "policy of the zoo in the current one.",
     ),
     best: bool = BEST,
-    explore: bool = option(
-        False, "--explore", "Explore as in training, instead of greedily."
-    ),
-    random: bool = option(False, "--random", "Act at random, instead of greedily."),
+    explore: bool = flag("--explore", "Explore as in training, instead of greedily."),
+    random: bool = flag("--random", "Act at random, instead of greedily."),
     seed: int = SEED,
     json: bool = JSON,
     trust: bool | None = TRUST,

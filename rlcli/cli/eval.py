@@ -6,7 +6,7 @@ from typing import Any
 
 import rlcli
 from rlcli.cli import completion, options, output
-from rlcli.cli.options import BEST, JSON, POLICY_PATH, SEED, TRUST, option
+from rlcli.cli.options import BEST, JSON, POLICY_PATH, SEED, TRUST, flag, option
 from rlcli.quoting import quote_rich
 from rlcli.runs import thread_layout
 
@@ -16,13 +16,12 @@ COLUMNS = ("seed", "mean", "std", "min", "max", "length")
 def command(
     path: Path = POLICY_PATH,
     best: bool = BEST,
-    episodes: int = option(100, "--episodes N", "Episodes of each seed.", min=1),
-    seed: int = SEED,
-    explore: bool = option(
-        False, "--explore", "Explore as in training, instead of greedily."
+    episodes: int = option(
+        "--episodes N", "Episodes of each seed.", default=100, min=1
     ),
+    seed: int = SEED,
+    explore: bool = flag("--explore", "Explore as in training, instead of greedily."),
     environment: str | None = option(
-        None,
         "--environment NAME",
         "Evaluate in another environment: `gymnasium/CartPole-v1`, or "
         "`{name: CartPole-v1, length: 0.7}`.",

@@ -4,29 +4,26 @@ from pathlib import Path
 
 import rlcli
 from rlcli.cli import options, output
-from rlcli.cli.options import BEST, JSON, MAX_SEED, POLICY_PATH, TRUST, option
+from rlcli.cli.options import BEST, JSON, POLICY_PATH, TRUST, option, seed_option
 from rlcli.runs import thread_layout
 
 
 def command(
     path: Path = POLICY_PATH,
     format: str = option(
-        ...,
         "--format FORMAT",
         "`stablehlo` for JAX, `onnx`, or `numpy`: a Python file that needs NumPy only.",
+        default=...,
         words=("stablehlo", "onnx", "numpy"),
     ),
     output_: Path | None = option(
-        None,
         "--output FILE",
         "The file. Default: `policy.stablehlo.zip`, `policy.onnx` or "
         "`policy.py` in the run's folder. `numpy` writes its arrays beside it, to "
         "an `.npz` file of the same name.",
     ),
     best: bool = BEST,
-    seed: int | None = option(
-        None, "--seed N", "A seed of the run. Default: the first.", min=0, max=MAX_SEED
-    ),
+    seed: int | None = seed_option("A seed of the run. Default: the first."),
     json: bool = JSON,
     trust: bool | None = TRUST,
 ) -> None:

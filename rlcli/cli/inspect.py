@@ -16,15 +16,15 @@ def command(
         complete=completion.complete_run,
     ),
     checkpoint: int | None = option(
-        None, "--checkpoint STEP", "The step of a checkpoint. Default: the latest."
+        "--checkpoint STEP", "The step of a checkpoint. Default: the latest."
     ),
     seed: int | None = option(
-        None, "--seed N", "A seed of the run. Default: the first.", min=0
+        "--seed N", "A seed of the run. Default: the first.", min=0
     ),
     episodes: int = option(
-        5,
         "--episodes N",
         "Episodes of the greedy policy, to compare values with returns.",
+        default=5,
         min=0,
     ),
     json: bool = JSON,

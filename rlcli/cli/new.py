@@ -16,13 +16,11 @@ def command(
         complete=completion.complete_recipe_name,
     ),
     environment: str | None = option(
-        None,
         "--environment NAME",
         "Replace the environment: `Acrobot-v1`, or `{name: Acrobot-v1, num_envs: 4}`.",
         complete=completion.complete_environment,
     ),
     output_: Path | None = option(
-        None,
         "--output FILE",
         "The new file. Default: the name of the recipe, in this folder.",
     ),

@@ -10,9 +10,9 @@ from rlcli.cli.options import option
 def command(
     runs: list[str] = options.RUNS,
     x: str = option(
-        "steps",
         "--x AXIS",
         "`steps`, `seconds` of training or `updates`.",
+        default="steps",
         words=("steps", "seconds", "updates"),
     ),
     y: str | None = options.METRIC,
@@ -23,9 +23,7 @@ def command(
     tag: list[str] = options.TAGGED,
     reference: list[str] = options.REFERENCE,
     output_: Path | None = option(
-        None,
-        "--output FILE",
-        "A `.png`, `.svg` or `.pdf` file, instead of the terminal.",
+        "--output FILE", "A `.png`, `.svg` or `.pdf` file, instead of the terminal."
     ),
     width: str | None = options.WIDTH,
     serif: bool = options.SERIF,

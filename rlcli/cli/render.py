@@ -4,7 +4,7 @@ from pathlib import Path
 
 import rlcli
 from rlcli.cli import completion, options, output
-from rlcli.cli.options import BEST, SEED, TRUST, argument, option
+from rlcli.cli.options import BEST, SEED, TRUST, argument, flag, option
 from rlcli.runs import thread_layout
 
 
@@ -17,19 +17,18 @@ def command(
     ),
     best: bool = BEST,
     output_: Path | None = option(
-        None,
         "--output FILE",
         "A `.gif`, `.mp4` or `.png` file (a png is a film strip). Default: "
         "`render.gif` in the run's folder.",
     ),
-    episodes: int = option(1, "--episodes N", "Number of episodes.", min=1),
+    episodes: int = option("--episodes N", "Number of episodes.", default=1, min=1),
     seed: int = SEED,
     fps: float | None = option(
-        None, "--fps N", "Frames per second. Default: 50.", min=1, max=100
+        "--fps N", "Frames per second. Default: 50.", min=1, max=100
     ),
-    size: str | None = option(None, "--size WxH", "Width and height in pixels."),
-    overlay: bool = option(
-        False, "--overlay", "Write step, return and action below each frame."
+    size: str | None = option("--size WxH", "Width and height in pixels."),
+    overlay: bool = flag(
+        "--overlay", "Write step, return and action below each frame."
     ),
     trust: bool | None = TRUST,
 ) -> None:

@@ -14,9 +14,9 @@ from rlcli.cli.options import JSON, MAX_TIME, QUIET, RUN_FOLDER, TRUST, option
 def command(
     run: Path = RUN_FOLDER,
     runs: Path = option(
-        Path("runs"), "--runs DIR", "Create the new run below DIR/<recipe>."
+        "--runs DIR", "Create the new run below DIR/<recipe>.", default=Path("runs")
     ),
-    to: Path | None = option(None, "--to DIR", "Create the new run in exactly DIR."),
+    to: Path | None = option("--to DIR", "Create the new run in exactly DIR."),
     max_time: str | None = MAX_TIME,
     quiet: bool = QUIET,
     trust: bool | None = TRUST,

@@ -32,32 +32,21 @@ def command(
     from rlcli.cli import bsuite, sweep_screen  # here, to keep `--help` fast
     from rlcli.runs.study_record import BSUITE, SEARCH, find_study
 
-    sets = tuple(set)
     run_path = options.choose_run(run, quiet=quiet, keep_study=True)
     if study := find_study(run_path):
-        for flag, value in (("--coordinator", coordinator), ("--process", process)):
-            if value is not None:
-                message = "is for a single run, not for a study"
-                raise typer.BadParameter(message, param_hint=flag)
-        limit = options.parse_limit(max_time, engines)
-        keywords = {"max_time": limit, "quiet": quiet, "trust": trust, **engines}
+        message = "is for a single run, not for a study"
+        options.refuse(message, coordinator=coordinator, process=process)
+        keywords = {"max_time": max_time, "quiet": quiet, "trust": trust, **engines}
+        keywords |= {"set": tuple(set), "recipe": run_path, "resume": True}
         if SEARCH in study.sections:
-            code = sweep_screen.run_sweep(run_path, set=sets, resume=True, **keywords)
+            code = sweep_screen.run_sweep(**keywords)
         elif BSUITE in study.sections:
-            code = bsuite.train_and_score(run_path, set=sets, resume=True, **keywords)
+            code = bsuite.train_and_score(**keywords)
         else:
-            keywords |= {"set": sets}
-            code = study_screen.train_and_report(rlcli.study, run_path, **keywords)
+            keywords = options.select(rlcli.study, keywords, study=run_path)
+            code = study_screen.train_and_report(rlcli.study, **keywords)
         raise typer.Exit(code)
     options.refuse_engines(engines)
-    folder = training_outcome.complete(
-        rlcli.resume,
-        run_path,
-        set=sets,
-        max_time=options.parse_deadline(max_time),
-        quiet=quiet,
-        trust=trust,
-        coordinator=coordinator,
-        process=process,
-    )
+    keywords = options.select(rlcli.resume, locals(), run=run_path)
+    folder = training_outcome.complete(rlcli.resume, **keywords)
     raise typer.Exit(training_outcome.report_training(folder, quiet=quiet))

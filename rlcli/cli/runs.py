@@ -12,7 +12,7 @@ import typer
 
 import rlcli
 from rlcli.cli import output
-from rlcli.cli.options import FILTER, JSON, TAGGED, argument, option
+from rlcli.cli.options import FILTER, JSON, TAGGED, argument, flag, option
 from rlcli.errors import RlcliError
 from rlcli.quoting import quote_rich
 
@@ -31,13 +31,13 @@ def command(
     filter: list[str] = FILTER,
     tag: list[str] = TAGGED,
     sort: str = option(
-        "created",
         "--sort FIELD",
         "`created`, `return` or `steps`, the highest first; `status`, "
         "`recipe` or `name`.",
+        default="created",
         words=("created", "return", "steps", "status", "recipe", "name"),
     ),
-    watch: bool = option(False, "--watch", "Update the list until Ctrl-C."),
+    watch: bool = flag("--watch", "Update the list until Ctrl-C."),
     json: bool = JSON,
 ) -> None:
     """List runs: changed options, status, steps, return and age.

@@ -9,7 +9,7 @@ from rlcli.cli.options import option
 
 def command(
     output_: Path | None = option(
-        None, "--output FILE", "Write the schema to FILE, not to stdout."
+        "--output FILE", "Write the schema to FILE, not to stdout."
     ),
 ) -> None:
     """Print the JSON Schema of recipes, with all installed parts.

@@ -2,7 +2,7 @@
 
 import rlcli
 from rlcli.cli import completion, options, output
-from rlcli.cli.options import JSON, SET, argument, option
+from rlcli.cli.options import JSON, SET, argument, flag
 
 
 def command(
@@ -15,8 +15,7 @@ def command(
         "NAME", "Name of the part.", complete=completion.complete_part, default=None
     ),
     set: list[str] = SET,
-    diff_from_base: bool = option(
-        False,
+    diff_from_base: bool = flag(
         "--diff-from-base",
         "Show only what differs from the recipes that the recipe extends.",
     ),

@@ -11,7 +11,7 @@ import typer
 import rlcli
 from rlcli import errors
 from rlcli.cli import options, output, study_screen, training_outcome
-from rlcli.cli.options import argument, option
+from rlcli.cli.options import argument, flag, option, repeated, seed_option
 
 if TYPE_CHECKING:
     from rlcli.studies.preview import CellPreview
@@ -25,22 +25,20 @@ def command(
     set: list[str] = options.SET,
     vary: list[str] = options.VARY,
     vary_zip: list[str] = options.VARY_ZIP,
-    dry_run: bool = option(
-        False, "--dry-run", "Print what would be trained, and train nothing."
+    dry_run: bool = flag(
+        "--dry-run", "Print what would be trained, and train nothing."
     ),
-    cell: list[str] = option(
-        [], "--cell NAME", "Continue only this cell of the folder. Can be repeated."
+    cell: list[str] = repeated(
+        "--cell NAME", "Continue only this cell of the folder. Can be repeated."
     ),
-    seed: int | None = option(
-        None, "--seed N", "The first seed of each cell.", min=0, max=options.MAX_SEED
-    ),
+    seed: int | None = seed_option("The first seed of each cell."),
     seeds: int | None = options.SEEDS,
     runs: Path = option(
-        Path("runs"), "--runs DIR", "Create the study below DIR/studies/<file>."
+        "--runs DIR", "Create the study below DIR/studies/<file>.", default=Path("runs")
     ),
-    run: Path | None = option(None, "--run DIR", "Create the study in exactly DIR."),
-    name: str | None = option(None, "--name NAME", "Name the folder and the runs."),
-    tag: list[str] = option([], "--tag TAG", "Tag the runs. Can be repeated."),
+    run: Path | None = option("--run DIR", "Create the study in exactly DIR."),
+    name: str | None = option("--name NAME", "Name the folder and the runs."),
+    tag: list[str] = repeated("--tag TAG", "Tag the runs. Can be repeated."),
     max_time: str | None = options.MAX_TIME,
     smoke: bool = options.SMOKE,
     quiet: bool = options.QUIET,
@@ -54,19 +52,13 @@ def command(
     program, others have processes of their own. Prints the folders of the runs to
     stdout. `rlcli resume` or `rlcli study` of its folder continues a study.
     """
-    keywords = {**locals(), **engines}  # those of `rlcli.study`, and a few more
-    for other in ("study", "dry_run", "json", "engines"):
-        del keywords[other]
-    keywords |= {"set": tuple(set), "cells": tuple(keywords.pop("cell"))}
     if dry_run:
-        names = ("vary", "vary_zip", "set", "seed", "seeds", "runs")
-        keywords = {each: keywords[each] for each in names}
-        trusts = trust is not False
         from rlcli.results.claims import describe_plan  # here, to keep `--help` fast
 
-        cells = training_outcome.complete(
-            rlcli.preview_study, study, trust=trusts, **keywords
+        keywords = options.select(
+            rlcli.preview_study, locals(), trust=trust is not False
         )
+        cells = training_outcome.complete(rlcli.preview_study, **keywords)
         if json:
             output.print_json([_as_data(each) for each in cells])
         else:
@@ -76,9 +68,8 @@ def command(
         raise typer.Exit(
             errors.USER_ERROR if any(e.error for e in cells) else errors.OK
         )
-    keywords |= {"tag": tuple(tag)}
-    keywords["max_time"] = options.parse_limit(max_time, engines)
-    raise typer.Exit(study_screen.train_and_report(rlcli.study, study, **keywords))
+    keywords = options.select(rlcli.study, locals(), cells=cell)
+    raise typer.Exit(study_screen.train_and_report(rlcli.study, **keywords))
 
 
 def _as_data(preview: CellPreview) -> dict[str, object]:

@@ -21,7 +21,7 @@ _TEST = "test"  # the section of a study that adds blocks of seeds
 
 
 def train_and_report(
-    function: Callable[..., Sequence[CellEnd]], *what: Any, quiet: bool, **keywords: Any
+    function: Callable[..., Sequence[CellEnd]], *, quiet: bool, **keywords: Any
 ) -> int:
     """Calls a function that trains a study; prints a table and the folders of its runs.
 
@@ -29,7 +29,7 @@ def train_and_report(
     """
     with show_runs(quiet) as report:
         keywords |= {"report": report, "quiet": quiet}
-        ended = training_outcome.complete(function, *what, **keywords)
+        ended = training_outcome.complete(function, **keywords)
     from rlcli.runs.cell_table import group_reasons  # here, to keep `--help` fast
     from rlcli.runs.provenance import program
     from rlcli.runs.run_folder import Run

@@ -7,7 +7,7 @@ import typer
 
 import rlcli
 from rlcli.cli import completion, options, output
-from rlcli.cli.options import argument, option
+from rlcli.cli.options import argument, flag, option, seed_option
 
 _VERBS = {"show": ("FOLDER",), "export": ("FOLDER", "FILE.yaml")}
 
@@ -22,42 +22,31 @@ def command(
         complete=completion.complete_sweep,
     ),
     space: Path | None = option(
-        None,
         "--space FILE",
         "A YAML file with the search space: `optimizer.learning_rate: "
         "{log_uniform: [1e-5, 1e-2]}`; also `uniform`, `int`, `choice`.",
     ),
     trials: int | None = option(
-        None,
         "--trials N",
         "Number of trials. Default: 50, all combinations of a grid, or 20 of `pbt`.",
         min=1,
     ),
-    seeds: int | None = option(
-        None, "--seeds N", "Seeds of each trial. Default: 5.", min=1
-    ),
-    seed: int | None = option(
-        None,
-        "--seed N",
-        "The first seed of a trial, and the seed of the sampler.",
-        min=0,
-        max=options.MAX_SEED,
+    seeds: int | None = option("--seeds N", "Seeds of each trial. Default: 5.", min=1),
+    seed: int | None = seed_option(
+        "The first seed of a trial, and the seed of the sampler."
     ),
     sampler: str | None = option(
-        None,
         "--sampler NAME",
         "`tpe` (default), `random`, `grid`, `cmaes`, `nsga2`, or `pbt`: "
         "population-based training.",
         words=("tpe", "random", "grid", "cmaes", "nsga2", "pbt"),
     ),
     pruner: str | None = option(
-        None,
         "--pruner NAME",
         "How to stop bad trials early: `asha` (default), `median` or `none`.",
         words=("asha", "median", "none"),
     ),
     objective: str | None = option(
-        None,
         "--objective NAME",
         "Compare trials by the IQM over seeds of the last `return` (default) or "
         "`evaluation.success`, `auc` (area under the learning curve) or `steps_to:475` "
@@ -65,26 +54,22 @@ def command(
         words=("return", "auc", "steps_to:", "evaluation.success"),
     ),
     confirm: int | None = option(
-        None,
         "--confirm N",
         "Train the N best trials again with other seeds. Default: 3.",
         min=0,
     ),
     confirm_seeds: int | None = option(
-        None,
         "--confirm-seeds N",
         "Seeds of each confirmation run. Default: as in a trial.",
         min=1,
     ),
     together: int | None = option(
-        None,
         "--together N",
         "Begin N trials at once; those of equal structure are one program. "
         "Default: by the sampler and `--jobs`.",
         min=1,
     ),
     ready: int | None = option(
-        None,
         "--ready N",
         "`pbt`: the worst members copy the best ones after every N "
         "evaluations. Default: 1.",
@@ -93,34 +78,30 @@ def command(
     set: list[str] = options.SET,
     init: Path | None = options.INIT,
     storage: str | None = option(
-        None,
         "--storage URL",
         "A database for Optuna, such as `sqlite:///sweeps.db`, instead of a "
         "journal file in the folder. Also with `--resume` and `show`.",
     ),
     runs: Path = option(
-        Path("runs"), "--runs DIR", "Create the sweep below DIR/sweeps/<recipe>."
+        "--runs DIR",
+        "Create the sweep below DIR/sweeps/<recipe>.",
+        default=Path("runs"),
     ),
     run: Path | None = options.SWEEP_RUN,
     name: str | None = options.SWEEP_NAME,
-    resume: bool = option(
-        False,
+    resume: bool = flag(
         "--resume",
         "Continue a sweep, given by its folder, `--run` or `--name`, or the "
         "newest one.",
     ),
     trust: bool | None = option(
-        None,
         "--trust/--no-trust",
         "With `--resume` and `export`: allow the recipe of the sweep to "
         "import code outside rlcli, and its trackers to contact a host.",
     ),
     max_time: str | None = options.MAX_TIME,
     trial: int | None = option(
-        None,
-        "--trial N",
-        "With `export`: export this trial instead of the winner.",
-        min=0,
+        "--trial N", "With `export`: export this trial instead of the winner.", min=0
     ),
     quiet: bool = options.QUIET,
     json: bool = options.JSON,
@@ -132,10 +113,9 @@ def command(
     best trials are trained again with other seeds, and the best of these wins.
     `--resume` continues a sweep that was stopped.
     """
-    keywords = {**locals(), **engines}  # those of `rlcli.sweep`, and a few more
     from rlcli.cli import sweep_screen  # here, to keep `--help` fast
 
-    verb, *rest = keywords.pop("words")
+    verb, *rest = words
     if verb in _VERBS and (rest or not Path(verb).exists()):
         _check_words(verb, rest)
         if verb == "export":
@@ -147,14 +127,12 @@ def command(
         return
     if rest:
         raise typer.BadParameter("expected a single recipe", param_hint="RECIPE")
-    if trial is not None:
-        raise typer.BadParameter("requires `export`", param_hint="--trial")
+    options.refuse("requires `export`", trial=trial)
     from rlcli.recipe import init_settings
 
-    del keywords["trial"], keywords["engines"]
-    keywords["set"] = (*set, *init_settings(keywords.pop("init")))
-    keywords["max_time"] = options.parse_limit(max_time, engines)
-    raise typer.Exit(sweep_screen.run_sweep(verb, **keywords))
+    settings = (*set, *init_settings(init))
+    keywords = options.select(rlcli.sweep, locals(), recipe=verb, set=settings)
+    raise typer.Exit(sweep_screen.run_sweep(quiet=quiet, json=json, **keywords))
 
 
 def _check_words(verb: str, rest: list[str]) -> None:

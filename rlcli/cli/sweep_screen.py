@@ -31,13 +31,10 @@ _NEVER = "never"  # the steps to a return that was not reached
 _STYLES = {"complete": "green", "running": "cyan", "pruned": "dim", "failed": "red"}
 
 
-def run_sweep(
-    recipe: str | Path, *, quiet: bool, json: bool = False, **keywords: Any
-) -> int:
+def run_sweep(*, quiet: bool, json: bool = False, **keywords: Any) -> int:
     """Calls `rlcli.sweep`, shows it, and reports its end; returns the exit code."""
     with show_progress(quiet) as report:
-        keywords |= {"report": report}
-        folder = training_outcome.complete(rlcli.sweep, recipe, **keywords)
+        folder = training_outcome.complete(rlcli.sweep, report=report, **keywords)
     names = {"--storage": "storage", "--run-storage": "run_storage"}
     addresses = {option: keywords.get(name) for option, name in names.items()}
     if keywords.get("engine") == "slurm":

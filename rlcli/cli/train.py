@@ -7,7 +7,7 @@ import typer
 
 import rlcli
 from rlcli.cli import completion, options, study_screen, training_outcome
-from rlcli.cli.options import argument, option
+from rlcli.cli.options import argument, flag, option, repeated, seed_option
 
 
 @options.with_engines
@@ -21,26 +21,23 @@ def command(
     vary: list[str] = options.VARY,
     vary_zip: list[str] = options.VARY_ZIP,
     init: Path | None = options.INIT,
-    seed: int | None = option(
-        None, "--seed N", "The first seed.", min=0, max=options.MAX_SEED
-    ),
+    seed: int | None = seed_option("The first seed."),
     seeds: int | None = options.SEEDS,
     runs: Path = option(
-        Path("runs"), "--runs DIR", "Create the run below DIR/<recipe>."
+        "--runs DIR", "Create the run below DIR/<recipe>.", default=Path("runs")
     ),
-    run: Path | None = option(None, "--run DIR", "Create the run in exactly DIR."),
-    name: str | None = option(None, "--name NAME", "Name the run and its folder."),
-    tag: list[str] = option(
-        [], "--tag TAG", "Tag the run for `rlcli runs`. Can be repeated."
+    run: Path | None = option("--run DIR", "Create the run in exactly DIR."),
+    name: str | None = option("--name NAME", "Name the run and its folder."),
+    tag: list[str] = repeated(
+        "--tag TAG", "Tag the run for `rlcli runs`. Can be repeated."
     ),
     max_time: str | None = options.MAX_TIME,
     smoke: bool = options.SMOKE,
     quiet: bool = options.QUIET,
-    profile: bool = option(
-        False, "--profile", "Profile a few iterations: print where time is spent."
+    profile: bool = flag(
+        "--profile", "Profile a few iterations: print where time is spent."
     ),
-    debug: bool = option(
-        False,
+    debug: bool = flag(
         "--debug",
         "Like `--smoke`, without compilation: say where a number is not finite.",
     ),
@@ -57,45 +54,18 @@ def command(
     """
     from rlcli.recipe import init_settings, locate_recipe, read_recipe  # as late
 
-    set = [*set, *init_settings(init)]
-    keywords: dict[str, Any] = {
-        "set": tuple(set),
-        "seed": seed,
-        "seeds": seeds,
-        "runs": runs,
-        "run": run,
-        "name": name,
-        "tag": tuple(tag),
-        "max_time": options.parse_deadline(max_time),
-        "smoke": smoke,
-        "quiet": quiet,
-        "trust": trust,
-    }
+    settings = [*set, *init_settings(init)]
     recipes = [read_recipe(locate_recipe(each)) for each in recipe]
     (first, *others) = recipes
-    varies = first.with_settings(*set).combinations != [()]
+    varies = first.with_settings(*settings).combinations != [()]
     if others or vary or vary_zip or varies:
-        for flag, is_given in (
-            ("--profile", profile),
-            ("--debug", debug),
-            ("--coordinator", coordinator is not None),
-        ):
-            if is_given:
-                message = "is for a single run, without other recipes or varied options"
-                raise typer.BadParameter(message, param_hint=flag)
-        keywords |= {"vary": vary, "vary_zip": vary_zip, **engines}
-        keywords["max_time"] = options.parse_limit(max_time, engines)
-        raise typer.Exit(
-            study_screen.train_and_report(rlcli.study, recipes, **keywords)
+        message = "is for a single run, without other recipes or varied options"
+        options.refuse(message, profile=profile, debug=debug, coordinator=coordinator)
+        keywords = options.select(
+            rlcli.study, locals(), study=recipes, set=tuple(settings)
         )
+        raise typer.Exit(study_screen.train_and_report(rlcli.study, **keywords))
     options.refuse_engines(engines)
-    folder = training_outcome.complete(
-        rlcli.train,
-        first,
-        profile=profile,
-        debug=debug,
-        coordinator=coordinator,
-        process=process,
-        **keywords,
-    )
+    keywords = options.select(rlcli.chunks, locals(), recipe=first)
+    folder = training_outcome.complete(rlcli.train, **keywords)
     raise typer.Exit(training_outcome.report_training(folder, quiet=quiet))

@@ -8,7 +8,7 @@ from rlcli import errors
 from rlcli.cli import output
 
 
-def complete(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+def complete(function: Callable[..., Any], **keywords: Any) -> Any:
     """Calls a function of rlcli; its result also if a signal has stopped it.
 
     The command then reports what there is; the exit code is that of the status.
@@ -17,7 +17,7 @@ def complete(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> 
 
     try:
         with signals.own_process(output.data_descriptor()):
-            return function(*arguments, **keywords)
+            return function(**keywords)
     except (KeyboardInterrupt, SystemExit) as stop:
         result = getattr(stop, "result", None)
         if result is None:  # nothing has begun

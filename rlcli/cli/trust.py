@@ -6,12 +6,12 @@ import typer
 
 import rlcli
 from rlcli.cli import output
-from rlcli.cli.options import JSON, argument, option
+from rlcli.cli.options import JSON, argument, flag
 
 
 def command(
     folder: Path | None = argument("[FOLDER]", "A folder of runs.", default=None),
-    forget: bool = option(False, "--forget", "Trust the folder no more."),
+    forget: bool = flag("--forget", "Trust the folder no more."),
     json: bool = JSON,
 ) -> None:
     """Trust the code of all runs in a folder, or list such folders.

@@ -19,10 +19,7 @@ def command(
     set: list[str] = SET,
     seeds: int | None = SEEDS,
     steps: int | None = option(
-        None,
-        "--steps N",
-        "Steps to train. Default: at least 512, with 12 updates.",
-        min=1,
+        "--steps N", "Steps to train. Default: at least 512, with 12 updates.", min=1
     ),
     quiet: bool = QUIET,
     json: bool = JSON,

@@ -26,10 +26,9 @@ def test_another_size_is_refused(text):
 
 
 def test_no_time_limit_is_none():
-    assert options.parse_max_time(None) is None
-    assert options.parse_max_time("10m") == 600
     assert options.parse_deadline(None) is None
     assert options.parse_deadline("10m") == START_TIME + 600
+    assert options.parse_deadline("10m", "slurm") == 600  # of each task
 
 
 def test_of_several_runs_the_newest_is_taken_and_named(folder, capsys):

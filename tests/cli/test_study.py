@@ -158,9 +158,9 @@ def test_runs_and_show_tell_the_states_of_the_cells(study, capsys):
 def test_resume_continues_the_search_of_a_sweep(study, monkeypatch, capsys):
     calls = []
 
-    def sweep(folder, **keywords):
-        calls.append((Path(folder), keywords["resume"], keywords["jobs"]))
-        return folder
+    def sweep(recipe, **keywords):
+        calls.append((Path(recipe), keywords["resume"], keywords["jobs"]))
+        return recipe
 
     monkeypatch.setitem(vars(rlcli), "sweep", sweep)
     record_study(study, search={})

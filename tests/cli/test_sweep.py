@@ -1,5 +1,6 @@
 """`rlcli sweep`: arguments, the screen while it runs, and what it has found."""
 
+import functools
 import io
 import json
 from pathlib import Path
@@ -30,6 +31,7 @@ def folder(folder):
 def test_every_option_reaches_the_function(monkeypatch, folder):
     calls = []
 
+    @functools.wraps(rlcli.sweep)
     def sweep(recipe, **keywords):
         calls.append((recipe, keywords))
         return folder

@@ -1,5 +1,6 @@
 """`rlcli train` and `rlcli resume`: what they hand on, and how they end."""
 
+import functools
 import json
 import shlex
 from pathlib import Path
@@ -30,8 +31,9 @@ def ends(monkeypatch, folder):
             (folder / "run.json").write_text(json.dumps({"status": status, **fields}))
             return folder
 
-        monkeypatch.setitem(vars(rlcli), "train", function)
-        monkeypatch.setitem(vars(rlcli), "resume", function)
+        for name in ("train", "resume"):
+            own = functools.wraps(getattr(rlcli, name))(function)
+            monkeypatch.setitem(vars(rlcli), name, own)
         return calls
 
     return place
@@ -44,10 +46,12 @@ def test_train_hands_every_option_to_the_function_of_its_name(ends):
     options += "--debug "
     options += "--coordinator host:9000 --process 0/4"
     assert main(["train", "dqn_cartpole", *options.split()]) == 0
-    ((recipe,), keywords) = calls[0]
+    ((), keywords) = calls[0]
+    recipe = keywords.pop("recipe")
     assert (recipe.name, recipe.sets) == ("dqn_cartpole", ())
     assert keywords == {
         "set": ("a.b=1", "c=[x]"),
+        "init": None,
         "seed": 3,
         "seeds": 2,
         "runs": Path("there"),
@@ -78,7 +82,7 @@ def test_resume_hands_every_option_to_the_function_of_its_name(ends):
         "coordinator": "node0:9",
         "process": "1/2",
     }
-    assert calls == [((Path("runs/x"),), keywords)]
+    assert calls == [((), {"run": Path("runs/x"), **keywords})]
 
 
 def test_the_help_of_resume_names_every_option_that_it_may_change(capsys):
