@@ -8,20 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from rlcli.evaluation.export import operators
 from rlcli.evaluation.export.graph import BATCH, Graph, Operation, Value, read_shape
-from rlcli.evaluation.export.operators import (
-    ELEMENTWISE,
-    check_operations,
-    check_padding,
-    check_window,
-    einsum_equation,
-    expanded_shape,
-    is_matmul,
-    read_convolution,
-    read_slice,
-    read_take,
-    unsupported_error,
-)
 from rlcli.evaluation.export.policy_function import PolicyFunction
 from rlcli.registry.libraries import import_library
 
@@ -122,7 +110,7 @@ def write_files(
 def make_model(graph: Graph, outputs: Sequence[str]) -> Any:
     """The `onnx.ModelProto` of a graph; refuses what ONNX has no operator for."""
     onnx = import_library("onnx", "onnx")
-    check_operations(graph, FORMAT, _WRITERS)
+    operators.check_operations(graph, FORMAT, _WRITERS)
     builder = ModelBuilder(onnx, graph)
     for operation in graph.operations:
         inputs = [builder.read(value) for value in operation.inputs]
@@ -151,10 +139,10 @@ _Write = Callable[[ModelBuilder, Operation, Sequence[str]], str]
 def _elementwise(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     dtype = op.inputs[0].dtype
     if op.primitive in ("and", "not", "or", "xor") and dtype != np.bool_:
-        raise unsupported_error(
+        raise operators.unsupported_error(
             FORMAT, f"the JAX primitive `{op.primitive}` of {dtype}"
         )
-    return b.node(ELEMENTWISE[op.primitive].onnx, inputs)
+    return b.node(operators.ELEMENTWISE[op.primitive].onnx, inputs)
 
 
 def _log1p(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
@@ -187,18 +175,8 @@ def _round(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     return b.node("Mul", [b.node("Sign", inputs), b.node("Floor", [half])])
 
 
-_REDUCTIONS: Mapping[str, str] = {
-    "reduce_and": "ReduceMin",
-    "reduce_max": "ReduceMax",
-    "reduce_min": "ReduceMin",
-    "reduce_or": "ReduceMax",
-    "reduce_prod": "ReduceProd",
-    "reduce_sum": "ReduceSum",
-}
-
-
 def _reduce(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    kind = _REDUCTIONS[op.primitive]
+    kind = operators.REDUCTIONS[op.primitive].onnx
     axes = b.constant([int(axis) for axis in op.params["axes"]], dtype=np.int64)
     if op.outputs[0].dtype != np.bool_:
         return b.node(kind, [inputs[0], axes], keepdims=0)
@@ -217,14 +195,14 @@ def _argument(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
 
 
 def _broadcast(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    shape, source = expanded_shape(op), inputs[0]
+    shape, source = operators.expanded_shape(op), inputs[0]
     if shape != op.inputs[0].shape:
         source = b.reshape(source, shape)
     return b.node("Expand", [source, b.sizes(op.outputs[0].shape)])
 
 
 def _slice(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    starts, ends, steps = zip(*read_slice(op), strict=True)
+    starts, ends, steps = zip(*operators.read_slice(op), strict=True)
     limits = [_END if end is None else end for end in ends]
     axes = range(len(starts))
     words = [
@@ -234,8 +212,6 @@ def _slice(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
 
 
 def _select(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    if len(inputs) != 3 or op.inputs[0].dtype != np.bool_:
-        raise unsupported_error(FORMAT, "a selection among more than two arrays")
     which, no, yes = inputs
     if op.inputs[1].dtype != np.bool_:
         return b.node("Where", [which, yes, no])
@@ -251,7 +227,6 @@ def _reverse(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
 
 
 def _pad(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    check_padding(op.params, FORMAT)
     lows, highs, _ = zip(*op.params["padding_config"], strict=True)
     widths = b.constant([*map(int, (*lows, *highs))], dtype=np.int64)
     return b.node("Pad", [inputs[0], widths, inputs[1]])
@@ -263,13 +238,13 @@ def _cumulate(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
 
 
 def _product(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    if is_matmul(op):
+    if operators.is_matmul(op):
         return b.node("MatMul", inputs)
-    return b.node("Einsum", inputs, equation=einsum_equation(op))
+    return b.node("Einsum", inputs, equation=operators.einsum_equation(op))
 
 
 def _convolve(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    conv = read_convolution(op, FORMAT)
+    conv = operators.read_convolution(op)
     n = len(conv.strides)
     batch, *space, channel = conv.input
     image = b.node("Transpose", [inputs[0]], perm=[batch, channel, *space])
@@ -289,7 +264,6 @@ def _convolve(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
 
 def _pool(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     """The axes of the window become the last; the others become the batch."""
-    check_window(op.params, FORMAT)
     window, strides = (
         read_shape(op.params[name]) for name in ("window_dimensions", "window_strides")
     )
@@ -315,7 +289,7 @@ def _pool(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
 
 
 def _take(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    axis, order = read_take(op, FORMAT)
+    axis, order = operators.read_take(op)
     rank = len(op.inputs[1].shape)
     indices = b.node("Squeeze", [inputs[1], b.constant([rank - 1], dtype=np.int64)])
     indices = b.cast(indices, np.int64)
@@ -327,8 +301,8 @@ def _take(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
 
 
 _WRITERS: Mapping[str, _Write] = {
-    **{name: _elementwise for name, each in ELEMENTWISE.items() if each.onnx},
-    **dict.fromkeys(_REDUCTIONS, _reduce),
+    **{name: _elementwise for name, each in operators.ELEMENTWISE.items() if each.onnx},
+    **dict.fromkeys(operators.REDUCTIONS, _reduce),
     "argmax": _argument,
     "argmin": _argument,
     "broadcast_in_dim": _broadcast,

@@ -1,69 +1,79 @@
 """Operators: JAX primitives in NumPy and ONNX, for both writers."""
 
 import string
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
 
 from rlcli.errors import RlcliError
 from rlcli.evaluation.export.graph import BATCH, LOOPS, Graph, Operation, read_shape
 
 
-class Elementwise(NamedTuple):
-    """An elementwise primitive: a NumPy expression, and the type of an ONNX node."""
+class Operator(NamedTuple):
+    """A primitive as a NumPy expression, and the type of its ONNX node."""
 
     numpy: str
     onnx: str  # "": composed of several nodes, or not available
 
 
-ELEMENTWISE: Mapping[str, Elementwise] = {
-    "abs": Elementwise("np.abs({0})", "Abs"),
-    "acos": Elementwise("np.arccos({0})", "Acos"),
-    "acosh": Elementwise("np.arccosh({0})", "Acosh"),
-    "add": Elementwise("{0} + {1}", "Add"),
-    "and": Elementwise("{0} & {1}", "And"),
-    "asin": Elementwise("np.arcsin({0})", "Asin"),
-    "asinh": Elementwise("np.arcsinh({0})", "Asinh"),
-    "atan": Elementwise("np.arctan({0})", "Atan"),
-    "atan2": Elementwise("np.arctan2({0}, {1})", ""),
-    "atanh": Elementwise("np.arctanh({0})", "Atanh"),
-    "cbrt": Elementwise("np.cbrt({0})", ""),
-    "ceil": Elementwise("np.ceil({0})", "Ceil"),
-    "clamp": Elementwise("np.minimum(np.maximum({1}, {0}), {2})", ""),
-    "cos": Elementwise("np.cos({0})", "Cos"),
-    "cosh": Elementwise("np.cosh({0})", "Cosh"),
-    "div": Elementwise("{0} / {1}", "Div"),
-    "eq": Elementwise("{0} == {1}", "Equal"),
-    "erf": Elementwise("_erf({0})", "Erf"),
-    "exp": Elementwise("np.exp({0})", "Exp"),
-    "exp2": Elementwise("np.exp2({0})", ""),
-    "expm1": Elementwise("np.expm1({0})", ""),
-    "floor": Elementwise("np.floor({0})", "Floor"),
-    "ge": Elementwise("{0} >= {1}", "GreaterOrEqual"),
-    "gt": Elementwise("{0} > {1}", "Greater"),
-    "is_finite": Elementwise("np.isfinite({0})", ""),
-    "le": Elementwise("{0} <= {1}", "LessOrEqual"),
-    "log": Elementwise("np.log({0})", "Log"),
-    "log1p": Elementwise("np.log1p({0})", ""),
-    "logistic": Elementwise("0.5 * np.tanh(0.5 * {0}) + 0.5", "Sigmoid"),
-    "lt": Elementwise("{0} < {1}", "Less"),
-    "max": Elementwise("np.maximum({0}, {1})", "Max"),
-    "min": Elementwise("np.minimum({0}, {1})", "Min"),
-    "mul": Elementwise("{0} * {1}", "Mul"),
-    "ne": Elementwise("{0} != {1}", ""),
-    "neg": Elementwise("-{0}", "Neg"),
-    "not": Elementwise("~{0}", "Not"),
-    "or": Elementwise("{0} | {1}", "Or"),
-    "pow": Elementwise("np.power({0}, {1})", "Pow"),
-    "rem": Elementwise("np.fmod({0}, {1})", ""),
-    "rsqrt": Elementwise("1 / np.sqrt({0})", ""),
-    "sign": Elementwise("np.sign({0})", "Sign"),
-    "sin": Elementwise("np.sin({0})", "Sin"),
-    "sinh": Elementwise("np.sinh({0})", "Sinh"),
-    "sqrt": Elementwise("np.sqrt({0})", "Sqrt"),
-    "sub": Elementwise("{0} - {1}", "Sub"),
-    "tan": Elementwise("np.tan({0})", "Tan"),
-    "tanh": Elementwise("np.tanh({0})", "Tanh"),
-    "xor": Elementwise("{0} ^ {1}", "Xor"),
+ELEMENTWISE: Mapping[str, Operator] = {
+    "abs": Operator("np.abs({0})", "Abs"),
+    "acos": Operator("np.arccos({0})", "Acos"),
+    "acosh": Operator("np.arccosh({0})", "Acosh"),
+    "add": Operator("{0} + {1}", "Add"),
+    "and": Operator("{0} & {1}", "And"),
+    "asin": Operator("np.arcsin({0})", "Asin"),
+    "asinh": Operator("np.arcsinh({0})", "Asinh"),
+    "atan": Operator("np.arctan({0})", "Atan"),
+    "atan2": Operator("np.arctan2({0}, {1})", ""),
+    "atanh": Operator("np.arctanh({0})", "Atanh"),
+    "cbrt": Operator("np.cbrt({0})", ""),
+    "ceil": Operator("np.ceil({0})", "Ceil"),
+    "clamp": Operator("np.minimum(np.maximum({1}, {0}), {2})", ""),
+    "cos": Operator("np.cos({0})", "Cos"),
+    "cosh": Operator("np.cosh({0})", "Cosh"),
+    "div": Operator("{0} / {1}", "Div"),
+    "eq": Operator("{0} == {1}", "Equal"),
+    "erf": Operator("_erf({0})", "Erf"),
+    "exp": Operator("np.exp({0})", "Exp"),
+    "exp2": Operator("np.exp2({0})", ""),
+    "expm1": Operator("np.expm1({0})", ""),
+    "floor": Operator("np.floor({0})", "Floor"),
+    "ge": Operator("{0} >= {1}", "GreaterOrEqual"),
+    "gt": Operator("{0} > {1}", "Greater"),
+    "is_finite": Operator("np.isfinite({0})", ""),
+    "le": Operator("{0} <= {1}", "LessOrEqual"),
+    "log": Operator("np.log({0})", "Log"),
+    "log1p": Operator("np.log1p({0})", ""),
+    "logistic": Operator("0.5 * np.tanh(0.5 * {0}) + 0.5", "Sigmoid"),
+    "lt": Operator("{0} < {1}", "Less"),
+    "max": Operator("np.maximum({0}, {1})", "Max"),
+    "min": Operator("np.minimum({0}, {1})", "Min"),
+    "mul": Operator("{0} * {1}", "Mul"),
+    "ne": Operator("{0} != {1}", ""),
+    "neg": Operator("-{0}", "Neg"),
+    "not": Operator("~{0}", "Not"),
+    "or": Operator("{0} | {1}", "Or"),
+    "pow": Operator("np.power({0}, {1})", "Pow"),
+    "rem": Operator("np.fmod({0}, {1})", ""),
+    "rsqrt": Operator("1 / np.sqrt({0})", ""),
+    "sign": Operator("np.sign({0})", "Sign"),
+    "sin": Operator("np.sin({0})", "Sin"),
+    "sinh": Operator("np.sinh({0})", "Sinh"),
+    "sqrt": Operator("np.sqrt({0})", "Sqrt"),
+    "sub": Operator("{0} - {1}", "Sub"),
+    "tan": Operator("np.tan({0})", "Tan"),
+    "tanh": Operator("np.tanh({0})", "Tanh"),
+    "xor": Operator("{0} ^ {1}", "Xor"),
+}
+REDUCTIONS: Mapping[str, Operator] = {
+    "reduce_and": Operator("np.all({0}, axis={axes})", "ReduceMin"),
+    "reduce_max": Operator("np.max({0}, axis={axes})", "ReduceMax"),
+    "reduce_min": Operator("np.min({0}, axis={axes})", "ReduceMin"),
+    "reduce_or": Operator("np.any({0}, axis={axes})", "ReduceMax"),
+    "reduce_prod": Operator("np.prod({0}, axis={axes}, dtype={0}.dtype)", "ReduceProd"),
+    "reduce_sum": Operator("np.sum({0}, axis={axes}, dtype={0}.dtype)", "ReduceSum"),
 }
 _DTYPES = frozenset({"bool", "float32", "int8", "int16", "int32", "uint8", "uint32"})
 
@@ -77,7 +87,7 @@ def unsupported_error(format: str, what: str) -> RlcliError:
 
 
 def check_operations(graph: Graph, format: str, primitives: Collection[str]) -> None:
-    """Refuses other primitives, and arrays of other dtypes, such as bfloat16."""
+    """Refuses other primitives, some uses of them, and arrays of other dtypes."""
     names = {operation.primitive for operation in graph.operations}
     if loops := sorted(names & LOOPS):
         raise unsupported_error(
@@ -87,8 +97,11 @@ def check_operations(graph: Graph, format: str, primitives: Collection[str]) -> 
         raise unsupported_error(format, f"the JAX primitive `{unknown[0]}`")
     for operation in graph.operations:
         for value in (*operation.inputs, *operation.outputs):
-            if str(value.dtype) not in _DTYPES:
+            if str(value.dtype) not in _DTYPES:  # such as bfloat16
                 raise unsupported_error(format, f"with arrays of {value.dtype}")
+        is_supported, use = _USES.get(operation.primitive, (None, ""))
+        if is_supported and not is_supported(operation):
+            raise unsupported_error(format, use)
 
 
 def is_matmul(operation: Operation) -> bool:
@@ -132,17 +145,18 @@ class ConvolutionParameters(NamedTuple):
     dilation: tuple[int, ...]
 
 
-def read_convolution(operation: Operation, format: str) -> ConvolutionParameters:
-    """The parameters of a convolution; refuses groups and transposed ones."""
+def _is_plain_convolution(operation: Operation) -> bool:
+    params = operation.params
+    is_grouped = {params["feature_group_count"], params["batch_group_count"]} != {1}
+    is_transposed = {*params["lhs_dilation"]} - {1}
+    is_cut = any(low < 0 or high < 0 for low, high in params["padding"])
+    return not (is_grouped or is_transposed or is_cut)
+
+
+def read_convolution(operation: Operation) -> ConvolutionParameters:
+    """The parameters of a convolution."""
     params = operation.params
     numbers = params["dimension_numbers"]
-    is_plain = (
-        params["feature_group_count"] == params["batch_group_count"] == 1
-        and {*params["lhs_dilation"]} <= {1}
-        and all(low >= 0 and high >= 0 for low, high in params["padding"])
-    )
-    if not is_plain:
-        raise unsupported_error(format, "a grouped or transposed convolution")
     (batch, channel, *space), kernel = numbers.lhs_spec, numbers.rhs_spec
     out_batch, out_channel, *out_space = numbers.out_spec
     order = (out_batch, *out_space, out_channel)
@@ -156,23 +170,23 @@ def read_convolution(operation: Operation, format: str) -> ConvolutionParameters
     )
 
 
-def read_take(operation: Operation, format: str) -> tuple[int, tuple[int, ...]]:
+def _is_plain_take(operation: Operation) -> bool:
+    """Whether a `gather` is of whole slices of one axis."""
+    numbers = operation.params["dimension_numbers"]
+    if len(numbers.start_index_map) != 1 or numbers.operand_batching_dims:
+        return False
+    (axis,) = numbers.start_index_map
+    sizes = [*read_shape(operation.params["slice_sizes"])]
+    whole = [*operation.inputs[0].shape]
+    del sizes[axis], whole[axis]
+    return numbers.collapsed_slice_dims == (axis,) and sizes == whole
+
+
+def read_take(operation: Operation) -> tuple[int, tuple[int, ...]]:
     """The axis of a `gather` of whole slices, and the order of the result's axes."""
-    numbers, sizes = (
-        operation.params["dimension_numbers"],
-        [*read_shape(operation.params["slice_sizes"])],
-    )
-    array, indices = operation.inputs
-    if len(numbers.start_index_map) == 1 and not numbers.operand_batching_dims:
-        (axis,) = numbers.start_index_map
-        whole = [size for i, size in enumerate(array.shape) if i != axis]
-        if (
-            numbers.collapsed_slice_dims == (axis,)
-            and [size for i, size in enumerate(sizes) if i != axis] == whole
-        ):
-            slices = [int(position) for position in numbers.offset_dims]
-            return int(axis), _take_order(slices, int(axis), len(indices.shape) - 1)
-    raise unsupported_error(format, "a `gather` of other than whole slices of one axis")
+    numbers = operation.params["dimension_numbers"]
+    axis, count = int(numbers.start_index_map[0]), len(operation.inputs[1].shape) - 1
+    return axis, _take_order([*map(int, numbers.offset_dims)], axis, count)
 
 
 def _take_order(offset_dims: Sequence[int], axis: int, count: int) -> tuple[int, ...]:
@@ -219,14 +233,26 @@ def read_slice(operation: Operation) -> list[tuple[int, int | None, int]]:
     ]
 
 
-def check_window(params: Mapping[str, Any], format: str) -> None:
-    """Refuses a pooling with dilation."""
-    if {*params["base_dilation"], *params["window_dilation"]} != {1}:
-        raise unsupported_error(format, "a dilated pooling")
-
-
-def check_padding(params: Mapping[str, Any], format: str) -> None:
-    """Refuses a `pad` that removes entries, or inserts some between others."""
-    for low, high, interior in params["padding_config"]:
-        if low < 0 or high < 0 or interior:
-            raise unsupported_error(format, "a negative or interior `pad`")
+# Whether a use of a primitive is one that writers know, and what the others are.
+_USES: Mapping[str, tuple[Callable[[Operation], bool], str]] = {
+    "conv_general_dilated": (
+        _is_plain_convolution,
+        "a grouped or transposed convolution",
+    ),
+    "gather": (_is_plain_take, "a `gather` of other than whole slices of one axis"),
+    "pad": (
+        lambda op: all(
+            low >= 0 and high >= 0 and not interior
+            for low, high, interior in op.params["padding_config"]
+        ),
+        "a negative or interior `pad`",
+    ),
+    "reduce_window_max": (
+        lambda op: {*op.params["base_dilation"], *op.params["window_dilation"]} == {1},
+        "a dilated pooling",
+    ),
+    "select_n": (
+        lambda op: len(op.inputs) == 3 and op.inputs[0].dtype == np.bool_,
+        "a selection among more than two arrays",
+    ),
+}

@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 from rlcli.errors import RlcliError
-from rlcli.evaluation.export import numpy_code, onnx_model
+from rlcli.evaluation.export import numpy_module, onnx_model
 from rlcli.evaluation.export.graph import trace
 
 X = np.random.default_rng(0).normal(size=(5, 4, 6)).astype(np.float32)
@@ -129,7 +129,7 @@ def trace_case(function, x):
 
 
 def run_numpy(graph, x):
-    code = numpy_code.write_code(graph)
+    code = numpy_module.write_code(graph)
     results = ", ".join(f"{name!r}: {text}" for name, text in code.results.items())
     source = (
         f"{code.helpers}\ndef compute(batch, x):\n{code.body}    return {{{results}}}"
@@ -227,7 +227,7 @@ def test_what_cannot_be_expressed_is_refused_by_name(what, write):
         if write == "onnx":
             onnx_model.make_model(graph, [*graph.outputs])
         else:
-            numpy_code.write_code(graph)
+            numpy_module.write_code(graph)
 
 
 def test_constants_are_computed_during_the_export():
