@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-import rlcli
 from rlcli.cli import options, output
 from rlcli.cli.options import BEST, JSON, POLICY_PATH, SEED, TRUST, flag, option
-from rlcli.runs import thread_layout
 
 
 def command(
@@ -36,17 +34,7 @@ def command(
     from rlcli.evaluation.targets import check_collection  # to keep `--help` fast
     from rlcli.recipe.documents import format_inline
 
-    run_path = options.choose_run(path)
-    check_collection(
-        run_path,
-        output=output_,
-        best=best,
-        episodes=episodes,
-        steps=steps,
-        modes={"explore": explore, "random": random},
-    )
-    thread_layout.apply_for_policy(run_path)
-    result = options.call(rlcli.collect, locals(), run=run_path)
+    result = options.call_for_policy("collect", check_collection, locals())
     if json:
         output.print_json(result)
         return

@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-import rlcli
 from rlcli.cli import options, output
 from rlcli.cli.options import BEST, JSON, POLICY_PATH, TRUST, option, seed_option
-from rlcli.runs import thread_layout
 
 
 def command(
@@ -31,15 +29,10 @@ def command(
 
     The file contains preprocessing and normalization. Prints the files that it writes.
     """
-    from rlcli.evaluation.export.formats import (  # to keep `--help` fast
-        check_export,
-        load_hint,
-    )
+    # Here, to keep `--help` fast.
+    from rlcli.evaluation.export.formats import check_export, load_hint
 
-    run_path = options.choose_run(path)
-    check_export(run_path, format=format, output=output_, best=best)
-    thread_layout.apply_for_policy(run_path)
-    result = options.call(rlcli.export, locals(), run=run_path)
+    result = options.call_for_policy("export", check_export, locals())
     if json:
         output.print_json(result)
         return

@@ -2,15 +2,13 @@
 
 from pathlib import Path
 
-import rlcli
 from rlcli.cli import completion, options, output
 from rlcli.cli.options import JSON, TRUST, argument, option
 from rlcli.quoting import quote_rich
-from rlcli.runs import thread_layout
 
 
 def command(
-    run: Path = argument(
+    path: Path = argument(
         "RUN|CHECKPOINT",
         "The folder of a run, or one of its checkpoints.",
         complete=completion.complete_run,
@@ -37,14 +35,13 @@ def command(
     """
     from rlcli.runs.locate import locate_checkpoint  # here, to keep `--help` fast
 
-    path = options.choose_run(run)
-    locate_checkpoint(path, checkpoint)  # refuses a missing file before JAX is imported
-    thread_layout.apply_for_policy(path)
-    found = options.call(rlcli.inspect, locals(), run=path)
+    found = options.call_for_policy(
+        "inspect", locate_checkpoint, locals(), step=checkpoint
+    )
     if json:
         output.print_json(found.as_dict())
         return
-    from rlcli.evaluation.inspection.inspection_tables import headline, tables
+    from rlcli.evaluation.inspection.inspection_records import headline, tables
 
     screen = output.console()
     screen.print(quote_rich(headline(found)), soft_wrap=True)

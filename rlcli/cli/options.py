@@ -8,9 +8,10 @@ from typing import Any
 
 import typer
 
+import rlcli
 from rlcli.cli import completion, output
 from rlcli.quoting import quote_shell
-from rlcli.runs import durations
+from rlcli.runs import durations, thread_layout
 
 MAX_SEED = 2**31 - 1  # also the largest seed of a recipe
 
@@ -90,6 +91,23 @@ def call(
 ) -> Any:
     """Calls a function of rlcli with what it takes of the arguments of its command."""
     return function(**select(function, arguments, **changes))
+
+
+def call_for_policy(
+    function: str,
+    check: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    **changes: Any,
+) -> Any:
+    """Calls a function of rlcli, by its name, for the run at the command's `path`.
+
+    `check` is called first, and threads are set, before the function imports JAX.
+    """
+    path = choose_run(arguments["path"])
+    changes |= {"path": path, "run": path}
+    call(check, arguments, **changes)
+    thread_layout.apply_for_policy(path)
+    return call(getattr(rlcli, function), arguments, **changes)
 
 
 def refuse(message: str, **given: Any) -> None:

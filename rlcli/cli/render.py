@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-import rlcli
 from rlcli.cli import completion, options, output
 from rlcli.cli.options import BEST, SEED, TRUST, argument, flag, option
-from rlcli.runs import thread_layout
 
 
 def command(
@@ -34,10 +32,7 @@ def command(
 ) -> None:
     """Render episodes as a video; works without a display."""
     pixels = options.parse_size(size)
-    from rlcli.evaluation import targets  # here, to keep `--help` fast
+    from rlcli.evaluation.targets import check_rendering  # to keep `--help` fast
 
-    run_path = options.choose_run(path)
-    targets.check_rendering(run_path, best=best, output=output_)
-    thread_layout.apply_for_policy(run_path)
-    file = options.call(rlcli.render, locals(), path=run_path, size=pixels)
+    file = options.call_for_policy("render", check_rendering, locals(), size=pixels)
     output.print_data(file)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from rlcli.studies.search.trial_source import SweepProgress
     from rlcli.studies.search.trials import Trial
 
-_NO_ADDRESSES: Mapping[str, str | None] = {}
 _TOP = 10  # trials in a table
 _BAR = 20  # characters of the bar of an importance
 _NEVER = "never"  # the steps to a return that was not reached
@@ -33,23 +31,12 @@ _STYLES = {"complete": "green", "running": "cyan", "pruned": "dim", "failed": "r
 
 def run_sweep(*, quiet: bool, json: bool = False, **keywords: Any) -> int:
     """Calls `rlcli.sweep`, shows it, and reports its end; returns the exit code."""
-    with show_progress(quiet) as report:
+    with study_screen.show_live(quiet, _Lines(), _panel) as report:
         folder = training_outcome.complete(rlcli.sweep, report=report, **keywords)
-    names = {"--storage": "storage", "--run-storage": "run_storage"}
-    addresses = {option: keywords.get(name) for option, name in names.items()}
     if keywords.get("engine") == "slurm":
-        script = keywords.get("script")
-        words = _resume_words(folder, trust=False, addresses=addresses)
-        return study_screen.report_script(folder, script, f"{program()} {words}", quiet)
-    trust = keywords.get("trust") is True
-    return report_end(folder, quiet=quiet, json=json, trust=trust, addresses=addresses)
-
-
-def show_progress(
-    quiet: bool,
-) -> contextlib.AbstractContextManager[Callable[[SweepProgress], None]]:
-    """A function that shows a sweep: a table in a terminal, otherwise lines."""
-    return study_screen.show_live(quiet, _Lines(), _panel)
+        resume = _resume_command(folder, **keywords | {"trust": None})
+        return study_screen.report_script(folder, keywords["script"], resume, quiet)
+    return report_end(folder, quiet=quiet, json=json, **keywords)
 
 
 class _Lines:
@@ -168,35 +155,24 @@ def _interval(entry: Mapping[str, Any]) -> str:
     return f"{text} [{low}, {high}]"
 
 
-def report_end(
-    folder: Path,
-    *,
-    quiet: bool,
-    json: bool,
-    trust: bool = False,
-    addresses: Mapping[str, str | None] = _NO_ADDRESSES,
-) -> int:
+def report_end(folder: Path, *, quiet: bool, json: bool, **given: Any) -> int:
     """Prints the winner, the folder and the next command; returns the exit code.
 
-    `trust`: whether the user has passed `--trust`. `addresses`: those of the sweep, by
-    their options. The next command has to name both again.
+    `given` are the keywords of the sweep, some of which that command names again.
     """
-    data = rlcli.show_sweep(folder, storage=addresses.get("--storage"))
-    status = data["status"]
-    winner = data["winner"]
-    path = quote_shell(folder)
+    data = rlcli.show_sweep(folder, storage=given.get("storage"))
+    status, path = data["status"], quote_shell(folder)
     if status == "failed":
         reasons = [each["reason"] for each in data["trials"] if each["reason"]]
         reason = f": {reasons[0]}" if reasons else ""
         output.print_message(f"error: no trial has a result{reason}")
     elif status == "finished" and not quiet:
         _print_warnings(data)
-        output.print_message(f"winner: {_describe_winner(winner)}")
+        output.print_message(f"winner: {_describe_winner(data['winner'])}")
         target = f"{program()} sweep export {path} best.yaml"
         output.print_message(f"next: {program()} sweep show {path}, or {target}")
     elif not quiet:
-        words = _resume_words(folder, trust=trust, addresses=addresses)
-        output.print_message(f"next: {program()} {words}")
+        output.print_message(f"next: {_resume_command(folder, **given)}")
     if json:
         output.print_json(data)
     else:
@@ -204,13 +180,19 @@ def report_end(
     return errors.EXIT_CODES[status]
 
 
-def _resume_words(
-    folder: Path, *, trust: bool, addresses: Mapping[str, str | None]
+def _resume_command(
+    folder: Path,
+    *,
+    storage: str | None = None,
+    run_storage: str | None = None,
+    trust: bool | None = None,
+    **_: Any,
 ) -> str:
+    """The command that continues a sweep, with its addresses and `--trust` again."""
     words = ["sweep", str(folder), "--resume"]
-    for option, address in addresses.items():
-        words += [] if address is None else [option, address]
-    return join_shell([*words, "--trust"] if trust else words)
+    words += [] if storage is None else ["--storage", storage]
+    words += [] if run_storage is None else ["--run-storage", run_storage]
+    return f"{program()} {join_shell([*words, '--trust'] if trust else words)}"
 
 
 def _describe_winner(winner: Mapping[str, Any]) -> str:
@@ -290,18 +272,31 @@ def _latest(trial: Mapping[str, Any]) -> float | None:
     return trial["rungs"].get(str(trial["pruned_at"]))
 
 
-def _print_confirmation(screen: Any, data: Mapping[str, Any]) -> None:
-    confirmed = [each for each in data["confirmed"] if _is_confirmed(each)]
-    if not confirmed:
-        return
+def _print_table(
+    screen: Any,
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    text: Collection[str] = (),
+) -> None:
+    """Prints a table; the columns `text` are left-aligned."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in ("trial", "in the trial", "with other seeds [95 %]", "run"):
-        table.add_column(name, justify="left" if name == "run" else "right")
-    for each in confirmed:
-        cells = (str(each["trial"]), _value(each["trial_value"]), _interval(each))
-        table.add_row(*map(quote_rich, cells), quote_rich(each["run"]))
-    screen.print()
+    for name in header:
+        table.add_column(quote_rich(name), justify="left" if name in text else "right")
+    for row in rows:
+        table.add_row(*map(quote_rich, row))
     screen.print(table)
+
+
+def _print_confirmation(screen: Any, data: Mapping[str, Any]) -> None:
+    rows = [
+        (str(each["trial"]), _value(each["trial_value"]), _interval(each), each["run"])
+        for each in data["confirmed"]
+        if _is_confirmed(each)
+    ]
+    if rows:
+        screen.print()
+        header = ("trial", "in the trial", "with other seeds [95 %]", "run")
+        _print_table(screen, header, rows, text=["run"])
 
 
 def _print_lineage(screen: Any, data: Mapping[str, Any]) -> None:
@@ -310,16 +305,17 @@ def _print_lineage(screen: Any, data: Mapping[str, Any]) -> None:
     if leader is None or "lineage" not in data["trials"][leader["trial"]]:
         return
     stages = data["trials"][leader["trial"]]["lineage"]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     keys = [*stages[0]["options"]]
-    for name in ("from step", "trial", *shorten_keys(keys)):
-        table.add_column(quote_rich(name), justify="right")
-    for stage in stages:
-        numbers = [quote_rich(_option(stage["options"][key])) for key in keys]
-        table.add_row(f"{stage['step']:,}", str(stage["trial"]), *numbers)
-    screen.print()
-    screen.print(f"lineage of trial {leader['trial']}")
-    screen.print(table)
+    rows = (
+        (
+            f"{stage['step']:,}",
+            str(stage["trial"]),
+            *(_option(stage["options"][key]) for key in keys),
+        )
+        for stage in stages
+    )
+    screen.print(f"\nlineage of trial {leader['trial']}")
+    _print_table(screen, ("from step", "trial", *shorten_keys(keys)), rows)
 
 
 def _is_confirmed(entry: Mapping[str, Any]) -> bool:
@@ -328,27 +324,18 @@ def _is_confirmed(entry: Mapping[str, Any]) -> bool:
 
 def _print_options(screen: Any, data: Mapping[str, Any]) -> None:
     """The importance of each option, and the trials of each part of its range."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in ("option", "importance", "values", "trials", "best", "median"):
-        is_text = name in ("option", "importance", "values")
-        table.add_column(name, justify="left" if is_text else "right")
-    importance = data["importance"]
-    options = sorted(
+    importance, rows = data["importance"], []
+    for each in sorted(
         data["slices"], key=lambda each: -importance.get(each["option"], 0)
-    )
-    for each in options:
+    ):
         share = importance.get(each["option"])
-        name = quote_rich(each["option"])
         bar = "" if share is None else f"{'█' * round(_BAR * share)} {share:.2f}"
-        for values in each["values"]:
-            if not values["trials"]:
-                continue
-            numbers = (
-                str(values["trials"]),
-                _value(values["best"]),
-                _value(values["median"]),
-            )
-            table.add_row(name, bar, quote_rich(values["label"]), *numbers)
-            name = bar = ""
+        labels = [each["option"], bar]
+        for part in each["values"]:
+            if part["trials"]:
+                numbers = _value(part["best"]), _value(part["median"])
+                rows.append([*labels, part["label"], str(part["trials"]), *numbers])
+                labels = ["", ""]
     screen.print()
-    screen.print(table)
+    text = ("option", "importance", "values")
+    _print_table(screen, (*text, "trials", "best", "median"), rows, text)

@@ -14,7 +14,7 @@ from rlcli.assembly import build, out_of_memory
 from rlcli.assembly.memory_usage import Item
 from rlcli.evaluation.evaluate import snapshot_inputs
 from rlcli.evaluation.make_evaluator import make_evaluator, without_grid
-from rlcli.evaluation.targets import Request, check_collection
+from rlcli.evaluation.targets import check_collection
 from rlcli.loop.evaluator import Evaluator
 from rlcli.policies.sampled import random as random_policy
 from rlcli.recipe import Recipe, resolve
@@ -30,6 +30,7 @@ from rlcli.xla.temporaries import tree_bytes
 from rlcli.xla.tree_paths import leaves_by_path
 
 _STREAM_STEPS = 2_000  # steps of an environment, at least, if `steps` are collected …
+_EPISODES = 100  # by default
 _SCALARS = 10  # bytes of reward, discount and two flags
 _MAX_STREAMS = 10  # … by at most this many environments
 
@@ -68,41 +69,44 @@ def collect(
         `{"file", "bytes", "sha256", "environment", "episodes", "steps", "policy",
         "return": {"mean", "std", "min", "max"}, "length"}`.
     """
-    request = check_collection(
+    policy, file = check_collection(
         run,
         output=output,
         best=best,
         episodes=episodes,
         steps=steps,
-        modes={"explore": explore, "random": random},
+        explore=explore,
+        random=random,
     )
-    snapshot = snapshots.load_snapshot(request.policy, trust=trust)
+    if steps is None and episodes is None:
+        episodes = _EPISODES
+    snapshot = snapshots.load_snapshot(policy, trust=trust)
     recipe = without_grid(snapshot.recipe)  # the environment of the training
     setup = build(recipe, snapshot.seeds)
-    acting = snapshots.restore_acting(snapshot, setup, request.policy)
+    acting = snapshots.restore_acting(snapshot, setup, policy)
     environment = setup.environment
     evaluator = make_evaluator(
         recipe,
         setup,
-        -(-(request.episodes or 1) // len(snapshot.seeds)),
+        -(-(episodes or 1) // len(snapshot.seeds)),
         explore=explore,
-        num_envs=_streams(request.steps),
+        num_envs=_streams(steps),
         policy=random_policy(environment.action, environment.observation)
         if random
         else None,
     )
-    records = [_records_memory(environment, request)]
+    records = [_records_memory(environment, episodes, steps)]
     with out_of_memory.limit_evaluation_memory(recipe, evaluator, acting, records):
         rows = evaluator.transitions(acting, seed, snapshot_inputs(snapshot))
-        data = _record(evaluator, rows, request.episodes, request.steps)
-    mode = next((k for k in ("random", "explore") if request.modes[k]), "greedy")
+        data = _record(evaluator, rows, episodes, steps)
+    mode = "random" if random else "explore" if explore else "greedy"
     data = data._replace(metadata=_metadata(recipe, environment, mode))
     content = dump_dataset(data)
-    write_output(request.file, content)
+    write_output(file, content)
     lengths = np.diff(np.flatnonzero(data.ends), prepend=-1)
     summary = episode_summary(data.returns, lengths)
     return {
-        "file": str(request.file),
+        "file": str(file),
         "bytes": len(content),
         "sha256": hashlib.sha256(content).hexdigest(),
         "environment": recipe.environment.name,
@@ -114,10 +118,11 @@ def collect(
     }
 
 
-def _records_memory(environment: Environment, request: Request) -> Item:
+def _records_memory(
+    environment: Environment, episodes: int | None, steps: int | None
+) -> Item:
     """The memory of the steps; of whole episodes a lower bound, one step each."""
-    key = "steps" if request.steps is not None else "episodes"
-    count = getattr(request, key)
+    key, count = ("episodes", episodes or 0) if steps is None else ("steps", steps)
     arrays = [spaces.zeros(environment.observation)] * 2
     arrays += [spaces.zeros(environment.action)]
     # Rows are recorded, and then stacked.

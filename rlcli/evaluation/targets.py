@@ -1,8 +1,6 @@
 """Targets: what `rlcli render` and `collect` make, checked before JAX is imported."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from rlcli.errors import RlcliError
 from rlcli.evaluation import films
@@ -54,29 +52,20 @@ def is_policy_path(path: str | Path) -> bool:
     return file.is_dir() or file.name.endswith(SUFFIX) or starts_like_path
 
 
-_EPISODES = 100  # by default
-
-
-class Request(NamedTuple):
-    """A checked request."""
-
-    policy: Path  # the policy file
-    file: Path  # to write
-    episodes: int | None
-    steps: int | None
-    modes: Mapping[str, bool]  # of acting, other than greedily
-
-
 def check_collection(
     run: str | Path,
     *,
-    output: str | Path | None = None,
-    best: bool = False,
-    episodes: int | None = None,
-    steps: int | None = None,
-    modes: Mapping[str, bool],
-) -> Request:
-    """Refuses what cannot work, before JAX is imported."""
+    output: str | Path | None,
+    best: bool,
+    episodes: int | None,
+    steps: int | None,
+    explore: bool,
+    random: bool,
+) -> tuple[Path, Path]:
+    """The policy file, and the file to write.
+
+    Refuses what cannot work, before JAX is imported.
+    """
     owner, policy = locate_policy(run, best=best)
     folder = owner.folder if owner else policy.parent
     folder = Path() if zoo_name(policy) else folder
@@ -89,9 +78,8 @@ def check_collection(
     for key, number in {"episodes": episodes, "steps": steps}.items():
         if number is not None and number < 1:
             raise RlcliError(f"`{key}` is {number}, expected at least 1")
-    if all(modes.values()):
-        names = " and ".join(f"`{name}`" for name in modes)
-        raise RlcliError(f"both {names} are given", "choose one of the two")
-    if steps is None and episodes is None:
-        episodes = _EPISODES
-    return Request(policy, file, episodes, steps, modes)
+    if explore and random:
+        raise RlcliError(
+            "both `explore` and `random` are given", "choose one of the two"
+        )
+    return policy, file

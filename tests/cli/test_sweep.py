@@ -9,7 +9,7 @@ import pytest
 from sweeps import FakeEngine, drive, learning_curve, make_sweep, skip_disk
 
 import rlcli
-from rlcli.cli import main, sweep_screen
+from rlcli.cli import main, study_screen, sweep_screen
 from rlcli.studies.search.objectives import Objective
 from rlcli.studies.search.trial_source import SweepProgress
 from rlcli.studies.search.trials import Trial
@@ -87,10 +87,10 @@ def test_an_early_end_says_how_to_go_on(folder, status, code, words, capsys):
 
 def test_the_next_command_has_the_addresses_and_the_trust_of_this_one(folder, capsys):
     (folder / "result.json").write_text('{"status": "interrupted"}')
-    addresses = {"--storage": None, "--run-storage": "s3://my bucket"}
+    addresses = {"storage": None, "run_storage": "s3://my bucket"}
     for trust, option in ((True, " --trust"), (False, "")):
         keywords = {"quiet": False, "json": False, "trust": trust}
-        sweep_screen.report_end(folder, addresses=addresses, **keywords)
+        sweep_screen.report_end(folder, **addresses, **keywords)
         end = f"sweep found --resume --run-storage 's3://my bucket'{option}\n"
         assert capsys.readouterr().err.endswith(end)
 
@@ -213,14 +213,15 @@ def test_options_that_do_not_fit_side_by_side_share_a_column():
 
 
 def test_without_a_terminal_each_trial_that_ends_is_a_line(capsys):
-    with sweep_screen.show_progress(quiet=False) as report:
+    lines, panel = sweep_screen._Lines, sweep_screen._panel
+    with study_screen.show_live(False, lines(), panel) as report:
         report(progress(("complete", 3.0), ("running", None)))
         report(progress(("complete", 3.0), ("complete", 4.0), ("pruned", None)))
     assert capsys.readouterr().err.splitlines() == [
         "[2 of 9] trial 1: 4; best 4, trial 1",
         "[3 of 9] trial 2: pruned; best 4, trial 1",
     ]
-    with sweep_screen.show_progress(quiet=True) as report:
+    with study_screen.show_live(True, lines(), panel) as report:
         report(progress(("complete", 3.0)))
         report(progress(("complete", 3.0), ("complete", 4.0)))
     assert capsys.readouterr().err == ""

@@ -13,11 +13,10 @@ from rlcli.errors import RlcliError
 from rlcli.evaluation.inspection.inspection_records import (
     ActionRecord,
     ArrayRecord,
-    InspectionData,
+    Inspection,
     LossRecord,
     ReplayRecord,
 )
-from rlcli.evaluation.inspection.inspection_tables import as_html, as_text
 from rlcli.evaluation.inspection.network_layers import (
     describe_activations,
     describe_layers,
@@ -32,24 +31,6 @@ from rlcli.types import Transition
 from rlcli.xla.tree_paths import leaves_by_path
 
 _MOST_STORED = 2_000  # steps of a replay, for its statistics
-
-
-@dataclasses.dataclass(frozen=True)
-class Inspection(InspectionData):
-    """What an updater gets and does in the next update of a checkpoint.
-
-    `print` shows its tables, and so does a notebook.
-    """
-
-    def as_dict(self) -> dict[str, Any]:
-        """The record as dicts and lists, as `rlcli inspect --json` prints it."""
-        return dataclasses.asdict(self)
-
-    def __str__(self) -> str:
-        return as_text(self)
-
-    def _repr_html_(self) -> str:
-        return as_html(self)
 
 
 @resolves("run")

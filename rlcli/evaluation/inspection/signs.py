@@ -9,7 +9,7 @@ from rlcli.distributions.action_masks import MASK
 from rlcli.evaluation.inspection.inspection_records import (
     ActivationRecord,
     ArrayRecord,
-    InspectionData,
+    Inspection,
     LayerRecord,
     ValueRecord,
 )
@@ -25,7 +25,7 @@ _LARGEST_TARGET = 10.0  # in units of the estimates, or of 1
 _IMAGE_AXES = 5  # [T, B, H, W, C]: networks scale the bytes of images
 
 
-def find_signs(found: InspectionData) -> list[str]:
+def find_signs(found: Inspection) -> list[str]:
     """The signs of an inspection."""
     arrays = {each.name: each for each in found.batch}
     signs = [

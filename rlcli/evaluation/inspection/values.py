@@ -24,7 +24,7 @@ class Visits(NamedTuple):
     returns: np.ndarray | None  # Σ γᵏ r; None without a number γ
     is_whole: np.ndarray  # whether the return is not cut by a time limit
     probabilities: np.ndarray | None  # `[steps, actions]`
-    entropy: float | None
+    entropy: float | None  # the mean, in nats; None if it has no distribution
     reasons: Sequence[str]  # why there is no value
 
 
@@ -32,7 +32,7 @@ def visit(policy: TrainedPolicy, episodes: int, seed: int) -> Visits:
     """Runs whole episodes of the greedy policy, and asks it at every step."""
     env = policy.make_env()
     gamma = discount_of(policy.recipe)
-    asked = _Asked(policy)
+    answers, reasons = dict[str, list[np.ndarray]](), dict[str, str]()
     returns, is_whole = [], []
     try:
         for episode in range(episodes):
@@ -40,7 +40,7 @@ def visit(policy: TrainedPolicy, episodes: int, seed: int) -> Visits:
             state = policy.initial_state(evaluation=seed)
             rewards, terminated, truncated = [], False, False
             while not (terminated or truncated) and len(rewards) < MOST_STEPS:
-                asked.ask(obs, state)
+                _ask(policy, obs, state, answers, reasons)
                 action, state = policy.act(obs, state)
                 obs, reward, terminated, truncated, _ = env.step(action)
                 rewards.append(float(reward))
@@ -49,14 +49,46 @@ def visit(policy: TrainedPolicy, episodes: int, seed: int) -> Visits:
             is_whole.append(terminated | ((gamma or 0.0) ** left < _CUT))
     finally:
         close_or_warn(f"environment `{policy.recipe['environment']['name']}`", env)
+    columns = {name: np.stack(found) for name, found in answers.items()}
     return Visits(
-        asked.column("value"),
+        columns.get("value"),
         None if gamma is None else np.concatenate(returns),
         np.concatenate(is_whole),
-        asked.column("probabilities"),
-        asked.mean_entropy(),
-        [*asked.reasons.values()],
+        columns.get("probabilities"),
+        float(columns["entropy"].mean()) if "entropy" in columns else None,
+        [*reasons.values()],
     )
+
+
+def _ask(
+    policy: TrainedPolicy,
+    obs: Any,
+    state: Any,
+    answers: dict[str, list[np.ndarray]],
+    reasons: dict[str, str],
+) -> None:
+    """Adds what a policy answers at a step, or the reason why it has no answer."""
+    for question in (_value, _distribution):
+        if question.__name__ in reasons:
+            continue
+        try:
+            found = question(policy, obs, state)
+        except RlcliError as error:
+            reasons[question.__name__] = error.message
+            continue
+        for name, value in found.items():
+            answers.setdefault(name, []).append(np.asarray(value, np.float64))
+
+
+def _value(policy: TrainedPolicy, obs: Any, state: Any) -> dict[str, Any]:
+    return {"value": policy.value(obs, state)}
+
+
+def _distribution(policy: TrainedPolicy, obs: Any, state: Any) -> dict[str, Any]:
+    found = policy.distribution(obs, state)
+    if not isinstance(policy.spaces.action, gymnasium.spaces.Discrete):
+        return {"entropy": found.entropy()}
+    return {"entropy": found.entropy(), "probabilities": found.probabilities}
 
 
 def discount_of(recipe: Any) -> float | None:
@@ -103,44 +135,3 @@ def compare_values(visits: Visits, episodes: int) -> ValueRecord | None:
         ],
         entropy=visits.entropy,
     )
-
-
-class _Asked:
-    """What a policy has answered, step by step."""
-
-    def __init__(self, policy: TrainedPolicy) -> None:
-        self._policy = policy
-        self._found: dict[str, list[np.ndarray]] = {}
-        self.reasons: dict[str, str] = {}
-        self._has_table = isinstance(policy.spaces.action, gymnasium.spaces.Discrete)
-
-    def ask(self, obs: Any, state: Any) -> None:
-        """Asks for the value, and for the distribution over actions."""
-        for name, ask in (("value", self._value), ("entropy", self._distribution)):
-            if name in self.reasons:
-                continue
-            try:
-                ask(obs, state)
-            except RlcliError as error:
-                self.reasons[name] = error.message
-
-    def _value(self, obs: Any, state: Any) -> None:
-        self._add("value", self._policy.value(obs, state))
-
-    def _distribution(self, obs: Any, state: Any) -> None:
-        distribution = self._policy.distribution(obs, state)
-        self._add("entropy", distribution.entropy())
-        if self._has_table:
-            self._add("probabilities", distribution.probabilities)
-
-    def _add(self, name: str, value: Any) -> None:
-        self._found.setdefault(name, []).append(np.asarray(value, np.float64))
-
-    def column(self, name: str) -> np.ndarray | None:
-        """The answers of all steps; None if there are none."""
-        return np.stack(self._found[name]) if name in self._found else None
-
-    def mean_entropy(self) -> float | None:
-        """The mean entropy in nats; None if the policy has no distribution."""
-        entropy = self.column("entropy")
-        return None if entropy is None else float(entropy.mean())

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from rlcli.errors import RlcliError
 from rlcli.evaluation.inspection.inspect import inspect
-from rlcli.evaluation.inspection.inspection_tables import headline, tables
+from rlcli.evaluation.inspection.inspection_records import headline, tables
 from rlcli.results.groups import Group
 from rlcli.runs.result import Table
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rlcli.evaluation.inspection.inspect import describe_array
-from rlcli.evaluation.inspection.inspection_records import InspectionData
+from rlcli.evaluation.inspection.inspection_records import Inspection
 from rlcli.evaluation.inspection.signs import find_signs
 
 ROWS = np.arange(8.0).reshape(1, 8)
@@ -19,9 +19,9 @@ def signs(**arrays):
         describe_array(name, array, np.ones((1, 8), bool))
         for name, array in {**usual, **arrays}.items()
     ]
-    fields = dict.fromkeys(each.name for each in dataclasses.fields(InspectionData))
+    fields = dict.fromkeys(each.name for each in dataclasses.fields(Inspection))
     lists = {"layers": [], "activations": [], "actions": []}
-    return find_signs(InspectionData(**fields | lists | {"batch": batch}))
+    return find_signs(Inspection(**fields | lists | {"batch": batch}))
 
 
 @pytest.mark.parametrize(
