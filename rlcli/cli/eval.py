@@ -90,48 +90,34 @@ def _note(result: Mapping[str, Any]) -> str:
 
 def _print_results(result: Mapping[str, Any]) -> None:
     """Prints a row per seed and a line that summarizes all seeds."""
-    from rich import box
-    from rich.table import Table
-
     console = output.console()
-    table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None)
     frozen = {row["seed"]: row["frozen"] for row in result["seeds"] if row["frozen"]}
-    for column in (*COLUMNS, "frozen") if frozen else COLUMNS:
-        table.add_column(column, justify="right")
+    header, rows = [*COLUMNS, *(["frozen"] if frozen else [])], []
     for row in result["seeds"]:
-        cells = [_format_number(row[column]) for column in COLUMNS[1:]]
-        if frozen:
-            step = row["frozen"] and row["frozen"]["step"]
-            cells.append("no" if step is None else f"at step {step:,}")
-        table.add_row(str(row["seed"]), *cells)
-    console.print(table)
+        cells = [str(row["seed"]), *(_format_number(row[k]) for k in COLUMNS[1:])]
+        step = row["frozen"] and row["frozen"]["step"]
+        cells += ["no" if step is None else f"at step {step:,}"] if frozen else []
+        rows.append(cells)
+    has_rule = console.is_terminal
+    console.print(output.make_table(header, rows, has_rule=has_rule))
     for seed, record in frozen.items():
         line = f"seed {seed} is frozen: {record['reason']}"
         console.print(quote_rich(line), soft_wrap=True)
     for line in (*_summary(result, len(frozen)), *_describe_info(result["info"])):
         console.print(quote_rich(line), soft_wrap=True)
     for name, groups in result["parameters"].items():
-        console.print(_by_value(name, groups, console.is_terminal))
+        header = (name, "episodes", "mean", "IQM", "95 % interval")
+        table = output.make_table(header, map(_group_row, groups), has_rule=has_rule)
+        console.print(table)
 
 
-def _by_value(name: str, groups: Sequence[Mapping[str, Any]], is_terminal: bool) -> Any:
-    """A row for each value, or range of values, of a number of the environment."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD if is_terminal else None)
-    for column in (name, "episodes", "mean", "IQM", "95 % interval"):
-        table.add_column(column, justify="right")
-    for group in groups:
-        values = [f"{group[key]:.4g}" for key in ("from", "to")]
-        interval = " … ".join(map(_format_number, group["ci95"] or [None]))
-        table.add_row(
-            " … ".join(dict.fromkeys(values)),
-            str(group["episodes"]),
-            *(_format_number(group[key]) for key in ("mean", "iqm")),
-            interval,
-        )
-    return table
+def _group_row(group: Mapping[str, Any]) -> Sequence[str]:
+    """The row of a value, or range of values, of a number of the environment."""
+    values = [f"{group[key]:.4g}" for key in ("from", "to")]
+    numbers = [_format_number(group[key]) for key in ("mean", "iqm")]
+    interval = " … ".join(map(_format_number, group["ci95"] or [None]))
+    label = " … ".join(dict.fromkeys(values))
+    return [label, str(group["episodes"]), *numbers, interval]
 
 
 def _summary(result: Mapping[str, Any], frozen: int) -> Iterator[str]:

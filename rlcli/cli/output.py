@@ -14,7 +14,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlcli.errors import RlcliError, as_typed, paths_as_typed
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from rich.console import Console
+    from rich.table import Table as RichTable
 
     from rlcli.runs.result import Table as ResultTable
 else:
@@ -258,20 +259,36 @@ def print_comparison(data: Mapping[str, Any]) -> None:
 
 def print_table(table: ResultTable, screen: Console) -> None:
     """Prints a table of results with its title; lines that are too long are not cut."""
-    from rich import box  # here, to keep `--help` fast
-    from rich.table import Table
-
-    from rlcli.runs.result import width_of
+    from rlcli.runs.result import width_of  # here, to keep `--help` fast
 
     screen.print(quote_rich(table.title), soft_wrap=True)
-    shown = Table(box=box.SIMPLE_HEAD if screen.is_terminal else None, pad_edge=False)
-    for index, name in enumerate(table.header):
-        shown.add_column(quote_rich(name), justify="right" if index else "left")
+    text, has_rule = table.header[:1], screen.is_terminal
+    shown = make_table(table.header, text=text, has_rule=has_rule, pad_edge=False)
     for number, row in enumerate(table.rows):
         is_best = [(number, column) in table.best for column in range(len(row))]
         styles = ["bold" if each else "" for each in is_best]
         shown.add_row(*map(quote_rich, row, styles))
     screen.print(shown, width=max(screen.width, width_of(table)), crop=False)
+
+
+def make_table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]] = (),
+    *,
+    text: Collection[str] = (),
+    has_rule: bool = True,
+    **style: Any,
+) -> RichTable:
+    """A table of Rich; the columns `text` are left-aligned, others are numbers."""
+    from rich import box  # here, to keep `--help` fast
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD if has_rule else None, **style)
+    for name in header:
+        table.add_column(quote_rich(name), justify="left" if name in text else "right")
+    for row in rows:
+        table.add_row(*map(quote_rich, row))
+    return table
 
 
 def silence(stream: TextIO) -> None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from rlcli.studies.preview import CellPreview
 
 
+_NUMBERS = ("program", "seeds", "steps", "memory", "time")  # of a cell
+
+
 @options.with_engines
 def command(
     study: Path = argument(
@@ -80,27 +83,22 @@ def _as_data(preview: CellPreview) -> dict[str, object]:
 
 def _print_preview(cells: Sequence[CellPreview]) -> None:
     """Prints a row for each cell, and what all of them need."""
-    from rich import box
-    from rich.table import Table
-
     from rlcli.runs.cell_table import group_reasons
     from rlcli.runs.formatting import NOTHING, format_duration, format_number_of
     from rlcli.xla.machine import format_size
 
-    console = output.table_console()
-    box_style = box.SIMPLE_HEAD if console.is_terminal else None
-    table = Table(box=box_style, pad_edge=False)
-    table.add_column("cell")
-    for column in ("program", "seeds", "steps", "memory", "time"):
-        table.add_column(column, justify="right")
+    console, rows = output.table_console(), []
     for each in cells:
         numbers = [str(each.program), str(each.seeds), f"{each.steps:,}"]
         time = NOTHING if each.seconds is None else format_duration(each.seconds)
-        if each.error:
-            table.add_row(each.cell.label, *[NOTHING] * 5)
-        else:
-            table.add_row(each.cell.label, *numbers, format_size(each.memory), time)
-    console.print(table)
+        numbers += [format_size(each.memory), time]
+        rows.append([each.cell.label, *([NOTHING] * 5 if each.error else numbers)])
+    header, is_terminal = ["cell", *_NUMBERS], console.is_terminal
+    console.print(
+        output.make_table(
+            header, rows, text=["cell"], has_rule=is_terminal, pad_edge=False
+        )
+    )
     for line in group_reasons((e.cell.label, e.error) for e in cells if e.error):
         output.print_message(line)
     programs = {each.program: each for each in cells if not each.error}

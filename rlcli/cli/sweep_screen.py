@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -272,19 +272,7 @@ def _latest(trial: Mapping[str, Any]) -> float | None:
     return trial["rungs"].get(str(trial["pruned_at"]))
 
 
-def _print_table(
-    screen: Any,
-    header: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    text: Collection[str] = (),
-) -> None:
-    """Prints a table; the columns `text` are left-aligned."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in header:
-        table.add_column(quote_rich(name), justify="left" if name in text else "right")
-    for row in rows:
-        table.add_row(*map(quote_rich, row))
-    screen.print(table)
+_STYLE: Mapping[str, Any] = {"pad_edge": False, "show_edge": False}
 
 
 def _print_confirmation(screen: Any, data: Mapping[str, Any]) -> None:
@@ -296,7 +284,7 @@ def _print_confirmation(screen: Any, data: Mapping[str, Any]) -> None:
     if rows:
         screen.print()
         header = ("trial", "in the trial", "with other seeds [95 %]", "run")
-        _print_table(screen, header, rows, text=["run"])
+        screen.print(output.make_table(header, rows, text=["run"], **_STYLE))
 
 
 def _print_lineage(screen: Any, data: Mapping[str, Any]) -> None:
@@ -315,7 +303,8 @@ def _print_lineage(screen: Any, data: Mapping[str, Any]) -> None:
         for stage in stages
     )
     screen.print(f"\nlineage of trial {leader['trial']}")
-    _print_table(screen, ("from step", "trial", *shorten_keys(keys)), rows)
+    header = ("from step", "trial", *shorten_keys(keys))
+    screen.print(output.make_table(header, rows, **_STYLE))
 
 
 def _is_confirmed(entry: Mapping[str, Any]) -> bool:
@@ -338,4 +327,5 @@ def _print_options(screen: Any, data: Mapping[str, Any]) -> None:
                 labels = ["", ""]
     screen.print()
     text = ("option", "importance", "values")
-    _print_table(screen, (*text, "trials", "best", "median"), rows, text)
+    header = (*text, "trials", "best", "median")
+    screen.print(output.make_table(header, rows, text=text, **_STYLE))
