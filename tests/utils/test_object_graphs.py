@@ -11,7 +11,7 @@ from rlcli.errors import RlcliError
 from rlcli.runs import pickles
 from rlcli.runs.pickles import MAX_DEPTH
 from rlcli.utils import dumps, loads
-from rlcli.utils.object_graphs import restore_object
+from rlcli.utils.pickling import restore_object
 
 MEBIBYTE = 2**20
 

@@ -25,7 +25,7 @@ from rlcli.errors import RlcliError
 from rlcli.runs import checkpoint, pickles
 from rlcli.utils import dump, dumps, load, loads
 from rlcli.utils.kinds import is_policy
-from rlcli.utils.object_graphs import MAX_OPCODES
+from rlcli.utils.pickling import MAX_OPCODES
 
 MEBIBYTE = 2**20
 
