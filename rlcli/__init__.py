@@ -14,7 +14,8 @@ import importlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rlcli.errors import RlcliError, check_platform
+from rlcli.errors import RlcliError as RlcliError
+from rlcli.errors import check_platform
 from rlcli.runs.durations import START_TIME as _START_TIME  # noqa: F401 - starts the clock
 
 if TYPE_CHECKING:  # a test compares these rows with the tables below
@@ -22,18 +23,19 @@ if TYPE_CHECKING:  # a test compares these rows with the tables below
     from rlcli.evaluation.evaluate import eval as eval
     from rlcli.evaluation.export.export import export as export
     from rlcli.evaluation.inspection.inspect import inspect as inspect
-    from rlcli.evaluation.load import load
+    from rlcli.evaluation.load import load as load
     from rlcli.evaluation.render import render as render
-    from rlcli.monitor.train_monitor import TrainMonitor
+    from rlcli.monitor.train_monitor import TrainMonitor as TrainMonitor
     from rlcli.monitor.watch import watch as watch
-    from rlcli.networks.pytree import from_pytree
+    from rlcli.networks.pytree import from_pytree as from_pytree
     from rlcli.recipe.catalog import list as list
     from rlcli.recipe.new import new as new
     from rlcli.recipe.schema import schema as schema
     from rlcli.results.board.board import board as board
     from rlcli.results.claims import claim as claim
     from rlcli.results.compare import compare as compare
-    from rlcli.results.metric_table import episodes, metrics
+    from rlcli.results.metric_table import episodes as episodes
+    from rlcli.results.metric_table import metrics as metrics
     from rlcli.results.plot import plot as plot
     from rlcli.results.report.report import report as report
     from rlcli.runs.description import show as show
@@ -41,20 +43,24 @@ if TYPE_CHECKING:  # a test compares these rows with the tables below
     from rlcli.runs.listing import runs as runs
     from rlcli.runs.ownership import trust as trust
     from rlcli.studies.bsuite.suite import bsuite as bsuite
-    from rlcli.studies.preview import preview_study
-    from rlcli.studies.search.export_sweep import export_sweep
-    from rlcli.studies.search.summary import show_sweep
+    from rlcli.studies.preview import preview_study as preview_study
+    from rlcli.studies.search.export_sweep import export_sweep as export_sweep
+    from rlcli.studies.search.summary import show_sweep as show_sweep
     from rlcli.studies.search.sweep import sweep as sweep
     from rlcli.studies.train_study import study as study
-    from rlcli.training import chunks
+    from rlcli.training import chunks as chunks
     from rlcli.training import resume as resume
     from rlcli.training import train as train
     from rlcli.training.checks.check import check as check
     from rlcli.training.checks.doctor import doctor as doctor
     from rlcli.training.checks.reproduce import reproduce as reproduce
     from rlcli.training.checks.verify_resume import verify_resume as verify_resume
-    from rlcli.utils.custom_loop import act, clock, q_function, transition
-    from rlcli.utils.simulation import make, rollout
+    from rlcli.utils.custom_loop import act as act
+    from rlcli.utils.custom_loop import clock as clock
+    from rlcli.utils.custom_loop import q_function as q_function
+    from rlcli.utils.custom_loop import transition as transition
+    from rlcli.utils.simulation import make as make
+    from rlcli.utils.simulation import rollout as rollout
 
 __version__ = "0.1.0"
 # Group in `rlcli --help` -> name -> module of its function.
@@ -100,27 +106,6 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, str]] = {
 COMMANDS: Mapping[str, str] = {
     name: module for group in COMMAND_GROUPS.values() for name, module in group.items()
 }
-__all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - partly from the table
-    "RlcliError",
-    "TrainMonitor",
-    "__version__",
-    "act",
-    "chunks",
-    "clock",
-    "episodes",
-    "export_sweep",
-    "from_pytree",
-    "load",
-    "make",
-    "metrics",
-    "preview_study",
-    "q_function",
-    "rollout",
-    "show_sweep",
-    "transition",
-    *COMMANDS,
-]
-
 _MODULES = {
     **COMMANDS,
     "TrainMonitor": "rlcli.monitor.train_monitor",
@@ -139,6 +124,7 @@ _MODULES = {
     "show_sweep": "rlcli.studies.search.summary",
     "transition": "rlcli.utils.custom_loop",
 }
+__all__ = ["RlcliError", "__version__", *_MODULES]  # pyright: ignore[reportUnsupportedDunderAll]
 _SUBMODULES = ("environments", "spaces", "utils")  # `rlcli.spaces.sample(…)`
 
 

@@ -207,22 +207,15 @@ def _to_arrays(
 
     Observations and actions are those of the environment itself.
     """
-    where = np.concatenate(
-        [
-            np.stack(
-                np.broadcast_arrays(
-                    np.arange(each.start, each.stop), each.seed, each.environment
-                )
-            )
-            for each in episodes
-        ],
-        axis=1,
-    )
-    is_end = np.zeros(where.shape[1], bool)
-    is_end[np.cumsum([each.stop - each.start for each in episodes]) - 1] = True
-    where, is_end = where[:, :steps], is_end[:steps]
+    _, seeds, environments, starts, stops = np.array(episodes).T
+    lengths = stops - starts
+    times = np.concatenate([*map(np.arange, starts, stops)])
+    where = times, np.repeat(seeds, lengths), np.repeat(environments, lengths)
+    is_end = np.zeros(len(times), bool)
+    is_end[np.cumsum(lengths) - 1] = True
+    is_end = is_end[:steps]
     is_end[-1] = True
-    flat = jax.tree.map(lambda leaf: leaf[tuple(where)], rows)
+    flat = jax.tree.map(lambda leaf: leaf[where][:steps], rows)
     terminations = is_end & (flat.discount == 0)
     observation, action = canonical_spaces(external)
 

@@ -77,15 +77,8 @@ def eval(
         For a study `{"cells": […]}`: for each run that has a
         policy the same fields and `values`: what tells it from the others.
     """
-    keywords: dict[str, Any] = {
-        "best": best,
-        "episodes": episodes,
-        "seed": seed,
-        "explore": explore,
-        "environment": environment,
-        "trust": trust,
-    }
-    study = find_study(path)
+    keywords = {**locals()}  # those of `_evaluate`, and the path
+    study = find_study(keywords.pop("path"))
     if study is None or study.is_search:
         return Result(_evaluate(path, **keywords), _tables)
     found = []
@@ -150,48 +143,38 @@ def _evaluate(
             file=sys.stderr,
         )
     _warn(str(run.folder if run else file), snapshot, recipe, result.returns)
-    seeds = [
-        {
-            "seed": number,
-            **episode_summary(returns, lengths),
-            "info": info_summary({k: v[row] for k, v in result.info.items()}),
-            "parameters": {
-                k.removesuffix("_"): v[row].tolist()
-                for k, v in result.parameters.items()
-            },
-            "frozen": _frozen_record(snapshot, number),
-            "returns": returns.tolist(),
-            "lengths": lengths.astype(int).tolist(),
-        }
-        for row, (number, returns, lengths) in enumerate(
-            zip(snapshot.seeds, result.returns, result.lengths, strict=True)
+    parameters = {k.removesuffix("_"): v for k, v in result.parameters.items()}
+    each = {
+        key.removesuffix("_"): source for key, source in on_grid(recipe).each.items()
+    }
+    seeds = []
+    for row, number in enumerate(snapshot.seeds):
+        returns, lengths = result.returns[row], result.lengths[row]
+        statistics = episode_summary(returns, lengths)
+        del statistics["episodes"]  # the same of all seeds
+        frozen = snapshot.frozen.get(number)
+        seeds.append(
+            {
+                "seed": number,
+                **statistics,
+                "info": info_summary({k: v[row] for k, v in result.info.items()}),
+                "parameters": {k: v[row].tolist() for k, v in parameters.items()},
+                "frozen": frozen and {"step": frozen.step, "reason": frozen.reason},
+                "returns": returns.tolist(),
+                "lengths": lengths.astype(int).tolist(),
+            }
         )
-    ]
-    per_seed = result.returns.shape[1]
-    for row in seeds:
-        del row["episodes"]
     total = summary(np.array([row["mean"] for row in seeds]))
     return {
         "run": str(run.folder) if run else None,
         "checkpoint": str(file),
         "environment": recipe.environment.name,
-        "episodes": per_seed,
+        "episodes": result.returns.shape[1],
         "seeds": seeds,
         "return": {**total, "frozen": len(snapshot.frozen)},
         "info": info_summary(result.info),
-        "parameters": {
-            key.removesuffix("_"): groups
-            for key, groups in return_by_value(
-                result.returns, result.parameters, on_grid(recipe).each
-            ).items()
-        },
+        "parameters": return_by_value(result.returns, parameters, each),
     }
-
-
-def _frozen_record(snapshot: Snapshot, seed: int) -> dict[str, Any] | None:
-    """The step and the reason of a frozen seed; None if it is not frozen."""
-    record = snapshot.frozen.get(seed)
-    return None if record is None else {"step": record.step, "reason": record.reason}
 
 
 def _warn(place: str, snapshot: Snapshot, recipe: Recipe, returns: np.ndarray) -> None:

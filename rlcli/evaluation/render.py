@@ -107,7 +107,7 @@ def _select_evaluator(
     setup = build(snapshot.recipe, snapshot.seeds)
     acting = snapshots.restore_acting(snapshot, setup, file)
     first = jax.tree.map(lambda leaf: leaf[:1], acting)
-    target = targets.default_output(run, file)
+    target = targets.default_output(run, file, targets.DEFAULT)
     evaluator = _first_seed_evaluator(snapshot.recipe, setup, episodes)
     return snapshot.recipe, target, evaluator, first, snapshot_inputs(snapshot, 0)
 

@@ -24,18 +24,18 @@ def check_rendering(
     if is_recipe(path):
         check_document(path)
     elif is_policy_path(path):
-        target = default_output(*locate_policy(path, best=best))
+        target = default_output(*locate_policy(path, best=best), DEFAULT)
     films.check_target(target if output is None else Path(output))
 
 
-def default_output(run: Run | None, file: Path) -> Path:
-    """The video of a policy: in the folder of its run, or beside its file.
+def default_output(run: Run | None, policy: Path, name: str) -> Path:
+    """The place of a file about a policy: the folder of its run, or beside its file.
 
     That of a policy of the zoo is written to the current folder.
     """
-    if locate.zoo_name(file):
-        return Path(DEFAULT)
-    return (run.folder if run else file.parent) / DEFAULT
+    if zoo_name(policy):
+        return Path(name)
+    return (run.folder if run else policy.parent) / name
 
 
 def is_recipe(path: str | Path) -> bool:
@@ -67,9 +67,8 @@ def check_collection(
     Refuses what cannot work, before JAX is imported.
     """
     owner, policy = locate_policy(run, best=best)
-    folder = owner.folder if owner else policy.parent
-    folder = Path() if zoo_name(policy) else folder
-    file = enter(folder / "dataset.npz" if output is None else output)
+    default = default_output(owner, policy, "dataset.npz")
+    file = enter(default if output is None else output)
     check_output(file, "a data set", [".npz"])
     if episodes is not None and steps is not None:
         raise RlcliError(

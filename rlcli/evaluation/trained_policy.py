@@ -180,22 +180,18 @@ class TrainedPolicy:
         agent = setup.at(inputs)[1]
         self._policy = agent.policy
         own = self._policy.inspection
-        self._inspections = {
-            name: of_policy(function)
+        # Each with the parameters that it reads.
+        self._inspections: dict[str, tuple[Callable[..., Array], ArrayTree]] = {
+            name: (of_policy(function), self.params)
             for name in _INSPECTIONS
             if (function := getattr(own, name, None)) is not None
         }
-        self._learner = jax.tree.map(jnp.asarray, learner)
-        self._of_learner: Mapping[str, Callable[..., Array]] = {}
         if jax.tree.leaves(learner):
-            of_learner = critic_functions(agent, setup.environment.action)
-            has_value = own.value is not None or own.action_values is not None
-            self._of_learner = {
-                name: function
-                for name, function in of_learner.items()
-                if not (name == "value" and has_value)
-            }
-            self._inspections |= self._of_learner
+            critics = critic_functions(agent, setup.environment.action)
+            if own.value is not None or own.action_values is not None:
+                del critics["value"]
+            learner = jax.tree.map(jnp.asarray, learner)
+            self._inspections |= {k: (each, learner) for k, each in critics.items()}
         external = setup.environment.own
         self.spaces = PolicySpaces(
             external.frame or external.observation, external.action
@@ -385,8 +381,11 @@ class TrainedPolicy:
                 f"shape {batch}",
                 "pass one bool for each observation",
             )
-        params = self._learner if name in self._of_learner else self.params
+        params = self._params_of(name)
         return self._call(name, batch, params, obs, state, first, key, action)
+
+    def _params_of(self, name: str) -> ArrayTree:
+        return self._inspections[name][1] if name in _INSPECTIONS else self.params
 
     def _complete(self, name: str, obs: Any) -> Any:
         """The observation, with zeros for members that a function does not read."""
@@ -415,13 +414,11 @@ class TrainedPolicy:
         if name not in self._read:
             members = zeros(self._observation.space, 1)
             state = self.initial_state((1,))
-            params = self._learner if name in self._of_learner else self.params
-            action = None
-            if name in _INSPECTIONS:
-                action = zeros(self._action.space, 1)
+            action = zeros(self._action.space, 1) if name in _INSPECTIONS else None
 
             def results(obs: ArrayTree) -> ArrayTree:
-                inputs = params, obs, state, True, jax.random.key(0), action
+                key, params = jax.random.key(0), self._params_of(name)
+                inputs = params, obs, state, True, key, action
                 found = self._compute(name, (1,), *inputs)
                 # Frames are stored whether they are read or not.
                 return found if name in _INSPECTIONS else (found[0], found[1].memory)
@@ -469,8 +466,8 @@ class TrainedPolicy:
         )
         inputs = params, self._stacker.observation(frames, obs), memory, begins
         if name in _INSPECTIONS:
-            values = self._inspections[name](*inputs, _flatten(action, batch))
-            return _unflatten(values, batch)
+            function, _ = self._inspections[name]
+            return _unflatten(function(*inputs, _flatten(action, batch)), batch)
         act = getattr(self._policy, name)
         key = self._action_key(state) if key is None else key
         noise = self._policy.draw(key, begins.shape[0])

@@ -92,7 +92,7 @@ def test_its_description_has_the_hash(folder):
 def test_a_video_of_it_is_written_to_the_current_folder(folder):
     assert targets.is_policy_path("zoo/ppo_cartpole")
     located = locate_policy("zoo/ppo_cartpole")
-    assert targets.default_output(*located) == Path("render.gif")
+    assert targets.default_output(*located, "a.gif") == Path("a.gif")
 
 
 def test_a_file_of_the_same_name_takes_precedence(folder):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError, quote
+from rlcli.evaluation.targets import default_output
 from rlcli.registry.libraries import require_extra
 from rlcli.registry.paths import enter
 from rlcli.runs.files import check_output
@@ -47,7 +48,11 @@ def check_export(
     suffix, _, extra = FORMATS[format]
     if extra:
         require_extra(extra, f"the export format `{format}`")
-    file = enter(_default_file(run, best, suffix) if output is None else output)
+    if output is None:
+        owner, policy = locate_policy(run, best=best)
+        name = zoo_name(policy) or "policy"
+        output = default_output(owner, policy, f"{name}{suffix}")
+    file = enter(output)
     check_output(file, f"a file in the format `{format}`", [suffix])
     if format == "numpy":
         _check_module(file)
@@ -68,17 +73,6 @@ def _check_module(file: Path) -> None:
         arrays = file.with_suffix(ARRAYS_SUFFIX)
         return check_output(arrays, "a file of arrays", [ARRAYS_SUFFIX])
     raise RlcliError(f"`{file}` cannot be imported: {reason}", hint)
-
-
-def _default_file(run: str | Path, best: bool, suffix: str) -> Path:
-    """`policy` with the suffix of the format, in the folder of the policy.
-
-    A policy of the zoo is written to the current folder, by its name.
-    """
-    owner, file = locate_policy(run, best=best)
-    if name := zoo_name(file):
-        return Path(f"{name}{suffix}")
-    return (owner.folder if owner else file.parent) / f"policy{suffix}"
 
 
 def load_hint(result: Mapping[str, Any]) -> str:

@@ -1,5 +1,7 @@
 """Policy function: the greedy policy of a run as a function of named arrays."""
 
+import functools
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +12,7 @@ import numpy as np
 from rlcli import spaces
 from rlcli.errors import RlcliError
 from rlcli.evaluation.export.graph import Graph, needed_inputs, trace
-from rlcli.evaluation.trained_policy import PolicyState, TrainedPolicy
+from rlcli.evaluation.trained_policy import TrainedPolicy
 from rlcli.types import Array, ArrayTree
 
 FIRST = "first"
@@ -67,18 +69,20 @@ def make_policy_function(policy: TrainedPolicy) -> PolicyFunction:
         memory, frames = structure.unflatten([inputs[name] for name in state])
         before = initial._replace(first=inputs[FIRST], memory=memory, frames=frames)
         chosen, after = policy.act(obs, before, key=key)
-        entries = {port.name: _select(chosen, port.path) for port in action}
-        return entries | _next_state(after, state)
+        entries = {
+            port.name: functools.reduce(operator.getitem, port.path, chosen)
+            for port in action
+        }
+        leaves = jax.tree.leaves((after.memory, after.frames))
+        return entries | dict(zip(map(next_name, state), leaves, strict=True))
 
+    examples = {port.name: spaces.zeros(port.space) for port in observation}
+    examples |= {FIRST: np.array(True), **state}
     function = PolicyFunction(
         compute=jax.vmap(select_action),
         inputs={
-            **{port.name: _struct(port.space) for port in observation},
-            FIRST: jax.ShapeDtypeStruct((), np.bool_),
-            **{
-                name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
-                for name, leaf in state.items()
-            },
+            name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+            for name, leaf in examples.items()
         },
         observation=observation,
         action=action,
@@ -160,21 +164,6 @@ def _join(
         return tuple(members.values()) if is_tuple else members
 
     return join(space, ())
-
-
-def _select(tree: ArrayTree, path: Sequence[Any]) -> Array:
-    for key in path:
-        tree = tree[key]
-    return tree
-
-
-def _struct(space: gymnasium.Space) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(space.shape or (), spaces.dtype(space))
-
-
-def _next_state(state: PolicyState, names: Mapping[str, Any]) -> dict[str, Array]:
-    leaves = jax.tree.leaves((state.memory, state.frames))
-    return {next_name(name): leaf for name, leaf in zip(names, leaves, strict=True)}
 
 
 def check_policy(policy: TrainedPolicy) -> None:
