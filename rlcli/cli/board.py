@@ -3,22 +3,21 @@
 import os
 
 import rlcli
-from rlcli.cli import output
-from rlcli.cli.options import argument, flag, option
+from rlcli.cli import options, output
 
 
 def command(
-    runs: list[str] = argument(
+    runs: list[str] = options.argument(
         "[RUNS]...", "Folders with runs and studies, or run folders.", default=["runs"]
     ),
-    port: int = option(
+    port: int = options.option(
         "--port N",
         "The port to listen on. Default: a free one.",
         default=0,
         min=0,
         max=65_535,
     ),
-    open_: bool = flag("--open", "Open the page in the browser."),
+    open_: bool = options.flag("--open", "Open the page in the browser."),
 ) -> None:
     """Serve a live web page about runs and studies.
 

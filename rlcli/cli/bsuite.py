@@ -10,7 +10,6 @@ import typer
 
 import rlcli
 from rlcli.cli import completion, options, output, study_screen, training_outcome
-from rlcli.cli.options import argument, flag, option, seed_option
 
 if TYPE_CHECKING:
     from rlcli.runs.study_record import Cell
@@ -19,35 +18,35 @@ if TYPE_CHECKING:
 
 @options.with_engines
 def command(
-    recipe: str = argument(
+    recipe: str = options.argument(
         "RECIPE",
         "A YAML file, or the name of a built-in recipe; or the folder of a "
         "sweep, which is scored again.",
         complete=completion.complete_recipe,
     ),
-    ids: list[str] | None = argument(
+    ids: list[str] | None = options.argument(
         "[ID...]",
         "Ids such as `catch_noise/3`, experiments such as `catch_noise`, or "
         "tags such as `noise`. Default: all.",
         default=None,
     ),
     set: list[str] = options.SET,
-    seed: int | None = seed_option("The first seed. Default: 0."),
-    mnist: Path | None = option(
+    seed: int | None = options.seed_option("The first seed. Default: 0."),
+    mnist: Path | None = options.option(
         "--mnist DIR",
         "The folder of the MNIST training set, which some experiments need.",
     ),
-    runs: Path | None = option(
+    runs: Path | None = options.option(
         "--runs DIR", "Create the sweep below DIR/bsuite/<recipe>. Default: runs."
     ),
     run: Path | None = options.SWEEP_RUN,
     name: str | None = options.SWEEP_NAME,
     max_time: str | None = options.MAX_TIME,
     smoke: bool = options.SMOKE,
-    resume: bool = flag(
+    resume: bool = options.flag(
         "--resume", "Continue the sweep in this folder: train what has not finished."
     ),
-    trust: bool | None = option(
+    trust: bool | None = options.option(
         "--trust/--no-trust",
         "With `--resume`: allow the recipe of the sweep to import code "
         "outside rlcli, and its trackers to contact a host.",

@@ -6,19 +6,18 @@ from typing import Any
 import typer
 
 import rlcli
-from rlcli.cli import completion, output
-from rlcli.cli.options import JSON, SET, argument
+from rlcli.cli import completion, options, output
 from rlcli.errors import OK, RlcliError
 
 
 def command(
-    recipes: list[str] = argument(
+    recipes: list[str] = options.argument(
         "RECIPE",
         "YAML files, or names of built-in recipes.",
         complete=completion.complete_recipe,
     ),
-    set: list[str] = SET,
-    json: bool = JSON,
+    set: list[str] = options.SET,
+    json: bool = options.JSON,
 ) -> None:
     """Check recipes without training them.
 

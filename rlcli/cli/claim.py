@@ -3,16 +3,15 @@
 from pathlib import Path
 
 import rlcli
-from rlcli.cli import output
-from rlcli.cli.options import JSON, argument, flag
+from rlcli.cli import options, output
 
 
 def command(
-    study: Path = argument("STUDY", "The folder of a study with a `test`."),
-    plan: bool = flag(
+    study: Path = options.argument("STUDY", "The folder of a study with a `test`."),
+    plan: bool = options.flag(
         "--plan", "Also print the power of all seeds, by the measured spread."
     ),
-    json: bool = JSON,
+    json: bool = options.JSON,
 ) -> None:
     """Print what the test of a study has shown.
 

@@ -3,28 +3,29 @@
 from pathlib import Path
 
 from rlcli.cli import options, output
-from rlcli.cli.options import BEST, JSON, POLICY_PATH, SEED, TRUST, flag, option
 
 
 def command(
-    path: Path = POLICY_PATH,
-    episodes: int | None = option(
+    path: Path = options.POLICY_PATH,
+    episodes: int | None = options.option(
         "--episodes N", "Whole episodes, of all seeds together. Default: 100.", min=1
     ),
-    steps: int | None = option(
+    steps: int | None = options.option(
         "--steps N", "Steps instead of episodes; the last episode is truncated.", min=1
     ),
-    output_: Path | None = option(
+    output_: Path | None = options.option(
         "--output FILE",
         "The file, `.npz`. Default: `dataset.npz` in the run's folder, for a "
         "policy of the zoo in the current one.",
     ),
-    best: bool = BEST,
-    explore: bool = flag("--explore", "Explore as in training, instead of greedily."),
-    random: bool = flag("--random", "Act at random, instead of greedily."),
-    seed: int = SEED,
-    json: bool = JSON,
-    trust: bool | None = TRUST,
+    best: bool = options.BEST,
+    explore: bool = options.flag(
+        "--explore", "Explore as in training, instead of greedily."
+    ),
+    random: bool = options.flag("--random", "Act at random, instead of greedily."),
+    seed: int = options.SEED,
+    json: bool = options.JSON,
+    trust: bool | None = options.TRUST,
 ) -> None:
     """Write the steps of a trained policy as a data set.
 

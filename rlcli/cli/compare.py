@@ -4,19 +4,18 @@ from pathlib import Path
 
 import rlcli
 from rlcli.cli import options, output
-from rlcli.cli.options import flag, option
 
 
 def command(
     runs: list[str] = options.RUNS,
-    result: str = option(
+    result: str = options.option(
         "--result NAME",
         "The result of a seed: its `last` evaluation, its `best` one, or "
         "`auc`, the mean over training.",
         default="last",
         words=("last", "best", "auc"),
     ),
-    y: str | None = option(
+    y: str | None = options.option(
         "--y METRIC",
         "A metric. Default: `evaluation.mean`, or without evaluations `avg_G`.",
     ),
@@ -25,11 +24,11 @@ def command(
     filter: list[str] = options.FILTER,
     tag: list[str] = options.TAGGED,
     reference: list[str] = options.REFERENCE,
-    allow_differences: bool = flag(
+    allow_differences: bool = options.flag(
         "--allow-differences",
         "Compare runs with different steps, evaluations or options of the environment.",
     ),
-    output_: Path | None = option(
+    output_: Path | None = options.option(
         "--output FILE",
         "Write tables to a `.md`, `.tex`, `.csv`, `.html` or `.json` file, or a figure "
         "to a `.pdf`, `.svg` or `.png` file.",

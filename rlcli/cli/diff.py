@@ -2,23 +2,22 @@
 
 import rlcli
 from rlcli.cli import completion, options, output
-from rlcli.cli.options import JSON, argument
 
 METAVAR = "RUN|RECIPE"
 
 
 def command(
-    first: str = argument(
+    first: str = options.argument(
         METAVAR,
         "The folder of a run, a YAML file, or the name of a built-in recipe.",
         complete=completion.complete_run_or_recipe,
     ),
-    second: str = argument(
+    second: str = options.argument(
         METAVAR,
         "Another run or recipe, to compare with.",
         complete=completion.complete_run_or_recipe,
     ),
-    json: bool = JSON,
+    json: bool = options.JSON,
 ) -> None:
     """Compare two runs or recipes.
 

@@ -7,11 +7,10 @@ import typer
 
 import rlcli
 from rlcli import errors
-from rlcli.cli import output
-from rlcli.cli.options import JSON
+from rlcli.cli import options, output
 
 
-def command(json: bool = JSON) -> None:
+def command(json: bool = options.JSON) -> None:
     """Check the installation: versions, devices, extras, folders.
 
     Also checks plug-ins and the terminal. Exits with 1 if something that every run

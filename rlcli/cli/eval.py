@@ -6,7 +6,6 @@ from typing import Any
 
 import rlcli
 from rlcli.cli import completion, options, output
-from rlcli.cli.options import BEST, JSON, POLICY_PATH, SEED, TRUST, flag, option
 from rlcli.quoting import quote_rich
 from rlcli.runs import thread_layout
 
@@ -14,21 +13,23 @@ COLUMNS = ("seed", "mean", "std", "min", "max", "length")
 
 
 def command(
-    path: Path = POLICY_PATH,
-    best: bool = BEST,
-    episodes: int = option(
+    path: Path = options.POLICY_PATH,
+    best: bool = options.BEST,
+    episodes: int = options.option(
         "--episodes N", "Episodes of each seed.", default=100, min=1
     ),
-    seed: int = SEED,
-    explore: bool = flag("--explore", "Explore as in training, instead of greedily."),
-    environment: str | None = option(
+    seed: int = options.SEED,
+    explore: bool = options.flag(
+        "--explore", "Explore as in training, instead of greedily."
+    ),
+    environment: str | None = options.option(
         "--environment NAME",
         "Evaluate in another environment: `gymnasium/CartPole-v1`, or "
         "`{name: CartPole-v1, length: 0.7}`.",
         complete=completion.complete_environment,
     ),
-    json: bool = JSON,
-    trust: bool | None = TRUST,
+    json: bool = options.JSON,
+    trust: bool | None = options.TRUST,
 ) -> None:
     """Evaluate each seed's policy over whole episodes.
 

@@ -3,27 +3,26 @@
 from pathlib import Path
 
 from rlcli.cli import options, output
-from rlcli.cli.options import BEST, JSON, POLICY_PATH, TRUST, option, seed_option
 
 
 def command(
-    path: Path = POLICY_PATH,
-    format: str = option(
+    path: Path = options.POLICY_PATH,
+    format: str = options.option(
         "--format FORMAT",
         "`stablehlo` for JAX, `onnx`, or `numpy`: a Python file that needs NumPy only.",
         default=...,
         words=("stablehlo", "onnx", "numpy"),
     ),
-    output_: Path | None = option(
+    output_: Path | None = options.option(
         "--output FILE",
         "The file. Default: `policy.stablehlo.zip`, `policy.onnx` or "
         "`policy.py` in the run's folder. `numpy` writes its arrays beside it, to "
         "an `.npz` file of the same name.",
     ),
-    best: bool = BEST,
-    seed: int | None = seed_option("A seed of the run. Default: the first."),
-    json: bool = JSON,
-    trust: bool | None = TRUST,
+    best: bool = options.BEST,
+    seed: int | None = options.seed_option("A seed of the run. Default: the first."),
+    json: bool = options.JSON,
+    trust: bool | None = options.TRUST,
 ) -> None:
     """Export a seed's greedy policy to a file that needs no rlcli.
 

@@ -3,30 +3,29 @@
 from pathlib import Path
 
 from rlcli.cli import completion, options, output
-from rlcli.cli.options import JSON, TRUST, argument, option
 from rlcli.quoting import quote_rich
 
 
 def command(
-    path: Path = argument(
+    path: Path = options.argument(
         "RUN|CHECKPOINT",
         "The folder of a run, or one of its checkpoints.",
         complete=completion.complete_run,
     ),
-    checkpoint: int | None = option(
+    checkpoint: int | None = options.option(
         "--checkpoint STEP", "The step of a checkpoint. Default: the latest."
     ),
-    seed: int | None = option(
+    seed: int | None = options.option(
         "--seed N", "A seed of the run. Default: the first.", min=0
     ),
-    episodes: int = option(
+    episodes: int = options.option(
         "--episodes N",
         "Episodes of the greedy policy, to compare values with returns.",
         default=5,
         min=0,
     ),
-    json: bool = JSON,
-    trust: bool | None = TRUST,
+    json: bool = options.JSON,
+    trust: bool | None = options.TRUST,
 ) -> None:
     """Show what the updater of a run gets and does next.
 

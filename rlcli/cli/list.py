@@ -1,18 +1,17 @@
 """`rlcli list`: lists parts and recipes."""
 
 import rlcli
-from rlcli.cli import completion, output
-from rlcli.cli.options import JSON, argument
+from rlcli.cli import completion, options, output
 
 
 def command(
-    kind: str | None = argument(
+    kind: str | None = options.argument(
         "KIND",
         "Only this kind, singular or plural: `updaters`, `recipes`.",
         complete=completion.complete_kind,
         default=None,
     ),
-    json: bool = JSON,
+    json: bool = options.JSON,
 ) -> None:
     """List the available parts and recipes."""
     kinds = rlcli.list(kind)

@@ -3,24 +3,23 @@
 from pathlib import Path
 
 import rlcli
-from rlcli.cli import completion, output
-from rlcli.cli.options import argument, option
+from rlcli.cli import completion, options, output
 from rlcli.errors import RlcliError
 from rlcli.quoting import quote_shell
 
 
 def command(
-    recipe: str = argument(
+    recipe: str = options.argument(
         "RECIPE",
         "The name of a built-in recipe.",
         complete=completion.complete_recipe_name,
     ),
-    environment: str | None = option(
+    environment: str | None = options.option(
         "--environment NAME",
         "Replace the environment: `Acrobot-v1`, or `{name: Acrobot-v1, num_envs: 4}`.",
         complete=completion.complete_environment,
     ),
-    output_: Path | None = option(
+    output_: Path | None = options.option(
         "--output FILE",
         "The new file. Default: the name of the recipe, in this folder.",
     ),

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import rlcli
 from rlcli.cli import options, output
-from rlcli.cli.options import option
 
 
 def command(
     runs: list[str] = options.RUNS,
-    x: str = option(
+    x: str = options.option(
         "--x AXIS",
         "`steps`, `seconds` of training or `updates`.",
         default="steps",
@@ -22,7 +21,7 @@ def command(
     filter: list[str] = options.FILTER,
     tag: list[str] = options.TAGGED,
     reference: list[str] = options.REFERENCE,
-    output_: Path | None = option(
+    output_: Path | None = options.option(
         "--output FILE", "A `.png`, `.svg` or `.pdf` file, instead of the terminal."
     ),
     width: str | None = options.WIDTH,

@@ -4,13 +4,12 @@ from pathlib import Path
 
 import rlcli
 from rlcli.cli import options, output
-from rlcli.cli.options import flag, option
 from rlcli.runs import thread_layout
 
 
 def command(
     runs: list[str] = options.RUNS,
-    output_: Path | None = option(
+    output_: Path | None = options.option(
         "--output FILE",
         "The `.html` file. Default: `report.html`, in the run's folder for a "
         "single run, else in the current folder.",
@@ -21,16 +20,18 @@ def command(
     group: str | None = options.GROUP,
     filter: list[str] = options.FILTER,
     tag: list[str] = options.TAGGED,
-    episodes: int = option(
+    episodes: int = options.option(
         "--episodes N",
         "Episodes of each seed. 0 loads no policies: no films, no JAX.",
         default=50,
         min=0,
     ),
-    inspect: bool = flag("--inspect", "Show the next update of a run of each group."),
+    inspect: bool = options.flag(
+        "--inspect", "Show the next update of a run of each group."
+    ),
     best: bool = options.BEST,
     seed: int = options.SEED,
-    open_: bool = flag("--open", "Open the page in the browser."),
+    open_: bool = options.flag("--open", "Open the page in the browser."),
     quiet: bool = options.QUIET,
     trust: bool | None = options.TRUST,
 ) -> None:

@@ -8,19 +8,18 @@ import typer
 import rlcli
 from rlcli import errors
 from rlcli.cli import options, output
-from rlcli.cli.options import JSON, MAX_TIME, QUIET, RUN_FOLDER, TRUST, option
 
 
 def command(
-    run: Path = RUN_FOLDER,
-    runs: Path = option(
+    run: Path = options.RUN_FOLDER,
+    runs: Path = options.option(
         "--runs DIR", "Create the new run below DIR/<recipe>.", default=Path("runs")
     ),
-    to: Path | None = option("--to DIR", "Create the new run in exactly DIR."),
-    max_time: str | None = MAX_TIME,
-    quiet: bool = QUIET,
-    trust: bool | None = TRUST,
-    json: bool = JSON,
+    to: Path | None = options.option("--to DIR", "Create the new run in exactly DIR."),
+    max_time: str | None = options.MAX_TIME,
+    quiet: bool = options.QUIET,
+    trust: bool | None = options.TRUST,
+    json: bool = options.JSON,
 ) -> None:
     """Train a run again from its recipe, and compare bit by bit.
 

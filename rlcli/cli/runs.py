@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import rlcli
-from rlcli.cli import output
-from rlcli.cli.options import FILTER, JSON, TAGGED, argument, flag, option
+from rlcli.cli import options, output
 from rlcli.errors import RlcliError
 from rlcli.quoting import quote_rich
 
@@ -25,20 +24,20 @@ PERIOD = 1.0  # seconds between two updates of `--watch`
 
 
 def command(
-    folder: Path = argument(
+    folder: Path = options.argument(
         "[DIR]", "A folder that contains runs.", default=Path("runs")
     ),
-    filter: list[str] = FILTER,
-    tag: list[str] = TAGGED,
-    sort: str = option(
+    filter: list[str] = options.FILTER,
+    tag: list[str] = options.TAGGED,
+    sort: str = options.option(
         "--sort FIELD",
         "`created`, `return` or `steps`, the highest first; `status`, "
         "`recipe` or `name`.",
         default="created",
         words=("created", "return", "steps", "status", "recipe", "name"),
     ),
-    watch: bool = flag("--watch", "Update the list until Ctrl-C."),
-    json: bool = JSON,
+    watch: bool = options.flag("--watch", "Update the list until Ctrl-C."),
+    json: bool = options.JSON,
 ) -> None:
     """List runs: changed options, status, steps, return and age.
 

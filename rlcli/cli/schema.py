@@ -3,12 +3,11 @@
 from pathlib import Path
 
 import rlcli
-from rlcli.cli import output
-from rlcli.cli.options import option
+from rlcli.cli import options, output
 
 
 def command(
-    output_: Path | None = option(
+    output_: Path | None = options.option(
         "--output FILE", "Write the schema to FILE, not to stdout."
     ),
 ) -> None:

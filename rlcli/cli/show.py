@@ -2,24 +2,23 @@
 
 import rlcli
 from rlcli.cli import completion, options, output
-from rlcli.cli.options import JSON, SET, argument, flag
 
 
 def command(
-    what: str = argument(
+    what: str = options.argument(
         "RECIPE|RUN|KIND",
         "A recipe, the folder of a run, or the kind of a part, such as `updater`.",
         complete=completion.complete_show_argument,
     ),
-    name: str | None = argument(
+    name: str | None = options.argument(
         "NAME", "Name of the part.", complete=completion.complete_part, default=None
     ),
-    set: list[str] = SET,
-    diff_from_base: bool = flag(
+    set: list[str] = options.SET,
+    diff_from_base: bool = options.flag(
         "--diff-from-base",
         "Show only what differs from the recipes that the recipe extends.",
     ),
-    json: bool = JSON,
+    json: bool = options.JSON,
 ) -> None:
     """Show a recipe with all defaults, a part's options, or a run.
 

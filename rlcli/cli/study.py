@@ -11,7 +11,6 @@ import typer
 import rlcli
 from rlcli import errors
 from rlcli.cli import options, output, study_screen, training_outcome
-from rlcli.cli.options import argument, flag, option, repeated, seed_option
 
 if TYPE_CHECKING:
     from rlcli.studies.preview import CellPreview
@@ -22,26 +21,26 @@ _NUMBERS = ("program", "seeds", "steps", "memory", "time")  # of a cell
 
 @options.with_engines
 def command(
-    study: Path = argument(
+    study: Path = options.argument(
         "STUDY", "The YAML file of a study, or the folder of one, which continues."
     ),
     set: list[str] = options.SET,
     vary: list[str] = options.VARY,
     vary_zip: list[str] = options.VARY_ZIP,
-    dry_run: bool = flag(
+    dry_run: bool = options.flag(
         "--dry-run", "Print what would be trained, and train nothing."
     ),
-    cell: list[str] = repeated(
+    cell: list[str] = options.repeated(
         "--cell NAME", "Continue only this cell of the folder. Can be repeated."
     ),
-    seed: int | None = seed_option("The first seed of each cell."),
+    seed: int | None = options.seed_option("The first seed of each cell."),
     seeds: int | None = options.SEEDS,
-    runs: Path = option(
+    runs: Path = options.option(
         "--runs DIR", "Create the study below DIR/studies/<file>.", default=Path("runs")
     ),
-    run: Path | None = option("--run DIR", "Create the study in exactly DIR."),
-    name: str | None = option("--name NAME", "Name the folder and the runs."),
-    tag: list[str] = repeated("--tag TAG", "Tag the runs. Can be repeated."),
+    run: Path | None = options.option("--run DIR", "Create the study in exactly DIR."),
+    name: str | None = options.option("--name NAME", "Name the folder and the runs."),
+    tag: list[str] = options.repeated("--tag TAG", "Tag the runs. Can be repeated."),
     max_time: str | None = options.MAX_TIME,
     smoke: bool = options.SMOKE,
     quiet: bool = options.QUIET,

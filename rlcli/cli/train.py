@@ -7,12 +7,11 @@ import typer
 
 import rlcli
 from rlcli.cli import completion, options, study_screen, training_outcome
-from rlcli.cli.options import argument, flag, option, repeated, seed_option
 
 
 @options.with_engines
 def command(
-    recipe: list[str] = argument(
+    recipe: list[str] = options.argument(
         "RECIPE...",
         "YAML files, or names of built-in recipes.",
         complete=completion.complete_recipe,
@@ -21,23 +20,23 @@ def command(
     vary: list[str] = options.VARY,
     vary_zip: list[str] = options.VARY_ZIP,
     init: Path | None = options.INIT,
-    seed: int | None = seed_option("The first seed."),
+    seed: int | None = options.seed_option("The first seed."),
     seeds: int | None = options.SEEDS,
-    runs: Path = option(
+    runs: Path = options.option(
         "--runs DIR", "Create the run below DIR/<recipe>.", default=Path("runs")
     ),
-    run: Path | None = option("--run DIR", "Create the run in exactly DIR."),
-    name: str | None = option("--name NAME", "Name the run and its folder."),
-    tag: list[str] = repeated(
+    run: Path | None = options.option("--run DIR", "Create the run in exactly DIR."),
+    name: str | None = options.option("--name NAME", "Name the run and its folder."),
+    tag: list[str] = options.repeated(
         "--tag TAG", "Tag the run for `rlcli runs`. Can be repeated."
     ),
     max_time: str | None = options.MAX_TIME,
     smoke: bool = options.SMOKE,
     quiet: bool = options.QUIET,
-    profile: bool = flag(
+    profile: bool = options.flag(
         "--profile", "Profile a few iterations: print where time is spent."
     ),
-    debug: bool = flag(
+    debug: bool = options.flag(
         "--debug",
         "Like `--smoke`, without compilation: say where a number is not finite.",
     ),

@@ -5,14 +5,15 @@ from pathlib import Path
 import typer
 
 import rlcli
-from rlcli.cli import output
-from rlcli.cli.options import JSON, argument, flag
+from rlcli.cli import options, output
 
 
 def command(
-    folder: Path | None = argument("[FOLDER]", "A folder of runs.", default=None),
-    forget: bool = flag("--forget", "Trust the folder no more."),
-    json: bool = JSON,
+    folder: Path | None = options.argument(
+        "[FOLDER]", "A folder of runs.", default=None
+    ),
+    forget: bool = options.flag("--forget", "Trust the folder no more."),
+    json: bool = options.JSON,
 ) -> None:
     """Trust the code of all runs in a folder, or list such folders.
 

@@ -6,23 +6,22 @@ import typer
 
 import rlcli
 from rlcli import errors
-from rlcli.cli import completion, output
-from rlcli.cli.options import JSON, QUIET, SEEDS, SET, argument, option
+from rlcli.cli import completion, options, output
 
 
 def command(
-    recipe: str = argument(
+    recipe: str = options.argument(
         "RECIPE",
         "A YAML file, or the name of a built-in recipe.",
         complete=completion.complete_recipe,
     ),
-    set: list[str] = SET,
-    seeds: int | None = SEEDS,
-    steps: int | None = option(
+    set: list[str] = options.SET,
+    seeds: int | None = options.SEEDS,
+    steps: int | None = options.option(
         "--steps N", "Steps to train. Default: at least 512, with 12 updates.", min=1
     ),
-    quiet: bool = QUIET,
-    json: bool = JSON,
+    quiet: bool = options.QUIET,
+    json: bool = options.JSON,
 ) -> None:
     """Verify that a stopped and resumed run gives the same bytes.
 

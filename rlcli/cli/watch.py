@@ -5,10 +5,9 @@ from pathlib import Path
 import rlcli
 from rlcli import errors
 from rlcli.cli import options, output, study_screen
-from rlcli.cli.options import JSON, RUN_FOLDER
 
 
-def command(run: Path = RUN_FOLDER, json: bool = JSON) -> None:
+def command(run: Path = options.RUN_FOLDER, json: bool = options.JSON) -> None:
     """Show the progress of a run, or a study, in another process.
 
     Ends with the run, or when the study is complete or was stopped. Only reads the
