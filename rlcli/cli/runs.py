@@ -57,14 +57,10 @@ def command(
     if json:
         output.print_json(records)
     elif records:
-        _print(records, folder)
+        console = output.table_console()
+        console.print(_table(records, folder, console.width))
     else:
         output.print_message(f"no run in `{folder}`{' matches' * bool(filter or tag)}")
-
-
-def _print(records: Sequence[Record], folder: Path) -> None:
-    console = output.table_console()
-    console.print(_table(records, folder, console.width))
 
 
 def _table(records: Sequence[Record], folder: Path, width: int) -> RenderableType:

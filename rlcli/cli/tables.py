@@ -13,6 +13,7 @@ from rich.text import Text
 from rlcli.errors import shorten
 from rlcli.quoting import printable
 from rlcli.runs import formatting
+from rlcli.runs.formatting import NOTHING
 from rlcli.runs.run_folder import TIME
 
 WIDE = 118  # columns of a terminal from which on a run has one line
@@ -38,12 +39,13 @@ def runs_table(records: Sequence[Record], folder: str | Path, width: int) -> Tab
 
     Names are relative to `folder`, without the overrides at their end.
     """
+    has_intervals = any(e["return"] and e["return"]["ci95"] for e in records)
     table = Table(
         box=box.SIMPLE_HEAD,
         padding=0,
         pad_edge=False,
         show_edge=False,
-        caption=_LEGEND + _INTERVAL * any(map(_has_interval, records)),
+        caption=_LEGEND + (_INTERVAL if has_intervals else ""),
         caption_justify="left",
     )
     columns = _WIDE_COLUMNS if width >= WIDE else _NARROW_COLUMNS
@@ -130,20 +132,15 @@ def _status(record: Record) -> Text:
 def _steps(record: Record) -> str:
     steps, total = record["steps"], record["total_steps"]
     text = formatting.format_count(steps)
-    return (
-        f"{text}/{formatting.format_count(total)}" if total and steps != total else text
-    )
-
-
-def _has_interval(record: Record) -> bool:
-    return bool(record["return"] and record["return"]["ci95"])
+    goal = f"/{formatting.format_count(total)}" if total and steps != total else ""
+    return text + goal
 
 
 def _return(record: Record) -> list[str]:
     """The mean of one seed; the IQM of several seeds, and its interval."""
     result = record["return"]
     if result is None:
-        return [formatting.NOTHING]
+        return [NOTHING]
     mark = "~" if result["source"] == "training" else ""
     number = f"{mark}{formatting.format_number(result['iqm'])}"
     if result["ci95"] is None:
@@ -162,7 +159,7 @@ def _seeds(record: Record) -> str:
 def _age(record: Record) -> str:
     created = formatting.parse_time(record["created"])
     if created is None:
-        return formatting.NOTHING
+        return NOTHING
     return formatting.format_duration(time.time() - created)
 
 
@@ -205,16 +202,12 @@ def _diff_sections(result: Mapping[str, Any]) -> dict[str, dict[str, list[str]]]
 
 
 def _format_option(value: Any) -> str:
-    return (
-        formatting.NOTHING
-        if value is None
-        else formatting.format_value(value, _LONGEST)
-    )
+    return NOTHING if value is None else formatting.format_value(value, _LONGEST)
 
 
 def _format_result(name: str, value: Any) -> str:
     if name == "return":
-        return formatting.format_return(value) or formatting.NOTHING
+        return formatting.format_return(value) or NOTHING
     if name == "seeds":
         return ", ".join(map(str, value or ()))
     if isinstance(value, str):

@@ -90,7 +90,8 @@ def collect(
         setup,
         -(-(episodes or 1) // len(snapshot.seeds)),
         explore=explore,
-        num_envs=_streams(steps),
+        # Each makes many steps, so that the first ones of episodes are not too many.
+        num_envs=steps and max(1, min(_MAX_STREAMS, steps // _STREAM_STEPS)),
         policy=random_policy(environment.action, environment.observation)
         if random
         else None,
@@ -128,16 +129,6 @@ def _records_memory(
     # Rows are recorded, and then stacked.
     size = 2 * count * (_SCALARS + sum(map(tree_bytes, arrays)))
     return Item("recorded steps", size, f"{count:,} {key}", {f"--{key}": None}, True)
-
-
-def _streams(steps: int | None) -> int | None:
-    """The number of environments that collect `steps`; None for whole episodes.
-
-    Each makes many steps: the first steps of episodes should not be overrepresented.
-    """
-    if steps is None:
-        return None
-    return max(1, min(_MAX_STREAMS, steps // _STREAM_STEPS))
 
 
 class _Episode(NamedTuple):

@@ -33,13 +33,9 @@ class Reel:
     """Compressed frames and their colour histogram."""
 
     def __init__(
-        self, frames: Iterable[np.ndarray], max_frames: int | None = None
+        self, frames: Iterable[np.ndarray], max_frames: int = MAX_FRAMES
     ) -> None:
-        """Takes at most `max_frames` frames, and warns if there are more.
-
-        By default `MAX_FRAMES`.
-        """
-        max_frames = MAX_FRAMES if max_frames is None else max_frames
+        """Takes at most `max_frames` frames, and warns if there are more."""
         self._frames: list[bytes] = []
         self._sizes: list[tuple[int, int]] = []  # (width, height)
         # For each coarse colour: its count, and one exact colour.

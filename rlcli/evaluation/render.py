@@ -153,22 +153,16 @@ def _compose_frames(
             continue
         image = Image.fromarray(frame)
         if size is None and image.width < _MIN_OVERLAY_WIDTH:
-            factor = -(
-                -_MIN_OVERLAY_WIDTH // image.width
-            )  # an integer, for crisp pixels
-            image = image.resize(
-                (image.width * factor, image.height * factor), Image.Resampling.NEAREST
-            )
+            # By an integer, for crisp pixels.
+            factor = -(-_MIN_OVERLAY_WIDTH // image.width)
+            enlarged = (image.width * factor, image.height * factor)
+            image = image.resize(enlarged, Image.Resampling.NEAREST)
         if size is not None:
             margin = _overlay_height(moment) if overlay else 0
             height = max(1, size[1] - margin)
             image = image.resize((size[0], height), Image.Resampling.LANCZOS)
-        frame = np.asarray(image)
-        yield (
-            np.concatenate([frame, _draw_overlay(moment, image.width)])
-            if overlay
-            else frame
-        )
+        overlays = [_draw_overlay(moment, image.width)] if overlay else []
+        yield np.concatenate([np.asarray(image), *overlays])
 
 
 def _draw_overlay(moment: EvaluationStep, width: int) -> np.ndarray:

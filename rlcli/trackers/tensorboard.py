@@ -26,30 +26,21 @@ def tensorboard() -> Tracker:
     return Tracker(_start, _log, _finish)
 
 
-class _Writers:
-    """A writer for each seed, and one for all seeds together."""
+class _Writers(dict[int | None, Any]):
+    """A writer for each seed, and one for all seeds together, made when first used."""
 
     def __init__(self, run: TrackedRun) -> None:
         self._run = run
-        self._writers: dict[int | None, Any] = {}
 
-    def __getitem__(self, seed: int | None) -> Any:
-        """The writer of a seed, which is made when it is first used."""
-        if seed not in self._writers:
-            tensorboard = import_library("tensorboardX", "tensorboard")
-            folder = self._run.folder / FOLDER
-            if len(self._run.seeds) > 1:
-                folder /= "mean" if seed is None else f"seed_{seed}"
-            # Otherwise a resume in the same second would replace the file.
-            suffix = f".{self._run.step}"
-            self._writers[seed] = tensorboard.SummaryWriter(
-                str(folder), filename_suffix=suffix
-            )
-        return self._writers[seed]
-
-    def all(self) -> list[Any]:
-        """All writers that have been used."""
-        return [*self._writers.values()]
+    def __missing__(self, seed: int | None) -> Any:
+        tensorboard = import_library("tensorboardX", "tensorboard")
+        folder = self._run.folder / FOLDER
+        if len(self._run.seeds) > 1:
+            folder /= "mean" if seed is None else f"seed_{seed}"
+        # Otherwise a resume in the same second would replace the file.
+        suffix = f".{self._run.step}"
+        self[seed] = tensorboard.SummaryWriter(str(folder), filename_suffix=suffix)
+        return self[seed]
 
 
 def _start(run: TrackedRun) -> _Writers:
@@ -71,7 +62,7 @@ def _log(writers: _Writers, records: Sequence[Record]) -> None:
             writer.add_histogram(name, values, step, walltime=time)
         for name, film in films.items():
             writer.file_writer.add_summary(_film_summary(name, film), step, time)
-    for writer in writers.all():
+    for writer in writers.values():
         writer.flush()
 
 
@@ -87,5 +78,5 @@ def _film_summary(name: str, film: Path) -> Any:
 
 
 def _finish(writers: _Writers, status: str) -> None:
-    for writer in writers.all():
+    for writer in writers.values():
         writer.close()

@@ -32,7 +32,7 @@ def default_preprocessor(space: gymnasium.Space) -> Preprocessor:
     match space:
         case spaces.Discrete():
             n, start = int(space.n), int(space.start)
-            return lambda rng, x: _one_hot(_integers(x, start), n).reshape(-1, n)
+            return lambda rng, x: jax.nn.one_hot(_integers(x, start), n).reshape(-1, n)
         case spaces.Box():
             low, high = bounds(space)
             shape, box_dtype = (-1, *space.shape), dtype(space)
@@ -43,7 +43,7 @@ def default_preprocessor(space: gymnasium.Space) -> Preprocessor:
             sizes = [int(n) for n in space.nvec.ravel()]
             start = np.asarray(space.start).ravel()
             return lambda rng, x: [
-                _one_hot(column, n)
+                jax.nn.one_hot(column, n)
                 for column, n in zip(
                     _integers(jnp.reshape(x, (-1, len(sizes))), start).T,
                     sizes,
@@ -75,10 +75,6 @@ def default_preprocessor(space: gymnasium.Space) -> Preprocessor:
 
 def _integers(x: Any, start: Any) -> Array:
     return jnp.asarray(x, jnp.int32) - jnp.asarray(start, jnp.int32)
-
-
-def _one_hot(x: Array, n: int) -> Array:
-    return jax.nn.one_hot(x, n)
 
 
 def check_preprocessors(

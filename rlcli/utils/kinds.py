@@ -62,8 +62,9 @@ def is_stochastic(obj: Any) -> bool:
 
 
 def _is_named(obj: Any, *names: str) -> bool:
-    function_names = {_strip_number(name) for name in _function_names(obj)}
-    return bool(function_names) and function_names <= {*names}
+    # Without their numbers: `critic_2` is a `critic`.
+    found = {name.rstrip("0123456789").rstrip("_") for name in _function_names(obj)}
+    return bool(found) and found <= {*names}
 
 
 def _function_names(obj: Any) -> set[str]:
@@ -78,8 +79,3 @@ def _function_names(obj: Any) -> set[str]:
 def _network(obj: Any) -> Network | None:
     network = obj if isinstance(obj, Network) else getattr(obj, "network", None)
     return network if isinstance(network, Network) else None
-
-
-def _strip_number(name: str) -> str:
-    """A name without its number: `critic_2` is a `critic`."""
-    return name.rstrip("0123456789").rstrip("_")

@@ -60,19 +60,13 @@ def _indent(lines: Iterable[str], brackets: str, d: int) -> str:
 def _summarize_array(array: Any) -> str:
     """Describes an array; a traced array has no numbers."""
     facts = [f"shape={tuple(array.shape)}", f"dtype={array.dtype}"]
-    has_values = not isinstance(array, Tracer)
-    if has_values and array.size and np.dtype(bool) != array.dtype and _is_real(array):
+    kinds = (jax.numpy.floating, jax.numpy.integer)
+    is_real = any(jax.numpy.issubdtype(array.dtype, kind) for kind in kinds)
+    if is_real and array.size and not isinstance(array, Tracer):
         entries = np.asarray(array, np.float64)
         for name in ("min", "median", "max"):
             facts.append(f"{name}={getattr(np, name)(entries):.3g}")
     return f"array({', '.join(facts)})"
-
-
-def _is_real(array: Any) -> bool:
-    return any(
-        jax.numpy.issubdtype(array.dtype, kind)
-        for kind in (jax.numpy.floating, jax.numpy.integer)
-    )
 
 
 def enable_logging(
@@ -96,19 +90,16 @@ def enable_logging(
     form = f"[{label}%(name)s|%(levelname)s] %(message)s"
     logging.basicConfig(level=level, format=form)
     root = logging.getLogger()
-    stream_handlers = [
-        handler for handler in root.handlers if type(handler) is logging.StreamHandler
-    ]
-    for handler in stream_handlers:
-        handler.setLevel(level)
+    for handler in root.handlers:
+        if type(handler) is logging.StreamHandler:
+            handler.setLevel(level)
     file_level = level if output_level is None else output_level
+    root.setLevel(level)
     if output_filepath is not None:
         handler = _file_handler(root, Path(output_filepath).absolute())
         handler.setLevel(file_level)
         handler.setFormatter(logging.Formatter(form))
         root.setLevel(min(level, file_level))
-    else:
-        root.setLevel(level)
 
 
 def _file_handler(root: logging.Logger, path: Path) -> logging.FileHandler:

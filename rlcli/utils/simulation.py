@@ -99,7 +99,9 @@ def make(
             "it belongs to another library; `rlcli train` runs it on the host",
         )
     options = _check_options(part, parameters)
-    wrapper_parts = [_read_wrapper(wrapper) for wrapper in _check_list(wrappers)]
+    if isinstance(wrappers, str | Mapping):
+        raise RlcliError(f"`wrappers` is a list, got {wrappers!r}", "put it in [ ]")
+    wrapper_parts = [_read_wrapper(wrapper) for wrapper in wrappers]
 
     def fixed_core_of(values: Mapping[str, Any]) -> Core:
         offers = {"rendering": rendering}
@@ -198,12 +200,6 @@ def _check_options(
     return options | {
         parameters[key].name: value for key, value in traced_options.items()
     }
-
-
-def _check_list(wrappers: Any) -> Sequence[Any]:
-    if isinstance(wrappers, str | Mapping):
-        raise RlcliError(f"`wrappers` is a list, got {wrappers!r}", "put it in [ ]")
-    return wrappers
 
 
 def _read_wrapper(wrapper: Any) -> tuple[registry.RegisteredPart, dict[str, Any]]:

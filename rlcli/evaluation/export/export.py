@@ -1,17 +1,16 @@
 """Export: a trained policy as a file that runs without rlcli."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 
+from rlcli.errors import RlcliError
 from rlcli.evaluation.export.formats import FORMATS, check_export
 from rlcli.evaluation.export.policy_function import (
     PolicyFunction,
-    check_policy,
     make_policy_function,
     next_name,
 )
@@ -58,7 +57,11 @@ def export(
     """
     file = check_export(run, format=format, output=output, best=best)
     policy = load(run, best=best, seed=seed, trust=trust)
-    check_policy(policy)
+    if policy.recipe["policy"]["name"] == "random":
+        raise RlcliError(
+            "policy `random` cannot be exported: all its actions are random",
+            "export a run with another policy",
+        )
     function = make_policy_function(policy)
     metadata = describe_policy(policy, function)
     writer = importlib.import_module(FORMATS[format].module)
@@ -79,9 +82,14 @@ BATCH = "batch"
 
 def describe_policy(policy: TrainedPolicy, function: PolicyFunction) -> dict[str, Any]:
     """The metadata that every exported file contains."""
-    spaces = {
-        port.name: port.space for port in (*function.observation, *function.action)
-    }
+    ports = (*function.observation, *function.action)
+    spaces = {port.name: {"space": to_plain(port.space)} for port in ports}
+
+    def describe(name: str, shape: Sequence[int], dtype: Any) -> dict[str, Any]:
+        array = {"name": name, "shape": [BATCH, *shape], "dtype": np.dtype(dtype).name}
+        return array | spaces.get(name, {})
+
+    outputs = function.graph.outputs
     return {
         "format_version": VERSION,
         "rlcli": provenance.versions()["rlcli"],
@@ -89,14 +97,11 @@ def describe_policy(policy: TrainedPolicy, function: PolicyFunction) -> dict[str
         "seed": policy.seed,
         "steps": policy.steps,
         "inputs": [
-            {**_array(name, struct), **_space(spaces.get(name))}
+            describe(name, struct.shape, struct.dtype)
             for name, struct in function.inputs.items()
         ],
         "outputs": [
-            {
-                **_array(name, function.graph.outputs[name], batched=True),
-                **_space(spaces.get(name)),
-            }
+            describe(name, outputs[name].shape[1:], outputs[name].dtype)
             for name in function.output_names
         ],
         "state": [
@@ -105,15 +110,3 @@ def describe_policy(policy: TrainedPolicy, function: PolicyFunction) -> dict[str
         ],
         "recipe": policy.recipe,
     }
-
-
-def _array(name: str, value: Any, batched: bool = False) -> dict[str, Any]:
-    """The entry of an array; `batched`: its shape has the batch axis already."""
-    shape = value.shape[1:] if batched else value.shape
-    dtype = np.dtype(value.dtype).name
-    return {"name": name, "shape": [BATCH, *shape], "dtype": dtype}
-
-
-def _space(space: gymnasium.Space | None) -> Mapping[str, Any]:
-    """The entry `space` of an array of an observation or an action."""
-    return {} if space is None else {"space": to_plain(space)}

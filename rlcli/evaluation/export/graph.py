@@ -54,9 +54,9 @@ class Graph(NamedTuple):
 
 def trace(
     function: Callable[[dict[str, Any]], dict[str, Any]],
-    inputs: Mapping[str, jax.ShapeDtypeStruct],
+    inputs: Mapping[str, Any],
 ) -> Graph:
-    """Traces a function of a dict of arrays, `inputs`, which get a batch axis."""
+    """Traces a function of a dict of arrays like `inputs`, which get a batch axis."""
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(add_batch(inputs))
     input_names, output_names = sorted(inputs), sorted(shapes)  # as JAX flattens dicts
     builder = _GraphBuilder()
@@ -79,14 +79,12 @@ def trace(
     )
 
 
-def add_batch(
-    inputs: Mapping[str, jax.ShapeDtypeStruct],
-) -> dict[str, jax.ShapeDtypeStruct]:
-    """The same arrays with a first axis of any size."""
+def add_batch(inputs: Mapping[str, Any]) -> dict[str, jax.ShapeDtypeStruct]:
+    """The shapes of arrays with a first axis of any size."""
     (batch,) = export.symbolic_shape("batch")
     return {
-        name: jax.ShapeDtypeStruct((batch, *struct.shape), struct.dtype)
-        for name, struct in inputs.items()
+        name: jax.ShapeDtypeStruct((batch, *leaf.shape), leaf.dtype)
+        for name, leaf in inputs.items()
     }
 
 

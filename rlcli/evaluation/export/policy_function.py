@@ -10,7 +10,6 @@ import jax
 import numpy as np
 
 from rlcli import spaces
-from rlcli.errors import RlcliError
 from rlcli.evaluation.export.graph import Graph, needed_inputs, trace
 from rlcli.evaluation.trained_policy import TrainedPolicy
 from rlcli.types import Array, ArrayTree
@@ -31,7 +30,7 @@ class PolicyFunction(NamedTuple):
     """`compute(inputs) -> outputs`, dicts of arrays with a batch axis, by name."""
 
     compute: Callable[[dict[str, Array]], dict[str, Array]]
-    inputs: Mapping[str, jax.ShapeDtypeStruct]  # without the batch axis
+    inputs: Mapping[str, Array]  # one of each, without the batch axis
     observation: Sequence[Port]
     action: Sequence[Port]
     state: Mapping[str, np.ndarray]  # by the input's name, before the first observation
@@ -50,14 +49,14 @@ def next_name(name: str) -> str:
 
 
 def make_policy_function(policy: TrainedPolicy) -> PolicyFunction:
-    """The greedy policy, without the parts of its state that no action depends on."""
-    observation, action = (
-        tuple(_ports(space, name))
-        for space, name in (
-            (policy.spaces.observation, "observation"),
-            (policy.spaces.action, "action"),
-        )
-    )
+    """The greedy policy, without what no action depends on.
+
+    That is state, and members of observations that only critics read. One array of the
+    observation stays, because it has the size of the batch.
+    """
+    names = ("observation", "action")
+    pairs = zip(policy.spaces, names, strict=True)
+    observation, action = (tuple(_ports(space, name)) for space, name in pairs)
     initial = policy.initial_state()
     leaves, structure = jax.tree.flatten((initial.memory, initial.frames))
     state = {f"{_STATE}.{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
@@ -76,63 +75,33 @@ def make_policy_function(policy: TrainedPolicy) -> PolicyFunction:
         leaves = jax.tree.leaves((after.memory, after.frames))
         return entries | dict(zip(map(next_name, state), leaves, strict=True))
 
-    examples = {port.name: spaces.zeros(port.space) for port in observation}
-    examples |= {FIRST: np.array(True), **state}
-    function = PolicyFunction(
-        compute=jax.vmap(select_action),
-        inputs={
-            name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
-            for name, leaf in examples.items()
-        },
-        observation=observation,
-        action=action,
-        state=state,
-        graph=Graph({}, (), {}, {}),
-    )
-    return _prune(function)
-
-
-def _prune(function: PolicyFunction) -> PolicyFunction:
-    """Leaves out what no action depends on, and traces the rest.
-
-    That is state, and members of observations that only critics read. One array of the
-    observation stays, because it has the size of the batch.
-    """
-    graph = trace(function.compute, function.inputs)
-    outputs, needed = {port.name for port in function.action}, set[str]()
+    inputs = {port.name: spaces.zeros(port.space) for port in observation}
+    inputs |= {FIRST: np.array(True), **state}
+    graph, outputs = trace(jax.vmap(select_action), inputs), {p.name for p in action}
     while True:
-        inputs = needed_inputs(graph, outputs)
-        if inputs == needed:
+        needed = needed_inputs(graph, outputs)
+        states = {next_name(name) for name in state if name in needed}
+        if states <= outputs:
             break
-        needed = inputs
-        outputs |= {next_name(name) for name in function.state if name in needed}
-    ports = [port for port in function.observation if port.name in needed]
-    ports = ports or [*function.observation]
-    names = {port.name for port in ports} | needed
-    dropped = {
-        name: np.zeros(struct.shape, struct.dtype)
-        for name, struct in function.inputs.items()
-        if name not in names
-    }
+        outputs |= states
+    ports = [port for port in observation if port.name in needed] or [*observation]
+    kept = {port.name for port in ports} | needed
+    unread = {name: leaf for name, leaf in inputs.items() if name not in kept}
 
-    def compute(inputs: dict[str, Array]) -> dict[str, Array]:
-        batch = inputs[ports[0].name].shape[0]
-        rest = {
-            name: jax.numpy.broadcast_to(leaf, (batch, *leaf.shape))
-            for name, leaf in dropped.items()
-        }
-        results = function.compute({**inputs, **rest})
+    def compute(given: dict[str, Array]) -> dict[str, Array]:
+        results = select_action({**given, **unread})
         return {name: results[name] for name in sorted(outputs)}
 
-    pruned = function._replace(
-        compute=compute,
+    inputs = {name: leaf for name, leaf in inputs.items() if name in kept}
+    batched = jax.vmap(compute)
+    return PolicyFunction(
+        compute=batched,
+        inputs=inputs,
         observation=ports,
-        inputs={
-            name: function.inputs[name] for name in function.inputs if name in names
-        },
-        state={name: leaf for name, leaf in function.state.items() if name in needed},
+        action=action,
+        state={name: leaf for name, leaf in state.items() if name in needed},
+        graph=trace(batched, inputs),
     )
-    return pruned._replace(graph=trace(compute, pruned.inputs))
 
 
 def _ports(
@@ -164,12 +133,3 @@ def _join(
         return tuple(members.values()) if is_tuple else members
 
     return join(space, ())
-
-
-def check_policy(policy: TrainedPolicy) -> None:
-    """Refuses a policy without greedy actions."""
-    if policy.recipe["policy"]["name"] == "random":
-        raise RlcliError(
-            "policy `random` cannot be exported: all its actions are random",
-            "export a run with another policy",
-        )

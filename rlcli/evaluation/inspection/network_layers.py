@@ -14,9 +14,7 @@ from rlcli.types import ArrayTree, Network
 from rlcli.updaters.learner import Learner
 from rlcli.xla.tree_paths import leaves_by_path
 
-SATURATED = (
-    0.99  # |tanh| above it is saturated: its gradient is below 2 % of the largest
-)
+SATURATED = 0.99  # |tanh| above it has a gradient below 2 % of the largest
 _MOST_ROWS = 1_024  # of a batch, for activations
 
 
