@@ -29,7 +29,7 @@ def command(
     code = OK
     for recipe in recipes:
         try:
-            reports = rlcli.check([recipe], set=tuple(set))
+            reports = rlcli.check([recipe], set=set)
         except RlcliError as error:  # continue with the other recipes
             output.print_error(error)
             code = error.code

@@ -19,9 +19,7 @@ def command(
         "policy of the zoo in the current one.",
     ),
     best: bool = options.BEST,
-    explore: bool = options.flag(
-        "--explore", "Explore as in training, instead of greedily."
-    ),
+    explore: bool = options.EXPLORE,
     random: bool = options.flag("--random", "Act at random, instead of greedily."),
     seed: int = options.SEED,
     json: bool = options.JSON,

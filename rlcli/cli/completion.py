@@ -74,12 +74,15 @@ def _join_assignments() -> int:
 
 def complete_recipe(incomplete: str) -> list[str]:
     """Names of recipes, and YAML files."""
-    return [*_recipe_names(incomplete), *_paths(incomplete, _is_yaml, _RECIPES)]
+    files = _paths(incomplete, _is_yaml, _RECIPES)
+    return [*complete_recipe_name(incomplete), *files]
 
 
 def complete_recipe_name(incomplete: str) -> list[str]:
     """Names of built-in recipes."""
-    return [*_recipe_names(incomplete)]
+    from rlcli.recipe.extending import shipped_recipes  # here, to keep `--help` fast
+
+    return [*_matches(shipped_recipes(), incomplete)]
 
 
 def complete_run(incomplete: str) -> list[str]:
@@ -196,12 +199,6 @@ def complete_word(*words: str) -> Callable[[str], list[str]]:
         return [*_matches(words, incomplete)]
 
     return complete
-
-
-def _recipe_names(incomplete: str) -> Iterator[str]:
-    from rlcli.recipe.extending import shipped_recipes
-
-    return _matches(shipped_recipes(), incomplete)
 
 
 def _part_names(kind: str, incomplete: str) -> list[str]:

@@ -19,9 +19,7 @@ def command(
         "--episodes N", "Episodes of each seed.", default=100, min=1
     ),
     seed: int = options.SEED,
-    explore: bool = options.flag(
-        "--explore", "Explore as in training, instead of greedily."
-    ),
+    explore: bool = options.EXPLORE,
     environment: str | None = options.option(
         "--environment NAME",
         "Evaluate in another environment: `gymnasium/CartPole-v1`, or "

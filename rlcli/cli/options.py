@@ -78,10 +78,7 @@ def select(
     is the `output` of the function. `changes` replace some of them.
     """
     given = {**arguments, **arguments.get("engines", {})}
-    given = {
-        name.removesuffix("_"): tuple(value) if isinstance(value, list) else value
-        for name, value in given.items()
-    } | changes
+    given = {name.removesuffix("_"): value for name, value in given.items()} | changes
     taken = inspect.signature(function).parameters
     return {name: given[name] for name in taken if name in given}
 
@@ -232,6 +229,7 @@ POLICY_PATH = argument(
 BEST = flag(
     "--best", "Use the policy of each seed's best evaluation, not the latest one."
 )
+EXPLORE = flag("--explore", "Explore as in training, instead of greedily.")
 SEED = seed_option("Random seed of the episodes.", 0)
 JSON = flag("--json", "Print the result as JSON.")
 RUNS = argument(

@@ -111,7 +111,7 @@ def reserve_stdout() -> Iterator[None]:
     replaced.flush()
     stdout = os.dup(1)
     try:
-        if _is_descriptor(replaced, 1):
+        if _descriptor_of(replaced) == 1:
             _reserved = _open_like(replaced, stdout)
         else:
             _reserved = replaced
@@ -130,13 +130,6 @@ def redirect_stdout() -> None:
     """Lets all that is printed to stdout from now on go to stderr."""
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-
-
-def _is_descriptor(stream: TextIO, number: int) -> bool:
-    try:
-        return stream.fileno() == number
-    except (OSError, AttributeError):  # a stream in memory
-        return False
 
 
 def _open_like(stream: TextIO, descriptor: int) -> TextIO:
@@ -158,10 +151,14 @@ def data_stream() -> TextIO:
 
 def data_descriptor() -> int:
     """The descriptor of stdout."""
-    stream = data_stream()
-    with contextlib.suppress(OSError, AttributeError):
+    descriptor = _descriptor_of(data_stream())
+    return 1 if descriptor is None else descriptor
+
+
+def _descriptor_of(stream: TextIO) -> int | None:
+    with contextlib.suppress(OSError, AttributeError):  # a stream in memory
         return stream.fileno()
-    return 1
+    return None
 
 
 def flush(stream: TextIO) -> None:

@@ -37,7 +37,7 @@ def command(
         message = "is for a single run, not for a study"
         options.refuse(message, coordinator=coordinator, process=process)
         keywords = {"max_time": max_time, "quiet": quiet, "trust": trust, **engines}
-        keywords |= {"set": tuple(set), "recipe": run_path, "resume": True}
+        keywords |= {"set": set, "recipe": run_path, "resume": True}
         if SEARCH in study.sections:
             code = sweep_screen.run_sweep(**keywords)
         elif BSUITE in study.sections:

@@ -31,8 +31,8 @@ def command(
     if json:
         from rlcli.runs.description import show_data  # here, to keep `--help` fast
 
-        data = show_data(*words, set=tuple(set), diff_from_base=diff_from_base)
+        data = show_data(*words, set=set, diff_from_base=diff_from_base)
         output.print_json(data)
     else:
-        text = rlcli.show(*words, set=tuple(set), diff_from_base=diff_from_base)
+        text = rlcli.show(*words, set=set, diff_from_base=diff_from_base)
         output.print_data(text.rstrip("\n"))

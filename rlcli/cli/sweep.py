@@ -131,7 +131,7 @@ def command(
     options.refuse("requires `export`", trial=trial)
     from rlcli.recipe import init_settings
 
-    settings = (*set, *init_settings(init))
+    settings = [*set, *init_settings(init)]
     keywords = options.select(rlcli.sweep, locals(), recipe=verb, set=settings)
     raise typer.Exit(sweep_screen.run_sweep(quiet=quiet, json=json, **keywords))
 

@@ -60,9 +60,7 @@ def command(
     if others or vary or vary_zip or varies:
         message = "is for a single run, without other recipes or varied options"
         options.refuse(message, profile=profile, debug=debug, coordinator=coordinator)
-        keywords = options.select(
-            rlcli.study, locals(), study=recipes, set=tuple(settings)
-        )
+        keywords = options.select(rlcli.study, locals(), study=recipes, set=settings)
         raise typer.Exit(study_screen.train_and_report(rlcli.study, **keywords))
     options.refuse_engines(engines)
     keywords = options.select(rlcli.chunks, locals(), recipe=first)

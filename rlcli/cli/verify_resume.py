@@ -29,9 +29,7 @@ def command(
     stops at several points. Each resume is a new process. Compares metrics and state;
     the exit code is 1 if they differ. Creates no run.
     """
-    result = rlcli.verify_resume(
-        recipe, set=tuple(set), seeds=seeds, steps=steps, quiet=quiet
-    )
+    result = rlcli.verify_resume(recipe, set=set, seeds=seeds, steps=steps, quiet=quiet)
     output.print_data(output.as_json(result) if json else _describe(result))
     raise typer.Exit(errors.OK if result["identical"] else errors.USER_ERROR)
 

@@ -58,13 +58,13 @@ def write_action(canonical: Canonical, action: ArrayTree, as_numpy: bool) -> Arr
     if not as_numpy:
         return canonical.to_external(action)
     external = canonical.to_external(jax.tree.map(np.asarray, action))
-    return _map_elements(_to_element, canonical.external, external)
 
+    def to_element(space: gymnasium.Space, leaf: Any) -> Any:
+        array = np.asarray(leaf)
+        # A scalar is hashable, as an array is not.
+        return array[()] if isinstance(space, kinds.Discrete) else array
 
-def _to_element(space: gymnasium.Space, leaf: Any) -> Any:
-    """An array, as Gymnasium has it; a scalar of Discrete ones, which is hashable."""
-    array = np.asarray(leaf)
-    return array[()] if isinstance(space, kinds.Discrete) else array
+    return _map_elements(to_element, canonical.external, external)
 
 
 def zeros(space: gymnasium.Space, batch: int) -> ArrayTree:

@@ -41,8 +41,8 @@ def default_output(run: Run | None, policy: Path, name: str) -> Path:
 def is_recipe(path: str | Path) -> bool:
     """Whether a path is a recipe: a YAML file, or the name of a built-in recipe."""
     file = Path(path)
-    is_file = file.suffix in (".yaml", ".yml") and not file.is_dir()
-    return is_file or (str(path) in shipped_recipes() and not file.is_dir())
+    is_named = file.suffix in (".yaml", ".yml") or str(path) in shipped_recipes()
+    return is_named and not file.is_dir()
 
 
 def is_policy_path(path: str | Path) -> bool:

@@ -1,5 +1,6 @@
 """Trees: functions of pytrees of arrays."""
 
+import operator
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -40,13 +41,10 @@ def chunks_pow2(batch: ArrayTree) -> list[ArrayTree]:
     chunks, start = [], 0
     for power in reversed(range(rows.bit_length())):
         if rows >> power & 1:
-            chunks.append(_rows(batch, slice(start, start + 2**power)))
+            take = operator.itemgetter(slice(start, start + 2**power))
+            chunks.append(jax.tree.map(take, batch))
             start += 2**power
     return chunks
-
-
-def _rows(batch: ArrayTree, rows: slice) -> ArrayTree:
-    return jax.tree.map(lambda leaf: leaf[rows], batch)
 
 
 def stack_trees(*trees: ArrayTree) -> ArrayTree:

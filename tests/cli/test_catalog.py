@@ -114,9 +114,9 @@ def test_show_takes_a_recipe_or_a_kind_and_a_name(put, capsys):
     assert main(["show", "tracer", "n_step"]) == 0
     assert main(["show", "c51_cartpole", "--diff-from-base", "--set", "a=1"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "('dqn_cartpole',) [(), False]",
-        "('tracer', 'n_step') [(), False]",
-        "('c51_cartpole',) [('a=1',), True]",
+        "('dqn_cartpole',) [[], False]",
+        "('tracer', 'n_step') [[], False]",
+        "('c51_cartpole',) [['a=1'], True]",
     ]
 
 
@@ -150,7 +150,7 @@ def test_show_of_several_runs_takes_the_newest_and_says_so(tmp_path, capsys):
 
 def test_check_goes_on_after_an_unsound_recipe_and_exits_1(put, capsys):
     def check(recipes, *, set):
-        assert set == ("a=1",)
+        assert set == ["a=1"]
         if recipes == ["bad"]:
             raise RlcliError("bad.yaml:1: no updater", "add one")
         sizes = {"memory": 2_097_152, "peak_memory": {"total": 3_145_728}}

@@ -50,7 +50,7 @@ def test_every_option_reaches_the_function(monkeypatch, folder):
     assert {key: str(value) for key, value in given.items()} == {
         **{"space": "a.yaml", "trials": "9", "seeds": "3", "seed": "4"},
         **{"sampler": "random", "pruner": "none", "objective": "auc"},
-        **{"confirm": "2", "confirm_seeds": "8", "jobs": "2", "set": "('a.b=1',)"},
+        **{"confirm": "2", "confirm_seeds": "8", "jobs": "2", "set": "['a.b=1']"},
         **{"storage": "sqlite:///x", "runs": "r", "name": "n", "max_time": "120.0"},
         **{"resume": "False", "engine": "slurm", "address": "auto"},
         **{"cpus": "2.0", "gpus": "0.5", "together": "4", "ready": "5"},

@@ -50,14 +50,14 @@ def test_train_hands_every_option_to_the_function_of_its_name(ends):
     recipe = keywords.pop("recipe")
     assert (recipe.name, recipe.sets) == ("dqn_cartpole", ())
     assert keywords == {
-        "set": ("a.b=1", "c=[x]"),
+        "set": ["a.b=1", "c=[x]"],
         "init": None,
         "seed": 3,
         "seeds": 2,
         "runs": Path("there"),
         "run": Path("here"),
         "name": "base",
-        "tag": ("a", "b"),
+        "tag": ["a", "b"],
         "max_time": START_TIME + 13_800,
         "smoke": True,
         "quiet": True,
@@ -75,7 +75,7 @@ def test_resume_hands_every_option_to_the_function_of_its_name(ends):
     options += " --coordinator node0:9 --process 1/2"
     assert main(["resume", "runs/x", *options.split()]) == 0
     keywords = {
-        "set": ("train.steps=9",),
+        "set": ["train.steps=9"],
         "max_time": START_TIME + 600,
         "quiet": True,
         "trust": True,

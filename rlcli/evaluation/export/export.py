@@ -64,7 +64,7 @@ def export(
         )
     function = make_policy_function(policy)
     metadata = describe_policy(policy, function)
-    writer = importlib.import_module(FORMATS[format].module)
+    writer = importlib.import_module(FORMATS[format][1])
     contents = writer.write_files(function, metadata, file)
     for path, content in contents.items():
         write_output(path, content)

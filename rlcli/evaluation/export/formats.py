@@ -4,7 +4,7 @@ import keyword
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rlcli.errors import RlcliError, quote
 from rlcli.evaluation.targets import default_output
@@ -13,22 +13,11 @@ from rlcli.registry.paths import enter
 from rlcli.runs.files import check_output
 from rlcli.runs.locate import locate_policy, zoo_name
 
-
-class Format(NamedTuple):
-    """A format: its file's suffix, the module that writes it, and its extra, if any."""
-
-    suffix: str
-    module: str
-    extra: str
-
-
 ARRAYS_SUFFIX = ".npz"  # of the file beside a NumPy module
-FORMATS: Mapping[str, Format] = {
-    "stablehlo": Format(
-        ".stablehlo.zip", "rlcli.evaluation.export.stablehlo", "stablehlo"
-    ),
-    "onnx": Format(".onnx", "rlcli.evaluation.export.onnx_model", "onnx"),
-    "numpy": Format(".py", "rlcli.evaluation.export.numpy_module", ""),
+FORMATS: Mapping[str, tuple[str, str]] = {  # suffix, and the module that writes it
+    "stablehlo": (".stablehlo.zip", "rlcli.evaluation.export.stablehlo"),
+    "onnx": (".onnx", "rlcli.evaluation.export.onnx_model"),
+    "numpy": (".py", "rlcli.evaluation.export.numpy_module"),
 }
 
 
@@ -45,9 +34,9 @@ def check_export(
         raise RlcliError(
             f"there is no export format {quote(format)}", f"choose one of {names}"
         )
-    suffix, _, extra = FORMATS[format]
-    if extra:
-        require_extra(extra, f"the export format `{format}`")
+    suffix, _ = FORMATS[format]
+    if format != "numpy":
+        require_extra(format, f"the export format `{format}`")
     if output is None:
         owner, policy = locate_policy(run, best=best)
         name = zoo_name(policy) or "policy"

@@ -132,6 +132,33 @@ def _stack(*arrays: Any, axis: int) -> Any:
     return lax.concatenate(rows, axis)
 
 
+def _convolve(image: Any, kernel: Any, *, dimension_numbers: Any, **params: Any) -> Any:
+    """A convolution of images `[N, *space, C]` with a kernel `[*window, C, O]`."""
+    (batch, channel, *space), window, output = dimension_numbers
+    image = lax.transpose(image, (batch, *space, channel))
+    kernel = lax.transpose(kernel, (*window[2:], window[1], window[0]))
+    params |= {"dimension_numbers": _last_channels(len(space))}
+    result = lax.conv_general_dilated_p.bind(image, kernel, **params)
+    order = (output[0], *output[2:], output[1])
+    return lax.transpose(result, [order.index(axis) for axis in range(len(order))])
+
+
+def _last_channels(n: int) -> lax.ConvDimensionNumbers:
+    """The order of axes that writers know, with `n` axes of space."""
+    array = (0, n + 1, *range(1, n + 1))
+    return lax.ConvDimensionNumbers(array, (n + 1, n, *range(n)), array)
+
+
+def _is_composed(primitive: str, params: Mapping[str, Any]) -> bool:
+    """Whether an equation becomes several operations."""
+    if primitive == "scan":
+        return params["length"] <= _MAX_UNROLLED
+    if primitive == "conv_general_dilated":
+        numbers = params["dimension_numbers"]
+        return numbers != _last_channels(len(numbers.lhs_spec) - 2)
+    return primitive in _COMPOSED
+
+
 def _unroll(*inputs: Any, length: int, reverse: bool, **params: Any) -> list[Any]:
     """Every step of a scan."""
     consts, carries = _scan_sizes(params)
@@ -149,6 +176,7 @@ def _unroll(*inputs: Any, length: int, reverse: bool, **params: Any) -> list[Any
 
 # Primitives, as functions of their inputs and params, that consist of others.
 _COMPOSED: Mapping[str, Callable[..., Any]] = {
+    "conv_general_dilated": _convolve,
     "scan": _unroll,
     "split": _split,
     "square": lambda array: array * array,
@@ -207,8 +235,7 @@ class _GraphBuilder:
         primitive, params = equation.primitive.name, equation.params
         if primitive in _IDENTITIES:
             return inputs
-        is_long = primitive == "scan" and params["length"] > _MAX_UNROLLED
-        if primitive in _COMPOSED and not is_long:
+        if _is_composed(primitive, params):
             compose = functools.partial(_COMPOSED[primitive], **params)
             closed = jax.make_jaxpr(compose)(*(each.aval for each in equation.invars))
             return self.inline(closed.jaxpr, closed.consts, inputs)

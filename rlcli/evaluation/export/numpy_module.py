@@ -67,45 +67,29 @@ class NumpyCode(NamedTuple):
 def write_code(graph: Graph) -> NumpyCode:
     """Writes a graph as NumPy code; refuses primitives that have no counterpart."""
     operators.check_operations(graph, FORMAT, _WRITERS)
-    writer = _CodeWriter(graph)
-    body = "".join(f"    {writer.line(each)}\n" for each in graph.operations)
-    results = {name: writer.read(value) for name, value in graph.outputs.items()}
-    helpers = [text for name, text in _HELPERS.items() if f"{name}(" in body]
-    return NumpyCode(
-        arguments=tuple(writer.names[value.name] for value in graph.inputs.values()),
-        body=body,
-        results=results,
-        helpers="\n".join(helpers),
-        arrays=writer.arrays,
-    )
-
-
-class _CodeWriter:
-    """Writes operations as assignments."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.arrays: dict[str, np.ndarray] = {}
-        self.names = _identifiers(graph.inputs)
-        self._constants = graph.constants
-
-    def line(self, operation: Operation) -> str:
-        """The assignment of an operation."""
-        inputs = [self.read(value) for value in operation.inputs]
-        (output,) = operation.outputs
-        return f"{output.name} = {_WRITERS[operation.primitive](operation, inputs)}"
-
-    def read(self, value: Value) -> str:
-        """The expression of a value."""
-        if value.name in self._constants and value.name not in self.names:
-            self.names[value.name] = self._constant(self._constants[value.name])
-        return self.names.get(value.name, value.name)
-
-    def _constant(self, array: np.ndarray) -> str:
+    names, arrays = _identifiers(graph.inputs), dict[str, np.ndarray]()
+    arguments = tuple(names.values())
+    inputs = [value for operation in graph.operations for value in operation.inputs]
+    used = dict.fromkeys(value.name for value in (*inputs, *graph.outputs.values()))
+    for name in [each for each in used if each in graph.constants]:
+        array = graph.constants[name]
         if array.shape == ():
-            return _number(array)
-        name = f"a{len(self.arrays)}"
-        self.arrays[name] = array
-        return f'arrays["{name}"]'
+            names[name] = _number(array)
+        else:
+            place = f"a{len(arrays)}"
+            names[name], arrays[place] = f'arrays["{place}"]', array
+
+    def read(value: Value) -> str:
+        """The expression of a value."""
+        return names.get(value.name, value.name)
+
+    body = ""
+    for operation in graph.operations:
+        text = _WRITERS[operation.primitive](operation, [*map(read, operation.inputs)])
+        body += f"    {operation.outputs[0].name} = {text}\n"
+    helpers = [text for name, text in _HELPERS.items() if f"{name}(" in body]
+    results = {name: read(value) for name, value in graph.outputs.items()}
+    return NumpyCode(arguments, body, results, "\n".join(helpers), arrays)
 
 
 def _identifiers(names: Mapping[str, Value]) -> dict[str, str]:
@@ -210,13 +194,8 @@ def _product(operation: Operation, inputs: Sequence[str]) -> str:
 
 
 def _convolve(operation: Operation, inputs: Sequence[str]) -> str:
-    conv = operators.read_convolution(operation)
-    image, kernel = (
-        f"np.transpose({source}, {axes})"
-        for source, axes in zip(inputs, (conv.input, conv.kernel), strict=True)
-    )
-    words = ", ".join(map(str, (conv.strides, conv.padding, conv.dilation)))
-    return f"np.transpose(_convolve({image}, {kernel}, {words}), {conv.output})"
+    words = [*inputs, *map(str, operators.read_convolution(operation))]
+    return f"_convolve({', '.join(words)})"
 
 
 def _pool(operation: Operation, inputs: Sequence[str]) -> str:
@@ -384,7 +363,9 @@ def _write_module(
         metadata=text,
         suffix=ARRAYS_SUFFIX,
         leaves=f"[{', '.join(_access(port) for port in function.observation)}]",
-        action=_literal(function.action),
+        action=_join_outputs(
+            {port.path: f"outputs[{i}]" for i, port in enumerate(function.action)}
+        ),
         helpers=f"\n{code.helpers}\n" if code.helpers else "",
         first=names.get(FIRST, "first"),
         observations=observations,
@@ -404,23 +385,14 @@ def _access(port: Port) -> str:
     return "observation" + "".join(f"[{key!r}]" for key in port.path)
 
 
-def _literal(ports: Sequence[Port]) -> str:
-    """The expression that joins the outputs to an action."""
-    tree: dict[Any, Any] = {}
-    for index, port in enumerate(ports):
-        if not port.path:
-            return "outputs[0]"
-        node = tree
-        for key in port.path[:-1]:
-            node = node.setdefault(key, {})
-        node[port.path[-1]] = f"outputs[{index}]"
-    return _expression(tree)
-
-
-def _expression(tree: Any) -> str:
-    if isinstance(tree, str):
-        return tree
-    parts = {key: _expression(each) for key, each in tree.items()}
+def _join_outputs(outputs: Mapping[tuple[Any, ...], str]) -> str:
+    """The expression that joins outputs, by their paths, to an action."""
+    if () in outputs:
+        return outputs[()]
+    members: dict[Any, dict[tuple[Any, ...], str]] = {}
+    for (key, *path), text in outputs.items():
+        members.setdefault(key, {})[tuple(path)] = text
+    parts = {key: _join_outputs(each) for key, each in members.items()}
     if all(isinstance(key, int) for key in parts):  # the entries of a tuple
         return f"({''.join(f'{part}, ' for part in parts.values()).rstrip()})"
     return f"{{{', '.join(f'{key!r}: {part}' for key, part in parts.items())}}}"

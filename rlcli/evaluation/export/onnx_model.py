@@ -244,22 +244,14 @@ def _product(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
 
 
 def _convolve(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    conv = operators.read_convolution(op)
-    n = len(conv.strides)
-    batch, *space, channel = conv.input
-    image = b.node("Transpose", [inputs[0]], perm=[batch, channel, *space])
-    *window, in_channel, out_channel = conv.kernel
-    kernel = b.node("Transpose", [inputs[1]], perm=[out_channel, in_channel, *window])
-    lows, highs = zip(*conv.padding, strict=True)
-    result = b.node(
-        "Conv",
-        [image, kernel],
-        strides=[*conv.strides],
-        pads=[*lows, *highs],
-        dilations=[*conv.dilation],
-    )
-    last = b.node("Transpose", [result], perm=[0, *range(2, n + 2), 1])
-    return b.node("Transpose", [last], perm=[*conv.output])
+    strides, padding, dilations = operators.read_convolution(op)
+    n = len(strides)
+    image = b.node("Transpose", [inputs[0]], perm=[0, n + 1, *range(1, n + 1)])
+    kernel = b.node("Transpose", [inputs[1]], perm=[n + 1, n, *range(n)])
+    lows, highs = zip(*padding, strict=True)
+    options = {"strides": strides, "pads": [*lows, *highs], "dilations": dilations}
+    result = b.node("Conv", [image, kernel], **options)
+    return b.node("Transpose", [result], perm=[0, *range(2, n + 2), 1])
 
 
 def _pool(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:

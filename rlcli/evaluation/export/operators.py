@@ -130,21 +130,6 @@ def einsum_equation(operation: Operation) -> str:
     return f"{''.join(left)},{''.join(right)}->{''.join(shared + free)}"
 
 
-class ConvolutionParameters(NamedTuple):
-    """A `conv_general_dilated` with inputs `[N, *spatial, C]`.
-
-    The kernel is `[*kernel, C, O]`, and the output `[N, *spatial, O]`; the permutations
-    lead there from the inputs, and from there to the output.
-    """
-
-    input: tuple[int, ...]
-    kernel: tuple[int, ...]
-    output: tuple[int, ...]
-    strides: tuple[int, ...]
-    padding: tuple[tuple[int, int], ...]
-    dilation: tuple[int, ...]
-
-
 def _is_plain_convolution(operation: Operation) -> bool:
     params = operation.params
     is_grouped = {params["feature_group_count"], params["batch_group_count"]} != {1}
@@ -153,21 +138,13 @@ def _is_plain_convolution(operation: Operation) -> bool:
     return not (is_grouped or is_transposed or is_cut)
 
 
-def read_convolution(operation: Operation) -> ConvolutionParameters:
-    """The parameters of a convolution."""
+def read_convolution(
+    operation: Operation,
+) -> tuple[list[int], list[tuple[int, int]], list[int]]:
+    """The strides, the padding as pairs, and the dilation of a convolution."""
     params = operation.params
-    numbers = params["dimension_numbers"]
-    (batch, channel, *space), kernel = numbers.lhs_spec, numbers.rhs_spec
-    out_batch, out_channel, *out_space = numbers.out_spec
-    order = (out_batch, *out_space, out_channel)
-    return ConvolutionParameters(
-        input=(batch, *space, channel),
-        kernel=(*kernel[2:], kernel[1], kernel[0]),
-        output=tuple(order.index(axis) for axis in range(len(order))),
-        strides=tuple(params["window_strides"]),
-        padding=tuple((int(low), int(high)) for low, high in params["padding"]),
-        dilation=tuple(params["rhs_dilation"]),
-    )
+    padding = [(int(low), int(high)) for low, high in params["padding"]]
+    return [*params["window_strides"]], padding, [*params["rhs_dilation"]]
 
 
 def _is_plain_take(operation: Operation) -> bool:

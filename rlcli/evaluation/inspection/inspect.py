@@ -23,7 +23,7 @@ from rlcli.evaluation.inspection.network_layers import (
 )
 from rlcli.evaluation.inspection.next_update import NextUpdate, run_next_update
 from rlcli.evaluation.inspection.signs import find_signs
-from rlcli.evaluation.inspection.values import Visits, compare_values, visit
+from rlcli.evaluation.inspection.values import visit
 from rlcli.evaluation.load import load
 from rlcli.registry.paths import resolves
 from rlcli.runs.locate import locate_checkpoint, owning_run
@@ -65,12 +65,11 @@ def inspect(
     update = run_next_update(file, seed, trust)
     notes = [update.message] if update.message else []
     seed = int(update.progress.seed)
-    visits, value = None, None
+    value, probabilities = None, None
     if episodes:
         policy = load(file, seed=seed, trust=trust)
-        visits = visit(policy, episodes, seed=0)
-        value = compare_values(visits, episodes)
-        notes += visits.reasons
+        value, probabilities, reasons = visit(policy, episodes, seed=0)
+        notes += reasons
     owner = owning_run(file)
     stored, steps = _read_replay(update)
     found = Inspection(
@@ -85,7 +84,7 @@ def inspect(
         losses=[*_describe_losses(update)],
         layers=describe_layers(update),
         activations=describe_activations(update),
-        actions=[*_describe_actions(update, steps, visits)],
+        actions=[*_describe_actions(update, steps, probabilities)],
         value=value,
         replay=_describe_replay(update, stored, steps),
         signs=(),
@@ -149,7 +148,7 @@ def _describe_losses(update: NextUpdate) -> Iterator[LossRecord]:
 
 
 def _describe_actions(
-    update: NextUpdate, stored: Transition | None, visits: Visits | None
+    update: NextUpdate, stored: Transition | None, table: np.ndarray | None
 ) -> Iterator[ActionRecord]:
     """How often each action of a Discrete space occurs, and how probable it is."""
     space = update.setup.environment.own.action
@@ -162,7 +161,6 @@ def _describe_actions(
     n, start = int(space.n), int(space.start)
     batch = fractions(np.asarray(update.batch.action)[update.weight > 0])
     replay = None if stored is None else fractions(np.asarray(stored.action))
-    table = None if visits is None else visits.probabilities
     for action in range(n):
         yield ActionRecord(
             action + start,

@@ -1,7 +1,7 @@
 """Values: what a policy expects in whole episodes, against what it then gets."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -17,19 +17,14 @@ _BINS = 5
 _CUT = 0.05  # the weight γᵏ of what a time limit cuts from a return that counts
 
 
-class Visits(NamedTuple):
-    """The steps of evaluated episodes."""
+def visit(
+    policy: TrainedPolicy, episodes: int, seed: int
+) -> tuple[ValueRecord | None, np.ndarray | None, Sequence[str]]:
+    """Runs whole episodes of the greedy policy, and asks it at every step.
 
-    values: np.ndarray | None  # v(s) of each step; None if the policy has none
-    returns: np.ndarray | None  # Σ γᵏ r; None without a number γ
-    is_whole: np.ndarray  # whether the return is not cut by a time limit
-    probabilities: np.ndarray | None  # `[steps, actions]`
-    entropy: float | None  # the mean, in nats; None if it has no distribution
-    reasons: Sequence[str]  # why there is no value
-
-
-def visit(policy: TrainedPolicy, episodes: int, seed: int) -> Visits:
-    """Runs whole episodes of the greedy policy, and asks it at every step."""
+    Returns its values against what it got, its probabilities `[steps, actions]`, and
+    the reasons why there are none.
+    """
     env = policy.make_env()
     gamma = discount_of(policy.recipe)
     answers, reasons = dict[str, list[np.ndarray]](), dict[str, str]()
@@ -50,14 +45,12 @@ def visit(policy: TrainedPolicy, episodes: int, seed: int) -> Visits:
     finally:
         close_or_warn(f"environment `{policy.recipe['environment']['name']}`", env)
     columns = {name: np.stack(found) for name, found in answers.items()}
-    return Visits(
-        columns.get("value"),
-        None if gamma is None else np.concatenate(returns),
-        np.concatenate(is_whole),
-        columns.get("probabilities"),
-        float(columns["entropy"].mean()) if "entropy" in columns else None,
-        [*reasons.values()],
-    )
+    record, whole = None, np.concatenate(is_whole)  # not cut by a time limit
+    if "value" in columns and gamma is not None and whole.any():
+        value, result = columns["value"][whole], np.concatenate(returns)[whole]
+        entropy = float(columns["entropy"].mean()) if "entropy" in columns else None
+        record = _compare(value, result, episodes=episodes, entropy=entropy)
+    return record, columns.get("probabilities"), [*reasons.values()]
 
 
 def _ask(
@@ -108,19 +101,12 @@ def discounted_returns(rewards: Sequence[float], gamma: float) -> np.ndarray:
     return sums
 
 
-def compare_values(visits: Visits, episodes: int) -> ValueRecord | None:
-    """Value estimates against discounted returns; None if there are none."""
-    if visits.values is None or visits.returns is None or not visits.is_whole.any():
-        return None
-    value, result = (
-        each[visits.is_whole].astype(np.float64)
-        for each in (visits.values, visits.returns)
-    )
+def _compare(value: np.ndarray, result: np.ndarray, **fields: Any) -> ValueRecord:
+    """Value estimates against discounted returns of the same steps."""
     order = np.argsort(value, kind="stable")
     spread = float(result.var())
     has_spread = spread > 0 and value.var() > 0
     return ValueRecord(
-        episodes=episodes,
         steps=len(value),
         value=float(value.mean()),
         result=float(result.mean()),
@@ -133,5 +119,5 @@ def compare_values(visits: Visits, episodes: int) -> ValueRecord | None:
             for part in np.array_split(order, _BINS)
             if len(part)
         ],
-        entropy=visits.entropy,
+        **fields,
     )

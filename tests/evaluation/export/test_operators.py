@@ -23,6 +23,17 @@ POSITIVE = np.abs(X) + np.float32(1.1)
 MASK = X > 0
 
 
+def convolve_channels_first(x):
+    """The axes of image, kernel and output are in other orders than the writers'."""
+    return lax.conv_general_dilated(
+        jnp.moveaxis(x, -1, 1),
+        KERNEL.transpose(3, 2, 0, 1),
+        (2, 1),
+        "VALID",
+        dimension_numbers=("NCHW", "OIHW", "WNHC"),
+    )
+
+
 def convolve(strides=(1, 1), padding="VALID", dilation=(1, 1)):
     return lambda x: lax.conv_general_dilated(
         x,
@@ -103,6 +114,7 @@ CASES = {
     "take_rows": (lambda x: jnp.asarray(TABLE)[x], np.array([0, 2, 1], np.int32)),
     "convolution": (convolve(), IMAGES),
     "convolution_strided": (convolve((2, 1), "SAME", (1, 2)), IMAGES),
+    "convolution_channels_first": (convolve_channels_first, IMAGES),
     "pool": (pool, IMAGES),
     "scan": (scan, X),
     "constants": (lambda x: x * (jnp.arange(6.0) ** 2).sum() + jnp.eye(4, 6), X),
