@@ -41,7 +41,6 @@ ALLOWED = {
     "rlcli.evaluation.export.export": {"importlib.import_module"},
     "rlcli.registry.parts": {"importlib.import_module"},
     # Libraries that rlcli names itself.
-    "rlcli.evaluation.films": {"importlib.import_module"},
     "rlcli.registry.libraries": {"importlib.import_module"},
     "rlcli.training.checks.doctor": {"importlib.import_module"},
     # Modules of a package of PettingZoo, by the name of an environment.

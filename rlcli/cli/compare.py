@@ -4,6 +4,7 @@ from pathlib import Path
 
 import rlcli
 from rlcli.cli import options, output
+from rlcli.quoting import quote_rich
 
 
 def command(
@@ -45,9 +46,18 @@ def command(
     """
     data = options.call(rlcli.compare, locals())
     output.print_notes(data["notes"])
-    if json:
-        output.print_json(data)
-    elif output_ is not None:
-        output.print_data(output_)
-    else:
-        output.print_comparison(data)
+    if json or output_ is not None:
+        output.print_data(output.as_json(data) if json else output_)
+        return
+    from rlcli.results import comparison_tables  # here, to keep `--help` fast
+
+    screen = output.table_console()
+    sentence = quote_rich(comparison_tables.describe_comparison(data))
+    screen.print(sentence, soft_wrap=not screen.is_terminal)
+    tables = [*comparison_tables.tables(data)]
+    letters, tables = comparison_tables.fit(tables, screen.width)
+    for label, letter in letters.items():
+        screen.print(quote_rich(f"  {letter}  {label}"), soft_wrap=True)
+    for table in tables:
+        screen.print()
+        output.print_table(table, screen)

@@ -226,34 +226,6 @@ def print_notes(notes: Sequence[str]) -> None:
         print_message(f"note: {note}")
 
 
-def print_chart(result: Mapping[str, Any]) -> None:
-    """Prints the curves of `rlcli.plot`, as wide as the terminal."""
-    from rlcli.results.chart import draw_chart  # here, to keep `--help` fast
-
-    screen = console()
-    height = max(8, min(screen.height - 8, screen.width // 5, 24))
-    ascii = not screen.encoding.startswith("utf")
-    text = draw_chart(result, min(screen.width, 200), height, ascii=ascii)
-    screen.print(text, soft_wrap=True, end="")
-
-
-def print_comparison(data: Mapping[str, Any]) -> None:
-    """Prints the tables of `rlcli.compare`."""
-    from rlcli.results import comparison_tables  # here, to keep `--help` fast
-
-    screen = table_console()
-    sentence = quote_rich(comparison_tables.describe_comparison(data))
-    screen.print(sentence, soft_wrap=not screen.is_terminal)
-    letters, tables = comparison_tables.fit(
-        [*comparison_tables.tables(data)], screen.width
-    )
-    for label, letter in letters.items():
-        screen.print(quote_rich(f"  {letter}  {label}"), soft_wrap=True)
-    for table in tables:
-        screen.print()
-        print_table(table, screen)
-
-
 def print_table(table: ResultTable, screen: Console) -> None:
     """Prints a table of results with its title; lines that are too long are not cut."""
     from rlcli.runs.result import width_of  # here, to keep `--help` fast

@@ -40,4 +40,10 @@ def command(
     elif output_ is not None:
         output.print_data(output_)
     else:
-        output.print_chart(result)
+        from rlcli.results.chart import draw_chart  # here, to keep `--help` fast
+
+        screen = output.console()
+        height = max(8, min(screen.height - 8, screen.width // 5, 24))
+        ascii = not screen.encoding.startswith("utf")
+        text = draw_chart(result, min(screen.width, 200), height, ascii=ascii)
+        screen.print(text, soft_wrap=True, end="")

@@ -4,7 +4,6 @@ Frames are `[H, W, 3]` uint8, arrive one by one, and are stored compressed. The 
 a film is that of its largest frame; smaller ones are centred.
 """
 
-import importlib
 import io
 import itertools
 import sys
@@ -17,8 +16,7 @@ import lz4.frame
 import numpy as np
 from PIL import Image
 
-from rlcli.errors import RlcliError
-from rlcli.registry.libraries import install_command, require_extra
+from rlcli.registry.libraries import import_library, require_extra
 from rlcli.runs.files import check_output, write_output
 
 MAX_FRAMES = 3_000  # of a video: episodes of some environments never end
@@ -119,12 +117,7 @@ def encode_gif(reel: Reel, fps: float) -> bytes:
 
 def encode_mp4(reel: Reel, fps: float) -> bytes:
     """Encodes H.264 in an mp4, which browsers can play, with PyAV (https://pyav.org)."""
-    try:
-        av: Any = importlib.import_module("av")
-    except ImportError as error:
-        raise RlcliError(
-            f"writing an mp4 requires PyAV: {error}", install_command("mp4")
-        ) from error
+    av: Any = import_library("av", "mp4")
     data = io.BytesIO()
     with av.open(data, "w", format="mp4") as film:
         stream = film.add_stream("libx264", rate=Fraction(fps).limit_denominator(1000))

@@ -21,13 +21,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Bool, Int32
+from jaxtyping import Bool, Float, Int32
 
 from rlcli.assembly import environment_preprocessing
 from rlcli.distributions import Distribution
 from rlcli.environments.vector import select_per_environment
 from rlcli.errors import RlcliError
-from rlcli.evaluation.critic_functions import critic_functions
 from rlcli.evaluation.episodes_env import make_episodes_env
 from rlcli.evaluation.policy_spaces import (
     PolicySpaces,
@@ -42,7 +41,16 @@ from rlcli.preprocessing.frame_stack import frame_stacker
 from rlcli.recipe import Recipe, resolve
 from rlcli.spaces import zeros as zero
 from rlcli.spaces.canonical import Canonical, canonical_spaces
-from rlcli.types import Array, ArrayTree, External, Inputs, Key
+from rlcli.types import (
+    Agent,
+    Array,
+    ArrayTree,
+    Estimates,
+    External,
+    Inputs,
+    Key,
+    Transition,
+)
 from rlcli.xla.dependencies import read_leaves
 
 
@@ -99,6 +107,7 @@ def environment_family(family: Distribution, canonical: Canonical) -> Distributi
     )
 
 
+_SAMPLES = 16  # of the actions in a value, where an estimate samples one
 # The optional functions of a policy: what they compute, and a hint if there is none.
 _INSPECTIONS: Mapping[str, tuple[str, str]] = {
     "value": (
@@ -121,6 +130,47 @@ def of_policy(function: Callable[..., Array]) -> Callable[..., Array]:
     return lambda params, obs, memory, first, action: function(
         params, obs, memory, first
     )
+
+
+def critic_functions(
+    agent: Agent, space: gymnasium.Space
+) -> dict[str, Callable[..., Float[Array, "B"]]]:
+    """`value` and `action_value`: (learner, obs[B], memory, first[B], action) -> `[B]`.
+
+    `learner` is the state of the agent's updater (`AgentInside`), and `space` that of
+    canonical actions. The values are those of `Estimates`, which every algorithm that
+    learns values has for tracers, also where its policy acts without.
+    """
+    assert agent.inside is not None  # as in every agent that `loop.agents` makes
+    function = agent.inside.estimate
+
+    def estimate(
+        learner: ArrayTree,
+        obs: ArrayTree,
+        memory: ArrayTree,
+        first: Bool[Array, "B"],
+        action: ArrayTree,
+    ) -> Estimates:
+        """The mean estimate of each observation, as an unroll of one step."""
+        action = zeros(space, first.shape[0]) if action is None else action
+        keys = jax.random.split(jax.random.key(np.uint32(0)), _SAMPLES)
+
+        def estimate_row(*row: ArrayTree) -> Estimates:
+            """With the same random numbers wherever it is in a batch."""
+            obs, carry, action = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], row)
+            number, flag = jnp.zeros(1), jnp.zeros(1, bool)
+            extras = {"carry": carry, "log_prob": number, "cut": flag}
+            step = Transition(obs, action, number, number + 1, obs, flag, flag, extras)
+            steps = jax.tree.map(lambda leaf: leaf[None], step)
+            found = jax.lax.map(lambda key: function(learner, steps, key)[:4], keys)
+            return Estimates(*(jnp.mean(leaf) for leaf in found))
+
+        return jax.vmap(estimate_row)(obs, memory[0], action)
+
+    return {
+        "value": lambda *inputs: estimate(*inputs).v_tm1,
+        "action_value": lambda *inputs: estimate(*inputs).q_tm1,
+    }
 
 
 class PolicyState(NamedTuple):

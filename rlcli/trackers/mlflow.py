@@ -11,7 +11,7 @@ from rlcli import registry
 from rlcli.errors import RlcliError
 from rlcli.registry.libraries import import_library, require_extra
 from rlcli.registry.paths import enter_url
-from rlcli.trackers.contract import Record, TrackedRun, Tracker, flatten_recipe, prefix
+from rlcli.trackers import Record, TrackedRun, Tracker, flatten_recipe, prefix
 
 FILE = "mlflow.db"  # beside the run, as the folder of its artifacts
 ARTIFACTS = "mlartifacts"

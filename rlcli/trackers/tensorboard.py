@@ -8,7 +8,7 @@ from PIL import Image
 
 from rlcli import registry
 from rlcli.registry.libraries import import_library, require_extra
-from rlcli.trackers.contract import Record, TrackedRun, Tracker, flatten_recipe
+from rlcli.trackers import Record, TrackedRun, Tracker, flatten_recipe
 
 FOLDER = "tensorboard"
 _METRICS = ("train/average_return", "evaluation/return")  # in the tab of the recipes

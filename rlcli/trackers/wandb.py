@@ -9,7 +9,7 @@ from typing import Any, Literal
 from rlcli import registry
 from rlcli.errors import RlcliError
 from rlcli.registry.libraries import import_library, require_extra
-from rlcli.trackers.contract import Record, TrackedRun, Tracker, prefix
+from rlcli.trackers import Record, TrackedRun, Tracker, prefix
 
 Mode = Literal["online", "offline", "disabled"]
 

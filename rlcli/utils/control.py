@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium.wrappers import TimeLimit
 
 from rlcli.errors import RlcliError
+from rlcli.registry.libraries import import_library
 
 
 def make_dmc(
@@ -89,12 +90,7 @@ class _ControlEnv(gymnasium.Env):
 
 
 def _load_task(domain: str, task: str, seed: int) -> Any:
-    try:
-        from dm_control import suite  # pyright: ignore[reportMissingImports] - not ours
-    except ImportError as error:
-        raise RlcliError(
-            f"DeepMind Control cannot be imported: {error}", "`pip install dm-control`"
-        ) from error
+    suite: Any = import_library("dm_control.suite", "dm_control")
     try:
         return suite.load(domain, task, task_kwargs={"random": seed})
     except ValueError as error:

@@ -74,9 +74,9 @@ def suite(monkeypatch):
             raise ValueError("unknown")
         return Task(task_kwargs["random"])
 
-    control = ModuleType("dm_control")
-    control.suite = SimpleNamespace(load=load)
-    monkeypatch.setitem(sys.modules, "dm_control", control)
+    monkeypatch.setitem(sys.modules, "dm_control", ModuleType("dm_control"))
+    tasks = SimpleNamespace(load=load)
+    monkeypatch.setitem(sys.modules, "dm_control.suite", tasks)
 
 
 def test_spaces_concatenate_those_of_the_task():
@@ -128,7 +128,7 @@ def test_images_have_the_given_size_and_camera():
 def test_a_missing_task_is_an_error_that_names_it(monkeypatch):
     with pytest.raises(RlcliError, match="no task `fly` in domain `walker`"):
         make_dmc("walker", "fly")
-    monkeypatch.setitem(sys.modules, "dm_control", None)
+    monkeypatch.setitem(sys.modules, "dm_control.suite", None)
     with pytest.raises(RlcliError, match="cannot be imported") as error:
         make_dmc("walker", "walk")
-    assert "pip install dm-control" in error.value.hint
+    assert 'pip install "dm_control"' in error.value.hint

@@ -8,7 +8,7 @@ from rlcli.runs import formatting
 from rlcli.runs.differences import PROVENANCE
 from rlcli.runs.listing import read_recipe
 from rlcli.runs.records import read_record
-from rlcli.trackers.contract import flatten_config
+from rlcli.trackers import flatten_config
 
 _LONGEST = 200  # characters of a value
 _LONGEST_DIFF = 20_000  # characters of a git diff
