@@ -149,14 +149,12 @@ def _last_channels(n: int) -> lax.ConvDimensionNumbers:
     return lax.ConvDimensionNumbers(array, (n + 1, n, *range(n)), array)
 
 
-def _is_composed(primitive: str, params: Mapping[str, Any]) -> bool:
-    """Whether an equation becomes several operations."""
-    if primitive == "scan":
-        return params["length"] <= _MAX_UNROLLED
-    if primitive == "conv_general_dilated":
-        numbers = params["dimension_numbers"]
-        return numbers != _last_channels(len(numbers.lhs_spec) - 2)
-    return primitive in _COMPOSED
+def _expand(array: Any, *, shape: Any, broadcast_dimensions: Any, **_: Any) -> Any:
+    """A `broadcast_in_dim` as one from the last axes."""
+    sizes = [1] * len(shape)
+    for axis, size in zip(broadcast_dimensions, array.shape, strict=True):
+        sizes[axis] = size
+    return lax.broadcast_in_dim(lax.reshape(array, sizes), shape, range(len(shape)))
 
 
 def _unroll(*inputs: Any, length: int, reverse: bool, **params: Any) -> list[Any]:
@@ -174,13 +172,35 @@ def _unroll(*inputs: Any, length: int, reverse: bool, **params: Any) -> list[Any
     return [*carry, *(_stack(*column, axis=0) for column in columns)]
 
 
-# Primitives, as functions of their inputs and params, that consist of others.
-_COMPOSED: Mapping[str, Callable[..., Any]] = {
-    "conv_general_dilated": _convolve,
-    "scan": _unroll,
-    "split": _split,
-    "square": lambda array: array * array,
-    "stack": _stack,
+def _has_other_axes(params: Mapping[str, Any]) -> bool:
+    """Whether a `broadcast_in_dim` is not from the last axes, as in NumPy."""
+    axes, rank = [*params["broadcast_dimensions"]], len(params["shape"])
+    return axes != [*range(rank - len(axes), rank)]
+
+
+class _Composition(NamedTuple):
+    """A primitive, as a function of its inputs and params, that consists of others."""
+
+    function: Callable[..., Any]
+    applies: Callable[[Mapping[str, Any]], bool] = lambda params: True  # to its params
+
+
+_COMPOSED: Mapping[str, _Composition] = {
+    "broadcast_in_dim": _Composition(_expand, _has_other_axes),
+    "conv_general_dilated": _Composition(
+        _convolve,
+        lambda params: (
+            params["dimension_numbers"] != _last_channels(len(params["window_strides"]))
+        ),
+    ),
+    "round": _Composition(
+        lambda x, **_: lax.sign(x) * lax.floor(lax.abs(x) + np.array(0.5, x.dtype)),
+        lambda params: params["rounding_method"] != lax.RoundingMethod.TO_NEAREST_EVEN,
+    ),
+    "scan": _Composition(_unroll, lambda params: params["length"] <= _MAX_UNROLLED),
+    "split": _Composition(_split),
+    "square": _Composition(lambda array: array * array),
+    "stack": _Composition(_stack),
 }
 
 
@@ -235,8 +255,9 @@ class _GraphBuilder:
         primitive, params = equation.primitive.name, equation.params
         if primitive in _IDENTITIES:
             return inputs
-        if _is_composed(primitive, params):
-            compose = functools.partial(_COMPOSED[primitive], **params)
+        composition = _COMPOSED.get(primitive)
+        if composition and composition.applies(params):
+            compose = functools.partial(composition.function, **params)
             closed = jax.make_jaxpr(compose)(*(each.aval for each in equation.invars))
             return self.inline(closed.jaxpr, closed.consts, inputs)
         inner = [params[name] for name in _INNER_JAXPRS if name in params]

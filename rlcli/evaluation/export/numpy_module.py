@@ -140,14 +140,6 @@ def _argument(operation: Operation, inputs: Sequence[str]) -> str:
     return f"np.{operation.primitive}({inputs[0]}, axis={axis}).astype(np.{dtype})"
 
 
-def _broadcast(operation: Operation, inputs: Sequence[str]) -> str:
-    shape, (value,) = operators.expanded_shape(operation), operation.inputs[:1]
-    source = inputs[0]
-    if shape != value.shape:
-        source = f"{source}.reshape({_shape(shape)})"
-    return f"np.broadcast_to({source}, {_shape(operation.outputs[0].shape)})"
-
-
 def _convert(operation: Operation, inputs: Sequence[str]) -> str:
     dtype = operation.outputs[0].dtype
     return f"{inputs[0]}.astype(np.{'bool_' if dtype == np.bool_ else dtype})"
@@ -159,12 +151,6 @@ def _slice(operation: Operation, inputs: Sequence[str]) -> str:
         for start, end, step in operators.read_slice(operation)
     ]
     return f"{inputs[0]}[{', '.join(words)}]"
-
-
-def _round(operation: Operation, inputs: Sequence[str]) -> str:
-    if int(operation.params["rounding_method"]) == 1:  # to even
-        return f"np.round({inputs[0]})"
-    return f"np.sign({inputs[0]}) * np.floor(np.abs({inputs[0]}) + 0.5)"
 
 
 def _pad(operation: Operation, inputs: Sequence[str]) -> str:
@@ -221,7 +207,9 @@ _WRITERS: Mapping[str, _Write] = {
     **dict.fromkeys(operators.REDUCTIONS, _reduce),
     "argmax": _argument,
     "argmin": _argument,
-    "broadcast_in_dim": _broadcast,
+    "broadcast_in_dim": lambda op, x: (
+        f"np.broadcast_to({x[0]}, {_shape(op.outputs[0].shape)})"
+    ),
     "concatenate": lambda op, x: (
         f"np.concatenate([{', '.join(x)}], {op.params['dimension']})"
     ),
@@ -235,7 +223,6 @@ _WRITERS: Mapping[str, _Write] = {
     "reduce_window_max": _pool,
     "reshape": lambda op, x: f"{x[0]}.reshape({_shape(op.outputs[0].shape)})",
     "rev": lambda op, x: f"np.flip({x[0]}, {_tuple(op.params['dimensions'])})",
-    "round": _round,
     "select_n": lambda op, x: f"np.where({x[0]}, {x[2]}, {x[1]})",
     "slice": _slice,
     "transpose": lambda op, x: (

@@ -168,13 +168,6 @@ def _expm1(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     return b.node("Where", [is_near, near, far])
 
 
-def _round(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    if int(op.params["rounding_method"]) == 1:  # to even
-        return b.node("Round", inputs)
-    half = b.node("Add", [b.node("Abs", inputs), b.like(0.5, op.inputs[0])])
-    return b.node("Mul", [b.node("Sign", inputs), b.node("Floor", [half])])
-
-
 def _reduce(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     kind = operators.REDUCTIONS[op.primitive].onnx
     axes = b.constant([int(axis) for axis in op.params["axes"]], dtype=np.int64)
@@ -192,13 +185,6 @@ def _argument(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
         source = b.cast(source, np.int32)
     index = b.node(kind, [source], axis=int(axis), keepdims=0)
     return b.cast(index, op.outputs[0].dtype)
-
-
-def _broadcast(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    shape, source = operators.expanded_shape(op), inputs[0]
-    if shape != op.inputs[0].shape:
-        source = b.reshape(source, shape)
-    return b.node("Expand", [source, b.sizes(op.outputs[0].shape)])
 
 
 def _slice(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
@@ -297,7 +283,9 @@ _WRITERS: Mapping[str, _Write] = {
     **dict.fromkeys(operators.REDUCTIONS, _reduce),
     "argmax": _argument,
     "argmin": _argument,
-    "broadcast_in_dim": _broadcast,
+    "broadcast_in_dim": lambda b, op, x: b.node(
+        "Expand", [x[0], b.sizes(op.outputs[0].shape)]
+    ),
     "clamp": lambda b, op, x: b.node("Min", [b.node("Max", [x[1], x[0]]), x[2]]),
     "concatenate": lambda b, op, x: b.node(
         "Concat", x, axis=int(op.params["dimension"])
@@ -324,7 +312,6 @@ _WRITERS: Mapping[str, _Write] = {
     "rem": lambda b, op, x: b.node("Mod", x, fmod=1),
     "reshape": lambda b, op, x: b.reshape(x[0], op.outputs[0].shape),
     "rev": _reverse,
-    "round": _round,
     "rsqrt": lambda b, op, x: b.node("Reciprocal", [b.node("Sqrt", x)]),
     "select_n": _select,
     "slice": _slice,

@@ -57,6 +57,7 @@ ELEMENTWISE: Mapping[str, Operator] = {
     "or": Operator("{0} | {1}", "Or"),
     "pow": Operator("np.power({0}, {1})", "Pow"),
     "rem": Operator("np.fmod({0}, {1})", ""),
+    "round": Operator("np.round({0})", "Round"),  # to even
     "rsqrt": Operator("1 / np.sqrt({0})", ""),
     "sign": Operator("np.sign({0})", "Sign"),
     "sin": Operator("np.sin({0})", "Sin"),
@@ -177,22 +178,6 @@ def _take_order(offset_dims: Sequence[int], axis: int, count: int) -> tuple[int,
             order.append(axis + indices)
             indices += 1
     return tuple(order)
-
-
-def expanded_shape(operation: Operation) -> tuple[int, ...]:
-    """The input's shape in a `broadcast_in_dim`, with axes of size 1 for the new ones.
-
-    An input that broadcasts as it is keeps its shape.
-    """
-    (value, *_), (output, *_) = operation.inputs, operation.outputs
-    axes = [int(axis) for axis in operation.params["broadcast_dimensions"]]
-    rank = len(output.shape)
-    if axes == [*range(rank - len(axes), rank)]:
-        return value.shape
-    shape = [1] * rank
-    for axis, size in zip(axes, value.shape, strict=True):
-        shape[axis] = size
-    return tuple(shape)
 
 
 def read_slice(operation: Operation) -> list[tuple[int, int | None, int]]:
