@@ -131,7 +131,7 @@ def no_parameters(state: ArrayTree) -> Mapping[str, Array]:
 
 def missing_render(state: ArrayTree, index: int = 0) -> Any:
     """The `render` of a core that has none."""
-    raise NotImplementedError(
+    raise RuntimeError(
         "the environment has no `render`: with `rendering` it draws its observations"
     )
 

@@ -258,13 +258,9 @@ class TrainedPolicy:
         self._begin = jax.jit(self._initial_state, static_argnums=0)
 
     def __repr__(self) -> str:
-        updater, environment = (
-            self.recipe[part]["name"] for part in ("updater", "environment")
-        )
-        return (
-            f"TrainedPolicy(`{updater}` in `{environment}`, seed {self.seed}, "
-            f"{self.steps:,} steps)"
-        )
+        parts = ("updater", "environment")
+        names = " in ".join(f"`{self.recipe[part]['name']}`" for part in parts)
+        return f"TrainedPolicy({names}, seed {self.seed}, {self.steps:,} steps)"
 
     def initial_state(
         self, batch: tuple[int, ...] = (), *, evaluation: int = 0
@@ -396,12 +392,10 @@ class TrainedPolicy:
     ) -> Array:
         """Calls an optional function of the policy, or of the critics."""
         if name not in self._inspections:
-            policy, updater = (
-                self.recipe[part]["name"] for part in ("policy", "updater")
-            )
             what, hint = _INSPECTIONS[name]
-            message = f"policy `{policy}` of updater `{updater}` has no {what}"
-            raise RlcliError(message, hint)
+            parts = ("policy", "updater")
+            owner = " of ".join(f"{k} `{self.recipe[k]['name']}`" for k in parts)
+            raise RlcliError(f"{owner} has no {what}", hint)
         result = self._read_and_compute(name, obs, state, first, None, action)
         is_jax = has_jax_arrays(obs) or _is_traced(result)
         return result if is_jax else np.asarray(result)[()]
@@ -450,13 +444,10 @@ class TrainedPolicy:
             jax.tree.leaves(each)[0] for each in (obs[given], zero(space[given]))
         )
         batch = np.shape(leaf)[: np.ndim(leaf) - example.ndim]
-        unread = {
-            key: jax.tree.map(
-                lambda leaf: np.zeros((*batch, *leaf.shape), leaf.dtype),
-                zero(space[key]),
-            )
-            for key in missing
-        }
+        unread = jax.tree.map(
+            lambda leaf: np.zeros((*batch, *leaf.shape), leaf.dtype),
+            {key: zero(space[key]) for key in missing},
+        )
         return {**obs, **unread}
 
     def _reads(self, name: str) -> set[str]:
@@ -519,24 +510,15 @@ class TrainedPolicy:
             function, _ = self._inspections[name]
             return _unflatten(function(*inputs, _flatten(action, batch)), batch)
         act = getattr(self._policy, name)
-        key = self._action_key(state) if key is None else key
+        if key is None:  # that of an evaluation at this step
+            counters = (state.evaluation, state.time)
+            numbers = (jnp.max(each, initial=0) for each in counters)
+            key = evaluation_keys(np.array(self.seed, np.uint32), *numbers)[0]
         noise = self._policy.draw(key, begins.shape[0])
         decision, memory = act(*inputs, noise)
         action, memory, frames = _unflatten((decision.action, memory, frames), batch)
-        return action, PolicyState(
-            first=jnp.zeros(batch, bool),
-            memory=memory,
-            frames=frames,
-            evaluation=state.evaluation,
-            time=state.time + 1,
-        )
-
-    def _action_key(self, state: PolicyState) -> Key:
-        """The key of the next greedy action: that of an evaluation at this step."""
-        index, time = (
-            jnp.max(leaf, initial=0) for leaf in (state.evaluation, state.time)
-        )
-        return evaluation_keys(np.array(self.seed, np.uint32), index, time)[0]
+        later = {"time": state.time + 1, "memory": memory, "frames": frames}
+        return action, state._replace(first=jnp.zeros(batch, bool), **later)
 
 
 def _is_traced(tree: ArrayTree) -> bool:

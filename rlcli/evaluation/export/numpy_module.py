@@ -10,15 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rlcli.evaluation.export import operators
+from rlcli.evaluation.export import operators, policy_function
 from rlcli.evaluation.export.formats import ARRAYS_SUFFIX
 from rlcli.evaluation.export.graph import BATCH, Graph, Operation, Value, read_shape
-from rlcli.evaluation.export.policy_function import (
-    FIRST,
-    PolicyFunction,
-    Port,
-    next_name,
-)
 from rlcli.quoting import quote_python
 
 FORMAT = "numpy"
@@ -323,7 +317,7 @@ at the first observation of an episode."""
 
 
 def write_files(
-    function: PolicyFunction, metadata: Mapping[str, Any], file: Path
+    function: policy_function.PolicyFunction, metadata: Mapping[str, Any], file: Path
 ) -> dict[Path, bytes]:
     """The contents of the module and of the file with its arrays."""
     code = write_code(function.graph)
@@ -334,7 +328,10 @@ def write_files(
 
 
 def _write_module(
-    function: PolicyFunction, metadata: Mapping[str, Any], file: Path, code: NumpyCode
+    function: policy_function.PolicyFunction,
+    metadata: Mapping[str, Any],
+    file: Path,
+    code: NumpyCode,
 ) -> str:
     names = dict(zip(function.graph.inputs, code.arguments, strict=True))
     observations = _assignment_targets(
@@ -354,12 +351,14 @@ def _write_module(
             {port.path: f"outputs[{i}]" for i, port in enumerate(function.action)}
         ),
         helpers=f"\n{code.helpers}\n" if code.helpers else "",
-        first=names.get(FIRST, "first"),
+        first=names.get(policy_function.FIRST, "first"),
         observations=observations,
         state=f"    {state} = state\n" if state else "",
         body=code.body,
         results=", ".join(code.results[port.name] for port in function.action),
-        next_state=", ".join(code.results[next_name(name)] for name in function.state),
+        next_state=", ".join(
+            code.results[policy_function.next_name(name)] for name in function.state
+        ),
     )
 
 
@@ -368,7 +367,7 @@ def _assignment_targets(names: Any) -> str:
     return "".join(f"{name}, " for name in names).rstrip()
 
 
-def _access(port: Port) -> str:
+def _access(port: policy_function.Port) -> str:
     return "observation" + "".join(f"[{key!r}]" for key in port.path)
 
 

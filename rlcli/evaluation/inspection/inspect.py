@@ -10,13 +10,7 @@ import jax
 import numpy as np
 
 from rlcli.errors import RlcliError
-from rlcli.evaluation.inspection.inspection_records import (
-    ActionRecord,
-    ArrayRecord,
-    Inspection,
-    LossRecord,
-    ReplayRecord,
-)
+from rlcli.evaluation.inspection import inspection_records as records
 from rlcli.evaluation.inspection.network_layers import (
     describe_activations,
     describe_layers,
@@ -41,7 +35,7 @@ def inspect(
     seed: int | None = None,
     episodes: int = 5,
     trust: bool | None = None,
-) -> Inspection:
+) -> records.Inspection:
     """Shows what the updater of a run gets and does in its next update.
 
     Restores a checkpoint as `rlcli.resume` does, trains up to and with the next update
@@ -72,7 +66,7 @@ def inspect(
         notes += reasons
     owner = owning_run(file)
     stored, steps = _read_replay(update)
-    found = Inspection(
+    found = records.Inspection(
         run=None if owner is None else str(owner.folder),
         checkpoint=str(file),
         updater=update.recipe.updater.name,
@@ -93,7 +87,7 @@ def inspect(
     return dataclasses.replace(found, signs=find_signs(found))
 
 
-def _describe_batch(update: NextUpdate) -> Iterator[ArrayRecord]:
+def _describe_batch(update: NextUpdate) -> Iterator[records.ArrayRecord]:
     """The arrays of the batch, and those that its first losses are computed from."""
     rows, is_row = update.batch, update.weight > 0
     fields = {"obs": rows.obs, "action": rows.action, "reward": rows.reward}
@@ -102,7 +96,7 @@ def _describe_batch(update: NextUpdate) -> Iterator[ArrayRecord]:
     for name, leaf in leaves_by_path(fields).items():
         yield describe_array(name, np.asarray(leaf), is_row)
     yield describe_array("weight", update.weight, np.ones_like(is_row))
-    found: dict[str, ArrayRecord] = {}
+    found: dict[str, records.ArrayRecord] = {}
     for record in update.gradient_steps:
         arrays = {**record.losses.row_metrics, **record.losses.inputs}
         for name, leaf in arrays.items():
@@ -114,12 +108,14 @@ def _describe_batch(update: NextUpdate) -> Iterator[ArrayRecord]:
     yield from found.values()
 
 
-def describe_array(name: str, array: np.ndarray, mask: np.ndarray) -> ArrayRecord:
+def describe_array(
+    name: str, array: np.ndarray, mask: np.ndarray
+) -> records.ArrayRecord:
     """Statistics of an array where a mask of its first axes is true."""
     values = array[mask].astype(np.float64)
     finite = values[np.isfinite(values)]
     known = finite if finite.size else np.array([np.nan])
-    return ArrayRecord(
+    return records.ArrayRecord(
         name,
         array.shape,
         mean=float(known.mean()),
@@ -131,7 +127,7 @@ def describe_array(name: str, array: np.ndarray, mask: np.ndarray) -> ArrayRecor
     )
 
 
-def _describe_losses(update: NextUpdate) -> Iterator[LossRecord]:
+def _describe_losses(update: NextUpdate) -> Iterator[records.LossRecord]:
     """The terms of the first loss of each group of parameters."""
     seen: set[tuple[str, ...]] = set()
     for record in update.gradient_steps:
@@ -144,12 +140,12 @@ def _describe_losses(update: NextUpdate) -> Iterator[LossRecord]:
             weight = record.weight if term.is_weighted else is_row
             total = np.sum(np.where(is_row, term.value * weight, 0.0))
             value = float(total / max(int(is_row.sum()), 1))
-            yield LossRecord(groups, term.name, value)
+            yield records.LossRecord(groups, term.name, value)
 
 
 def _describe_actions(
     update: NextUpdate, stored: Transition | None, table: np.ndarray | None
-) -> Iterator[ActionRecord]:
+) -> Iterator[records.ActionRecord]:
     """How often each action of a Discrete space occurs, and how probable it is."""
     space = update.setup.environment.own.action
     if not isinstance(space, gymnasium.spaces.Discrete):
@@ -162,7 +158,7 @@ def _describe_actions(
     batch = fractions(np.asarray(update.batch.action)[update.weight > 0])
     replay = None if stored is None else fractions(np.asarray(stored.action))
     for action in range(n):
-        yield ActionRecord(
+        yield records.ActionRecord(
             action + start,
             float(batch[action]),
             None if replay is None else float(replay[action]),
@@ -182,13 +178,13 @@ def _read_replay(update: NextUpdate) -> tuple[int, Transition | None]:
 
 def _describe_replay(
     update: NextUpdate, stored: int, steps: Transition | None
-) -> ReplayRecord | None:
+) -> records.ReplayRecord | None:
     replay = update.recipe.replay
     if steps is None or replay is None or not len(steps.reward):
         return None
     reward = np.asarray(steps.reward)
     options: Any = replay.options
-    return ReplayRecord(
+    return records.ReplayRecord(
         name=replay.name,
         capacity=int(options.get("capacity", 0)),
         stored=stored,

@@ -6,13 +6,7 @@ The thresholds are coarse: a sign is a place to look at, not a fault.
 from collections.abc import Iterator, Mapping
 
 from rlcli.distributions.action_masks import MASK
-from rlcli.evaluation.inspection.inspection_records import (
-    ActivationRecord,
-    ArrayRecord,
-    Inspection,
-    LayerRecord,
-    ValueRecord,
-)
+from rlcli.evaluation.inspection import inspection_records as records
 from rlcli.runs.formatting import format_number
 
 _MOST_DEAD = 0.5  # of the units of a layer
@@ -25,7 +19,7 @@ _LARGEST_TARGET = 10.0  # in units of the estimates, or of 1
 _IMAGE_AXES = 5  # [T, B, H, W, C]: networks scale the bytes of images
 
 
-def find_signs(found: Inspection) -> list[str]:
+def find_signs(found: records.Inspection) -> list[str]:
     """The signs of an inspection."""
     arrays = {each.name: each for each in found.batch}
     signs = [
@@ -74,7 +68,7 @@ def find_signs(found: Inspection) -> list[str]:
     return signs
 
 
-def _sign_of_observation(array: ArrayRecord) -> str:
+def _sign_of_observation(array: records.ArrayRecord) -> str:
     is_read = array.name.split("/")[0] == "obs" and not array.name.endswith(MASK)
     if not is_read or len(array.shape) >= _IMAGE_AXES:
         return ""
@@ -86,7 +80,7 @@ def _sign_of_observation(array: ArrayRecord) -> str:
     return ""
 
 
-def _signs_of_target(arrays: Mapping[str, ArrayRecord]) -> Iterator[str]:
+def _signs_of_target(arrays: Mapping[str, records.ArrayRecord]) -> Iterator[str]:
     """A sign if targets are much larger than what is to equal them."""
     if (target := arrays.get("target")) is None:
         return
@@ -99,7 +93,7 @@ def _signs_of_target(arrays: Mapping[str, ArrayRecord]) -> Iterator[str]:
             yield f"`target` is {goal} on average, but `{name}` is {value}"
 
 
-def _sign_of_layer(layer: LayerRecord) -> str:
+def _sign_of_layer(layer: records.LayerRecord) -> str:
     if layer.gradient == 0:
         return f"`{layer.name}` has no gradient"
     if layer.norm == 0 or not layer.parameters:
@@ -112,7 +106,7 @@ def _sign_of_layer(layer: LayerRecord) -> str:
     return ""
 
 
-def _sign_of_activation(found: ActivationRecord) -> str:
+def _sign_of_activation(found: records.ActivationRecord) -> str:
     place = f"{found.activation} after `{found.layer}` of `{found.function}`"
     if found.dead > _MOST_DEAD:
         return f"{found.dead:.0%} of {found.units} units are dead: {place}"
@@ -121,7 +115,7 @@ def _sign_of_activation(found: ActivationRecord) -> str:
     return ""
 
 
-def _signs_of_value(value: ValueRecord) -> Iterator[str]:
+def _signs_of_value(value: records.ValueRecord) -> Iterator[str]:
     explained = value.explained_variance
     if explained is not None and explained < 0:
         yield (
