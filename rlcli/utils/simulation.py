@@ -119,12 +119,10 @@ def make(
         return core
 
     reader, vector_parameters = _option_reader(part), registry.options(grammar.Vector)
+    size = 1 if num_envs is None else num_envs
     number, limit = (
         reader.value(vector_parameters[key].annotation, value, (key,))
-        for key, value in (
-            ("num_envs", 1 if num_envs is None else num_envs),
-            ("time_limit", time_limit),
-        )
+        for key, value in {"num_envs": size, "time_limit": time_limit}.items()
     )
     varied = VariedOptions(reader, registry.options(part.factory), "each", ("each",))
     values = varied.read_each(each, parameters, number)
@@ -144,15 +142,10 @@ def make(
                 f'`rlcli.make("{name}", num_envs=…)`',
             )
         return _record_statistics(_keyed_core(core_of({})), statistics)
-    env = vector(
-        core_of,
-        number,
-        time_limit=part.facts.get("time_limit")
-        if limit == _REGISTERED_LIMIT
-        else limit,
-        each={name: jnp.asarray(numbers) for name, numbers in copies.items()},
-        rendering=rendering,
-    )
+    if limit == _REGISTERED_LIMIT:
+        limit = part.facts.get("time_limit")
+    arrays = {name: jnp.asarray(numbers) for name, numbers in copies.items()}
+    env = vector(core_of, number, time_limit=limit, each=arrays, rendering=rendering)
     return _record_statistics(keyed_environment(env), statistics)
 
 
@@ -189,9 +182,7 @@ def _check_options(
         for key, value in given_options.items()
         if key not in traced_options
     }
-    rest = {
-        key: value for key, value in parameters.items() if key not in traced_options
-    }
+    rest = {key: each for key, each in parameters.items() if key not in traced_options}
     options = reader.options(rest, plain, tuple(traced_options))
     for key, value in options.items():
         if isinstance(value, schedules.Schedule):
@@ -238,11 +229,9 @@ def _record_statistics(env: _E, statistics: bool) -> _E:
         return env
 
     def reset(key: Key) -> tuple[EpisodeStatisticsState, ArrayTree]:
-        state, obs = env.reset(key)
-        shape = _batch_shape(env)
-        return EpisodeStatisticsState(
-            state, jnp.zeros(shape), jnp.zeros(shape, jnp.int32)
-        ), obs
+        (state, obs), shape = env.reset(key), _batch_shape(env)
+        counters = jnp.zeros(shape), jnp.zeros(shape, jnp.int32)
+        return EpisodeStatisticsState(state, *counters), obs
 
     def step(
         state: EpisodeStatisticsState, action: Array, *rest: Any
@@ -250,11 +239,8 @@ def _record_statistics(env: _E, statistics: bool) -> _E:
         inner, timestep = env.step(state.environment, action, *rest)
         total, length = state.total + timestep.reward, state.length + 1
         episode_info = {"episode_return": total, "episode_length": length}
-        next_state = EpisodeStatisticsState(
-            inner,
-            jnp.where(timestep.last, 0.0, total),
-            jnp.where(timestep.last, 0, length),
-        )
+        counters = (jnp.where(timestep.last, 0, each) for each in (total, length))
+        next_state = EpisodeStatisticsState(inner, *counters)
         return next_state, timestep._replace(info={**timestep.info, **episode_info})
 
     return wrap(
@@ -301,8 +287,6 @@ def rollout(
     state, obs = env.reset(reset_key)
     batch = _batch_shape(env)
     select_action, policy_state = _action_function(policy, env)
-    first = jnp.ones(batch, bool)
-    is_first_episode = jnp.ones(batch, bool)
 
     def step(carry: tuple, key: Key) -> tuple[tuple, tuple[Transition, Array]]:
         state, obs, policy_state, first, is_first_episode = carry
@@ -321,16 +305,11 @@ def rollout(
         )
         episode_reward = jnp.where(is_first_episode, timestep.reward, 0.0)
         next_first = timestep.last if batch else jnp.zeros(batch, bool)
-        carry = (
-            state,
-            timestep.obs,
-            policy_state,
-            next_first,
-            is_first_episode & ~timestep.last,
-        )
+        goes_on = is_first_episode & ~timestep.last
+        carry = state, timestep.obs, policy_state, next_first, goes_on
         return carry, (row, episode_reward)
 
-    carry = state, obs, policy_state, first, is_first_episode
+    carry = state, obs, policy_state, jnp.ones(batch, bool), jnp.ones(batch, bool)
     _, (rows, rewards) = jax.lax.scan(step, carry, jax.random.split(loop_key, steps))
     return Rollout(rows, jnp.sum(rewards, axis=0))
 
