@@ -118,7 +118,9 @@ def command(
 
     verb, *rest = words
     if verb in _VERBS and (rest or not Path(verb).exists()):
-        _check_words(verb, rest)
+        if len(rest) != len(_VERBS[verb]):
+            usage = " ".join((f"rlcli sweep {verb}", *_VERBS[verb]))
+            raise typer.BadParameter(f"expected `{usage}`", param_hint=verb)
         if verb == "export":
             file = rlcli.export_sweep(rest[0], rest[1], trial=trial, trust=trust)
             output.print_data(file)
@@ -134,11 +136,3 @@ def command(
     settings = [*set, *init_settings(init)]
     keywords = options.select(rlcli.sweep, locals(), recipe=verb, set=settings)
     raise typer.Exit(sweep_screen.run_sweep(quiet=quiet, json=json, **keywords))
-
-
-def _check_words(verb: str, rest: list[str]) -> None:
-    """Refuses a number of words that the verb does not have."""
-    expected = _VERBS[verb]
-    if len(rest) != len(expected):
-        usage = " ".join((f"rlcli sweep {verb}", *expected))
-        raise typer.BadParameter(f"expected `{usage}`", param_hint=verb)

@@ -102,16 +102,14 @@ def encode_gif(reel: Reel, fps: float) -> bytes:
     frames = (
         image.quantize(palette=palette, dither=Image.Dither.NONE) for image in reel
     )
+    return join_gif(frames, 10 * max(2, round(100 / fps)), optimize=False)
+
+
+def join_gif(images: Iterator[Image.Image], duration: float, **options: Any) -> bytes:
+    """Encodes images as a GIF; `duration` is that of each in milliseconds."""
     data = io.BytesIO()
-    next(frames).save(
-        data,
-        format="GIF",
-        save_all=True,
-        append_images=frames,
-        duration=10 * max(2, round(100 / fps)),
-        loop=0,
-        optimize=False,
-    )
+    options |= {"save_all": True, "append_images": images, "loop": 0}
+    next(images).save(data, format="GIF", duration=duration, **options)
     return data.getvalue()
 
 

@@ -1,7 +1,6 @@
 """Environments: attributes, episodes and transitions of Gymnasium environments."""
 
 import copy
-import io
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -18,8 +17,8 @@ from rlcli.environments.adapters.host_errors import close_or_warn
 from rlcli.environments.adapters.host_vector import environment_seeds
 from rlcli.environments.rgb_image import to_rgb
 from rlcli.errors import RlcliError
-from rlcli.evaluation.films import Reel
-from rlcli.runs.files import replace_file
+from rlcli.evaluation.films import Reel, join_gif
+from rlcli.runs.files import write_output
 from rlcli.types import Transition
 from rlcli.utils.elements import safe_sample
 
@@ -98,18 +97,7 @@ def generate_gif(
     steps = range(max_episode_steps or limit or _MAX_STEPS)
     images = (_render_image(env, resize_to) for _ in _episode_steps(env, policy, steps))
     images = iter(Reel(images, len(steps) + 1))
-    data = io.BytesIO()
-    next(images).save(
-        data,
-        format="GIF",
-        save_all=True,
-        append_images=images,
-        duration=duration,
-        loop=0,
-    )
-    target = Path(filepath)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(target, data.getvalue())
+    write_output(Path(filepath), join_gif(images, duration))
 
 
 def _episode_steps(

@@ -25,7 +25,7 @@ import numpy as np
 
 from rlcli.errors import RlcliError
 from rlcli.runs import pickles
-from rlcli.runs.files import replace_file
+from rlcli.runs.files import write_output
 from rlcli.runs.pickles import MAX_DEPTH, MalformedError
 
 _MAGIC = b"\x04\x22\x4d\x18"  # first bytes of an lz4 frame
@@ -67,9 +67,7 @@ def dump(obj: Any, filepath: str | os.PathLike[str]) -> None:
 
     Missing folders are created.
     """
-    content, path = dumps(obj), Path(filepath)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, content)
+    write_output(Path(filepath), dumps(obj))
 
 
 def load(filepath: str | os.PathLike[str]) -> Any:
