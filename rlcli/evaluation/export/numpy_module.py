@@ -320,31 +320,18 @@ def write_files(
     function: policy_function.PolicyFunction, metadata: Mapping[str, Any], file: Path
 ) -> dict[Path, bytes]:
     """The contents of the module and of the file with its arrays."""
-    code = write_code(function.graph)
+    code, arrays_file = write_code(function.graph), file.with_suffix(ARRAYS_SUFFIX)
     arrays = io.BytesIO()
     np.savez_compressed(arrays, allow_pickle=False, **code.arrays)
-    source = _write_module(function, metadata, file, code)
-    return {file: source.encode(), file.with_suffix(ARRAYS_SUFFIX): arrays.getvalue()}
-
-
-def _write_module(
-    function: policy_function.PolicyFunction,
-    metadata: Mapping[str, Any],
-    file: Path,
-    code: NumpyCode,
-) -> str:
     names = dict(zip(function.graph.inputs, code.arguments, strict=True))
-    observations = _assignment_targets(
-        names[port.name] for port in function.observation
-    )
     state = _assignment_targets(names[name] for name in function.state)
-    # JSON has no three quotes in a row, which would end the literal.
-    text = json.dumps(metadata, indent=1, allow_nan=False)
-    return _MODULE.format(
-        arrays=quote_python(file.with_suffix(ARRAYS_SUFFIX).name),
+    next_names = map(policy_function.next_name, function.state)
+    source = _MODULE.format(
+        arrays=quote_python(arrays_file.name),
         module=file.stem if file.stem.isidentifier() else "policy",
         statefulness=_STATEFUL if function.state else "",
-        metadata=text,
+        # JSON has no three quotes in a row, which would end the literal.
+        metadata=json.dumps(metadata, indent=1, allow_nan=False),
         suffix=ARRAYS_SUFFIX,
         leaves=f"[{', '.join(_access(port) for port in function.observation)}]",
         action=_join_outputs(
@@ -352,14 +339,13 @@ def _write_module(
         ),
         helpers=f"\n{code.helpers}\n" if code.helpers else "",
         first=names.get(policy_function.FIRST, "first"),
-        observations=observations,
+        observations=_assignment_targets(names[p.name] for p in function.observation),
         state=f"    {state} = state\n" if state else "",
         body=code.body,
         results=", ".join(code.results[port.name] for port in function.action),
-        next_state=", ".join(
-            code.results[policy_function.next_name(name)] for name in function.state
-        ),
+        next_state=", ".join(code.results[name] for name in next_names),
     )
+    return {file: source.encode(), arrays_file: arrays.getvalue()}
 
 
 def _assignment_targets(names: Any) -> str:
