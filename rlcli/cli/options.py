@@ -48,7 +48,7 @@ def flag(name: str, help: str) -> Any:
     return option(name, help, default=False)
 
 
-def repeated(name: str, help: str, **options: Any) -> Any:
+def repeated_option(name: str, help: str, **options: Any) -> Any:
     """An option that can be given several times; `options` are those of `option`."""
     return option(name, help, default=[], **options)
 
@@ -168,7 +168,7 @@ def parse_size(text: str | None) -> tuple[int, int] | None:
     return int(width), int(height)
 
 
-SET = repeated(
+SET = repeated_option(
     "--set KEY=VALUE",
     "Override an option of the recipe: `train.steps=1000`. Can be repeated.",
     complete=completion.complete_setting,
@@ -180,13 +180,13 @@ INIT = option(
     complete=completion.complete_run,
 )
 SEEDS = option("--seeds N", "Train N consecutive seeds in one program.", min=1)
-VARY = repeated(
+VARY = repeated_option(
     "--vary KEY=VALUE,...",
     "Train a run for each value: `optimizer.learning_rate=1e-4,1e-3`. Repeat it for a "
     "grid.",
     complete=completion.complete_vary_option,
 )
-VARY_ZIP = repeated(
+VARY_ZIP = repeated_option(
     "--vary-zip KEY=VALUE,...",
     "Like `--vary`, but pairs the values of all `--vary-zip` options in order, instead "
     "of a grid.",
@@ -243,13 +243,13 @@ GROUP = option(
     "option such as `updater.name`. `run`: one group per run; `cell`: the cells of a "
     "study over all its environments. Default: `cell` in a study, else `recipe`.",
 )
-FILTER = repeated(
+FILTER = repeated_option(
     "--filter|--where KEY=VALUE",
     "Only runs with this option or field: `updater.name=ppo`, `status!=finished`, "
     "`recipe=dqn_*`, `return>=400`. Can be repeated.",
 )
-TAGGED = repeated("--tag TAG", "Only runs with this tag. Can be repeated.")
-REFERENCE = repeated(
+TAGGED = repeated_option("--tag TAG", "Only runs with this tag. Can be repeated.")
+REFERENCE = repeated_option(
     "--reference [ENV=]LOW,HIGH",
     "Reference returns, scaled to 0 and 1 for statistics over environments. Can be "
     "repeated.",

@@ -30,7 +30,7 @@ def command(
     dry_run: bool = options.flag(
         "--dry-run", "Print what would be trained, and train nothing."
     ),
-    cell: list[str] = options.repeated(
+    cell: list[str] = options.repeated_option(
         "--cell NAME", "Continue only this cell of the folder. Can be repeated."
     ),
     seed: int | None = options.seed_option("The first seed of each cell."),
@@ -40,7 +40,9 @@ def command(
     ),
     run: Path | None = options.option("--run DIR", "Create the study in exactly DIR."),
     name: str | None = options.option("--name NAME", "Name the folder and the runs."),
-    tag: list[str] = options.repeated("--tag TAG", "Tag the runs. Can be repeated."),
+    tag: list[str] = options.repeated_option(
+        "--tag TAG", "Tag the runs. Can be repeated."
+    ),
     max_time: str | None = options.MAX_TIME,
     smoke: bool = options.SMOKE,
     quiet: bool = options.QUIET,

@@ -27,7 +27,7 @@ def command(
     ),
     run: Path | None = options.option("--run DIR", "Create the run in exactly DIR."),
     name: str | None = options.option("--name NAME", "Name the run and its folder."),
-    tag: list[str] = options.repeated(
+    tag: list[str] = options.repeated_option(
         "--tag TAG", "Tag the run for `rlcli runs`. Can be repeated."
     ),
     max_time: str | None = options.MAX_TIME,

@@ -135,14 +135,9 @@ def _evaluate(
     inputs = snapshot_inputs(snapshot)
     with out_of_memory.limit_evaluation_memory(recipe, evaluator, acting):
         result = evaluator.evaluate(acting, evaluation_index=seed, inputs=inputs)
-    if result.num_cut:
-        print(
-            f"warning: {result.num_cut} of {result.returns.size} episodes were "
-            f"truncated: they had not ended after {MAX_EPISODE_STEPS:,} steps, the "
-            "limit of an evaluation",
-            file=sys.stderr,
-        )
-    _warn(str(run.folder if run else file), snapshot, recipe, result.returns)
+    place = str(run.folder if run else file)
+    for warning in _find_faults(place, snapshot, recipe, result):
+        print(f"warning: {warning}", file=sys.stderr)
     parameters = {k.removesuffix("_"): v for k, v in result.parameters.items()}
     each = {
         key.removesuffix("_"): source for key, source in on_grid(recipe).each.items()
@@ -177,21 +172,26 @@ def _evaluate(
     }
 
 
-def _warn(place: str, snapshot: Snapshot, recipe: Recipe, returns: np.ndarray) -> None:
-    """Warns about frozen seeds and rewards that are not finite, on stderr."""
+def _find_faults(
+    place: str, snapshot: Snapshot, recipe: Recipe, result: Any
+) -> Iterator[str]:
+    """Why results are not those of whole episodes of all seeds."""
+    size, infinite = result.returns.size, np.sum(~np.isfinite(result.returns))
+    if result.num_cut:
+        yield (
+            f"{result.num_cut} of {size} episodes were truncated: they had not ended "
+            f"after {MAX_EPISODE_STEPS:,} steps, the limit of an evaluation"
+        )
     if snapshot.frozen:
         count = format_frozen_count(len(snapshot.frozen), len(snapshot.seeds))
-        print(
-            f"warning: {count} in `{printable(place)}`: mean, IQM and interval include "
-            "all seeds, frozen seeds with their last parameters",
-            file=sys.stderr,
+        yield (
+            f"{count} in `{printable(place)}`: mean, IQM and interval include all "
+            "seeds, frozen seeds with their last parameters"
         )
-    if not np.all(np.isfinite(returns)):
-        print(
-            f"warning: environment `{recipe.environment.name}` returned rewards that "
-            f"are not finite in {np.sum(~np.isfinite(returns))} of {returns.size} "
-            "episodes",
-            file=sys.stderr,
+    if infinite:
+        yield (
+            f"environment `{recipe.environment.name}` returned rewards that are not "
+            f"finite in {infinite} of {size} episodes"
         )
 
 
@@ -220,10 +220,8 @@ def replace_environment(recipe: Recipe, environment: str | None) -> Recipe:
     )
     for what in ("observation", "action"):
         own, other = getattr(own_spaces, what), getattr(other_spaces, what)
-        if (own.shape, getattr(own, "n", None)) != (
-            other.shape,
-            getattr(other, "n", None),
-        ):
+        sizes = [(each.shape, getattr(each, "n", None)) for each in (own, other)]
+        if sizes[0] != sizes[1]:
             raise RlcliError(
                 f"the policy cannot act in {quote(environment)}: its {what} space is "
                 f"{describe(other)}, but the policy was trained with {describe(own)}",
