@@ -104,11 +104,8 @@ def _concatenate_specs(specs: Iterable[Any]) -> gymnasium.spaces.Box:
     """Concatenates specifications; without bounds where a specification has none."""
     low, high = [], []
     for spec in specs:
-        for bounds, name, default in [
-            (low, "minimum", -np.inf),
-            (high, "maximum", np.inf),
-        ]:
-            bound = np.broadcast_to(getattr(spec, name, default), spec.shape)
+        for bounds, name, limit in (low, "minimum", -np.inf), (high, "maximum", np.inf):
+            bound = np.broadcast_to(getattr(spec, name, limit), spec.shape)
             bounds.append(bound.ravel().astype(np.float32))
     return gymnasium.spaces.Box(np.concatenate(low), np.concatenate(high))
 

@@ -42,14 +42,12 @@ def default_preprocessor(space: gymnasium.Space) -> Preprocessor:
         case spaces.MultiDiscrete():
             sizes = [int(n) for n in space.nvec.ravel()]
             start = np.asarray(space.start).ravel()
-            return lambda rng, x: [
-                jax.nn.one_hot(column, n)
-                for column, n in zip(
-                    _integers(jnp.reshape(x, (-1, len(sizes))), start).T,
-                    sizes,
-                    strict=True,
-                )
-            ]
+
+            def to_columns(rng: Key, x: Any) -> list[Array]:
+                rows = _integers(jnp.reshape(x, (-1, len(sizes))), start)
+                return [*map(jax.nn.one_hot, rows.T, sizes)]
+
+            return to_columns
         case spaces.MultiBinary():
             shape = (-1, *space.shape)
             return lambda rng, x: jnp.asarray(x, jnp.float32).reshape(shape)

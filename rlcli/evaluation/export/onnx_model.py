@@ -61,14 +61,18 @@ class ModelBuilder:
             if size != BATCH:
                 known.append(size)
                 continue
-            parts += [self.constant(known, dtype=np.int64)] if known else []
+            parts += [self.integers(known)] if known else []
             parts, known = [*parts, self._batch()], []
-        parts += [self.constant(known, dtype=np.int64)] if known or not parts else []
+        parts += [self.integers(known)] if known or not parts else []
         return self.node("Concat", parts, axis=0) if len(parts) > 1 else parts[0]
+
+    def integers(self, numbers: Any) -> str:
+        """A constant of int64, such as axes."""
+        return self.constant(numbers, dtype=np.int64)
 
     def reshape(self, source: str, shape: Sequence[int]) -> str:
         """A `Reshape`, where −1 is the size that remains."""
-        return self.node("Reshape", [source, self.constant(shape, dtype=np.int64)])
+        return self.node("Reshape", [source, self.integers(shape)])
 
     def cast(self, source: str, dtype: Any) -> str:
         """A `Cast` to a dtype of NumPy."""
@@ -170,7 +174,7 @@ def _expm1(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
 
 def _reduce(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     kind = operators.REDUCTIONS[op.primitive].onnx
-    axes = b.constant([int(axis) for axis in op.params["axes"]], dtype=np.int64)
+    axes = b.integers([int(axis) for axis in op.params["axes"]])
     if op.outputs[0].dtype != np.bool_:
         return b.node(kind, [inputs[0], axes], keepdims=0)
     numbers = b.cast(inputs[0], np.int32)
@@ -191,9 +195,7 @@ def _slice(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     starts, ends, steps = zip(*operators.read_slice(op), strict=True)
     limits = [_END if end is None else end for end in ends]
     axes = range(len(starts))
-    words = [
-        b.constant([*each], dtype=np.int64) for each in (starts, limits, axes, steps)
-    ]
+    words = [b.integers([*each]) for each in (starts, limits, axes, steps)]
     return b.node("Slice", [inputs[0], *words])
 
 
@@ -208,7 +210,7 @@ def _select(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
 def _reverse(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     axes = [int(axis) for axis in op.params["dimensions"]]
     columns = ([-1] * len(axes), [-_END] * len(axes), axes, [-1] * len(axes))
-    words = [b.constant(each, dtype=np.int64) for each in columns]
+    words = [b.integers(each) for each in columns]
     return b.node("Slice", [inputs[0], *words])
 
 
@@ -219,7 +221,7 @@ def _pad(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
 
 
 def _cumulate(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    axis = b.constant(op.params["axis"], dtype=np.int64)
+    axis = b.integers(op.params["axis"])
     return b.node("CumSum", [inputs[0], axis], reverse=int(op.params["reverse"]))
 
 
@@ -269,10 +271,10 @@ def _pool(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
 def _take(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     axis, order = operators.read_take(op)
     rank = len(op.inputs[1].shape)
-    indices = b.node("Squeeze", [inputs[1], b.constant([rank - 1], dtype=np.int64)])
+    indices = b.node("Squeeze", [inputs[1], b.integers([rank - 1])])
     indices = b.cast(indices, np.int64)
     last = op.inputs[0].shape[axis] - 1
-    bounds = [b.constant(bound, dtype=np.int64) for bound in (0, last)]
+    bounds = [b.integers(bound) for bound in (0, last)]
     indices = b.node("Min", [b.node("Max", [indices, bounds[0]]), bounds[1]])
     taken = b.node("Gather", [inputs[0], indices], axis=axis)
     return b.node("Transpose", [taken], perm=[*order])
