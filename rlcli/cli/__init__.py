@@ -42,14 +42,11 @@ class _CommandLine(TyperGroup):
         width = max(map(len, self.commands))  # the same column in all groups
         for title, functions in COMMAND_GROUPS.items():
             with formatter.section(title):
-                names = map(command_name, functions)
-                commands = {name: self.commands[name] for name in names}
-                formatter.write_dl(
-                    [
-                        (name.ljust(width), command.get_short_help_str(limit=1_000))
-                        for name, command in commands.items()
-                    ]
-                )
+                names = [*map(command_name, functions)]
+                commands = [self.commands[name] for name in names]
+                texts = [each.get_short_help_str(limit=1_000) for each in commands]
+                labels = [name.ljust(width) for name in names]
+                formatter.write_dl([*zip(labels, texts, strict=True)])
 
 
 app = typer.Typer(

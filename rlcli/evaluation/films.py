@@ -43,9 +43,8 @@ class Reel:
         for frame in itertools.islice(iterator, max_frames):
             self._add(np.ascontiguousarray(frame, np.uint8))
         if next(iterator, None) is not None:
-            print(
-                f"warning: the video ends after {max_frames:,} frames", file=sys.stderr
-            )
+            warning = f"warning: the video ends after {max_frames:,} frames"
+            print(warning, file=sys.stderr)
 
     def _add(self, frame: np.ndarray) -> None:
         self._sizes.append((frame.shape[1], frame.shape[0]))

@@ -65,11 +65,9 @@ def load(
     setup = build(snapshot.recipe, snapshot.seeds)
     acting = snapshots.restore_acting(snapshot, setup, file)
     if frozen := snapshot.frozen.get(seed):
-        print(
-            f"warning: seed {seed} is frozen: its parameters are those of step "
-            f"{frozen.step:,}",
-            file=sys.stderr,
-        )
+        step = f"{frozen.step:,}"
+        warning = f"seed {seed} is frozen: its parameters are those of step {step}"
+        print(f"warning: {warning}", file=sys.stderr)
     return TrainedPolicy(
         snapshot.recipe,
         setup,
