@@ -75,10 +75,13 @@ def select(
     """Those arguments of a command that a function of rlcli takes.
 
     `arguments` are the `locals()` of the command; its `output_`, which is no module,
-    is the `output` of the function. `changes` replace some of them.
+    is the `output` of the function, and its `max_time` becomes that of
+    `parse_deadline`. `changes` replace some of them.
     """
     given = {**arguments, **arguments.get("engines", {})}
     given = {name.removesuffix("_"): value for name, value in given.items()} | changes
+    if isinstance(limit := given.get("max_time"), str):
+        given["max_time"] = parse_deadline(limit, given.get("engine", "local"))
     taken = inspect.signature(function).parameters
     return {name: given[name] for name in taken if name in given}
 
@@ -319,17 +322,14 @@ _ENGINES = inspect.signature(_engines).parameters
 
 
 def with_engines(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorator: gives a command the options of engines, as its `**engines`.
-
-    Its `max_time` is then that of `parse_deadline`.
-    """
+    """Decorator: gives a command the options of engines, as its `**engines`."""
     own = [*inspect.signature(command, eval_str=True).parameters.values()][:-1]
     parameters = [*own, *_ENGINES.values()]
 
     @functools.wraps(command)
-    def call(max_time: str | None, engine: str, **keywords: Any) -> None:
-        limit = parse_deadline(max_time, engine)
-        command(max_time=limit, engine=engine, **keywords)
+    def call(**keywords: Any) -> None:
+        parse_deadline(keywords["max_time"])  # refuses it before anything is read
+        command(**keywords)
 
     call.__annotations__ = {each.name: each.annotation for each in parameters}
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

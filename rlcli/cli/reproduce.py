@@ -29,10 +29,9 @@ def command(
     """
     from rlcli.training.stopping import signals  # here, to keep `--help` fast
 
-    limit = options.parse_deadline(max_time)
     run_path = options.choose_run(run, quiet=quiet)
     with signals.own_process(output.data_descriptor()):
-        result = options.call(rlcli.reproduce, locals(), run=run_path, max_time=limit)
+        result = options.call(rlcli.reproduce, locals(), run=run_path)
     output.print_data(output.as_json(result) if json else _describe(result))
     raise typer.Exit(errors.OK if result["identical"] else errors.USER_ERROR)
 

@@ -36,7 +36,8 @@ def command(
     if study := find_study(run_path):
         message = "is for a single run, not for a study"
         options.refuse(message, coordinator=coordinator, process=process)
-        keywords = {"max_time": max_time, "quiet": quiet, "trust": trust, **engines}
+        limit = options.parse_deadline(max_time, engines["engine"])
+        keywords = {"max_time": limit, "quiet": quiet, "trust": trust, **engines}
         keywords |= {"set": set, "recipe": run_path, "resume": True}
         if SEARCH in study.sections:
             code = sweep_screen.run_sweep(**keywords)
