@@ -12,6 +12,7 @@ random numbers of `act` and of `make_env` are those of an evaluation
 
 import dataclasses
 import math
+import operator
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,7 +46,6 @@ from rlcli.types import (
     Agent,
     Array,
     ArrayTree,
-    Estimates,
     External,
     Inputs,
     Key,
@@ -150,26 +150,27 @@ def critic_functions(
         memory: ArrayTree,
         first: Bool[Array, "B"],
         action: ArrayTree,
-    ) -> Estimates:
-        """The mean estimate of each observation, as an unroll of one step."""
+    ) -> tuple[Array, Array]:
+        """The mean estimates of each observation, as an unroll of one step, `[B]`."""
         action = zeros(space, first.shape[0]) if action is None else action
         keys = jax.random.split(jax.random.key(np.uint32(0)), _SAMPLES)
 
-        def estimate_row(*row: ArrayTree) -> Estimates:
+        def estimate_row(*row: ArrayTree) -> tuple[Array, Array]:
             """With the same random numbers wherever it is in a batch."""
             obs, carry, action = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], row)
             number, flag = jnp.zeros(1), jnp.zeros(1, bool)
             extras = {"carry": carry, "log_prob": number, "cut": flag}
             step = Transition(obs, action, number, number + 1, obs, flag, flag, extras)
             steps = jax.tree.map(lambda leaf: leaf[None], step)
-            found = jax.lax.map(lambda key: function(learner, steps, key)[:4], keys)
-            return Estimates(*(jnp.mean(leaf) for leaf in found))
+            read = operator.attrgetter("v_tm1", "q_tm1")
+            found = jax.lax.map(lambda key: read(function(learner, steps, key)), keys)
+            return jax.tree.map(jnp.mean, found)
 
         return jax.vmap(estimate_row)(obs, memory[0], action)
 
     return {
-        "value": lambda *inputs: estimate(*inputs).v_tm1,
-        "action_value": lambda *inputs: estimate(*inputs).q_tm1,
+        "value": lambda *inputs: estimate(*inputs)[0],
+        "action_value": lambda *inputs: estimate(*inputs)[1],
     }
 
 
