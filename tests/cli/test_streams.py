@@ -10,7 +10,6 @@ import warnings
 
 import pytest
 from folders import write_run
-from tiers import quick_first
 
 from rlcli.cli import output
 
@@ -63,9 +62,8 @@ def test_the_exit_code_is_that_of_the_training_and_not_of_the_pipe(recipe, tmp_p
     assert shell(command, tmp_path).returncode == 75
 
 
-@pytest.mark.parametrize(
-    "command", quick_first(["list", "list environments", "--help"])
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["list", "list environments", "--help"])
 def test_a_reader_that_has_read_enough_is_no_error(command, tmp_path):
     done = shell(f"rlcli {command} | head -1", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

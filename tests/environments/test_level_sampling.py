@@ -163,6 +163,7 @@ def test_an_episode_of_a_level_always_begins_in_the_same_state(on_demand, monkey
     assert len(set.union(*found[0].values())) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "library"), [("MetaMaze-v0", "jax"), ("gymnax/MetaMaze-misc", "gymnax")]
 )

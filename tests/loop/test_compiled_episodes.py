@@ -121,9 +121,8 @@ ENDLESS_CARTPOLE = {
 }
 
 
-@pytest.mark.parametrize(
-    "seeds", [(0, 1, 2), pytest.param((0,), marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [(0, 1, 2), (0,)])
 def test_episodes_are_cut_as_in_the_host_loop(seeds, monkeypatch):
     monkeypatch.setattr(evaluator_module, "MAX_EPISODE_STEPS", 15)
     compiled, host = play_both(ENDLESS_CARTPOLE, seeds=seeds, episodes_per_env=4)

@@ -151,6 +151,7 @@ CARTPOLE = {
 }
 
 
+@pytest.mark.slow
 def test_each_seed_has_its_own_successes_which_its_environment_follows():
     setup = build(recipe.load_recipe(CARTPOLE))
     engine = make_loop(setup)

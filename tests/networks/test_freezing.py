@@ -94,6 +94,7 @@ def test_a_part_that_is_frozen_until_a_step_begins_to_learn_then():
     assert sorted(int(leaf[0]) for leaf in counts.values()) == [1, 3]
 
 
+@pytest.mark.slow
 def test_a_shared_torso_is_frozen_for_all_its_functions():
     data = {**PPO, "network": {"shared": LAYERS, "policy": {}, "value": {}}}
     (before, after), _ = learner_after(data, 2, sets=["freeze=[shared]"])

@@ -54,6 +54,7 @@ def test_a_fraction_of_each_batch_comes_from_the_data(tmp_path, name, fraction):
     assert stored == 32
 
 
+@pytest.mark.slow
 def test_rows_of_both_kinds_have_the_requested_numbers(tmp_path):
     file = str(write_data(tmp_path / "data.npz", bandit_data(0.5)))
     replay = uniform(

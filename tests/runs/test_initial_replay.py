@@ -187,6 +187,7 @@ def test_the_data_beside_the_replay_of_a_source_are_not_read(runs, folder):
     jax.tree.map(np.testing.assert_array_equal, taken, expected)
 
 
+@pytest.mark.slow
 def test_a_short_run_begins_with_the_steps_of_a_wide_one(tmp_path):
     wide = {
         **DQN,

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
+from tiers import quick_first
 
 import rlcli
 from rlcli.assembly import build
@@ -139,53 +140,59 @@ FRAMES = {"name": "frames", "stack": 3}
 FIRST = {**FRAMES, "axis": 0}
 
 
+TRUE_STACKS = [
+    ({}, FRAMES),
+    ({}, {**FRAMES, "axis": 1}),
+    ({"first": True, "zero": True}, {**FIRST, "padding": "zero"}),
+    ({"mask": True}, FRAMES),
+    ({"stacks": False}, "uniform"),
+    ({"first": True}, {"name": "prioritized", "frames": {"stack": 3, "axis": 0}}),
+]
+
+
 @pytest.mark.parametrize(
     ("environment", "replay"),
-    [
-        ({}, FRAMES),
-        ({}, {**FRAMES, "axis": 1}),
-        ({"first": True, "zero": True}, {**FIRST, "padding": "zero"}),
-        ({"mask": True}, FRAMES),
-        ({"stacks": False}, "uniform"),
-        ({"first": True}, {"name": "prioritized", "frames": {"stack": 3, "axis": 0}}),
-    ],
+    quick_first(TRUE_STACKS, quick=3),
 )
 def test_true_stacks_are_accepted(environment, replay):
     check("Stacked", replay, **environment)
 
 
+OTHER_STACKS = [
+    ({"first": True}, FRAMES, "3 frames [6, 4] along", 1, None),
+    (
+        {"first": True},
+        {**FRAMES, "axis": 1, "stack": 2},
+        "",
+        1,
+        "stack: 3, axis: 0",
+    ),
+    ({"zero": True}, FRAMES, "3 frames [2, 4] along axis -1", 1, "padding: zero"),
+    ({}, {**FRAMES, "stack": 6}, "6 frames [2, 2] along axis -1", 1, "stack: 3"),
+    ({}, {**FRAMES, "stack": 4}, "4 frames [2, 3] along axis -1", 1, "stack: 3"),
+    ({}, FIRST | {"stack": 2}, "2 frames [1, 12]", 1, "stack: 3, axis: -1"),
+    ({"stacks": False}, FRAMES, "3 frames [2, 4] along axis -1", 1, ""),
+    ({"mask": True, "zero": True}, FRAMES, "3 frames [2, 4]", 1, "padding: zero"),
+    (
+        {"members": True},
+        FRAMES,
+        "[2, 12] for 3 frames [2, 4] along axis -1",
+        1,
+        "",
+    ),  # the other member is reversed
+    (
+        {"first": True},
+        {"name": "prioritized", "frames": {"stack": 2, "axis": 1}},
+        "2 frames [6, 2] along axis 1, the first one repeated at the start",
+        1,
+        "stack: 3, axis: 0",
+    ),
+]
+
+
 @pytest.mark.parametrize(
     ("environment", "replay", "stack", "step", "fits"),
-    [
-        ({"first": True}, FRAMES, "3 frames [6, 4] along", 1, None),
-        (
-            {"first": True},
-            {**FRAMES, "axis": 1, "stack": 2},
-            "",
-            1,
-            "stack: 3, axis: 0",
-        ),
-        ({"zero": True}, FRAMES, "3 frames [2, 4] along axis -1", 1, "padding: zero"),
-        ({}, {**FRAMES, "stack": 6}, "6 frames [2, 2] along axis -1", 1, "stack: 3"),
-        ({}, {**FRAMES, "stack": 4}, "4 frames [2, 3] along axis -1", 1, "stack: 3"),
-        ({}, FIRST | {"stack": 2}, "2 frames [1, 12]", 1, "stack: 3, axis: -1"),
-        ({"stacks": False}, FRAMES, "3 frames [2, 4] along axis -1", 1, ""),
-        ({"mask": True, "zero": True}, FRAMES, "3 frames [2, 4]", 1, "padding: zero"),
-        (
-            {"members": True},
-            FRAMES,
-            "[2, 12] for 3 frames [2, 4] along axis -1",
-            1,
-            "",
-        ),  # the other member is reversed
-        (
-            {"first": True},
-            {"name": "prioritized", "frames": {"stack": 2, "axis": 1}},
-            "2 frames [6, 2] along axis 1, the first one repeated at the start",
-            1,
-            "stack: 3, axis: 0",
-        ),
-    ],
+    quick_first(OTHER_STACKS, quick=5),
 )
 def test_other_stacks_are_refused_with_both_shapes_and_what_would_fit(
     environment, replay, stack, step, fits

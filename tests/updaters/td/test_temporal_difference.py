@@ -179,7 +179,8 @@ def test_network_noise_affects_exploring_and_not_exploiting():
     assert len(np.unique(explored, axis=0)) > 1
 
 
-@pytest.mark.parametrize("head", quick_first(["scalar", "implicit_quantile"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("head", ["scalar", "implicit_quantile"])
 def test_each_environment_explores_with_its_own_network_noise(head, tabular):
     """All values are 0, so that the noise alone selects the action of one state."""
     policy = tabular("q_learning", {"name": head, "noisy": True}).policy

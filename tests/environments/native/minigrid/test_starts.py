@@ -6,7 +6,6 @@ import jax
 import numpy as np
 import pytest
 from scipy import stats
-from tiers import quick_first
 
 from rlcli.environments.native.minigrid import cells
 
@@ -34,15 +33,14 @@ def reference_states(pair, number):
     return jax.tree.map(lambda *leaves: np.stack(leaves), *states)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "number"),
-    quick_first(
-        [
-            ("MiniGrid-DoorKey-5x5-v0", 2 * 3 * 2 * 4),
-            ("MiniGrid-Empty-Random-5x5-v0", 8 * 4),
-            ("MiniGrid-MemoryS7-v0", 4 * 2 * 2),
-        ]
-    ),
+    [
+        ("MiniGrid-DoorKey-5x5-v0", 2 * 3 * 2 * 4),
+        ("MiniGrid-Empty-Random-5x5-v0", 8 * 4),
+        ("MiniGrid-MemoryS7-v0", 4 * 2 * 2),
+    ],
 )
 def test_all_starts_of_the_original_are_equally_likely(pair_class, name, number):
     pair = pair_class(name)
