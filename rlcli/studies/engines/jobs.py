@@ -7,7 +7,7 @@ A job has one cell, or several that are trained together as one program. Its pro
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from rlcli.runs.records import COMPLETE
 from rlcli.runs.run_folder import Run
@@ -65,6 +65,7 @@ class ProcessEnd(NamedTuple):
     message: str  # what it has printed to stderr
 
 
+@runtime_checkable
 class Engine(Protocol):
     """Runs the processes of jobs."""
 
