@@ -75,7 +75,9 @@ def sync_host_environment(
         external,
         (example.observation_space, example.action_space),
         lambda count: SyncVector(make, count, external.timeout),
-        *(num_envs, seeds, make),
+        num_envs,
+        seeds,
+        make,
         vector_size=1,  # each is stepped alone, so it can be restarted alone
         goal_reward=goal_reward or host_goal_reward(external, example),
     )
@@ -171,7 +173,13 @@ def host_environment(
             HostVectorState.close,
             functools.partial(
                 host_environment,
-                *(external, spaces, make, num_envs, seeds, make_one, vector_size),
+                external,
+                spaces,
+                make,
+                num_envs,
+                seeds,
+                make_one,
+                vector_size,
                 goal_reward=goal_reward,
                 is_restarting=is_restarting,
                 info=info,

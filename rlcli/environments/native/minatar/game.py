@@ -90,30 +90,35 @@ def register_game(
         texts = {"sticky_action_prob": _STICKY}
         texts |= {"difficulty_ramping": ramping, "minimal_actions": minimal}
         options = [
-            textwrap.fill(f"        {name}: {text}", 88, subsequent_indent=" " * 12)
-            for name, text in texts.items()
+            textwrap.fill(f"        {option}: {text}", 88, subsequent_indent=" " * 12)
+            for option, text in texts.items()
         ]
         doc = "\n".join([make_rules.__doc__ or "", "    Args:", *options])
-
-        def register_version(is_minimal: bool) -> Callable[..., Core]:
-            def factory(
-                *,
-                sticky_action_prob: Probability = 0.1,
-                difficulty_ramping: bool = True,
-                minimal_actions: bool = is_minimal,
-            ) -> Core:
-                options = sticky_action_prob, difficulty_ramping, minimal_actions
-                return game_environment(make_rules(), *options)
-
-            factory.__name__ = make_rules.__name__
-            factory.__module__, factory.__doc__ = make_rules.__module__, doc
+        for is_minimal in (True, False):
+            factory = _make_factory(make_rules, doc, is_minimal)
             register("environment", f"MinAtar/{name}-v{int(is_minimal)}")(factory)
-            return factory
-
-        register_version(True)
-        return register_version(False)
+        return factory
 
     return decorate
+
+
+def _make_factory(
+    make_rules: Callable[[], GameRules], doc: str, is_minimal: bool
+) -> Callable[..., Core]:
+    """The factory of a version of a game; `is_minimal`: by default."""
+
+    def factory(
+        *,
+        sticky_action_prob: Probability = 0.1,
+        difficulty_ramping: bool = True,
+        minimal_actions: bool = is_minimal,
+    ) -> Core:
+        options = sticky_action_prob, difficulty_ramping, minimal_actions
+        return game_environment(make_rules(), *options)
+
+    factory.__name__ = make_rules.__name__
+    factory.__module__, factory.__doc__ = make_rules.__module__, doc
+    return factory
 
 
 def game_environment(

@@ -49,29 +49,38 @@ def register_levels(
             default of the option `max_steps`.
         see_through_walls: the default of the option.
     """
-    is_open = see_through_walls
 
     def decorate(make_level: Callable[..., Level]) -> Callable[..., Level]:
-        def register_level(name: str, fixed: Mapping[str, Any], limit: int) -> None:
-            def level(
-                *,
-                max_steps: Positive = float(limit),
-                agent_view_size: ViewSize = 7,
-                see_through_walls: bool = is_open,
-            ) -> Core:
-                options = max_steps, agent_view_size, see_through_walls
-                return level_environment(make_level(**fixed), *options)
-
-            level.__name__ = make_level.__name__
-            level.__module__ = make_level.__module__
-            level.__doc__ = f"{(make_level.__doc__ or '').rstrip()}{_ENDING}"
-            register("environment", name, time_limit=limit)(level)
-
         for name, fixed in levels.items():
-            register_level(name, fixed, max_steps(**fixed))
+            limit = max_steps(**fixed)
+            factory = _make_factory(make_level, fixed, limit, see_through_walls)
+            register("environment", name, time_limit=limit)(factory)
         return make_level
 
     return decorate
+
+
+def _make_factory(
+    make_level: Callable[..., Level],
+    fixed: Mapping[str, Any],
+    limit: int,
+    is_open: bool,
+) -> Callable[..., Core]:
+    """The factory of a level; `limit` and `is_open` are defaults of its options."""
+
+    def level(
+        *,
+        max_steps: Positive = float(limit),
+        agent_view_size: ViewSize = 7,
+        see_through_walls: bool = is_open,
+    ) -> Core:
+        options = max_steps, agent_view_size, see_through_walls
+        return level_environment(make_level(**fixed), *options)
+
+    level.__name__ = make_level.__name__
+    level.__module__ = make_level.__module__
+    level.__doc__ = f"{(make_level.__doc__ or '').rstrip()}{_ENDING}"
+    return level
 
 
 @register_levels(
