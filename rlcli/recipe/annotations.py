@@ -86,7 +86,7 @@ def _convert_instance(kind: type, value: Any) -> Any:
         return value
     if kind in _EXACT:
         raise MismatchError(_EXACT[kind], value)
-    raise MismatchError(message=f"Input should be an instance of {kind.__name__}")
+    raise MismatchError(f"an instance of {kind.__name__}", value)
 
 
 def _convert_below(annotation: Any, value: Any, key: str | int) -> Any:
@@ -154,7 +154,7 @@ def _convert_list(base: Any, metadata: tuple, value: Any) -> list[Any] | tuple:
         kinds = (kinds[0],) * len(value)
     least = max([0, *(getattr(limit, "min_length", 0) for limit in metadata)])
     if len(value) < least:
-        raise MismatchError(message=f"List should have at least {least} items")
+        raise MismatchError(f"list of {least} or more entries", value)
     if len(value) != len(kinds):
         raise MismatchError(message=f"expected {len(kinds)} entries, got {len(value)}")
     items = [

@@ -166,7 +166,11 @@ def test_what_has_no_annotation_we_know_is_left_alone():
         (tuple[int, ...], 3, "expected list, got `3`"),
         (Mapping[str, int], 3, "expected mapping, got `3`"),
         (Target, 3, "expected mapping, got `3`"),
-        (Annotated[list[int], MinLen(1)], [], "List should have at least 1 item"),
+        (
+            Annotated[list[int], MinLen(1)],
+            [],
+            "expected list of 1 or more entries, got `[]`",
+        ),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_with_what_was_expected(
