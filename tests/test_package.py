@@ -1,6 +1,8 @@
 """The package: what it exports, what it imports, what it declares."""
 
 import ast
+import importlib
+import inspect
 import re
 import subprocess
 import sys
@@ -76,6 +78,36 @@ def test_every_command_is_a_function_of_the_package():
         function = getattr(rlcli, command)
         assert callable(function)
         assert function.__name__.split(".")[-1] == command  # `rlcli.runs` is a package
+
+
+# These take any keyword: an environment's own options, and extras of a transition.
+TAKES_ANY = ("make", "transition")
+
+
+def test_the_signature_of_a_function_has_all_of_its_keywords():
+    """So `help`, editors and type checkers know them, and find a misspelled one."""
+    public = [
+        importlib.import_module("rlcli.runs.listing").runs
+    ]  # `rlcli.runs` is both
+    names = {*rlcli.__all__} - {*TAKES_ANY, "runs"}
+    public += [value for n in names if inspect.isfunction(value := getattr(rlcli, n))]
+    for function in public:
+        kinds = {each.kind for each in inspect.signature(function).parameters.values()}
+        assert inspect.Parameter.VAR_KEYWORD not in kinds, function
+
+
+def test_functions_that_do_the_same_have_the_same_keywords():
+    def keywords(function):
+        parameters = [*inspect.signature(function).parameters.values()]
+        return [(each.name, each.default) for each in parameters[1:]]
+
+    assert keywords(rlcli.chunks) == keywords(rlcli.train)
+    assert keywords(rlcli.episodes) == keywords(rlcli.eval)
+
+
+def test_a_misspelled_keyword_is_named_by_the_function_that_was_called():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'sedes'"):
+        rlcli.train("dqn_cartpole", sedes=3)
 
 
 def test_a_command_is_a_row_of_the_table_and_a_file():

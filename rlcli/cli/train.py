@@ -63,6 +63,6 @@ def command(
         keywords = options.select(rlcli.study, locals(), study=recipes, set=settings)
         raise typer.Exit(study_screen.train_and_report(rlcli.study, **keywords))
     options.refuse_engines(engines)
-    keywords = options.select(rlcli.chunks, locals(), recipe=first)
+    keywords = options.select(rlcli.train, locals(), recipe=first)
     folder = training_outcome.complete(rlcli.train, **keywords)
     raise typer.Exit(training_outcome.report_training(folder, quiet=quiet))

@@ -28,16 +28,26 @@ def metrics(run: str | Path) -> Any:
     return make_table(_flatten(row) for row in read_metrics(locate_run(run).folder))
 
 
-def episodes(run: str | Path, **keywords: Any) -> Any:
+def episodes(
+    run: str | Path,
+    *,
+    best: bool = False,
+    episodes: int = 100,
+    seed: int = 0,
+    explore: bool = False,
+    environment: str | None = None,
+    trust: bool | None = None,
+) -> Any:
     """Evaluates a run as `rlcli.eval`, and returns its episodes as a table.
 
     The columns are `seed`, `episode`, `return` and `length`; of a study also what
     tells its runs apart. The keywords are those of `rlcli.eval`. Returns a table of the
     same kind as `rlcli.metrics`.
     """
+    keywords = locals()
     from rlcli.evaluation.evaluate import eval  # here: imports JAX
 
-    result = eval(run, **keywords)
+    result = eval(keywords.pop("run"), **keywords)
     return make_table(
         {
             **each.get("values", {}),

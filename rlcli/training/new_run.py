@@ -24,7 +24,7 @@ from rlcli.recipe import (
     shipped_recipes,
 )
 from rlcli.registry import user_code
-from rlcli.registry.paths import keep_directory, keep_in_steps, resolves
+from rlcli.registry.paths import keep_in_steps, resolves
 from rlcli.runs import creation, provenance, thread_layout
 from rlcli.runs.differences import Differences, describe_origin, find_differences
 from rlcli.runs.files import explain_file_errors
@@ -56,7 +56,7 @@ class TrainRequest:
     # Without a default: who forgets it must not trust. None only with `original`, see
     # `code.admit_code`.
     trust: bool | None
-    max_time: str | float | None = None  # see `chunks`, as for most others
+    max_time: str | float | None = None  # see `train`, as for most others
     smoke: bool = False
     quiet: bool = False
     profile: bool = False
@@ -68,21 +68,8 @@ class TrainRequest:
     original: Run | None = None  # the run that is reproduced: its threads and its code
 
 
-def train(recipe: AnyRecipe, **keywords: Any) -> Path:
-    """Trains the agent of a recipe and returns the folder of the run.
-
-    The keywords are those of `chunks`.
-    """
-    with keep_directory():
-        chunk = _chunks(recipe, ends_at_log_points=False, **keywords)
-        while True:
-            try:
-                next(chunk)
-            except StopIteration as end:  # possibly before the first chunk: `max_time`
-                return end.value
-
-
-def chunks(
+@resolves(recipes="recipe", new=("runs", "run"))
+def train(
     recipe: AnyRecipe,
     *,
     set: Sequence[str] = (),
@@ -101,11 +88,8 @@ def chunks(
     trust: bool = True,
     coordinator: str | None = None,
     process: str | None = None,
-) -> Generator[Chunk, None, Path]:
-    """Trains the agent of a recipe, and yields after every chunk of iterations.
-
-    A chunk ends at the latest at the next log point, evaluation or checkpoint. Closing
-    the generator early ends the run with a checkpoint.
+) -> Path:
+    """Trains the agent of a recipe and returns the folder of the run.
 
     Args:
         recipe: a file, the name of a built-in recipe, or the data of a recipe.
@@ -134,15 +118,18 @@ def chunks(
             torchrun. Only the first process writes the run.
         process: this process and their number: `0/4`.
     """
-    arguments = locals()  # by their names
-    return keep_in_steps(_chunks(**arguments, ends_at_log_points=True))
+    chunk = _begin(locals(), ends_at_log_points=False)
+    while True:
+        try:
+            next(chunk)
+        except StopIteration as end:  # possibly before the first chunk: `max_time`
+            return end.value
 
 
 @resolves(recipes="recipe", new=("runs", "run"))
-def _chunks(
+def chunks(
     recipe: AnyRecipe,
     *,
-    ends_at_log_points: bool,
     set: Sequence[str] = (),
     init: str | Path | None = None,
     seed: int | None = None,
@@ -151,33 +138,48 @@ def _chunks(
     run: str | Path | None = None,
     name: str | None = None,
     tag: Sequence[str] = (),
+    max_time: str | float | None = None,
+    smoke: bool = False,
+    quiet: bool = False,
+    profile: bool = False,
+    debug: bool = False,
+    trust: bool = True,
     coordinator: str | None = None,
     process: str | None = None,
-    quiet: bool = False,
-    trust: bool = True,
-    **keywords: Any,
 ) -> Generator[Chunk, None, Path]:
-    """Implements `chunks`; `ends_at_log_points`: whether chunks end at log points."""
-    sets = [*set, *init_settings(init)]
-    sets += [] if seed is None else [f"train.seed={seed}"]
-    sets += [] if seeds is None else [f"train.seeds={seeds}"]
-    group = processes.parse_group(coordinator, process)
+    """Trains as `train` does, and yields after every chunk of iterations.
 
+    A chunk ends at the latest at the next log point, evaluation or checkpoint. Closing
+    the generator early ends the run with a checkpoint. The arguments are those of
+    `train`.
+    """
+    return keep_in_steps(_begin(locals(), ends_at_log_points=True))
+
+
+def _begin(
+    given: Mapping[str, Any], *, ends_at_log_points: bool
+) -> Generator[Chunk, None, Path]:
+    """The chunks of a new run, given the arguments of `train` by name."""
+    sets = [*given["set"], *init_settings(given["init"])]
+    for key in ("seed", "seeds"):
+        sets += [] if given[key] is None else [f"train.{key}={given[key]}"]
+    group = processes.parse_group(given["coordinator"], given["process"])
+    name = given["name"]
     place = {
-        "runs": runs,
-        "run": run,
+        "runs": given["runs"],
+        "run": given["run"],
         "name": None if name is None else check_name(name),
-        "tags": check_tags(tag),
+        "tags": check_tags(given["tag"]),
         "overrides": sets,
     }
+    options = ("max_time", "smoke", "profile", "debug", "trust")
     generator = train_chunks(
-        [NewRun(read_recipe(recipe, sets), local_place(group, place))],
+        [NewRun(read_recipe(given["recipe"], sets), local_place(group, place))],
         TrainRequest(
-            ends_at_log_points=ends_at_log_points,
-            quiet=quiet or not group.is_first,
-            trust=trust,
+            **{key: given[key] for key in options},
+            quiet=given["quiet"] or not group.is_first,
             group=group,
-            **keywords,
+            ends_at_log_points=ends_at_log_points,
         ),
     )
     close_at_exit(generator)
