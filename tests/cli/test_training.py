@@ -32,7 +32,8 @@ def ends(monkeypatch, folder):
             return folder
 
         for name in ("train", "resume"):
-            own = functools.wraps(getattr(rlcli, name))(function)
+            own = functools.partial(function)  # with a signature of its own
+            own = functools.update_wrapper(own, getattr(rlcli, name))
             monkeypatch.setitem(vars(rlcli), name, own)
         return calls
 
