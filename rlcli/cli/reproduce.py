@@ -8,6 +8,7 @@ import typer
 import rlcli
 from rlcli import errors
 from rlcli.cli import options, output
+from rlcli.errors import as_typed
 
 
 def command(
@@ -38,7 +39,7 @@ def command(
 
 def _describe(result: dict[str, Any]) -> str:
     """The result in words."""
-    folder, step = result["reproduction"], f"{result['step']:,}"
+    folder, step = as_typed(result["reproduction"]), f"{result['step']:,}"
     if result["identical"]:
         what = "metrics" if result["state"] is None else "metrics and state"
         return f"`{folder}` is identical to the original: {what} up to step {step}"

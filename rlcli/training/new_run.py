@@ -67,6 +67,12 @@ class TrainRequest:
     is_short: bool = False
     original: Run | None = None  # the run that is reproduced: its threads and its code
 
+    @property
+    def is_smoke(self) -> bool:
+        """Whether the budget is tiny, also as that of the original."""
+        original = self.original.read_info() if self.original else {}
+        return self.smoke or self.debug or bool(original.get("smoke"))
+
 
 @resolves(recipes="recipe", new=("runs", "run"))
 def train(
@@ -225,7 +231,7 @@ def train_chunks(
         runs = _create_runs(new_runs, recipes, changes)
         members = [*map(ActiveRun, runs, experiments)]
         session.hold(runs)
-        messages = begin_runs(members, request.smoke or request.debug, sign=trust)
+        messages = begin_runs(members, request.is_smoke, sign=trust)
         if request.ends_at_log_points:
             experiments[0].log_rows.max_points = 1
         messages += describe_origin(request.original, runs[0], warning)

@@ -118,3 +118,15 @@ def test_the_name_of_a_recipe_does_not_lead_out_of_the_folder_of_runs(
     with pytest.raises(RlcliError, match="is damaged: `recipe` is"):
         rlcli.reproduce(original, runs=tmp_path / "new", quiet=True)
     assert [each.name for each in tmp_path.iterdir()] == ["original"]
+
+
+def test_the_reproduction_of_a_smoke_run_is_one_and_named_as_typed(
+    runs, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(runs[0], "original")
+    Run(tmp_path / "original").write_info(smoke=True)
+    assert main(["reproduce", "original", "--to", "again", "--quiet"]) == 0
+    assert capsys.readouterr().out.startswith("`again` is identical to the original")
+    info = Run(tmp_path / "again").read_info()
+    assert info["smoke"] is True  # so `rlcli plot` and `rlcli compare` leave it out
