@@ -174,7 +174,7 @@ def exists(path: Path) -> bool:
 def dump_yaml(data: Any) -> str:
     """Formats data as readable YAML: small values inline, larger ones indented."""
     if not isinstance(data, Mapping) or not data:
-        return f"{format_inline(data)}\n"
+        return f"{format_inline(data, is_ascii=True)}\n"
     return "".join(f"{line}\n" for line in _format_block(data, 0))
 
 
@@ -368,29 +368,32 @@ def copy_plain(value: Any) -> Any:
     return copy(value, ())
 
 
-def format_inline(value: Any) -> str:
-    """Formats a value as YAML on one line."""
+def format_inline(value: Any, *, is_ascii: bool = False) -> str:
+    """Formats a value as YAML on one line; `is_ascii` for a file or stream."""
     try:
         text = yaml.dump(
             value,
             Dumper=_Writer,
             default_flow_style=True,
             sort_keys=False,
-            allow_unicode=False,  # YAML treats some characters as line breaks
+            allow_unicode=not is_ascii,
             width=math.inf,
-        )
+        ).removesuffix("\n")
     except yaml.representer.RepresenterError as error:
         kind = type(error.args[-1]).__name__
         message = f"a value of type `{kind}` cannot be written in a recipe"
         raise RlcliError(message, "use numbers, strings, lists and mappings") from error
-    return text.removesuffix("\n").removesuffix("\n...")
+    text = text.removesuffix("\n...")
+    # YAML treats some characters as line breaks, and others are not visible.
+    is_shown = is_ascii or text.isprintable()
+    return text if is_shown else format_inline(value, is_ascii=True)
 
 
 def _format_block(data: Mapping[str, Any], indent: int) -> list[str]:
     lines = []
     for key, value in data.items():
-        begin = f"{' ' * indent}{format_inline(str(key))}:"
-        line = f"{begin} {format_inline(value)}"
+        begin = f"{' ' * indent}{format_inline(str(key), is_ascii=True)}:"
+        line = f"{begin} {format_inline(value, is_ascii=True)}"
         if isinstance(value, Mapping) and value and len(line) > 88:
             lines += [begin, *_format_block(value, indent + 2)]
         else:

@@ -261,3 +261,10 @@ def test_any_text_is_yaml_on_one_line(text):
         assert len(line.splitlines()) == 1 and yaml.safe_load(line) == value
     data = {text: {"long": text * 60, "b": [text] * 9}}
     assert yaml.safe_load(documents.dump_yaml(data)) == data
+
+
+def test_a_message_shows_letters_as_they_are_and_a_file_escapes_them():
+    value = {"path": "/home/Jürgen/データ.npz"}
+    assert documents.format_inline(value) == "{path: /home/Jürgen/データ.npz}"
+    assert documents.dump_yaml(value).isascii()
+    assert documents.format_inline("a\u202eb") == r'"a\u202Eb"'  # reorders text
