@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rlcli.errors import paths_as_typed
 from rlcli.quoting import printable, quote_html
 from rlcli.registry.libraries import import_library
 from rlcli.results.chart import ALL_ENVIRONMENTS
@@ -76,7 +77,8 @@ def make_content(
 
 def write_page(path: Path, content: Mapping[str, Any]) -> None:
     """Writes the page; an existing file is replaced at once, and no link followed."""
-    page = render_page(f"{content['title']} – report", {"page": content})
+    title = paths_as_typed(content["title"])
+    page = render_page(f"{title} – report", {"page": content})
     write_output(path, page.html.encode())
 
 
@@ -108,10 +110,10 @@ def render_page(
 def to_plain(value: Any) -> Any:
     """Records as mappings by field, with text that can neither reorder nor hide text.
 
-    The text has no control characters, which HTML does not allow.
+    The text has no control characters, which HTML does not allow, and paths as typed.
     """
     if isinstance(value, str):
-        return printable(value)
+        return printable(paths_as_typed(value))
     if (as_dict := getattr(value, "_asdict", None)) is not None:  # a NamedTuple
         value = as_dict()
     if isinstance(value, Mapping):

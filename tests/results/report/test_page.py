@@ -2,6 +2,7 @@
 
 import json
 
+from rlcli.registry.paths import enter
 from rlcli.results.report import page
 from rlcli.results.report.charts import LegendEntry
 
@@ -19,3 +20,10 @@ def test_records_are_mappings_by_field():
     assert page.to_plain([LegendEntry("a", "red", (1, 2))]) == [
         {"label": "a", "color": "red", "dash": [1, 2]}
     ]
+
+
+def test_a_page_names_paths_as_the_user_has_typed_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = enter("runs/base")
+    shown = page.to_plain({"caption": f"seed 0 of {run}, episode 4", "name": str(run)})
+    assert shown == {"caption": "seed 0 of runs/base, episode 4", "name": "runs/base"}
