@@ -23,8 +23,8 @@ VARIABLE = "_RLCLI_COMPLETE"  # set by the scripts of the shells
 # What no shell changes or runs; a shell inserts a candidate as it is.
 _PLAIN = re.compile(r"[\w./+%,@:=-]+")
 _RECIPES = ("*.yaml", "*/*.yaml")  # a folder with one of these is offered
-_RUNS = ("*/run.json", "*/*/run.json")
 _SWEEPS = ("*/study.json", "*/*/study.json", "*/*/*/study.json")
+_RUNS = ("*/run.json", "*/*/run.json", *_SWEEPS)  # a study contains runs
 
 
 def answer_shell(command: Callable[..., object]) -> int:
@@ -86,12 +86,17 @@ def complete_recipe_name(incomplete: str) -> list[str]:
 
 
 def complete_run(incomplete: str) -> list[str]:
-    """Folders of runs."""
+    """Folders of runs, and of studies."""
     from rlcli.runs.run_folder import is_run  # here, to keep `--help` fast
+    from rlcli.runs.study_record import FILE_NAME
 
     if not incomplete and Path("runs").is_dir():
         incomplete = "runs/"
-    return _paths(incomplete, is_run, _RUNS)
+    return _paths(
+        incomplete,
+        lambda folder: (folder / FILE_NAME).is_file() or is_run(folder),
+        _RUNS,
+    )
 
 
 def complete_sweep(ctx: Any, incomplete: str) -> list[str]:

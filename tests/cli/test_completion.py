@@ -89,6 +89,10 @@ def test_runs_are_the_folders_below_runs(complete, folder):
     Path(RUN).with_name("second").mkdir()
     Path(RUN).with_name("second").joinpath("run.json").write_text("{}")
     assert complete("rlcli report runs/d") == [RUN, "runs/dqn_cartpole/second"]
+    study = Path("runs/studies/paper/first")
+    study.mkdir(parents=True)
+    study.joinpath("study.json").write_text("{}")
+    assert complete("rlcli compare runs/s") == [str(study)]
 
 
 def test_policies_of_the_zoo_are_completed(complete, folder):
