@@ -1,6 +1,7 @@
 """Tables: records and comparisons of runs for people, in terminals of any width."""
 
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -50,7 +51,8 @@ def runs_table(records: Sequence[Record], folder: str | Path, width: int) -> Tab
     )
     columns = _WIDE_COLUMNS if width >= WIDE else _NARROW_COLUMNS
     make_row = _wide_row if width >= WIDE else _narrow_row
-    rows = [make_row(record, _name(record, folder), width) for record in records]
+    longest = _NAME - 1 if width >= WIDE else width - _OTHER_COLUMNS  # and a gap
+    rows = [make_row(record, _name(record, folder, longest)) for record in records]
     flexible = "changes" if width >= WIDE else "run"
     # Widths given here save a third of the time of printing.
     widths = {
@@ -68,22 +70,19 @@ def runs_table(records: Sequence[Record], folder: str | Path, width: int) -> Tab
     return table
 
 
-def _wide_row(record: Record, name: str, width: int) -> list[Text]:
-    del width  # for `_narrow_row`
+def _wide_row(record: Record, name: str) -> list[Text]:
     speed = formatting.format_count(record["steps_per_second"])
     numbers = (_steps(record), speed, " ".join(_return(record)), _seeds(record))
     cells = [*map(Text, numbers), Text(_age(record))]
     return [Text(name), _changes(record), _status(record), *cells]
 
 
-def _narrow_row(record: Record, name: str, width: int) -> list[Text]:
+def _narrow_row(record: Record, name: str) -> list[Text]:
     """The same with speed and age in a second line, and seeds beside the changes."""
     speed = record["steps_per_second"]
     rate = f"{formatting.format_count(speed)}/s" if speed else ""
     seeds = _seeds(record)
     changes = _changes(record, [] if seeds in ("", "0") else [f"seeds {seeds}"])
-    if len(name) > width - _OTHER_COLUMNS:
-        name = "/\n".join(name.rsplit("/", 1))
     run = Text(name)
     if changes:
         run.append("\n").append(changes)
@@ -96,8 +95,11 @@ def _narrow_row(record: Record, name: str, width: int) -> list[Text]:
     ]
 
 
-def _name(record: Record, folder: str | Path) -> str:
-    """The path of a run from a folder, with recipe and name unless they are in it."""
+def _name(record: Record, folder: str | Path, longest: int) -> str:
+    """The path of a run from a folder, with recipe and name unless they are in it.
+
+    Above `longest` characters it has several lines, which end with slashes.
+    """
     parts = Path(record["run"]).parts
     path = Path(os.path.relpath(record["run"], folder))
     if not path.name:  # the folder itself
@@ -109,7 +111,13 @@ def _name(record: Record, folder: str | Path) -> str:
         for field in ("recipe", "name")
         if record[field] and record[field] not in parts
     )
-    return printable(f"{path} ({notes})" if notes else str(path))
+    name = printable(f"{path} ({notes})" if notes else str(path))
+    lines = [""]
+    for piece in re.findall("[^/]*/|[^/]+", name):
+        if lines[-1] and len(lines[-1] + piece) > longest:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(lines)
 
 
 def _changes(record: Record, more: Sequence[str] = ()) -> Text:
@@ -120,8 +128,8 @@ def _changes(record: Record, more: Sequence[str] = ()) -> Text:
         return Text(printable(reason), "red")
     marks = ["smoke"] if record["smoke"] else []
     marks += [f"#{printable(tag)}" for tag in record["tags"]]
-    changes = [*formatting.format_changes(record["changes"]), *more, *marks]
-    return Text(shorten(", ".join(changes), _LONGEST), "dim")
+    changes = shorten(", ".join(formatting.format_changes(record["changes"])), _LONGEST)
+    return Text(", ".join([*([changes] if changes else []), *more, *marks]), "dim")
 
 
 def _status(record: Record) -> Text:

@@ -1,6 +1,7 @@
 """`rlcli runs`: a table of any width, and JSON."""
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -134,3 +135,16 @@ def test_watching_shows_the_runs_until_ctrl_c(capsys, monkeypatch):
     assert main(["runs", "--watch"]) == 0
     assert capsys.readouterr().out.count("interrupted") >= 2
     assert all(pause >= runs.PERIOD for pause in pauses)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_long_name_is_broken_at_slashes_and_a_smoke_run_always_marked(
+    width, capsys, monkeypatch
+):
+    name = "bsuite/dqn_catch/2026-11-28T14-30-33/runs/catch-0"
+    changes = {f"updater.option_{n}": [0, n] for n in range(9)}
+    write_run(Path("runs", name), changes=changes, smoke=True)
+    table = lines(capsys, monkeypatch, width)
+    assert "runs/catch-0" in [cell for line in table for cell in line.split()]
+    text = " ".join(" ".join(table).split())
+    assert re.search("…, (seeds 0–1, )?smoke", text)
