@@ -8,7 +8,7 @@ from rlcli.cli import options, output
 
 def command(
     runs: list[str] = options.argument(
-        "[RUNS]...", "Folders with runs and studies, or run folders.", default=["runs"]
+        "RUNS", "Folders with runs and studies, or run folders.", default=["runs"]
     ),
     port: int = options.option(
         "--port N",

@@ -25,7 +25,7 @@ def command(
         complete=completion.complete_recipe,
     ),
     ids: list[str] | None = options.argument(
-        "[ID...]",
+        "ID",
         "Ids such as `catch_noise/3`, experiments such as `catch_noise`, or "
         "tags such as `noise`. Default: all.",
         default=None,

@@ -236,7 +236,7 @@ EXPLORE = flag("--explore", "Explore as in training, instead of greedily.")
 SEED = seed_option("Random seed of the episodes.", 0)
 JSON = flag("--json", "Print the result as JSON.")
 RUNS = argument(
-    "RUN...",
+    "RUN",
     "Run folders, or folders that contain runs.",
     complete=completion.complete_run,
 )

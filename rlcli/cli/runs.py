@@ -25,7 +25,7 @@ PERIOD = 1.0  # seconds between two updates of `--watch`
 
 def command(
     folder: Path = options.argument(
-        "[DIR]", "A folder that contains runs.", default=Path("runs")
+        "DIR", "A folder that contains runs.", default=Path("runs")
     ),
     filter: list[str] = options.FILTER,
     tag: list[str] = options.TAGGED,

@@ -12,7 +12,7 @@ from rlcli.cli import completion, options, study_screen, training_outcome
 @options.with_engines
 def command(
     recipe: list[str] = options.argument(
-        "RECIPE...",
+        "RECIPE",
         "YAML files, or names of built-in recipes.",
         complete=completion.complete_recipe,
     ),

@@ -9,9 +9,7 @@ from rlcli.cli import options, output
 
 
 def command(
-    folder: Path | None = options.argument(
-        "[FOLDER]", "A folder of runs.", default=None
-    ),
+    folder: Path | None = options.argument("FOLDER", "A folder of runs.", default=None),
     forget: bool = options.flag("--forget", "Trust the folder no more."),
     json: bool = options.JSON,
 ) -> None:

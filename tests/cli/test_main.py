@@ -10,9 +10,10 @@ import typer
 from typer.testing import CliRunner
 
 import rlcli
+import rlcli.__main__
 from rlcli import COMMAND_GROUPS, COMMANDS, command_name
 from rlcli.cli import app, main
-from rlcli.errors import OUT_OF_TIME, RlcliError
+from rlcli.errors import INTERRUPTED, OUT_OF_TIME, RlcliError
 
 
 @pytest.fixture
@@ -43,6 +44,8 @@ def test_every_verb_has_help(verb):
     result = CliRunner().invoke(app, [verb, "--help"])
     assert result.exit_code == 0
     assert f"rlcli {verb}" in result.stdout or f" {verb} " in result.stdout
+    usage = result.stdout.partition("\n")[0]
+    assert not re.search(r"\[\[|\.[]}]", usage)  # Typer writes brackets and dots
 
 
 def test_help_names_every_verb_on_stdout():
@@ -103,7 +106,7 @@ def test_the_version_is_printed(capsys):
     ("arguments", "message"),
     [
         (["trian"], "no such command 'trian'. Did you mean 'train'?"),
-        (["train"], "missing argument 'RECIPE...'"),
+        (["train"], "missing argument 'RECIPE'"),
         (["train", "x", "--sed", "1"], "no such option: --sed"),
         (["train", "x", "--seeds", "0"], "invalid value for '--seeds'"),
         (["train", "x", "--seed", "many"], "invalid value for '--seed'"),
@@ -238,3 +241,18 @@ def test_an_error_quotes_at_most_a_line_of_what_was_given(words, text, capsys):
     error, _, hint = capsys.readouterr().err.partition("\n")
     assert error.startswith("error: ") and len(error) <= 720
     assert hint.count("\n") <= 3 and len(hint) < 7_000
+
+
+class _Interrupt:
+    """A finder of modules during whose search the user presses Ctrl-C."""
+
+    def find_spec(self, name, *_):
+        if name == "rlcli.cli":
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_during_the_imports_prints_no_traceback(monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "rlcli.cli")
+    monkeypatch.setattr(sys, "meta_path", [_Interrupt(), *sys.meta_path])
+    assert rlcli.__main__.main() == INTERRUPTED
+    assert capsys.readouterr() == ("", "interrupted\n")
