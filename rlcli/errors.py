@@ -5,8 +5,9 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
-from rlcli.quoting import printable
+from rlcli.quoting import printable, quote_shell
 
 OK = 0
 USER_ERROR = 1  # an error in a recipe, option, file or checkpoint; or all seeds failed
@@ -137,6 +138,14 @@ def as_typed(path: str) -> str:
         if os.path.dirname(full) == folder:
             return os.path.join(os.path.dirname(typed), name)
     return path
+
+
+def shell_path(path: str | Path) -> str:
+    """A path as the user has typed it, as a word of a command in a message.
+
+    Quoted first, an absolute path keeps quotes that only the folders above need.
+    """
+    return quote_shell(Path(as_typed(str(path))))
 
 
 def paths_as_typed(text: str) -> str:

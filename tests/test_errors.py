@@ -5,6 +5,7 @@ import pytest
 from rlcli import errors
 from rlcli.errors import RlcliError, suggest
 from rlcli.quoting import printable
+from rlcli.registry.paths import enter
 
 
 def test_an_error_reads_as_its_message_then_its_hint():
@@ -80,3 +81,12 @@ def test_a_path_in_a_message_keeps_its_end():
     assert message.startswith("`folder/folder/")
     assert message.endswith("/run.json` is damaged: it is empty")
     assert len(message) < 250
+
+
+def test_a_command_quotes_the_path_that_the_user_has_typed(tmp_path, monkeypatch):
+    folder = tmp_path / "meine Übung"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert errors.shell_path(enter("runs/a")) == "runs/a"
+    assert errors.shell_path(enter("my run")) == "'my run'"
+    assert errors.shell_path(folder.parent / "other") == str(folder.parent / "other")

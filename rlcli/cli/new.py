@@ -4,8 +4,7 @@ from pathlib import Path
 
 import rlcli
 from rlcli.cli import completion, options, output
-from rlcli.errors import RlcliError
-from rlcli.quoting import quote_shell
+from rlcli.errors import RlcliError, shell_path
 
 
 def command(
@@ -38,5 +37,5 @@ def command(
             output.print_message(
                 f"warning: the recipe does not work with this environment yet: {error}"
             )
-    output.print_message(f"next: {program()} train {quote_shell(file)}")
+    output.print_message(f"next: {program()} train {shell_path(file)}")
     output.print_data(file)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from rlcli import errors
 from rlcli.cli import output, training_outcome
-from rlcli.quoting import join_shell, quote_rich, quote_shell
+from rlcli.errors import shell_path
+from rlcli.quoting import quote_rich, quote_shell
 
 if TYPE_CHECKING:
     from rlcli.runs.study_record import Cell, Study
@@ -50,9 +51,9 @@ def train_and_report(
         then = Run(folder).command("resume")
         study = find_study(folder)
         if study and _TEST in study.sections:  # the next block, until all is decided
-            words = [program(), "study", str(folder), "--engine", "slurm"]
             script = keywords.get("script")
-            then = join_shell([*words, *(("--script", str(script)) if script else ())])
+            then = f"{program()} study {shell_path(folder)} --engine slurm"
+            then += f" --script {shell_path(script)}" if script else ""
         return report_script(folder, keywords.get("script"), then, quiet)
     if not quiet and ended:
         _print_end(ended, keywords.get("run_storage"))
@@ -67,7 +68,7 @@ def report_script(folder: Path, script: Path | None, then: str, quiet: bool) -> 
 
     script = find_script(folder, script)
     if not quiet:
-        output.print_message(f"next: sbatch --wait {quote_shell(script)}; {then}")
+        output.print_message(f"next: sbatch --wait {shell_path(script)}; {then}")
     output.print_data(folder)
     return errors.OK
 
@@ -175,8 +176,8 @@ def _name_next(study: Study, *, is_complete: bool) -> str:
 
     if not is_complete:
         return Run(study.folder).command("resume")
-    verb = ["sweep", "show"] if study.is_search else ["compare"]
-    return f"{program()} {join_shell([*verb, study.folder])}"
+    verb = "sweep show" if study.is_search else "compare"
+    return f"{program()} {verb} {shell_path(study.folder)}"
 
 
 def _print_end(ended: Sequence[CellEnd], run_storage: str | None) -> None:
@@ -200,7 +201,7 @@ def _print_end(ended: Sequence[CellEnd], run_storage: str | None) -> None:
     if any(each.code >= errors.OUT_OF_TIME for each in ended):
         command = _name_next(study, is_complete=False)
         if run_storage is not None:
-            command += f" --engine ray {join_shell(['--run-storage', run_storage])}"
+            command += f" --engine ray --run-storage {quote_shell(run_storage)}"
         output.print_message(f"next: {command}")
     elif all(each.code == errors.OK for each in ended):
         output.print_message(f"next: {_name_next(study, is_complete=True)}")

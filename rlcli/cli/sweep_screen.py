@@ -14,7 +14,8 @@ from rich.table import Table
 import rlcli
 from rlcli import errors
 from rlcli.cli import output, study_screen, training_outcome
-from rlcli.quoting import join_shell, printable, quote_rich, quote_shell
+from rlcli.errors import shell_path
+from rlcli.quoting import join_shell, printable, quote_rich
 from rlcli.runs.formatting import format_duration, format_number
 from rlcli.runs.naming import shorten_keys
 from rlcli.runs.provenance import program
@@ -161,7 +162,7 @@ def report_end(folder: Path, *, quiet: bool, json: bool, **given: Any) -> int:
     `given` are the keywords of the sweep, some of which that command names again.
     """
     data = rlcli.show_sweep(folder, storage=given.get("storage"))
-    status, path = data["status"], quote_shell(folder)
+    status, path = data["status"], shell_path(folder)
     if status == "failed":
         reasons = [each["reason"] for each in data["trials"] if each["reason"]]
         reason = f": {reasons[0]}" if reasons else ""
@@ -189,10 +190,11 @@ def _resume_command(
     **_: Any,
 ) -> str:
     """The command that continues a sweep, with its addresses and `--trust` again."""
-    words = ["sweep", str(folder), "--resume"]
+    words = ["--resume"]
     words += [] if storage is None else ["--storage", storage]
     words += [] if run_storage is None else ["--run-storage", run_storage]
-    return f"{program()} {join_shell([*words, '--trust'] if trust else words)}"
+    words += ["--trust"] if trust else []
+    return f"{program()} sweep {shell_path(folder)} {join_shell(words)}"
 
 
 def _describe_winner(winner: Mapping[str, Any]) -> str:

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlcli.errors import RlcliError
-from rlcli.quoting import quote_shell
+from rlcli.errors import RlcliError, shell_path
 from rlcli.runs import files, locks
 from rlcli.runs.files import replace_file, write_json
 from rlcli.runs.naming import describe_overrides, name_or_time
@@ -139,7 +138,7 @@ def _refuse_existing(run: Run) -> None:
     if is_run(run.folder):
         raise RlcliError(
             f"`{run.folder}` already contains a run",
-            f"`rlcli resume {quote_shell(run.folder)}` continues it",
+            f"`rlcli resume {shell_path(run.folder)}` continues it",
         )
     if find_study(run.folder):
         raise RlcliError(f"`{run.folder}` already contains a study", _OTHER_PLACE)

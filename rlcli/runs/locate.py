@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from rlcli.errors import RlcliError, quote
-from rlcli.quoting import quote_shell
+from rlcli.errors import RlcliError, quote, shell_path
 from rlcli.registry.paths import enter
 from rlcli.replays.datasets.names import shipped_folder
 from rlcli.runs.files import explain_file_errors, read_json, refuse_link
@@ -83,7 +82,7 @@ def locate_policy(path: str | Path, *, best: bool = False) -> tuple[Run | None, 
         raise RlcliError(
             f"run `{run.folder}` has no policy yet",
             "the first checkpoint writes one; "
-            f"`rlcli resume {quote_shell(run.folder)}` continues the run",
+            f"`rlcli resume {shell_path(run.folder)}` continues the run",
         )
     return run, policy
 
@@ -160,7 +159,7 @@ def _is_file(path: Path) -> bool:
     if path.is_file() and path.suffix in (".yaml", ".yml") and not owning_run(path):
         raise RlcliError(
             f"`{path}` is a recipe, and no run",
-            f"`rlcli train {quote_shell(path)}` makes one",
+            f"`rlcli train {shell_path(path)}` makes one",
         )
     return path.is_file()
 

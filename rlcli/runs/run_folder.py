@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rlcli.errors import RlcliError, as_typed, quote
-from rlcli.quoting import join_shell
+from rlcli.errors import RlcliError, quote, shell_path
 from rlcli.replays.datasets.names import POLICY_SUFFIX as SUFFIX
 from rlcli.runs import files, locks, ownership, predicates, signed_code
 from rlcli.runs.files import merge_json, read_json
@@ -207,9 +206,8 @@ class Run:
         that another process wrote, whose author may not be the user. `folder`: that of
         several runs like this one.
         """
-        path = Path(as_typed(str(folder or self.folder)))
-        options = ["--trust"] if trust and self.needs_trust(verb) else []
-        return f"{program()} {join_shell([verb, path, *options])}"
+        option = " --trust" if trust and self.needs_trust(verb) else ""
+        return f"{program()} {verb} {shell_path(folder or self.folder)}{option}"
 
     def needs_trust(self, verb: str) -> bool:
         """Whether a command runs code, or starts trackers, only with `--trust`.

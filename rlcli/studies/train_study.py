@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcli import errors
-from rlcli.errors import RlcliError, quote
-from rlcli.quoting import quote_shell
+from rlcli.errors import RlcliError, quote, shell_path
 from rlcli.recipe import AnyRecipe
 from rlcli.registry.paths import enter, resolves
 from rlcli.results.claim_test import TEST
@@ -199,7 +198,7 @@ def _select(folder: Path, names: Sequence[str], given: Mapping[str, Any]) -> lis
     if SEARCH in study.sections and not names:
         raise RlcliError(
             f"{quote(folder)} is the folder of a sweep",
-            f"`rlcli sweep {quote_shell(folder)} --resume` continues it",
+            f"`rlcli sweep {shell_path(folder)} --resume` continues it",
         )
     known = {cell.label: cell for cell in study.cells}
     for name in names:
@@ -318,7 +317,7 @@ def train_recorded(
         status = loop.run(groups)
         if status in STATUS_OF_SIGNALS.values():
             verb = "sweep --resume" if source.are_trials else "resume"
-            command = f"rlcli {verb} {quote_shell(folder)}"
+            command = f"rlcli {verb} {shell_path(folder)}"
             text = f"the runs in `{folder}` were stopped; `{command}` continues them"
             Stop(folder, lambda: loop.ended, lambda: text).deliver(status)
         return loop.ended

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcli import errors
-from rlcli.errors import RlcliError, quote
-from rlcli.quoting import quote_shell
+from rlcli.errors import RlcliError, quote, shell_path
 from rlcli.recipe import RecipeDocument, check_document, read_without_parts
 from rlcli.registry.paths import enter, resolves
 from rlcli.results import figure
@@ -186,7 +185,7 @@ def _refuse_existing(folder: Path) -> None:
         raise RlcliError(
             f"`{folder}` contains a sweep already",
             "choose another folder; "
-            f"`rlcli bsuite {quote_shell(folder)} --resume` continues it",
+            f"`rlcli bsuite {shell_path(folder)} --resume` continues it",
         )
     check_place(run=folder / RUNS / "run")
 

@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from rlcli.errors import RlcliError
-from rlcli.quoting import quote_shell
+from rlcli.errors import RlcliError, shell_path
 from rlcli.recipe import dump_recipe, resolve
 from rlcli.recipe.documents import format_inline
 from rlcli.runs.files import check_output, write_output
@@ -44,7 +43,7 @@ def export_sweep(
         if not os.path.lexists(run.resolved_recipe):
             raise RlcliError(
                 f"`{folder}` has no trial {trial}",
-                f"`rlcli sweep show {quote_shell(folder)}` lists the trials",
+                f"`rlcli sweep show {shell_path(folder)}` lists the trials",
             )
     if sweep.settings.sampler == PBT and run.folder.parent == sweep.find(TRIALS):
         # The recipe with schedules that trains the member alone.
