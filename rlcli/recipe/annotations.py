@@ -187,7 +187,11 @@ def _convert_float(value: Any, metadata: tuple) -> float | schedules.Schedule:
     if structural or not isinstance(value, Mapping | schedules.Schedule):
         if not _is_number(value) or not _is_within(value, bounds):
             whole = expected if structural else f"{expected}, or a schedule"
-            raise MismatchError(whole, value)
+            is_named = isinstance(value, str) or callable(value)  # as elsewhere
+            hint = "a schedule is a mapping, such as `{from: 1e-3, to: 0}`"
+            raise MismatchError(
+                whole, value, hint if is_named and not structural else ""
+            )
         if not is_float32(value):
             raise MismatchError(f"{expected} that float32 can represent", value)
         if not _is_within_float32(value, bounds):
