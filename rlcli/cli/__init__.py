@@ -167,7 +167,7 @@ def _format_usage_error(error: typer.TyperException) -> str:
 
 
 def _hint_for_name(sentence: str) -> str:
-    """What rlcli calls an unknown command or option; "" if the error is another one."""
+    """The hint to the name in rlcli of a command or option; "" for other errors."""
     match = re.match("No such (command|option):? '?([^' ]+)", sentence)
     if match is None:
         return ""

@@ -44,7 +44,7 @@ def command(
     max_time: str | None = options.MAX_TIME,
     smoke: bool = options.SMOKE,
     resume: bool = options.flag(
-        "--resume", "Continue the sweep in this folder: train what has not finished."
+        "--resume", "Continue the sweep in this folder: train runs that have not ended."
     ),
     trust: bool | None = options.option(
         "--trust/--no-trust",

@@ -1,4 +1,4 @@
-"""`rlcli claim`: prints what the test of a study has shown."""
+"""`rlcli claim`: prints the verdicts of the test of a study."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ def command(
     ),
     json: bool = options.JSON,
 ) -> None:
-    """Print what the test of a study has shown.
+    """Print the verdicts of the test of a study.
 
     A sentence for each cell: it is better or worse than the baseline, has no difference
     larger than `effect`, or is undecided. Also while the study trains: complete blocks

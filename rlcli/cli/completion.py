@@ -20,7 +20,7 @@ from typing import Any
 from rlcli import errors
 
 VARIABLE = "_RLCLI_COMPLETE"  # set by the scripts of the shells
-# What no shell changes or runs; a shell inserts a candidate as it is.
+# Characters that no shell changes or runs; a shell inserts a candidate as it is.
 _PLAIN = re.compile(r"[\w./+%,@:=-]+")
 _RECIPES = ("*.yaml", "*/*.yaml")  # a folder with one of these is offered
 _SWEEPS = ("*/study.json", "*/*/study.json", "*/*/*/study.json")
@@ -126,7 +126,7 @@ def complete_run_or_recipe(incomplete: str) -> list[str]:
 
 
 def complete_render_argument(incomplete: str) -> list[str]:
-    """What `rlcli render` renders: policies, recipes and environments."""
+    """Policies, recipes and environments, which `rlcli render` renders."""
     return [
         *complete_policy(incomplete),
         *complete_recipe(incomplete),
@@ -135,7 +135,7 @@ def complete_render_argument(incomplete: str) -> list[str]:
 
 
 def complete_show_argument(incomplete: str) -> list[str]:
-    """What `rlcli show` shows: recipes, runs, policies, and kinds of parts."""
+    """Kinds of parts, runs, policies and recipes, which `rlcli show` shows."""
     from rlcli.registry import KINDS  # here, to keep `--help` fast
 
     return [

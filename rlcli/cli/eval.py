@@ -33,7 +33,7 @@ def command(
 
     Prints the returns of each seed, and over all seeds the mean, the interquartile mean
     (IQM) and its 95 % bootstrap interval; a single seed has none. Then the means of
-    what the environment reports in `info`, such as a success rate. In the folder of a
+    the numbers in `info` of the environment, such as a success rate. In the folder of a
     study, evaluates every run; in that of a sweep, the winner.
     """
     from rlcli.runs.locate import locate_policy  # here, to keep `--help` fast
@@ -78,7 +78,7 @@ def _print_cells(results: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _note(result: Mapping[str, Any]) -> str:
-    """What is wrong with a cell: it has failed, or some seeds are frozen."""
+    """The fault of a cell: it has failed, or some seeds are frozen."""
     from rlcli.runs.run_folder import Run
 
     if Run(Path(result["run"])).read_info().get("status") == "failed":

@@ -27,7 +27,7 @@ def command(
     json: bool = options.JSON,
     trust: bool | None = options.TRUST,
 ) -> None:
-    """Show what the updater of a run gets and does next.
+    """Show the next update of a run: its batch, loss and changes.
 
     Prints the batch of the next update, the terms of its loss, gradients and parameters
     of each layer, dead units, actions, values against returns, and what the replay has.

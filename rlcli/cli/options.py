@@ -27,8 +27,8 @@ def option(
 ) -> Any:
     """An option, named with the word for its value, as in `--seeds N`.
 
-    `|` separates several names. A shell completes one of `words`, or what `complete`
-    lists. `limits`: `min`, `max`.
+    `|` separates several names. A shell completes one of `words`, or of the
+    candidates of `complete`. `limits`: `min`, `max`.
     """
     flag, _, value = name.partition(" ")
     if words:
@@ -89,7 +89,7 @@ def select(
 def call(
     function: Callable[..., Any], arguments: Mapping[str, Any], **changes: Any
 ) -> Any:
-    """Calls a function of rlcli with what it takes of the arguments of its command."""
+    """Calls a function of rlcli with those arguments of its command that it takes."""
     return function(**select(function, arguments, **changes))
 
 

@@ -28,7 +28,7 @@ def command(
     vary: list[str] = options.VARY,
     vary_zip: list[str] = options.VARY_ZIP,
     dry_run: bool = options.flag(
-        "--dry-run", "Print what would be trained, and train nothing."
+        "--dry-run", "Print the cells with memory and time, and train nothing."
     ),
     cell: list[str] = options.repeated_option(
         "--cell NAME", "Continue only this cell of the folder. Can be repeated."
@@ -83,7 +83,7 @@ def _as_data(preview: CellPreview) -> dict[str, object]:
 
 
 def _print_preview(cells: Sequence[CellPreview]) -> None:
-    """Prints a row for each cell, and what all of them need."""
+    """Prints a row for each cell, and the sum of all."""
     from rlcli.runs.cell_table import group_reasons
     from rlcli.runs.formatting import NOTHING, format_duration, format_number_of
     from rlcli.xla.machine import format_size

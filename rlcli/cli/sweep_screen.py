@@ -214,7 +214,7 @@ def _print_warnings(data: Mapping[str, Any]) -> None:
 
 
 def print_sweep(data: Mapping[str, Any], *, json: bool) -> None:
-    """Prints what `rlcli.show_sweep` returns."""
+    """Prints the result of `rlcli.show_sweep`."""
     if json:
         output.print_json(data)
         return

@@ -121,7 +121,7 @@ def _name(record: Record, folder: str | Path, longest: int) -> str:
 
 
 def _changes(record: Record, more: Sequence[str] = ()) -> Text:
-    """What differs from the built-in recipe, or the reason why a run is broken."""
+    """The changes of the built-in recipe, or the reason why a run is broken."""
     if record["status"] == "broken":
         reason = record["reason"].replace(f"{record['run']}{os.sep}", "")
         reason = shorten(reason, _LONGEST)

@@ -11,7 +11,7 @@ from rlcli.cli import output
 def complete(function: Callable[..., Any], **keywords: Any) -> Any:
     """Calls a function of rlcli; its result also if a signal has stopped it.
 
-    The command then reports what there is; the exit code is that of the status.
+    The command then reports it; the exit code is that of the status.
     """
     from rlcli.training.stopping import signals  # here, to keep `--help` fast
 

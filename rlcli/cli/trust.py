@@ -15,7 +15,7 @@ def command(
 ) -> None:
     """Trust the code of all runs in a folder, or list such folders.
 
-    What is in the folder, now or later, may import the code that it names, as with
+    The runs, and those that come later, may import the code that they name, as with
     `--trust`. Runs that your own rlcli has trained need no trust, until they are copied
     or changed.
     """

@@ -31,7 +31,7 @@ def format_row(row: Row) -> str:
 
     Leaves out the last metrics where the line would be too long.
     """
-    row = without_details(row)
+    row = drop_details(row)
     first = [(name, row[name]) for name in LEADING_FIELDS if row.get(name) is not None]
     rest = [
         (name, value)
@@ -52,14 +52,14 @@ def format_row(row: Row) -> str:
     return f"{HEAD} {line}"
 
 
-def without_details(row: Row) -> Row:
-    """A row without the totals and maxima of what the environment reports in `info`."""
+def drop_details(row: Row) -> Row:
+    """The row without the totals and maxima of the numbers in `info`."""
     details = {f"{prefix}{name}" for name in row for prefix in ("total_", "max_")}
     return {name: value for name, value in row.items() if name not in details}
 
 
-def without_rates(row: Row) -> Row:
-    """A row without its durations and speeds."""
+def drop_rates(row: Row) -> Row:
+    """The row without its durations and speeds."""
     return {name: value for name, value in row.items() if name not in _RATES}
 
 

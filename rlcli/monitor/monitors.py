@@ -24,11 +24,11 @@ from rlcli.monitor.lines import (
     HEAD,
     LEGEND,
     Row,
+    drop_rates,
     format_evaluation,
     format_row,
     group_by_point,
     merge_rows,
-    without_rates,
 )
 from rlcli.monitor.notebook import NotebookDisplay, is_notebook
 from rlcli.monitor.panel import SAVES, STOPPING, RunPanel
@@ -47,8 +47,8 @@ class Monitor:
     A context manager, which always restores the terminal. It draws in the caller's
     thread, in less than 1 % of the time. While that thread is busy, for example because
     XLA compiles, another one draws once a second. `quiet` prints nothing. A run that
-    another process trains has its own `start_time`, a Unix time. `hint` says what
-    Ctrl-C does until `begin`.
+    another process trains has its own `start_time`, a Unix time. `hint` tells the
+    effect of Ctrl-C until `begin`.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Monitor:
         hint: str = SAVES,
         is_stop_requested: Callable[[], object] = lambda: False,
     ) -> None:
-        """Sets what was not known when the monitor was made.
+        """Sets the facts that were not known when the monitor was made.
 
         `seeds` may be the names of runs that are trained together. A resumed run begins
         at step `start`. The file at `log_path` gets the lines, also if the monitor is
@@ -146,7 +146,7 @@ class Monitor:
             self._draw()
 
     def set_phase(self, phase: str) -> None:
-        """Sets what the panel says that the run does; drawn at the next redraw."""
+        """Sets the phase of the run in the panel, from the next redraw on."""
         self._panel.phase = phase
 
     @contextlib.contextmanager
@@ -175,7 +175,7 @@ class Monitor:
                 self._is_explained = True
             row = merge_rows(point)
             has_rate = self._panel.has_rate(row["T"])
-            self._write(format_row(row if has_rate else without_rates(row)))
+            self._write(format_row(row if has_rate else drop_rates(row)))
         if evaluation:
             self._write(f"{HEAD} evaluation: {format_evaluation(evaluation)}")
         self.refresh()

@@ -15,12 +15,12 @@ from rlcli.monitor.lines import (
     LEGEND,
     NOT_METRICS,
     Row,
+    drop_details,
+    drop_rates,
     format_evaluation,
     group_by_point,
     merge_rows,
     name_of,
-    without_details,
-    without_rates,
 )
 from rlcli.monitor.seeds_table import (
     BoundedSeries,
@@ -162,9 +162,9 @@ class RunPanel:
         if not self._results.rows:
             text = f"{self.phase} …" if not self.is_finished else "no log point reached"
             return [progress, _texts("returns", _NEVER_DROPPED, [Text(text)])]
-        row = without_details(merge_rows([*self._results.rows.values()]))
+        row = drop_details(merge_rows([*self._results.rows.values()]))
         if not self.has_rate(row["T"]):
-            row = without_rates(row)
+            row = drop_rates(row)
         row = {**row, "T": self.step}  # as the bar
         is_single = len(self._results.rows) == 1
         names = ("ep", "T", "t", "G", "avg_r") if is_single else ("ep", "T", "avg_r")

@@ -149,15 +149,15 @@ def seeds_table(results: SeedRows, width: int, room: int) -> Table:
     first = max(len(kind), *(len(line.name) for line in lines))
     first = min(first, width // 2)  # the names of runs may be long
 
-    def remaining() -> int:
+    def free_width() -> int:
         """The characters beside the numbers."""
         return width - first - sum(widths.values()) - _GAP * (len(widths) + 1)
 
     has_notes = any(line.note for line in lines)
     for name in _LEAST_IMPORTANT:
-        if remaining() < (_MIN_CURVE if has_notes else -_GAP):
+        if free_width() < (_MIN_CURVE if has_notes else -_GAP):
             widths.pop(name, None)
-    has_curve = remaining() >= _MIN_CURVE
+    has_curve = free_width() >= _MIN_CURVE
     table = Table(
         box=None,
         expand=True,
@@ -172,11 +172,11 @@ def seeds_table(results: SeedRows, width: int, room: int) -> Table:
         table.add_column(name, justify="right", no_wrap=True, min_width=size)
     if has_curve or has_notes:
         heading = "avg_G over time"
-        heading = heading if len(heading) <= remaining() else ""
+        heading = heading if len(heading) <= free_width() else ""
         table.add_column(heading, ratio=1, no_wrap=True, overflow="ellipsis")
     for line in lines:
         numbers = [line.numbers[name] or "–" for name in widths]
-        text = Text(sparkline(line.curve, remaining()), "cyan")
+        text = Text(sparkline(line.curve, free_width()), "cyan")
         if line.note:
             text = Text(line.note, "bold red")
         table.add_row(line.name, *numbers, *([text] if has_curve or has_notes else []))
@@ -189,7 +189,7 @@ def _lines(results: SeedRows, count: int) -> list[_Line]:
         for seed in results.rows
     }
     frozen = {s: r["frozen"] for s, r in results.rows.items() if r.get("frozen")}
-    # Frozen seeds do not count in what training shows, but in evaluations.
+    # Frozen seeds count in evaluations, but not in the numbers of training.
     alive = [
         {**value, **(dict.fromkeys(_TRAINING) if seed in frozen else {})}
         for seed, value in values.items()

@@ -42,7 +42,7 @@ class Tracker(NamedTuple):
     """Sends the results of a run to an experiment tracker.
 
     The functions of a tracker are called in a thread of its own, one after the other.
-    `start` returns what the others receive as their first argument. If one of them
+    `start` returns the first argument of the others. If one of them
     raises, the run prints a warning and continues without the tracker.
     """
 

@@ -254,7 +254,7 @@ def _describe_evaluations(experiment: Experiment) -> str:
     """How a new run is evaluated, whether its recipe or a default says so."""
     evaluate = experiment.recipe.train.evaluate
     if evaluate.every is None:
-        return "no evaluations: `--set train.evaluate.every=N` has one every N steps"
+        return "no evaluations: `--set train.evaluate.every=N` adds one every N steps"
     episodes = format_number_of(evaluate.episodes, "episode")
     return f"evaluates {episodes} every {evaluate.every:,} steps"
 
