@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from rlcli.cli import options, output
+from rlcli.runs.formatting import format_number_of
 
 
 def command(
@@ -40,7 +41,8 @@ def command(
     output.print_data(result["file"])
     returns = result["return"]
     output.print_message(
-        f"{result['steps']:,} steps of {result['episodes']:,} episodes on "
+        f"{format_number_of(result['steps'], 'step')} of "
+        f"{format_number_of(result['episodes'], 'episode')} on "
         f"{result['environment']}: return {returns['mean']:.2f} ± {returns['std']:.2f}"
     )
     section = format_inline({"name": "dataset", "path": result["file"]})

@@ -8,6 +8,7 @@ import rlcli
 from rlcli.cli import completion, options, output
 from rlcli.quoting import quote_rich
 from rlcli.runs import thread_layout
+from rlcli.runs.formatting import format_number_of
 
 COLUMNS = ("seed", "mean", "std", "min", "max", "length")
 
@@ -70,8 +71,8 @@ def _print_cells(results: Sequence[Mapping[str, Any]]) -> None:
     place = f" on {environments.pop()}" if len(environments) == 1 else ""
     table = describe_results(rows, output.table_console().width)
     legend = (
-        f"mean return of {results[0]['episodes']} episodes{place}; over seeds: IQM and "
-        "its 95 % bootstrap interval"
+        f"mean return of {format_number_of(results[0]['episodes'], 'episode')}{place}; "
+        "over seeds: IQM and its 95 % bootstrap interval"
     )
     for line in (*table.splitlines(), legend):
         output.print_data(line)
@@ -121,13 +122,12 @@ def _group_row(group: Mapping[str, Any]) -> Sequence[str]:
 
 def _summary(result: Mapping[str, Any], frozen: int) -> Iterator[str]:
     """The lines about all seeds."""
-    total, count = result["return"], len(result["seeds"])
-    seeds = "1 seed" if count == 1 else f"{count} seeds"
+    total, seeds = result["return"], format_number_of(len(result["seeds"]), "seed")
     included = f" ({frozen} frozen, included)" if frozen else ""
     yield (
         f"return: mean {_format_number(total['mean'])}, IQM "
         f"{_format_number(total['iqm'])} over {seeds}{included} of "
-        f"{result['episodes']} episodes on {result['environment']}"
+        f"{format_number_of(result['episodes'], 'episode')} on {result['environment']}"
     )
     if total["ci95"] is None:
         yield f"95 % bootstrap interval of the IQM over seeds: n/a: {seeds}"

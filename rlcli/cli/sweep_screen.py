@@ -16,7 +16,7 @@ from rlcli import errors
 from rlcli.cli import output, study_screen, training_outcome
 from rlcli.errors import shell_path
 from rlcli.quoting import join_shell, printable, quote_rich
-from rlcli.runs.formatting import format_duration, format_number
+from rlcli.runs.formatting import format_duration, format_number, format_number_of
 from rlcli.runs.naming import shorten_keys
 from rlcli.runs.provenance import program
 
@@ -201,9 +201,8 @@ def _describe_winner(winner: Mapping[str, Any]) -> str:
     options = ", ".join(
         f"{key}={_option(value)}" for key, value in winner["options"].items()
     )
-    count = len(winner["seeds"] or ())
     other = "other " if _is_confirmed(winner) else ""
-    seeds = f"{count} {other}seed" if count == 1 else f"{count} {other}seeds"
+    seeds = format_number_of(len(winner["seeds"] or ()), f"{other}seed")
     value = f"{_interval(winner)} over {seeds}"
     return printable(f"trial {winner['trial']}, {value}: {options}")
 
@@ -222,7 +221,7 @@ def print_sweep(data: Mapping[str, Any], *, json: bool) -> None:
     counts = ", ".join(f"{n} {state}" for state, n in data["counts"].items())
     words = f"{data['status']}: {counts or 'no trials'} of {data['total']}"
     screen.print(quote_rich(f"{data['folder']}: {words}"), soft_wrap=True)
-    title = f"{data['objective']}, IQM of {data['seeds']} seeds"
+    title = f"{data['objective']}, IQM of {format_number_of(data['seeds'], 'seed')}"
     search = f"{title}; {data['direction']}d by {data['sampler']}"
     screen.print(quote_rich(search), soft_wrap=True)
     if winner := data["winner"]:
@@ -264,7 +263,8 @@ def _print_trials(screen: Any, data: Mapping[str, Any]) -> None:
     screen.print()
     screen.print(_table(rows, data["objective"], screen.width))
     if len(trials) > _TOP:
-        screen.print(f"{len(trials) - _TOP} more trials: --json", soft_wrap=True)
+        more = format_number_of(len(trials) - _TOP, "more trial")
+        screen.print(f"{more}: --json", soft_wrap=True)
 
 
 def _latest(trial: Mapping[str, Any]) -> float | None:

@@ -19,7 +19,7 @@ from rlcli.recipe.merging import merge_part
 from rlcli.recipe.varied_options import RANGES
 from rlcli.registry.paths import resolves
 from rlcli.runs import snapshots
-from rlcli.runs.formatting import format_number
+from rlcli.runs.formatting import format_number, format_number_of
 from rlcli.runs.frozen import format_frozen_count
 from rlcli.runs.locate import locate_policy
 from rlcli.runs.result import Result, Table
@@ -111,7 +111,8 @@ def _tables(result: Mapping[str, Any]) -> Iterator[Table]:
         numbers = (total["mean"], total["iqm"], *(total["ci95"] or (None, None)))
         mean, iqm, low, high = map(format_number, numbers)
         interval = f", 95 % interval {low} to {high}" if total["ci95"] else ""
-        title = f"{each['episodes']} episodes on {each['environment']}: mean {mean}"
+        episodes = format_number_of(each["episodes"], "episode")
+        title = f"{episodes} on {each['environment']}: mean {mean}"
         yield Table(f"{title}, IQM {iqm}{interval}", ["seed", *columns], rows)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
-from rlcli.runs.formatting import format_number
+from rlcli.runs.formatting import format_number, format_number_of
 from rlcli.runs.metric_labels import label_metric
 from rlcli.runs.metrics import CLOCK_FIELDS
 from rlcli.runs.statistics import summary
@@ -138,7 +138,7 @@ def format_evaluation(evaluation: Sequence[Row]) -> str:
         f"{start}G {format_number(total['mean'])}, IQM "
         f"{format_number(total['iqm'])} (95 % interval {low} to {high} over "
         f"{len(results)} {row_kind(evaluation)}s), "
-        f"{first['episodes']} episodes {end}"
+        f"{format_number_of(first['episodes'], 'episode')} {end}"
     )
 
 

@@ -10,7 +10,12 @@ from typing import Any, NamedTuple
 from rlcli.errors import RlcliError
 from rlcli.quoting import printable
 from rlcli.runs import locks
-from rlcli.runs.formatting import NOTHING, format_duration, format_number
+from rlcli.runs.formatting import (
+    NOTHING,
+    format_duration,
+    format_number,
+    format_number_of,
+)
 from rlcli.runs.naming import shorten_keys
 from rlcli.runs.records import COMPLETE, FIELDS, UNFINISHED, Record, read_record
 from rlcli.runs.study_record import Cell, Study, find_study
@@ -88,7 +93,8 @@ def describe_states(study: Study, records: Sequence[Record]) -> list[str]:
         for cell, record in zip(study.cells, records, strict=True)
         if record["status"] in _FAILED
     ]
-    return [f"{len(records)} cells: {states}{left}", *group_reasons(reasons)]
+    cells = format_number_of(len(records), "cell")
+    return [f"{cells}: {states}{left}", *group_reasons(reasons)]
 
 
 def _first_line(record: Record) -> str:
@@ -126,7 +132,8 @@ def find_awaited(study: Study, records: Sequence[Record]) -> str | None:
     if not locks.is_free(study.folder):  # held by the process that begins the cells
         return f"waiting for its process to begin the next cell, {left} left"
     if left and (study.folder / ARRAY).is_dir():
-        return f"waiting for a task of its job array to begin, {left} cells left"
+        cells = format_number_of(left, "cell")
+        return f"waiting for a task of its job array to begin, {cells} left"
     return None
 
 

@@ -72,11 +72,12 @@ def test_the_table_is_plain_where_it_is_piped(calls, capsys):
 
 def test_one_seed_has_no_interval(calls, monkeypatch, capsys):
     total = {"mean": 97.256, "iqm": 97.256, "ci95": None, "frozen": 0}
-    result = RESULT | {"seeds": RESULT["seeds"][1:], "return": total}
+    result = RESULT | {"seeds": RESULT["seeds"][1:], "return": total, "episodes": 1}
     monkeypatch.setitem(vars(rlcli), "eval", lambda *_, **__: result)
     assert main(["eval", "runs/x"]) == 0
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last == "95 % bootstrap interval of the IQM over seeds: n/a: 1 seed"
+    *_, total, interval = capsys.readouterr().out.splitlines()
+    assert total.endswith(" over 1 seed of 1 episode on CartPole-v1")
+    assert interval == "95 % bootstrap interval of the IQM over seeds: n/a: 1 seed"
 
 
 def test_what_the_environment_reports_follows(calls, monkeypatch, capsys):

@@ -113,7 +113,7 @@ def test_a_study_is_watched_as_long_as_its_cells_may_begin(
     assert main(["watch", str(study)]) == 0
     what = {
         "process": "its process to begin the next cell, 1 left",
-        "array": "a task of its job array to begin, 1 cells left",
+        "array": "a task of its job array to begin, 1 cell left",
     }
     assert capsys.readouterr().err.splitlines() == [
         f"2 cells: 1 finished, 1 missing; waiting for {what[kind]}",

@@ -95,7 +95,9 @@ def test_an_evaluation_is_described_with_its_success():
     expected = "is_success 0.25, G 1, 1 episode at step 500"
     assert format_evaluation([row]) == expected
     other = {**row, "seed": 1, "evaluation": numbers | {"is_success": 0.75}}
-    assert format_evaluation([row, other]).startswith("is_success 0.5, G 1, IQM 1 (")
+    text = format_evaluation([row, other])
+    assert text.startswith("is_success 0.5, G 1, IQM 1 (")
+    assert text.endswith(" over 2 seeds), 1 episode at step 500")
 
 
 def test_an_evaluation_is_described_with_its_interval():

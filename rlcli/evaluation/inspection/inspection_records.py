@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rlcli.quoting import quote_html
-from rlcli.runs.formatting import NOTHING, format_number
+from rlcli.runs.formatting import NOTHING, format_number, format_number_of
 from rlcli.runs.result import Table, html_lines, text_lines
 
 
@@ -229,7 +229,8 @@ def _value_table(value: ValueRecord) -> Table:
         for name, number in facts.items()
         if number is not None
     ]
-    title = f"value against discounted return, {value.episodes} episodes"
+    episodes = format_number_of(value.episodes, "episode")
+    title = f"value against discounted return, {episodes}"
     return Table(title, ["steps by value", "steps", "value", "return"], rows)
 
 

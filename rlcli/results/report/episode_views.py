@@ -109,13 +109,13 @@ def _view_extremes(
 
 def _summarize(results: Sequence[SeedResult]) -> str:
     total = summary(np.array([result.returns.mean() for result in results]))
-    episodes = len(results[0].returns)
+    episodes = format_number_of(len(results[0].returns), "episode")
     seeds = format_number_of(len(results), "seed")
     text = f"Mean {format_number(total['mean'])}, IQM {format_number(total['iqm'])}"
     if total["ci95"] is not None:
         low, high = map(format_number, total["ci95"])
         text += f" (95 % interval over seeds: {low} to {high})"
-    return f"{text}; {seeds} of {episodes} episodes."
+    return f"{text}; {seeds} of {episodes}."
 
 
 def _finite_returns(results: Sequence[SeedResult]) -> np.ndarray:
