@@ -43,6 +43,7 @@ STOPPING = "stopping: writing a checkpoint …"
 _FRAME = 3  # lines of the frame, and one for the cursor
 _NEVER_DROPPED = 9
 _MIN_BAR = 8  # characters; a shorter bar is not readable
+_LABEL = 12  # characters in front of a curve
 _RATES = ("steps", "updates")
 _SHOWN_ELSEWHERE = NOT_METRICS | {"seeds", "runs", "min_avg_G", "max_avg_G"}
 
@@ -187,15 +188,15 @@ class RunPanel:
                 can_shrink=True
             ),
         ]
+        evaluation = self._evaluation_lines(width)
         if is_single:
             blocks.append(_texts("returns", _NEVER_DROPPED, self._curve(width, row)))
         else:
-            room = height - _FRAME - bool(self._evaluation)
+            room = height - _FRAME - len(evaluation)
             table = seeds_table(self._results, width, room)
             size = row_count(len(self._results.rows), room)
             blocks.append(_Block("returns", _NEVER_DROPPED, [table], size))
-        if self._evaluation:
-            blocks.append(_texts("evaluation", 8, [self._evaluation_line(width)]))
+        blocks.append(_texts("evaluation", 8, evaluation))
         blocks.append(_texts("legend", 0, _wrap(LEGEND, width)))
         return [block for block in blocks if block.height]
 
@@ -252,7 +253,7 @@ class RunPanel:
             room = width - len(span) - len(value) - 16
             lines.append(
                 Text.assemble(
-                    ("avg_G".ljust(12), "dim"),
+                    ("avg_G".ljust(_LABEL), "dim"),
                     f"{value}  ",
                     (sparkline(curve, room), "cyan"),
                     f"  {span}" if room > 0 else "",
@@ -264,17 +265,18 @@ class RunPanel:
             lines += _wrap(format_frozen_reason(row["frozen"]), width, "bold red")
         return lines
 
-    def _evaluation_line(self, width: int) -> Text:
-        room = width - len(self._evaluation) - 14
+    def _evaluation_lines(self, width: int) -> list[Text]:
+        """The last evaluation in the lines that it needs, with a curve if it fits."""
+        if not self._evaluation:
+            return []
+        room = width - len(self._evaluation) - _LABEL - 2
         room = min(room, width // 4) if room > 4 else 0  # too short to be readable
         curve_text = sparkline(self._evaluation_curve.points, room)
-        return Text.assemble(
-            ("evaluation".ljust(12), "dim"),
-            (curve_text, "cyan"),
-            ("  " if curve_text else "") + self._evaluation,
-            no_wrap=True,
-            overflow="ellipsis",
-        )
+        start = f"{curve_text}  " if curve_text else ""
+        first, *rest = _wrap(self._evaluation, width - _LABEL - len(start), "")
+        label = ("evaluation".ljust(_LABEL), "dim")
+        indented = [Text(" " * _LABEL).append_text(line) for line in rest]
+        return [Text.assemble(label, (start, "cyan"), first), *indented]
 
 
 def _fit(blocks: list[_Block], room: int) -> list[_Block]:

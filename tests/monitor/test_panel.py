@@ -46,6 +46,16 @@ def test_every_line_leaves_the_terminal_room_for_two_characters(width, seeds):
     }
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("seeds", [1, 8, 20])
+def test_an_evaluation_is_shown_to_its_end_in_any_terminal(width, seeds):
+    picture = RunPanel(50_000, range(seeds), "dqn_cartpole")
+    results = [result(10_000, seed, 446.3 + seed) for seed in range(seeds)]
+    picture.add([row(10_000, seed) for seed in range(seeds)], 10_000, results)
+    text = " ".join(draw_panel(picture, width).replace("│", " ").split())
+    assert "20 episodes" in text and "at step 10,000" in text
+
+
 def test_before_the_first_numbers_the_panel_says_that_it_compiles():
     text = draw_panel(RunPanel(50_000, [0], "dqn_cartpole"))
     assert "dqn_cartpole" in text
