@@ -147,7 +147,9 @@ def _convert_typed_dict(base: Any, value: Any) -> dict[str, Any]:
 
 def _convert_list(base: Any, metadata: tuple, value: Any) -> list[Any] | tuple:
     if not isinstance(value, list | tuple):
-        raise MismatchError("list", value)
+        is_entry = isinstance(value, str | int | float)
+        hint = f"with one entry: {quote_value([value])}" if is_entry else ""
+        raise MismatchError("list", value, hint)
     kinds = typing.get_args(base) or (Any, ...)
     is_tuple = (typing.get_origin(base) or base) is tuple
     if not is_tuple or kinds[-1] is ...:

@@ -115,11 +115,11 @@ def load_document(
 ) -> Document:
     """Reads a mapping with its lines from a YAML text, or from the file of a `Path`.
 
-    `example`: the hint if it is no mapping, unless the mapping is a recipe.
+    `example`: the hint if there is no file or mapping, unless it is that of a recipe.
     """
     if isinstance(text_or_path, Path):
         source = source or str(text_or_path)
-        text = _read_text(text_or_path)
+        text = _read_text(text_or_path, example)
     else:
         text = text_or_path
         refuse_long(len(text), source)
@@ -178,13 +178,13 @@ def dump_yaml(data: Any) -> str:
     return "".join(f"{line}\n" for line in _format_block(data, 0))
 
 
-def _read_text(path: Path) -> str:
+def _read_text(path: Path, example: str = "") -> str:
     try:
         if path.is_dir():
             hint = "pass a file of the folder"
             raise RlcliError(f"{quote(path)} is a folder, not a file", hint)
         if not path.exists():
-            raise RlcliError(f"there is no file {quote(path)}")
+            raise RlcliError(f"there is no file {quote(path)}", example)
         if not path.is_file():
             raise RlcliError(f"{quote(path)} is not a regular file")
         refuse_long(path.stat().st_size, str(path))

@@ -33,7 +33,7 @@ from rlcli.studies.study_grid import (
 )
 
 KEYS = ("recipes", "environments", "vary", "seeds", "seed", "set", TEST, REFERENCE)
-EXAMPLE = "for example `recipes: [ppo_cartpole, dqn_cartpole]`"
+EXAMPLE = "a study is a file such as `recipes: [ppo_cartpole, dqn_cartpole]`"
 _REFERENCE = "for example `reference: {CartPole-v1: [22, 475]}`"
 _RECIPE = "it is the file of a recipe, which `rlcli train` trains, also with `--vary`"
 _MOST = 1_000  # recipes, and environments

@@ -195,8 +195,9 @@ def test_a_large_file_is_refused_before_it_is_opened(tmp_path, monkeypatch):
 def test_a_folder_a_missing_file_and_foreign_text_are_refused(tmp_path):
     with pytest.raises(RlcliError, match="is a folder"):
         documents.load_document(tmp_path)
-    with pytest.raises(RlcliError, match="there is no file"):
-        documents.load_document(tmp_path / "no.yaml")
+    with pytest.raises(RlcliError, match="there is no file") as caught:
+        documents.load_document(tmp_path / "no.yaml", example="a space is a file")
+    assert caught.value.hint == "a space is a file"
     with pytest.raises(RlcliError, match=r"cannot be read|there is no file"):
         documents.load_document(tmp_path / "a\x00b")
     path = tmp_path / "latin.yaml"

@@ -205,6 +205,7 @@ def test_optimizers_are_one_or_by_group_with_a_default():
         ("n: 3", "n: 0.5", 4, "expected int ≥ 1, got `0.5`", ""),
         ("gamma: 0.99", "gamma: 1.1", 4, "expected 0 ≤ float ≤ 1", ""),
         ("gamma: 0.99", "gamma: true", 4, "or a schedule, got `true`", ""),
+        ("seeds: 1", "trackers: wandb", 8, "expected list, got `wandb`", "`[wandb]`"),
         ("gamma: 0.99", "gamma: linear", 4, "got `linear`", "such as `{from: 1e-3"),
         ("gamma: 0.99", "gamma: .nan", 4, "or a schedule, got `.nan`", ""),
         ("capacity: 50_000", "capacity: lots", 5, "got `lots`", ""),
