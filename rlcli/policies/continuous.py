@@ -206,9 +206,9 @@ def _noisy_policy(
         density = jax.scipy.stats.norm.logpdf(z) - jnp.log(deviation)
         log_lower, log_upper = (jax.scipy.stats.norm.logcdf(value) for value in (z, -z))
         upper_or_inside = jnp.where(flat_action >= high, log_upper, density)
-        return jnp.sum(
-            jnp.where(flat_action <= low, log_lower, upper_or_inside), axis=-1
-        )
+        entries = jnp.where(flat_action <= low, log_lower, upper_or_inside)
+        # An entry with equal bounds is clipped to them with probability 1.
+        return jnp.sum(jnp.where(low == high, 0.0, entries), axis=-1)
 
     def explore(acting, obs, state, first, sample_noise):
         carry, process = state

@@ -98,6 +98,23 @@ def test_the_log_prob_of_gaussian_noise_includes_clipping():
     assert inside + mass[0] + mass[-1] == pytest.approx(1, abs=1e-3)
 
 
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("scale", [0.0, 0.2])
+def test_an_entry_with_equal_bounds_adds_nothing_to_the_log_prob(name, scale):
+    low, high = np.array([-2, 3], "f4"), np.array([2, 3], "f4")
+    both, alone = spaces.Box(low, high), spaces.Box(low[:1], high[:1])
+    mean = np.array([0.5, 7.0], "f4")
+    policies = [
+        POLICIES[name](
+            ActionOffer(constant_network(mean[: space.shape[0]])), space, scale=scale
+        )
+        for space in (both, alone)
+    ]
+    found = policies[0].log_prob(mean[None], np.array([[0.6, 3.0]], "f4"))
+    expected = policies[1].log_prob(mean[None, :1], np.array([[0.6]], "f4"))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize(("theta", "scale", "dt"), [(0.15, 0.2, 1.0), (2.0, 0.5, 0.1)])
 def test_the_ornstein_uhlenbeck_process_has_its_moments(theta, scale, dt, is_normal):
     mean, steps = np.array([0.5, -0.5], "f4"), 60
