@@ -35,7 +35,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from rlcli.errors import RlcliError, quote, suggest
-from rlcli.xla.numeric_limits import is_float32
+from rlcli.xla.numeric_limits import FLOAT32_TINY, is_float32
 
 if typing.TYPE_CHECKING:
     from rlcli.types import Array, Clock
@@ -157,10 +157,11 @@ def schedule_value(schedule: Schedule, clock: Clock, total_steps: int) -> Array:
 def _evaluate(schedule: Schedule, t: Array, total_steps: int, xp: Any) -> Any:
     """The value at time `t`, computed by `xp`: `jax.numpy` or NumPy."""
     start, end = xp.float32(schedule.start), xp.float32(schedule.end)
-    if schedule.name == "exponential":
-        return start * xp.exp(-schedule.rate * t)
-    if schedule.name == "inverse":
-        return start / (1.0 + schedule.rate * t)
+    if schedule.name in ("exponential", "inverse"):
+        is_inverse, exponent = schedule.name == "inverse", schedule.rate * t
+        value = start / (1.0 + exponent) if is_inverse else start * xp.exp(-exponent)
+        # Rounded to 0, it would leave the range of an option that has to be > 0.
+        return xp.sign(start) * xp.maximum(xp.abs(value), FLOAT32_TINY)
     if schedule.name == "steps":
         value = xp.float32(schedule.milestones[0][1])
         for begin, milestone in schedule.milestones[1:]:

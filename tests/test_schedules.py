@@ -52,6 +52,20 @@ def test_a_schedule_has_the_value_worked_out_by_hand(written, steps, expected):
     np.testing.assert_allclose(value, expected, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("name", ["exponential", "inverse"])
+@pytest.mark.parametrize("start", [1e-37, -1e-37, 0.0])
+def test_a_decaying_value_never_reaches_zero(name, start):
+    """Else an option that has to be > 0, such as a temperature, would divide by it."""
+    written = {"name": name, "from": start, "rate": 1.0}
+    schedule, late = schedules.parse_schedule(written), _clock(1_000)
+    on_host = schedules.schedule_value(schedule, jax.device_get(late), 1_000)
+    for value in (
+        jax.jit(schedules.schedule_value, static_argnums=(0, 2))(schedule, late, 1_000),
+        on_host,
+    ):
+        assert np.sign(value) == np.sign(start) and value.dtype == np.float32
+
+
 def test_a_schedule_ends_exactly_at_its_last_value():
     schedule = schedules.parse_schedule({"from": 1.0, "to": 0.02, "over": 10_000})
     value = schedules.schedule_value(schedule, _clock(10_000), 50_000)
