@@ -113,11 +113,15 @@ def uniform_like(outputs: Float[Array, "*batch A"]) -> Float[Array, "*batch A"]:
 def divide(
     outputs: Float[Array, "*batch A"], temperature: Array | float
 ) -> Float[Array, "*batch A"]:
-    """Divides masked network outputs; those of illegal actions stay as they are.
+    """Divides masked network outputs; those of illegal actions are below all others.
 
-    Divided by a large temperature, they would no longer be illegal.
+    Divided by a large temperature, they would no longer be illegal. A temperature below
+    10⁻³⁰, which is greedy, counts as 10⁻³⁰: the results stay finite.
     """
-    return mask_outputs(outputs / temperature, is_allowed(outputs))
+    legal, scaled = is_allowed(outputs), outputs / jnp.maximum(temperature, 1e-30)
+    lowest = jnp.min(scaled, axis=-1, keepdims=True, where=legal, initial=0.0)
+    # Twice, because a number far below `FORBIDDEN_VALUE` would absorb it.
+    return jnp.where(legal, scaled, FORBIDDEN_VALUE + 2 * lowest)
 
 
 def centre_advantages(

@@ -212,6 +212,19 @@ def test_no_temperature_makes_an_illegal_action_likely(temperature):
     np.testing.assert_allclose(probability, MASK / 3, rtol=1e-6)
 
 
+@pytest.mark.parametrize("best", [5.0, -5.0, -3e7])
+@pytest.mark.parametrize("temperature", [1e-38, 1e-20, 1e-9, 0.03, 1e12])
+def test_a_soft_policy_has_no_illegal_action_at_any_temperature(best, temperature):
+    values = np.array([-4e7, best, best, action_masks.FORBIDDEN_VALUE], "f4")
+    divided = jax.jit(action_masks.divide)(values, temperature)
+    probability = jax.nn.softmax(divided)
+    expected = np.exp((values[:3].astype(float) - best) / max(temperature, 1e-30))
+    expected = np.append(expected / expected.sum(), 0)
+    np.testing.assert_allclose(probability, expected, rtol=1e-4, atol=1e-6)
+    entropy = -np.sum(probability * jax.nn.log_softmax(divided))
+    assert np.isfinite(entropy)
+
+
 def test_the_kl_divergence_to_the_prior_is_that_to_the_uniform_legal_policy():
     """KL(π ‖ uniform) = log k − H(π), with k = 3."""
     logits = np.random.default_rng(0).normal(size=(4, 2, ACTIONS)).astype("f4")
