@@ -25,6 +25,7 @@ from rlcli.networks.torsos import linear
 from rlcli.policies import ValuesOffer
 from rlcli.policies.discrete import boltzmann, epsilon_greedy
 from rlcli.policies.sampled import random
+from rlcli.recipe import load_recipe
 from rlcli.types import Clock, Transition
 from rlcli.updaters import Parts, Spaces
 from rlcli.updaters.model_based import muzero
@@ -249,6 +250,18 @@ def test_the_target_entropy_of_a_state_counts_its_legal_actions(target, expected
     outputs = np.where(legal, 0.3, action_masks.FORBIDDEN_VALUE)
     found = temperature.target_entropy(outputs[None])
     np.testing.assert_allclose(found, [expected], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("updater", ["sac", "cql"])
+def test_a_learned_temperature_begins_above_zero(updater):
+    """Its logarithm is learned."""
+    for initial in (0.0, -1.0):
+        recipe = {
+            "environment": "Pendulum-v1",
+            "updater": {"name": updater, "initial_temperature": initial},
+        }
+        with pytest.raises(RlcliError, match="float > 0"):
+            load_recipe(recipe)
 
 
 def test_a_target_entropy_that_no_policy_has_is_refused():

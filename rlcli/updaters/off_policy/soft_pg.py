@@ -1,11 +1,12 @@
 """The soft policy gradient and soft actor-critic (SAC)."""
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import gymnasium
 import jax.numpy as jnp
 import numpy as np
+from annotated_types import Gt
 from gymnasium import spaces as kinds
 from jaxtyping import Float
 
@@ -34,7 +35,7 @@ class SoftOptions(NamedTuple):
     """The options of every soft actor-critic."""
 
     temperature: Positive | Learned = 0.2
-    initial_temperature: Structural = 1.0
+    initial_temperature: Annotated[Structural, Gt(0.0)] = 1.0
     target_entropy: Structural | None = None
     critics: Count = 1
     loss: Loss = "mse"

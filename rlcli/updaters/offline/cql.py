@@ -1,11 +1,12 @@
 """Conservative Q-learning (CQL): low values for actions that a data set lacks."""
 
 import functools
-from typing import Literal
+from typing import Annotated, Literal
 
 import gymnasium
 import jax
 import jax.numpy as jnp
+from annotated_types import Gt
 from jaxtyping import Float, Int
 
 from rlcli import spaces as space_functions
@@ -53,7 +54,7 @@ def cql(
     loss: Loss = "mse",
     transform: TransformName | None = None,
     temperature: Positive | Literal["learned"] = "learned",
-    initial_temperature: Structural = 1.0,
+    initial_temperature: Annotated[Structural, Gt(0.0)] = 1.0,
     target_entropy: Structural | None = None,
     samples: Count = _SAMPLES,
 ) -> Updater:

@@ -6,16 +6,18 @@ With discrete actions (Moore, 1990), and with continuous actions.
 import itertools
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
+from annotated_types import Gt
 
 from rlcli.environments import drawing
 from rlcli.environments.native.classic_control.angles import sine_and_cosine
 from rlcli.environments.native.core import native_core
+from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.types import Array, Core, Key, NonNegative, Structural
 
@@ -43,7 +45,7 @@ def mountain_car(
     gravity: float = 0.0025,
     min_position: Structural = -1.2,
     max_position: Structural = 0.6,
-    max_speed: Structural = 0.07,
+    max_speed: Annotated[Structural, Gt(0.0)] = 0.07,
     goal_position: float = 0.5,
     goal_velocity: float = 0.0,
 ) -> Core:
@@ -77,7 +79,7 @@ def mountain_car_continuous(
     gravity: float = 0.0025,
     min_position: Structural = -1.2,
     max_position: Structural = 0.6,
-    max_speed: Structural = 0.07,
+    max_speed: Annotated[Structural, Gt(0.0)] = 0.07,
     goal_position: float = 0.45,
     goal_velocity: float = 0.0,
 ) -> Core:
@@ -114,6 +116,9 @@ def _mountain_car_core(
     actions: gymnasium.Space,
 ) -> Core:
     """Builds a car with the force `push(action)` and `reward(action, at_goal)`."""
+    if not valley.left < valley.right:
+        message = f"the valley is from {valley.left:g} to {valley.right:g}"
+        raise RlcliError(message, "set `min_position` below `max_position`")
     low = np.array([valley.left, -valley.max_speed], np.float32)
     high = np.array([valley.right, valley.max_speed], np.float32)
 

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import re
 
 import gymnasium
 import jax
@@ -9,12 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import rlcli
 from rlcli import registry
 from rlcli.environments.native.classic_control.mountain_car import (
     MountainCarState,
     mountain_car,
     mountain_car_continuous,
 )
+from rlcli.errors import RlcliError
 
 FACTORIES = {
     "MountainCar-v0": mountain_car,
@@ -195,3 +198,17 @@ def test_the_car_is_drawn_on_the_hill_and_the_flag_at_the_goal(name):
     goal = 0.5 if name == "MountainCar-v0" else 0.45
     green = np.nonzero(np.abs(left[2] - [77, 143, 92]).sum(-1) < 30)[1]
     assert abs(green.min() - (goal + 1.2) / 1.8 * 600) < 5
+
+
+@pytest.mark.parametrize("name", ["MountainCar-v0", "MountainCarContinuous-v0"])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"min_position": 0.6}, "the valley is from 0.6 to 0.6"),
+        ({"max_position": -2.0}, "the valley is from -1.2 to -2"),
+        ({"max_speed": -1.0}, "`max_speed`"),
+    ],
+)
+def test_a_valley_without_room_is_refused(name, options, words):
+    with pytest.raises(RlcliError, match=re.escape(words)):
+        rlcli.make(name, **options)
