@@ -16,31 +16,27 @@ import numpy as np
 from gymnasium import spaces as kinds
 
 from rlcli import spaces
-from rlcli.distributions.choices import atoms as atoms
 from rlcli.distributions.choices import categorical as categorical
-from rlcli.distributions.choices import discretized_box as discretized_box
 from rlcli.distributions.choices import multi_binary as multi_binary
 from rlcli.distributions.choices import multi_discrete as multi_discrete
 from rlcli.distributions.composites import composite as composite
 from rlcli.distributions.composites import has_constant_entries, with_constant_entries
-from rlcli.distributions.empirical import quantile_distribution as quantile_distribution
 from rlcli.distributions.family import Distribution as Distribution
 from rlcli.distributions.normals import normal as normal
 from rlcli.distributions.squashed import squashed_normal as squashed_normal
 from rlcli.spaces import MAX_CHOICES, count_integers
 
-BoxFamily = Literal["normal", "squashed_normal", "discretized"]
+BoxFamily = Literal["normal", "squashed_normal"]
 
 
 def distribution_for(
-    space: gymnasium.Space, *, box: BoxFamily = "normal", bins: int = 11
+    space: gymnasium.Space, *, box: BoxFamily = "normal"
 ) -> Distribution:
     """Returns the default family of distributions over a space.
 
     Categorical for Discrete; independent categoricals for MultiDiscrete, MultiBinary
-    and a small Box of integers; `box` for a Box of floats (with `bins` for
-    `discretized`); the product of independent members for a Tuple or a Dict. Raises a
-    TypeError for any other space.
+    and a small Box of integers; `box` for a Box of floats; the product of independent
+    members for a Tuple or a Dict. Raises a TypeError for any other space.
     """
     match space:
         case kinds.Discrete():
@@ -50,12 +46,12 @@ def distribution_for(
         case kinds.MultiBinary():
             return multi_binary(space.shape, spaces.dtype(space))
         case kinds.Box() if np.issubdtype(space.dtype, np.floating):
-            return _box_distribution(space, box, bins)
+            return _box_distribution(space, box)
         case kinds.Box() if np.max(count_integers(space), initial=0) <= MAX_CHOICES:
             return multi_discrete(count_integers(space), space.low, spaces.dtype(space))
         case kinds.Tuple() | kinds.Dict() if len(space.spaces):
             by_member = {
-                name: distribution_for(member, box=box, bins=bins)
+                name: distribution_for(member, box=box)
                 for name, member in spaces.members(space).items()
             }
             return composite(spaces.join_members(space, by_member))
@@ -65,15 +61,11 @@ def distribution_for(
     )
 
 
-def _box_distribution(space: kinds.Box, box: BoxFamily, bins: int) -> Distribution:
+def _box_distribution(space: kinds.Box, box: BoxFamily) -> Distribution:
     if box == "normal":
         return normal(space.shape, spaces.dtype(space))
+    if box != "squashed_normal":
+        raise ValueError(f"expected `box` in {get_args(BoxFamily)}, got {box!r}")
     if has_constant_entries(space):
-        return with_constant_entries(
-            space, lambda rest: _box_distribution(rest, box, bins)
-        )
-    if box == "squashed_normal":
-        return squashed_normal(space)
-    if box == "discretized":
-        return discretized_box(space, bins)
-    raise ValueError(f"expected `box` in {get_args(BoxFamily)}, got {box!r}")
+        return with_constant_entries(space, squashed_normal)
+    return squashed_normal(space)

@@ -25,8 +25,7 @@ def composite(
     """Product of independent members: p(x) = Π pᵢ(xᵢ), with x a tuple or a dict.
 
     The parameters are the concatenated parameters of the members, which may be
-    composites. `affine` takes scales and shifts in the structure of x, or one number
-    for all.
+    composites.
     """
     if not members:
         raise ValueError("expected at least one distribution, got none")
@@ -57,16 +56,6 @@ def composite(
         pairs = call_members("differentiable", split(parameters), noise)
         return pack([x for x, _ in pairs]), _sum([log_prob for _, log_prob in pairs])
 
-    def affine(parameters, scale, shift):
-        scales, shifts = (
-            unpack(value)
-            if isinstance(value, tuple | dict)
-            else [value] * len(families)
-            for value in (scale, shift)
-        )
-        new_members = call_members("affine", split(parameters), scales, shifts)
-        return jnp.concatenate(new_members, axis=-1)
-
     return Distribution(
         name="composite",
         size=int(ends[-1]),
@@ -83,10 +72,6 @@ def composite(
             call_members("kl", split(parameters), split(other))
         ),
         mean=lambda parameters: pack(call_members("mean", split(parameters))),
-        cross_entropy=lambda parameters, other: _sum(
-            call_members("cross_entropy", split(parameters), split(other))
-        ),
-        affine=affine,
         differentiable=(
             differentiable
             if all(family.differentiable for family in families)
@@ -132,17 +117,10 @@ def with_constant_entries(
         x, density = inner.differentiable(parameters, noise)
         return insert(x), density
 
-    def affine(parameters, scale, shift):
-        scale, shift = (
-            event.broadcast(value)[..., varying] for value in (scale, shift)
-        )
-        return inner.affine(parameters, scale, shift)
-
     return inner._replace(
         sample=lambda parameters, noise: insert(inner.sample(parameters, noise)),
         mode=lambda parameters: insert(inner.mode(parameters)),
         mean=lambda parameters: insert(inner.mean(parameters)),
         log_prob=log_prob,
-        affine=affine,
         differentiable=differentiable if inner.differentiable else None,
     )

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Shaped
 
@@ -32,10 +31,6 @@ class Distribution(NamedTuple):
     entropy: Callable[[Parameters], PerSample]
     kl: Callable[[Parameters, Parameters], PerSample]  # (p, q) -> E_p[log p − log q]
     mean: Callable[[Parameters], ArrayTree]  # of x, in float32
-    cross_entropy: Callable[[Parameters, Parameters], PerSample]  # E_p[−log q]
-    # (parameters, scale, shift) -> parameters of `shift + scale · x`, or of its
-    # projection onto the family; scale and shift broadcast against x
-    affine: Callable[[Parameters, ArrayTree, ArrayTree], Parameters]
     # (parameters, noise) -> the reparameterized sample x and log p(x), with exact
     # gradients (Kingma & Welling, 2013, https://arxiv.org/abs/1312.6114); None: samples
     # have no gradients
@@ -61,9 +56,3 @@ class Event(NamedTuple):
     def flatten(self, x: Shaped[Array, "..."]) -> Shaped[Array, "*batch size"]:
         """Reshapes `[..., *shape]` to `[..., size]`."""
         return x.reshape((*x.shape[: x.ndim - len(self.shape)], self.size))
-
-    def broadcast(self, value: Array | float) -> Shaped[Array, "*batch size"]:
-        """Flattens a scale or shift that broadcasts against `[..., *shape]`."""
-        value = jnp.asarray(value)
-        leading = value.shape[: max(value.ndim - len(self.shape), 0)]
-        return self.flatten(jnp.broadcast_to(value, leading + self.shape))

@@ -11,7 +11,6 @@ from jaxtyping import Float, Int, Num
 from rlcli.types import Array
 from rlcli.xla import backend
 from rlcli.xla.indexing import select_index
-from rlcli.xla.numeric_limits import FLOAT32_TINY
 
 
 def log_prob(
@@ -35,13 +34,6 @@ def entropy(logits: Float[Array, "*rows n"]) -> Float[Array, "*rows"]:
     return -expectation(logits, jax.nn.log_softmax(logits))
 
 
-def cross_entropy(
-    logits: Float[Array, "*rows n"], other: Float[Array, "*rows n"]
-) -> Float[Array, "*rows"]:
-    """−Σ p log q; infinite if q excludes an outcome that p does not."""
-    return -expectation(logits, jax.nn.log_softmax(other))
-
-
 def kl(
     logits: Float[Array, "*rows n"], other: Float[Array, "*rows n"]
 ) -> Float[Array, "*rows"]:
@@ -52,28 +44,13 @@ def kl(
     return expectation(logits, jnp.where(is_possible, logs - other_logs, 0))
 
 
-def project(
-    logits: Float[Array, "*rows n"],
-    points: Float[Array, "... n"],
-    atoms: Float[Array, "... m"],
-) -> Float[Array, "*rows m"]:
-    """Projects a distribution over `points` onto `atoms`, and returns logits.
-
-    Mass between two atoms is distributed to both in proportion to proximity, which
-    preserves the mean. Mass beyond the ends goes to the ends (Bellemare et al., 2017,
-    https://arxiv.org/abs/1707.06887). The atoms are equally spaced. No logit is −∞, so
-    gradients stay finite.
-    """
-    p = project_probabilities(
-        points, jax.nn.softmax(logits), jnp.asarray(atoms, jnp.float32)
-    )
-    return jnp.log(jnp.maximum(p, FLOAT32_TINY))
-
-
 def project_probabilities(points: Array, probability: Array, atoms: Array) -> Array:
-    """As `project`, for probabilities: `[..., n], [..., n], [..., m] -> [..., m]`.
+    """Projects a distribution over `points` onto equally spaced `atoms`.
 
-    The atoms are equally spaced.
+    Probabilities: `[..., n], [..., n], [..., m] -> [..., m]`. Mass between two atoms is
+    distributed to both in proportion to proximity, which preserves the mean. Mass
+    beyond the ends goes to the ends (Bellemare et al., 2017,
+    https://arxiv.org/abs/1707.06887).
     """
     # On a CPU, a table of n × m weights takes six times as long as a scatter. On an
     # accelerator, a scatter adds in an undefined order, so results would vary.

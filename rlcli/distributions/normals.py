@@ -9,7 +9,6 @@ from jaxtyping import Float
 
 from rlcli.distributions.family import Distribution, Event, Parameters, PerSample, Shape
 from rlcli.types import Array
-from rlcli.xla.numeric_limits import FLOAT32_TINY
 
 PerEntry: TypeAlias = Float[Array, "*batch entries"]
 _HALF_LOG_TAU = 0.5 * float(np.log(2 * np.pi))  # ½ log 2π
@@ -35,13 +34,6 @@ def normal(shape: Shape, dtype: Any = np.float32) -> Distribution:
     def log_prob(parameters: Parameters, x: Array) -> Float[Array, "..."]:
         return jnp.sum(log_density(parameters, event.flatten(jnp.asarray(x))), -1)
 
-    def affine(parameters, scale, shift):
-        mean, log_scale = split_parameters(parameters)
-        scale, shift = (event.broadcast(value) for value in (scale, shift))
-        # A scale of 0 (a value that is not bootstrapped) yields the minimum width.
-        new_log_scale = log_scale + jnp.log(jnp.maximum(jnp.abs(scale), FLOAT32_TINY))
-        return join_parameters(shift + scale * mean, new_log_scale)
-
     return Distribution(
         name="normal",
         size=2 * size,
@@ -54,8 +46,6 @@ def normal(shape: Shape, dtype: Any = np.float32) -> Distribution:
         entropy=entropy,
         kl=kl,
         mean=lambda parameters: event.unflatten(split_parameters(parameters)[0]),
-        cross_entropy=cross_entropy,
-        affine=affine,
         differentiable=differentiable,
     )
 
@@ -86,23 +76,10 @@ def entropy(parameters: Parameters) -> PerSample:
     return jnp.sum(log_scale + 0.5 + _HALF_LOG_TAU, axis=-1)
 
 
-def cross_entropy(parameters: Parameters, other: Parameters) -> PerSample:
-    """Σ ½ (σ² + (μ − μ′)²) / σ′² + log σ′ + ½ log 2π."""
-    squares = _expected_squares(parameters, other)
-    return jnp.sum(0.5 * squares + split_parameters(other)[1] + _HALF_LOG_TAU, axis=-1)
-
-
 def kl(parameters: Parameters, other: Parameters) -> PerSample:
     """Σ ½ ((σ² + (μ − μ′)²) / σ′² − 1) + log σ′/σ."""
-    log_ratio = split_parameters(other)[1] - split_parameters(parameters)[1]
-    return jnp.sum(
-        0.5 * (_expected_squares(parameters, other) - 1) + log_ratio, axis=-1
-    )
-
-
-def _expected_squares(parameters: Parameters, other: Parameters) -> PerEntry:
-    """E_p[((x − μ′)/σ′)²] of each entry."""
     mean, log_scale = split_parameters(parameters)
     other_mean, other_log_scale = split_parameters(other)
     error = (mean - other_mean) * jnp.exp(-other_log_scale)
-    return jnp.exp(2 * (log_scale - other_log_scale)) + error**2
+    squares = jnp.exp(2 * (log_scale - other_log_scale)) + error**2
+    return jnp.sum(0.5 * (squares - 1) + (other_log_scale - log_scale), axis=-1)

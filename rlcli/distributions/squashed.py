@@ -39,10 +39,8 @@ def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
 
     `mode` is g(μ), the mode of u mapped to x. It is the median of x, whose density may
     be bimodal. `kl` is exact: that of the normal distributions. `mean`, and
-    E[log g′(u)] in `entropy` and `cross_entropy`, use quadrature with 32 points of u
-    within 5.5 σ and no random numbers; the error is 1e-5 for σ ≤ 2 and 0.02 for the
-    largest σ. `affine` matches the mean and standard deviation of u: the nearest member
-    of the family by KL, after clipping to the Box.
+    E[log g′(u)] in `entropy`, use quadrature with 32 points of u within 5.5 σ and no
+    random numbers; the error is 1e-5 for σ ≤ 2 and 0.02 for the largest σ.
     """
     if not np.issubdtype(space.dtype, np.floating):
         raise TypeError(f"expected a Box of floats, got {space}")
@@ -72,26 +70,10 @@ def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
             normals.log_density(_clip_log_scale(parameters), u) - log_slope, axis=-1
         )
 
-    def cross_entropy(parameters: Parameters, other: Parameters) -> PerSample:
+    def entropy(parameters: Parameters) -> PerSample:
         log_slope = _quadrature_mean(squash.log_slope(_quadrature_points(parameters)))
-        normal_cross_entropy = normals.cross_entropy(
-            _clip_log_scale(parameters), _clip_log_scale(other)
-        )
-        return normal_cross_entropy + jnp.sum(log_slope, axis=-1)
-
-    def affine(parameters, scale, shift):
-        scale, shift = (
-            event.broadcast(value)[..., None, :] for value in (scale, shift)
-        )
-        u, _ = squash.inverse(
-            shift + scale * squash.forward(_quadrature_points(parameters))
-        )
-        mean = _quadrature_mean(u)
-        variance = _quadrature_mean((u - mean[..., None, :]) ** 2)
-        min_variance = np.exp(2 * LOG_SCALE_BOUNDS[0])
-        return normals.join_parameters(
-            mean, 0.5 * jnp.log(jnp.maximum(variance, min_variance))
-        )
+        normal_entropy = normals.entropy(_clip_log_scale(parameters))
+        return normal_entropy + jnp.sum(log_slope, axis=-1)
 
     return Distribution(
         name="squashed_normal",
@@ -100,15 +82,13 @@ def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
         sample=sample,
         mode=lambda parameters: sample(parameters, 0.0),
         log_prob=log_prob,
-        entropy=lambda parameters: cross_entropy(parameters, parameters),
+        entropy=entropy,
         kl=lambda parameters, other: normals.kl(
             _clip_log_scale(parameters), _clip_log_scale(other)
         ),
         mean=lambda parameters: event.unflatten(
             _quadrature_mean(squash.forward(_quadrature_points(parameters)))
         ),
-        cross_entropy=cross_entropy,
-        affine=affine,
         differentiable=differentiable,
     )
 

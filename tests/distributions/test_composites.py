@@ -66,18 +66,6 @@ def test_members_do_not_share_their_noise(compile_family):
     assert abs(np.corrcoef(x[:, 0], y[:, 0])[0, 1]) < 0.1
 
 
-def test_affine_transforms_members_together_or_separately(
-    compile_family, compiled_family
-):
-    twins = compile_family(distributions.composite([distributions.normal((1,))] * 2))
-    parameters = np.array([1.0, 0.0, -1.0, 0.0], "f4")
-    together = twins.affine(parameters, 2.0, 1.0)
-    np.testing.assert_allclose(twins.mean(together), [[3.0], [-1.0]])
-    apart = twins.affine(parameters, (2.0, jnp.array([3.0])), (0.0, 0.5))
-    np.testing.assert_allclose(twins.mean(apart), [[2.0], [-2.5]])
-    assert np.all(np.isfinite(compiled_family.affine(P, 0.5, 0.1)))
-
-
 def test_a_composite_needs_at_least_one_member():
     with pytest.raises(ValueError, match="expected at least one distribution"):
         distributions.composite({})

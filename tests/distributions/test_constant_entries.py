@@ -16,11 +16,12 @@ OTHERS = spaces.Box(np.array([-1.0, -3.0], "f4"), np.array([1.0, 2.0], "f4"))
 PLACES = np.array([0, 3])
 
 
-@pytest.mark.parametrize("family", ["squashed_normal", "discretized"])
 @pytest.mark.slow
-def test_constant_entries_contribute_nothing(family):
-    ours = distributions.distribution_for(BOX, box=family)
-    truth = distributions.distribution_for(OTHERS, box=family)
+def test_constant_entries_contribute_nothing():
+    ours, truth = (
+        distributions.distribution_for(space, box="squashed_normal")
+        for space in (BOX, OTHERS)
+    )
     assert (ours.name, ours.size) == (truth.name, truth.size)
     keys = jax.random.split(jax.random.key(0), 3)
     parameters, other = (jax.random.normal(key, (6, ours.size)) for key in keys[:2])
@@ -36,24 +37,17 @@ def test_constant_entries_contribute_nothing(family):
     check(x, expected)
     check(ours.mode(parameters), truth.mode(parameters))
     check(ours.mean(parameters), truth.mean(parameters))
-    for name in ("entropy", "kl", "cross_entropy"):
+    for name in ("entropy", "kl"):
         arguments = (parameters,) if name == "entropy" else (parameters, other)
         values = [getattr(each, name)(*arguments) for each in (ours, truth)]
         np.testing.assert_array_equal(*values)
     np.testing.assert_array_equal(
         ours.log_prob(parameters, x), truth.log_prob(parameters, expected)
     )
-    scale, shift = np.arange(4.0).reshape(2, 2) / 9 + 0.3, 0.25
-    np.testing.assert_allclose(
-        ours.affine(parameters, scale, shift),
-        truth.affine(parameters, scale.ravel()[PLACES], shift),
-        rtol=1e-5,
-    )
-    if truth.differentiable is not None:
-        found, density = ours.differentiable(parameters, noise)
-        expected, true_density = truth.differentiable(parameters, noise)
-        check(found, expected)
-        np.testing.assert_array_equal(density, true_density)
+    found, density = ours.differentiable(parameters, noise)
+    expected, true_density = truth.differentiable(parameters, noise)
+    check(found, expected)
+    np.testing.assert_array_equal(density, true_density)
 
 
 def test_a_box_of_constants_has_no_distribution():

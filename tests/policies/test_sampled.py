@@ -155,7 +155,6 @@ BOX = spaces.Box(np.array([-2.0, 0.0], "f4"), np.array([2.0, 1e-3], "f4"))
 CONTINUOUS = {
     "normal": distributions.normal((2,)),
     "squashed": distributions.squashed_normal(BOX),
-    "discretized": distributions.discretized_box(BOX, 5),
     "composite": distributions.distribution_for(
         spaces.Dict({"box": BOX, "choice": spaces.Discrete(2)}), box="squashed_normal"
     ),
