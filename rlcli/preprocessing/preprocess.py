@@ -45,7 +45,9 @@ def scale() -> Preprocess:
         if not isinstance(space, kinds.Box):
             return space, lambda obs: obs
         low, high = (bound.astype(np.float32) for bound in bounds(space))
-        if not np.all(np.isfinite(high - low) & (high > low)):
+        with np.errstate(over="ignore"):  # from the lowest to the largest float
+            has_width = np.isfinite(high - low) & (high > low)
+        if not np.all(has_width):
             raise _refusal("scale", space, "a Box with finite bounds, low < high")
         unit_box = kinds.Box(0.0, 1.0, space.shape, np.float32)
         return unit_box, lambda obs: (obs.astype(jnp.float32) - low) / (high - low)

@@ -1,6 +1,7 @@
 """Action wrappers: repeat, discretize or transform actions."""
 
 from collections.abc import Callable
+from typing import Any
 
 import gymnasium
 import jax
@@ -12,6 +13,7 @@ from rlcli.environments.wrappers import WrapperState, refuse_mask
 from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.spaces import describe, zeros
+from rlcli.spaces.canonical import canonical_action
 from rlcli.types import Array, ArrayTree, Core, Count, Key, Probability, Step, wrap
 
 _MAX_ACTIONS = 10_000  # a larger discrete action space is impractical
@@ -151,11 +153,14 @@ def _map_action(
 
 
 def _check_bounds(space: gymnasium.Space, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The flat bounds of a Box, float64; raises an error for any other space."""
-    if isinstance(space, spaces.Box) and space.is_bounded():
-        return space.low.ravel().astype(float), space.high.ravel().astype(float)
+    """The flat bounds of a Box of floats, float64; raises an error for other spaces."""
+    if isinstance(space, spaces.Box) and space.dtype.kind == "f":
+        # The canonical form knows that the largest float is no bound.
+        canonical: Any = canonical_action(space).space
+        if canonical.is_bounded():
+            return space.low.ravel().astype(float), space.high.ravel().astype(float)
     raise RlcliError(
-        f"wrapper `{name}` needs a bounded Box of actions, but the environment has "
-        f"{describe(space)}",
+        f"wrapper `{name}` needs a bounded Box of actions of floats, but the "
+        f"environment has {describe(space)}",
         "remove it from `wrappers`",
     )

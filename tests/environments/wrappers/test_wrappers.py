@@ -14,6 +14,8 @@ from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.types import Core, TimeStep
 
+LARGEST = float(np.finfo(np.float32).max)
+
 
 def counter(length: int = 1_000) -> Core:
     """Observes its last action; the reward is the number of the step."""
@@ -104,6 +106,20 @@ def test_real_actions_reach_every_point_of_the_box_and_no_other():
         plain = core.step(state, jnp.float32([torque]), jax.random.key(1))[1]
         assert np.allclose(wrapped.next_obs, plain.next_obs, atol=1e-6)
         assert np.allclose(wrapped.reward, plain.reward, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["discrete_actions", "real_actions"])
+@pytest.mark.parametrize(
+    "box",
+    [
+        gymnasium.spaces.Box(-LARGEST, LARGEST, (1,)),  # a spelling of infinity
+        gymnasium.spaces.Box(0.0, np.inf, (1,)),
+        gymnasium.spaces.Box(0, 5, (1,), np.int32),  # 2.5 is no action
+    ],
+)
+def test_actions_without_bounds_or_of_integers_are_not_divided(name, box):
+    with pytest.raises(RlcliError, match="needs a bounded Box of actions of floats"):
+        wrap(counter()._replace(action=box), name)
 
 
 def test_rewards_are_scaled_clipped_and_noisy(is_normal):
