@@ -35,7 +35,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from rlcli.errors import RlcliError, quote, suggest
-from rlcli.xla.numeric_limits import FLOAT32_TINY, is_float32
+from rlcli.xla.numeric_limits import is_float32
 
 if typing.TYPE_CHECKING:
     from rlcli.types import Array, Clock
@@ -49,6 +49,8 @@ KEYS: Mapping[str, tuple[str, ...]] = {  # the options of each schedule
     "success": ("from", "to", "when"),
 }
 
+
+_LEAST = 1e-30  # to which a value decays that never reaches 0
 
 FIELDS: Mapping[str, str] = {  # option -> field of a `Schedule`
     "from": "start",
@@ -160,8 +162,10 @@ def _evaluate(schedule: Schedule, t: Array, total_steps: int, xp: Any) -> Any:
     if schedule.name in ("exponential", "inverse"):
         is_inverse, exponent = schedule.name == "inverse", schedule.rate * t
         value = start / (1.0 + exponent) if is_inverse else start * xp.exp(-exponent)
-        # Rounded to 0, it would leave the range of an option that has to be > 0.
-        return xp.sign(start) * xp.maximum(xp.abs(value), FLOAT32_TINY)
+        # An option that has to be > 0 would leave its range at 0, and what is divided
+        # by a smaller one would overflow.
+        least = xp.minimum(xp.abs(start), _LEAST)
+        return xp.sign(start) * xp.maximum(xp.abs(value), least)
     if schedule.name == "steps":
         value = xp.float32(schedule.milestones[0][1])
         for begin, milestone in schedule.milestones[1:]:

@@ -115,10 +115,10 @@ def divide(
 ) -> Float[Array, "*batch A"]:
     """Divides masked network outputs; those of illegal actions are below all others.
 
-    Divided by a large temperature, they would no longer be illegal. A temperature below
-    10⁻³⁰, which is greedy, counts as 10⁻³⁰: the results stay finite.
+    Divided by a large temperature, they would no longer be illegal; beside values
+    divided by a small one, they would be the best.
     """
-    legal, scaled = is_allowed(outputs), outputs / jnp.maximum(temperature, 1e-30)
+    legal, scaled = is_allowed(outputs), outputs / temperature
     lowest = jnp.min(scaled, axis=-1, keepdims=True, where=legal, initial=0.0)
     # Twice, because a number far below `FORBIDDEN_VALUE` would absorb it.
     return jnp.where(legal, scaled, FORBIDDEN_VALUE + 2 * lowest)
