@@ -20,7 +20,7 @@ from rlcli.distributions.choices import categorical as categorical
 from rlcli.distributions.choices import multi_binary as multi_binary
 from rlcli.distributions.choices import multi_discrete as multi_discrete
 from rlcli.distributions.composites import composite as composite
-from rlcli.distributions.composites import has_constant_entries, with_constant_entries
+from rlcli.distributions.composites import with_constant_entries
 from rlcli.distributions.family import Distribution as Distribution
 from rlcli.distributions.normals import normal as normal
 from rlcli.distributions.squashed import squashed_normal as squashed_normal
@@ -46,7 +46,13 @@ def distribution_for(
         case kinds.MultiBinary():
             return multi_binary(space.shape, spaces.dtype(space))
         case kinds.Box() if np.issubdtype(space.dtype, np.floating):
-            return _box_distribution(space, box)
+            if box == "squashed_normal":
+                return with_constant_entries(space, squashed_normal)
+            if box != "normal":
+                raise ValueError(
+                    f"expected `box` in {get_args(BoxFamily)}, got {box!r}"
+                )
+            return normal(space.shape, spaces.dtype(space))
         case kinds.Box() if np.max(count_integers(space), initial=0) <= MAX_CHOICES:
             return multi_discrete(count_integers(space), space.low, spaces.dtype(space))
         case kinds.Tuple() | kinds.Dict() if len(space.spaces):
@@ -59,13 +65,3 @@ def distribution_for(
         "expected Discrete, MultiDiscrete, MultiBinary, a Box of floats or of at most "
         f"{MAX_CHOICES} integers, or a Tuple or Dict of these, got {space}"
     )
-
-
-def _box_distribution(space: kinds.Box, box: BoxFamily) -> Distribution:
-    if box == "normal":
-        return normal(space.shape, spaces.dtype(space))
-    if box != "squashed_normal":
-        raise ValueError(f"expected `box` in {get_args(BoxFamily)}, got {box!r}")
-    if has_constant_entries(space):
-        return with_constant_entries(space, squashed_normal)
-    return squashed_normal(space)

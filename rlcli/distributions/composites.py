@@ -84,22 +84,18 @@ def _sum(values: Sequence[Array]) -> Array:
     return functools.reduce(operator.add, values)
 
 
-def has_constant_entries(space: gymnasium.spaces.Box) -> bool:
-    """Whether some entries have equal bounds."""
-    low, high = spaces.bounds(space)
-    return bool(np.any(low == high))
-
-
 def with_constant_entries(
     space: gymnasium.spaces.Box, make: Callable[[gymnasium.spaces.Box], Distribution]
 ) -> Distribution:
     """A distribution over the other entries of a Box, made for a Box of these alone.
 
-    Constant entries have no parameters, and contribute 0 to log-probabilities, to
-    entropies and to divergences.
+    Constant entries, with equal bounds, have no parameters, and contribute 0 to
+    log-probabilities, to entropies and to divergences.
     """
     low, high = (bound.ravel() for bound in spaces.bounds(space))
     (varying,) = np.nonzero(low != high)
+    if len(varying) == low.size:
+        return make(space)
     if not len(varying):
         raise TypeError(f"expected a Box with an entry that can vary, got {space}")
     rest = gymnasium.spaces.Box(low[varying], high[varying], dtype=low.dtype.type)

@@ -55,17 +55,7 @@ def frames(
     ring = frame_ring(capacity, unroll, num_envs, stack, axis, padding, ends)
     windows = Windows(ring, window)
     ring.check_rows("frames", capacity, windows.min_steps, "it needs")
-    replay = uniform_replay(windows, capacity, batch_size, replacement)
-    return replay._replace(
-        traits=replay.traits._replace(frame_stack=FrameStack(stack, axis, padding))
-    )
-
-
-def required_stack(
-    stack: int = 4, axis: int = -1, padding: Padding = "repeat", ends: int | None = None
-) -> FrameStack:
-    """The stack that observations must be, for these options of `frame_ring`."""
-    return FrameStack(stack, axis, padding)
+    return uniform_replay(windows, capacity, batch_size, replacement)
 
 
 class _FrameRingState(NamedTuple):
@@ -211,5 +201,11 @@ def frame_ring(
             ),
         ), ~jnp.any(is_overwritten, axis=0)
 
-    margins = {"start_margin": stack - 1, "end_margin": 1}
-    return inner._replace(init=init, add=add, take=take, **margins)
+    return inner._replace(
+        init=init,
+        add=add,
+        take=take,
+        start_margin=stack - 1,
+        end_margin=1,
+        frame_stack=FrameStack(stack, axis, padding),
+    )

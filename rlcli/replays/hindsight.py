@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int, Int32, UInt32
 from rlcli.registry import register
 from rlcli.replays.rings import Windows, step_ring
 from rlcli.replays.uniform import sample_indices
-from rlcli.types import Array, ArrayTree, Count, Key, Replay, ReplayTraits, Transition
+from rlcli.types import Array, ArrayTree, Count, Key, Replay, Transition
 
 Strategy = Literal["future", "final", "episode"]
 
@@ -157,7 +157,7 @@ def hindsight(
         add,
         sample,
         reweigh=lambda state, index, priority: state,  # probabilities are constant
-        traits=ReplayTraits(capacity, windows.min_steps, batch_size=batch_size),
+        traits=windows.traits(capacity, batch_size),
         contents=contents,
     )
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Float32, Int, Int32
 
 from rlcli.replays.rings import Windows
-from rlcli.types import Array, ArrayTree, Key, Replay, ReplayTraits, Transition
+from rlcli.types import Array, ArrayTree, Key, Replay, Transition
 from rlcli.xla.control_flow import update_if
 from rlcli.xla.data_axis import axis_size, max_over_devices, min_over_devices
 
@@ -288,7 +288,7 @@ def prioritized_replay(
         add,
         sample,
         reweigh,
-        traits=ReplayTraits(capacity, windows.min_steps, batch_size=batch_size),
+        traits=windows.traits(capacity, batch_size),
         contents=lambda state, *rest: ring.contents(state.steps, *rest),
     )
 

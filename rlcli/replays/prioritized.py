@@ -7,7 +7,7 @@ from rlcli.registry import register
 from rlcli.replays.dataset import Fraction, mix_dataset, split_batch
 from rlcli.replays.datasets.names import DataFile
 from rlcli.replays.datasets.recipe_dataset import Dataset
-from rlcli.replays.frames import FrameOptions, frame_ring, required_stack
+from rlcli.replays.frames import FrameOptions, frame_ring
 from rlcli.replays.priorities import (
     prioritized_replay,
     proportional_masses,
@@ -75,7 +75,6 @@ def prioritized(
         traits=replay.traits._replace(
             required_priority=by if by == "gradient_norm" else "",
             dataset=prefill and Dataset.parse(prefill),
-            frame_stack=None if frames is None else required_stack(**frames),
         )
     )
     return mix_dataset(replay, window, prefill, rows)

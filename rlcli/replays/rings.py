@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from rlcli.errors import RlcliError
-from rlcli.types import Array, ArrayTree
+from rlcli.types import Array, ArrayTree, FrameStack, ReplayTraits
 from rlcli.xla.packing import PackedTree, Packing
 
 NARROW_SIZE = 32  # elements: larger arrays are stored unpacked, with their own kernel
@@ -47,6 +47,8 @@ class Ring(NamedTuple):
     num_envs: int
     start_margin: int = 0
     end_margin: int = 0
+    # The stack that observations must be, because each frame is stored once.
+    frame_stack: FrameStack | None = None
 
     def check_rows(self, replay: str, capacity: int, rows: int, why: str) -> None:
         """Raises an error if there is no room for `rows` steps of each environment.
@@ -174,6 +176,13 @@ class Windows(NamedTuple):
     ring: Ring
     span: int
     stride: int = 1
+
+    def traits(self, capacity: int, batch_size: int) -> ReplayTraits:
+        """The traits of a replay with these windows."""
+        stack = self.ring.frame_stack
+        return ReplayTraits(
+            capacity, self.min_steps, batch_size=batch_size, frame_stack=stack
+        )
 
     @property
     def min_steps(self) -> int:

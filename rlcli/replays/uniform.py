@@ -9,7 +9,7 @@ from rlcli.replays.dataset import Fraction, mix_dataset, split_batch
 from rlcli.replays.datasets.names import DataFile
 from rlcli.replays.datasets.recipe_dataset import Dataset
 from rlcli.replays.rings import Windows, step_ring
-from rlcli.types import Array, ArrayTree, Divided, Key, Replay, ReplayTraits, Transition
+from rlcli.types import Array, ArrayTree, Divided, Key, Replay, Transition
 
 
 @register("replay")
@@ -72,7 +72,7 @@ def uniform_replay(
         ring.add,
         sample,
         reweigh=lambda state, index, priority: state,  # probabilities are constant
-        traits=ReplayTraits(capacity, windows.min_steps, batch_size=batch_size),
+        traits=windows.traits(capacity, batch_size),
         contents=ring.contents,
     )
 
