@@ -19,6 +19,7 @@ from typing import Any
 
 import gymnasium
 import jax.numpy as jnp
+import numpy as np
 from gymnasium import spaces
 from jaxtyping import Bool, Float
 
@@ -27,6 +28,8 @@ from rlcli.types import Array
 
 MASK = "action_mask"
 FORBIDDEN_VALUE = -1e9  # the value or logit of an illegal action
+# The rest of an observation that is a mask alone: an array without entries.
+_NOTHING = spaces.Box(0.0, 0.0, (0,))
 
 
 def split_mask(
@@ -36,14 +39,16 @@ def split_mask(
     if not isinstance(space, spaces.Dict) or MASK not in space.spaces:
         return space, None
     rest = {name: member for name, member in space.spaces.items() if name != MASK}
-    return spaces.Dict(rest), space.spaces[MASK]
+    return spaces.Dict(rest) if rest else _NOTHING, space.spaces[MASK]
 
 
 def remove_mask(obs: Any) -> Any:
     """Returns the observation without its mask."""
-    if get_mask(obs) is None:
+    mask = get_mask(obs)
+    if mask is None:
         return obs
-    return {name: member for name, member in obs.items() if name != MASK}
+    rest = {name: member for name, member in obs.items() if name != MASK}
+    return rest or mask[..., :0].astype(np.float32)
 
 
 def get_mask(obs: Any) -> Any:

@@ -166,17 +166,16 @@ def discounted_sums(
 
 def _normalized_leaves(space: gymnasium.Space) -> list[bool]:
     """Marks the leaves of an element that are floats or images."""
-    visible, mask = action_masks.split_mask(space)
-    shapes = jax.eval_shape(lambda: spaces.zeros(visible))
+    shapes = jax.eval_shape(lambda: spaces.zeros(space))
 
     def is_normalized(leaf: jax.ShapeDtypeStruct) -> bool:
         is_image = leaf.dtype in (jnp.uint8, jnp.bool_) and leaf.ndim == 3
         return is_image or leaf.dtype.kind == "f"
 
     marks = jax.tree.map(is_normalized, shapes)
-    return jax.tree.leaves(
-        marks if mask is None else {**marks, action_masks.MASK: False}
-    )
+    if action_masks.get_mask(shapes) is not None:
+        marks = {**marks, action_masks.MASK: False}
+    return jax.tree.leaves(marks)
 
 
 def _leaf_selector(is_selected: list[bool]) -> tuple[Callable, Callable]:

@@ -60,12 +60,41 @@ def guarded_env(*, forbidden: float = WORST) -> Core:
     return Core(reset, step, SEEN, CHOICE, lambda state: None)
 
 
+def bare_env() -> Core:
+    """The same, but shows the mask alone."""
+    core = guarded_env()
+
+    def bare(obs):
+        return {action_masks.MASK: obs[action_masks.MASK]}
+
+    def reset(key):
+        state, obs = core.reset(key)
+        return state, bare(obs)
+
+    def step(state, action, key):
+        state, answer = core.step(state, action, key)
+        return state, answer._replace(obs=bare(answer.obs), next_obs=bare(answer.obs))
+
+    space = spaces.Dict({action_masks.MASK: SEEN[action_masks.MASK]})
+    return Core(reset, step, space, CHOICE)
+
+
 @pytest.fixture(scope="module", autouse=True)
-def registered_name():
-    """Its name, for recipes, until the tests here are over."""
-    registry.register("environment", "guarded")(guarded_env)
+def registered_names():
+    """Their names, for recipes, until the tests here are over."""
+    environments = {"guarded": guarded_env, "bare": bare_env}
+    for name, factory in environments.items():
+        registry.register("environment", name)(factory)
     yield
-    del registry.parts._BUILT_IN["environment", "guarded"]
+    for name in environments:
+        del registry.parts._BUILT_IN["environment", name]
+
+
+@pytest.mark.parametrize("wrappers", [[], ["flatten"], ["frame_stack", "previous"]])
+@pytest.mark.parametrize("updater", ["dqn", "ppo", "sac"])
+def test_a_network_reads_nothing_of_a_mask_alone(updater, wrappers):
+    environment = {"name": "bare", "wrappers": wrappers}
+    rlcli.check({"environment": environment, "updater": updater})
 
 
 class Guarded(gymnasium.Env):
