@@ -81,9 +81,8 @@ def flatten(space: gymnasium.Space, element: ArrayTree) -> Array:
             return jnp.concatenate(one_hot)
         case spaces.Tuple() | spaces.Dict():
             items = members(space).items()
-            return jnp.concatenate(
-                [flatten(member, element[key]) for key, member in items]
-            )
+            pieces = [flatten(member, element[key]) for key, member in items]
+            return jnp.concatenate(pieces) if pieces else jnp.zeros(0)
     raise TypeError(f"expected a space of fixed shape, got {space}")
 
 

@@ -68,7 +68,7 @@ def canonical_observation(
 ) -> Canonical:
     """The canonical form of an observation space.
 
-    `owner` is the beginning of the error for a space without a fixed shape.
+    `owner` is the beginning of the error for a space without arrays of a fixed shape.
     """
     return _canonical(space, owner, _same_leaf)
 
@@ -95,7 +95,7 @@ def _canonical(
 ) -> Canonical:
     """The canonical form of a space, made of its members; `make` is for a Box."""
     match space:
-        case spaces.Tuple() | spaces.Dict():
+        case spaces.Tuple() | spaces.Dict() if len(space.spaces):
             by_key = {
                 key: _canonical(member, owner, make)
                 for key, member in members(space).items()
@@ -127,8 +127,10 @@ def _canonical(
             return _discrete_leaf(space, space.start)
         case spaces.Box() | spaces.MultiBinary():
             return make(space)
+    has_none = isinstance(space, spaces.Tuple | spaces.Dict)
     raise RlcliError(
-        f"{owner} is {describe(space)}, which has no fixed shape",
+        f"{owner} is {describe(space)}, which has no "
+        f"{'members' if has_none else 'fixed shape'}",
         "wrap the environment to convert the space into a Box",
     )
 

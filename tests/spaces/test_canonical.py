@@ -7,7 +7,7 @@ import pytest
 from gymnasium import spaces
 
 from rlcli.errors import RlcliError
-from rlcli.spaces import contains, sample
+from rlcli.spaces import contains, flatten, sample
 from rlcli.spaces.canonical import canonical_action, canonical_observation
 
 INF = np.inf
@@ -201,3 +201,14 @@ def test_observations_keep_the_units_of_a_box():
 def test_a_space_without_a_fixed_shape_is_refused():
     with pytest.raises(RlcliError, match="environment `e`: its action space is Text"):
         canonical_action(spaces.Text(3), "environment `e`: its action space")
+
+
+@pytest.mark.parametrize("empty", [spaces.Dict({}), spaces.Tuple(())])
+def test_a_space_without_members_is_refused(empty):
+    both = spaces.Dict({"x": spaces.Box(-1, 1, (2,)), "y": empty})
+    for space in (empty, both):
+        with pytest.raises(
+            RlcliError, match=r"is (Dict|Tuple)\(\), which has no members"
+        ):
+            canonical_observation(space)
+    assert flatten(both, {"x": jnp.ones(2), "y": ()}).shape == (2,)
