@@ -113,7 +113,7 @@ def call_for_policy(
 def refuse(message: str, **given: Any) -> None:
     """Refuses options, by the names of their parameters, that have been given."""
     for name, value in given.items():
-        if value is not None and value is not False:
+        if value is not None and value is not False and value != []:
             hint = f"--{name.replace('_', '-')}"
             raise typer.BadParameter(message, param_hint=hint)
 

@@ -9,6 +9,8 @@ import rlcli
 from rlcli.cli import completion, options, output
 
 _VERBS = {"show": ("FOLDER",), "export": ("FOLDER", "FILE.yaml")}
+_OPTIONS = {"show": {"storage", "json"}, "export": {"trial", "trust"}}  # of a verb
+_DEFAULTS = {"words", "runs", "quiet", "engines"}  # never None, or without effect
 
 
 @options.with_engines
@@ -114,6 +116,7 @@ def command(
     best trials are trained again with other seeds, and the best of these wins.
     `--resume` continues a sweep that was stopped.
     """
+    given = {**locals()}
     from rlcli.cli import sweep_screen  # here, to keep `--help` fast
 
     verb, *rest = words
@@ -121,6 +124,10 @@ def command(
         if len(rest) != len(_VERBS[verb]):
             usage = " ".join((f"rlcli sweep {verb}", *_VERBS[verb]))
             raise typer.BadParameter(f"expected `{usage}`", param_hint=verb)
+        others = given.keys() - _OPTIONS[verb] - _DEFAULTS
+        options.refuse(
+            f"has no effect on `{verb}`", **{k: given[k] for k in sorted(others)}
+        )
         if verb == "export":
             file = rlcli.export_sweep(rest[0], rest[1], trial=trial, trust=trust)
             output.print_data(file)

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 from rlcli.errors import RlcliError, quote, suggest
-from rlcli.results.figure import WIDTHS, FigureStyle
+from rlcli.results.figure import FORMATS, WIDTHS, FigureStyle
 
 
 def check_choice(option: str, value: str, choices: Sequence[str]) -> None:
@@ -14,10 +15,15 @@ def check_choice(option: str, value: str, choices: Sequence[str]) -> None:
         raise RlcliError(message, suggest(value, choices))
 
 
-def check_style(width: str | None, serif: bool) -> FigureStyle:
-    """The style of a figure, with a width that there is."""
+def check_style(
+    width: str | None, serif: bool, output: str | Path | None
+) -> FigureStyle:
+    """The style of the figure in the file `output`, with a width that there is."""
     if width is not None:
         check_choice("width", width, [*WIDTHS])
+    if (width or serif) and Path(output or "").suffix.lower() not in FORMATS:
+        message = f"`{'width' if width else 'serif'}` is for figures only"
+        raise RlcliError(message, "write one with `--output`, such as `figure.pdf`")
     return FigureStyle(width, serif)
 
 

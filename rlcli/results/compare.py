@@ -61,7 +61,7 @@ def compare(
     """
     check_choice("result", result, RESULTS)
     check_threshold(threshold)
-    style = check_style(width, serif)
+    style = check_style(width, serif, output)
     # Here: they import NumPy.
     from rlcli.results import comparison, comparison_figure, comparison_tables
     from rlcli.results.references import parse_references

@@ -84,7 +84,7 @@ def plot(
 
         check_output(Path(output), "a figure", figure.FORMATS)
         figure.check_library()
-    style = check_style(width, serif)
+    style = check_style(width, serif, output)
     from rlcli.results.curves import X_FIELDS, CurveReader
 
     notes: list[str] = []

@@ -287,6 +287,10 @@ def test_a_figure_for_a_paper_has_its_width_and_fonts(tmp_path):
         assert "STIXGeneral" in text and "#0072b2" in text.lower()
     with pytest.raises(RlcliError, match="`width` cannot be `colum`"):
         rlcli.plot("no run", width="colum")
+    for function, output in ((rlcli.plot, None), (rlcli.compare, "table.md")):
+        for name, value in (("width", "page"), ("serif", True)):
+            with pytest.raises(RlcliError, match=f"`{name}` is for figures only"):
+                function("no run", output=output, **{name: value})
 
 
 def test_several_environments_have_the_iqm_of_scores_over_steps(tmp_path):
