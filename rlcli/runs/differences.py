@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.runs.description import is_run_path
-from rlcli.runs.formatting import format_differences
+from rlcli.runs.formatting import format_differences, format_number_of
 from rlcli.runs.locate import locate_run
 from rlcli.runs.metrics import drop_clock_fields, read_metrics
 from rlcli.runs.records import read_record
@@ -176,8 +176,8 @@ def describe_origin(original: Run | None, new: Run, warning: str) -> Sequence[st
         if found
         else "versions and machine are those of the original",
         warning,
-        f"the original was resumed {resumes} times: options that a resume changed "
-        "apply here from the beginning"
+        f"the original was resumed {format_number_of(resumes, 'time')}: options that a "
+        "resume changed apply here from the beginning"
         if resumes
         else "",
     ]

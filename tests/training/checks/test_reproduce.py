@@ -56,8 +56,9 @@ def test_a_run_is_reproduced_to_the_bit(runs):
 
 def test_what_differs_from_then_is_said_before_it_begins(runs, tmp_path):
     original = Run(shutil.copytree(runs[0], tmp_path / "original"))
-    original.write_info(python="3.1", platform="Amiga")
-    (message, *_) = describe_origin(original, Run(runs[1]), "")
+    original.write_info(python="3.1", platform="Amiga", resumes=[{"step": 32}])
+    message, *_, about_resumes = describe_origin(original, Run(runs[1]), "")
+    assert about_resumes.startswith("the original was resumed 1 time: options that")
     assert message.startswith("different from the original: python 3.1 → 3.")
     assert "platform Amiga → " in message
 
