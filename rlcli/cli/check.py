@@ -6,16 +6,12 @@ from typing import Any
 import typer
 
 import rlcli
-from rlcli.cli import completion, options, output
+from rlcli.cli import options, output
 from rlcli.errors import OK, RlcliError
 
 
 def command(
-    recipes: list[str] = options.argument(
-        "RECIPE",
-        "YAML files, or names of built-in recipes.",
-        complete=completion.complete_recipe,
-    ),
+    recipes: list[str] = options.RECIPES,
     set: list[str] = options.SET,
     json: bool = options.JSON,
 ) -> None:

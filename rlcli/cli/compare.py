@@ -16,10 +16,7 @@ def command(
         default="last",
         words=("last", "best", "auc"),
     ),
-    y: str | None = options.option(
-        "--y METRIC",
-        "A metric. Default: `evaluation.mean`, or without evaluations `avg_G`.",
-    ),
+    y: str | None = options.METRIC,
     threshold: float | None = options.THRESHOLD,
     group: str | None = options.GROUP,
     filter: list[str] = options.FILTER,

@@ -20,7 +20,7 @@ def command(
         "an `.npz` file of the same name.",
     ),
     best: bool = options.BEST,
-    seed: int | None = options.seed_option("A seed of the run. Default: the first."),
+    seed: int | None = options.SEED_OF_RUN,
     json: bool = options.JSON,
     trust: bool | None = options.TRUST,
 ) -> None:

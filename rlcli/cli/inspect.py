@@ -15,9 +15,7 @@ def command(
     checkpoint: int | None = options.option(
         "--checkpoint STEP", "The step of a checkpoint. Default: the latest."
     ),
-    seed: int | None = options.option(
-        "--seed N", "A seed of the run. Default: the first.", min=0
-    ),
+    seed: int | None = options.SEED_OF_RUN,
     episodes: int = options.option(
         "--episodes N",
         "Episodes of the greedy policy, to compare values with returns.",

@@ -222,6 +222,11 @@ COORDINATOR = option(
 PROCESS = option(
     "--process I/N", "With `--coordinator`: this is process I of N, numbered from 0."
 )
+RECIPES = argument(
+    "RECIPE",
+    "YAML files, or names of built-in recipes.",
+    complete=completion.complete_recipe,
+)
 RUN_FOLDER = argument("RUN", "The folder of a run.", complete=completion.complete_run)
 POLICY_PATH = argument(
     "CHECKPOINT|RUN",
@@ -234,6 +239,7 @@ BEST = flag(
 )
 EXPLORE = flag("--explore", "Explore as in training, instead of greedily.")
 SEED = seed_option("Random seed of the episodes.", 0)
+SEED_OF_RUN = seed_option("A seed of the run. Default: the first.")
 JSON = flag("--json", "Print the result as JSON.")
 RUNS = argument(
     "RUN",

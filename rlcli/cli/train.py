@@ -6,16 +6,12 @@ from typing import Any
 import typer
 
 import rlcli
-from rlcli.cli import completion, options, study_screen, training_outcome
+from rlcli.cli import options, study_screen, training_outcome
 
 
 @options.with_engines
 def command(
-    recipe: list[str] = options.argument(
-        "RECIPE",
-        "YAML files, or names of built-in recipes.",
-        complete=completion.complete_recipe,
-    ),
+    recipe: list[str] = options.RECIPES,
     set: list[str] = options.SET,
     vary: list[str] = options.VARY,
     vary_zip: list[str] = options.VARY_ZIP,
