@@ -201,11 +201,6 @@ def frame_ring(
             ),
         ), ~jnp.any(is_overwritten, axis=0)
 
-    return inner._replace(
-        init=init,
-        add=add,
-        take=take,
-        start_margin=stack - 1,
-        end_margin=1,
-        frame_stack=FrameStack(stack, axis, padding),
-    )
+    facts = {"start_margin": stack - 1, "end_margin": 1}
+    facts |= {"frame_stack": FrameStack(stack, axis, padding)}
+    return inner._replace(init=init, add=add, take=take, **facts)

@@ -179,10 +179,8 @@ class Windows(NamedTuple):
 
     def traits(self, capacity: int, batch_size: int) -> ReplayTraits:
         """The traits of a replay with these windows."""
-        stack = self.ring.frame_stack
-        return ReplayTraits(
-            capacity, self.min_steps, batch_size=batch_size, frame_stack=stack
-        )
+        traits = ReplayTraits(capacity, self.min_steps, batch_size=batch_size)
+        return traits._replace(frame_stack=self.ring.frame_stack)
 
     @property
     def min_steps(self) -> int:
