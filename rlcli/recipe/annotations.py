@@ -12,7 +12,6 @@ unless its annotation has an upper bound of its own.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 import json
 import math
@@ -20,20 +19,29 @@ import numbers
 import operator
 import types
 import typing
-from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Collection, Mapping, Sequence, Sized
+from typing import Any, Literal
 
-from annotated_types import Ge, Gt, Interval, Le, Lt
+from annotated_types import Ge, Le
 
 from rlcli import schedules
 from rlcli.errors import RlcliError, quote, suggest, suggest_similar
 from rlcli.recipe import documents
 from rlcli.recipe.documents import Place
+from rlcli.registry.option_types import (
+    LISTS,
+    MAPPINGS,
+    UNIONS,
+    bounds_of,
+    is_typed_dict,
+    lengths_of,
+    members_of,
+    typed_dict_fields,
+    unwrap,
+)
 from rlcli.xla.numeric_limits import INT32_MAX, is_float32, to_float32
 
 LONGEST_LIST = 1_000  # of an option, such as the layers of a network
-UNIONS = (typing.Union, types.UnionType)
-LISTS, MAPPINGS = (list, tuple, Sequence), (dict, Mapping)
 _EXACT = {bool: "bool", str: "str", types.NoneType: "null"}
 
 
@@ -75,18 +83,29 @@ def convert(annotation: Any, value: Any) -> Any:
     if origin in LISTS:
         return _convert_list(base, metadata, value)
     if origin in MAPPINGS:
-        return _convert_mapping(base, value)
+        return _convert_mapping(base, metadata, value)
     if base not in (Any, inspect.Parameter.empty) and isinstance(origin, type):
-        return _convert_instance(origin, value)
+        return _convert_instance(origin, metadata, value)
     return value
 
 
-def _convert_instance(kind: type, value: Any) -> Any:
+def _convert_instance(kind: type, metadata: tuple, value: Any) -> Any:
     if isinstance(value, kind):
+        if kind is str:
+            _check_length("str", "characters", metadata, value)
         return value
     if kind in _EXACT:
         raise MismatchError(_EXACT[kind], value)
     raise MismatchError(f"an instance of {kind.__name__}", value)
+
+
+def _check_length(kind: str, of: str, metadata: tuple, value: Sized) -> None:
+    """Refuses a text, a list or a mapping of another length."""
+    least, most = lengths_of(metadata)
+    if most is not None and len(value) > most:
+        raise MismatchError(f"{kind} of at most {most} {of}", value)
+    if len(value) < least:
+        raise MismatchError(f"{kind} of {least} or more {of}", value)
 
 
 def _convert_below(annotation: Any, value: Any, key: str | int) -> Any:
@@ -101,11 +120,9 @@ def _convert_below(annotation: Any, value: Any, key: str | int) -> Any:
 def _convert_union(base: Any, metadata: tuple, value: Any) -> Any:
     """The value as the first member that admits it; else the deepest errors count."""
     errors: list[MismatchError] = []
-    for member in typing.get_args(base):
+    for member in members_of(base, metadata):
         try:
-            return convert(
-                Annotated[(member, *metadata)] if metadata else member, value
-            )
+            return convert(member, value)
         except MismatchError as error:
             errors.append(error)
     depth = max(len(error.place) for error in errors)
@@ -154,9 +171,7 @@ def _convert_list(base: Any, metadata: tuple, value: Any) -> list[Any] | tuple:
     is_tuple = (typing.get_origin(base) or base) is tuple
     if not is_tuple or kinds[-1] is ...:
         kinds = (kinds[0],) * len(value)
-    least = max([0, *(getattr(limit, "min_length", 0) for limit in metadata)])
-    if len(value) < least:
-        raise MismatchError(f"list of {least} or more entries", value)
+    _check_length("list", "entries", metadata, value)
     if len(value) != len(kinds):
         raise MismatchError(message=f"expected {len(kinds)} entries, got {len(value)}")
     items = [
@@ -172,9 +187,10 @@ def _convert_list(base: Any, metadata: tuple, value: Any) -> list[Any] | tuple:
     return items
 
 
-def _convert_mapping(base: Any, value: Any) -> dict[Any, Any]:
+def _convert_mapping(base: Any, metadata: tuple, value: Any) -> dict[Any, Any]:
     if not isinstance(value, Mapping):
         raise MismatchError("mapping", value)
+    _check_length("mapping", "entries", metadata, value)
     of_key, of_item = typing.get_args(base) or (Any, Any)
     return {
         _convert_below(of_key, key, key): _convert_below(of_item, item, key)
@@ -235,20 +251,6 @@ def _is_number(value: Any) -> bool:
         return False
 
 
-_SYMBOLS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}  # also names in `operator`
-
-
-def bounds_of(metadata: tuple) -> dict[str, Any]:
-    """The bounds in the metadata of an annotation, by `ge`, `gt`, `le` and `lt`."""
-    return {
-        name: getattr(limit, name)
-        for limit in metadata
-        if isinstance(limit, Ge | Gt | Le | Lt | Interval)
-        for name in _SYMBOLS
-        if getattr(limit, name, None) is not None
-    }
-
-
 def _is_within(value: Any, bounds: Mapping[str, Any]) -> bool:
     return all(getattr(operator, name)(value, each) for name, each in bounds.items())
 
@@ -280,6 +282,7 @@ def format_number_type(name: str, metadata: tuple) -> str:
     return f"{name} {_SYMBOLS[bound]} {bounds[bound]}" if bound else name
 
 
+_SYMBOLS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}  # also names in `operator`
 _MIRRORED = str.maketrans("≥>", "≤<")
 
 
@@ -322,7 +325,7 @@ def describe_annotation(annotation: Any, *, is_nested: bool = False) -> str:
     """
     base, metadata = unwrap(annotation)
     arguments = typing.get_args(base)
-    origin = typing.get_origin(base)
+    origin = typing.get_origin(base) or base
     if base is float and "structural" not in metadata:
         schedule = " | schedule" if is_nested else ", or a schedule"
         return format_number_type("float", metadata) + schedule
@@ -333,8 +336,10 @@ def describe_annotation(annotation: Any, *, is_nested: bool = False) -> str:
     if origin is Literal:
         return _format_choices(arguments)
     if origin in UNIONS:
-        members = [describe_annotation(a, is_nested=is_nested) for a in arguments]
-        return _join_types(members)
+        members = members_of(base, metadata)
+        return _join_types(
+            [describe_annotation(each, is_nested=is_nested) for each in members]
+        )
     if is_typed_dict(base):
         fields = (
             f"{key}{'' if is_required else '?'}"
@@ -342,9 +347,11 @@ def describe_annotation(annotation: Any, *, is_nested: bool = False) -> str:
         )
         return "{" + ", ".join(fields) + "}"
     if origin in LISTS:
-        return f"list[{describe_annotation(arguments[0], is_nested=True)}]"
+        item = arguments[0] if arguments else Any
+        return f"list[{describe_annotation(item, is_nested=True)}]"
     if origin in MAPPINGS:
-        key, item = (describe_annotation(a, is_nested=True) for a in arguments)
+        pair = arguments or (Any, Any)
+        key, item = (describe_annotation(each, is_nested=True) for each in pair)
         return f"mapping[{key}, {item}]"
     if base in (inspect.Parameter.empty, Any):
         return "any"
@@ -370,32 +377,3 @@ def _join_types(alternatives: Sequence[str]) -> str:
 
 def _format_choices(choices: Sequence[Any]) -> str:
     return " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
-
-
-def unwrap(annotation: Any) -> tuple[Any, tuple]:
-    """The type and the metadata of an annotation."""
-    if typing.get_origin(annotation) is Annotated:
-        return annotation.__origin__, annotation.__metadata__
-    return annotation, ()
-
-
-def is_typed_dict(annotation: Any) -> bool:
-    """Whether an annotation is a `TypedDict`, of `typing` or `typing_extensions`."""
-    return hasattr(annotation, "__required_keys__")
-
-
-@functools.cache
-def typed_dict_fields(typed_dict: Any) -> dict[str, tuple[Any, bool]]:
-    """The annotation of each key, and whether the key is required."""
-    hints = typing.get_type_hints(typed_dict, include_extras=True)
-    fields: dict[str, tuple[Any, bool]] = {}
-    for key, hint in hints.items():
-        # `__required_keys__` misses marks in annotations written as strings.
-        mark = typing.get_origin(hint)
-        is_required = mark is typing.Required or (
-            mark is not typing.NotRequired and key in typed_dict.__required_keys__
-        )
-        if mark in (typing.Required, typing.NotRequired):
-            hint = typing.get_args(hint)[0]
-        fields[key] = hint, is_required
-    return fields

@@ -11,19 +11,19 @@ from typing import Any, Literal
 from rlcli import registry, schedules
 from rlcli.errors import RlcliError
 from rlcli.recipe import documents, grammar
-from rlcli.recipe.annotations import (
+from rlcli.recipe.annotations import LONGEST_LIST, describe_annotation, is_schedulable
+from rlcli.recipe.varied_options import CHOICE, RANGES
+from rlcli.registry.option_types import (
     LISTS,
-    LONGEST_LIST,
     MAPPINGS,
     UNIONS,
     bounds_of,
-    describe_annotation,
-    is_schedulable,
     is_typed_dict,
+    lengths_of,
+    members_of,
     typed_dict_fields,
     unwrap,
 )
-from rlcli.recipe.varied_options import CHOICE, RANGES
 from rlcli.xla.numeric_limits import INT32_MAX
 
 Schema = dict[str, Any]
@@ -147,7 +147,7 @@ def _option_schema(parameter: inspect.Parameter) -> Schema:
 def annotation_schema(annotation: Any) -> Schema:
     """The schema of the values that an annotation accepts."""
     base, metadata = unwrap(annotation)
-    origin, arguments = typing.get_origin(base), typing.get_args(base)
+    origin, arguments = typing.get_origin(base) or base, typing.get_args(base)
     if base is float:
         number = _number(metadata)
         return any_of([number, SCHEDULE]) if is_schedulable(annotation) else number
@@ -157,11 +157,12 @@ def annotation_schema(annotation: Any) -> Schema:
         per_step = annotation_schema(grammar.PerStep)
         return any_of([annotation_schema(grammar.PositiveInt), per_step])
     if base in _PLAIN:
-        return {"type": _PLAIN[base]}
+        lengths = _lengths(metadata, "Length") if base is str else {}
+        return {"type": _PLAIN[base], **lengths}
     if origin is Literal:
         return {"enum": [*arguments]}
     if origin in UNIONS:
-        return any_of([annotation_schema(argument) for argument in arguments])
+        return any_of([*map(annotation_schema, members_of(base, metadata))])
     if is_typed_dict(base):
         fields = typed_dict_fields(base)
         schemas = {key: annotation_schema(hint) for key, (hint, _) in fields.items()}
@@ -173,15 +174,22 @@ def annotation_schema(annotation: Any) -> Schema:
         has_period = "every" in section["properties"]  # `null` disables it
         return any_of([section, {"type": "null"}]) if has_period else section
     if origin in LISTS:
-        array = {"type": "array", "items": annotation_schema(arguments[0])}
-        is_bounded = origin is list and arguments != (Any,)
-        return array | ({"maxItems": LONGEST_LIST} if is_bounded else {})
+        item = arguments[0] if arguments else Any
+        is_bounded = origin is list and item is not Any
+        limit = {"maxItems": LONGEST_LIST} if is_bounded else {}
+        array = {"type": "array", "items": annotation_schema(item)}
+        return array | limit | _lengths(metadata, "Items")
     if origin in MAPPINGS:
-        return {
-            "type": "object",
-            "additionalProperties": annotation_schema(arguments[1]),
-        }
+        item = annotation_schema(arguments[1] if arguments else Any)
+        lengths = _lengths(metadata, "Properties")
+        return {"type": "object", "additionalProperties": item, **lengths}
     return {}
+
+
+def _lengths(metadata: tuple, of: str) -> Schema:
+    least, most = lengths_of(metadata)
+    lowest = {f"min{of}": least} if least else {}
+    return lowest if most is None else lowest | {f"max{of}": most}
 
 
 def _bounds(metadata: tuple) -> dict[str, Any]:

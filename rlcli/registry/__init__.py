@@ -12,9 +12,9 @@ from rlcli.registry.parts import entry_points as entry_points
 from rlcli.registry.parts import find as find
 from rlcli.registry.parts import is_plug_in as is_plug_in
 from rlcli.registry.parts import names as names
-from rlcli.registry.parts import options as options
 from rlcli.registry.parts import parse_kind as parse_kind
 from rlcli.registry.parts import register as register
 from rlcli.registry.parts import register_class_adapter as register_class_adapter
 from rlcli.registry.plugins import call_factory as call_factory
+from rlcli.registry.plugins import options as options
 from rlcli.registry.plugins import positional_parameters as positional_parameters

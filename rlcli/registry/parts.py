@@ -212,32 +212,6 @@ def is_plug_in(kind: str, name: str) -> bool:
     return name in _entry_points(kind)
 
 
-def options(factory: Callable) -> dict[str, inspect.Parameter]:
-    """The options of a factory: its keyword-only parameters, by their YAML names.
-
-    A record of options has one for each field. Annotations are evaluated. `lambda` in
-    YAML is `lambda_` in Python.
-    """
-    signature = plugins.signature_of(factory)
-    return {
-        option.name.removesuffix("_"): option
-        for parameter in signature.parameters.values()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-        for option in _expand_record(parameter)
-    }
-
-
-def _expand_record(parameter: inspect.Parameter) -> list[inspect.Parameter]:
-    """The options of a parameter: the fields of a record of options, or itself."""
-    if not plugins.is_record(parameter.default):
-        return [parameter]
-    hints = typing.get_type_hints(type(parameter.default), include_extras=True)
-    return [
-        parameter.replace(name=name, default=value, annotation=hints[name])
-        for name, value in parameter.default._asdict().items()
-    ]
-
-
 def _plug_in(kind: str, name: str) -> RegisteredPart:
     entry = _entry_points(kind)[name]
     factory = plugins.load_plugin(entry, kind, name)

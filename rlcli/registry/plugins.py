@@ -13,6 +13,7 @@ import inspect
 import sys
 import sysconfig
 import traceback
+import typing
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 from rlcli.errors import RlcliError, quote, shorten
 from rlcli.quoting import printable
 from rlcli.registry import user_code
+from rlcli.registry.option_types import check_annotation
 
 TRACEBACK = "set `RLCLI_TRACEBACK=1` to see the traceback"  # of an exception in a hint
 # The parts that `assembly` offers to the factories of a kind: a factory gets those that
@@ -98,7 +100,7 @@ def check_factory(
     """Raises an error if an object cannot be a factory of a kind; does not call it."""
     if not callable(factory):
         raise RlcliError(f"{label} is not a factory: it cannot be called")
-    signature_of(factory, label)
+    _check_options(factory, label)
     offers = _OFFERS.get(kind)
     if offers is None or adapter:
         return
@@ -111,6 +113,21 @@ def check_factory(
                 f"`{name}`, but the parts that {article} {kind} gets are {known}",
                 "options of a recipe are keyword-only: write them after `*`",
             )
+
+
+def _check_options(factory: Callable, label: str) -> None:
+    """Refuses options whose annotations cannot be evaluated, or would be ignored."""
+    signature_of(factory, label)
+    what = "the annotations of its options cannot be read"
+    try:
+        for key, option in options(factory).items():
+            what = f"the annotation of `{key}`"
+            check_annotation(option.annotation)
+    except Exception as error:  # annotations are expressions, which may raise anything
+        raise RlcliError(
+            f"{label} is not a factory: {what}: {reason(error)}",
+            "docs/parts.md lists the types of options; `Any` takes every value",
+        ) from error
 
 
 def positional_parameters(factory: Callable) -> dict[str, Any]:
@@ -143,6 +160,32 @@ def call_factory(
 def is_record(default: Any) -> bool:
     """Whether the default of a parameter is a NamedTuple, a record of options."""
     return isinstance(default, tuple) and hasattr(default, "_fields")
+
+
+def options(factory: Callable) -> dict[str, inspect.Parameter]:
+    """The options of a factory: its keyword-only parameters, by their YAML names.
+
+    A record of options has one for each field. Annotations are evaluated. `lambda` in
+    YAML is `lambda_` in Python.
+    """
+    signature = signature_of(factory)
+    return {
+        option.name.removesuffix("_"): option
+        for parameter in signature.parameters.values()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        for option in _expand_record(parameter)
+    }
+
+
+def _expand_record(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    """The options of a parameter: the fields of a record of options, or itself."""
+    if not is_record(parameter.default):
+        return [parameter]
+    hints = typing.get_type_hints(type(parameter.default), include_extras=True)
+    return [
+        parameter.replace(name=name, default=value, annotation=hints[name])
+        for name, value in parameter.default._asdict().items()
+    ]
 
 
 def signature_of(factory: Callable, label: str = "") -> inspect.Signature:

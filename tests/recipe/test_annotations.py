@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, List, Literal, NotRequired, TypedDict  # noqa: UP035
 
 import numpy as np
 import pytest
-from annotated_types import Ge, Le, Lt, MinLen
+from annotated_types import Ge, Le, Len, Lt, MaxLen, MinLen
 
 from rlcli.recipe.annotations import (
     MismatchError,
@@ -17,6 +17,7 @@ from rlcli.recipe.annotations import (
     describe_fields,
     is_schedulable,
 )
+from rlcli.recipe.option_schemas import annotation_schema
 from rlcli.schedules import Schedule
 from rlcli.types import Count, NonNegative, Positive, Probability, Structural
 
@@ -171,6 +172,19 @@ def test_what_has_no_annotation_we_know_is_left_alone():
             [],
             "expected list of 1 or more entries, got `[]`",
         ),
+        (
+            Annotated[list[int] | None, Len(1, 2)],
+            [1, 2, 3],
+            "expected list of at most 2 entries | null, got `[1, 2, 3]`",
+        ),
+        (Annotated[str, MinLen(2)], "a", "expected str of 2 or more characters, got"),
+        (
+            Annotated[Mapping[str, int], MaxLen(0)],
+            {"a": 1},
+            "expected mapping of at most 0 entries, got `{a: 1}`",
+        ),
+        (Annotated[int, Ge(5), Ge(1)], 2, "expected int ≥ 5, got `2`"),
+        (Iterable[int], "ab", "expected list, got `ab`"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_with_what_was_expected(
@@ -254,6 +268,35 @@ def test_a_typed_dict_is_described_by_its_keys_and_their_types():
         "decay": "float, or a schedule, optional",
     }
     assert describe_fields(int | None) == {}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text", "schema"),
+    [
+        (
+            *(Annotated[list[str] | None, Len(1, 2)], "list[str] | null"),
+            {
+                "anyOf": [
+                    {
+                        **{"type": "array", "items": {"type": "string"}},
+                        **{"minItems": 1, "maxItems": 2},
+                    },
+                    {"type": "null"},
+                ]
+            },
+        ),
+        (List, "list[any]", {"type": "array", "items": {}}),  # noqa: UP006
+        (tuple[()], "list[any]", {"type": "array", "items": {}}),
+        (
+            Annotated[dict, MinLen(1)],
+            "mapping[any, any]",
+            {"type": "object", "additionalProperties": {}, "minProperties": 1},
+        ),
+    ],
+)
+def test_lists_and_mappings_of_anything_are_described(annotation, text, schema):
+    assert describe_annotation(annotation) == text
+    assert annotation_schema(annotation) == schema
 
 
 @pytest.mark.parametrize("annotation", [Any, inspect.Parameter.empty])

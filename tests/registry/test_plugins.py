@@ -17,6 +17,9 @@ MODULES = {
     "quits": "import sys\nsys.exit('bye')\n",
     "mine_parts": """
 from os import system
+import collections
+import typing
+import annotated_types
 import optax
 from rlcli.networks.torsos import Torso, mlp
 
@@ -44,6 +47,20 @@ def no_record():
 
 def bad_annotation(*, n: 'Missing' = 1):
     return None
+
+class Lazy(typing.TypedDict):
+    width: "Missing"
+
+def nested(*, lazy: Lazy | None = None):
+    CALLS.append('called')
+
+record = collections.namedtuple('record', ['width'])
+
+def untyped(*, sizes=record(8)):
+    CALLS.append('called')
+
+def ignored(*, width: typing.Annotated[int, annotated_types.MultipleOf(8)] = 8):
+    CALLS.append('called')
 
 def raises(*, n: int = 1):
     return {}['key']
@@ -167,6 +184,9 @@ def test_a_recipe_without_a_broken_plug_in_is_built():
         ("replay=mine_parts:system", "positional parameter `command`"),
         ("network=mine_parts:bad_annotation", "NameError: name 'Missing'"),
         ("tracer=mine_parts:unreadable", "its signature cannot be read"),
+        ("network=mine_parts:nested", "of `lazy`: NameError: name 'Missing'"),
+        ("tracer=mine_parts:untyped", "the annotations of its options cannot be read"),
+        ("tracer=mine_parts:ignored", "`MultipleOf(multiple_of=8)` is no limit of"),
         ("network.head=mine_parts:three", "a head gets are `actions`, `role`"),
         ("updater=breaks:x", "module `breaks` cannot be imported: ValueError"),
         ("updater=quits:x", "SystemExit: bye"),
