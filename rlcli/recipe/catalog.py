@@ -12,6 +12,7 @@ from rlcli.errors import RlcliError
 from rlcli.recipe import dump_recipe, load_bases, load_recipe, resolve, shipped_recipes
 from rlcli.recipe.annotations import describe_annotation, describe_fields
 from rlcli.recipe.documents import format_inline
+from rlcli.recipe.grammar import format_default
 from rlcli.recipe.merging import find_changes
 from rlcli.registry import KINDS, parse_kind
 
@@ -163,7 +164,7 @@ def describe_options(
     for name, parameter in registry.options(part.factory).items():
         default = None
         if parameter.default is not inspect.Parameter.empty:
-            default = format_inline(parameter.default)
+            default = format_default(parameter.default)
         yield (name,), describe_annotation(parameter.annotation), default
         for key, hint in describe_fields(parameter.annotation).items():
             yield (name, key), hint, None

@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict, Typ
 from annotated_types import Ge, Gt, Le, Lt
 
 from rlcli import registry, schedules
-from rlcli.errors import quote, shorten, suggest_similar
+from rlcli.errors import RlcliError, quote, shorten, suggest_similar
+from rlcli.recipe import documents
 from rlcli.recipe.annotations import MismatchError, convert, quote_value
 from rlcli.recipe.documents import Place
 from rlcli.registry.common_names import suggest_name
@@ -266,6 +267,17 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [to_plain(item) for item in value]
     return value
+
+
+def format_default(value: Any) -> str:
+    """The default of an option as YAML; of an object that no recipe can write its type.
+
+    Parts of others may have such defaults.
+    """
+    try:
+        return documents.format_inline(to_plain(value))
+    except RlcliError:
+        return f"a {type(value).__name__}"
 
 
 def _dataclass_in(annotation: Any) -> Any:

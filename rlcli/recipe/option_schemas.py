@@ -9,8 +9,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from rlcli import registry, schedules
-from rlcli.errors import RlcliError
-from rlcli.recipe import documents, grammar
+from rlcli.recipe import grammar
 from rlcli.recipe.annotations import LONGEST_LIST, describe_annotation, is_schedulable
 from rlcli.recipe.varied_options import CHOICE, RANGES
 from rlcli.registry.option_types import (
@@ -136,11 +135,8 @@ def _option_schema(parameter: inspect.Parameter) -> Schema:
     schema = dict(annotation_schema(parameter.annotation))
     schema["description"] = describe_annotation(parameter.annotation)
     if parameter.default is not parameter.empty:
-        try:
-            text = documents.format_inline(grammar.to_plain(parameter.default))
-        except RlcliError:  # an object that no recipe can write
-            return schema
-        schema["description"] += f" (default: {text})"
+        default = grammar.format_default(parameter.default)
+        schema["description"] += f" (default: {default})"
     return schema
 
 

@@ -133,7 +133,7 @@ class Sections:
         reader = grammar.Reader(label, place, self.fail)
         options = reader.options(parameters, given_options, common)
         for key, parameter in parameters.items():
-            if options[parameter.name] and names_data(parameter.annotation, ("file",)):
+            if names_data(parameter.annotation, ("file",)) and options[parameter.name]:
                 file = find_file(self.document, (*place, key), options[parameter.name])
                 options[parameter.name] = file
             elif names_data(parameter.annotation, ("import path",)):

@@ -20,6 +20,7 @@ from os import system
 import collections
 import typing
 import annotated_types
+import numpy
 import optax
 from rlcli.networks.torsos import Torso, mlp
 
@@ -58,6 +59,9 @@ record = collections.namedtuple('record', ['width'])
 
 def untyped(*, sizes=record(8)):
     CALLS.append('called')
+
+def objects(*, weights: numpy.ndarray = numpy.zeros(2), call: typing.Any = print):
+    return mlp(layers=[weights.size])
 
 def ignored(*, width: typing.Annotated[int, annotated_types.MultipleOf(8)] = 8):
     CALLS.append('called')
@@ -229,6 +233,13 @@ def test_a_factory_that_returns_no_part_is_an_error_that_names_it(each, words):
 )
 def test_a_callable_of_a_user_module_works(each):
     assert build(recipe.load_recipe("dqn_cartpole", [each])).steps_per_iteration == 8
+
+
+def test_the_defaults_of_a_part_may_be_objects_that_no_recipe_can_write(site):
+    assert build(recipe.load_recipe("dqn_cartpole", ["network=mine_parts:objects"]))
+    text = rlcli.show("network", "mine_parts:objects")
+    assert "weights: numpy.ndarray = a ndarray" in text
+    assert "call: any = a builtin_function_or_method" in text
 
 
 def test_a_part_may_be_any_object_with_the_fields_of_its_type():
