@@ -70,8 +70,9 @@ def find_option_differences(groups: Sequence[Group]) -> list[Difference]:
     found = []
     for each in _compare(recipes):
         section = each.key.partition(".")[0]
-        parts = {recipe.get(f"{section}.name") for recipe in recipes}
-        if MISSING not in each.values or len(parts) == 1:  # else of another part
+        first, *others = (recipe.get(f"{section}.name") for recipe in recipes)
+        is_same = all(name == first for name in others)
+        if MISSING not in each.values or is_same:  # else of another part
             found.append(each)
     return found
 

@@ -55,6 +55,13 @@ def test_options_that_only_one_has_are_differences_of_the_same_part(tmp_path):
     assert found == [("network.x", ["–", "1"])]
 
 
+def test_a_name_that_is_a_list_in_a_foreign_recipe_is_a_difference(tmp_path):
+    write_run(tmp_path / "a")
+    write_run(tmp_path / "b", resolved=RESOLVED.replace("name: mlp", "name: [mlp, x]"))
+    found = origins.find_option_differences(groups_of(tmp_path))
+    assert found == [("network.name", ["mlp", '["mlp", "x"]'])]
+
+
 def test_the_facts_of_a_run_are_those_of_its_files(tmp_path):
     write_run(
         tmp_path / "a",
