@@ -11,13 +11,14 @@ from typing import Any, TypedDict
 from rlcli.errors import RlcliError
 from rlcli.quoting import printable
 from rlcli.recipe import documents
-from rlcli.runs import checkpoint, formatting
+from rlcli.runs import formatting
 from rlcli.runs.cell_table import describe_recorded, read_cells
-from rlcli.runs.listing import read_recipe
+from rlcli.runs.listing import get_nested_value, read_recipe
 from rlcli.runs.locate import complete_path, find_shipped_policy, locate_run, owning_run
 from rlcli.runs.records import Record, read_record
 from rlcli.runs.result import Text
 from rlcli.runs.run_folder import SUFFIX, Run
+from rlcli.runs.snapshot_content import read_content
 from rlcli.runs.study_record import Study, find_study
 
 _LONGEST = 200  # characters of a value
@@ -130,7 +131,7 @@ def _policy_fields(record: PolicyRecord) -> Iterator[tuple[str, str]]:
     yield "kind", record["kind"]
     recipe = record["resolved"]
     for part in ("environment", "updater"):
-        yield part, str(recipe.get(part, {}).get("name", ""))
+        yield part, str(get_nested_value(recipe, part, "name", default=""))
     yield "seeds", ", ".join(map(str, record["seeds"]))
     yield "steps", ", ".join(f"{steps:,}" for steps in record["steps"] or ())
     yield "size", f"{record['bytes']:,} bytes"
@@ -167,18 +168,14 @@ def find_policy_file(path: str | Path) -> Path | None:
 
 def read_policy_record(file: Path) -> PolicyRecord:
     """Reads a policy or checkpoint file."""
-    content = checkpoint.read(file)
-    try:
-        recipe = documents.load_document(content["recipe"], source=str(file)).data
-        return PolicyRecord(
-            file=str(file),
-            kind=str(content["kind"]),
-            seeds=[*map(int, content["seeds"])],
-            steps=[*map(int, content["steps"])] if "steps" in content else None,
-            bytes=file.stat().st_size,
-            sha256=hashlib.sha256(file.read_bytes()).hexdigest(),
-            resolved=dict(recipe),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        message = f"`{file}` is neither a checkpoint nor a policy of rlcli"
-        raise RlcliError(message) from error
+    content = read_content(file)
+    recipe = documents.load_document(content["recipe"], source=str(file)).data
+    return PolicyRecord(
+        file=str(file),
+        kind=content["kind"],
+        seeds=content["seeds"],
+        steps=content.get("steps"),
+        bytes=file.stat().st_size,
+        sha256=hashlib.sha256(file.read_bytes()).hexdigest(),
+        resolved=dict(recipe),
+    )

@@ -147,12 +147,12 @@ def differing_arrays(original: Run, new: Run, step: int) -> list[str] | None:
 
     None if not both runs have one.
     """
-    from rlcli.runs import checkpoint
+    from rlcli.runs.snapshot_content import CHECKPOINT, read_content
 
     paths = [run.checkpoint(step) for run in (original, new)]
     if not all(path.is_file() for path in paths):
         return None
-    first, second = (checkpoint.read(path)["progress"] for path in paths)
+    first, second = (read_content(path, CHECKPOINT)["progress"] for path in paths)
     return [
         name
         for name in sorted({*first, *second})

@@ -22,19 +22,22 @@ from rlcli.loop import Loop, make_loop
 from rlcli.loop.progress import AXES, Progress, Setup
 from rlcli.quoting import printable
 from rlcli.recipe import Recipe, documents, load_recipe
-from rlcli.runs import checkpoint, code, predicates, provenance
-from rlcli.runs.frozen import FrozenSeeds, dump_frozen_seeds, load_frozen_seeds
+from rlcli.runs import checkpoint, code, provenance
+from rlcli.runs.frozen import FrozenSeeds, dump_frozen_seeds
+from rlcli.runs.snapshot_content import (
+    CHECKPOINT,
+    FROZEN,
+    HOOKS,
+    LEARNED,
+    POLICY,
+    read_content,
+)
 from rlcli.types import ArrayTree
 from rlcli.xla import threads
 
-_CHECKPOINT, _POLICY, _LEARNED = "checkpoint", "policy", "learned"
-_MAX_STEP = 2**53  # integers up to this are exact in a float64
-_MAX_SEED = 2**32  # seeds are less than this
 # Tree path of the state of a host environment, whose shapes depend on its episodes.
 _HOST_PREFIX = "environment"
-_FROZEN = "frozen"  # only in files of runs with frozen seeds
 _NO_SEED: FrozenSeeds = {}
-_HOOKS = "hooks"
 
 
 class Snapshot(NamedTuple):
@@ -75,7 +78,7 @@ def save_progress(
     checkpoint.write(
         path,
         {
-            "kind": _CHECKPOINT,
+            "kind": CHECKPOINT,
             "recipe": recipe.resolved_text,
             "seeds": list(setup.seeds),
             "circumstances": {
@@ -85,7 +88,7 @@ def save_progress(
             "progress": checkpoint.flatten_tree(progress),
             "metrics": {name: np.asarray(metric) for name, metric in metrics.items()},
             **_frozen_record(frozen),
-            **({_HOOKS: dict(hooks)} if hooks else {}),
+            **({HOOKS: dict(hooks)} if hooks else {}),
         },
     )
 
@@ -105,7 +108,7 @@ class CheckpointContent(NamedTuple):
 
 def read_checkpoint(path: Path) -> CheckpointContent:
     """Reads a checkpoint."""
-    content = _read_content(path, _CHECKPOINT)
+    content = read_content(path, CHECKPOINT)
     return CheckpointContent(
         path=path,
         recipe=content["recipe"],
@@ -113,8 +116,8 @@ def read_checkpoint(path: Path) -> CheckpointContent:
         circumstances=content["circumstances"],
         progress=content["progress"],
         metrics=content["metrics"],
-        frozen=content[_FROZEN],
-        hooks=content.get(_HOOKS, {}),
+        frozen=content[FROZEN],
+        hooks=content.get(HOOKS, {}),
     )
 
 
@@ -187,7 +190,7 @@ def save_policy(path: Path, snapshot: Snapshot) -> None:
     checkpoint.write(
         path,
         {
-            "kind": _POLICY,
+            "kind": POLICY,
             "recipe": snapshot.recipe.resolved_text,
             "seeds": list(snapshot.seeds),
             "steps": list(snapshot.steps),
@@ -201,10 +204,10 @@ def save_policy(path: Path, snapshot: Snapshot) -> None:
 
 def load_snapshot(path: Path, *, trust: bool | None = None) -> Snapshot:
     """Reads the policy of a policy file or a checkpoint."""
-    content = _read_content(path, _POLICY, _CHECKPOINT)
+    content = read_content(path, POLICY, CHECKPOINT)
     recipe = snapshot_recipe(path, content, trust=trust)
     seeds = tuple(content["seeds"])
-    if content["kind"] == _POLICY:
+    if content["kind"] == POLICY:
         return Snapshot(
             recipe=recipe,
             seeds=seeds,
@@ -212,7 +215,7 @@ def load_snapshot(path: Path, *, trust: bool | None = None) -> Snapshot:
             episodes=tuple(content["episodes"]),
             returns=tuple(content["returns"]),
             acting={name: as_float32(leaf) for name, leaf in content["acting"].items()},
-            frozen=content[_FROZEN],
+            frozen=content[FROZEN],
         )
     setup = build(recipe, seeds)
     loop = make_loop(setup)
@@ -233,7 +236,7 @@ def load_snapshot(path: Path, *, trust: bool | None = None) -> Snapshot:
         episodes=tuple(progress.statistics.episodes.tolist()),
         returns=(),
         acting=checkpoint.flatten_tree(setup.agent.acting(progress.agent)),
-        frozen=content[_FROZEN],
+        frozen=content[FROZEN],
         learner=inside.learner(progress.agent),
     )
 
@@ -246,13 +249,8 @@ def write_learned(
     learned: Mapping[str, np.ndarray],
 ) -> None:
     """Writes what a run has started from, by tree path, `[S, ...]`."""
-    content = {"kind": _LEARNED, "recipe": recipe, "seeds": [*seeds]}
+    content = {"kind": LEARNED, "recipe": recipe, "seeds": [*seeds]}
     checkpoint.write(path, {**content, "steps": [*steps], "learned": dict(learned)})
-
-
-def read_any(path: Path) -> dict[str, Any]:
-    """The checked content of a file that has learned parameters."""
-    return _read_content(path, _CHECKPOINT, _POLICY, _LEARNED)
 
 
 def as_float32(leaf: np.ndarray) -> np.ndarray:
@@ -265,7 +263,7 @@ def load_best(path: Path, shapes: ArrayTree, seeds: Sequence[int]) -> Policies:
 
     Ignores the recipe in the file. `shapes` are those of the acting state, `[S, ...]`.
     """
-    content = _read_content(path, _POLICY)
+    content = read_content(path, POLICY)
     hint = "remove the file: the next evaluation recreates it"
     if content["seeds"] != list(seeds) or not content["returns"]:
         raise RlcliError(f"`{path}` is not the best policy of this run", hint)
@@ -288,7 +286,7 @@ def snapshot_recipe(
 
     Prints a warning if the code that it imports has changed since training.
     """
-    content = content or _read_content(path, _POLICY, _CHECKPOINT)
+    content = content or read_content(path, POLICY, CHECKPOINT)
     data = documents.load_document(content["recipe"], source=str(path)).data
     admission = code.admit_code(path, [data], trust)
     if admission.warning:
@@ -318,62 +316,5 @@ def _acting_state(setup: Setup) -> ArrayTree:
     return setup.agent.acting(state)
 
 
-def _is_circumstances(value: Any) -> bool:
-    """Whether a value records the layout and the versions, as text."""
-    return (
-        predicates.mapping_of(predicates.is_mapping)(value)
-        and value.keys() == {"layout", "versions"}
-        and all(isinstance(each, str | None) for each in value["versions"].values())
-    )
-
-
-_is_counts = predicates.list_of(lambda n: type(n) is int and 0 <= n <= _MAX_STEP)
-_is_returns = predicates.list_of(predicates.of_types(float))
-_is_tree = predicates.mapping_of(lambda leaf: isinstance(leaf, np.ndarray))
-_Fields = dict[str, predicates.Predicate]
-_START: _Fields = {
-    "kind": predicates.is_text,
-    "recipe": predicates.is_text,
-    "seeds": _is_counts,
-}
-_FIELDS: Mapping[Any, _Fields] = {  # by the kind of a file
-    _CHECKPOINT: _START
-    | {"circumstances": _is_circumstances, "progress": _is_tree, "metrics": _is_tree},
-    _POLICY: _START
-    | {"steps": _is_counts, "episodes": _is_counts, "returns": _is_returns}
-    | {"acting": _is_tree},
-    _LEARNED: _START | {"steps": _is_counts, "learned": _is_tree},
-}
-_OPTIONAL: _Fields = {_FROZEN: predicates.is_mapping, _HOOKS: _is_tree}
-
-
-def _read_content(path: Path, *kinds: str) -> dict[str, Any]:
-    """Reads a file of one of these kinds, and checks its structure."""
-    data = checkpoint.read(path)
-    kind = data.get("kind") if isinstance(data, dict) else None
-    try:
-        if not _is_well_formed(data, _FIELDS[kind]):
-            raise ValueError("a field is missing, or of another type")
-        data[_FROZEN] = load_frozen_seeds(data.get(_FROZEN, {}), data["seeds"])
-    except (KeyError, TypeError, ValueError) as error:
-        message = f"`{path}` is neither a checkpoint nor a policy of rlcli"
-        raise RlcliError(message) from error
-    if kind not in kinds:
-        raise RlcliError(f"`{path}` is a {kind} file: expected a {kinds[0]}")
-    return data
-
-
 def _frozen_record(frozen: FrozenSeeds) -> dict[str, Any]:
-    return {_FROZEN: dump_frozen_seeds(frozen)} if frozen else {}
-
-
-def _is_well_formed(data: Mapping[str, Any], fields: _Fields) -> bool:
-    seeds, returns = data["seeds"], data.get("returns", [])
-    return (
-        data.keys() - _OPTIONAL.keys() == fields.keys()
-        and all((fields | _OPTIONAL)[name](value) for name, value in data.items())
-        and 0 < len(seeds) == len(data.get("steps", seeds))
-        and len(seeds) == len(data.get("episodes", seeds))
-        and max(seeds) < _MAX_SEED
-        and len(returns) in (0, len(seeds))
-    )
+    return {FROZEN: dump_frozen_seeds(frozen)} if frozen else {}

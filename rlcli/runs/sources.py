@@ -21,6 +21,7 @@ from rlcli.runs import snapshots
 from rlcli.runs.files import DAMAGES
 from rlcli.runs.listing import get_nested_value
 from rlcli.runs.locate import complete_path, find_shipped_policy, locate_run
+from rlcli.runs.snapshot_content import read_content
 
 # The learner is below those that add normalization and intrinsic rewards. Evolution
 # strategies have none, but parameters for evaluation.
@@ -66,7 +67,7 @@ def locate_source(text: str) -> tuple[Path, str]:
 def read_source(text: str) -> Source:
     """Reads the file that `init.from` names."""
     file, digest = locate_source(text)
-    content = snapshots.read_any(file)
+    content = read_content(file)
     recipe = documents.load_document(content["recipe"], source=str(file)).data
     seeds, steps = tuple(content["seeds"]), tuple(content.get("steps", ()))
     progress = content.get("progress", {})

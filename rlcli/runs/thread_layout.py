@@ -129,16 +129,16 @@ def apply_for_policy(path: str | Path) -> None:
 
 def _recorded_layout(path: str | Path) -> Layout | None:
     """The layout that a run was trained with; None if there is no such run."""
-    from rlcli.runs import checkpoint
     from rlcli.runs.locate import locate_run
+    from rlcli.runs.snapshot_content import CHECKPOINT, read_content
 
     try:
         run = locate_run(path)
         recorded = run.read_info().get("layout")
         latest = run.latest_checkpoint()
         if recorded is None and latest is not None:  # `run.json` is missing
-            recorded = checkpoint.read(latest)["circumstances"]["layout"]
-    except (RlcliError, LookupError, TypeError):
+            recorded = read_content(latest, CHECKPOINT)["circumstances"]["layout"]
+    except RlcliError:
         return None
     return parse_layout(recorded) if isinstance(recorded, Mapping) else None
 

@@ -7,8 +7,9 @@ from folders import imports_jax, write_run
 
 import rlcli
 from rlcli.errors import RlcliError
-from rlcli.runs import formatting
+from rlcli.runs import checkpoint, formatting
 from rlcli.runs.description import describe_run
+from rlcli.runs.locate import shipped_policies
 from rlcli.runs.records import read_record
 
 
@@ -84,3 +85,33 @@ def test_a_folder_without_a_run_is_refused(tmp_path):
 def test_a_run_is_shown_without_jax(tmp_path):
     run = write_run(tmp_path / "run")
     assert not imports_jax(f"rlcli.show({str(run)!r})")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seeds": [float("inf")]},
+        {"steps": [float("inf")]},
+        {"seeds": [-1]},
+        {"kind": ["policy"]},
+        {"recipe": ["a"]},
+    ],
+)
+def test_a_policy_file_with_forged_fields_is_refused(changes, tmp_path):
+    file = tmp_path / "forged.pkl.lz4"
+    policy = next(iter(shipped_policies().values()))
+    checkpoint.write(file, checkpoint.read(policy) | changes)
+    with pytest.raises(RlcliError, match="neither a checkpoint nor a policy"):
+        rlcli.show(str(file))
+
+
+@pytest.mark.parametrize("environment", ["CartPole-v1", "[1]", "null"])
+def test_a_policy_file_is_shown_whatever_its_recipe_is(environment, tmp_path):
+    file = tmp_path / "other.pkl.lz4"
+    policy = checkpoint.read(next(iter(shipped_policies().values())))
+    recipe = f"environment: {environment}\nupdater: {{name: ppo}}\n"
+    checkpoint.write(file, policy | {"recipe": recipe})
+    line = next(
+        each for each in rlcli.show(str(file)).splitlines() if "updater" in each
+    )
+    assert line.split() == ["updater", "ppo"]

@@ -1,6 +1,15 @@
 """Differences of two recipes."""
 
-from rlcli.runs.differences import continue_differences, find_differences
+import pytest
+
+from rlcli.errors import RlcliError
+from rlcli.runs import checkpoint
+from rlcli.runs.differences import (
+    continue_differences,
+    differing_arrays,
+    find_differences,
+)
+from rlcli.runs.run_folder import Run
 
 
 def test_the_differing_values_are_listed_by_dotted_key():
@@ -28,3 +37,12 @@ def test_later_differences_continue_earlier_ones():
         "train.steps": (10, 30),
         "c": (None, 5),
     }
+
+
+def test_checkpoints_of_another_form_are_refused_and_not_compared(tmp_path):
+    for name, progress in (("a", {"iteration": 3}), ("b", [])):
+        (tmp_path / name / "checkpoints").mkdir(parents=True)
+        content = {"kind": "checkpoint", "progress": progress}
+        checkpoint.write(Run(tmp_path / name).checkpoint(5), content)
+    with pytest.raises(RlcliError, match="neither a checkpoint nor a policy"):
+        differing_arrays(Run(tmp_path / "a"), Run(tmp_path / "b"), 5)

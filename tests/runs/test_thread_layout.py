@@ -113,7 +113,11 @@ def test_a_checkpoint_and_a_stored_recipe_are_bounded_likewise(
     applied_layouts, tmp_path
 ):
     layout = {"threads": "pool", "devices": 9_000, "size": 9_000}
-    content = {"kind": "checkpoint", "circumstances": {"layout": layout}}
+    content = {
+        **{"kind": "checkpoint", "recipe": RECIPE, "seeds": [0]},
+        "circumstances": {"layout": layout, "versions": {}},
+        **{"progress": {}, "metrics": {}},
+    }
     (tmp_path / "checkpoints").mkdir()
     checkpoint.write(tmp_path / "checkpoints" / "000000010.pkl.lz4", content)
     (tmp_path / "resolved.yaml").write_text(RECIPE)
