@@ -325,18 +325,20 @@ def read_records(
     """The records in a file with one line of JSON each; [] if there is no file.
 
     `parse` gets the value of a line, and the records before it. If it raises one of
-    `DAMAGES`, the error names the line, and `fault` or what `parse` said.
+    `DAMAGES`, the error names the line, and `fault` or what `parse` said. A last line
+    without an end is that of a killed process, and no record.
     """
     if not exists(path):
         return []
     records: list[T] = []
-    for number, line in enumerate(read_text(path, REMEDY).splitlines(), 1):
-        try:
-            records.append(parse(parse_json(line), records))
-        except DAMAGES as error:
-            reason = fault or f": {str(error)[:100]}"
-            message = f"`{path}` is damaged: line {number}{reason}"
-            raise RlcliError(message, REMEDY) from error
+    with open_regular(path, os.O_RDONLY, "rb") as file:
+        for number, line in read_lines(file, path, REMEDY, longest=LARGEST_JSON):
+            try:
+                records.append(parse(parse_json(line.decode()), records))
+            except DAMAGES as error:
+                reason = fault or f": {str(error)[:100]}"
+                message = f"`{path}` is damaged: line {number}{reason}"
+                raise RlcliError(message, REMEDY) from error
     return records
 
 

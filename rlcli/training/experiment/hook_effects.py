@@ -13,6 +13,7 @@ import numpy as np
 
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.monitor.lines import NOT_METRICS
+from rlcli.runs.files import exists
 from rlcli.runs.hook_records import (
     HookRecord,
     append_hook_record,
@@ -54,7 +55,7 @@ class HookEffects:
         step = self._experiment.step
         found = read_hook_records(self._run)
         before = [each for each in found if each.step <= step]
-        if len(before) < len(found):  # from an older checkpoint
+        if exists(self._run.hook_records):  # may end with half a line
             write_hook_records(self._run, before)
         for record in before:
             self._names |= {*record.values}

@@ -118,7 +118,7 @@ def test_what_a_hook_did_after_the_last_checkpoint_is_forgotten(folder):
     run = act("stopped", until=64)
     path = Path(run, "hooks.jsonl")
     late = {"T": 128, "set": {"optimizer.learning_rate": 9.0}, "log": {}}
-    path.write_text(path.read_text() + json.dumps(late) + "\n")
+    path.write_text(path.read_text() + json.dumps(late) + '\n{"T": 128, "se')
     rlcli.resume(run, quiet=True)
     assert "9.0" not in path.read_text()
     assert all("optimizer.learning_rate" not in row for row in rows_of(run))
