@@ -31,12 +31,16 @@ def check(
     - `shapes` of the parameters by tree path.
 
     `set` replaces options of each recipe, such as `train.steps=10_000`. Refuses recipes
-    that need more memory than this machine has.
+    that need more memory than this machine has. Of a recipe with `vary` the options of
+    all combinations are checked, and the recipe without them is built.
     """
     if isinstance(recipes, str | Path | Mapping):
         recipes = [recipes]
     documents = [check_document(recipe, set) for recipe in recipes]
     thread_layout.apply_for_check(documents)
+    for document in documents:
+        for settings in filter(None, document.combinations):
+            load_recipe(document.with_settings(*settings))
     return [_check_recipe(load_recipe(document)) for document in documents]
 
 

@@ -26,6 +26,14 @@ def test_the_error_of_a_single_name_is_about_the_whole_name():
         rlcli.check("no_such_recipe")
 
 
+def test_all_combinations_of_a_recipe_are_checked():
+    good = SMALL | {"vary": {"updater.name": ["q_learning", "sarsa"]}}
+    assert rlcli.check(good) == rlcli.check(SMALL)
+    for bad in ({"updater.nam": ["sarsa"]}, {"tracer.gamma": [0.9, 2]}):
+        with pytest.raises(RlcliError, match=r"`nam`|0 ≤ float ≤ 1"):
+            rlcli.check(SMALL | {"vary": bad})
+
+
 def test_functions_are_shown_with_what_they_read_and_whether_they_act():
     sac = {
         "environment": "Pendulum-v1",
