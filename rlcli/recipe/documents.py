@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from rlcli.errors import RlcliError, quote
-from rlcli.registry.paths import enter
+from rlcli.registry.paths import enter, open_file
 from rlcli.replays.datasets.names import HASH, shipped_folder
 
 MAX_BYTES = 1_000_000  # of a file
@@ -64,10 +64,10 @@ class _Writer(yaml.SafeDumper):
 
 
 _Writer.add_representer(str, _Writer.represent_text)
-for _tag, _pattern, _first in _RESOLVERS:
+_FORMS = {tag: re.compile(rf"(?:{pattern})\Z") for tag, pattern, _ in _RESOLVERS}
+for _tag, _, _first in _RESOLVERS:
     for _class in (_Reader, _Writer):
-        _regexp = re.compile(rf"(?:{_pattern})\Z")
-        _class.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _regexp, _first)
+        _class.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _FORMS[_tag], _first)
 
 
 class Mark(NamedTuple):
@@ -183,12 +183,12 @@ def _read_text(path: Path, example: str = "") -> str:
         if path.is_dir():
             hint = "pass a file of the folder"
             raise RlcliError(f"{quote(path)} is a folder, not a file", hint)
-        if not path.exists():
-            raise RlcliError(f"there is no file {quote(path)}", example)
-        if not path.is_file():
-            raise RlcliError(f"{quote(path)} is not a regular file")
         refuse_long(path.stat().st_size, str(path))
-        content = path.read_bytes()
+        with open_file(path) as file:
+            content = file.read(MAX_BYTES + 1) or b""
+        refuse_long(len(content), str(path))
+    except FileNotFoundError as error:
+        raise RlcliError(f"there is no file {quote(path)}", example) from error
     except (OSError, ValueError) as error:  # ValueError: a path with a null byte
         reason = getattr(error, "strerror", None) or error
         raise RlcliError(f"{quote(path)} cannot be read: {reason}") from error
@@ -286,6 +286,9 @@ class _Builder:
             return [self.value(item, (*place, index)) for index, item in items]
         if not isinstance(node, yaml.ScalarNode) or tag not in _SCALARS:
             message = f"recipes do not support the tag {quote(node.tag)}"
+            raise self.error(node, message, "remove the tag")
+        if tag in _FORMS and not _FORMS[tag].match(node.value):
+            message = f"{quote(node.value)} is not what its tag `!!{tag}` says"
             raise self.error(node, message, "remove the tag")
         try:
             return _SCALARS[tag](node.value)

@@ -6,13 +6,15 @@ runs (`resolves`). `errors.as_typed` shows them as they were typed.
 """
 
 import contextlib
+import errno
 import functools
 import inspect
 import os
+import stat
 import threading
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, BinaryIO, ParamSpec, TypeVar
 
 from rlcli.errors import remember_path
 
@@ -108,6 +110,29 @@ def enter(path: str | Path) -> Path:
     full = Path(folder, path)
     remember_path(str(full), str(path))
     return full
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Opens a file that a user names, or a link leads to, for reading.
+
+    Raises an `IsADirectoryError` for anything else: opening or reading a pipe or a
+    device might never end. A file of the system, as in /proc, may be like a pipe: it
+    is not waited for, and `read` returns None.
+    """
+    _check_regular(path)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        _check_regular(descriptor)  # another process may have replaced it
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _check_regular(file: Path | int) -> None:
+    if not stat.S_ISREG(os.stat(file).st_mode):
+        reason = "it is a folder or a device, not a file"
+        raise IsADirectoryError(errno.EISDIR, reason)
 
 
 def enter_url(url: str) -> str:

@@ -19,11 +19,9 @@ A file does not depend on clock, path or machine: equal data give equal bytes. A
 arrays is stored flat, by tree path; its structure comes from code (`restore_tree`).
 """
 
-import errno
 import hashlib
 import io
 import os
-import stat
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -33,6 +31,7 @@ import lz4.frame
 import numpy as np
 
 from rlcli.errors import RlcliError
+from rlcli.registry.paths import open_file
 from rlcli.runs import pickles
 from rlcli.runs.files import replacing
 from rlcli.xla.machine import available_memory, format_size
@@ -123,14 +122,12 @@ def read(path: str | os.PathLike[str]) -> Any:
     """Reads the data of a file; raises an `RlcliError` if it is invalid."""
     path = Path(path)
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would block
-            raise OSError(errno.EISDIR, "it is a folder or a device, not a file")
-        with path.open("rb") as file:
-            header = file.read(HEADER_SIZE)
+        with open_file(path) as file:
+            header = file.read(HEADER_SIZE) or b""
             size = os.fstat(file.fileno()).st_size
             _check_available_memory(size, _claimed_size(header, size, path), path)
             file.seek(0)
-            data = file.read()
+            data = file.read(size)
     except FileNotFoundError as error:
         raise RlcliError(
             f"there is no checkpoint `{path}`",

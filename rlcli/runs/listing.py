@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from rlcli.errors import RlcliError, quote, suggest
-from rlcli.runs.files import open_regular
+from rlcli.runs.files import read_bytes
 from rlcli.runs.formatting import format_count, format_number
 from rlcli.runs.records import FIELDS, Record, read_record
 from rlcli.runs.result import Records, Table
@@ -124,9 +124,7 @@ def read_recipe(
     try:
         run = Run(folder)
         path = run.recipe if as_written else run.resolved_recipe
-        with open_regular(path, os.O_RDONLY, encoding="utf-8") as file:
-            documents.refuse_long(os.fstat(file.fileno()).st_size, str(path))
-            text = file.read()
+        text = read_bytes(path, "", most=documents.MAX_BYTES).decode()
         if section:
             pattern = rf"^{re.escape(section)}:.*\n?(?:[ \t#].*\n?|\n)*"
             match = re.search(pattern, text, re.MULTILINE)

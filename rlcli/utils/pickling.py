@@ -24,9 +24,11 @@ import lz4.frame
 import numpy as np
 
 from rlcli.errors import RlcliError
+from rlcli.registry.paths import open_file
 from rlcli.runs import pickles
 from rlcli.runs.files import write_output
 from rlcli.runs.pickles import MAX_DEPTH, MalformedError
+from rlcli.xla.machine import available_memory, format_size
 
 _MAGIC = b"\x04\x22\x4d\x18"  # first bytes of an lz4 frame
 MAX_OPCODES = 2**20  # of a pickle: four can create an object of 200 bytes
@@ -73,14 +75,18 @@ def dump(obj: Any, filepath: str | os.PathLike[str]) -> None:
 def load(filepath: str | os.PathLike[str]) -> Any:
     """Loads a file that `dump` wrote; raises `RlcliError` for other files."""
     path = Path(filepath)
-    if not path.is_file():  # opening a pipe would block
-        raise RlcliError(f"there is no file `{path}`", "name a file that `dump` wrote")
-    return _load_frame(memoryview(path.read_bytes()), path)
+    try:
+        with open_file(path) as file:
+            frame = file.read() or b""
+    except OSError as error:
+        message = f"there is no file `{path}` to read: {error.strerror}"
+        raise RlcliError(message, "name a file that `dump` wrote") from error
+    return _load_frame(memoryview(frame), path)
 
 
 def _load_frame(frame: memoryview, source: str | os.PathLike[str]) -> Any:
     try:
-        return restore_object(pickles.decode(_decompress(frame), MAX_OPCODES))
+        return restore_object(pickles.decode(_decompress(frame, source), MAX_OPCODES))
     except MalformedError as error:
         raise RlcliError(
             f"`{source}` was not written by `dump` and is not opened: it holds {error}",
@@ -88,8 +94,12 @@ def _load_frame(frame: memoryview, source: str | os.PathLike[str]) -> Any:
         ) from error
 
 
-def _decompress(frame: memoryview) -> io.BytesIO:
-    """Decompresses a single frame piece by piece; ignores the size in its header."""
+def _decompress(frame: memoryview, source: str | os.PathLike[str]) -> io.BytesIO:
+    """Decompresses a single frame piece by piece; ignores the size in its header.
+
+    Of the memory that is left the content may take a third: arrays are copied.
+    """
+    available = available_memory()
     if frame[: len(_MAGIC)] != _MAGIC:  # lz4 would skip "skippable" frames
         raise MalformedError("no lz4 frame")
     content = io.BytesIO()
@@ -102,6 +112,12 @@ def _decompress(frame: memoryview) -> io.BytesIO:
         except RuntimeError as error:  # lz4 has no specific type
             raise MalformedError(f"an unsound lz4 frame: {error}") from error
         content.write(piece)
+        if available is not None and 3 * content.tell() > available.size:
+            raise RlcliError(
+                f"reading `{source}` needs more memory than the "
+                f"{format_size(available.size)} that are available",
+                "read it on a machine with more memory",
+            )
     if not decompressor.eof or decompressor.unused_data:
         raise MalformedError("an lz4 frame that does not end with the data")
     return content

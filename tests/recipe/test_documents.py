@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 import io
 import math
+import os
+from pathlib import Path
 
 import pytest
 import yaml
@@ -168,6 +170,10 @@ def test_merge_keys_and_keys_that_are_no_words_are_refused():
         "!!binary aGk=",
         "!mine {a: 1}",
         "!!set {a, b}",
+        "!!bool maybe",
+        "!!null x",
+        "!!int abc",
+        "!!float 1.2.3",
     ],
 )
 def test_tags_are_refused_with_their_line(tag):
@@ -175,7 +181,7 @@ def test_tags_are_refused_with_their_line(tag):
     assert mentions(error.message, "x.yaml:2: ", "tag `")
 
 
-@pytest.mark.parametrize("text", ["1e999", "9" * 5_000, "!!int abc"])
+@pytest.mark.parametrize("text", ["1e999", "9" * 5_000, "0x_"])
 def test_a_number_that_is_none_is_refused(text):
     assert "is not a number" in _refusal(f"a: {text}").message
 
@@ -190,6 +196,44 @@ def test_a_large_file_is_refused_before_it_is_opened(tmp_path, monkeypatch):
     with pytest.raises(RlcliError, match="100,000,000 bytes exceed"):
         documents.load_document(path)
     assert opened == []
+
+
+def test_a_file_that_grows_or_is_replaced_while_it_is_read_is_bounded(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "x.yaml"
+    open_before = os.open
+
+    def make_pipe():
+        path.unlink()
+        os.mkfifo(path)
+
+    def read_after(change):
+        """Reads the file, which another process changes before it is opened."""
+        path.write_text("a: 1\n")
+
+        def open_after(*arguments, **keywords):
+            change()
+            return open_before(*arguments, **keywords)
+
+        monkeypatch.setattr(os, "open", open_after)
+        try:
+            documents.load_document(path)
+        finally:
+            monkeypatch.undo()
+
+    with pytest.raises(RlcliError, match="1,000,001 bytes exceed"):
+        read_after(lambda: path.write_bytes(b"#" * 10**7))
+    with pytest.raises(RlcliError, match="it is a folder or a device, not a file"):
+        read_after(make_pipe)
+
+
+def test_a_file_of_the_system_that_would_be_waited_for_is_empty():
+    path = Path("/proc/kmsg")
+    if not os.access(path, os.R_OK):
+        pytest.skip("needs the log of a kernel of Linux, and the right to read it")
+    with pytest.raises(RlcliError, match=r"file is empty|control characters"):
+        documents.load_document(path)
 
 
 def test_a_folder_a_missing_file_and_foreign_text_are_refused(tmp_path):

@@ -317,7 +317,7 @@ def test_what_is_no_readable_file_gives_one_clear_line(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(type(path), "open", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(RlcliError, match="cannot be read: Permission denied"):
         checkpoint.read(path)
 

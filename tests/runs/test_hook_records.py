@@ -32,4 +32,6 @@ def test_a_damaged_record_is_named_by_its_line(tmp_path):
         file.write('{"T": 2, "set"\n')
     with pytest.raises(RlcliError) as error:
         read_hook_records(Run(tmp_path))
-    assert mentions(error.value.message, "hooks.jsonl` is damaged: line 2 is not a record")
+    assert mentions(
+        error.value.message, "hooks.jsonl` is damaged: line 2 is not a record"
+    )

@@ -23,9 +23,10 @@ from hypothesis import strategies as st
 
 from rlcli.errors import RlcliError
 from rlcli.runs import checkpoint, pickles
-from rlcli.utils import dump, dumps, load, loads
+from rlcli.utils import dump, dumps, load, loads, pickling
 from rlcli.utils.kinds import is_policy
 from rlcli.utils.pickling import MAX_OPCODES
+from rlcli.xla import machine
 
 MEBIBYTE = 2**20
 
@@ -292,6 +293,15 @@ def test_paths_that_are_not_files_are_not_opened(tmp_path):
     for name in ("nothing", "pipe", "."):
         with pytest.raises(RlcliError, match="there is no file"):
             load(tmp_path / name)
+
+
+def test_a_frame_that_fills_the_memory_is_not_decompressed(monkeypatch):
+    bomb = dumps(np.zeros(10**7, np.uint8))
+    assert len(bomb) < 10**5
+    limit = machine.Available(2 * 10**7, "physical memory")
+    monkeypatch.setattr(pickling, "available_memory", lambda: limit)
+    with pytest.raises(RlcliError, match=r"needs more memory than the 19\.1 MiB"):
+        loads(bomb)
 
 
 def load_error(stored, why=""):

@@ -8,11 +8,12 @@ import math
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from rlcli.errors import RlcliError
+from rlcli.registry.paths import open_file
 from rlcli.replays.datasets.dataset_arrays import FLAT, OPTIONAL, TREES, DatasetArrays
 from rlcli.xla.machine import available_memory, format_size
 
@@ -80,16 +81,14 @@ def file_digest(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def _open(path: Path) -> Iterator[io.BufferedReader]:
+def _open(path: Path) -> Iterator[BinaryIO]:
     """Opens a data set; any problem with the file raises an `RlcliError`."""
     try:
-        if not path.is_file():  # reading a pipe or a device might never end
-            raise FileNotFoundError(path)
-        with path.open("rb") as file:
+        with open_file(path) as file:
             yield file
     except RlcliError:
         raise
-    except FileNotFoundError as error:
+    except (FileNotFoundError, IsADirectoryError) as error:
         raise RlcliError(
             f"there is no data set `{path}`",
             "`rlcli collect RUN --output FILE.npz` writes one",
@@ -101,7 +100,7 @@ def _open(path: Path) -> Iterator[io.BufferedReader]:
         ) from error
 
 
-def _read_arrays(file: io.BufferedReader, name: str) -> dict[str, np.ndarray]:
+def _read_arrays(file: BinaryIO, name: str) -> dict[str, np.ndarray]:
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
         # Together with the next observations, which the rows of a replay contain.
