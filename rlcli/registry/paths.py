@@ -9,12 +9,13 @@ import contextlib
 import errno
 import functools
 import inspect
+import io
 import os
 import stat
 import threading
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from rlcli.errors import remember_path
 
@@ -112,7 +113,7 @@ def enter(path: str | Path) -> Path:
     return full
 
 
-def open_file(path: Path) -> BinaryIO:
+def open_file(path: Path) -> io.BufferedReader:
     """Opens a file that a user names, or a link leads to, for reading.
 
     Raises an `IsADirectoryError` for anything else: opening or reading a pipe or a

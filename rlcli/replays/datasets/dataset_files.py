@@ -8,7 +8,7 @@ import math
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -81,7 +81,7 @@ def file_digest(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def _open(path: Path) -> Iterator[BinaryIO]:
+def _open(path: Path) -> Iterator[io.BufferedReader]:
     """Opens a data set; any problem with the file raises an `RlcliError`."""
     try:
         with open_file(path) as file:
@@ -100,7 +100,7 @@ def _open(path: Path) -> Iterator[BinaryIO]:
         ) from error
 
 
-def _read_arrays(file: BinaryIO, name: str) -> dict[str, np.ndarray]:
+def _read_arrays(file: io.BufferedReader, name: str) -> dict[str, np.ndarray]:
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
         # Together with the next observations, which the rows of a replay contain.
