@@ -125,7 +125,7 @@ class RunPanel:
         """
         if not rows:
             return None if self._is_watched else (time.time(), step)
-        points = ((row.get("time", time.time()), row["T"]) for row in rows)
+        points = ((row.get("time") or time.time(), row["T"]) for row in rows)
         return next((point for point in points if point[0] >= self._start), None)
 
     def draw(self, console: Console) -> RenderableType:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from rlcli.runs.metrics import MetricsReader
 from rlcli.runs.records import UNFINISHED, Record, find_status, read_record
 from rlcli.runs.run_folder import Run
 
+_RESULTS = ("mean", "std", "min", "max", "episodes")  # of an evaluation
 PERIOD = 0.5  # seconds between two polls of the files
 
 
@@ -73,10 +74,18 @@ def _show(monitor: Monitor, rows: Sequence[Row]) -> None:
         monitor.set_phase("running")
     for point in group_by_point(rows):
         logged = [row for row in point if "evaluation" not in row]
-        evaluation = []
-        for row in (each for each in point if "evaluation" in each):
-            items = row["evaluation"].items()  # what is not finite is null in JSON
-            numbers = {key: math.nan if n is None else n for key, n in items}
-            evaluation.append({**row, "evaluation": numbers})
+        found = [row["evaluation"] for row in point if "evaluation" in row]
+        # What is not finite is null in JSON, and a file from elsewhere lacks numbers.
+        absent = dict.fromkeys((*_RESULTS, *(key for each in found for key in each)))
+        evaluation = [
+            {**row, "evaluation": _fill(absent | row["evaluation"])}
+            for row in point
+            if "evaluation" in row
+        ]
         monitor.update(logged, point[0]["T"], evaluation)
     monitor.refresh()
+
+
+def _fill(result: Mapping[str, float | None]) -> dict[str, float]:
+    numbers = {key: math.nan if n is None else n for key, n in result.items()}
+    return numbers | {"episodes": int(result["episodes"] or 1)}

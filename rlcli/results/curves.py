@@ -35,7 +35,7 @@ _SAMPLED = 1000  # of this many rows, one is parsed to learn the names of its fi
 class Series(NamedTuple):
     """The values of a metric of one seed, `[n]` each, in order of steps.
 
-    Values that are not finite are nan.
+    Values that are not finite, or as good as infinite, are nan.
     """
 
     steps: np.ndarray
@@ -81,7 +81,7 @@ def _sort(steps: np.ndarray, values: np.ndarray) -> Series:
     if (np.diff(steps) <= 0).any():
         steps, index = np.unique(steps[::-1], return_index=True)
         values = values[::-1][index]
-    values[~np.isfinite(values)] = math.nan
+    values[~(np.abs(values) < metrics.LARGEST)] = math.nan
     return Series(steps, values)
 
 

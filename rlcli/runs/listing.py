@@ -185,7 +185,7 @@ def _table(records: Sequence[Record]) -> Table:
             each["status"],
             format_count(each["steps"]),
             format_number(each["return"] and each["return"]["mean"]),
-            str(len(each["seeds"])),
+            str(len(each["seeds"] or ())),
         ]
         for each in records
     ]

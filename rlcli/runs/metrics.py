@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import types
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -24,8 +25,10 @@ FIRST_FIELDS = ("T", "seed", "ep", "G", "t", "avg_G", "avg_r")
 CLOCK_FIELDS = ("dt", "steps_per_second", "updates_per_second", "time")
 _INTEGERS = ("T", "seed", "ep", "updates", "restarts")
 _NUMBERS = ("G", "t", "avg_G", "avg_r", *CLOCK_FIELDS)
-_Number = int | float | None
-_Scalar = _Number | str
+_MOST = 2**63  # of what is counted
+LARGEST = 1e150  # of other numbers: sums of their squares are finite
+_NUMBER = (int, float, types.NoneType)
+_SCALAR = (*_NUMBER, str)
 
 
 class Metrics:
@@ -233,6 +236,10 @@ def _parse_row(path: Path, number: int | None, line: bytes) -> dict[str, Any]:
             f"each line is a JSON object of numbers, with `T` and `seed`{about}; "
             f"{_REMEDY}",
         )
+    for values in (row, row.get("evaluation", {})):
+        for name, value in values.items():
+            if type(value) in (float, int) and not -LARGEST < value < LARGEST:
+                values[name] = None  # as what is not finite
     return row
 
 
@@ -243,12 +250,13 @@ def _find_fault(row: Mapping[str, Any]) -> str | None:
             return name
     for name, value in row.items():
         if name in _INTEGERS:
-            is_sound = type(value) is int
+            is_sound = type(value) is int and 0 <= value < _MOST
         elif name == "evaluation":
             is_sound = isinstance(value, dict) and "mean" in value
-            is_sound = is_sound and all(isinstance(x, _Number) for x in value.values())
+            is_sound = is_sound and all(isinstance(x, _NUMBER) for x in value.values())
+            is_sound = is_sound and (value.get("episodes", 1) or 0) >= 1
         else:
-            is_sound = isinstance(value, _Number if name in _NUMBERS else _Scalar)
+            is_sound = isinstance(value, _NUMBER if name in _NUMBERS else _SCALAR)
         if not is_sound:
             return name
     return None

@@ -38,6 +38,14 @@ def _is_init(value: Any) -> bool:
     )
 
 
+def _is_resume(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and predicates.is_text(value.get("time", ""))
+        and predicates.is_int(value.get("step", 0))
+    )
+
+
 _is_pair = predicates.list_of(lambda value: True, 2)  # a value before, and after
 INFO_FIELDS: Mapping[str, predicates.Predicate] = {
     "recipe": _is_folder_name,
@@ -60,7 +68,7 @@ INFO_FIELDS: Mapping[str, predicates.Predicate] = {
     "population": predicates.is_flag,
     "init": _is_init,
     "code": predicates.is_mapping,
-    "resumes": predicates.list_of(predicates.is_mapping),
+    "resumes": predicates.list_of(_is_resume),
     "signature": predicates.or_none(predicates.is_text),
 }
 

@@ -83,6 +83,18 @@ def test_returns_that_are_not_finite_are_shown(tmp_path, capsys):
     assert "evaluation: G – ± – (95 % over 5 episodes)" in capsys.readouterr().err
 
 
+def test_an_evaluation_from_elsewhere_may_lack_numbers(tmp_path, capsys):
+    run = write_run(tmp_path / "run", means=(10.0,))
+    append(run, row(60_000, time=None, evaluation={"mean": 5.0}))
+    rlcli.watch(run)
+    assert "evaluation: G 5, 1 episode" in capsys.readouterr().err
+    others = [{"mean": 3.0, "x": 1.0}, {"mean": 5.0, "episodes": 2}]
+    for seed, each in enumerate(others):
+        append(run, row(70_000, seed=seed, evaluation=each))
+    rlcli.watch(run)
+    assert "evaluation: G 4, IQM 4" in capsys.readouterr().err
+
+
 def test_a_run_that_is_killed_ends(tmp_path, capsys):
     run = write_run(tmp_path / "run", means=(10.0,), status="running")
     assert rlcli.watch(run)["status"] == "killed"

@@ -30,9 +30,9 @@ def values(found, metric):
 
 
 def test_the_values_of_a_metric_are_those_of_its_rows_by_seed(tmp_path):
-    rows = metric_rows({0: [(10, 1.5), (20, -2e-9)], 3: [(10, 7), (20, 1e300)]})
+    rows = metric_rows({0: [(10, 1.5), (20, -2e-9)], 3: [(10, 7), (20, 1e100)]})
     found = read_series(write(tmp_path, *rows), ["avg_G"])
-    assert values(found, "avg_G") == {0: {10: 1.5, 20: -2e-9}, 3: {10: 7, 20: 1e300}}
+    assert values(found, "avg_G") == {0: {10: 1.5, 20: -2e-9}, 3: {10: 7, 20: 1e100}}
     assert (found.damaged, found.metrics) == (0, {"T", "seed", "avg_G"})
 
 
@@ -98,6 +98,13 @@ def test_of_rows_with_one_step_the_last_counts(tmp_path):
     rows = metric_rows({0: [(10, 1), (20, 2), (30, 3), (20, 4), (40, 5)]})
     found = read_series(write(tmp_path, *rows), ["avg_G"])
     assert values(found, "avg_G") == {0: {10: 1, 20: 4, 30: 3, 40: 5}}
+
+
+def test_a_number_whose_square_is_no_float_is_no_value(tmp_path):
+    rows = metric_rows({0: [(10, 1), (20, 1e308), (30, 10**300), (40, -2)]})
+    steps, found = read_series(write(tmp_path, *rows), ["avg_G"]).by_metric["avg_G"][0]
+    assert steps.tolist() == [10, 20, 30, 40]
+    assert np.isnan(found).tolist() == [False, True, True, False]
 
 
 def test_a_run_without_metrics_has_no_series(tmp_path):

@@ -156,12 +156,16 @@ def test_a_broken_line_is_named_with_its_file(tmp_path, broken):
         Metrics(tmp_path, resume_at=100)
 
 
-def test_an_integer_beyond_the_largest_float_is_infinite(tmp_path):
-    digits = "9" * 400
-    line = f'{{"T": 1, "seed": 0, "steps_per_second": {digits}, "loss": -{digits}}}\n'
+@pytest.mark.parametrize("number", ["9" * 400, "-1e308", "1e200", "Infinity", "NaN"])
+def test_a_number_whose_square_is_no_float_is_null(tmp_path, number):
+    result = f'{{"mean": {number}, "std": 1.0}}'
+    line = f'{{"T": 1, "seed": 0, "G": {number}, "t": 3, "evaluation": {result}}}\n'
     (tmp_path / "metrics.jsonl").write_text(line)
     (row,) = read_metrics(tmp_path)
-    assert (row["steps_per_second"], row["loss"]) == (np.inf, -np.inf)
+    assert row == {
+        **{"T": 1, "seed": 0, "G": None, "t": 3},
+        "evaluation": {"mean": None, "std": 1.0},
+    }
 
 
 def test_equal_runs_differ_in_the_clock_only():
@@ -224,6 +228,8 @@ def test_the_last_rows_are_found_beyond_a_block(with_evaluation, tmp_path, monke
     [
         {"T": True},
         {"T": 1.0},
+        {"T": -1},
+        {"T": 10**300},
         {"seed": [0]},
         {"seed": None},
         {"ep": "1"},
@@ -236,6 +242,7 @@ def test_the_last_rows_are_found_beyond_a_block(with_evaluation, tmp_path, monke
         {"evaluation": {}},
         {"evaluation": {"mean": "a"}},
         {"evaluation": {"mean": 1.0, "std": [0]}},
+        {"evaluation": {"mean": 1.0, "episodes": 0}},
     ],
     ids=str,
 )

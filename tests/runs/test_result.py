@@ -37,6 +37,8 @@ def test_runs_curves_comparisons_and_text_are_shown_in_a_notebook(tmp_path):
     records = rlcli.runs(tmp_path / "runs")
     assert records[0].seeds == records[0]["seeds"]
     assert str(folder) in records._repr_html_()
+    (write_run(tmp_path / "runs" / "b") / "run.json").write_text("{")
+    assert "broken" in rlcli.runs(tmp_path / "runs")._repr_html_()
     curves = rlcli.plot(folder)
     assert curves.curves[0].y == [1.5, 3.0]
     assert curves._repr_html_().startswith('<img src="data:image/png;base64,')

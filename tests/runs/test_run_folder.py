@@ -128,6 +128,8 @@ def test_folders_pipes_and_other_names_are_not_checkpoints():
         ('{"seeds": "all"}', '`seeds` is `"all"`'),
         ('{"seeds": [0, 1.5]}', "`seeds`"),
         ('{"resumes": 3}', "`resumes`"),
+        ('{"resumes": [{"time": 5}]}', "`resumes`"),
+        ('{"resumes": [{"step": "a"}]}', "`resumes`"),
         ('{"status": ["a"]}', "`status`"),
         ('{"layout": []}', "`layout`"),
         ('{"command": {}}', "`command`"),
