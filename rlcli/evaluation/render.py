@@ -1,5 +1,6 @@
 """Render: writes episodes as a GIF, an mp4 or a film strip, without a display."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,7 @@ def _random_recipe(path: str | Path) -> Recipe | None:
     try:
         registry.find("environment", str(path))
     except RlcliError as error:
-        is_path = Path(*Path(path).parts[:1]).exists()
+        is_path = os.path.exists(Path(*Path(path).parts[:1]))
         if is_path or not error.hint.startswith("did you mean"):
             return None
         message = f"there is no run, recipe or environment {quote(path)}"

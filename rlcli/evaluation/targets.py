@@ -1,5 +1,6 @@
 """Targets: what `rlcli render` and `collect` make, checked before JAX is imported."""
 
+import os
 from pathlib import Path
 
 from rlcli.errors import RlcliError
@@ -42,14 +43,14 @@ def is_recipe(path: str | Path) -> bool:
     """Whether a path is a recipe: a YAML file, or the name of a built-in recipe."""
     file = Path(path)
     is_named = file.suffix in (".yaml", ".yml") or str(path) in shipped_recipes()
-    return is_named and not file.is_dir()
+    return is_named and not os.path.isdir(file)
 
 
 def is_policy_path(path: str | Path) -> bool:
     """Whether a path can only be a run or a policy file, existing or not."""
     file = Path(path)
     starts_like_path = bool(file.parts) and file.parts[0] in _FIRST_PARTS
-    return file.is_dir() or file.name.endswith(SUFFIX) or starts_like_path
+    return os.path.isdir(file) or file.name.endswith(SUFFIX) or starts_like_path
 
 
 def check_collection(

@@ -265,7 +265,7 @@ class CurveReader:
             if series.damaged:
                 lines = format_number_of(series.damaged, "damaged line")
                 self.notes.append(f"`{member.folder}`: {lines} ignored")
-        self.metric = metric or self._choose_metric(points)
+        self.metric = self._choose_metric(points) if metric is None else metric
         self._check_metric()
 
     def _choose_metric(self, points: int) -> str:

@@ -209,7 +209,7 @@ def find_runs(folder: Path, *, follows: bool = True) -> Iterator[Path]:
 
     `follows`: also links to folders of runs.
     """
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # nor can be
         hint = "`rlcli train` creates runs, by default in `runs`"
         raise RlcliError(f"there is no folder {quote(folder)}", hint)
     return _walk(os.fspath(folder), folder.name, MAX_DEPTH, follows)

@@ -164,6 +164,7 @@ def _is_file(path: Path) -> bool:
     return path.is_file()
 
 
+@explain_file_errors()
 def complete_path(path: str | Path) -> Path:
     """The path, with the overrides that are omitted in the name of a run's folder."""
     path = Path(path)

@@ -297,11 +297,18 @@ def trust(folder: str | Path | None = None, *, forget: bool = False) -> list[Pat
     """
     folders = read_trusted()
     if folder is not None:
+        if not forget and not os.path.isdir(folder):
+            raise RlcliError(f"there is no folder {quote(folder)}")
         full = os.path.realpath(folder)
         if forget:
             folders = _remove(folders, full, folder)
+        elif not is_own(Path(full)):
+            raise RlcliError(
+                f"{quote(folder)} cannot be trusted: others can change it",
+                "trust a folder that only you can write to, as well as those around it; "
+                "`chmod go-w FOLDER` makes it one",
+            )
         else:
-            _check(Path(full), folder)
             folders = sorted({*folders, full})
         _write_trusted(folders)
     return [Path(each) for each in folders]
@@ -315,14 +322,3 @@ def _remove(folders: list[str], full: str, folder: str | Path) -> list[str]:
         f"{quote(folder)} is not among the folders that you trust",
         f"it is in `{around[0]}`, which is" if around else "`rlcli trust` lists them",
     )
-
-
-def _check(full: Path, folder: str | Path) -> None:
-    if not full.is_dir():
-        raise RlcliError(f"there is no folder {quote(folder)}")
-    if not is_own(full):
-        raise RlcliError(
-            f"{quote(folder)} cannot be trusted: others can change it",
-            "trust a folder that only you can write to, as well as those around it; "
-            "`chmod go-w FOLDER` makes it one",
-        )

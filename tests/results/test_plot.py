@@ -168,6 +168,8 @@ def test_an_unknown_metric_is_one_error_with_the_nearest_and_all(tmp_path):
         rlcli.plot(run, y="avg_g")
     assert mentions(caught.value.hint, "did you mean", "`avg_G`", "`T`", "`avg_G`")
     assert "`evaluation.mean`" in caught.value.hint
+    with pytest.raises(RlcliError, match="no run has the metric ``"):
+        rlcli.plot(run, y="")
 
 
 def test_runs_that_lack_the_metric_or_have_no_rows_are_noted(tmp_path):

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 from folders import finish_run
 
+import rlcli
 from rlcli.errors import RlcliError
+from rlcli.evaluation.targets import is_policy_path, is_recipe
 from rlcli.runs.creation import create_run
 from rlcli.runs.locate import (
     choose_among,
@@ -151,3 +153,13 @@ def test_a_link_to_a_run_elsewhere_is_not_chosen_but_may_be_named(folder):
     assert locate_run(link).folder == link
     theirs = finish_run(create_run("dqn", run="received/a"), 100)
     assert locate_run("received") == theirs
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "runs/" + "x" * 300, "a\0b", "\ud800"])
+def test_a_name_that_no_file_can_have_is_one_error_of_every_function(name, folder):
+    functions = (rlcli.show, rlcli.runs, rlcli.plot, rlcli.compare, rlcli.trust)
+    for function in (*functions, rlcli.load, rlcli.watch, is_policy_path, is_recipe):
+        try:
+            assert not function(name) or function is is_policy_path
+        except RlcliError as error:
+            assert len(error.message) < 700
