@@ -305,8 +305,8 @@ def trust(folder: str | Path | None = None, *, forget: bool = False) -> list[Pat
         elif not is_own(Path(full)):
             raise RlcliError(
                 f"{quote(folder)} cannot be trusted: others can change it",
-                "trust a folder that only you can write to, as well as those around it; "
-                "`chmod go-w FOLDER` makes it one",
+                "trust a folder that only you can write to, as well as those around "
+                "it; `chmod go-w FOLDER` makes it one",
             )
         else:
             folders = sorted({*folders, full})
