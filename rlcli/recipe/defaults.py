@@ -39,11 +39,12 @@ def option_checker(kind: str, part: Any) -> Callable[[str], bool]:
     @functools.cache
     def keys() -> set[str]:
         result = {*NETWORK_KEYS} if kind == "network" else set()
-        part_name = as_mapping(part).get("name") if part else None
-        for name in {*_built_in(kind), part_name or ""}:
+        data = as_mapping(part)
+        own = data.get("name") if isinstance(data, Mapping) else None
+        for name in [*_built_in(kind), own]:
             # Reading the part reports the error. Import paths may not be trusted.
             with contextlib.suppress(RlcliError):
-                if name and ":" not in name:
+                if isinstance(name, str) and name and ":" not in name:
                     result |= _options(kind, name)
         return result
 

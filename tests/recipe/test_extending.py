@@ -220,6 +220,18 @@ def test_a_base_that_is_no_plain_yaml_is_refused(write):
     assert "base.yaml:1: " in refusal(write("extends: base.yaml\n")).message
 
 
+@pytest.mark.parametrize("part", ["[1]", "{name: [1]}", "{name: {a: 1}}", "3", "true"])
+@pytest.mark.parametrize("kind", ["network", "optimizer"])
+def test_a_base_whose_part_is_none_is_refused_like_any_other(write, kind, part):
+    text = f"environment: CartPole-v1\nupdater: ppo\n{kind}: {part}\n"
+    write(text, "odd.yaml")
+    mine = f"extends: odd.yaml\n{kind}: {{policy: {{}}}}\n"
+    try:
+        assert recipe.load_recipe(write(mine))  # mine may replace it
+    except RlcliError as error:
+        assert "odd.yaml:3: " in error.message or "mine.yaml:2: " in error.message
+
+
 def test_a_stored_recipe_reads_no_base(write):
     for trusted in (True, False):
         error = refusal({"extends": "base.yaml"}, is_stored=True, trusted=trusted)
