@@ -28,6 +28,7 @@ from rlcli.errors import RlcliError, quote
 
 LARGEST_JSON = 64 * 2**20  # bytes; larger files are refused
 LONGEST_LINE = 2**20  # bytes of a line of JSON
+_MOST_CONTAINERS, _MOST_VALUES = 2**20, 2**22  # of a JSON document
 T = TypeVar("T")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TEMPORARY = re.compile(r"\.(?P<name>.+?)(?:\.\d+){1,2}(?:\.tmp)?")
@@ -268,7 +269,15 @@ _DECODER = json.JSONDecoder(parse_int=_parse_int)
 
 
 def parse_json(text: str) -> Any:
-    """The value of a JSON document, whose numbers can all be converted to float."""
+    """The value of a JSON document, whose numbers can all be converted to float.
+
+    Raises a `ValueError` for other text, and for one that would fill the memory: three
+    bytes can become a list or a mapping of a hundred.
+    """
+    if len(text) > _MOST_CONTAINERS:  # else there cannot be more
+        containers = text.count("[") + text.count("{")
+        if containers > _MOST_CONTAINERS or text.count(",") > _MOST_VALUES:
+            raise ValueError("it has too many values")
     return _DECODER.decode(text)
 
 

@@ -104,6 +104,14 @@ def test_an_error_of_the_disk_that_nobody_explains_names_the_file():
     assert "free space" in caught.value.hint
 
 
+@pytest.mark.parametrize("value", ["[],", '{"b":0},', "0,0,0,0,0,"])
+def test_json_that_would_fill_the_memory_is_damaged(tmp_path, value):
+    path = tmp_path / "run.json"
+    path.write_text('{"a": [' + value * 2**20 + "0]}")
+    with pytest.raises(RlcliError, match="is damaged: it has too many values"):
+        read_json(path)
+
+
 def test_a_closed_pipe_is_no_error_of_a_file():
     with pytest.raises(BrokenPipeError), explain_file_errors():
         raise BrokenPipeError(32, "Broken pipe")

@@ -20,6 +20,7 @@ from rlcli.xla.machine import available_memory, format_size
 VERSION = 1
 _FORMAT = "rlcli-dataset"
 _METADATA = "metadata"
+_LARGEST_METADATA = 2**24  # bytes, four of a character
 _HEADERS = {  # readers of headers, by the version of NumPy's format
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -149,6 +150,8 @@ def _parse_metadata(array: np.ndarray | None, name: str) -> Mapping[str, Any]:
     if array is None:
         return {}
     try:
+        if array.nbytes > _LARGEST_METADATA:  # values take far more memory than text
+            raise ValueError("too long")
         metadata = json.loads(array.item())
         version = metadata.get("format_version")
     except (ValueError, TypeError, AttributeError, RecursionError) as error:

@@ -17,6 +17,10 @@ from rlcli.replays.datasets.dataset_files import dump_dataset, load_dataset
 from rlcli.xla.machine import Available
 
 
+# Metadata of 20 MiB, which would become a hundred.
+FILLS_MEMORY = '{"format_version": 1, "a": [' + "[]," * 2**21 + "[]]}"
+
+
 def rewritten(tmp_path, remove=(), **arrays):
     """A file whose arrays differ from those of a valid data set."""
     with np.load(write_data(tmp_path / "valid.npz", random_data())) as file:
@@ -88,6 +92,7 @@ def test_a_missing_array_is_named(tmp_path, name):
             "its last step ends no episode",
         ),
         ({"metadata": np.array("[1]")}, "is not a JSON object"),
+        ({"metadata": np.array(FILLS_MEMORY)}, "is not a JSON object"),
         ({"metadata": np.array(json.dumps({"format_version": 2}))}, "version 2"),
     ],
 )
