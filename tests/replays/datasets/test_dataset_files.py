@@ -16,7 +16,6 @@ from rlcli.replays.datasets import dataset_files
 from rlcli.replays.datasets.dataset_files import dump_dataset, load_dataset
 from rlcli.xla.machine import Available
 
-
 # Metadata of 20 MiB, which would become a hundred.
 FILLS_MEMORY = '{"format_version": 1, "a": [' + "[]," * 2**21 + "[]]}"
 
