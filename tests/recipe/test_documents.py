@@ -16,6 +16,7 @@ from wording import mentions
 
 from rlcli.errors import RlcliError
 from rlcli.recipe import documents
+from rlcli.replays.datasets.dataset_files import file_digest
 
 
 def _refusal(text, source="x.yaml"):
@@ -234,6 +235,7 @@ def test_a_file_of_the_system_that_would_be_waited_for_is_empty():
         pytest.skip("needs the log of a kernel of Linux, and the right to read it")
     with pytest.raises(RlcliError, match=r"file is empty|control characters"):
         documents.load_document(path)
+    assert len(file_digest(path)) == 64
 
 
 def test_a_folder_a_missing_file_and_foreign_text_are_refused(tmp_path):
