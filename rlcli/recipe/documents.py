@@ -8,6 +8,7 @@ checkpoints of other users contain recipes.
 import dataclasses
 import itertools
 import math
+import os
 import re
 import sys
 import typing
@@ -155,20 +156,13 @@ def find_file(document: Document, place: Place, text: str, suffix: str = "") -> 
     is_below_file = written.file and not written.is_setting
     path = enter((Path(written.file).parent if is_below_file else Path()) / name)
     shipped = shipped_folder()
-    is_shipped = exists(shipped / name) or exists(shipped / f"{name}{suffix}")
-    if is_shipped and not exists(path):
+    names = shipped / name, shipped / f"{name}{suffix}"
+    is_there = os.path.exists(path)
+    if any(map(os.path.exists, names)) and not is_there:
         return text
-    if path.is_relative_to(shipped) and exists(path):
+    if path.is_relative_to(shipped) and is_there:
         path = path.relative_to(shipped)
     return f"{path}{mark}{rest}"
-
-
-def exists(path: Path) -> bool:
-    """Whether a file exists; False for a name that no file can have."""
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # a name too long for a file, or a null byte
-        return False
 
 
 def dump_yaml(data: Any) -> str:

@@ -6,6 +6,7 @@ A base is only read as YAML. Each value keeps the file and line where it was wri
 import dataclasses
 import functools
 import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from rlcli.errors import RlcliError, quote, suggest_similar
 from rlcli.recipe import documents
 from rlcli.recipe.annotations import quote_value
-from rlcli.recipe.documents import Document, Mark, Place, exists
+from rlcli.recipe.documents import Document, Mark, Place
 from rlcli.recipe.merging import (
     BY_FUNCTION,
     DEFAULT,
@@ -96,12 +97,12 @@ class Extender:
     def _find_base(self, document: Document, place: Place, name: str) -> Path:
         """The file of a base: relative to that of the document, or built in."""
         path = Path(document.source).parent / name
-        if exists(path):
+        if os.path.exists(path):
             return path
         if name in shipped_recipes():
             return shipped_recipes()[name]
         hint = suggest_similar(name, shipped_recipes())
-        if exists(Path(f"{path}.yaml")):
+        if os.path.exists(f"{path}.yaml"):
             hint = f"did you mean `{name}.yaml`?"
         message = f"{document.where(place)}there is no recipe {quote(name)} to extend"
         raise RlcliError(message, hint or _HINT)

@@ -1,6 +1,7 @@
 """Finding: the files of recipes, and hints for names that are no recipe."""
 
 import itertools
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,7 +23,7 @@ _FIRST = ("dqn_cartpole", "ppo_cartpole")  # well-known algorithms, and quickly 
 def find_recipe(recipe: str | Path) -> Path:
     """The file of a recipe; an existing file takes precedence over a shipped name."""
     path, recipes = Path(recipe), shipped_recipes()
-    exists = documents.exists(path)
+    exists = os.path.exists(path)
     if isinstance(recipe, Path) or (exists and path.is_file()):
         return path
     if recipe in recipes:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
+from rlcli.runs.files import DAMAGES
 from rlcli.runs.metrics import read_last_rows
 from rlcli.runs.run_folder import INFO_FIELDS, SUFFIX, TIME, Run
 
@@ -41,7 +42,7 @@ def read_record(folder: str | Path) -> Record:
         _read_into(record, run)
     except RlcliError as error:
         record |= {"status": "broken", "reason": error.message}
-    except (OSError, LookupError, TypeError, ValueError, AttributeError) as error:
+    except (OSError, *DAMAGES) as error:
         reason = f"a file has unexpected content: {error!r}"
         record |= {"status": "broken", "reason": reason}
     return record
