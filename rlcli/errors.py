@@ -168,7 +168,8 @@ def suggest(name: str, names: Iterable[str], prefix: str = "") -> str:
     if similar := suggest_similar(name, names, prefix):
         return similar
     more = f", and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
-    listing = ", ".join(f"`{prefix}{known_name}`" for known_name in names[:_MAX_LISTED])
+    quoted = (quote(prefix + each, _LONGEST_QUOTE) for each in names[:_MAX_LISTED])
+    listing = ", ".join(quoted)
     return f"choose from {listing}{more}"
 
 
@@ -183,7 +184,8 @@ def suggest_similar(name: str, names: Iterable[str], prefix: str = "") -> str:
     """
     name = name[:_LONGEST]  # the comparison is quadratic in the length
     found = max(((_similarity(name, each), each) for each in names), default=(0.0, ""))
-    return f"did you mean `{prefix}{found[1]}`?" if found[0] >= 0.6 else ""
+    name = quote(prefix + found[1], _LONGEST_QUOTE)
+    return f"did you mean {name}?" if found[0] >= 0.6 else ""
 
 
 def _similarity(name: str, known_name: str) -> float:

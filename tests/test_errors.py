@@ -90,3 +90,11 @@ def test_a_command_quotes_the_path_that_the_user_has_typed(tmp_path, monkeypatch
     assert errors.shell_path(enter("runs/a")) == "runs/a"
     assert errors.shell_path(enter("my run")) == "'my run'"
     assert errors.shell_path(folder.parent / "other") == str(folder.parent / "other")
+
+
+def test_a_name_from_elsewhere_stays_on_its_line_in_a_hint():
+    names = ["loss\n\x1b[2J", "q\tvalue", "x" * 5_000]
+    hints = [suggest("reward", names), suggest("loss\nx", names), suggest("xxx", names)]
+    for hint in hints:
+        assert hint.isprintable() and len(hint) < 300
+    assert "`loss\\n\\x1b[2J`" in hints[0]

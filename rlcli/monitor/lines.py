@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
+from rlcli.errors import fit_line
 from rlcli.runs.formatting import format_number, format_number_of
 from rlcli.runs.metric_labels import label_metric
 from rlcli.runs.metrics import CLOCK_FIELDS
@@ -49,7 +50,7 @@ def format_row(row: Row) -> str:
     while rest and len(HEAD) + 1 + len(line) > MAX_LINE:
         rest.pop()
         line = ", ".join([*first, *rest, "…", *last])
-    return f"{HEAD} {line}"
+    return f"{HEAD} {fit_line(line)}"
 
 
 def drop_details(row: Row) -> Row:
@@ -129,7 +130,9 @@ def format_evaluation(evaluation: Sequence[Row]) -> str:
         end += ", frozen" if len(results) == 1 else f", {frozen} frozen included"
     means = merge_evaluation(evaluation)["evaluation"]
     successes = [name for name in means if "success" in name]
-    start = "".join(f"{name} {format_number(means[name])}, " for name in successes)
+    start = fit_line(
+        "".join(f"{name} {format_number(means[name])}, " for name in successes)
+    )
     if len(results) == 1:
         return f"{start}{_format_episodes(first)} {end}"
     total = summary([result["mean"] for result in results])

@@ -301,7 +301,7 @@ class CurveReader:
             )
         hint = suggest(metric, names)
         if not hint.startswith("choose"):
-            hint += " Available: " + ", ".join(f"`{name}`" for name in names)
+            hint += " Available: " + ", ".join(map(quote, names))
         raise RlcliError(f"no run has the metric {quote(metric)}", hint)
 
     def read_seeds(self, group: Group, metric: str, x: str = "steps") -> list[Seed]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rlcli.monitor.lines import (
+    HEAD,
     format_evaluation,
     format_number,
     format_row,
@@ -147,3 +148,11 @@ def test_the_evaluation_of_frozen_seeds_counts_and_is_mentioned():
 )
 def test_numbers_have_three_digits_and_large_ones_are_whole(value, expected):
     assert format_number(value) == expected
+
+
+def test_a_name_from_elsewhere_begins_no_line():
+    row = {"T": 1, "seed": 0, "a\nb": 1.0, "text": "c\nd"}
+    assert format_row(row) == f"{HEAD} T: 1, a\\nb: 1, text: c\\nd"
+    results = {"mean": 1.0, "std": 0.0, "min": 1.0, "max": 1.0, "episodes": 2}
+    evaluation = [{"T": 1, "seed": 0, "evaluation": {**results, "success\n": 1.0}}]
+    assert format_evaluation(evaluation).startswith("success\\n 1, G 1 ± 0")
