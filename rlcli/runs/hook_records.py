@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from rlcli.runs import predicates
 from rlcli.runs.files import open_regular, read_records, replace_file, to_json
 from rlcli.runs.run_folder import Run
+from rlcli.xla.numeric_limits import is_float32
 
 
 class HookRecord(NamedTuple):
@@ -56,4 +57,6 @@ def _parse(data: Any, before: Sequence[HookRecord]) -> HookRecord:
     logged = [number for each in lists for number in each if number is not None]
     if not all(map(predicates.is_number, [*numbers.values(), *logged])):
         raise ValueError("no number")
+    if not all(map(is_float32, numbers.values())):
+        raise ValueError("a number that no program can have")
     return HookRecord(step, numbers, values)

@@ -26,10 +26,18 @@ def test_a_record_of_which_a_killed_process_wrote_half_is_none(tmp_path):
     assert read_hook_records(Run(tmp_path)) == [record]
 
 
-def test_a_damaged_record_is_named_by_its_line(tmp_path):
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"T": 2, "set"',
+        '{"T": 2, "set": {"a": 1e400}, "log": {}}',
+        '{"T": 2, "set": {"a": 1e39}, "log": {}}',
+    ],
+)
+def test_a_damaged_record_is_named_by_its_line(tmp_path, line):
     append_hook_record(Run(tmp_path), HookRecord(1, {}, {"x": 1.0}))
     with Run(tmp_path).hook_records.open("a") as file:
-        file.write('{"T": 2, "set"\n')
+        file.write(f"{line}\n")
     with pytest.raises(RlcliError) as error:
         read_hook_records(Run(tmp_path))
     assert mentions(

@@ -5,7 +5,6 @@ and its numbers hold from the next step on. `runs.hook_records` has both with th
 before a checkpoint of that step is written.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from rlcli.runs.hook_records import (
 from rlcli.runs.run_folder import Run
 from rlcli.training.experiment.experiment import ChunkReport, Experiment
 from rlcli.types import Environment
+from rlcli.xla.numeric_limits import is_float32
 
 _ENVIRONMENT = "environment."
 _LONGEST = 80  # characters of a name
@@ -169,7 +169,7 @@ def _check_number(place: str, value: Any) -> float:
     array = np.asarray(value)
     if array.size == 1 and array.dtype.kind in "biuf":
         number = float(array.item())
-        if math.isfinite(number):
+        if is_float32(number):
             return number
     raise RlcliError(f"{quote(place)} cannot be set to {quote(value)}", "set a number")
 

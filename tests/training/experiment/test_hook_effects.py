@@ -137,6 +137,7 @@ def test_a_run_with_hooks_is_reproduced_to_the_bit(acted):
             ("optimizer.learning_rat", 0.5, "cannot be set"),
             ("optimizer.learning_rate", "fast", "cannot be set to"),
             ("optimizer.learning_rate", float("nan"), "cannot be set to"),
+            ("optimizer.learning_rate", 1e39, "cannot be set to"),
             ("environment.slippery", 0.5, "cannot be set"),
         ],
         quick=2,
