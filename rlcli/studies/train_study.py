@@ -48,6 +48,7 @@ from rlcli.studies.study_loop import (
     exit_code,
     refuse_cell,
 )
+from rlcli.training.stopping.signals import deliver
 from rlcli.training.stopping.stops import STATUS_OF_SIGNALS, Stop, stopping_with
 
 GROUP = "studies"  # the folder of studies of several recipes, below that of runs
@@ -319,7 +320,7 @@ def train_recorded(
             verb = "sweep --resume" if source.are_trials else "resume"
             command = f"rlcli {verb} {shell_path(folder)}"
             text = f"the runs in `{folder}` were stopped; `{command}` continues them"
-            Stop(folder, lambda: loop.ended, lambda: text).deliver(status)
+            deliver(Stop(folder, lambda: loop.ended, lambda: text), status)
         return loop.ended
 
 

@@ -35,7 +35,9 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from rlcli.training.stopping.stops import STATUS_OF_SIGNALS, Stop, resend
+from rlcli.errors import EXIT_CODES
+from rlcli.monitor.notebook import is_notebook
+from rlcli.training.stopping.stops import STATUS_OF_SIGNALS, Stop, resend, signal_of
 
 PATIENCE = 5.0  # seconds from the first signal until the run has to start stopping
 PARENT = "RLCLI_PARENT"  # environment variable: the process that this one stops with
@@ -197,7 +199,7 @@ class Signals(SignalReceiver):
             if isinstance(error, GeneratorExit):
                 resend(status)
             else:
-                stop.deliver(status)
+                deliver(stop, status)
 
     def acknowledge(self) -> None:
         """Acknowledges that the run is stopping, for which it may take its time."""
@@ -267,6 +269,31 @@ class Signals(SignalReceiver):
     def _end_process(self, status: str) -> None:
         if self.abandon is not None:
             self.abandon(status)
+
+
+def deliver(stop: Stop, status: str) -> None:
+    """Raises the exception of a status; returns if a notebook is interrupted.
+
+    A handler that the user has installed for the signal is called first, and may raise
+    an exception of its own.
+    """
+    if status == "interrupted" and is_notebook():
+        return
+    number = signal_of(status)
+    error: BaseException = KeyboardInterrupt()
+    if number != signal.SIGINT:
+        error = SystemExit(EXIT_CODES[status])
+    handler = signal.getsignal(number)
+    if handler is _dispatch:  # of other runs, which have received the signal
+        handler = _previous[number]
+    if callable(handler) and handler is not signal.default_int_handler:
+        try:
+            handler(number, sys._getframe())
+        except BaseException as own:
+            stop.describe(own)
+            raise
+    stop.describe(error)
+    raise error from None
 
 
 def exit_now(code: int, *, message: str, data: str) -> None:

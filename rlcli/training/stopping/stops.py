@@ -10,14 +10,12 @@ import contextlib
 import dataclasses
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rlcli.errors import EXIT_CODES, RlcliError
-from rlcli.monitor.notebook import is_notebook
+from rlcli.errors import RlcliError
 
 STATUS_OF_SIGNALS: Mapping[int, str] = {  # of what a signal stops
     signal.SIGINT: "interrupted",
@@ -39,28 +37,6 @@ class Stop:
     result: Callable[[], Any]  # what the function returns if it is not stopped
     text: Callable[[], str]  # what has happened, and how to continue
 
-    def deliver(self, status: str) -> None:
-        """Raises the exception of a status; returns if a notebook is interrupted.
-
-        A handler that the user has installed for the signal is called first, and may
-        raise an exception of its own.
-        """
-        if status == "interrupted" and is_notebook():
-            return
-        number = _signal_of(status)
-        error: BaseException = KeyboardInterrupt()
-        if number != signal.SIGINT:
-            error = SystemExit(EXIT_CODES[status])
-        handler = signal.getsignal(number)
-        if callable(handler) and handler is not signal.default_int_handler:
-            try:
-                handler(number, sys._getframe())
-            except BaseException as own:
-                self.describe(own)
-                raise
-        self.describe(error)
-        raise error from None
-
     def describe(self, error: BaseException) -> None:
         """Adds the fields to an exception, unless it already has them."""
         if not hasattr(error, "run"):
@@ -70,7 +46,8 @@ class Stop:
                 error.add_note(self.text())
 
 
-def _signal_of(status: str) -> int:
+def signal_of(status: str) -> int:
+    """The signal that gives runs a status."""
     return next(n for n, name in STATUS_OF_SIGNALS.items() if name == status)
 
 
@@ -79,7 +56,7 @@ def resend(status: str) -> None:
 
     An exception in a generator that is being closed would reach nobody.
     """
-    number = _signal_of(status)
+    number = signal_of(status)
     timer = threading.Timer(_RESEND, os.kill, (os.getpid(), number))
     timer.daemon = True
     timer.start()

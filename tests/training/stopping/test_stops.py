@@ -13,8 +13,9 @@ import pytest
 import rlcli
 from rlcli.runs.run_folder import Run
 from rlcli.training.run_writer import RunWriter
-from rlcli.training.stopping import stops
+from rlcli.training.stopping import signals
 from rlcli.training.stopping.signals import Signals
+from rlcli.training.stopping.stops import Stop
 
 LAKE = {
     "environment": "FrozenLake-v1",
@@ -126,7 +127,7 @@ def test_an_error_that_a_script_would_catch_does_not_hide_a_signal(
 def test_in_a_notebook_the_interrupt_button_ends_the_function_only(
     signal_after_a_chunk, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(stops, "is_notebook", lambda: True)
+    monkeypatch.setattr(signals, "is_notebook", lambda: True)
     signal_after_a_chunk(signal.SIGINT)
     run = rlcli.train(LAKE, run=tmp_path / "run", quiet=True)
     assert status(run) == "interrupted"
@@ -182,6 +183,19 @@ def test_a_program_with_several_runs_gets_a_signal_once(tmp_path):
     chunks[1].close()
     time.sleep(1)  # no second KeyboardInterrupt
     assert [status(tmp_path / name) for name in "ab"] == ["interrupted", "stopped"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_stopped_run_leaves_the_signals_of_the_others_to_them(number, tmp_path):
+    stop = Stop(tmp_path, lambda: tmp_path, lambda: "")
+    calls = []
+    signal.signal(number, lambda *_: calls.append(number))
+    with Signals(stop=stop) as outer:
+        with pytest.raises(BaseException) as raised, Signals(stop=stop):
+            signal.raise_signal(number)
+        assert isinstance(raised.value, KeyboardInterrupt | SystemExit)
+        assert outer.status and calls == [number]
+        assert signal.getsignal(number) is signals._dispatch  # `outer` still gets them
 
 
 def test_a_handler_that_an_environment_installs_meanwhile_stays():
