@@ -1,7 +1,4 @@
-"""Machine: the memory that this process can still allocate.
-
-Imports no other module of rlcli.
-"""
+"""Machine: the memory that this process can still allocate."""
 
 import contextlib
 import os
@@ -9,6 +6,8 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
+
+from rlcli.xla.shared_context import shared
 
 _KIB = 1024
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -109,6 +108,7 @@ def _text(path: Path) -> str:
         return ""
 
 
+@shared
 @contextlib.contextmanager
 def limit_allocations() -> Iterator[None]:
     """Limits this process to the memory that is available when the block starts.

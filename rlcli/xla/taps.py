@@ -8,6 +8,7 @@ without a result that every caller would have to pass on.
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import NamedTuple
 
 import jax
@@ -25,7 +26,8 @@ class Tap(NamedTuple):
     value: ArrayTree  # of NumPy arrays
 
 
-_open: list[list[Tap]] = []  # of `collect_taps`, the innermost last
+# Of `collect_taps` in this thread: others may train meanwhile.
+_collected: ContextVar[list[Tap] | None] = ContextVar("taps", default=None)
 
 
 def tap(name: str, make_value: Callable[[], ArrayTree]) -> None:
@@ -33,8 +35,8 @@ def tap(name: str, make_value: Callable[[], ArrayTree]) -> None:
 
     It is called only within `collect_taps`. Not under `vmap`.
     """
-    if _open:
-        add = functools.partial(_add, _open[-1], name)
+    if (taps := _collected.get()) is not None:
+        add = functools.partial(_add, taps, name)
         jax.debug.callback(add, make_value(), ordered=True)
 
 
@@ -49,9 +51,9 @@ def collect_taps() -> Iterator[list[Tap]]:
     `jax.effects_barrier()` waits for those of a program that was called.
     """
     taps: list[Tap] = []
-    _open.append(taps)
+    token = _collected.set(taps)
     try:
         yield taps
         jax.effects_barrier()
     finally:
-        _open.remove(taps)
+        _collected.reset(token)

@@ -1,5 +1,7 @@
 """Taps: values of programs in their order, and nothing in a program without them."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,3 +37,15 @@ def test_values_within_loops_are_collected_in_their_order():
     ]
     assert float(found[1].value["gradient"]) == 8.0
     assert isinstance(found[0].value["value"], np.ndarray | np.generic)
+
+
+def test_programs_of_other_threads_and_outer_collections_are_not_tapped():
+    with collect_taps() as outer:
+        with collect_taps() as inner, ThreadPoolExecutor() as threads:
+            threads.submit(lambda: tap("other", lambda: 1.0)).result()
+            tap("inner", lambda: 2.0)
+        tap("outer", lambda: 3.0)
+    assert [[each.name for each in found] for found in (outer, inner)] == [
+        ["outer"],
+        ["inner"],
+    ]
