@@ -7,6 +7,7 @@ program, open it alike; `run_loop` trains in it. Imports JAX when tracing begins
 import atexit
 import contextlib
 import dataclasses
+import inspect
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -111,5 +112,9 @@ def register_closing() -> None:
 
 
 def _close_unfinished() -> None:
-    for generator in [*_unfinished]:
-        generator.close()
+    with (
+        contextlib.ExitStack() as stack
+    ):  # closes all that no thread runs, even if one fails
+        for generator in _unfinished:
+            if inspect.getgeneratorstate(generator) != inspect.GEN_RUNNING:
+                stack.callback(generator.close)

@@ -30,11 +30,14 @@ class Hooks:
             jax.tree.map(np.asarray, states), leaves, source=source
         )
         merged = jax.tree.map(_like, states, restored)
+        self._episodes = merged["episodes"]
         for index, hook in enumerate(self._hooks):
             hook.state = merged[str(index)]
 
     def save(self) -> dict[str, np.ndarray]:
         """The states of the hooks, by tree path."""
+        if not self._hooks:
+            return {}
         return checkpoint.flatten_tree(jax.tree.map(np.asarray, self._states()))
 
     def act(self, chunk: Any, *, is_best: bool, is_checkpoint_due: bool) -> None:
@@ -49,6 +52,7 @@ class Hooks:
 
     def _states(self) -> dict[str, Any]:
         states = {str(i): hook.state for i, hook in enumerate(self._hooks)}
+        states["episodes"] = self._episodes
         for leaf in jax.tree.leaves(states):
             if np.asarray(leaf).dtype.kind not in "biuf":
                 raise RlcliError(

@@ -8,7 +8,10 @@ from tiers import quick_first
 
 import rlcli
 from rlcli.errors import RlcliError
+from rlcli.recipe import load_recipe
 from rlcli.runs.metrics import CLOCK_FIELDS, read_metrics
+from rlcli.training import Chunk
+from rlcli.training.experiment.hooks import Hooks
 
 LAKE = {
     "environment": {"name": "FrozenLake-v1", "hole_reward": -1.0},
@@ -214,3 +217,22 @@ def test_the_state_of_a_hook_is_resumed_and_reproduced(walk):
 def test_a_hook_needs_trust_like_other_code(walk):
     with pytest.raises(RlcliError, match="would import code"):
         rlcli.train(walk, set=["environment=FrozenLake-v1"], trust=False, quiet=True)
+
+
+def test_episodes_from_before_a_resume_are_no_event(walk):
+    recipe = load_recipe(walk)
+    before, after = Hooks(recipe), Hooks(recipe)
+    import own_hooks
+
+    def log(hooks, step, episodes):
+        chunk = Chunk(Path(), step, [{"T": step, "ep": episodes}], [], None, None)
+        hooks.act(chunk, is_best=False, is_checkpoint_due=False)
+
+    for hook in (*before._hooks, *after._hooks):
+        hook.on_log = lambda chunk: None  # it would set a number of the run
+    own_hooks.CALLS.clear()
+    log(before, 16, 3)
+    after.restore(before.save(), Path("checkpoint"))
+    log(after, 32, 3)
+    log(after, 48, 4)
+    assert own_hooks.CALLS == [("episodes", 16), ("episodes", 48)]
