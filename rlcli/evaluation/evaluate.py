@@ -12,6 +12,7 @@ import numpy as np
 from rlcli.assembly import build, build_environment, out_of_memory
 from rlcli.errors import RlcliError, quote
 from rlcli.evaluation.make_evaluator import make_evaluator, on_grid, without_grid
+from rlcli.evaluation.targets import check_whole
 from rlcli.loop.evaluator import MAX_EPISODE_STEPS
 from rlcli.quoting import printable
 from rlcli.recipe import Recipe, documents, load_recipe, resolve
@@ -78,6 +79,7 @@ def eval(
         policy the same fields and `values`: what tells it from the others.
     """
     keywords = {**locals()}  # those of `_evaluate`, and the path
+    check_whole("episodes", episodes)
     study = find_study(keywords.pop("path"))
     if study is None or study.is_search:
         return Result(_evaluate(path, **keywords), _tables)

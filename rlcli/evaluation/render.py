@@ -55,15 +55,17 @@ def render(
             `.png`, a strip of eight frames.
         episodes: the number of episodes.
         seed: random seed of the episodes.
-        fps: frames per second, of a GIF at most 50.
-        size: (width, height) in pixels.
+        fps: frames per second, from 1 to 100; of a GIF at most 50.
+        size: (width, height) in pixels, at most 10 000.
         overlay: writes step, return so far and action below each frame; below the last
             frame of an episode its length, its return, and its success or another
             number of `info`.
         trust: whether the file's recipe may import code from outside rlcli and
             plug-ins. By default that of your own runs may, see `rlcli.trust`.
     """
-    targets.check_rendering(path, best=best, output=output)
+    targets.check_rendering(
+        path, best=best, output=output, episodes=episodes, fps=fps, size=size
+    )
     selection = _select_evaluator(path, best, episodes, trust)
     recipe, target, evaluator, acting, inputs = selection
     target = enter(target if output is None else output)

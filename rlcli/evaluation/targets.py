@@ -1,9 +1,14 @@
-"""Targets: what `rlcli render` and `collect` make, checked before JAX is imported."""
+"""Targets: what evaluations make, and of how much, checked before JAX is imported."""
 
+import math
 import os
+from numbers import Real
 from pathlib import Path
+from typing import Any
 
-from rlcli.errors import RlcliError
+import numpy as np
+
+from rlcli.errors import RlcliError, quote
 from rlcli.evaluation import films
 from rlcli.recipe import check_document, shipped_recipes
 from rlcli.registry.paths import enter
@@ -13,14 +18,37 @@ from rlcli.runs.locate import locate_policy, zoo_name
 from rlcli.runs.run_folder import SUFFIX, Run
 
 DEFAULT = "render.gif"
+_MAX_FPS, _MAX_SIDE = 100, 10_000  # frames per second, and pixels
 # With these a path begins that is not the name of an environment.
 _FIRST_PARTS = ("/", "..", "runs", locate.ZOO)
 
 
+def check_whole(name: str, number: Any, least: int = 1, most: float = math.inf) -> None:
+    """Refuses what is not a whole number between two limits."""
+    if not (isinstance(number, int | np.integer) and least <= number <= most):
+        limits = f"≥ {least}" if most == math.inf else f"from {least:,} to {most:,}"
+        raise RlcliError(f"`{name}` is {quote(number)}, expected an int {limits}")
+
+
 def check_rendering(
-    path: str | Path, *, best: bool = False, output: str | Path | None = None
+    path: str | Path,
+    *,
+    best: bool = False,
+    output: str | Path | None = None,
+    episodes: int = 1,
+    fps: float | None = None,
+    size: tuple[int, int] | None = None,
 ) -> None:
     """Refuses, before JAX is imported, a video that cannot be made or written."""
+    check_whole("episodes", episodes)
+    if fps is not None and not (isinstance(fps, Real) and 1 <= fps <= _MAX_FPS):
+        limits = f"a number from 1 to {_MAX_FPS}"
+        raise RlcliError(f"`fps` is {quote(fps)}, expected {limits}")
+    if size is not None:
+        if not isinstance(size, tuple | list) or len(size) != 2:
+            raise RlcliError(f"`size` is {quote(size)}, expected (width, height)")
+        for side in size:
+            check_whole("size", side, most=_MAX_SIDE)
     target = Path(DEFAULT)
     if is_recipe(path):
         check_document(path)
@@ -76,8 +104,8 @@ def check_collection(
             "both `episodes` and `steps` are given", "choose one of the two"
         )
     for key, number in {"episodes": episodes, "steps": steps}.items():
-        if number is not None and number < 1:
-            raise RlcliError(f"`{key}` is {number}, expected at least 1")
+        if number is not None:
+            check_whole(key, number)
     if explore and random:
         raise RlcliError(
             "both `explore` and `random` are given", "choose one of the two"

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.environments.episode_info import accumulate, finish
-from rlcli.errors import RlcliError
+from rlcli.errors import RlcliError, quote
 from rlcli.loop.progress import EVALUATION, stream_key
 from rlcli.types import Array, ArrayTree, Environment, Key, Policy, TimeStep
 from rlcli.xla.numeric_limits import INT32_MAX
@@ -53,9 +53,9 @@ def evaluation_keys(
 
 def check_evaluation_index(index: int) -> None:
     """Refuses the index of an evaluation, `--seed` of a command, beyond int32."""
-    if not 0 <= index <= INT32_MAX:
+    if not (isinstance(index, int | np.integer) and 0 <= index <= INT32_MAX):
         raise RlcliError(
-            f"expected a seed of episodes from 0 to {INT32_MAX:,}, got {index:,}"
+            f"expected a seed of episodes from 0 to {INT32_MAX:,}, got {quote(index)}"
         )
 
 

@@ -112,9 +112,8 @@ def register_closing() -> None:
 
 
 def _close_unfinished() -> None:
-    with (
-        contextlib.ExitStack() as stack
-    ):  # closes all that no thread runs, even if one fails
+    with contextlib.ExitStack() as stack:  # closes the others if one of them fails
         for generator in _unfinished:
-            if inspect.getgeneratorstate(generator) != inspect.GEN_RUNNING:
+            state = inspect.getgeneratorstate(generator)
+            if state != inspect.GEN_RUNNING:  # else a thread runs it
                 stack.callback(generator.close)

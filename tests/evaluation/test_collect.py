@@ -160,7 +160,7 @@ def test_equal_requests_give_equal_files(episodes, tmp_path):
     ("options", "message"),
     [
         ({"episodes": 1, "steps": 1}, "both `episodes` and `steps` are given"),
-        ({"episodes": 0}, "`episodes` is 0, expected at least 1"),
+        ({"episodes": 0}, "`episodes` is `0`, expected an int ≥ 1"),
         ({"explore": True, "random": True}, "both `explore` and `random` are given"),
         ({"output": "data.txt"}, "`data.txt` is not the name of a data set"),
     ],

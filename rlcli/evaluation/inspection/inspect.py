@@ -9,7 +9,6 @@ import gymnasium
 import jax
 import numpy as np
 
-from rlcli.errors import RlcliError
 from rlcli.evaluation.inspection import inspection_records as records
 from rlcli.evaluation.inspection.network_layers import (
     describe_activations,
@@ -19,6 +18,7 @@ from rlcli.evaluation.inspection.next_update import NextUpdate, run_next_update
 from rlcli.evaluation.inspection.signs import find_signs
 from rlcli.evaluation.inspection.values import visit
 from rlcli.evaluation.load import load
+from rlcli.evaluation.targets import check_whole
 from rlcli.registry.paths import resolves
 from rlcli.runs.locate import locate_checkpoint, owning_run
 from rlcli.types import Transition
@@ -53,8 +53,7 @@ def inspect(
         RlcliError: if there is no such run, checkpoint or seed; if the file is damaged;
             or if its recipe imports code that is not trusted.
     """
-    if episodes < 0:
-        raise RlcliError(f"`episodes` cannot be {episodes}", "pass 0 or more")
+    check_whole("episodes", episodes, 0)
     file = locate_checkpoint(run, checkpoint)
     update = run_next_update(file, seed, trust)
     notes = [update.message] if update.message else []
