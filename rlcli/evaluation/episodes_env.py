@@ -31,15 +31,19 @@ def make_episodes_env(recipe: Recipe, clock: Clock, seed: int) -> gymnasium.Env:
     """
     recipe = uniform_levels(on_grid(recipe))
     part, single = recipe.environment, resize(recipe, 1)
-    is_single = single.num_envs == 1
-    if is_single and not registry.find(part.kind, part.name).facts.get("adapter"):
+    is_native = not registry.find(part.kind, part.name).facts.get("adapter")
+    if is_native and single.num_envs == 1:
         return _NativeEpisodes(recipe, clock, seed)
     make = build_environment(single, 1, rendering=True).own.make
     if make is None:
-        cause = "rlcli wraps" if recipe.wrappers else "its library only makes"
+        cause = "its library only makes vectors"
+        if single.num_envs > 1:
+            cause = f"it is a game of {single.num_envs} agents"
+        elif recipe.wrappers:
+            cause = "rlcli wraps vectors"
         raise RlcliError(
-            f"environment `{part.name}` has no single environment: {cause} vectors",
-            "make the vector with that library; `act` takes batches of observations",
+            f"environment `{part.name}` has no single environment: {cause}",
+            "make a vector of it yourself; `act` takes batches of observations",
         )
     return _ExternalEpisodes(TimeLimit(make(), MAX_EPISODE_STEPS), seed)
 

@@ -151,7 +151,8 @@ def _describe_actions(
         return
 
     def fractions(actions: np.ndarray) -> np.ndarray:
-        return np.bincount(actions.astype(int).ravel(), minlength=n)[:n] / actions.size
+        counts = np.bincount(actions.astype(int).ravel(), minlength=n)[:n]
+        return counts / max(actions.size, 1)  # none if every weight is 0
 
     n, start = int(space.n), int(space.start)
     batch = fractions(np.asarray(update.batch.action)[update.weight > 0])

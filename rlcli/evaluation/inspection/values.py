@@ -25,7 +25,10 @@ def visit(
     Returns its values against what it got, its probabilities `[steps, actions]`, and
     the reasons why there are none.
     """
-    env = policy.make_env()
+    try:
+        env = policy.make_env()
+    except RlcliError as error:  # a game, or a library that only makes vectors
+        return None, None, [error.message]
     gamma = discount_of(policy.recipe)
     answers, reasons = dict[str, list[np.ndarray]](), dict[str, str]()
     returns, is_whole = [], []

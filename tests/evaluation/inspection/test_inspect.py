@@ -12,9 +12,12 @@ import pytest
 
 import rlcli
 from rlcli.errors import RlcliError
+from rlcli.evaluation.episodes_env import make_episodes_env
 from rlcli.evaluation.inspection.next_update import run_next_update
+from rlcli.recipe import load_recipe
 from rlcli.runs.metrics import read_metrics
 from rlcli.runs.run_folder import Run
+from rlcli.types import Clock
 
 SMALL = {"name": "mlp", "layers": [4]}
 TABLE = {
@@ -173,3 +176,66 @@ def test_a_checkpoint_has_the_critics_that_a_policy_file_lacks(tmp_path):
     assert np.isfinite([low, high]).all() and low != high
     values = policy.value(np.stack([obs, obs]))
     assert values.shape == (2,) and values[0] == values[1]
+
+
+GAME = """
+import gymnasium
+import jax.numpy as jnp
+from rlcli.types import Core, TimeStep, key_as_noise
+def pair():
+    box = gymnasium.spaces.Box(0.0, 9.0, (1,))
+    def observe(time):
+        return jnp.full((2, 1), time, jnp.float32)
+    def reset(key):
+        return jnp.int32(0), observe(0)
+    def step(time, action, noise):
+        over = time == 3
+        obs, discount = observe(time + 1), jnp.full(2, ~over, jnp.float32)
+        reward = action.astype(jnp.float32)
+        return time + 1, TimeStep(obs, obs, reward, discount, over, {})
+    action = gymnasium.spaces.Discrete(2)
+    return Core(reset, step, box, action, draw=key_as_noise, agents=2)
+"""
+
+
+@pytest.fixture
+def game(folder, fresh_imports):
+    """A recipe of a game of two agents."""
+    (folder / "own_game.py").write_text(GAME)
+    return {
+        "environment": {"name": "own_game:pair", "num_envs": 4},
+        "network": SMALL,
+        "updater": "ppo",
+        "train": {"steps": 64, "unroll": 8, "evaluate": {"every": None}},
+    }
+
+
+def test_an_error_says_that_a_game_has_no_single_environment(game):
+    with pytest.raises(RlcliError, match="it is a game of 2 agents") as caught:
+        make_episodes_env(load_recipe(game), Clock.zero(), 0)
+    assert "library" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_a_game_is_inspected_without_its_values(game):
+    found = rlcli.inspect(rlcli.train(game, run="run", quiet=True), episodes=2)
+    assert found.value is None and found.losses
+    assert any("game of 2 agents" in note for note in found.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("error")
+def test_a_batch_without_a_row_has_no_action(tmp_path):
+    """The first unroll of one step, where targets span three."""
+    recipe = {
+        "environment": "FrozenLake-v1",
+        "network": "table",
+        "updater": "q_learning",
+        "tracer": {"name": "n_step", "n": 3},
+        "train": {"steps": 8, "checkpoint": {"every": 1, "keep": 8}, "evaluate": None},
+    }
+    run = rlcli.train(recipe, run=tmp_path / "run", quiet=True)
+    found = rlcli.inspect(run, checkpoint=1, episodes=0)
+    assert [each.batch for each in found.actions] == [0.0] * 4
+    assert any("every weight of the batch is 0" in sign for sign in found.signs)
+    assert sum(each.batch for each in rlcli.inspect(run, episodes=0).actions) == 1
