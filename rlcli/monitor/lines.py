@@ -20,7 +20,6 @@ LEADING_FIELDS = ("ep", "T", "G", "avg_r", "avg_G", "t", "dt")  # as in coax
 LEGEND = " · ".join(f"{name} {label_metric(name)}" for name in LEADING_FIELDS)
 MAX_LINE = 160  # characters of a row; all of its numbers are in `metrics.jsonl`
 _SHORT = {"steps_per_second": "steps/s", "updates_per_second": "updates/s"}
-_RATES = frozenset(("dt", *_SHORT))
 COUNTS = frozenset(("ep", "T", "t", "updates"))
 NOT_METRICS = frozenset(
     (*LEADING_FIELDS, *CLOCK_FIELDS, "seed", "run", "evaluation", "frozen")
@@ -57,11 +56,6 @@ def drop_details(row: Row) -> Row:
     """The row without the totals and maxima of the numbers in `info`."""
     details = {f"{prefix}{name}" for name in row for prefix in ("total_", "max_")}
     return {name: value for name, value in row.items() if name not in details}
-
-
-def drop_rates(row: Row) -> Row:
-    """The row without its durations and speeds."""
-    return {name: value for name, value in row.items() if name not in _RATES}
 
 
 def group_by_point(rows: Sequence[Row]) -> list[list[Row]]:

@@ -24,7 +24,6 @@ from rlcli.monitor.lines import (
     HEAD,
     LEGEND,
     Row,
-    drop_rates,
     format_evaluation,
     format_row,
     group_by_point,
@@ -173,9 +172,7 @@ class Monitor:
             if not self._is_explained:
                 self._write(f"{HEAD} {LEGEND}")
                 self._is_explained = True
-            row = merge_rows(point)
-            has_rate = self._panel.has_rate(row["T"])
-            self._write(format_row(row if has_rate else drop_rates(row)))
+            self._write(format_row(merge_rows(point)))
         if evaluation:
             self._write(f"{HEAD} evaluation: {format_evaluation(evaluation)}")
         self.refresh()

@@ -16,7 +16,6 @@ from rlcli.monitor.lines import (
     NOT_METRICS,
     Row,
     drop_details,
-    drop_rates,
     format_evaluation,
     group_by_point,
     merge_rows,
@@ -84,7 +83,6 @@ class RunPanel:
         self._is_watched = start_time is not None  # another process trains the run
         self._start = time.time() if start_time is None else start_time
         self._first: tuple[float, int] | None = None  # time and step of the first rows
-        self._first_logged: int | None = None  # the step of the first row
         self._results = SeedRows({}, {}, {}, BoundedSeries())
         self._evaluation_curve = BoundedSeries()
         self._evaluation = ""
@@ -94,8 +92,6 @@ class RunPanel:
         self.step = step
         # Excludes the first steps from the speed: they include the compilation.
         self._first = self._first or self._first_point(rows, step)
-        if rows and self._first_logged is None:
-            self._first_logged = rows[0]["T"]
         results = self._results
         for row in rows:
             results.rows[name_of(row)] = row
@@ -113,10 +109,6 @@ class RunPanel:
     def is_empty(self) -> bool:
         """Whether there is nothing to show: the run has not begun."""
         return not self.total_steps and not self._results.rows
-
-    def has_rate(self, step: int) -> bool:
-        """Whether a step has a speed: the first row's includes the compilation."""
-        return self._first_logged is not None and step > self._first_logged
 
     def _first_point(self, rows: Sequence[Row], step: int) -> tuple[float, int] | None:
         """Time and step of the first row since the start; of now if there are none.
@@ -164,8 +156,6 @@ class RunPanel:
             text = f"{self.phase} …" if not self.is_finished else "no log point reached"
             return [progress, _texts("returns", _NEVER_DROPPED, [Text(text)])]
         row = drop_details(merge_rows([*self._results.rows.values()]))
-        if not self.has_rate(row["T"]):
-            row = drop_rates(row)
         row = {**row, "T": self.step}  # as the bar
         is_single = len(self._results.rows) == 1
         names = ("ep", "T", "t", "G", "avg_r") if is_single else ("ep", "T", "avg_r")

@@ -164,7 +164,7 @@ def several_runs():
 def no_episodes():
     """Rows before the end of the first episode have no return."""
     picture = RunPanel(50_000, [0], "dqn_pong")
-    fields = {"T": 1000, "seed": 0, "ep": 0, "loss": 0.5, "dt": 1.0}
+    fields = {"T": 1000, "seed": 0, "ep": 0, "loss": 0.5}  # of the first chunk
     picture.add([fields], 1000, [])
     return picture
 
@@ -278,17 +278,6 @@ def test_names_and_numbers_stand_in_as_many_columns_as_fit():
     assert lines == ["a 1       a_longer_name 2", "b 3       c             1,234,567"]
     assert len(seeds_table.format_cells(pairs, 60)) == 1
     assert len(seeds_table.format_cells(pairs, 20)) == 4
-
-
-def test_the_first_row_has_no_rate_since_it_includes_the_compilation():
-    picture = RunPanel(50_000, [0], "dqn")
-    picture.add([], 500, [])
-    picture.add([row(1_000)], 1_000, [])
-    text = draw_panel(picture)
-    assert "steps/s" not in text and "dt 1.51" not in text
-    picture.add([row(2_000, updates_per_second=0.0)], 2_000, [])
-    text = draw_panel(picture)
-    assert "steps/s" in text and "dt 1.51" in text and "updates/s" not in text
 
 
 def test_totals_and_maxima_of_info_are_left_to_the_files():

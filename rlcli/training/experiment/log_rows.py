@@ -59,9 +59,9 @@ class LogRows:
         # The iteration of the last log point, which may be before a resume.
         self._last_point = 0
         # Speeds are measured from here: the iteration and the time of the last log
-        # point, or of the end of the first chunk in this process, which compiles.
-        self._speed_start = (0, time.perf_counter())
-        self._is_compiled = False
+        # point, or of the end of the first chunk in this process. That one compiles, so
+        # its rows have no speeds.
+        self._speed_start: tuple[int, float] | None = None
 
     def restore(self, iteration: int, metrics: Mapping[str, np.ndarray]) -> None:
         """Continues from a checkpoint."""
@@ -70,7 +70,6 @@ class LogRows:
         if self._period:
             multiple = iteration * steps // self._period * self._period
             self._last_point = iteration_at(multiple, steps)
-        self._speed_start = (iteration, time.perf_counter())
 
     def points(self, iteration: int, end: int) -> list[int]:
         """The iterations after which a chunk writes a row: log points, and its end.
@@ -108,7 +107,7 @@ class LogRows:
             """The rows of a log point; `index` is its row in the log."""
             has_learned = updates(point) > updates(self._last_point)
             timing = self._timing(point, point_time)
-            self._last_point, self._speed_start = point, (point, point_time)
+            self._last_point = point
             statistics = summary["log"].statistics._asdict()
             step, since = point * steps, (points[-1] - point) * self._setup.unroll
             counts = [] if restarts is None else restarts.counts_before(since).tolist()
@@ -138,13 +137,17 @@ class LogRows:
                 fraction = (point - points[0]) / (points[-1] - points[0])
                 point_time = times[0] + fraction * (times[1] - times[0])
                 rows += rows_at(point, index, point_time)
-        if not self._is_compiled:
-            self._is_compiled, self._speed_start = True, (points[-1], times[1])
+        if self._speed_start is None:
+            self._speed_start = points[-1], times[1]
         return rows
 
     def _timing(self, point: int, point_time: float) -> dict[str, float]:
-        """Durations and speeds since `_speed_start`."""
+        """The time of a log point, and the durations and speeds since the last one."""
+        now = {"time": time.time() - (time.perf_counter() - point_time)}
+        if self._speed_start is None:
+            return now
         iteration, start_time = self._speed_start
+        self._speed_start = point, point_time
         seconds = max(point_time - start_time, 1e-9)
         updates, seeds = self._setup.agent.count_updates, len(self._setup.seeds)
         steps = (point - iteration) * self._setup.steps_per_iteration
@@ -153,7 +156,7 @@ class LogRows:
             "dt": 1e3 * seconds / max(steps, 1),
             "steps_per_second": steps * seeds / seconds,
             "updates_per_second": num_updates * seeds / seconds,
-            "time": time.time() - (time.perf_counter() - point_time),
+            **now,
         }
 
 

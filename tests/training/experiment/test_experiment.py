@@ -483,11 +483,14 @@ def test_a_film_in_training_is_the_evaluation_of_the_first_seed(
     assert len(shown) == experiment.program.evaluate().lengths[0, 0] + 1
 
 
-def test_speeds_leave_out_the_first_chunk_which_compiles():
-    experiment = experiment_of(log={"every": 30})
-    iteration, now = experiment.log_rows._speed_start
-    experiment.log_rows._speed_start = iteration, now - 1_000.0  # of the compiler
-    reports = run_reports(experiment, [1, 1_000])
-    rows = [row for report, _ in reports for row in report.rows]
-    assert rows[0]["T"] == 30
-    assert rows[0]["steps_per_second"] > 1.0  # else 60 steps in 1 000 s
+def test_rows_of_the_first_chunk_have_no_speeds_since_it_compiles():
+    experiment = experiment_of(log={"every": 8})
+    reports = run_reports(experiment, [4, 1_000])
+    rows = [[*report.rows] for report, _ in reports]
+    assert rows[0] and all(row.keys() & CLOCKS == {"time"} for row in rows[0])
+    assert all(row.keys() >= CLOCKS for row in rows[1])
+    times = [row["time"] for row in rows[1]]
+    rates = [row["steps_per_second"] for row in rows[1]]
+    seeds = len(experiment.setup.seeds)
+    passed = (times[-1] - times[0]) * rates[-1] / seeds
+    assert passed == pytest.approx(rows[1][-1]["T"] - rows[1][0]["T"], rel=0.05)
