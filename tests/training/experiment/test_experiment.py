@@ -195,7 +195,7 @@ def test_rows_say_where_every_seed_stands():
     assert {"loss", "td_error", "q", "gradient_norm"} <= set(rows[-1])
     assert rows[-1]["ep"] > 0
     assert all(np.isfinite(value) for value in rows[-1].values())
-    assert all(set(row) >= CLOCKS for report, _ in reports for row in report.rows)
+    assert all("time" in row for report, _ in reports for row in report.rows)
     metrics = {"loss", "td_error", "q", "gradient_norm"}
     assert {name for name in rows[-1] if "." not in name} - metrics < ROW_FIELDS
 
