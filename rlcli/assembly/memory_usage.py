@@ -24,7 +24,8 @@ from rlcli.xla.temporaries import tree_bytes
 COMPILER = 200 * 2**20  # bytes that XLA needs to compile a run's program, at least
 _HOST_ENVIRONMENT = 3 * 2**10  # bytes of a Gymnasium environment in this process …
 _PROCESS = 21 * 2**20  # … and of one in its own process
-_MAX_LISTED = 4  # items in an error
+_ROW = 10  # bytes of the smallest row: reward, discount, and two flags
+_ENVIRONMENT = 16  # bytes of the smallest environment: its episode's return and length
 
 
 class Item(NamedTuple):
@@ -39,12 +40,30 @@ class Item(NamedTuple):
     on_host: bool = False  # in host memory even if an accelerator computes
 
 
+def least_memory(recipe: Recipe, seeds: int) -> list[Item]:
+    """The memory that a run needs by the sizes in its recipe.
+
+    A lower bound that builds nothing: a recipe may request 10¹² environments.
+    """
+    train, num_envs = recipe.train, recipe.num_envs
+    count = {"environment.num_envs": num_envs, "train.seeds": seeds}
+    items = [Item("environments", seeds * num_envs * _ENVIRONMENT, "", count)]
+    if train.unroll > 1:
+        size = seeds * num_envs * train.unroll * _ROW
+        items.append(Item("unroll", size, "", {"train.unroll": train.unroll, **count}))
+    if recipe.replay is not None:
+        capacity = capacity_of(recipe)
+        options = {"replay.capacity": capacity, "train.seeds": seeds}
+        items.append(Item("replay", seeds * capacity * _ROW, "", options))
+    return [*items, *_host_environments(recipe, seeds, num_envs)]
+
+
 def run_memory(recipe: Recipe, setup: Setup, loop: Loop) -> list[Item]:
     """The memory of a run; traces its program without allocating."""
     progress = resize_seeds(len(setup.padded_seeds), loop.shapes(), AXES)
     items = [
         *_state(recipe, setup, progress),
-        *host_environments(recipe, len(setup.seeds), recipe.num_envs),
+        *_host_environments(recipe, len(setup.seeds), recipe.num_envs),
         *_program(recipe, setup, loop),
         Item("compiler", COMPILER, on_host=True),
     ]
@@ -70,7 +89,7 @@ def _state(recipe: Recipe, setup: Setup, progress: Progress) -> Iterator[Item]:
         "parameters and optimizer",
         size,
         f"{seeds_noun} of {format_size(size / seeds)}",
-        {**dict.fromkeys(network_sizes(recipe)), "train.seeds": seeds},
+        {**dict.fromkeys(_network_sizes(recipe)), "train.seeds": seeds},
     )
     if recipe.replay is not None and not setup.agent.traits.is_offline:
         size, capacity = tree_bytes(replay), capacity_of(recipe)
@@ -115,7 +134,7 @@ def _program(recipe: Recipe, setup: Setup, loop: Loop) -> Iterator[Item]:
     options = {**batch, "train.seeds": len(setup.seeds)} if batch else count
     yield Item("random numbers", noise, "", options if learn > noise / 2 else count)
     rest = max(0, loop.temporary_bytes() - noise)
-    networks = dict.fromkeys(network_sizes(recipe))
+    networks = dict.fromkeys(_network_sizes(recipe))
     rows = batch or {"train.unroll": setup.unroll, **count}
     # Gradients have the size of the parameters; larger temporaries grow with the rows.
     is_mostly_gradients = rest < 4 * tree_bytes(_acting(setup, loop.shapes()))
@@ -135,7 +154,7 @@ def _evaluation(recipe: Recipe, setup: Setup, progress: Progress) -> Item:
     episode_bytes += _environment_bytes(progress) * num_envs // recipe.num_envs
     options = {"train.evaluate.episodes": episodes, "train.seeds": seeds}
     if policies > episode_bytes:
-        networks = dict.fromkeys(network_sizes(recipe))
+        networks = dict.fromkeys(_network_sizes(recipe))
         options = {**networks, "train.seeds": seeds}
     return Item("evaluation", policies + episode_bytes, "", options, on_host=True)
 
@@ -149,12 +168,12 @@ def evaluator_memory(
     seeds, num_envs = evaluator.seeds, evaluator.environment.num_envs
     detail = f"{_count_noun(seeds, 'seed')} × {num_envs:,} of "
     detail += format_size(size / seeds / num_envs)
-    networks, sizes = dict.fromkeys(network_sizes(recipe)), environment_sizes(recipe)
+    networks, sizes = dict.fromkeys(_network_sizes(recipe)), _environment_sizes(recipe)
     options = dict.fromkeys({**sizes, "--episodes": None})
     return [
         Item("policy", tree_bytes(acting), "", networks),
         Item("environments", size, detail, options),
-        *host_environments(recipe, seeds, num_envs),
+        *_host_environments(recipe, seeds, num_envs),
         Item("temporaries of the program", temporaries, "", {**networks, **options}),
     ]
 
@@ -164,24 +183,12 @@ def total(items: Sequence[Item]) -> int:
     return sum(item.size for item in items)
 
 
-def breakdown(items: Sequence[Item]) -> str:
-    """Lists the largest items: `replay 16.0 GiB (1 seed × …), unroll 2.1 GiB`."""
-    largest = sorted(items, key=lambda item: -item.size)[:_MAX_LISTED]
-    listed = [item for item in largest if item.size * 100 >= largest[0].size]
-    words = [
-        f"{item.name} {format_size(item.size)}"
-        + (f" ({item.detail})" if item.detail else "")
-        for item in listed
-    ]
-    return ", ".join(words)
-
-
 def _acting(setup: Setup, progress: Progress) -> ArrayTree:
     """The shapes of the acting state of the policies."""
     return jax.eval_shape(setup.agent.acting, progress.agent)
 
 
-def host_environments(recipe: Recipe, seeds: int, num_envs: int) -> list[Item]:
+def _host_environments(recipe: Recipe, seeds: int, num_envs: int) -> list[Item]:
     """The memory of environments of other libraries, estimated before they exist."""
     if not _is_adapter(recipe):
         return []
@@ -222,25 +229,37 @@ def _batch_size(recipe: Recipe) -> dict[str, int | None]:
     return {"replay.batch_size": value if isinstance(value, int) else None}
 
 
-def environment_sizes(recipe: Recipe) -> dict[str, int | None]:
+def recipe_sizes(recipe: Recipe) -> dict[str, int | None]:
+    """The options of a recipe that may be sizes, with their values."""
+    return {
+        **_environment_sizes(recipe),
+        **_network_sizes(recipe),
+        **_sizes_in("tracer", recipe.tracer.options),
+        **_sizes_in("replay", recipe.replay.options if recipe.replay else {}),
+        "environment.num_envs": recipe.num_envs,
+        "train.unroll": recipe.train.unroll,
+    }
+
+
+def _environment_sizes(recipe: Recipe) -> dict[str, int | None]:
     """The options of the recipe's environment that may be sizes, with their values."""
-    return sizes_in("environment", recipe.environment.options)
+    return _sizes_in("environment", recipe.environment.options)
 
 
-def network_sizes(recipe: Recipe) -> dict[str, int | None]:
+def _network_sizes(recipe: Recipe) -> dict[str, int | None]:
     """The options of the recipe's networks that may be sizes, with their values."""
     sizes: dict[str, int | None] = {}
     for name, spec in recipe.network.items():
         prefix = "network" if name == DEFAULT else f"network.{name}"
-        sizes |= sizes_in(prefix, spec.part.options if spec.part else {})
-        sizes |= sizes_in(
+        sizes |= _sizes_in(prefix, spec.part.options if spec.part else {})
+        sizes |= _sizes_in(
             f"{prefix}.memory", spec.memory.options if spec.memory else {}
         )
-        sizes |= sizes_in(f"{prefix}.head", spec.head)
+        sizes |= _sizes_in(f"{prefix}.head", spec.head)
     return sizes
 
 
-def sizes_in(place: str, options: Mapping[str, Any]) -> dict[str, int | None]:
+def _sizes_in(place: str, options: Mapping[str, Any]) -> dict[str, int | None]:
     """The largest integer in each option that has one, by the name of the option."""
     sizes: dict[str, int | None] = {}
     for name, value in options.items():

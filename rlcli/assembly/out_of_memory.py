@@ -10,7 +10,7 @@ import jax
 
 from rlcli.assembly import memory_usage
 from rlcli.assembly.build_part import explain_user_errors
-from rlcli.assembly.memory_usage import Item, breakdown, is_accelerated, total
+from rlcli.assembly.memory_usage import Item, is_accelerated, total
 from rlcli.errors import RlcliError
 from rlcli.loop.evaluator import Evaluator
 from rlcli.recipe import Recipe
@@ -19,32 +19,11 @@ from rlcli.xla import machine
 from rlcli.xla.machine import format_size
 
 _ALLOCATION = "Out of memory allocating"  # as XLA says it
-_ROW = 10  # bytes of the smallest row: reward, discount, and two flags
-_ENVIRONMENT = 16  # bytes of the smallest environment: its episode's return and length
+_MAX_LISTED = 4  # items in an error
 
 
 class OutOfMemoryError(RlcliError):
     """An allocation failed, or would fail."""
-
-
-def check_recipe(recipe: Recipe, seeds: int) -> None:
-    """Refuses a recipe whose sizes need more memory than available.
-
-    A lower bound that builds nothing: a recipe may request 10¹² environments.
-    """
-    train, num_envs = recipe.train, recipe.num_envs
-    count = {"environment.num_envs": num_envs, "train.seeds": seeds}
-    items = [Item("environments", seeds * num_envs * _ENVIRONMENT, "", count)]
-    if train.unroll > 1:
-        size = seeds * num_envs * train.unroll * _ROW
-        items.append(Item("unroll", size, "", {"train.unroll": train.unroll, **count}))
-    if recipe.replay is not None:
-        capacity = memory_usage.capacity_of(recipe)
-        options = {"replay.capacity": capacity, "train.seeds": seeds}
-        items.append(Item("replay", seeds * capacity * _ROW, "", options))
-    check_available_memory(
-        "this run", [*items, *memory_usage.host_environments(recipe, seeds, num_envs)]
-    )
 
 
 @contextlib.contextmanager
@@ -90,7 +69,7 @@ def _compare(
     limit = "" if source == "physical memory" else f" ({source})"
     raise OutOfMemoryError(
         f"{subject} needs {format_size(needed)} of memory, but only "
-        f"{format_size(available.size)} are available{limit}: {breakdown(items)}",
+        f"{format_size(available.size)} are available{limit}: {_breakdown(items)}",
         _remedy(items, needed - available.size),
     )
 
@@ -106,7 +85,7 @@ def explain_out_of_memory(subject: str, items: Sequence[Item] = ()) -> Iterator[
         message = f"{subject} ran out of memory: {_reason(error)}"
         if items:
             message += f"; it needs at least {format_size(total(items))}: "
-            message += breakdown(items)
+            message += _breakdown(items)
         raise OutOfMemoryError(message, _remedy(items, 0)) from error
 
 
@@ -130,6 +109,18 @@ def limit_building(recipe: Recipe) -> Iterator[None]:
         ) from error
 
 
+def _breakdown(items: Sequence[Item]) -> str:
+    """Lists the largest items: `replay 16.0 GiB (1 seed × …), unroll 2.1 GiB`."""
+    largest = sorted(items, key=lambda item: -item.size)[:_MAX_LISTED]
+    listed = [item for item in largest if item.size * 100 >= largest[0].size]
+    words = [
+        f"{item.name} {format_size(item.size)}"
+        + (f" ({item.detail})" if item.detail else "")
+        for item in listed
+    ]
+    return ", ".join(words)
+
+
 def _is_out_of_memory(error: Exception) -> bool:
     if isinstance(error, MemoryError):
         return True
@@ -148,13 +139,7 @@ def _reason(error: Exception) -> str:
 
 def _largest_size(recipe: Recipe) -> str:
     """A hint: the option with the largest integer that may be a size."""
-    sizes = memory_usage.environment_sizes(recipe) | memory_usage.network_sizes(recipe)
-    sizes |= memory_usage.sizes_in("tracer", recipe.tracer.options)
-    sizes |= memory_usage.sizes_in(
-        "replay", recipe.replay.options if recipe.replay else {}
-    )
-    sizes |= {"environment.num_envs": recipe.num_envs}
-    sizes |= {"train.unroll": recipe.train.unroll}
+    sizes = memory_usage.recipe_sizes(recipe)
     value, name = max((value or 0, name) for name, value in sizes.items())
     return f"lower the largest size in the recipe, `{name}` ({value:,})"
 

@@ -108,13 +108,11 @@ class Division:
 
     def _shard(self, function: Callable, inputs: Any, outputs: Any) -> Callable:
         devices, data_parallel = self._devices
-        if data_parallel == 1:
-            return shard_seeds(function, devices, inputs, outputs)
 
+        @functools.wraps(function)
         def run(*arguments: Any) -> Any:  # only here the devices have to exist
-            return shard_seeds(function, devices, inputs, outputs, data_parallel)(
-                *arguments
-            )
+            shard = shard_seeds(function, devices, inputs, outputs, data_parallel)
+            return shard(*arguments)
 
         return run
 

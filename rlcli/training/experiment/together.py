@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlcli import registry
-from rlcli.assembly import build, build_together, out_of_memory
+from rlcli.assembly import build, build_together
+from rlcli.assembly.memory_usage import least_memory
 from rlcli.assembly.numbers import without_numbers
+from rlcli.assembly.out_of_memory import check_available_memory
 from rlcli.errors import RlcliError
 from rlcli.recipe import Recipe
 from rlcli.training.experiment.experiment import Experiment
@@ -35,7 +37,8 @@ def build_experiments(
     if len(recipes) > 1:
         _check_together(recipes)
     first, initial = recipes[0], None
-    out_of_memory.check_recipe(first, len(recipes) * len(seeds))
+    items = least_memory(first, len(recipes) * len(seeds))
+    check_available_memory("this run", items)
     if is_new:  # all have the same `init`
         first, initial = read_initial(first, source)
         recipes = [dataclasses.replace(each, init=first.init) for each in recipes]
