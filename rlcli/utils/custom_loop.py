@@ -13,6 +13,7 @@ from rlcli.networks.functions import forward_pass
 from rlcli.networks.heads import action_values_head
 from rlcli.types import Agent, Array, ArrayTree, Clock, Key, Network, Params, Transition
 from rlcli.updaters import Parts, Policies, Spaces
+from rlcli.utils.trees import batch_to_single
 from rlcli.xla import switches
 from rlcli.xla.indexing import select_index
 
@@ -76,7 +77,7 @@ def q_function(forward: Callable[[Array], Array], env: gymnasium.Env) -> QFuncti
 
 def act(
     agent: Agent, state: ArrayTree, obs: Any, key: Key, *, explore: bool = True
-) -> Array:
+) -> ArrayTree:
     """Selects an agent's action for one observation; greedy unless `explore`.
 
     For feed-forward agents: each observation is treated as the first of an episode.
@@ -88,7 +89,7 @@ def act(
     decision, _ = select_action(
         agent.acting(state), batch, policy.initial(1), first, noise
     )
-    return decision.action[0]
+    return batch_to_single(decision.action)
 
 
 def transition(

@@ -14,6 +14,7 @@ import rlcli
 from rlcli.errors import RlcliError
 from rlcli.loop.agents import online_agent
 from rlcli.policies.discrete import epsilon_greedy
+from rlcli.policies.sampled import random
 from rlcli.tracers.multi_step import n_step
 from rlcli.updaters.policy_gradient.ppo import ppo
 from rlcli.updaters.td.q_learning import q_learning
@@ -183,3 +184,15 @@ def test_the_clock_counts_steps_as_iterations_and_updates():
     assert [int(time.iteration), int(time.steps), int(time.updates)] == [7, 7, 7]
     assert jnp.issubdtype(time.iteration.dtype, jnp.integer)
     assert bool(time.compute_metrics)
+
+
+def test_an_action_with_members_is_that_of_one_environment():
+    spaces = gymnasium.spaces
+    space = spaces.Tuple(
+        (spaces.Discrete(3), spaces.Dict({"x": spaces.Box(0, 1, (2,))}))
+    )
+    seen = spaces.Box(-1, 1, (4,))
+    policy = random(space, seen)
+    agent = agent_of(1)._replace(acting=lambda state: state, policy=policy)
+    choice, members = rlcli.act(agent, (), np.zeros(4, np.float32), jax.random.key(0))
+    assert choice.shape == () and members["x"].shape == (2,)
