@@ -197,7 +197,7 @@ def _restore(
         if saved is None:
             experiment.failures.end(run.read_info().get("reason", ""))
         else:
-            experiment.restore(saved, run.best)
+            experiment.restore(saved, run)
     return members, inexact
 
 

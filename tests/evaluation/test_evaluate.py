@@ -152,7 +152,7 @@ def test_the_best_is_another_policy_than_the_latest(tmp_path):
     files = Run(folder)
     saved = snapshots.read_checkpoint(files.latest_checkpoint())
     experiment.program.restore(saved)
-    experiment.restore(saved, files.best)
+    experiment.restore(saved, files)
     acting = rlcli.runs.checkpoint.read(folder / "policy.pkl.lz4")["acting"]
     # It always pushes to the left: ten steps or so.
     stubborn = {name: np.zeros_like(leaf) for name, leaf in acting.items()}

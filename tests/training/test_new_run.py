@@ -392,6 +392,18 @@ def test_a_run_stops_at_its_goal_and_resuming_it_says_so(tmp_path, capsys):
 
 
 @pytest.mark.slow
+def test_a_run_that_was_killed_at_its_goal_stops_there(tmp_path):
+    """For example while its environments close, before `run.json` says so."""
+    sets = ["train.stop.return=1", "train.evaluate.every=300"]
+    run = rlcli.train(DATA, set=sets, run=tmp_path / "run", quiet=True)
+    ended, rows = info(run), (run / "metrics.jsonl").read_bytes()
+    Run(run).write_info(status="running", reason="", ended=None)
+    rlcli.resume(run, quiet=True)
+    assert (run / "metrics.jsonl").read_bytes() == rows
+    assert all(info(run)[key] == ended[key] for key in ("status", "reason"))
+
+
+@pytest.mark.slow
 def test_quiet_means_quiet(tmp_path, capsys):
     rlcli.train(DATA, run=tmp_path / "run", smoke=True, quiet=True)
     assert capsys.readouterr() == ("", "")

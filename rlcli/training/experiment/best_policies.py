@@ -32,7 +32,7 @@ class Scores:
         not finite, or of a frozen seed, is worse than any other.
         """
         means = policies.returns
-        self._check_goals(numbers, is_active)
+        self.check_goals(numbers, is_active)
         means = np.where(is_active & np.isfinite(means), means, -np.inf)
         policies = policies._replace(returns=means)
         if self.best is None:
@@ -59,9 +59,10 @@ class Scores:
             for name in missing or ()
         ]
 
-    def _check_goals(
+    def check_goals(
         self, numbers: Sequence[Mapping[str, float]], is_active: np.ndarray
     ) -> None:
+        """Compares the numbers of an evaluation, see `record`, with the goals."""
         names = {goal: "mean" if goal == "return" else goal for goal in self._goals}
         if self._missing is None:
             self._missing = [n for goal, n in names.items() if n not in numbers[0]]

@@ -1,7 +1,6 @@
 """Experiment: one run in training: its share of the program, and its checkpoints."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +11,7 @@ from rlcli.loop.progress import Setup
 from rlcli.loop.seeds import resize_seeds, take_seeds
 from rlcli.recipe import Recipe
 from rlcli.runs import checkpoint, snapshots
+from rlcli.runs.metrics import read_last_rows
 from rlcli.runs.run_folder import Run
 from rlcli.runs.snapshots import CheckpointContent, Policies
 from rlcli.runs.statistics import episode_summary
@@ -94,23 +94,34 @@ class Experiment:
         """Why the run cannot continue; "" if it can."""
         return self.failures.end_reason
 
-    def restore(self, saved: CheckpointContent, best: Path) -> None:
+    def restore(self, saved: CheckpointContent, run: Run) -> None:
         """Continues from a checkpoint, after the program was restored from it.
 
-        `best` is the file of the best policies, if the run has one.
+        A run that was killed at its last step ends there again, see `train.stop`.
         """
         faults = take_seeds(self.seeds, self.program.progress.faults)
         self.failures.restore(saved.frozen, processes.fetch(faults)._asdict())
         self.log_rows.restore(self.iteration, saved.metrics)
         self.hooks.restore(saved.hooks, saved.path)
-        if best.is_file():
+        if run.best.is_file():
             shapes = resize_seeds(
                 len(self.setup.seeds),
                 jax.eval_shape(
                     self.setup.agent.acting, self.program.loop.shapes().agent
                 ),
             )
-            self.scores.best = snapshots.load_best(best, shapes, self.setup.seeds)
+            self.scores.best = snapshots.load_best(run.best, shapes, self.setup.seeds)
+
+        if self.recipe.train.stop:
+            seeds = len(self.setup.seeds)
+            _, rows = read_last_rows(run.folder, seeds, with_evaluation=True)
+            if len(rows) == seeds and rows[0]["T"] == self.step:
+                numbers = [row["evaluation"] for row in rows]
+                self.scores.check_goals(numbers, self._is_active())
+
+    def _is_active(self) -> np.ndarray:
+        """Which seeds are not frozen, bool `[S]`."""
+        return np.array([seed not in self.failures.frozen for seed in self.setup.seeds])
 
     def acting_state(self) -> ArrayTree:
         """The acting state of the policies, `[seeds, ...]`, on the host."""
@@ -208,7 +219,6 @@ class Experiment:
         returns, lengths = result.returns[self.seeds], result.lengths[self.seeds]
         info = {name: values[self.seeds] for name, values in result.info.items()}
         policies, seeds = self.policies(), self.setup.seeds
-        is_active = np.array([seed not in self.failures.frozen for seed in seeds])
         means = returns.mean(axis=1)
         histograms: list[dict[str, np.ndarray]] = []
         if any(tracker.takes_histograms for tracker in self.trackers.values()):
@@ -230,7 +240,8 @@ class Experiment:
             for i, seed in enumerate(seeds)
         ]
         numbers = [row["evaluation"] for row in rows]
-        self.scores.record(policies._replace(returns=means), is_active, numbers)
+        best = policies._replace(returns=means)
+        self.scores.record(best, self._is_active(), numbers)
         messages = [*report.messages, *self.scores.take_messages()]
         return report._replace(
             evaluation=rows, histograms=histograms, messages=messages

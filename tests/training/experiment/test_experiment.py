@@ -229,7 +229,7 @@ def test_a_restored_experiment_continues_with_the_same_results(middle, tmp_path)
     second = experiment_of(**periods)
     saved = snapshots.read_checkpoint(run.latest_checkpoint())
     assert second.program.restore(saved) == ""
-    second.restore(saved, run.best)
+    second.restore(saved, run)
     assert second.step == middle
     assert rows_of(before) + rows_of(run_reports(second)) == expected
     assert leaves_of(second) == leaves_of(whole)
