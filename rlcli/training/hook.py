@@ -88,7 +88,7 @@ class Hook:
     Its keyword-only parameters are its options. The events are at fixed steps, whatever
     the speed of the machine. Each method gets the `rlcli.training.Chunk`
     that ends there, with its rows, `log` and `set`. `state` is saved in checkpoints: a
-    tree of numbers and arrays, whose structure does not change.
+    tree of numbers and arrays, whose structure, shapes and dtypes do not change.
     """
 
     state: Any = ()

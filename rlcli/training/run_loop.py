@@ -158,9 +158,10 @@ def run_chunks(
             report = reports[0]
             pace.measure(before, report.iterations, report.seconds)
             effects.repeat()
+            chunk = _call_hooks(members[0], effects, report)
             step, is_closed = experiment.step, False
             try:
-                yield _call_hooks(members[0], effects, report)
+                yield chunk
             except GeneratorExit:  # the caller has closed the generator
                 is_closed = True
             # Then, so that rows and checkpoints have what a hook has done.

@@ -20,6 +20,7 @@ class Hooks:
     def __init__(self, recipe: Recipe) -> None:
         self._hooks = _build_hooks(recipe)
         self._episodes = 0  # at the last log point
+        self._leaves = self._describe()
 
     def restore(self, leaves: Mapping[str, np.ndarray], source: Path) -> None:
         """Continues with the states in a checkpoint."""
@@ -49,6 +50,24 @@ class Hooks:
             for event in [*self._events(chunk, is_best, is_checkpoint_due)]:
                 for hook in self._hooks:
                     getattr(hook, event)(chunk)
+            self._check_leaves()
+
+    def _describe(self) -> dict[str, str]:
+        """Dtype and shape of what a checkpoint saves of the states, by tree path."""
+        return {k: f"{leaf.dtype}{[*leaf.shape]}" for k, leaf in self.save().items()}
+
+    def _check_leaves(self) -> None:
+        """Refuses other leaves than at first: no resume could restore them."""
+        now = self._describe()
+        for path in sorted(now.keys() | self._leaves.keys()):
+            before, after = (each.get(path, "nothing") for each in (self._leaves, now))
+            if before != after:
+                raise RlcliError(
+                    f"the `state` of a hook has changed: {quote(path)}, the index of "
+                    f"the hook first, was {before} and is {after}",
+                    "`__init__` sets all of it, with the types that it keeps: 0.0 "
+                    "instead of 0 for a float",
+                )
 
     def _states(self) -> dict[str, Any]:
         states = {str(i): hook.state for i, hook in enumerate(self._hooks)}

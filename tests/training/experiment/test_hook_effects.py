@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tiers import quick_first
 
@@ -236,3 +237,21 @@ def test_episodes_from_before_a_resume_are_no_event(walk):
     log(after, 32, 3)
     log(after, 48, 4)
     assert own_hooks.CALLS == [("episodes", 16), ("episodes", 48)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"speed": 1}, r"`0/speed`.* was float64\[\] and is int64\[\]"),
+        ({"speed": 0.5, "more": [1.0]}, r"`0/more/0`.* was nothing and is float64\[\]"),
+        ({"speed": np.zeros(2)}, r"was float64\[\] and is float64\[2\]"),
+    ],
+)
+def test_a_state_that_no_resume_could_restore_is_refused_at_once(walk, change, message):
+    hooks = Hooks(load_recipe(walk))
+    (hook,) = hooks._hooks
+    hook.state = {"speed": 0.25, "evaluations": 0}
+    hook.on_log = lambda chunk: hook.state.update(change)
+    chunk = Chunk(Path(), 16, [{"T": 16}], [], None, None)
+    with pytest.raises(RlcliError, match=message):
+        hooks.act(chunk, is_best=False, is_checkpoint_due=False)
