@@ -23,8 +23,14 @@ from jax.sharding import PartitionSpec
 
 from rlcli.loop.episode_statistics import EpisodeStatistics
 from rlcli.loop.progress import Progress, Setup
-from rlcli.loop.seeds import SEEDS, seed_shardings, shapes_on_devices, shard_seeds
-from rlcli.types import Array, ArrayTree
+from rlcli.loop.seeds import (
+    SEEDS,
+    map_leaves,
+    seed_shardings,
+    shapes_on_devices,
+    shard_seeds,
+)
+from rlcli.types import Array
 from rlcli.xla import data_axis
 
 
@@ -87,11 +93,8 @@ class Division:
             shape = [size * n for size, n in zip(leaf.shape, counts, strict=True)]
             return jax.ShapeDtypeStruct(tuple(shape), leaf.dtype)
 
-        def enlarge_tree(spec: PartitionSpec, tree: ArrayTree) -> ArrayTree:
-            return jax.tree.map(lambda leaf: enlarge(spec, leaf), tree)
-
         shapes = jax.eval_shape(self._expand_scalars, self._share_shapes)
-        return _map_prefix(enlarge_tree, self._specs, shapes)
+        return map_leaves(enlarge, self._specs, shapes)
 
     def on_devices(self, shapes: Progress) -> Progress:
         """The shapes with the shardings of the arrays that `advance` returns."""
@@ -124,16 +127,14 @@ class Division:
         return jax.eval_shape(self._begin_share, share, numbers)
 
     def _map_scalars(self, function: Callable, progress: Progress) -> Progress:
-        def map_tree(axis: int | None, shapes: ArrayTree, tree: ArrayTree) -> ArrayTree:
-            return jax.tree.map(
-                lambda shape, leaf: (
-                    function(leaf) if axis is not None and shape.ndim == 1 else leaf
-                ),
-                shapes,
-                tree,
-            )
-
-        return _map_prefix(map_tree, self._axes, self._share_shapes, progress)
+        return map_leaves(
+            lambda axis, shape, leaf: (
+                function(leaf) if axis is not None and shape.ndim == 1 else leaf
+            ),
+            self._axes,
+            self._share_shapes,
+            progress,
+        )
 
     def _expand_scalars(self, progress: Progress) -> Progress:
         return self._map_scalars(lambda leaf: leaf[:, None], progress)
@@ -166,16 +167,7 @@ def _progress_specs(setup: Setup, axes: Any) -> Any:
         divided = () if axis is None else (*[None] * axis, data_axis.AXIS)
         return PartitionSpec(SEEDS, *divided)
 
-    specs = jax.tree.map(spec, axes, is_leaf=_is_none)
+    specs = jax.tree.map(spec, axes, is_leaf=lambda axis: axis is None)
     whole = PartitionSpec()
     numbers = PartitionSpec(SEEDS) if setup.has_own_numbers else whole
     return specs._replace(iteration=whole, position=whole, numbers=numbers, data=whole)
-
-
-def _map_prefix(function: Callable, prefix: Any, *trees: ArrayTree) -> ArrayTree:
-    """`function(leaf of the prefix, *parts of the trees)`."""
-    return jax.tree.map(function, prefix, *trees, is_leaf=_is_none)
-
-
-def _is_none(node: Any) -> bool:
-    return node is None

@@ -1,5 +1,6 @@
 """Seeds: the same program for one seed or several, on one device or several."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +39,7 @@ def map_seeds(function: Callable, seeds: int, outputs: Any) -> Callable:
 
     def one_by_one(*arguments: Any) -> Any:
         results = jax.lax.map(lambda each: function(*each), arguments)
-        return _map_leaves(
+        return map_leaves(
             lambda axis, leaf: leaf[0] if axis is None else leaf, outputs, results
         )
 
@@ -73,7 +74,7 @@ def seed_shardings(
     if devices * data_parallel == 1:
         return jax.tree.map(lambda leaf: None, tree)
     mesh = _mesh(devices, data_parallel)
-    return _map_leaves(
+    return map_leaves(
         lambda axis, leaf: NamedSharding(mesh, _partition_spec(axis)), axes, tree
     )
 
@@ -117,24 +118,24 @@ def _partition_spec(axis: int | PartitionSpec | None) -> PartitionSpec:
 
 def squeeze_seed(tree: ArrayTree, axes: Any) -> ArrayTree:
     """Removes the axis of a single seed where `axes` is not None."""
-    return _map_leaves(lambda axis, leaf: leaf if axis is None else leaf[0], axes, tree)
+    return map_leaves(lambda axis, leaf: leaf if axis is None else leaf[0], axes, tree)
 
 
 def expand_seed(tree: ArrayTree, axes: Any) -> ArrayTree:
     """Adds an axis for a single seed where `axes` is not None."""
-    return _map_leaves(
+    return map_leaves(
         lambda axis, leaf: leaf if axis is None else jnp.expand_dims(leaf, 0),
         axes,
         tree,
     )
 
 
-def _map_leaves(function: Callable, axes: Any, tree: ArrayTree) -> ArrayTree:
-    """`function(axis, leaf)` of every leaf; `axes` is a prefix of the tree."""
+def map_leaves(function: Callable, axes: Any, *trees: ArrayTree) -> ArrayTree:
+    """`function(axis, *leaves)` of every leaf; `axes` is a prefix of the trees."""
     return jax.tree.map(
-        lambda axis, subtree: jax.tree.map(lambda leaf: function(axis, leaf), subtree),
+        lambda axis, *parts: jax.tree.map(functools.partial(function, axis), *parts),
         axes,
-        tree,
+        *trees,
         is_leaf=lambda axis: axis is None,
     )
 
@@ -147,12 +148,12 @@ def pad_seeds(padded: int, tree: ArrayTree, axes: Any = 0) -> ArrayTree:
             return leaf
         return np.asarray(leaf)[np.minimum(np.arange(padded), leaf.shape[0] - 1)]
 
-    return _map_leaves(pad, axes, tree)
+    return map_leaves(pad, axes, tree)
 
 
 def resize_seeds(seeds: int, shapes: ArrayTree, axes: Any = 0) -> ArrayTree:
     """Shapes for another number of seeds, without their shardings."""
-    return _map_leaves(
+    return map_leaves(
         lambda axis, leaf: jax.ShapeDtypeStruct(
             leaf.shape if axis is None else (seeds, *leaf.shape[1:]), leaf.dtype
         ),
@@ -172,11 +173,11 @@ def drop_padding(seeds: int, tree: ArrayTree, axes: Any = 0) -> ArrayTree:
             return leaf
         return leaf[:seeds]
 
-    return _map_leaves(drop, axes, tree)
+    return map_leaves(drop, axes, tree)
 
 
 def take_seeds(seeds: slice, tree: ArrayTree, axes: Any = 0) -> ArrayTree:
     """The arrays of some seeds, `[S, ...]` to `[seeds, ...]`."""
-    return _map_leaves(
+    return map_leaves(
         lambda axis, leaf: leaf if axis is None else leaf[seeds], axes, tree
     )
