@@ -43,7 +43,7 @@ from rlcli.types import (
     UpdaterTraits,
 )
 from rlcli.xla.numeric_limits import INT32_MAX
-from rlcli.xla.tree_paths import leaves_by_path
+from rlcli.xla.tree_paths import describe_leaf, leaves_by_path
 
 GOALS = {"achieved_goal", "desired_goal"}  # members of the observations with goals
 
@@ -408,14 +408,10 @@ def check_outputs(recipe: Recipe, core: Core) -> None:
             what = "which rows of metrics use for another field"
             refuse("step", f"an `info` with `{metric}`, {what}")
         if leaf.shape:
-            described = _describe_leaf(leaf)
+            described = describe_leaf(leaf)
             refuse("step", f"an `info` whose `{metric}` is {described}, not a number")
 
 
 def _describe_leaves(tree: Any) -> dict[str, str]:
     """Dtype and shape of every leaf, by tree path."""
-    return {path: _describe_leaf(leaf) for path, leaf in leaves_by_path(tree).items()}
-
-
-def _describe_leaf(leaf: Any) -> str:
-    return f"{leaf.dtype}{list(leaf.shape)}"
+    return {path: describe_leaf(leaf) for path, leaf in leaves_by_path(tree).items()}

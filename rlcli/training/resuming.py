@@ -118,18 +118,14 @@ def resume_chunks(
             for run, saved in zip(runs, checkpoints, strict=True)
         ]
         messages.append(recorded[-1].admission.warning)
-        recipes = [
-            (local_recipe(group, each.before), local_recipe(group, each.after))
-            for each in recorded
-        ]
+        recipes = [local_recipe(group, each.after) for each in recorded]
         members, inexact = _restore(runs, checkpoints, recipes)
         check_agreement(members[0].experiment.step)
-        recipes_before = [recipe for recipe, _ in recipes]
         for _, experiment in members:
             recovery.refuse_too_short(experiment)
             if ends_at_log_points:
                 experiment.log_rows.max_points = 1
-        pairs = zip(members, recipes_before, strict=True)
+        pairs = zip(members, (each.before for each in recorded), strict=True)
         alive = [pair for pair in pairs if not _has_failed(pair[0])]
         if all(itertools.starmap(_is_finished, alive)):
             for (run, experiment), _ in alive[:1]:
@@ -153,12 +149,11 @@ def resume_chunks(
 def _restore(
     runs: Sequence[Run],
     checkpoints: Sequence[CheckpointContent | None],
-    recipes: Sequence[tuple[Recipe, Recipe]],
+    recipes: Sequence[Recipe],
 ) -> tuple[list[ActiveRun], str]:
     """Restores runs from their checkpoints; also returns a message if it is inexact.
 
-    `recipes` are those before and after a change of options. A checkpoint is None for a
-    failed run, and for all runs if they start over.
+    A checkpoint is None for a failed run, and for all runs if they start over.
     """
     from rlcli.assembly import out_of_memory
     from rlcli.runs import snapshots
@@ -167,11 +162,11 @@ def _restore(
     from rlcli.training.experiment.hook_effects import restore_environment
     from rlcli.training.experiment.together import build_experiments
 
-    for run, saved, (recipe, _) in zip(runs, checkpoints, recipes, strict=True):
+    for run, saved, recipe in zip(runs, checkpoints, recipes, strict=True):
         seeds = recovery.recorded_seeds(run, saved, recipe)
     first = next(filter(None, checkpoints), None)
     experiments = build_experiments(
-        [recipe for _, recipe in recipes],
+        recipes,
         seeds,
         is_new=first is None,
         source=runs[0].init if runs[0].init.is_file() else None,

@@ -59,16 +59,6 @@ def _discard_without_memory(members: Sequence[ActiveRun]) -> Iterator[None]:
         raise
 
 
-@contextlib.contextmanager
-def _explain_errors(experiment: Experiment) -> Iterator[None]:
-    """Explains failed allocations, and exceptions of user code."""
-    with (
-        explain_out_of_memory("this run", experiment.program.memory),
-        explain_user_errors(experiment.recipe),
-    ):
-        yield
-
-
 def agreed_status(
     members: Sequence[ActiveRun], signals: Signals, deadline: float | None
 ) -> tuple[str, str]:
@@ -144,7 +134,9 @@ def run_chunks(
         ]
         stack.enter_context(report_idling(monitor.message))
         stack.enter_context(_record_errors([member.run for member in members]))
-        stack.enter_context(_explain_errors(experiment))
+        memory = experiment.program.memory
+        stack.enter_context(explain_out_of_memory("this run", memory))
+        stack.enter_context(explain_user_errors(experiment.recipe))
         evaluations = [_describe_evaluations(experiment)] if None in resume_at else []
         for message in filter(None, [*evaluations, session.warning, *messages]):
             monitor.message(message)

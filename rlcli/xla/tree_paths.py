@@ -1,4 +1,4 @@
-"""Tree paths: a name for each leaf of a pytree."""
+"""Tree paths: a name for each leaf of a pytree, and its description."""
 
 from typing import Any
 
@@ -27,3 +27,8 @@ def _path_step(key: Any) -> str:
 def escape_step(name: Any) -> str:
     """A name as a step of a tree path."""
     return str(name).replace("\\", "\\\\").replace("/", "\\/")
+
+
+def describe_leaf(leaf: Any, axes: int = 0) -> str:
+    """The dtype and the shape of a leaf, without leading `axes`: `float32[4, 64]`."""
+    return f"{leaf.dtype}{[*leaf.shape[axes:]]}"

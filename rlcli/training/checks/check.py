@@ -52,7 +52,7 @@ def _check_recipe(parsed_recipe: Recipe) -> dict[str, Any]:
     from rlcli.runs.sources import learned_in_policy, learned_leaves
     from rlcli.training.experiment.together import build_experiments
     from rlcli.xla.temporaries import tree_bytes
-    from rlcli.xla.tree_paths import leaves_by_path
+    from rlcli.xla.tree_paths import describe_leaf, leaves_by_path
 
     train = parsed_recipe.train
     seeds = range(train.seed, train.seed + train.seeds)
@@ -94,7 +94,7 @@ def _check_recipe(parsed_recipe: Recipe) -> dict[str, Any]:
             },
         },
         "shapes": {
-            f"{group}/{path}": _describe(leaf, 1)
+            f"{group}/{path}": describe_leaf(leaf, 1)
             for group, leaves in groups.items()
             for path, leaf in leaves.items()
         },
@@ -122,19 +122,14 @@ def _describe_inputs(network: Network | None) -> dict[str, str] | None:
     """The inputs of a function, by name: dtype and shape of one observation's."""
     from rlcli import spaces
     from rlcli.networks.inputs import Pair
-    from rlcli.xla.tree_paths import leaves_by_path
+    from rlcli.xla.tree_paths import describe_leaf, leaves_by_path
 
     if network is None or network.space is None:
         return None
     space = network.space
     members = space.spaces if isinstance(space, Pair) else (space,)
     return {
-        "/".join(filter(None, (name, path))): _describe(leaf)
+        "/".join(filter(None, (name, path))): describe_leaf(leaf)
         for name, member in zip(("observation", "action"), members, strict=False)
         for path, leaf in leaves_by_path(spaces.zeros(member)).items()
     }
-
-
-def _describe(leaf: Any, axes: int = 0) -> str:
-    """The dtype and the shape of a leaf, without leading `axes`."""
-    return f"{leaf.dtype}{[*leaf.shape[axes:]]}"

@@ -12,6 +12,7 @@ from rlcli.errors import RlcliError, quote, suggest
 from rlcli.recipe import Recipe
 from rlcli.runs import checkpoint
 from rlcli.training.hook import EVENTS, Hook
+from rlcli.xla.tree_paths import describe_leaf
 
 
 class Hooks:
@@ -54,7 +55,7 @@ class Hooks:
 
     def _describe(self) -> dict[str, str]:
         """Dtype and shape of what a checkpoint saves of the states, by tree path."""
-        return {k: f"{leaf.dtype}{[*leaf.shape]}" for k, leaf in self.save().items()}
+        return {path: describe_leaf(leaf) for path, leaf in self.save().items()}
 
     def _check_leaves(self) -> None:
         """Refuses other leaves than at first: no resume could restore them."""

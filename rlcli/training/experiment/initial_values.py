@@ -28,7 +28,7 @@ from rlcli.replays.datasets.names import HASH
 from rlcli.runs.initial_replay import fill_replays, read_steps, steps_by_path
 from rlcli.runs.sources import Leaves, Source, learned_path, read_source, write_source
 from rlcli.types import Array, ArrayTree, Transition
-from rlcli.xla.tree_paths import leaves_by_path
+from rlcli.xla.tree_paths import describe_leaf, leaves_by_path
 
 _OBSERVATION, _RETURNS = "statistics/observation/", "statistics/returns/"
 
@@ -310,7 +310,7 @@ def _want_optimizer(init: Init, here: Leaves, there: Leaves) -> list[_Wanted]:
 
 def _describe(leaf: Any) -> str:
     """The dtype and the shape of one seed's leaf: `float32[4, 64]`."""
-    return "nothing" if leaf is None else f"{leaf.dtype.name}{[*leaf.shape[1:]]}"
+    return "nothing" if leaf is None else describe_leaf(leaf, 1)
 
 
 def _check_fit(source: Source, here: Leaves, wanted: Sequence[_Wanted]) -> None:
