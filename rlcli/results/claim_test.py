@@ -15,7 +15,7 @@ from rlcli.recipe.annotations import quote_value
 from rlcli.recipe.documents import Place
 from rlcli.recipe.grammar import FailFunction, Reader
 from rlcli.results.curves import DEFAULT_METRICS
-from rlcli.results.groups import ENVIRONMENT, Member, label_cell
+from rlcli.results.groups import ENVIRONMENT, Member, label_cells
 from rlcli.results.references import Reference, choose_references, parse_references
 from rlcli.results.sequential_test import BITS, spend
 from rlcli.runs.study_record import Cell, Study
@@ -110,8 +110,8 @@ def check_test(test: ClaimTest, cells: Sequence[Cell]) -> None:
 def _find_environments(cells: Sequence[Cell]) -> dict[str, set[str]]:
     """The environments of each group."""
     groups: dict[str, set[str]] = {}
-    for cell in cells:
-        groups.setdefault(name_group(cell), set()).add(cell.values.get(ENVIRONMENT, ""))
+    for cell, group in zip(cells, name_groups(cells), strict=True):
+        groups.setdefault(group, set()).add(cell.values.get(ENVIRONMENT, ""))
     return groups
 
 
@@ -131,8 +131,7 @@ def find_references(
     given: Mapping[str, Reference],
 ) -> dict[str, Reference]:
     """The returns that are normalized to 0 and 1, of the runs of each environment."""
-    is_return = metric in DEFAULT_METRICS
-    found, unknown = choose_references(environments, given, is_return=is_return)
+    found, unknown = choose_references(environments, given, metric)
     for environment in unknown:
         raise RlcliError(
             "results of several environments are normalized, and "
@@ -152,11 +151,12 @@ def find_least(test: ClaimTest, variants: int, environments: int) -> int | None:
     return None
 
 
-def name_group(cell: Cell) -> str:
-    """The group of a cell, as `rlcli compare` calls it."""
-    own = cell.recipe
-    recipe = Path(own).stem if isinstance(own, str) else str(own["name"])
-    return label_cell(recipe, cell.values)
+def name_groups(cells: Sequence[Cell]) -> list[str]:
+    """The group of each cell of a study, as `rlcli compare` calls it."""
+    recipes = (cell.recipe for cell in cells)
+    names = (Path(r).stem if isinstance(r, str) else str(r["name"]) for r in recipes)
+    values = (cell.values for cell in cells)
+    return label_cells([*zip(names, values, strict=True)])
 
 
 def read_test(study: Study) -> ClaimTest | None:
@@ -178,11 +178,12 @@ def read_test(study: Study) -> ClaimTest | None:
 def split_blocks(study: Study, test: ClaimTest) -> list[dict[str, list[Cell]]]:
     """The cells of each block that has begun, by group."""
     blocks: list[dict[str, list[Cell]]] = []
+    groups = name_groups(study.cells)
     for start in range(test.seed, test.seed + test.max_seeds, test.seeds):
         found: dict[str, list[Cell]] = {}
-        for cell in study.cells:
+        for cell, group in zip(study.cells, groups, strict=True):
             if cell.values.get(SEED) == str(start):
-                found.setdefault(name_group(cell), []).append(cell)
+                found.setdefault(group, []).append(cell)
         if test.baseline not in found:
             break
         blocks.append(found)

@@ -83,21 +83,22 @@ def read_claims(study: Study, *, plan: bool = False) -> dict[str, Any] | None:
     groups = [*blocks[0]]
     variants = [group for group in groups if group != test.baseline]
     finished = {group: _count_finished(blocks, group) for group in groups}
-    cells = [
-        cell
+    read = {
+        cell.folder: group
         for number, block in enumerate(blocks)
-        for group, each in block.items()
+        for group, cells in block.items()
         if number < finished[group]
-        for cell in each
-    ]
+        for cell in cells
+    }
     is_smoke = any(cell.is_smoke for cell in study.cells)  # results mean nothing
     notes = [
         note
         for group, number in finished.items()
         for note in _note_missing(blocks, group, number)
     ]
-    metric, results = _read_results(test, cells, notes) if cells else ("", {})
-    sign = -1.0 if choose_best(metric) is min else 1.0
+    metric, sign, results = "", 1.0, {}
+    if read:
+        metric, sign, results = _read_results(test, read, notes)
     claims = []
     for variant in variants:
         blocks_done = min(finished[variant], finished[test.baseline])
@@ -177,15 +178,18 @@ def is_finished(cell: Cell) -> bool:
 
 
 def _read_results(
-    test: ClaimTest, cells: Sequence[Cell], notes: list[str]
-) -> tuple[str, Mapping[str, Results]]:
-    """The metric, and the results of each group, normalized where they have to be."""
+    test: ClaimTest, groups: Mapping[Path, str], notes: list[str]
+) -> tuple[str, float, Mapping[str, Results]]:
+    """The metric, and the results of each group, normalized where they have to be.
+
+    Also a sign: −1 where less is better. `groups` are those of the folders of runs.
+    """
     given = parse_references(test.reference)
     metric = None if test.metric == RETURN else test.metric
     settings = ComparisonSettings(
         test.result, metric, None, CELL, given, test.allow_differences
     )
-    members = find_members([cell.folder for cell in cells], notes)
+    members = find_members([*groups], notes)
     metric, samples = read_samples(members, settings, notes)
     used = {}
     if len(samples) > 1 or given:
@@ -198,8 +202,10 @@ def _read_results(
                 values = used[environment].normalize(values)
             seeds = (seed.seed for seed in sample.by_steps)
             own = dict(zip(seeds, values.tolist(), strict=True))
-            results.setdefault(sample.group.label, {})[environment] = own
-    return metric, results
+            group = groups[sample.group.members[0].folder]
+            results.setdefault(group, {})[environment] = own
+    sign = -1.0 if choose_best(metric) is min and not used else 1.0
+    return metric, sign, results
 
 
 def _pair(

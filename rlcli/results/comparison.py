@@ -11,7 +11,7 @@ import numpy as np
 
 from rlcli.results import aggregates, protocol
 from rlcli.results.aggregates import Estimate, Scores
-from rlcli.results.curves import DEFAULT_METRICS, CurveReader, Seed
+from rlcli.results.curves import CurveReader, Seed
 from rlcli.results.groups import Group, Member, group_members
 from rlcli.results.references import Reference, choose_references
 from rlcli.runs.metric_labels import EVALUATION, choose_best
@@ -157,8 +157,12 @@ def compare_environment(
         for name, statistic in estimates.items():
             row[name] = _as_dict(aggregates.estimate(statistic, [sample.results]))
         if threshold is not None:
-            row["steps_to_threshold"] = _reach(sample.by_steps, threshold)
-            row["seconds_to_threshold"] = _reach(sample.by_seconds, threshold)
+            is_least = choose_best(metric) is min
+            for x, seeds in (
+                ("steps", sample.by_steps),
+                ("seconds", sample.by_seconds),
+            ):
+                row[f"{x}_to_threshold"] = _reach(seeds, threshold, is_least=is_least)
         rows.append(row)
     sign = -1.0 if choose_best(metric) is min else 1.0
     scores = {sample.group.label: [sign * sample.results] for sample in samples}
@@ -169,23 +173,24 @@ def compare_environment(
     }
 
 
-def _reach(seeds: Sequence[Seed], threshold: float) -> dict[str, Any]:
+def _reach(
+    seeds: Sequence[Seed], threshold: float, *, is_least: bool
+) -> dict[str, Any]:
     """How many seeds reach a threshold, and the median of the first x at which they do.
 
-    The median counts seeds that do not reach it as infinite; None if it is.
+    The median counts seeds that do not reach it as infinite; None if it is. `is_least`:
+    less is better, so they reach it from above.
     """
-    firsts = [
-        float(seed.x[np.argmax(seed.y >= threshold)])
-        if (seed.y >= threshold).any()
-        else math.inf
+    reached = [
+        seed.x[seed.y <= threshold if is_least else seed.y >= threshold]
         for seed in seeds
     ]
-    reached = sum(map(math.isfinite, firsts))
+    firsts = [float(x[0]) if len(x) else math.inf for x in reached]
     # NumPy would subtract infinities.
     median = statistics.median(firsts) if firsts else math.inf
     return {
         "median": median if math.isfinite(median) else None,
-        "reached": reached,
+        "reached": sum(map(math.isfinite, firsts)),
         "seeds": len(seeds),
     }
 
@@ -208,8 +213,7 @@ def compare_overall(
 
     None, and a note, if an environment has no reference, or no group is complete.
     """
-    is_return, members = metric in DEFAULT_METRICS, collect_members(samples)
-    references, unknown = choose_references(members, given, is_return=is_return)
+    references, unknown = choose_references(collect_members(samples), given, metric)
     if unknown:
         names = ", ".join(f"`{each}`" for each in unknown)
         verb = "has" if len(unknown) == 1 else "have"

@@ -169,35 +169,73 @@ def group_members(members: Sequence[Member], group: str | None = None) -> list[G
     else:
         labels = [_shorten(_find(first, group)) for first in firsts]
         longer = [*keys]
+    return _make_groups([*keys.values()], labels, longer)
+
+
+def _make_groups(
+    found: Sequence[Sequence[Member]], *labels: Sequence[str]
+) -> list[Group]:
+    """Groups of members, each with the first of its labels that no other one has.
+
+    Those without such a label have the folder of their first run behind the last one.
+    """
+    last = [
+        f"{label} ({members[0].folder})"
+        for label, members in zip(labels[-1], found, strict=True)
+    ]
+    levels = [*labels, last]
     return [
-        Group(label if labels.count(label) == 1 else long, each)
-        for label, long, each in zip(labels, longer, keys.values(), strict=True)
+        Group(next(each[i] for each in levels if each.count(each[i]) == 1), members)
+        for i, members in enumerate(found)
     ]
 
 
-def label_cell(recipe: str, values: Mapping[str, str]) -> str:
-    """The group of a cell: its recipe and its options, over environments and seeds."""
-    kept = {key: text for key, text in values.items() if key not in _WITHIN}
-    name = kept.pop("recipe", recipe)
-    options = zip(shorten_keys([*kept]), kept.values(), strict=True)
-    return " ".join([name, *(f"{key}={text}" for key, text in options)])
+def label_cells(cells: Sequence[tuple[str, Mapping[str, str]]]) -> list[str]:
+    """The group of each cell, given its recipe and its values.
+
+    Cells that differ only in environments and seeds are a group. Its label has the
+    recipe and the options, with their sections if another group would have its label.
+    """
+    kept = [
+        {"recipe": recipe, **{k: v for k, v in values.items() if k not in _WITHIN}}
+        for recipe, values in cells
+    ]
+    short = [_label_cell(shorten_keys([*each]), each) for each in kept]
+    groups: dict[str, set[tuple[tuple[str, str], ...]]] = defaultdict(set)
+    for label, each in zip(short, kept, strict=True):
+        groups[label].add(tuple(sorted(each.items())))
+    return [
+        label if len(groups[label]) == 1 else _label_cell([*each], each)
+        for label, each in zip(short, kept, strict=True)
+    ]
+
+
+def _label_cell(names: Sequence[str], values: Mapping[str, str]) -> str:
+    pairs = zip(names, values.items(), strict=True)
+    words = (
+        text if key == "recipe" else f"{name}={text}" for name, (key, text) in pairs
+    )
+    return " ".join(words)
 
 
 def _group_cells(members: Sequence[Member]) -> list[Group]:
     """Groups the cells of studies that differ in nothing but the environment."""
-    groups: dict[tuple[str, str], list[Member]] = {}
+    studies: dict[str, list[Member]] = defaultdict(list)
     for member in members:
         if member.cell is None:
             message = f"run `{member.folder}` is no cell of a study"
             raise RlcliError(message, "group by `recipe` or `run`")
-        study, values = member.cell
-        label = label_cell(member.name, values)
-        groups.setdefault((study, label), []).append(member)
-    several = len({study for study, _ in groups}) > 1
-    return [
-        Group(f"{Path(study).name}: {label}" if several else label, each)
-        for (study, label), each in groups.items()
-    ]
+        studies[member.cell[0]].append(member)
+    groups: dict[tuple[str, str], list[Member]] = defaultdict(list)
+    for study, own in studies.items():
+        cells = [(each.name, each.cell[1]) for each in own if each.cell]
+        for member, label in zip(own, label_cells(cells), strict=True):
+            groups[study, label].append(member)
+    labels = [label for _, label in groups]
+    if len(studies) > 1:
+        labels = [f"{Path(study).name}: {label}" for study, label in groups]
+    longer = [f"{study}: {label}" for study, label in groups]
+    return _make_groups([*groups.values()], labels, longer)
 
 
 def _value_of(member: Member, key: str) -> str:

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from rlcli.errors import RlcliError, quote
+from rlcli.results.curves import DEFAULT_METRICS
 from rlcli.results.groups import Member
+from rlcli.runs.metric_labels import choose_best
 from rlcli.runs.study_record import REFERENCE, find_study
 
 ALL = ""  # in references of the user: environments that are not named
@@ -69,21 +71,30 @@ def shipped_references() -> Mapping[str, Mapping[str, Any]]:
 def choose_references(
     members: Mapping[str, Iterable[Member]],
     given: Mapping[str, Reference],
-    *,
-    is_return: bool,
+    metric: str,
 ) -> tuple[dict[str, Reference], list[str]]:
     """The reference of the runs of each environment, and the environments without one.
 
     That of `given`, else of the study of all runs, else the one that ships, if the
-    metric `is_return` and the runs have the options with which it was measured.
+    metric is the return and the runs have the options with which it was measured.
+    Refuses one in which the value that becomes 1 is worse than that which becomes 0.
     """
     found, unknown = {}, []
     for environment, each in members.items():
-        reference = _choose_reference([*each], environment, given, is_return)
+        reference = _choose_reference([*each], environment, given, metric)
         if reference is None:
             unknown.append(environment)
-        else:
-            found[environment] = reference
+            continue
+        worse, better = reference
+        best = choose_best(metric)
+        if best and best(reference) != better:
+            raise RlcliError(
+                f"the reference {worse:g},{better:g} of {quote(environment)}: a score "
+                f"of 1 is better than 0, but a `{metric}` of {better:g} is worse than "
+                f"{worse:g}",
+                f"write it the other way round: `{better:g},{worse:g}`",
+            )
+        found[environment] = reference
     return found, unknown
 
 
@@ -91,7 +102,7 @@ def _choose_reference(
     members: Sequence[Member],
     environment: str,
     given: Mapping[str, Reference],
-    is_return: bool,
+    metric: str,
 ) -> Reference | None:
     if (own := given.get(environment, given.get(ALL))) is not None:
         return own
@@ -100,7 +111,7 @@ def _choose_reference(
     if len(found) == 1 and (own := found.pop()) is not None:
         return own
     shipped = shipped_references().get(environment)
-    if shipped is None or not is_return:
+    if shipped is None or metric not in DEFAULT_METRICS:
         return None
     same = all(_has_options(member, shipped["options"]) for member in members)
     return Reference(shipped["low"], shipped["high"]) if same else None

@@ -13,8 +13,9 @@ from tested_studies import STUDY, WrittenTraining, score_noise, write_cell, writ
 import rlcli
 from rlcli.cli import main
 from rlcli.errors import RlcliError
+from rlcli.results.claim_test import ClaimTest, check_test, name_groups
 from rlcli.results.groups import find_members, group_members
-from rlcli.runs.study_record import find_study
+from rlcli.runs.study_record import Cell, find_study
 
 
 @pytest.fixture
@@ -94,6 +95,17 @@ def test_of_a_loss_the_lower_one_is_better(trained):
     assert found["difference"] > 0
     assert found["low"] < found["difference"] < found["high"]
     assert f"in `loss` is {found['difference']:.3g} (95 %" in found["sentence"]
+
+
+def test_options_that_are_called_alike_are_different_cells():
+    study = Path("study")
+    keys = "policy.rate", "updater.rate"
+    cells = [Cell(study / key, study, "pole", "", values={key: "1"}) for key in keys]
+    assert name_groups(cells) == ["pole policy.rate=1", "pole updater.rate=1"]
+    test = ClaimTest("pole rate=1", effect=1.0, max_seeds=30, seeds=5)
+    with pytest.raises(RlcliError, match="no cell `pole rate=1` as a baseline"):
+        check_test(test, cells)
+    check_test(test._replace(baseline="pole policy.rate=1"), cells)
 
 
 def test_environments_are_normalized_strata(trained):

@@ -109,6 +109,33 @@ def test_a_threshold_has_the_median_of_steps_and_seconds(runs):
     assert row["seconds_to_threshold"] == {"median": 2.0, "reached": 3, "seeds": 4}
 
 
+def test_a_loss_reaches_a_threshold_from_above(tmp_path):
+    losses = {0: [(10, 3.0), (20, 1.0)], 1: [(10, 1.5), (20, 0.5)], 2: [(10, 9.0)]}
+    write_run(tmp_path / "a", rows=metric_rows(losses, "loss"))
+    data = rlcli.compare(
+        tmp_path / "a", y="loss", threshold=1.5, allow_differences=True
+    )
+    (row,) = data["environments"][0]["groups"]
+    assert row["steps_to_threshold"] == {"median": 20, "reached": 2, "seeds": 3}
+
+
+@pytest.mark.parametrize(
+    ("metric", "worse", "better"), [("evaluation.mean", 0, 500), ("loss", 2, 0)]
+)
+def test_a_score_of_1_is_better_than_0(metric, worse, better, tmp_path):
+    for name, end in (("a", better), ("b", worse)):
+        curves = {seed: [(10, float(worse)), (20, float(end))] for seed in range(3)}
+        write_run(tmp_path / name, name=name, rows=metric_rows(curves, metric))
+    options = {"y": metric, "group": "name"}
+    data = rlcli.compare(tmp_path, reference=[f"{worse},{better}"], **options)
+    (pair,) = data["overall"]["improvement"]
+    (own,) = data["environments"][0]["improvement"]
+    assert pair["value"] == own["value"] == 1.0
+    with pytest.raises(RlcliError, match="a score of 1 is better than 0") as caught:
+        rlcli.compare(tmp_path, reference=[f"{better},{worse}"], **options)
+    assert f"`{worse},{better}`" in caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("change", "difference"),
     [

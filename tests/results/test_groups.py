@@ -118,6 +118,25 @@ def test_cells_of_a_study_are_grouped_over_environments(tmp_path):
     assert [*labels([tmp_path / "second"], None)] == ["large"]
 
 
+def test_groups_that_differ_have_different_labels(tmp_path):
+    for place in ("one", "two"):
+        for key in ("optimizer.eps", "policy.eps"):
+            study = f"{place}/study"
+            write_cell(tmp_path, key, study, **{key: "0.1"})
+            (tmp_path / study / key / "resolved.yaml").unlink()
+    first = labels([tmp_path / "one"], "cell")
+    assert first == {
+        f"dqn_cartpole {key}=0.1": [key] for key in ("optimizer.eps", "policy.eps")
+    }
+    assert [*labels([tmp_path], "cell")] == [
+        f"{tmp_path / place / 'study'}: {label}"
+        for place in ("one", "two")
+        for label in first
+    ]
+    for group in ("recipe", "run"):
+        assert len(labels([tmp_path], group)) == 4
+
+
 @pytest.mark.parametrize(
     "cell",
     [
