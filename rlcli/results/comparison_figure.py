@@ -1,7 +1,7 @@
 """Comparison figure: estimates with intervals, and performance profiles."""
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,18 +32,20 @@ def draw_comparison(data: Data, path: Path, style: figure.FigureStyle) -> None:
     statistics = ("iqm",) if style.width == "column" else _STATISTICS
     rows = list(_rows(data, statistics))
     labels = dict.fromkeys(group["group"] for row in rows for group in row.groups)
-    colors = {label: f"C{index}" for index, label in enumerate(labels)}
+    styles = {label: figure.choose_style(i) for i, label in enumerate(labels)}
+    width = figure.WIDTHS.get(style.width or "", 8)
     heights = [
         _ROW + figure.LINE * sum(0.5 + len(_wrap(each["group"])) for each in row.groups)
         for row in rows
     ]
     if data["overall"] is not None:
-        heights += [_PROFILE + figure.LINE * len(colors)]
+        lines = figure.lay_out_legend([*styles], width).lines
+        heights.append(_PROFILE + figure.LINE * max(lines, len(styles)))
     scale = 0.8 if style.width else 1  # its letters are small
     content = figure.make_bytes(
         path.suffix.lower(),
-        lambda canvas: _fill(canvas, data, rows, heights, colors),
-        size=(figure.WIDTHS.get(style.width or "", 8), scale * sum(heights)),
+        lambda canvas: _fill(canvas, data, rows, heights, styles),
+        size=(width, scale * sum(heights)),
         style=style,
     )
     write_output(path, content)
@@ -68,7 +70,7 @@ def _fill(
     data: Data,
     rows: Sequence[_Row],
     heights: Sequence[float],
-    colors: Mapping[str, str],
+    styles: overall_panels.Styles,
 ) -> None:
     # With a layout of their own: rows have three panels, or four.
     places = canvas.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)
@@ -76,7 +78,7 @@ def _fill(
         panels = place.subplots(1, len(row.statistics), squeeze=False)[0]
         for axes, name in zip(panels, row.statistics, strict=True):
             unit = _LABELS[name]
-            overall_panels.draw_estimates(row.groups, name, axes, colors, unit=unit)
+            overall_panels.draw_estimates(row.groups, name, axes, styles, unit=unit)
         _name_groups(panels[0], row.groups)
         # Of one unit, so a longer interval is a wider one in any of them.
         figure.share_limits(panels[: len({*row.statistics} - {_GAP})], "x")
@@ -88,9 +90,9 @@ def _fill(
         shown = {title: each for title, each in found.items() if title not in names}
         panels = place.subplots(1, len(shown), squeeze=False)[0]
         for axes, (title, draw) in zip(panels, shown.items(), strict=True):
-            draw(axes, colors)
+            draw(axes, styles)
             axes.set_title(title, loc="left", fontsize="medium")
-        figure.add_legend(place, colors, loc="outside lower center")
+        figure.add_legend(place, styles, loc="outside lower center")
     text = comparison_tables.describe_comparison(data, "as lines")
     text = textwrap.fill(quote_mathtext(text), int(_LETTERS * canvas.get_figwidth()))
     canvas.supxlabel(text, fontsize="x-small")

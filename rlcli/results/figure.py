@@ -1,6 +1,8 @@
 """Figure: PNG, SVG or PDF files drawn by matplotlib; learning curves."""
 
 import io
+import textwrap
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -70,7 +72,7 @@ def draw_bytes(result: Data, suffix: str, style: FigureStyle = SCREEN) -> bytes:
     rows = -(-count // columns)
     entries = _describe_entries(panels)
     width = WIDTHS.get(style.width or "", _WIDTHS[columns - 1])
-    lines = -(-len(entries) // _count_columns([*entries.values()], width))
+    lines = lay_out_legend([*entries.values()], width).lines
     height = _HEIGHTS[columns - 1] * rows + LINE * lines
     if style.width is not None:
         height = (0.35 + 0.65 * width / columns) * rows + 0.15 * lines + 0.2
@@ -97,9 +99,12 @@ def make_bytes(
     parameters = {"savefig.dpi": 150, **style.parameters}
     parameters["axes.prop_cycle"] = cycler(color=COLORS)
     # Not that of a `matplotlibrc` in the current folder, which can start LaTeX.
-    with styles.context(["default", parameters]):
+    with styles.context(["default", parameters]), warnings.catch_warnings():
+        # The font lacks some characters, such as Chinese ones.
+        warnings.filterwarnings("ignore", "Glyph", UserWarning)
         figure = Figure(figsize=size, layout="constrained")
         fill(figure)
+        fit_layout(figure)
         data = io.BytesIO()
         figure.savefig(data, format=suffix[1:], metadata=_DATES[suffix])
     return data.getvalue()
@@ -118,34 +123,40 @@ def _fill(
     grid = canvas.add_gridspec(-(-len(titles) // columns), columns)
     every_axes = [canvas.add_subplot(grid[index]) for index in range(len(titles))]
     curves, others = every_axes[: len(panels)], every_axes[len(panels) :]
-    colors = {label: f"C{index}" for index, label in entries.items()}
+    styles = {label: choose_style(index) for index, label in entries.items()}
     for axes, panel in zip(curves, panels.values(), strict=True):
         _draw_panel(axes, panel)
     for axes, draw in zip(others, summaries.values(), strict=True):
-        draw(axes, colors)
+        draw(axes, styles)
     for axes, title in zip(every_axes, titles, strict=True):
         axes.set_title(quote_mathtext(title or ""), fontsize="medium")
     for name in ("x", "y"):
         share_limits(curves, name, if_alike=True)
     canvas.supxlabel(describe_curves(result)[0], fontsize="x-small")
-    add_legend(canvas, colors, loc="outside upper center")
-    _fit_texts(canvas, columns)
+    add_legend(canvas, styles, loc="outside upper center")
 
 
-def _fit_texts(canvas: Any, columns: int) -> None:
-    """Shrinks titles wider than a column, and labels longer than their axis."""
-    canvas.draw_without_rendering()  # places the axes
+def fit_layout(canvas: Any) -> None:
+    """Places the axes, and shrinks texts and marks that have too little room there."""
+    canvas.draw_without_rendering()
     for axes in canvas.axes:
-        title, label = axes.title, axes.yaxis.label
-        center = (axes.bbox.x0 + axes.bbox.x1) / 2
-        width = canvas.bbox.width
-        most = min(width / columns, 2 * center, 2 * (width - center))
-        for text, size, room in (
-            (title, title.get_window_extent().width, most),
-            (label, label.get_window_extent().height, axes.bbox.height),
-        ):
-            if size > room:
-                text.set_fontsize(text.get_fontsize() * room / size)
+        _fit_texts(axes, canvas.bbox.width)
+        if axes.yaxis_inverted():  # rows
+            overall_panels.fit_marks(axes)
+
+
+def _fit_texts(axes: Any, width: float) -> None:
+    """Shrinks a title wider than its column, and a label longer than its axis."""
+    title, label = axes.title, axes.yaxis.label
+    columns = axes.get_subplotspec().get_gridspec().ncols
+    center = (axes.bbox.x0 + axes.bbox.x1) / 2
+    most = min(width / columns, 2 * center, 2 * (width - center))
+    for text, size, room in (
+        (title, title.get_window_extent().width, most),
+        (label, label.get_window_extent().height, axes.bbox.height),
+    ):
+        if size > room:
+            text.set_fontsize(text.get_fontsize() * room / size)
 
 
 def _describe_entries(panels: Mapping[str | None, Data]) -> dict[int, str]:
@@ -164,29 +175,24 @@ def _describe_entries(panels: Mapping[str | None, Data]) -> dict[int, str]:
     return entries
 
 
-def choose_line(index: int) -> Any:
+def choose_style(index: int) -> dict[str, Any]:
     """The line of a group: dashed where its colour is that of another one."""
-    return ("-", "--", ":", "-.")[index // len(COLORS) % 4]
+    dashes = ("-", "--", ":", "-.")[index // len(COLORS) % 4]
+    return {"color": f"C{index}", "linestyle": dashes}
 
 
 def _draw_panel(axes: Any, panel: Data) -> None:
     from matplotlib.ticker import EngFormatter
 
     for curve in panel["curves"]:
-        color = f"C{curve['index']}"
+        style = choose_style(curve["index"])
         marker = "o" if len(curve["x"]) == 1 else None
         # Not clipped: a curve at the edge, such as the best return, has its full width.
-        axes.plot(
-            curve["x"],
-            curve["y"],
-            marker=marker,
-            color=color,
-            linestyle=choose_line(curve["index"]),
-            clip_on=False,
-        )
+        axes.plot(curve["x"], curve["y"], marker=marker, clip_on=False, **style)
         if curve["low"] is not None:
             bounds = curve["low"], curve["high"]
-            axes.fill_between(curve["x"], *bounds, color=color, alpha=0.2, linewidth=0)
+            band = {"color": style["color"], "alpha": 0.2, "linewidth": 0}
+            axes.fill_between(curve["x"], *bounds, **band)
     if panel["threshold"] is not None:
         axes.axhline(panel["threshold"], color="gray", linestyle="--", linewidth=1)
     axes.set_xlabel(quote_mathtext(panel["x"]))
@@ -211,23 +217,34 @@ def share_limits(
             getattr(axes, f"set_{name}lim")(low, high)
 
 
-def add_legend(holder: Any, colors: Mapping[str, str], **place: Any) -> None:
+def add_legend(holder: Any, styles: overall_panels.Styles, **place: Any) -> None:
     """A legend of a figure or of axes, at a place where it covers no curve."""
     from matplotlib.lines import Line2D
 
+    layout = lay_out_legend([*styles], holder.bbox.width / holder.dpi)
     holder.legend(
-        [
-            Line2D([], [], color=color, linewidth=2, linestyle=choose_line(index))
-            for index, color in enumerate(colors.values())
-        ],
-        [*map(quote_mathtext, colors)],
-        ncols=_count_columns([*colors], holder.bbox.width / holder.dpi),
+        [Line2D([], [], linewidth=2, **style) for style in styles.values()],
+        [*map(quote_mathtext, layout.labels)],
+        ncols=layout.columns,
         fontsize="small",
         **place,
     )
 
 
-def _count_columns(labels: Sequence[str], width: float) -> int:
-    """The columns of a legend that is `width` inches wide."""
-    column = _HANDLE + _LETTER * max(map(len, labels))
-    return max(1, min(3, len(labels), int(width / column)))
+class LegendLayout(NamedTuple):
+    """The labels of a legend, of which long ones have several lines."""
+
+    labels: Sequence[str]
+    columns: int
+    lines: int  # of text, below each other
+
+
+def lay_out_legend(labels: Sequence[str], width: float) -> LegendLayout:
+    """The layout of a legend that is at most `width` inches wide."""
+    longest = int((width - _HANDLE) / _LETTER)
+    wrapped = [textwrap.wrap(label, longest) or [label] for label in labels]
+    letters = max(len(line) for lines in wrapped for line in lines)
+    column = _HANDLE + _LETTER * letters
+    columns = max(1, min(3, len(labels), int(width / column)))
+    lines = -(-sum(map(len, wrapped)) // columns)
+    return LegendLayout(["\n".join(each) for each in wrapped], columns, lines)

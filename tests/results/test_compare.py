@@ -349,7 +349,8 @@ def test_panels_of_one_environment_have_equal_axes_and_their_rows_names(runs):
     data = rlcli.compare([runs / "a", runs / "b"])
     canvas = Figure(figsize=(8, 3), layout="constrained")
     rows = [*comparison_figure._rows(data)]
-    comparison_figure._fill(canvas, data, rows, [3], {"dqn": "C0", "ppo": "C1"})
+    styles = {"dqn": {"color": "C0"}, "ppo": {"color": "C1"}}
+    comparison_figure._fill(canvas, data, rows, [3], styles)
     mean, median, iqm = canvas.axes
     assert mean.get_xlim() == median.get_xlim() == iqm.get_xlim()
     assert [each.get_xlabel() for each in canvas.axes] == ["mean", "median", "IQM"]

@@ -210,16 +210,17 @@ def test_figures_are_written_with_equal_bytes_for_equal_curves(tmp_path, name, s
     assert (tmp_path / name).read_bytes() == first
 
 
-def draw_figure(result, width=8):
-    """The canvas of a figure of this width in inches, after its layout."""
+def draw_figure(result, width=8, height=5):
+    """The canvas of a figure of this size in inches, after its layout."""
     pytest.importorskip("matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    canvas = Figure(figsize=(width, 5), layout="constrained")
+    canvas = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(canvas)
     panels = split_panels(result)
     figure._fill(canvas, result, panels, figure._describe_entries(panels), 3)
+    figure.fit_layout(canvas)
     canvas.draw_without_rendering()
     return canvas
 
@@ -262,7 +263,7 @@ def test_no_title_or_label_of_a_narrow_figure_reaches_into_another_panel():
     for axes in every_axes:
         axes.set_title("MiniGrid-KeyCorridorS3R3-v0, 16 environments")
         axes.set_ylabel("normalized score, interquartile mean")
-    figure._fit_texts(canvas, 2)
+    figure.fit_layout(canvas)
     canvas.draw_without_rendering()
     left, right = (axes.title.get_window_extent() for axes in every_axes)
     assert left.x1 <= right.x0 and left.x0 >= 0 and right.x1 <= canvas.bbox.width
@@ -271,10 +272,36 @@ def test_no_title_or_label_of_a_narrow_figure_reaches_into_another_panel():
         assert not axes.yaxis.label.get_window_extent().overlaps(left)
 
 
+def test_marks_of_many_groups_do_not_touch_and_dashes_tell_them_apart(tmp_path):
+    names = [f"agent {index:02}" for index in range(11)] + ["a name of many words " * 8]
+    for name, environment in itertools.product(names, ("CartPole-v1", "Acrobot-v1")):
+        curves = {s: [(1, 0.0), (2, 10.0 * len(name) + s)] for s in range(2)}
+        text = RESOLVED.replace("CartPole-v1", environment)
+        write(tmp_path / name / environment, curves, name=name.strip(), resolved=text)
+    result = rlcli.plot(tmp_path, group="name", reference=["0,400"])
+    canvas = draw_figure(result, 3.25, 15)
+    (legend,) = canvas.legends
+    box = legend.get_window_extent()
+    assert box.x0 >= 0 and box.x1 <= canvas.bbox.width
+    by_title = {axes.get_title(): axes for axes in canvas.axes}
+    for title in ("IQM", "optimality gap", "P(improvement)"):
+        axes = by_title[title]
+        rows = axes.get_ylim()[0] - axes.get_ylim()[1]
+        distance = axes.bbox.height / rows * 72 / canvas.dpi
+        sizes = [m.get_markersize() + m.get_markeredgewidth() for m in axes.lines]
+        assert 0 < max(sizes) < distance
+    styles = {
+        (line.get_color(), line.get_linestyle())
+        for line in by_title["performance profile"].lines
+    }
+    assert len(styles) == len(names)
+
+
 def test_a_figure_for_a_paper_has_its_width_and_fonts(tmp_path):
     image = pytest.importorskip("PIL.Image")
     pytest.importorskip("matplotlib")
-    run = write(tmp_path / "a", {0: [(10, 1.0), (20, 3)], 1: [(10, 2.0), (20, 3)]})
+    curves = {0: [(10, 1.0), (20, 3)], 1: [(10, 2.0), (20, 3)]}
+    run = write(tmp_path / "a", curves, recipe="日本")  # which the font has not
     for function in (rlcli.plot, rlcli.compare):
         for width, inches in (("column", 3.25), ("page", 6.75)):
             function(run, output=tmp_path / "a.png", width=width)
