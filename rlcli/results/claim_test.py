@@ -18,6 +18,7 @@ from rlcli.results.curves import DEFAULT_METRICS
 from rlcli.results.groups import ENVIRONMENT, Member, label_cells
 from rlcli.results.references import Reference, choose_references, parse_references
 from rlcli.results.sequential_test import BITS, spend
+from rlcli.runs.formatting import format_number_of
 from rlcli.runs.study_record import Cell, Study
 
 TEST = "test"  # the section of a study
@@ -102,7 +103,8 @@ def check_test(test: ClaimTest, cells: Sequence[Cell]) -> None:
     if find_least(test, *count_groups(cells)) is None:
         raise RlcliError(
             f"{test.max_seeds} seeds cannot decide anything at the level "
-            f"{test.alpha:g} for {len(groups) - 1} cells beside the baseline",
+            f"{test.alpha:g} for {format_number_of(len(groups) - 1, 'cell')} beside "
+            "the baseline",
             "raise `max_seeds` or `alpha`",
         )
 

@@ -50,9 +50,8 @@ def number_folder(
 
 def place_folder(parent: Path, folder: str | Path | None, name: str | None) -> Path:
     """A new folder: `folder`, or one in `parent` with a name or the current time."""
-    if folder is not None:
-        return Path(folder)
-    return number_folder(parent / name_or_time(name))
+    own = name_or_time(name)  # refuses one that cannot be, also beside a folder
+    return number_folder(parent / own) if folder is None else Path(folder)
 
 
 def check_tags(tags: Sequence[str]) -> list[str]:

@@ -57,7 +57,7 @@ def preview_study(
     cells = plan_cells(grid, Path(runs) / "study")
     plan = None
     if grid.test is not None:
-        cells = begin_blocks(cells, grid.test)
+        cells = begin_blocks(cells, grid.test, grid.test_origin)
         plan = plan_test(grid.test, *count_groups(cells))
     groups, refused = group_cells(cells, trust=trust)
     programs, errors = build_groups(groups, trust=trust)

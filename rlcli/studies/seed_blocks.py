@@ -27,9 +27,15 @@ from rlcli.studies.study_loop import CellEnd, CellSource
 _FIXED = ("train.steps", "train.stop", "train.evaluate")
 
 
-def begin_blocks(cells: Sequence[Cell], test: ClaimTest) -> list[Cell]:
-    """The cells of the first block of planned cells; refuses a test without sense."""
-    check_test(test, cells)
+def begin_blocks(cells: Sequence[Cell], test: ClaimTest, origin: str) -> list[Cell]:
+    """The cells of the first block of planned cells; refuses a test without sense.
+
+    `origin` is the place of the test in errors.
+    """
+    try:
+        check_test(test, cells)
+    except RlcliError as error:
+        raise RlcliError(f"{origin}{error.message}", error.hint) from error
     return [_move(cell, cell.label, test.seed) for cell in cells]
 
 

@@ -42,7 +42,7 @@ _MOST = 1_000  # recipes, and environments
 def read_study(
     study: str | Path | Mapping[str, Any],
     sets: Sequence[str] = (),
-    overrides: Sequence[str] = (),
+    overrides: Sequence[Setting] = (),
 ) -> Grid:
     """The grid of a study: of a YAML file, or of its data.
 
@@ -64,7 +64,7 @@ class _Reader:
         self.data: Mapping[str, Any] = document.data
         self.folder = Path(document.source).parent if document.source else None
 
-    def grid(self, sets: tuple[str, ...], overrides: tuple[str, ...]) -> Grid:
+    def grid(self, sets: tuple[str, ...], overrides: tuple[Setting, ...]) -> Grid:
         for key in self.data:
             if key not in KEYS:
                 message = f"a study has no key {quote(key)}"
@@ -82,11 +82,11 @@ class _Reader:
                 message = f"{quote(environment.name)} has no recipe, and the study none"
                 self.fail(("environments", index), message, EXAMPLE)
         seed, seeds = self.integer("seed"), self.integer("seeds")
-        own = seed_settings(seed, seeds)
+        if seed is None and self.data.get(TEST) is not None:
+            seed = 0
+        own = seed_settings(seed, seeds, self.origin)
         given = {text.partition("=")[0] for text in overrides}
         own = [text for text in own if text.partition("=")[0] not in given]
-        if self.data.get(TEST) is not None and seed is None:
-            own += [f"{SEED}=0"] * (SEED not in given)
         return Grid(
             self.refuse_equal_names(recipes, "recipes"),
             self.refuse_equal_names(environments, "environments") or [None],
@@ -95,7 +95,12 @@ class _Reader:
             (*own, *overrides),
             sections=self.reference(recipes, environments),
             test=self.test((*own, *overrides)),
+            test_origin=self.origin(TEST),
         )
+
+    def origin(self, key: str) -> str:
+        """The place of a key; of data without a file its name."""
+        return self.document.where((key,)) or f"`{key}`: "
 
     def test(self, overrides: Sequence[str]) -> ClaimTest | None:
         """The test, with the blocks that `seeds` and `seed` of the study make."""

@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,10 +20,12 @@ from rlcli.recipe import (
     read_without_parts,
     shipped_recipes,
 )
+from rlcli.recipe.documents import parse
 from rlcli.recipe.settings import Setting
 from rlcli.recipe.varying import MOST_COMBINATIONS, NONE, check_count, find_repeated
 from rlcli.registry.paths import enter
 from rlcli.results.claim_test import ClaimTest
+from rlcli.results.groups import ENVIRONMENT
 from rlcli.runs.creation import check_place
 from rlcli.runs.files import to_json
 from rlcli.runs.moved_recipes import find_recipe
@@ -34,6 +36,7 @@ from rlcli.runs.study_record import Cell
 
 # Of the section `environment` of a recipe, which other environments get as well.
 _KEPT = ("num_envs", "wrappers")
+_AXES = {f"{ENVIRONMENT}.name": ENVIRONMENT}  # options that are an axis of a study
 
 
 class GridRecipe(NamedTuple):
@@ -59,9 +62,10 @@ class Grid(NamedTuple):
     environments: Sequence[GridEnvironment | None] = (None,)  # None: the recipe's own
     combinations: Sequence[tuple[str, ...]] = ((),)  # of settings `KEY=VALUE`
     sets: tuple[str, ...] = ()  # of all cells, before those that vary
-    overrides: tuple[str, ...] = ()  # of all cells, after those that vary
+    overrides: tuple[Setting, ...] = ()  # of all cells, after those that vary
     sections: Mapping[str, Any] = {}  # of the record of the study
     test: ClaimTest | None = None
+    test_origin: str = ""  # the file and line of the test
 
     def vary(self, combinations: Sequence[tuple[str, ...]]) -> "Grid":
         """The grid with an axis more: settings that come after its own."""
@@ -100,7 +104,10 @@ def plan_cells(grid: Grid, study: Path, **fields: Any) -> list[Cell]:
     taken: set[Path] = set()
     for names, settings, document in planned:
         axes = {key: name for key, name in names.items() if several[key]}
-        options = {key: text for key, _, text in (s.partition("=") for s in settings)}
+        pairs = (setting.partition("=") for setting in settings)
+        options = {_AXES.get(key, key): text for key, _, text in pairs}
+        if (name := options.get(ENVIRONMENT)) is not None:
+            options[ENVIRONMENT] = _unquote(name)
         parts = [name_folder(name) or axis for axis, name in axes.items()]
         parts.append(describe_overrides(settings))
         place = study.joinpath(*filter(None, parts))
@@ -116,6 +123,12 @@ def plan_cells(grid: Grid, study: Path, **fields: Any) -> list[Cell]:
         message = f"`{study}` already contains a run"
         raise RlcliError(message, "choose another folder with `--run`")
     return cells
+
+
+def _unquote(text: str) -> str:
+    """A name without the quotes that it may have as YAML."""
+    value = parse(text, "").data
+    return value if isinstance(value, str) else text
 
 
 def _combine_axes(
@@ -134,7 +147,9 @@ def _combine_axes(
             for combination in document.combinations:
                 for given in grid.combinations:
                     settings = (*combination, *given)
-                    _refuse_twice(_keys(settings))
+                    keys = [_AXES.get(key, key) for key in _keys(settings)]
+                    axes = [ENVIRONMENT] if environment is not None else []
+                    _refuse_twice([*axes, *keys])
                     _refuse_overridden(settings, grid.overrides)
                     sets = [NONE] if combination else []
                     sets += [*settings, *grid.overrides]
@@ -200,10 +215,17 @@ def digest_of(document: RecipeDocument) -> str:
     return hashlib.sha256(to_json(document.plain.data).encode()).hexdigest()
 
 
-def seed_settings(seed: int | None, seeds: int | None) -> list[str]:
-    """The settings of `seed` and `seeds`."""
-    given = {"train.seed": seed, "train.seeds": seeds}
-    return [f"{key}={value}" for key, value in given.items() if value is not None]
+def seed_settings(
+    seed: int | None,
+    seeds: int | None,
+    find_origin: Callable[[str], str] = lambda key: f"--{key}",
+) -> list[Setting]:
+    """The settings of `seed` and `seeds`, whose errors name the origin of each."""
+    return [
+        Setting(f"train.{key}={value}", find_origin(key))
+        for key, value in {"seed": seed, "seeds": seeds}.items()
+        if value is not None
+    ]
 
 
 def combine(
@@ -239,14 +261,16 @@ def combine(
         yield tuple(itertools.chain(*combination))
 
 
-def _refuse_overridden(settings: Sequence[str], overrides: Sequence[str]) -> None:
-    """Refuses to vary what `--seed` and `--seeds` set for every cell."""
-    for key in {*_keys(settings)} & {*_keys(overrides)}:
-        option = key.rpartition(".")[2]
-        raise RlcliError(
-            f"`{key}` is varied, and `--{option}` would be the same for every run",
-            f"remove `--{option}`, or the values of `{key}`",
-        )
+def _refuse_overridden(settings: Sequence[str], overrides: Sequence[Setting]) -> None:
+    """Refuses to vary what `seed` and `seeds` set for every cell."""
+    varied = {*_keys(settings)}
+    for setting, key in zip(overrides, _keys(overrides), strict=True):
+        if key in varied:
+            raise RlcliError(
+                f"{setting.origin}: `{key}` is varied, and would be the same for every "
+                "run",
+                f"remove `{key.rpartition('.')[2]}`, or the values of `{key}`",
+            )
 
 
 def _refuse_twice(keys: Sequence[str]) -> None:

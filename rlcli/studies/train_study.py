@@ -163,7 +163,7 @@ def study(
     planned = plan_cells(grid, folder, embeds=run_storage is not None, **own)
     sections = {**grid.sections}
     if grid.test is not None:
-        planned = begin_blocks(planned, grid.test)
+        planned = begin_blocks(planned, grid.test, grid.test_origin)
         sections[TEST] = grid.test._asdict()
     return _train_new(
         planned,
@@ -254,7 +254,7 @@ def train_recorded(
     engine: EngineOptions,
     set: Sequence[str] = (),
     trust: bool | None,
-    max_time: str | float | None,
+    max_time: float | None,
     quiet: bool = False,
     report: StudyReport = lambda *_: None,
     is_strict: bool = False,

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import shutil
 import signal
@@ -161,6 +162,15 @@ def test_the_best_run_has_a_policy_and_has_not_failed(folder):
 def test_what_is_refused_leaves_no_folder(folder):
     with pytest.raises(RlcliError, match=r"is listed twice"):
         train(["tracer.gamma=0.9,0.9"])
+    for options in (
+        {"name": "a/b"},
+        {"jobs": 0},
+        {"engine": "slurm", "cpus": math.nan},
+    ):
+        with pytest.raises(RlcliError, match="cannot"):
+            rlcli.study(["lake.yaml"], run="runs/study", **options)
+    with pytest.raises(ValueError, match="expected a duration"):
+        rlcli.study(["lake.yaml"], engine="slurm", max_time="soon")
     assert not Path("runs").exists()
     ended = train(["tracer.gamma=2,3"])
     assert [each.code for each in ended] == [1, 1]

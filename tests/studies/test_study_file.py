@@ -97,6 +97,15 @@ def test_values_say_what_tells_a_cell_from_the_others():
     ]
 
 
+@pytest.mark.parametrize("key", ["environment", "environment.name"])
+def test_environments_that_are_varied_have_their_names(key):
+    text = f"recipes: [pole.yaml]\nvary: {{{key}: [CartPole-v1, Acrobot-v1]}}"
+    assert [dict(cell.values) for cell in cells(text)] == [
+        {"environment": "CartPole-v1"},
+        {"environment": "Acrobot-v1"},
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -124,7 +133,20 @@ def test_values_say_what_tells_a_cell_from_the_others():
         ("recipes: [pole.yaml]\nenvironments: [{a: 3}]", "expected an environment"),
         (
             "recipes: [pole.yaml]\nseeds: 2\nvary: {train.seeds: [1, 2]}",
-            "`train.seeds` is varied, and `--seeds`",
+            "paper.yaml:2: `train.seeds` is varied",
+        ),
+        (
+            "recipes: [pole.yaml]\nseeds: 9999999",
+            "paper.yaml:2: `seeds` of section `train`: expected 1 ≤ int ≤ 1_000_000",
+        ),
+        (
+            "recipes: [pole.yaml]\nseed: 9999999999",
+            "paper.yaml:2: `seed` of section `train`: expected",
+        ),
+        (
+            "recipes: [pole.yaml]\nenvironments: [CartPole-v1]\n"
+            "vary: {environment.name: [Acrobot-v1]}",
+            "`environment` is varied twice",
         ),
     ],
 )

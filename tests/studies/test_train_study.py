@@ -185,9 +185,7 @@ def test_a_record_that_could_not_be_read_again_is_not_written(folder, monkeypatc
 
 @pytest.mark.parametrize("option", ["seed", "seeds"])
 def test_an_option_that_every_run_would_take_instead_is_refused(option, folder):
-    with pytest.raises(
-        RlcliError, match=f"`train.{option}` is varied, and `--{option}`"
-    ):
+    with pytest.raises(RlcliError, match=f"--{option}: `train.{option}` is varied"):
         rlcli.study(["lake.yaml"], vary=[f"train.{option}=1,2"], **{option: 7})
     (folder / "lake.yaml").write_text(f"{LAKE}vary: {{train.{option}: [1, 2]}}\n")
     with pytest.raises(RlcliError, match=f"`train.{option}` is varied"):

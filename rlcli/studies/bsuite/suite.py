@@ -9,6 +9,7 @@ from typing import Any
 from rlcli import errors
 from rlcli.errors import RlcliError, quote, shell_path
 from rlcli.recipe import RecipeDocument, check_document, read_without_parts
+from rlcli.recipe.settings import Setting
 from rlcli.registry.paths import enter, resolves
 from rlcli.results import figure
 from rlcli.runs.cell_table import group_reasons
@@ -88,7 +89,7 @@ def bsuite(
         report: is called with the cells and those that have ended, about once a second.
     """
     engines = EngineOptions(engine, jobs, address, cpus, gpus, run_storage, script)
-    max_time = engines.limit(max_time)
+    limit = engines.limit(max_time)
     engines.check()
     figure.check_library()  # before any work
     opened = find_suite(enter(recipe), trust)
@@ -128,7 +129,7 @@ def bsuite(
         return score_sweep(suite, _describe_failures(ended))
 
     with stopping_with(suite.folder, score):
-        ended = _train(read, suite, engines, max_time, report)
+        ended = _train(read, suite, engines, limit, report)
     return score(ended)
 
 
@@ -136,7 +137,7 @@ def _train(
     recipe: RecipeDocument | None,
     suite: Suite,
     engine: EngineOptions,
-    max_time: str | float | None,
+    max_time: float | None,
     report: StudyReport,
 ) -> list[CellEnd]:
     """Trains the runs that have not finished; `recipe` is that of a new sweep."""
@@ -218,8 +219,9 @@ def _plan_cell(
         "train.checkpoint.every": "null",
         "train.stop": "null",
     }
-    settings = [f"{key}={value}" for key, value in own.items()]
     place = suite.run(group)
+    origin = f"run `{place.name}` of bsuite"
+    settings = [Setting(f"{key}={value}", origin) for key, value in own.items()]
     return make_cell(
         check_document(recipe.with_settings(*settings)),
         embeds=embeds,

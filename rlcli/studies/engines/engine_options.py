@@ -1,5 +1,6 @@
 """Engine options: where the cells of a study are trained, as its user says it."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,7 +9,7 @@ from rlcli.errors import RlcliError
 from rlcli.registry.libraries import require_extra
 from rlcli.registry.paths import enter
 from rlcli.results.checks import check_choice
-from rlcli.runs.durations import deadline_of
+from rlcli.runs.durations import deadline_of, parse_duration
 from rlcli.runs.files import check_output, to_json
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.study_record import Study
@@ -55,7 +56,10 @@ class EngineOptions(NamedTuple):
                     f"`--{flag}` is an option of {known}, not of `{self.engine}`",
                     f"leave `--{flag}` out, or choose another engine",
                 )
-        if self.cpus < 0 or self.gpus < 0 or self.cpus + self.gpus == 0:
+        if self.jobs is not None and self.jobs < 1:
+            raise RlcliError(f"`jobs` cannot be {self.jobs}: expected ≥ 1")
+        is_sound = min(self.cpus, self.gpus) >= 0  # not NaN
+        if not (is_sound and 0 < self.cpus + self.gpus < math.inf):
             raise RlcliError(
                 f"a process cannot have {self.cpus:g} CPUs and {self.gpus:g} GPUs"
             )
@@ -76,9 +80,11 @@ class EngineOptions(NamedTuple):
         """Whether the script of a job array is written, and nothing trained here."""
         return self.engine == "slurm"
 
-    def limit(self, max_time: str | float | None) -> str | float | None:
+    def limit(self, max_time: str | float | None) -> float | None:
         """What `max_time` is: a deadline, or the seconds of each task of an array."""
-        return max_time if self.is_array else deadline_of(max_time)
+        if max_time is None or not self.is_array:
+            return deadline_of(max_time)
+        return parse_duration(max_time)
 
     def begin_storage(self, title: str, folder: Path) -> dict[str, Any]:
         """The section about the store of a new study; {} without one.

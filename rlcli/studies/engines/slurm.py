@@ -12,7 +12,7 @@ from rlcli.errors import RlcliError, quote
 from rlcli.quoting import join_shell, quote_slurm
 from rlcli.registry.user_code import module_command
 from rlcli.runs.cell_table import ARRAY
-from rlcli.runs.durations import max_time_arguments, parse_duration
+from rlcli.runs.durations import max_time_arguments
 from rlcli.runs.files import write_output
 from rlcli.runs.opened_folder import OpenedFolder
 
@@ -67,7 +67,7 @@ def write_script(
     options: Sequence[str],
     file: str | Path,
     *,
-    max_time: str | float | None = None,
+    max_time: float | None = None,
     at_once: int | None = None,
     cpus: int = 1,
     gpus: int = 0,
@@ -75,8 +75,8 @@ def write_script(
     """Writes the script of the job array; `sbatch FILE` starts it.
 
     `tasks` are the names of the cells of each task, and `options` those of `rlcli
-    study`. `max_time`: each task stops after this time, and is queued again. `at_once`:
-    how many tasks may run, each with so many `cpus` and `gpus`.
+    study`. `max_time`: after so many seconds a task stops, and is queued again.
+    `at_once`: how many tasks may run, each with so many `cpus` and `gpus`.
     """
     if not tasks:
         raise RlcliError(f"all cells of `{study}` have ended: there are no tasks")
@@ -84,7 +84,7 @@ def write_script(
     logs = OpenedFolder(study).make(LOGS).absolute()
     words = [*module_command("rlcli"), "study", "--quiet", *options]
     if max_time is not None:
-        words += max_time_arguments(parse_duration(max_time))
+        words += max_time_arguments(max_time)
     cases = []
     for number, labels in enumerate(tasks):
         names = [word for label in labels for word in ("--cell", label)]

@@ -148,7 +148,7 @@ def train_trials(
     sweep: Sweep,
     first_rung: int,
     engines: EngineOptions,
-    max_time: str | float | None = None,
+    max_time: float | None = None,
     report: Report = lambda progress: None,
 ) -> None:
     """Runs a sweep from where it stands to its end, or until a signal.

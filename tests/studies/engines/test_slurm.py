@@ -73,7 +73,7 @@ def test_a_study_is_an_array_with_a_task_for_each_program(folder):
         run="s",
         engine="slurm",
         script="a.sh",
-        max_time="3h",
+        max_time=10_800.0,
         **{"jobs": 3, "cpus": 4, "gpus": 2},
     )
     assert [(each.code, each.cell.exists) for each in ended] == [(0, False)] * 4
@@ -172,7 +172,7 @@ while true; do sleep 0.05; done
     study.mkdir()
     with monkeypatch.context() as patch:
         patch.setattr(sys, "executable", str(tools / "python"))
-        slurm.write_script(study, TASKS, ["--no-trust"], script, max_time="3h")
+        slurm.write_script(study, TASKS, ["--no-trust"], script, max_time=10_800.0)
     assert "--array=0-1\n" in script.read_text()
     variables = {"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_JOB_ID": "17"}
     variables |= {"PATH": f"{tools}:{os.environ['PATH']}"}
