@@ -17,7 +17,8 @@ from rlcli.recipe.documents import Document
 from rlcli.recipe.settings import Setting
 
 KEY = "vary"
-MOST_COMBINATIONS = 10_000  # of a recipe, of `--vary`, and cells of a study
+# Of a recipe, of `--vary` and of a grid; also cells of a study, and trials of a sweep.
+MOST_COMBINATIONS = 10_000
 NONE = f"{KEY}=null"  # the setting for a single run of a recipe with the section
 _EXAMPLE = "for example `vary: {optimizer.learning_rate: [1e-4, 3e-4]}`"
 
@@ -59,13 +60,15 @@ def recipe_combinations(document: Document) -> list[tuple[str, ...]]:
     return settings
 
 
-def check_count(count: int, place: str = "", what: str = "combinations") -> None:
+def check_count(
+    count: int,
+    place: str = "",
+    what: str = "combinations",
+    hint: str = "vary fewer options, or search their values with `rlcli sweep`",
+) -> None:
     """Refuses more combinations of values than there may be, before they are made."""
     if count > MOST_COMBINATIONS:
-        raise RlcliError(
-            f"{place}more than {MOST_COMBINATIONS:,} {what}",
-            "vary fewer options, or search their values with `rlcli sweep`",
-        )
+        raise RlcliError(f"{place}more than {MOST_COMBINATIONS:,} {what}", hint)
 
 
 def find_repeated(settings: Sequence[tuple[str, ...]]) -> tuple[str, ...] | None:

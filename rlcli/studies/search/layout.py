@@ -17,6 +17,7 @@ from typing import Any
 from rlcli.errors import EXIT_CODES, RlcliError, quote
 from rlcli.recipe import Recipe, load_to_train
 from rlcli.recipe.documents import dump_yaml, load_document
+from rlcli.recipe.varying import MOST_COMBINATIONS
 from rlcli.results.checks import check_choice
 from rlcli.runs import predicates
 from rlcli.runs.files import REMEDY, read_json, to_json
@@ -32,7 +33,6 @@ PBT = "pbt"
 SAMPLERS = ("tpe", "random", "grid", "cmaes", "nsga2", PBT)
 PRUNERS = ("asha", "median", "none")
 MEMBERS = 20  # of a population, by default
-_MOST_MEMBERS = 10_000
 INDEPENDENT = ("random", "grid")  # samplers whose trials depend on their number only
 TRIALS, CONFIRMATIONS = "trials", "confirm"
 _RUNS = TRIALS, CONFIRMATIONS
@@ -125,12 +125,12 @@ class Sweep(OpenedFolder):
 
 
 BOUNDS: Mapping[str, tuple[int, int]] = {  # of the options that are numbers
-    "trials": (1, 100_000),
+    "trials": (1, MOST_COMBINATIONS),
     "seeds": (1, 1_000_000),
     "seed": (0, 2**31 - 1),
     "confirm": (0, 1_000_000),
     "confirm_seeds": (1, 1_000_000),
-    "together": (1, 10_000),
+    "together": (1, MOST_COMBINATIONS),
     "ready": (1, 1_000_000),
 }
 _FIELDS: Mapping[str, predicates.Predicate] = {  # those of `Settings`, and the space
@@ -240,8 +240,6 @@ def _check_population(given: Mapping[str, Any]) -> None:
     trials = given.get("trials", MEMBERS)
     if trials < 2:
         raise RlcliError("a population needs at least two trials")
-    if trials > _MOST_MEMBERS:
-        raise RlcliError(f"a population has at most {_MOST_MEMBERS:,} trials")
     if given.get("together", trials) != trials:
         raise RlcliError(
             "`--sampler pbt` has no `together`: a population is one program",

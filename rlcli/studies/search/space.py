@@ -21,6 +21,7 @@ from rlcli.errors import RlcliError, quote, suggest
 from rlcli.recipe import Recipe, RecipeDocument, documents, load_recipe
 from rlcli.recipe.documents import Document
 from rlcli.recipe.settings import LONGEST
+from rlcli.recipe.varying import MOST_COMBINATIONS, check_count
 
 CHOICE = "choice"
 KINDS = ("log_uniform", "uniform", "int", CHOICE)
@@ -38,7 +39,8 @@ _CONTROLLED: Mapping[str, str] = {  # what a sweep decides itself
     "extends": "sweep each recipe separately, or search the options that differ",
     "extra": "rlcli does not read this section",
 }
-_MOST_POINTS = 100_000  # combinations of a grid
+_MANY = "use fewer values, or `--sampler random`"  # the hint of a large grid
+_LARGEST_INT = 2**53  # of those that a float has exactly
 
 Values = dict[str, Any]  # the value of each active option; of a choice its label
 
@@ -111,11 +113,12 @@ class Option:
         The first and the last whole number have as large a share as the others.
         """
         value = _interpolate(*self._ends, share, self.is_log)
-        if self.kind != "int":
-            return value
+        return value if self.kind != "int" else self._nearest(value)
+
+    def _nearest(self, value: float) -> int:
+        """The nearest whole number of the range, in steps."""
         step = round((value - self.low) / self.step)
-        last = round((self.high - self.low) / self.step)
-        return int(self.low) + self.step * min(max(step, 0), last)
+        return int(self.low) + self.step * min(max(step, 0), self.count - 1)
 
     @property
     def _ends(self) -> tuple[float, float]:
@@ -127,7 +130,7 @@ class Option:
         if self.kind == CHOICE:
             return [*self.choices]
         if self.kind == "int" and self.points is None and not self.log:
-            _refuse_large_grid(self.count)
+            check_count(self.count, hint=_MANY)
             return [*range(int(self.low), int(self.high) + 1, self.step)]
         if self.points is None:
             raise RlcliError(
@@ -135,10 +138,10 @@ class Option:
                 f"write `points`: `{self.key}: {{{self.kind}: [{self.low:g}, "
                 f"{self.high:g}], points: 5}}`",
             )
-        _refuse_large_grid(self.points)
+        check_count(self.points, hint=_MANY)
         values = self.spread(self.points)
         if self.kind == "int":
-            return [*dict.fromkeys(round(value) for value in values)]
+            return [*dict.fromkeys(self._nearest(round(value)) for value in values)]
         return values
 
     def spread(self, points: int) -> list[float]:
@@ -195,8 +198,10 @@ class Space:
 
     def grid(self) -> list[Values]:
         """Every combination of the values of a grid."""
-        combinations = [*itertools.islice(self._combinations(0, {}), _MOST_POINTS + 1)]
-        _refuse_large_grid(len(combinations))
+        combinations = [
+            *itertools.islice(self._combinations(0, {}), MOST_COMBINATIONS + 1)
+        ]
+        check_count(len(combinations), hint=_MANY)
         return combinations
 
     def _combinations(self, index: int, values: Values) -> Iterator[Values]:
@@ -209,15 +214,6 @@ class Space:
             return
         for value in option.grid():
             yield from self._combinations(index + 1, values | {option.key: value})
-
-
-def _refuse_large_grid(size: int) -> None:
-    """Refuses a grid that would need too much memory, before it is made."""
-    if size > _MOST_POINTS:
-        raise RlcliError(
-            f"the grid has more than {_MOST_POINTS:,} combinations",
-            "use fewer values, or `--sampler random`",
-        )
 
 
 def load_space(space: str | Path | Mapping[str, Any]) -> Space:
@@ -333,11 +329,19 @@ class _Reader:
         if kind == "int" and not (low.is_integer() and high.is_integer()):
             self.refuse(kind, "whole numbers", value, "or use `uniform`")
         if not low < high:
-            message = f"{what}: {low:g} is not less than {high:g}"
-            self.fail(message, "write the lowest value first", kind)
+            hint = "write the lowest value first"
+            if low == high:
+                hint = (
+                    f"set a single value: `--set {self.key}={_format(value[0])[1:-1]}`"
+                )
+            self.fail(f"{what}: {low:g} is not less than {high:g}", hint, kind)
         if is_log and low <= 0:
             hint = "begin above 0, or use `uniform`"
             self.fail(f"{what}: {low:g} has no logarithm", hint, kind)
+        is_wide = math.isinf(high / low if is_log else high - low)
+        if is_wide or (kind == "int" and max(-low, high) > _LARGEST_INT):
+            message = f"{what}: the range from {low:g} to {high:g} is too wide"
+            self.fail(message, "search a narrower one", kind)
         return low, high
 
     def read_count(self, name: str, value: Any, least: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -74,7 +75,6 @@ class TrialSource:
         self._running: dict[Path, _Running] = {}  # by the folders of their runs
         self._unstarted: list[Trial] = []  # that were stopped, or have no run yet
         self._begun = 0  # trials, also those of earlier processes
-        self._durations: list[float] = []
         self._best: list[Trial] | None = None  # once they are confirmed
         self._unconfirmed: list[Trial] = []
 
@@ -208,7 +208,6 @@ class TrialSource:
         elapsed = time.monotonic() - running.begin
         remaining = elapsed * (_total_steps(job.folders[0]) / step - 1)
         saved = remaining * (count - len(left)) / count
-        self._durations.append(elapsed)
         self._study.end(number, "pruned")
         return not left or (2 * len(left) <= count and saved > _RESTART)
 
@@ -249,7 +248,6 @@ class TrialSource:
             evaluations = running.reader.read()
         except RlcliError as error:
             has_failed, reason = True, error.message
-        self._durations.append(time.monotonic() - running.begin)
         frozen = Run(folder).read_info().get("frozen") or ()
         if has_failed and len(frozen) == self._settings.seeds:
             values = [self.objective.worst] * self._settings.seeds
@@ -294,12 +292,12 @@ class TrialSource:
     def describe_progress(self) -> SweepProgress:
         """How far the sweep is."""
         trials = self._study.trials()
-        left = self._settings.trials - len(trials) + len(self._running)
-        seconds = None
-        if self._durations and left > 0:
-            mean = sum(self._durations) / len(self._durations)
+        ended = [each.seconds for each in trials if each.seconds is not None]
+        left, seconds = self._settings.trials - len(ended), None
+        if ended and left > 0:
             at_once = self._jobs * (self._settings.together or 1)
-            seconds = mean * math.ceil(left / at_once)
+            # The median: a trial that was interrupted has the pause in its time.
+            seconds = statistics.median(ended) * math.ceil(left / at_once)
         confirmed = self._best if self._best and self._settings.confirm else ()
         return SweepProgress(
             self._sweep.folder,

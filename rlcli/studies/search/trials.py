@@ -47,6 +47,7 @@ class Trial(NamedTuple):
     value: float | None  # the objective, if it is complete
     rungs: dict[int, float]  # the objective so far, by step
     notes: dict[str, Any]  # see `_NOTES`
+    seconds: float | None = None  # from its begin to its end
 
 
 def require_optuna() -> None:
@@ -250,6 +251,7 @@ class Trials:
             None if trial.value is None else float(trial.value),
             {int(step): float(v) for step, v in trial.intermediate_values.items()},
             notes,
+            None if trial.duration is None else trial.duration.total_seconds(),
         )
 
     def report(self, number: int, step: int, value: float) -> bool:

@@ -82,6 +82,18 @@ def test_a_killed_driver_continues_to_the_same_result(tmp_path, kill_after):
     assert len(keys) == len({*keys})
 
 
+def test_the_time_left_counts_the_trials_of_earlier_processes(tmp_path):
+    sweep = make_sweep(tmp_path / "s")
+    with pytest.raises(KeyboardInterrupt):
+        drive(sweep, FakeEngine(room=1, kill_after=4))
+    assert [state for _, state, *_ in list_trials(sweep)] == ["complete", "running"]
+    found = []
+    drive(sweep, FakeEngine(room=1), report=found.append)
+    (first,) = (each.seconds for each in read_study(sweep).trials()[:1])
+    assert found[0].seconds == pytest.approx(5 * first)
+    assert found[-1].seconds is None
+
+
 def test_half_a_line_in_the_journal_is_removed(tmp_path):
     sweep = make_sweep(tmp_path / "s")
     with pytest.raises(KeyboardInterrupt):
