@@ -133,8 +133,7 @@ def study(
             By default those of a file that you name may, and of a folder your own.
         report: is called with the cells and those that have ended, about once a second.
     """
-    engines = EngineOptions(engine, jobs, address, cpus, gpus, run_storage, script)
-    engines.check()
+    engines = EngineOptions.select(locals())
     options = {"engine": engines, "max_time": engines.limit(max_time)}
     options |= {"quiet": quiet, "report": report}
     if isinstance(study, str | Path) and (folder := enter(study)).is_dir():

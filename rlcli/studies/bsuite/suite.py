@@ -88,9 +88,8 @@ def bsuite(
             that of your own sweep may. A new sweep has the recipe that you name.
         report: is called with the cells and those that have ended, about once a second.
     """
-    engines = EngineOptions(engine, jobs, address, cpus, gpus, run_storage, script)
+    engines = EngineOptions.select(locals())
     limit = engines.limit(max_time)
-    engines.check()
     figure.check_library()  # before any work
     opened = find_suite(enter(recipe), trust)
     read: RecipeDocument | None = None

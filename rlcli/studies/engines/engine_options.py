@@ -44,6 +44,13 @@ class EngineOptions(NamedTuple):
     run_storage: str | None = None
     script: str | Path | None = None
 
+    @classmethod
+    def select(cls, arguments: Mapping[str, Any]) -> "EngineOptions":
+        """Those among the arguments of a function, by their names, checked."""
+        options = cls(**{name: arguments[name] for name in cls._fields})
+        options.check()
+        return options
+
     def check(self) -> None:
         """Refuses options that the engine does not have."""
         check_choice("engine", self.engine, ENGINES)

@@ -119,9 +119,8 @@ def sweep(
     given |= {"set": tuple(set)} if set else {}
     given |= {"storage": enter_url(storage)} if storage is not None else {}
     check_options(given)
-    engines = EngineOptions(engine, jobs, address, cpus, gpus, run_storage, script)
+    engines = EngineOptions.select(arguments)
     limit = engines.limit(max_time)
-    engines.check()
     require_optuna()
     with contextlib.ExitStack() as stack:
         if resume:
