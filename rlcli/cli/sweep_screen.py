@@ -166,6 +166,9 @@ def report_end(folder: Path, *, quiet: bool, json: bool, **given: Any) -> int:
     if status == "failed":
         reasons = [each["reason"] for each in data["trials"] if each["reason"]]
         reason = f": {reasons[0]}" if reasons else ""
+        if complete := data["counts"].get("complete"):
+            number = format_number_of(complete, "complete trial")
+            reason = f": `{data['objective']}` is infinite in {number}"
         output.print_message(f"error: no trial has a result{reason}")
     elif status == "finished" and not quiet:
         _print_warnings(data)

@@ -73,7 +73,8 @@ def iqm(scores: Scores, counts: Counts) -> np.ndarray:
     weights = np.concatenate(shares, axis=-1)[:, order]
     above = np.cumsum(weights, axis=-1)
     middle = np.minimum(above, 0.75) - np.maximum(above - weights, 0.25)
-    return np.clip(middle, 0, None) @ values[order] / 0.5
+    found = np.clip(middle, 0, None) @ values[order] / 0.5
+    return np.clip(found, values.min(), values.max())  # equal values stay exact
 
 
 def optimality_gap(scores: Scores, counts: Counts) -> np.ndarray:

@@ -38,6 +38,11 @@ def export_sweep(
     sweep = open_sweep(folder, trust=trust)
     if trial is None:
         run, title = _winner(sweep)
+        if not os.path.lexists(run.resolved_recipe):
+            raise RlcliError(
+                f"`{run.folder}`, the run of the winner, is missing",
+                f"`rlcli sweep {quote_shell(folder)} --resume` trains it again",
+            )
     else:
         run, title = Run(sweep.trial(trial)), f"Trial {trial}"
         if not os.path.lexists(run.resolved_recipe):

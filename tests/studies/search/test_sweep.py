@@ -241,6 +241,9 @@ def test_the_winner_is_exported_as_a_recipe(fake, folder):
     ):
         with pytest.raises(RlcliError, match=message):
             rlcli.export_sweep(path, **keywords)
+    (run / "resolved.yaml").unlink()
+    with pytest.raises(RlcliError, match="the run of the winner, is missing"):
+        rlcli.export_sweep(path, "best.yaml")
     (path / "result.json").unlink()
     with pytest.raises(RlcliError, match="has no winner yet"):
         rlcli.export_sweep(path, "best.yaml")
