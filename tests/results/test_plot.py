@@ -12,7 +12,7 @@ import rlcli
 from rlcli.errors import RlcliError
 from rlcli.registry.libraries import install_command
 from rlcli.results import figure
-from rlcli.results.chart import split_panels
+from rlcli.results.chart import draw_chart, split_panels
 from rlcli.runs.statistics import bootstrap_band, bootstrap_ci95, iqm
 
 
@@ -148,9 +148,13 @@ def test_the_first_crossing_is_interpolated(tmp_path, points, threshold, crossin
 
 
 def test_values_that_are_not_finite_end_a_seed(tmp_path):
-    points = [(1, 1.0), (2, 2.0), (3, None)]
-    curve = the_curve(write(tmp_path / "a", {0: points}))
-    assert curve["x"] == [1, 2]
+    points = [(1, 1.0), (2, 2.0), (3, None), (4, 1.7e308)]
+    large = [(1, -1e100), (2, 1e100), (3, -1.7e308)]
+    run = write(tmp_path / "a", {0: points, 1: large})
+    for center in ("mean", "iqm"):
+        result = rlcli.plot(run, center=center)
+        assert result["curves"][0]["x"] == [1, 2]
+        assert "seeds" in draw_chart(result, 80).plain
 
 
 def test_seeds_without_values_are_noted(tmp_path):
