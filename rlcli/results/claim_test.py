@@ -15,7 +15,7 @@ from rlcli.recipe.annotations import quote_value
 from rlcli.recipe.documents import Place
 from rlcli.recipe.grammar import FailFunction, Reader
 from rlcli.results.curves import DEFAULT_METRICS
-from rlcli.results.groups import ENVIRONMENT, Member, label_cells
+from rlcli.results.groups import ENVIRONMENT, Member, find_cell_key, label_cells
 from rlcli.results.references import Reference, choose_references, parse_references
 from rlcli.results.sequential_test import BITS, spend
 from rlcli.runs.formatting import format_number_of
@@ -157,8 +157,10 @@ def name_groups(cells: Sequence[Cell]) -> list[str]:
     """The group of each cell of a study, as `rlcli compare` calls it."""
     recipes = (cell.recipe for cell in cells)
     names = (Path(r).stem if isinstance(r, str) else str(r["name"]) for r in recipes)
-    values = (cell.values for cell in cells)
-    return label_cells([*zip(names, values, strict=True)])
+    keys = [*map(find_cell_key, names, (cell.values for cell in cells))]
+    known = [*dict.fromkeys(keys)]
+    labels = dict(zip(known, label_cells(known), strict=True))
+    return [labels[key] for key in keys]
 
 
 def read_test(study: Study) -> ClaimTest | None:

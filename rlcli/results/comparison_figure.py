@@ -39,7 +39,7 @@ def draw_comparison(data: Data, path: Path, style: figure.FigureStyle) -> None:
         for row in rows
     ]
     if data["overall"] is not None:
-        lines = figure.lay_out_legend([*styles], width).lines
+        *_, lines = figure.lay_out_legend([*styles], width)
         heights.append(_PROFILE + figure.LINE * max(lines, len(styles)))
     scale = 0.8 if style.width else 1  # its letters are small
     content = figure.make_bytes(

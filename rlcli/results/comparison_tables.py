@@ -262,11 +262,7 @@ def _estimate_table(
         rows.append([group["group"], str(_count_seeds(group)), *estimates])
     for column, (name, choose) in enumerate(better.items(), 2):
         values = [group[name]["value"] for group in groups]
-        known = [value for value in values if value is not None and value == value]
-        if choose and known and len(groups) > 1:
-            shown = format_number(choose(known))  # what looks equal is as good
-            numbers = enumerate(map(format_number, values))
-            best += [(row, column) for row, number in numbers if number == shown]
+        best += [(row, column) for row in _find_best(values, choose)]
     header = [STATISTICS[name] for name in better]
     return Table(title, ["group", "seeds", *header], rows, best)
 
@@ -280,15 +276,23 @@ def _environment_table(
     for each in environments:
         found = {group["group"]: group["iqm"] for group in each["groups"]}
         cells = [_format_estimate(found[g]) if g in found else NOTHING for g in groups]
-        numbers = [cell.partition(" ")[0] for cell in cells]
-        if better and len(found) > 1:
-            value = better(estimate["value"] for estimate in found.values())
-            is_best = [number == format_number(value) for number in numbers]
-            best += [(len(rows), i) for i, good in enumerate(is_best, 1) if good]
+        values = [found[g]["value"] if g in found else None for g in groups]
+        best += [(len(rows), 1 + place) for place in _find_best(values, better)]
         rows.append([each["environment"], *cells])
     return Table(
         f"all environments: {label}, IQM", ["environment", *groups], rows, best
     )
+
+
+def _find_best(
+    values: Sequence[float | None], choose: Callable[..., Any] | None
+) -> list[int]:
+    """The places of the best of several values; what looks equal is as good."""
+    known = [value for value in values if value is not None and value == value]
+    if choose is None or len(known) < 2:
+        return []
+    shown = format_number(choose(known))
+    return [i for i, value in enumerate(values) if format_number(value) == shown]
 
 
 def _count_seeds(group: Data) -> int:

@@ -72,7 +72,7 @@ def draw_bytes(result: Data, suffix: str, style: FigureStyle = SCREEN) -> bytes:
     rows = -(-count // columns)
     entries = _describe_entries(panels)
     width = WIDTHS.get(style.width or "", _WIDTHS[columns - 1])
-    lines = lay_out_legend([*entries.values()], width).lines
+    *_, lines = lay_out_legend([*entries.values()], width)
     height = _HEIGHTS[columns - 1] * rows + LINE * lines
     if style.width is not None:
         height = (0.35 + 0.65 * width / columns) * rows + 0.15 * lines + 0.2
@@ -221,30 +221,26 @@ def add_legend(holder: Any, styles: overall_panels.Styles, **place: Any) -> None
     """A legend of a figure or of axes, at a place where it covers no curve."""
     from matplotlib.lines import Line2D
 
-    layout = lay_out_legend([*styles], holder.bbox.width / holder.dpi)
+    labels, columns, _ = lay_out_legend([*styles], holder.bbox.width / holder.dpi)
     holder.legend(
         [Line2D([], [], linewidth=2, **style) for style in styles.values()],
-        [*map(quote_mathtext, layout.labels)],
-        ncols=layout.columns,
+        [*map(quote_mathtext, labels)],
+        ncols=columns,
         fontsize="small",
         **place,
     )
 
 
-class LegendLayout(NamedTuple):
-    """The labels of a legend, of which long ones have several lines."""
+def lay_out_legend(labels: Sequence[str], width: float) -> tuple[list[str], int, int]:
+    """The layout of a legend that is at most `width` inches wide.
 
-    labels: Sequence[str]
-    columns: int
-    lines: int  # of text, below each other
-
-
-def lay_out_legend(labels: Sequence[str], width: float) -> LegendLayout:
-    """The layout of a legend that is at most `width` inches wide."""
+    Returns the labels, of which long ones have several lines, the number of columns,
+    and that of the lines of text below each other.
+    """
     longest = int((width - _HANDLE) / _LETTER)
     wrapped = [textwrap.wrap(label, longest) or [label] for label in labels]
     letters = max(len(line) for lines in wrapped for line in lines)
     column = _HANDLE + _LETTER * letters
     columns = max(1, min(3, len(labels), int(width / column)))
     lines = -(-sum(map(len, wrapped)) // columns)
-    return LegendLayout(["\n".join(each) for each in wrapped], columns, lines)
+    return ["\n".join(each) for each in wrapped], columns, lines

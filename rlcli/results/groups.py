@@ -112,10 +112,9 @@ def find_members(
             )
     for member in members:
         if frozen := member.info.get("frozen"):
-            seeds = "seed" if len(frozen) == 1 else "seeds"
-            notes.append(
-                f"`{member.folder}`: {seeds} {', '.join(frozen)} frozen (NaN), included"
-            )
+            noun = "seed" if len(frozen) == 1 else "seeds"
+            seeds = ", ".join(sorted(frozen, key=lambda seed: (len(seed), seed)))
+            notes.append(f"`{member.folder}`: {noun} {seeds} frozen (NaN), included")
     return members
 
 
@@ -179,63 +178,64 @@ def _make_groups(
 
     Those without such a label have the folder of their first run behind the last one.
     """
-    last = [
-        f"{label} ({members[0].folder})"
-        for label, members in zip(labels[-1], found, strict=True)
-    ]
-    levels = [*labels, last]
-    return [
-        Group(next(each[i] for each in levels if each.count(each[i]) == 1), members)
-        for i, members in enumerate(found)
-    ]
+    pairs = zip(labels[-1], found, strict=True)
+    last = [f"{label} ({members[0].folder})" for label, members in pairs]
+    return [*map(Group, _choose_labels(*labels, last), found)]
 
 
-def label_cells(cells: Sequence[tuple[str, Mapping[str, str]]]) -> list[str]:
-    """The group of each cell, given its recipe and its values.
+def _choose_labels(*levels: Sequence[str]) -> list[str]:
+    """For each place the first label that no other place has, else the last one."""
+    chosen = [*levels[-1]]
+    for level in reversed(levels):
+        for place, label in enumerate(level):
+            if level.count(label) == 1:
+                chosen[place] = label
+    return chosen
 
-    Cells that differ only in environments and seeds are a group. Its label has the
-    recipe and the options, with their sections if another group would have its label.
+
+CellKey = tuple[tuple[str, str], ...]  # what tells the group of a cell from others
+
+
+def find_cell_key(recipe: str, values: Mapping[str, str]) -> CellKey:
+    """The recipe and the options of a cell, without its environment and seeds."""
+    named = {"recipe": recipe, **values}
+    return tuple(pair for pair in named.items() if pair[0] not in _WITHIN)
+
+
+def label_cells(keys: Sequence[CellKey]) -> list[str]:
+    """The labels of the groups of a study, given a key of each.
+
+    Options have their sections where two groups would have one label.
     """
-    kept = [
-        {"recipe": recipe, **{k: v for k, v in values.items() if k not in _WITHIN}}
-        for recipe, values in cells
-    ]
-    short = [_label_cell(shorten_keys([*each]), each) for each in kept]
-    groups: dict[str, set[tuple[tuple[str, str], ...]]] = defaultdict(set)
-    for label, each in zip(short, kept, strict=True):
-        groups[label].add(tuple(sorted(each.items())))
-    return [
-        label if len(groups[label]) == 1 else _label_cell([*each], each)
-        for label, each in zip(short, kept, strict=True)
-    ]
+    short = [_label_cell(key, shorten_keys([name for name, _ in key])) for key in keys]
+    return _choose_labels(short, [_label_cell(k, [n for n, _ in k]) for k in keys])
 
 
-def _label_cell(names: Sequence[str], values: Mapping[str, str]) -> str:
-    pairs = zip(names, values.items(), strict=True)
+def _label_cell(key: CellKey, names: Sequence[str]) -> str:
     words = (
-        text if key == "recipe" else f"{name}={text}" for name, (key, text) in pairs
+        text if option == "recipe" else f"{name}={text}"
+        for name, (option, text) in zip(names, key, strict=True)
     )
     return " ".join(words)
 
 
 def _group_cells(members: Sequence[Member]) -> list[Group]:
     """Groups the cells of studies that differ in nothing but the environment."""
-    studies: dict[str, list[Member]] = defaultdict(list)
+    studies: dict[str, dict[CellKey, list[Member]]] = defaultdict(dict)
     for member in members:
         if member.cell is None:
             message = f"run `{member.folder}` is no cell of a study"
             raise RlcliError(message, "group by `recipe` or `run`")
-        studies[member.cell[0]].append(member)
-    groups: dict[tuple[str, str], list[Member]] = defaultdict(list)
-    for study, own in studies.items():
-        cells = [(each.name, each.cell[1]) for each in own if each.cell]
-        for member, label in zip(own, label_cells(cells), strict=True):
-            groups[study, label].append(member)
-    labels = [label for _, label in groups]
+        study, values = member.cell
+        key = find_cell_key(member.name, values)
+        studies[study].setdefault(key, []).append(member)
+    pairs = [(s, each) for s, own in studies.items() for each in label_cells([*own])]
+    labels = [label for _, label in pairs]
     if len(studies) > 1:
-        labels = [f"{Path(study).name}: {label}" for study, label in groups]
-    longer = [f"{study}: {label}" for study, label in groups]
-    return _make_groups([*groups.values()], labels, longer)
+        labels = [f"{Path(study).name}: {label}" for study, label in pairs]
+    longer = [f"{study}: {label}" for study, label in pairs]
+    found = [group for own in studies.values() for group in own.values()]
+    return _make_groups(found, labels, longer)
 
 
 def _value_of(member: Member, key: str) -> str:
