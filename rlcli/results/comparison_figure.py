@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rlcli.quoting import quote_mathtext
 from rlcli.results import comparison_tables, figure, overall_panels
@@ -19,24 +19,20 @@ _LETTERS = 18  # of the smallest size on an inch, at least
 _NAME = 30  # characters of a line of a group's name
 
 
-class _Row(NamedTuple):
-    """A row of panels, one for each statistic."""
-
-    title: str
-    statistics: Sequence[str]
-    groups: Sequence[Data]
+# Title, statistics and groups of a row of panels, one for each statistic.
+_Row = tuple[str, Sequence[str], Sequence[Data]]
 
 
 def draw_comparison(data: Data, path: Path, style: figure.FigureStyle) -> None:
     """Writes the statistics of each environment, and those of all of them."""
     statistics = ("iqm",) if style.width == "column" else _STATISTICS
-    rows = list(_rows(data, statistics))
-    labels = dict.fromkeys(group["group"] for row in rows for group in row.groups)
+    rows = [*_rows(data, statistics)]
+    labels = dict.fromkeys(each["group"] for *_, groups in rows for each in groups)
     styles = {label: figure.choose_style(i) for i, label in enumerate(labels)}
     width = figure.WIDTHS.get(style.width or "", 8)
     heights = [
-        _ROW + figure.LINE * sum(0.5 + len(_wrap(each["group"])) for each in row.groups)
-        for row in rows
+        _ROW + figure.LINE * sum(0.5 + len(_wrap(each["group"])) for each in groups)
+        for *_, groups in rows
     ]
     if data["overall"] is not None:
         *_, lines = figure.lay_out_legend([*styles], width)
@@ -59,10 +55,10 @@ def _wrap(name: str) -> list[str]:
 def _rows(data: Data, statistics: Sequence[str] = _STATISTICS) -> Iterator[_Row]:
     for each in data["environments"]:
         title = f"{each['environment']}: {label_metric(data['y'])}"
-        yield _Row(title, statistics, each["groups"])
+        yield title, statistics, each["groups"]
     if data["overall"] is not None:
         title = f"all environments: {label_metric(data['y'])}, normalized"
-        yield _Row(title, (*statistics, _GAP), data["overall"]["groups"])
+        yield title, (*statistics, _GAP), data["overall"]["groups"]
 
 
 def _fill(
@@ -74,15 +70,15 @@ def _fill(
 ) -> None:
     # With a layout of their own: rows have three panels, or four.
     places = canvas.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)
-    for (place,), row in zip(places, rows, strict=False):
-        panels = place.subplots(1, len(row.statistics), squeeze=False)[0]
-        for axes, name in zip(panels, row.statistics, strict=True):
+    for (place,), (title, statistics, groups) in zip(places, rows, strict=False):
+        panels = place.subplots(1, len(statistics), squeeze=False)[0]
+        for axes, name in zip(panels, statistics, strict=True):
             unit = _LABELS[name]
-            overall_panels.draw_estimates(row.groups, name, axes, styles, unit=unit)
-        _name_groups(panels[0], row.groups)
+            overall_panels.draw_estimates(groups, name, axes, styles, unit=unit)
+        _name_groups(panels[0], groups)
         # Of one unit, so a longer interval is a wider one in any of them.
-        figure.share_limits(panels[: len({*row.statistics} - {_GAP})], "x")
-        title = quote_mathtext(row.title)
+        figure.share_limits(panels[: len({*statistics} - {_GAP})], "x")
+        title = quote_mathtext(title)
         place.suptitle(title, x=0.01, horizontalalignment="left", fontsize="medium")
     if (overall := data["overall"]) is not None:
         (place,), found = places[-1], overall_panels.list_panels(overall)

@@ -76,7 +76,9 @@ class PartMaker:
         self._made: dict[tuple[str, Selection], tuple[Any, Mapping[str, Any]]] = {}
         self._parts: Mapping[str, Callable[[Selection, list[str]], Part]] = {
             "learning": self._describe_learning,
-            "diagnostics": self._describe_diagnostics,
+            "diagnostics": lambda *selected: {
+                "learning": self._learn(*selected, has_results=False)[1]
+            },
             "recipes": self._describe_recipes,
             "provenance": self._describe_provenance,
             "films": self._list_films,
@@ -180,9 +182,6 @@ class PartMaker:
                 for n in sorted(names - {"T", "seed"})
             ],
         }
-
-    def _describe_diagnostics(self, selection: Selection, notes: list[str]) -> Part:
-        return {"learning": self._learn(selection, notes, has_results=False)[1]}
 
     def _learn(
         self, selection: Selection, notes: list[str], **without: bool
