@@ -22,7 +22,7 @@ from rlcli.recipe import (
 )
 from rlcli.recipe.documents import parse
 from rlcli.recipe.settings import Setting
-from rlcli.recipe.varying import MOST_COMBINATIONS, NONE, check_count, find_repeated
+from rlcli.recipe.varying import NONE, check_count, find_repeated
 from rlcli.registry.paths import enter
 from rlcli.results.claim_test import ClaimTest
 from rlcli.results.groups import ENVIRONMENT
@@ -94,8 +94,8 @@ def plan_cells(grid: Grid, study: Path, **fields: Any) -> list[Cell]:
             recipe, the environment and the options, where there are several.
         fields: other fields of each cell.
     """
-    planned = [*itertools.islice(_combine_axes(grid), MOST_COMBINATIONS + 1)]
-    check_count(len(planned), what="cells")
+    check_count(_count_cells(grid), what="cells")
+    planned = [*_combine_axes(grid)]
     several = {
         axis: len({cell[axis] for cell, _, _ in planned}) > 1
         for axis in ("recipe", "environment")
@@ -123,6 +123,18 @@ def plan_cells(grid: Grid, study: Path, **fields: Any) -> list[Cell]:
         message = f"`{study}` already contains a run"
         raise RlcliError(message, "choose another folder with `--run`")
     return cells
+
+
+def _count_cells(grid: Grid) -> int:
+    """The number of combinations of the axes, before they are made."""
+
+    def count(recipe: GridRecipe) -> int:
+        return len(recipe.document.with_settings(*grid.sets).combinations)
+
+    shared = sum(map(count, grid.recipes))
+    own = [each and each.recipe for each in grid.environments]
+    total = sum(shared if recipe is None else count(recipe) for recipe in own)
+    return total * len(grid.combinations)
 
 
 def _unquote(text: str) -> str:

@@ -9,6 +9,7 @@ import rlcli
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe, resolve
 from rlcli.runs.study_record import find_study
+from rlcli.studies import study_grid
 from rlcli.studies.study_file import read_study
 from rlcli.studies.study_grid import combine, plan_cells, read_cell
 
@@ -206,6 +207,16 @@ def test_what_no_memory_can_hold_is_refused_before_it_is_made():
     grid = read_study("paper.yaml")
     with pytest.raises(RlcliError, match="more than 10,000 combinations"):
         grid.vary([*combine(["x.y=1,2,3"])])
+
+
+def test_too_many_cells_are_refused_before_they_are_made(monkeypatch):
+    recipes = [{"name": f"r{index}", "recipe": "pole.yaml"} for index in range(101)]
+    environments = [{"name": "CartPole-v1", "tau": 0.01 * i} for i in range(1, 51)]
+    grid = read_study({"recipes": recipes, "environments": environments})
+    grid = grid.vary([("train.seed=1",), ("train.seed=2",)])
+    monkeypatch.setattr(study_grid, "check_document", None)
+    with pytest.raises(RlcliError, match="more than 10,000 cells"):
+        plan_cells(grid, Path("study"))
 
 
 @pytest.mark.slow
