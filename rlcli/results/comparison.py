@@ -13,7 +13,7 @@ from rlcli.results import aggregates, protocol
 from rlcli.results.aggregates import Estimate, Scores
 from rlcli.results.curves import CurveReader, Seed
 from rlcli.results.groups import Group, Member, group_members
-from rlcli.results.references import Reference, choose_references
+from rlcli.results.references import Reference, choose_references, note_unused
 from rlcli.runs.metric_labels import EVALUATION, choose_best
 from rlcli.runs.statistics import RESAMPLES
 
@@ -45,6 +45,7 @@ def compare_members(
 ) -> dict[str, Any]:
     """What `rlcli.compare` returns."""
     metric, samples = read_samples(members, settings, notes)
+    notes += note_unused(settings.references, members)
     overall = None
     if len(samples) > 1 or settings.references:
         overall = compare_overall(samples, metric, settings.references, notes)

@@ -155,16 +155,17 @@ def _overall(
     """
     from rlcli.results import comparison
     from rlcli.results.curves import make_overall_curve
-    from rlcli.results.references import Reference, parse_references
+    from rlcli.results.references import Reference, note_unused, parse_references
 
-    members = (member for group in groups for member in group.members)
+    given, notes, metric = parse_references(reference), reader.notes, reader.metric
+    members = [member for group in groups for member in group.members]
+    notes += note_unused(given, members)
     environments = dict.fromkeys(m.environment for m in members if m.environment)
     collect = comparison.collect_samples
     samples = {name: collect(reader, groups, name) for name in environments}
     samples = {name: each for name, each in samples.items() if each}
     if len(samples) < 2:
         return None
-    given, notes, metric = parse_references(reference), reader.notes, reader.metric
     overall = comparison.compare_overall(samples, metric, given, notes)
     if overall is None:
         return None

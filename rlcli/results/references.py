@@ -52,6 +52,16 @@ def parse_references(texts: str | Sequence[str]) -> dict[str, Reference]:
     return references
 
 
+def note_unused(given: Mapping[str, Reference], members: Iterable[Member]) -> list[str]:
+    """Notes on references of the user for environments that no run has."""
+    known = {ALL, *(member.environment for member in members)}
+    return [
+        f"no run is of environment {quote(name)}, which has a `--reference`"
+        for name in given
+        if name not in known
+    ]
+
+
 def is_reference(value: Any) -> TypeGuard[list[float]]:
     """Whether a value is a list of two different numbers."""
     return (

@@ -126,8 +126,10 @@ class _Reader:
         if not isinstance(section, Mapping):
             message = f"`{REFERENCE}`: expected a mapping, got {quote_value(section)}"
             self.fail((REFERENCE,), message, _REFERENCE)
-        known = {name for e in environments for name in (e.name, e.section["name"])}
-        if not environments:
+        known = {environment.name for environment in environments}
+        if len(environments) == 1:  # then cells are not told apart by its options
+            known = {environments[0].section["name"]}
+        elif not environments:
             known = {str(environment_of(each.document)["name"]) for each in recipes}
         for name, pair in section.items():
             if name not in known:

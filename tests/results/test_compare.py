@@ -214,6 +214,9 @@ def test_a_normalization_of_ones_own_goes_before_the_built_in_one(runs):
     scales = data["overall"]["normalization"]
     assert scales == {"CartPole-v1": [0, 500], "Acrobot-v1": [-500, -50]}
     single = rlcli.compare(runs / "a", reference="0,500")
+    for function in (rlcli.compare, rlcli.plot):
+        notes = function(runs, group="name", reference=["Acrobt-v1=-500,-50"])["notes"]
+        assert "no run is of environment `Acrobt-v1`" in notes[0]
     assert single["overall"]["groups"][0]["mean"]["value"] == pytest.approx(0.915)
 
 

@@ -279,6 +279,12 @@ def test_a_study_records_its_references():
     text = f"recipes: [pole.yaml]\n{environments}\nreference: {json.dumps(reference)}"
     Path("paper.yaml").write_text(text)
     assert read_study("paper.yaml").sections == {"reference": reference}
+    with pytest.raises(RlcliError, match="has no environment `CartPole-v1`"):
+        cells(text.replace("CartPole-v1,length=1.5", "CartPole-v1"))
+    single = environments.replace(", Acrobot-v1", "")
+    read = cells(f"recipes: [pole.yaml]\n{single}\nreference: {{CartPole-v1: [0, 9]}}")
+    assert [dict(cell.values) for cell in read] == [{}]
+    Path("paper.yaml").write_text(text)
     rlcli.study(
         "paper.yaml", run="here", engine="slurm", script="script.sh", quiet=True
     )
