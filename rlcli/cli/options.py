@@ -344,9 +344,33 @@ def with_engines(command: Callable[..., None]) -> Callable[..., None]:
 
 def refuse_engines(engines: Mapping[str, Any]) -> None:
     """Refuses options of engines for a single run, which is trained in this process."""
-    changed = {
-        name: value
-        for name, value in engines.items()
-        if name != "jobs" and value != _ENGINES[name].default.default
-    }
+    changed = _select_changed(_ENGINES, {**engines, "jobs": None})
     refuse("is for a study, not for a single run", **changed)
+
+
+def refuse_others(
+    command: Callable[..., None],
+    arguments: Mapping[str, Any],
+    verb: str,
+    taken: Sequence[str],
+) -> None:
+    """Refuses the options of a command that one of its verbs does not take.
+
+    `arguments` are the `locals()` of the command.
+    """
+    parameters = {**inspect.signature(command).parameters}
+    values = {**arguments, **arguments.get("engines", {})}
+    kept = ("words", *taken)
+    others = {name: values[name] for name in parameters if name not in kept}
+    refuse(f"has no effect on `{verb}`", **_select_changed(parameters, others))
+
+
+def _select_changed(
+    parameters: Mapping[str, inspect.Parameter], values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The values that are not the defaults of their options."""
+    return {
+        name: value
+        for name, value in values.items()
+        if value != parameters[name].default.default and value != []
+    }

@@ -9,8 +9,7 @@ import rlcli
 from rlcli.cli import completion, options, output
 
 _VERBS = {"show": ("FOLDER",), "export": ("FOLDER", "FILE.yaml")}
-_OPTIONS = {"show": {"storage", "json"}, "export": {"trial", "trust"}}  # of a verb
-_DEFAULTS = {"words", "runs", "quiet", "engines"}  # never None, or without effect
+_TAKEN = {"show": ("storage", "json"), "export": ("trial", "trust")}  # their options
 
 
 @options.with_engines
@@ -116,7 +115,6 @@ def command(
     best trials are trained again with other seeds, and the best of these wins.
     `--resume` continues a sweep that was stopped.
     """
-    given = {**locals()}
     from rlcli.cli import sweep_screen  # here, to keep `--help` fast
 
     verb, *rest = words
@@ -124,10 +122,7 @@ def command(
         if len(rest) != len(_VERBS[verb]):
             usage = " ".join((f"rlcli sweep {verb}", *_VERBS[verb]))
             raise typer.BadParameter(f"expected `{usage}`", param_hint=verb)
-        others = given.keys() - _OPTIONS[verb] - _DEFAULTS
-        options.refuse(
-            f"has no effect on `{verb}`", **{k: given[k] for k in sorted(others)}
-        )
+        options.refuse_others(command, locals(), verb, _TAKEN[verb])
         if verb == "export":
             file = rlcli.export_sweep(rest[0], rest[1], trial=trial, trust=trust)
             output.print_data(file)

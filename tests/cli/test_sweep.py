@@ -95,6 +95,20 @@ def test_the_next_command_has_the_addresses_and_the_trust_of_this_one(folder, ca
         assert capsys.readouterr().err.endswith(end)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("show found --trials 3", "show found --set a=1"),
+        *("export found a.yaml --jobs 2", "export found a.yaml --cpus 3"),
+    ],
+)
+def test_a_verb_refuses_the_options_of_others(words, folder, capsys):
+    verb, *_, option, _ = words.split()
+    assert main(["sweep", *words.split()]) == 2
+    assert f"{option}: has no effect on `{verb}`" in capsys.readouterr().err
+    assert not Path("a.yaml").exists()
+
+
 def test_what_a_sweep_has_found_is_printed(folder, capsys):
     Path("show").mkdir()  # not the recipe of this name
     assert main(["sweep", "show", str(folder)]) == 0
@@ -159,9 +173,6 @@ def test_pruned_trials_have_their_rung_and_few_complete_ones_a_warning(
         (["export", "a"], 2, "expected `rlcli sweep export FOLDER FILE.yaml`"),
         (["a", "b"], 2, "expected a single recipe"),
         (["show", "nope"], 1, "`nope` is not the folder of a sweep"),
-        (["show", "a", "--trials", "5"], 2, "has no effect on `show`"),
-        (["show", "a", "--set", "a=1"], 2, "has no effect on `show`"),
-        (["export", "a", "a.yaml", "--json"], 2, "has no effect on `export`"),
         (["export", "nope", "a.yaml"], 1, "`nope` is not the folder of a sweep"),
         (["dqn_cartpole"], 1, "a sweep needs a space"),
         (["nope", "--space", "x.yaml"], 1, "there is no recipe `nope`"),

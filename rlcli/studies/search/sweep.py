@@ -15,7 +15,7 @@ from rlcli.registry.paths import enter, enter_url, resolves
 from rlcli.runs import locks
 from rlcli.runs.files import check_writable
 from rlcli.runs.naming import place_folder
-from rlcli.runs.study_record import Cell
+from rlcli.runs.study_record import Cell, refuse_options
 from rlcli.studies.engines.engine_options import EngineOptions
 from rlcli.studies.search import layout, pbt
 from rlcli.studies.search.layout import PBT, Settings, Sweep, check_options, open_sweep
@@ -125,7 +125,9 @@ def sweep(
     with contextlib.ExitStack() as stack:
         if resume:
             folder = enter(recipe)
-            if not folder.is_dir():
+            if folder.is_dir():
+                refuse_options(folder, {"run": run, "name": name})
+            else:
                 title = check_document(recipe, set).name
                 folder = layout.find_sweep(title, runs, run, name)
             found = open_sweep(folder, trust=trust)
@@ -284,8 +286,8 @@ def _reopen(
     for key, value in given.items():
         if key not in changeable and value != before[key]:
             raise RlcliError(
-                f"`{opened.folder}` was started with `{key}` {quote(before[key])}, not "
-                f"{quote(value)}",
+                f"`{opened.folder}` was started with `{key}` {_quote(before[key])}, "
+                f"not {_quote(value)}",
                 "leave the option out to continue with the same, or start a new sweep",
             )
     if space is not None and load_space(space).document.data != read.document.data:
@@ -303,3 +305,10 @@ def _reopen(
     opened = dataclasses.replace(opened, settings=settings)
     opened.write_settings(_plan_trials(opened))
     return opened, _first_rung(base)
+
+
+def _quote(value: Any) -> str:
+    """The value of an option in a message; of `set` its settings."""
+    return (
+        quote(" ".join(value) or "none") if isinstance(value, tuple) else quote(value)
+    )

@@ -191,6 +191,10 @@ def test_a_resume_with_another_space_recipe_or_option_is_refused(fake, folder):
         rlcli.sweep(path, resume=True, sampler="tpe")
     with pytest.raises(RlcliError, match="with `confirm_seeds` `2`, not `3`"):
         rlcli.sweep(path, resume=True, confirm_seeds=3)
+    with pytest.raises(RlcliError, match=r"`set` `none`, not `train\.steps=9`"):
+        rlcli.sweep(path, resume=True, set=["train.steps=9"])
+    with pytest.raises(RlcliError, match="whose options cannot change: `name`"):
+        rlcli.sweep(path, resume=True, name="other")
     for name in ("/abs", "*"):
         with pytest.raises(RlcliError, match="cannot be the name"):
             rlcli.sweep("lake.yaml", resume=True, name=name)
