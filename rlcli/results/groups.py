@@ -179,18 +179,12 @@ def _make_groups(
     Those without such a label have the folder of their first run behind the last one.
     """
     pairs = zip(labels[-1], found, strict=True)
-    last = [f"{label} ({members[0].folder})" for label, members in pairs]
-    return [*map(Group, _choose_labels(*labels, last), found)]
-
-
-def _choose_labels(*levels: Sequence[str]) -> list[str]:
-    """For each place the first label that no other place has, else the last one."""
-    chosen = [*levels[-1]]
-    for level in reversed(levels):
+    chosen = [f"{label} ({members[0].folder})" for label, members in pairs]
+    for level in reversed(labels):
         for place, label in enumerate(level):
             if level.count(label) == 1:
                 chosen[place] = label
-    return chosen
+    return [*map(Group, chosen, found)]
 
 
 CellKey = tuple[tuple[str, str], ...]  # what tells the group of a cell from others
@@ -203,39 +197,32 @@ def find_cell_key(recipe: str, values: Mapping[str, str]) -> CellKey:
 
 
 def label_cells(keys: Sequence[CellKey]) -> list[str]:
-    """The labels of the groups of a study, given a key of each.
-
-    Options have their sections where two groups would have one label.
-    """
-    short = [_label_cell(key, shorten_keys([name for name, _ in key])) for key in keys]
-    return _choose_labels(short, [_label_cell(k, [n for n, _ in k]) for k in keys])
-
-
-def _label_cell(key: CellKey, names: Sequence[str]) -> str:
+    """The labels of the groups of a study, given their keys."""
+    options = [*dict.fromkeys(option for key in keys for option, _ in key)]
+    names = dict(zip(options, shorten_keys(options), strict=True))
     words = (
-        text if option == "recipe" else f"{name}={text}"
-        for name, (option, text) in zip(names, key, strict=True)
+        [text if o == "recipe" else f"{names[o]}={text}" for o, text in key]
+        for key in keys
     )
-    return " ".join(words)
+    return [*map(" ".join, words)]
 
 
 def _group_cells(members: Sequence[Member]) -> list[Group]:
     """Groups the cells of studies that differ in nothing but the environment."""
-    studies: dict[str, dict[CellKey, list[Member]]] = defaultdict(dict)
+    groups: dict[tuple[str, CellKey], list[Member]] = defaultdict(list)
     for member in members:
         if member.cell is None:
             message = f"run `{member.folder}` is no cell of a study"
             raise RlcliError(message, "group by `recipe` or `run`")
         study, values = member.cell
-        key = find_cell_key(member.name, values)
-        studies[study].setdefault(key, []).append(member)
-    pairs = [(s, each) for s, own in studies.items() for each in label_cells([*own])]
-    labels = [label for _, label in pairs]
-    if len(studies) > 1:
-        labels = [f"{Path(study).name}: {label}" for study, label in pairs]
+        groups[study, find_cell_key(member.name, values)].append(member)
+    labels = label_cells([key for _, key in groups])
+    studies = [study for study, _ in groups]
+    pairs = [*zip(studies, labels, strict=True)]
     longer = [f"{study}: {label}" for study, label in pairs]
-    found = [group for own in studies.values() for group in own.values()]
-    return _make_groups(found, labels, longer)
+    if len({*studies}) > 1:
+        labels = [f"{Path(study).name}: {label}" for study, label in pairs]
+    return _make_groups([*groups.values()], labels, longer)
 
 
 def _value_of(member: Member, key: str) -> str:
