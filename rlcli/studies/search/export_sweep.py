@@ -36,21 +36,20 @@ def export_sweep(
     """
     check_output(Path(output), "a recipe", (".yaml", ".yml"))
     sweep = open_sweep(folder, trust=trust)
+    shown = shell_path(folder)
     if trial is None:
         run, title = _winner(sweep)
-        if not os.path.lexists(run.resolved_recipe):
-            raise RlcliError(
-                f"`{run.folder}`, the run of the winner, is missing",
-                f"`rlcli sweep {quote_shell(folder)} --resume` trains it again",
-            )
+        missing = f"`{run.folder}`, the run of the winner, is missing"
+        hint = f"`rlcli sweep {shown} --resume` trains it again"
     else:
         run, title = Run(sweep.trial(trial)), f"Trial {trial}"
-        if not os.path.lexists(run.resolved_recipe):
-            raise RlcliError(
-                f"`{folder}` has no trial {trial}",
-                f"`rlcli sweep show {shell_path(folder)}` lists the trials",
-            )
-    if sweep.settings.sampler == PBT and run.folder.parent == sweep.find(TRIALS):
+        missing = f"`{folder}` has no trial {trial}"
+        hint = f"`rlcli sweep show {shown}` lists the trials"
+    is_member = sweep.settings.sampler == PBT and run.folder.parent.name == TRIALS
+    is_there = os.path.lexists(run.resolved_recipe)
+    if not is_there and not (is_member and trial is None):
+        raise RlcliError(missing, hint)
+    if is_member:
         # The recipe with schedules that trains the member alone.
         sets = member_settings(sweep, int(run.folder.name))
         text = dump_recipe(resolve(sweep.load_recipe(sets)))

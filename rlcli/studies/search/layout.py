@@ -109,8 +109,11 @@ class Sweep(OpenedFolder):
         """The cell of a trial, with the settings for it.
 
         `seeds` are the first one and their number, by default those of the settings.
+        Those of a confirmation are no further seeds of its trial, which was chosen by
+        its own: it is another group.
         """
         values = {key: value for key, _, value in (s.partition("=") for s in sets)}
+        values |= {"confirmed": "yes"} if seeds else {}
         settings = self.settings
         first, count = seeds or (settings.seed, settings.seeds)
         own = f"train.seed={first}", f"train.seeds={count}"

@@ -18,6 +18,7 @@ from sweeps import (
 
 from rlcli.runs.durations import Deadline
 from rlcli.runs.run_folder import Run
+from rlcli.runs.study_record import find_study
 from rlcli.studies.search.layout import open_sweep
 from rlcli.studies.search.summary import find_sweep_status, show_sweep
 from rlcli.studies.search.trials import Trials
@@ -46,6 +47,10 @@ def test_the_best_trials_are_confirmed_with_seeds_that_no_trial_had(tmp_path):
     }
     assert result["winner"]["trial"] == best[0].number
     assert result["winner"]["run"] == f"confirm/{best[0].number:04d}"
+    # A trial was chosen by its seeds: those of its confirmation are another group.
+    cells = {cell.label: cell for cell in find_study(sweep.folder).cells}
+    trial, other = (cells[f"{f}/{best[0].number:04d}"] for f in ("trials", "confirm"))
+    assert dict(other.values) == {**trial.values, "confirmed": "yes"}
     base = 3 * (10 - abs(best[0].values["x"] - 3))
     assert result["winner"]["seeds"] == pytest.approx(
         [base + seed / 1000 for seed in (2, 3, 4)]
