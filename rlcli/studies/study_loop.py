@@ -221,6 +221,9 @@ class StudyLoop:
     def _receive(self, job: Job, end: ProcessEnd) -> None:
         """Ends a job, or lets it continue in another process after a crash."""
         key, message = job.key, end.message
+        if end.code == errors.USER_ERROR and job.is_busy:
+            self._enqueue(job)  # another process began its cells at the same time
+            return
         has_ended = job.has_ended
         is_stopped = not has_ended and (key in self._stopped or self._is_stopping)
         if not (has_ended or is_stopped or end.code in _ANSWERS):

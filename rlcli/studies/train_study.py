@@ -30,7 +30,7 @@ from rlcli.runs.study_record import (
     refuse_options,
 )
 from rlcli.studies.engines.engine_options import STORAGE, EngineOptions
-from rlcli.studies.engines.jobs import ENDED
+from rlcli.studies.engines.jobs import ENDED, Job
 from rlcli.studies.engines.slurm import find_script, write_script
 from rlcli.studies.preview import build_groups
 from rlcli.studies.seed_blocks import begin_blocks, block_source, refuse_changes
@@ -355,17 +355,22 @@ def _train_here(
     """Trains cells of one program in this process, which shows its panel.
 
     Returns how all cells have ended. If the program is refused, for example because it
-    is too large, before any run has begun, also returns the cells one by one.
+    is too large, before any run has begun, also returns the cells one by one, and if
+    another process has begun them meanwhile, all of them, which then wait for it.
     """
 
     def ends(*_: object) -> list[CellEnd]:
         return [*ended, *map(describe_end, cells)]
 
+    had_begun = any(cell.exists for cell in cells)
+    job = Job(cells[0].study, tuple(cell.label for cell in cells))
     try:
         with stopping_with(cells[0].study, ends):
             train_cells(cells, **options)
         return ends(), []
     except RlcliError as error:
+        if not had_begun and job.is_busy:  # another process began them at the same time
+            return [*ended], [[*cells]]
         has_begun = any(cell.exists for cell in cells)
         if len(cells) > 1 and not has_begun and not is_population(cells):
             return [*ended], [[cell] for cell in cells]

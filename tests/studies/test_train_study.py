@@ -1,5 +1,6 @@
 """Several runs: combinations of options, and processes of their own."""
 
+import contextlib
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from rlcli.errors import RlcliError
 from rlcli.recipe import read_recipe
 from rlcli.runs import files, study_record
 from rlcli.runs.metrics import read_metrics
+from rlcli.runs.run_folder import Run
 from rlcli.runs.study_record import Cell, record_study
 from rlcli.studies import train_study
 from rlcli.studies.engines import engine_options
@@ -260,6 +262,30 @@ def test_a_cell_whose_process_crashes_continues_three_times_at_most(
     ]
     assert "ended 3 times with exit code 137" in by_label["updater=sarsa"].message
     assert reports[-1] == (3, 3)
+
+
+def test_a_cell_that_two_processes_begin_at_once_is_waited_for(monkeypatch, folder):
+    skip_disk(monkeypatch)
+    other = contextlib.ExitStack()  # the process that was first
+
+    class Engine(FakeEngine):
+        def collect(self):
+            if self.calls == 0:
+                other.enter_context(Run(Path("study/updater=sarsa")).lock())
+            elif self.calls == 3:
+                other.close()
+            return super().collect()
+
+    codes = {"updater=sarsa": [1]}  # it contains a run already
+    fake = Engine(codes=codes, curve=lambda options, seed, step: step)
+    monkeypatch.setattr(engine_options, "LocalEngine", lambda jobs, _: fake)
+    vary = ["updater.name=q_learning,sarsa"]
+    ended = rlcli.study(["lake.yaml"], vary=vary, seed=0, seeds=1, run="study")
+    assert {each.cell.label: each.code for each in ended} == {
+        "updater=q_learning": 0,
+        "updater=sarsa": 0,
+    }
+    assert fake.started[-1] == ("updater=sarsa", "resume")
 
 
 @pytest.mark.parametrize("wrong", [None, "learning_rate=0.5"])
