@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rlcli.errors import RlcliError
+from rlcli.errors import RlcliError, quote
+from rlcli.quoting import quote_shell
 from rlcli.recipe import Recipe, load_to_train
-from rlcli.registry.paths import resolves
+from rlcli.registry.paths import enter, resolves
 from rlcli.results.claim_test import count_groups
 from rlcli.results.claims import plan_test
 from rlcli.runs.listing import read_recipe
@@ -52,6 +53,12 @@ def preview_study(
     The time is that of training alone, by the median speed of the finished runs below
     `runs` with the same recipe and environment. None if there is no such run.
     """
+    if isinstance(study, str | Path) and enter(study).is_dir():
+        raise RlcliError(
+            f"{quote(study)} is a folder: only a study that has not begun has a "
+            "preview",
+            f"`rlcli runs {quote_shell(study)}` lists the runs of one that has",
+        )
     grid = read_study(study, set, seed_settings(seed, seeds))
     grid = grid.vary([*combine(vary, vary_zip)])
     cells = plan_cells(grid, Path(runs) / "study")

@@ -165,6 +165,8 @@ def test_a_recipe_and_a_study_are_told_apart(folder):
         assert (
             f"rlcli {'train' if read is rlcli.study else 'study'}" in error.value.hint
         )
+    with pytest.raises(RlcliError, match="only a study that has not begun"):
+        rlcli.preview_study(folder)
 
 
 @pytest.mark.parametrize(
