@@ -141,6 +141,8 @@ def fit_layout(canvas: Any) -> None:
     canvas.draw_without_rendering()
     for axes in canvas.axes:
         _fit_texts(axes, canvas.bbox.width)
+    canvas.draw_without_rendering()  # with the room that smaller texts leave
+    for axes in canvas.axes:
         if axes.yaxis_inverted():  # rows
             overall_panels.fit_marks(axes)
 

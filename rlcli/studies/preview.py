@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rlcli.errors import RlcliError, quote
-from rlcli.quoting import quote_shell
+from rlcli.errors import RlcliError, quote, shell_path
 from rlcli.recipe import Recipe, load_to_train
 from rlcli.registry.paths import enter, resolves
 from rlcli.results.claim_test import count_groups
@@ -57,7 +56,7 @@ def preview_study(
         raise RlcliError(
             f"{quote(study)} is a folder: only a study that has not begun has a "
             "preview",
-            f"`rlcli runs {quote_shell(study)}` lists the runs of one that has",
+            f"`rlcli runs {shell_path(study)}` lists the runs of one that has",
         )
     grid = read_study(study, set, seed_settings(seed, seeds))
     grid = grid.vary([*combine(vary, vary_zip)])

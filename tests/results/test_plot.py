@@ -216,16 +216,17 @@ def test_figures_are_written_with_equal_bytes_for_equal_curves(tmp_path, name, s
 
 def draw_figure(result, width=8, height=5):
     """The canvas of a figure of this size in inches, after its layout."""
-    pytest.importorskip("matplotlib")
+    style = pytest.importorskip("matplotlib.style")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    canvas = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(canvas)
-    panels = split_panels(result)
-    figure._fill(canvas, result, panels, figure._describe_entries(panels), 3)
-    figure.fit_layout(canvas)
-    canvas.draw_without_rendering()
+    with style.context("default"):  # as in `make_bytes`: other tests leave their own
+        canvas = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasAgg(canvas)
+        panels = split_panels(result)
+        figure._fill(canvas, result, panels, figure._describe_entries(panels), 3)
+        figure.fit_layout(canvas)
+        canvas.draw_without_rendering()
     return canvas
 
 
