@@ -335,7 +335,7 @@ def test_the_blocks_that_a_test_adds_are_ones_own_if_the_study_is(
     Path("lab/paper.yaml").write_text(TESTED)
     study = own_study.parent / "tested"
     grid = read_study("lab/paper.yaml")
-    cells = begin_blocks(plan_cells(grid, study), grid.test)
+    cells = begin_blocks(plan_cells(grid, study), grid.test, grid.test_origin)
     record_study(study, cells, sign=True, test=grid.test._asdict())
     if is_changed:
         change_settings(study)
