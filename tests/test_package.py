@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+import typer
 import yaml
 from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
@@ -103,6 +104,27 @@ def test_functions_that_do_the_same_have_the_same_keywords():
 
     assert keywords(rlcli.chunks) == keywords(rlcli.train)
     assert keywords(rlcli.episodes) == keywords(rlcli.eval)
+
+
+# How a result is shown, and options of several runs or of another verb.
+ON_SCREEN = {"json", "quiet", "open", "watch", "dry_run"}
+OF_OTHERS = {"train": ("study",), "resume": ("study",), "sweep": ("export_sweep",)}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_options_of_a_command_are_keywords_of_its_function(name):
+    command = importlib.import_module(f"rlcli.cli.{name}").command
+    parameters = inspect.signature(command).parameters.values()
+    options = {
+        each.name.removesuffix("_")
+        for each in parameters
+        if not isinstance(each.default, typer.models.ArgumentInfo)
+    }
+    keywords = set()
+    for function in (name, *OF_OTHERS.get(name, ())):
+        own = getattr(importlib.import_module(rlcli._MODULES[function]), function)
+        keywords |= set(inspect.signature(own).parameters)
+    assert options - ON_SCREEN <= keywords
 
 
 def test_a_misspelled_keyword_is_named_by_the_function_that_was_called():

@@ -72,7 +72,7 @@ def command(
         raise typer.Exit(
             errors.USER_ERROR if any(e.error for e in cells) else errors.OK
         )
-    keywords = options.select(rlcli.study, locals(), cells=cell)
+    keywords = options.select(rlcli.study, locals())
     raise typer.Exit(study_screen.train_and_report(rlcli.study, **keywords))
 
 

@@ -133,8 +133,5 @@ def command(
     if rest:
         raise typer.BadParameter("expected a single recipe", param_hint="RECIPE")
     options.refuse("requires `export`", trial=trial)
-    from rlcli.recipe import init_settings
-
-    settings = [*set, *init_settings(init)]
-    keywords = options.select(rlcli.sweep, locals(), recipe=verb, set=settings)
+    keywords = options.select(rlcli.sweep, locals(), recipe=verb)
     raise typer.Exit(sweep_screen.run_sweep(quiet=quiet, json=json, **keywords))

@@ -65,7 +65,7 @@ def study(
     set: Sequence[str] = (),
     seed: int | None = None,
     seeds: int | None = None,
-    cells: Sequence[str] = (),
+    cell: Sequence[str] = (),
     jobs: int | None = None,
     engine: str = "local",
     address: str | None = None,
@@ -102,7 +102,7 @@ def study(
             `resume` can change.
         seed: the first seed of each cell.
         seeds: the number of seeds of each cell.
-        cells: of a study that exists, the names of the cells to train, by default all.
+        cell: of a study that exists, the names of the cells to train, by default all.
         jobs: processes at once; by default the number of cores. Where the system allows
             it, each of as many processes as cores has a core of its own.
         engine: `local`, or `ray`: the processes run on the nodes of a Ray cluster,
@@ -139,15 +139,15 @@ def study(
     if isinstance(study, str | Path) and (folder := enter(study)).is_dir():
         given = {"vary": vary, "vary_zip": vary_zip, "seed": seed, "seeds": seeds}
         given |= {"run": run, "name": name, "tag": tag, "smoke": smoke}
-        chosen = _select(folder, cells, given)
+        chosen = _select(folder, cell, given)
         refuse_changes(folder, set)
-        if cells:  # by another process, which has the others
+        if cell:  # by another process, which has the others
             return train_recorded(chosen, set=set, trust=trust, **options)
         options |= {"source": block_source(folder)}
         with announce(folder):
             return train_recorded(chosen, set=set, trust=trust, **options)
-    if cells:
-        raise RlcliError("`cells` are those of a study that exists: pass its folder")
+    if cell:
+        raise RlcliError("`cell` is for those of a study that exists: pass its folder")
     overrides, combinations = seed_settings(seed, seeds), [*combine(vary, vary_zip)]
     if is_listed := not isinstance(study, str | Path | Mapping):
         grid = grid_of(study, sets=tuple(set), overrides=tuple(overrides))

@@ -208,7 +208,7 @@ def test_a_worker_and_a_smoke_run_add_no_block(monkeypatch):
         WrittenTraining(monkeypatch, stop_after=2)
         rlcli.study("paper.yaml", run="half", quiet=True)
     trained = WrittenTraining(monkeypatch)
-    rlcli.study("half", cells=["seed=0/small"], quiet=True)
+    rlcli.study("half", cell=["seed=0/small"], quiet=True)
     assert trained.trained == ["seed=0/small"]
 
 

@@ -286,11 +286,11 @@ def test_a_cell_that_has_not_begun_needs_the_recipe_of_its_study(group, folder):
     recipe = json.loads(text)["cells"][FAST.name]["recipe"]
     (GROUP / "study.json").write_text(text.replace(recipe, str(folder / "lake.yaml")))
     Path("lake.yaml").write_text(LAKE.replace("2_000", "2_500"))
-    (ended,) = rlcli.study(GROUP, cells=["learning_rate=0.5"], quiet=True)
+    (ended,) = rlcli.study(GROUP, cell=["learning_rate=0.5"], quiet=True)
     assert ended.code == 1 and "has changed since" in ended.message
     assert not FAST.exists()
     with pytest.raises(RlcliError, match="has no cell `learning_rate=5`"):
-        rlcli.study(GROUP, cells=["learning_rate=5"])
+        rlcli.study(GROUP, cell=["learning_rate=5"])
 
 
 def plan_study(recipe):

@@ -262,7 +262,7 @@ def jobs(draw: random.Random, place: Place) -> Callable[[], object]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(shared_programs, "train_together", _stop)
             patch.setattr(shared_programs, "resume", _stop)
-            ended = rlcli.study(folder, cells=["trials/0001"], trust=False, quiet=True)
+            ended = rlcli.study(folder, cell=["trials/0001"], trust=False, quiet=True)
             raise RlcliError(ended[0].message or "nothing to train")
 
     return case

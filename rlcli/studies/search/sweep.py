@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError, quote
-from rlcli.recipe import Recipe, check_document
+from rlcli.recipe import Recipe, check_document, init_settings
 from rlcli.registry.paths import enter, enter_url, resolves
 from rlcli.runs import locks
 from rlcli.runs.files import check_writable
@@ -53,6 +53,7 @@ def sweep(
     together: int | None = None,
     ready: int | None = None,
     set: Sequence[str] = (),
+    init: str | Path | None = None,
     jobs: int | None = None,
     engine: str = "local",
     address: str | None = None,
@@ -98,6 +99,7 @@ def sweep(
         ready: of `pbt`, after how many evaluations the worst members copy the best
             ones, by default 1.
         set: options that replace the recipe's in every trial.
+        init: a run, checkpoint or policy whose parameters every trial starts from.
         jobs: processes at once; by default the number of cores, of `pbt` 1.
         engine: `local`, `ray` or `slurm`; `address`, `cpus`, `gpus`, `run_storage` and
             `script` are their options, see `rlcli.study`. A task of an array trains one
@@ -116,7 +118,8 @@ def sweep(
     """
     arguments = {**locals()}  # by their names
     given = {name: arguments[name] for name in _OPTIONS if arguments[name] is not None}
-    given |= {"set": tuple(set)} if set else {}
+    sets = (*set, *init_settings(init))
+    given |= {"set": sets} if sets else {}
     given |= {"storage": enter_url(storage)} if storage is not None else {}
     check_options(given)
     engines = EngineOptions.select(arguments)
@@ -128,7 +131,7 @@ def sweep(
             if folder.is_dir():
                 refuse_options(folder, {"run": run, "name": name})
             else:
-                title = check_document(recipe, set).name
+                title = check_document(recipe, sets).name
                 folder = layout.find_sweep(title, runs, run, name)
             found = open_sweep(folder, trust=trust)
             stack.enter_context(locks.hold(folder))

@@ -263,7 +263,7 @@ def test_a_sweep_continues_with_the_store_with_which_it_began(remotes, tmp_path)
         with pytest.raises(RlcliError, match=message):
             rlcli.sweep(path, resume=True, **keywords)
     with pytest.raises(RlcliError, match="a folder cannot choose an address"):
-        rlcli.study(path, cells=["trials/0000"])
+        rlcli.study(path, cell=["trials/0000"])
 
 
 @pytest.mark.parametrize(
