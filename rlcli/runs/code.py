@@ -104,11 +104,12 @@ def sign_run(run: Run, recipe: Recipe, record: Mapping[str, Any]) -> dict[str, s
     return {"signature": ownership.sign(run.folder, data, record)}
 
 
-def copy_code(run: Run, recipe: Recipe) -> dict[str, Any]:
+def copy_code(run: Run, recipe: Recipe, *, is_resume: bool = False) -> dict[str, Any]:
     """Copies the user code of a recipe into the run, and returns fields of `run.json`.
 
     `imports` are the import paths in the recipe, `trackers` its trackers that reach
     beyond the run's folder, `code` the SHA-256 and the origin of each copied file.
+    `is_resume`: replaces what a process has copied that was killed meanwhile.
     """
     modules = [path.partition(":")[0] for path in recipe.import_paths]
     for kind, name in recipe.part_names:
@@ -116,6 +117,8 @@ def copy_code(run: Run, recipe: Recipe) -> dict[str, Any]:
         module = getattr(getattr(factory, "func", factory), "__module__", "")
         modules += [module] if module not in ("", "__main__") else []
     files = user_code.imported_files(modules)
+    if is_resume:
+        shutil.rmtree(run.code, ignore_errors=True)  # follows no link
     if files and exists(run.code):
         message = f"`{run.code}` exists already"
         raise RlcliError(message, "choose another folder with `--runs` or `--run`")

@@ -213,6 +213,8 @@ def _record_resume(
     if experiment.failure:
         return
     changes = recovery.record_changes(run, recipe_before, experiment.recipe)
+    if saved is None and "code" not in run.read_info():  # killed while it began
+        changes |= code.copy_code(run, experiment.recipe, is_resume=True)
     recovery.rewrite(run, experiment.recipe, saved)
     versions = recovery.changed_versions(saved)
     run.record_resume(step=experiment.step, inexact=inexact, versions=versions)

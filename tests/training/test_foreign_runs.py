@@ -232,6 +232,24 @@ def own_run(folder, fresh_imports):
     return rlcli.train("lab/own.yaml", run="runs/own", quiet=True)
 
 
+def test_a_run_that_was_killed_while_it_copied_its_code_gets_it_when_it_is_resumed(
+    own_run,
+):
+    info = json.loads((own_run / "run.json").read_text())
+    shutil.rmtree(own_run / "checkpoints")
+    for name in ("checkpoints.json", "metrics.jsonl"):
+        (own_run / name).unlink()
+    (own_run / "code/own_lake.py").rename(own_run / "code/own_lake.py.1.tmp")
+    fields = {key: info.pop(key) for key in ("imports", "code", "trackers")}
+    del info["signature"]
+    (own_run / "run.json").write_text(json.dumps({**info, "status": "running"}))
+    rlcli.resume(own_run, trust=True, quiet=True)
+    after = json.loads((own_run / "run.json").read_text())
+    assert {key: after[key] for key in fields} == fields
+    assert [each.name for each in (own_run / "code").iterdir()] == ["own_lake.py"]
+    assert after["status"] == "finished"
+
+
 def use(run, steps, **keywords):
     """Evaluates and continues a run."""
     rlcli.eval(run, episodes=1, **keywords)
