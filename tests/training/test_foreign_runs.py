@@ -232,6 +232,7 @@ def own_run(folder, fresh_imports):
     return rlcli.train("lab/own.yaml", run="runs/own", quiet=True)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_while_it_copied_its_code_gets_it_when_it_is_resumed(
     own_run,
 ):
