@@ -145,7 +145,7 @@ def _build_host(recipe: Recipe, seeds: int, rendering: bool) -> Environment:
 
 
 def _refuse_schedules(recipe: Recipe, part: Part, place: Place) -> None:
-    """Refuses schedules as options of what runs on the host."""
+    """Refuses schedules as options of a part that runs on the host."""
     for name, value in part.options.items():
         if isinstance(value, schedules.Schedule):
             raise recipe.error(

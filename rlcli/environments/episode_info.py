@@ -56,7 +56,7 @@ def default_rule(name: str, *, is_bool: bool) -> InfoRule:
 
 
 def logged_names(env: Environment, info: Mapping[str, Any]) -> list[str]:
-    """The names of what the time steps of a compiled environment report and log."""
+    """The names of the values that a compiled environment reports and logs."""
     if unknown := sorted(env.info.keys() - info.keys()):
         known = ", ".join(map(quote, sorted(info))) or "nothing"
         message = f"the environment has no `info` named {quote(unknown[0])}"

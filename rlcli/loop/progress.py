@@ -324,7 +324,7 @@ def select_action(
 
 
 def info_names(environment: Environment, state: ArrayTree) -> list[str]:
-    """The names of what episodes of a pure environment log."""
+    """The names of the values that episodes of a pure environment log."""
 
     def step_info(key: Key) -> Mapping[str, Array]:
         noise = environment.draw(key)

@@ -29,3 +29,4 @@ from rlcli.recipe.reading import read_without_parts as read_without_parts
 from rlcli.recipe.sections import NetworkSpec as NetworkSpec
 from rlcli.recipe.sections import Part as Part
 from rlcli.recipe.settings import init_settings as init_settings
+from rlcli.recipe.settings import seed_settings as seed_settings

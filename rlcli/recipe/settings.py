@@ -1,7 +1,7 @@
 """Settings: values that replace those of a recipe, as in `--set train.steps=1_000`."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,19 @@ def init_settings(source: str | Path | None) -> list[str]:
     if source is None:
         return []
     return [f"init.from={documents.format_inline(str(source))}"]
+
+
+def seed_settings(
+    seed: int | None,
+    seeds: int | None,
+    find_origin: Callable[[str], str] = lambda key: f"--{key}",
+) -> list[Setting]:
+    """The settings of `seed` and `seeds`, whose errors name the origin of each."""
+    return [
+        Setting(f"train.{key}={value}", find_origin(key))
+        for key, value in {"seed": seed, "seeds": seeds}.items()
+        if value is not None
+    ]
 
 
 def _set_value(data: Any, keys: list[str], value: Any, origin: str) -> Place:

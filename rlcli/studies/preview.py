@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError, quote, shell_path
-from rlcli.recipe import Recipe, load_to_train
+from rlcli.recipe import Recipe, load_to_train, seed_settings
 from rlcli.registry.paths import enter, resolves
 from rlcli.results.claim_test import count_groups
 from rlcli.results.claims import plan_test
@@ -19,7 +19,7 @@ from rlcli.runs.study_record import Cell
 from rlcli.studies.seed_blocks import begin_blocks
 from rlcli.studies.shared_programs import group_cells
 from rlcli.studies.study_file import read_study
-from rlcli.studies.study_grid import combine, plan_cells, read_cell, seed_settings
+from rlcli.studies.study_grid import combine, plan_cells, read_cell
 
 
 class CellPreview(NamedTuple):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rlcli.errors import RlcliError, quote, suggest
-from rlcli.recipe import documents, read_recipe
+from rlcli.recipe import documents, read_recipe, seed_settings
 from rlcli.recipe.annotations import quote_value
 from rlcli.recipe.documents import Document, Place
 from rlcli.recipe.settings import Setting
@@ -29,7 +29,6 @@ from rlcli.studies.study_grid import (
     GridEnvironment,
     GridRecipe,
     environment_of,
-    seed_settings,
 )
 
 KEYS = ("recipes", "environments", "vary", "seeds", "seed", "set", TEST, REFERENCE)

@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -225,19 +225,6 @@ def read_cell(cell: Cell, sets: Sequence[str] = ()) -> RecipeDocument:
 def digest_of(document: RecipeDocument) -> str:
     """The SHA-256 of a recipe with its bases, without its settings."""
     return hashlib.sha256(to_json(document.plain.data).encode()).hexdigest()
-
-
-def seed_settings(
-    seed: int | None,
-    seeds: int | None,
-    find_origin: Callable[[str], str] = lambda key: f"--{key}",
-) -> list[Setting]:
-    """The settings of `seed` and `seeds`, whose errors name the origin of each."""
-    return [
-        Setting(f"train.{key}={value}", find_origin(key))
-        for key, value in {"seed": seed, "seeds": seeds}.items()
-        if value is not None
-    ]
 
 
 def combine(

@@ -12,7 +12,7 @@ from typing import Any
 
 from rlcli import errors
 from rlcli.errors import RlcliError, quote, shell_path
-from rlcli.recipe import AnyRecipe
+from rlcli.recipe import AnyRecipe, seed_settings
 from rlcli.registry.paths import enter, resolves
 from rlcli.results.claim_test import TEST
 from rlcli.runs.naming import LONGEST_NAME, check_tags, place_folder
@@ -36,7 +36,7 @@ from rlcli.studies.preview import build_groups
 from rlcli.studies.seed_blocks import begin_blocks, block_source, refuse_changes
 from rlcli.studies.shared_programs import group_cells, is_population, train_cells
 from rlcli.studies.study_file import read_study
-from rlcli.studies.study_grid import Grid, combine, grid_of, plan_cells, seed_settings
+from rlcli.studies.study_grid import Grid, combine, grid_of, plan_cells
 from rlcli.studies.study_loop import (
     NOTHING_MORE,
     CellEnd,

@@ -21,6 +21,7 @@ from rlcli.recipe import (
     load_to_train,
     read_recipe,
     resolve,
+    seed_settings,
     shipped_recipes,
 )
 from rlcli.registry import user_code
@@ -167,8 +168,7 @@ def _begin(
 ) -> Generator[Chunk, None, Path]:
     """The chunks of a new run, given the arguments of `train` by name."""
     sets = [*given["set"], *init_settings(given["init"])]
-    for key in ("seed", "seeds"):
-        sets += [] if given[key] is None else [f"train.{key}={given[key]}"]
+    sets += seed_settings(given["seed"], given["seeds"])
     group = processes.parse_group(given["coordinator"], given["process"])
     name = given["name"]
     place = {

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from rlcli.xla.shared_context import shared
+from rlcli.xla.shared_context import share_context
 
 _KIB = 1024
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -108,7 +108,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-@shared
+@share_context
 @contextlib.contextmanager
 def limit_allocations() -> Iterator[None]:
     """Limits this process to the memory that is available when the block starts.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 
-def shared(
+def share_context(
     make_context: Callable[[], AbstractContextManager[None]],
 ) -> Callable[[], AbstractContextManager[None]]:
     """Decorator of a context that changes a setting, and restores it at its end.

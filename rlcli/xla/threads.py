@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli.xla.flags import is_known_flag, require_known_flags
-from rlcli.xla.shared_context import shared
+from rlcli.xla.shared_context import share_context
 
 DEVICES_FLAG = "--xla_force_host_platform_device_count"
 _MOST_PER_CORE = 8  # devices, or threads of the pool
@@ -184,7 +184,7 @@ _TASKS = Path("/proc/self/task")
 _CORE_FIELD = 36  # index of the field `processor` of `stat`, after the name
 
 
-@shared
+@share_context
 @contextlib.contextmanager
 def pin_threads() -> Iterator[None]:
     """Pins all threads to the core of the current thread; Linux only, else no effect.
