@@ -246,12 +246,8 @@ def _find_file(name: str, places: Sequence[str]) -> Path | None:
 
 def _forget_shadowed_modules() -> None:
     """Forgets modules that the folders searched first replace by others."""
-    if not _folders:
-        return
-    for name, module in list(sys.modules.items()):
-        if "." in name or name == "__main__":
-            continue
-        places = [*map(os.path.realpath, _places(module))]
+    for name in _top_level_names(_folders) & sys.modules.keys() - {"__main__"}:
+        places = [*map(os.path.realpath, _places(sys.modules[name]))]
         if not places or not all(map(is_user_file, places)):
             continue
         spec = PathFinder.find_spec(name, [*_folders])
@@ -259,6 +255,15 @@ def _forget_shadowed_modules() -> None:
         if new and os.path.realpath(new[0]) not in places:
             for other in [n for n in sys.modules if n.partition(".")[0] == name]:
                 del sys.modules[other]
+
+
+def _top_level_names(folders: Iterable[str]) -> set[str]:
+    """The names of files and folders that may be modules, without their suffixes."""
+    names: set[str] = set()
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            names |= {entry.partition(".")[0] for entry in os.listdir(folder)}
+    return names
 
 
 def _places(module: object) -> list[str]:

@@ -229,11 +229,11 @@ def test_a_file_that_grows_or_is_replaced_while_it_is_read_is_bounded(
         read_after(make_pipe)
 
 
-def test_a_file_of_the_system_that_would_be_waited_for_is_empty():
+def test_a_file_of_the_system_that_would_be_waited_for_has_an_end():
     path = Path("/proc/kmsg")
     if not os.access(path, os.R_OK):
         pytest.skip("needs the log of a kernel of Linux, and the right to read it")
-    with pytest.raises(RlcliError, match=r"file is empty|control characters"):
+    with pytest.raises(RlcliError, match=str(path)):  # whatever the kernel has logged
         documents.load_document(path)
     assert len(file_digest(path)) == 64
 
