@@ -50,6 +50,7 @@ def test_probabilities_are_those_of_the_paper():
     np.testing.assert_allclose(probabilities, expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_at_first_all_levels_are_equally_probable():
     sampler = level_sampler(COUNT, 0, by_regret=True, temperature=0.1, staleness=0.1)
     state = sampler.begin(jax.random.split(jax.random.key(0), 0))

@@ -126,6 +126,7 @@ def test_a_truncated_episode_ends_with_its_last_state():
         assert not np.array_equal(episode[-1][1], episode[0][1])
 
 
+@pytest.mark.slow
 def test_the_last_picture_of_a_film_is_the_final_one(tmp_path):
     file = rlcli.render("bsuite/Catch", output=tmp_path / "a.gif", episodes=EPISODES)
     final = watched("bsuite/Catch")[-1][-1][1]

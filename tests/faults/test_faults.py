@@ -14,6 +14,7 @@ def campaign(tmp_path_factory):
         yield Campaign(PythonInjector(), tmp_path_factory.mktemp("faults"))
 
 
+@pytest.mark.slow
 def test_the_undisturbed_run_is_the_same_every_time(campaign):
     assert campaign.check("train", "", 0) == "survived"
 

@@ -148,6 +148,7 @@ def test_other_estimates_are_the_same_in_all_updates(kind):
     np.testing.assert_allclose(values, values[0, 0, 0], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_policy_explores_with_other_samples_of_a_model_at_each_step():
     """The probabilities of its two actions depend on the samples."""
     data = {

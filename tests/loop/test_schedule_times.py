@@ -323,6 +323,7 @@ def test_a_schedule_in_a_list_is_logged_by_the_name_of_its_part_if_there_is_one(
         np.testing.assert_allclose(logged, [1, 0.25])
 
 
+@pytest.mark.slow
 def test_the_updates_of_an_offline_run_see_one_step_each():
     changes = ["train.steps=8", "optimizer.learning_rate={from: 1, to: 0}"]
     loop = make_loop(build(recipe.load_recipe("behaviour_cloning_cartpole", changes)))

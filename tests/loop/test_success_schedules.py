@@ -82,6 +82,7 @@ def test_the_first_episodes_begin_with_the_first_value():
     assert 0.4 < speed <= 0.5
 
 
+@pytest.mark.slow
 def test_the_first_episodes_of_each_run_begin_with_its_own_number():
     train = {"adjustable": ["environment.init_range"]}
     recipes = [recipe.load_recipe(swingup(value, **train)) for value in (0.1, 0.5)]

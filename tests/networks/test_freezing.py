@@ -49,6 +49,7 @@ def changed(before, after, prefix="params/") -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_a_frozen_torso_keeps_every_bit_and_has_no_optimizer_state():
     (before, after), _ = learner_after(DQN, 8, sets=["freeze=[q/torso]"])
     assert changed(before, after) == {"q/linear_2/b", "q/linear_2/w"}

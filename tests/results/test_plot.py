@@ -277,6 +277,7 @@ def test_no_title_or_label_of_a_narrow_figure_reaches_into_another_panel():
         assert not axes.yaxis.label.get_window_extent().overlaps(left)
 
 
+@pytest.mark.slow
 def test_marks_of_many_groups_do_not_touch_and_dashes_tell_them_apart(tmp_path):
     names = [f"agent {index:02}" for index in range(11)] + ["a name of many words " * 8]
     for name, environment in itertools.product(names, ("CartPole-v1", "Acrobot-v1")):

@@ -209,6 +209,7 @@ def test_several_equal_groups_on_strata_of_any_spread_are_no_more_often_differen
     assert 0 < false <= stats.binom.ppf(0.999, studies, 0.15)
 
 
+@pytest.mark.slow
 def test_the_interval_agrees_with_the_verdict_and_covers_the_true_difference():
     random, looks = np.random.default_rng(3), [5, 10, 15, 20]
     missed = 0

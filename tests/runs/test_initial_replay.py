@@ -107,6 +107,7 @@ def test_a_check_says_where_a_recipe_asks_for_a_replay_that_its_source_lacks(fol
         rlcli.check("own.yaml")
 
 
+@pytest.mark.slow
 def test_the_steps_are_those_of_each_environment_in_order(runs):
     expected = stored_steps(runs / "dqn", DQN)
     steps = read(DQN, runs / "dqn")
@@ -338,6 +339,7 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_the_guide_tells_what_starts_and_what_is_refused(runs, monkeypatch):
     monkeypatch.chdir(runs)
     before = digests(runs)

@@ -305,6 +305,7 @@ def test_what_changes_results_cannot_change_in_a_test_that_has_begun(monkeypatch
         rlcli.study(["pole.yaml"], run="runs/studies/paper/n")
 
 
+@pytest.mark.slow
 def test_a_preview_has_the_least_and_the_most_seeds_and_the_power(folder, capsys):
     write_files(folder, STUDY.replace(*also("std: 40")))
     found = rlcli.preview_study("paper.yaml")

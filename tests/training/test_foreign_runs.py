@@ -257,6 +257,7 @@ def use(run, steps, **keywords):
     rlcli.resume(run, set=[f"train.steps={steps}"], quiet=True, **keywords)
 
 
+@pytest.mark.slow
 def test_ones_own_run_is_used_without_trust_where_it_was_moved(own_run, folder):
     use(own_run.rename(folder / "moved"), 288)
 

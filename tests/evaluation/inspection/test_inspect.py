@@ -70,6 +70,7 @@ def test_the_target_and_the_gradient_of_a_table_are_those_computed_by_hand(lake)
     np.testing.assert_allclose(own, gradient, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_it_is_the_update_with_which_a_resume_continues(lake, found, tmp_path):
     import shutil
 

@@ -84,6 +84,7 @@ def elsewhere(storage, job, name):
     return storage._replace(folder=folder), job._replace(study=folder)
 
 
+@pytest.mark.slow
 def test_a_run_in_the_store_is_that_of_the_folder(storage, job, states):
     uploader = RunUploader(storage, job)
     uploader.take_over()

@@ -159,6 +159,7 @@ def test_a_period_beyond_the_steps_never_comes_and_null_switches_off():
     assert not reports[0][0].is_checkpoint_due
 
 
+@pytest.mark.slow
 def test_watching_a_run_and_cutting_it_up_changes_nothing_of_it():
     unwatched = experiment_of(**NEVER)
     run_reports(unwatched)

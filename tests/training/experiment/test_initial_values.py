@@ -143,6 +143,7 @@ def test_a_target_starts_as_a_copy_and_the_optimizer_anew(dqn):
     assert not any(start[path].any() for path in moments)
 
 
+@pytest.mark.slow
 def test_the_policy_to_stay_near_is_that_of_the_source(ppo):
     kl = {
         "name": "kl",
@@ -212,6 +213,7 @@ def test_a_shared_torso_is_a_group_of_its_own(tmp_path):
         begin(shared, [f"init.from={source}", "init.parts=[policy/torso]"])
 
 
+@pytest.mark.slow
 def test_statistics_of_observations_are_taken_with_the_parameters(normalized):
     _, start = begin(NORMALIZED, [f"init.from={normalized}"])
     theirs = learned(normalized)

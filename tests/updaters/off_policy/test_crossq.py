@@ -66,6 +66,7 @@ def member(tree, critic):
     return jax.tree.map(lambda leaf: np.asarray(leaf)[critic], tree)
 
 
+@pytest.mark.slow
 def test_errors_equal_those_of_one_forward_pass(ours, start):
     """Both halves of the batch share their statistics, and the policy's are running."""
     rows, (_, report) = ours.rows, ours.update(start)
