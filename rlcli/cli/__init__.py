@@ -22,7 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import rlcli
 from rlcli import COMMAND_GROUPS, COMMANDS, command_name, errors
-from rlcli.cli import completion, output
+from rlcli.cli import completion, options, output
 from rlcli.errors import RlcliError, quote
 from rlcli.xla import switches
 
@@ -62,6 +62,7 @@ class _Command(TyperCommand):
     """A command during which stdout is for its data only."""
 
     def invoke(self, ctx: Any) -> Any:
+        options.remember_typed(ctx)
         with output.reserve_stdout():
             return super().invoke(ctx)
 

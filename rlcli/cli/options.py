@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from rlcli.quoting import quote_shell
 from rlcli.runs import durations, thread_layout
 
 MAX_SEED = 2**31 - 1  # also the largest seed of a recipe
+_TYPED = "COMMANDLINE"  # among the sources of a parameter's value
+_typed: Sequence[str] = ()  # the parameters of the current command that were typed
 
 
 def option(
@@ -110,12 +112,27 @@ def call_for_policy(
     return call(getattr(rlcli, function), arguments, **changes)
 
 
-def refuse(message: str, **given: Any) -> None:
-    """Refuses options, by the names of their parameters, that have been given."""
-    for name, value in given.items():
-        if value is not None and value is not False and value != []:
+def remember_typed(context: Any) -> None:
+    """Remembers which parameters of a command its command line has."""
+    global _typed
+    _typed = [
+        name
+        for name in context.params
+        if (source := context.get_parameter_source(name)) and source.name == _TYPED
+    ]
+
+
+def refuse(message: str, names: Iterable[str]) -> None:
+    """Refuses options, by the names of their parameters, that were typed."""
+    for name in _typed:
+        if name in names:
             hint = f"--{name.replace('_', '-')}"
             raise typer.BadParameter(message, param_hint=hint)
+
+
+def refuse_others(message: str, taken: Collection[str]) -> None:
+    """Refuses all options that were typed, except some and the argument `words`."""
+    refuse(message, {*_typed} - {"words", *taken})
 
 
 def parse_deadline(text: str | None, engine: str = "local") -> float | None:
@@ -335,6 +352,8 @@ def with_engines(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def call(**keywords: Any) -> None:
         parse_deadline(keywords["max_time"])  # refuses it before anything is read
+        if "run" in _typed:
+            refuse("has no effect beside `--run`", ["runs"])
         command(**keywords)
 
     call.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -342,35 +361,6 @@ def with_engines(command: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def refuse_engines(engines: Mapping[str, Any]) -> None:
+def refuse_engines() -> None:
     """Refuses options of engines for a single run, which is trained in this process."""
-    changed = _select_changed(_ENGINES, {**engines, "jobs": None})
-    refuse("is for a study, not for a single run", **changed)
-
-
-def refuse_others(
-    command: Callable[..., None],
-    arguments: Mapping[str, Any],
-    verb: str,
-    taken: Sequence[str],
-) -> None:
-    """Refuses the options of a command that one of its verbs does not take.
-
-    `arguments` are the `locals()` of the command.
-    """
-    parameters = {**inspect.signature(command).parameters}
-    values = {**arguments, **arguments.get("engines", {})}
-    kept = ("words", *taken)
-    others = {name: values[name] for name in parameters if name not in kept}
-    refuse(f"has no effect on `{verb}`", **_select_changed(parameters, others))
-
-
-def _select_changed(
-    parameters: Mapping[str, inspect.Parameter], values: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The values that are not the defaults of their options."""
-    return {
-        name: value
-        for name, value in values.items()
-        if value != parameters[name].default.default and value != []
-    }
+    refuse("is for a study, not for a single run", _ENGINES.keys() - {"jobs"})

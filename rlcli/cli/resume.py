@@ -24,10 +24,9 @@ def command(
 
     In the folder of a study, continues every run that has not finished, and begins
     those that have not begun; in that of a sweep, continues the search; in that of
-    `rlcli bsuite`, scores the runs again. `--set` can
-    only change `train.steps`, `train.stop`, `train.log`, `train.evaluate`,
-    `train.checkpoint`, `train.trackers`, `train.devices`, `train.data_parallel` and
-    `train.on_error`.
+    `rlcli bsuite`, scores the runs again. `--set` can only change `train.steps`,
+    `train.stop`, `train.log`, `train.evaluate`, `train.checkpoint`, `train.trackers`,
+    `train.devices`, `train.data_parallel` and `train.on_error`.
     """
     from rlcli.cli import bsuite, sweep_screen  # here, to keep `--help` fast
     from rlcli.runs.study_record import BSUITE, SEARCH, find_study
@@ -35,7 +34,7 @@ def command(
     run_path = options.choose_run(run, quiet=quiet, keep_study=True)
     if study := find_study(run_path):
         message = "is for a single run, not for a study"
-        options.refuse(message, coordinator=coordinator, process=process)
+        options.refuse(message, ["coordinator", "process"])
         limit = options.parse_deadline(max_time, engines["engine"])
         keywords = {"max_time": limit, "quiet": quiet, "trust": trust, **engines}
         keywords |= {"set": set, "recipe": run_path, "resume": True}
@@ -47,7 +46,7 @@ def command(
             keywords = options.select(rlcli.study, keywords, study=run_path)
             code = study_screen.train_and_report(rlcli.study, **keywords)
         raise typer.Exit(code)
-    options.refuse_engines(engines)
+    options.refuse_engines()
     keywords = options.select(rlcli.resume, locals(), run=run_path)
     folder = training_outcome.complete(rlcli.resume, **keywords)
     raise typer.Exit(training_outcome.report_training(folder, quiet=quiet))

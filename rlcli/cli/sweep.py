@@ -122,7 +122,7 @@ def command(
         if len(rest) != len(_VERBS[verb]):
             usage = " ".join((f"rlcli sweep {verb}", *_VERBS[verb]))
             raise typer.BadParameter(f"expected `{usage}`", param_hint=verb)
-        options.refuse_others(command, locals(), verb, _TAKEN[verb])
+        options.refuse_others(f"has no effect on `{verb}`", _TAKEN[verb])
         if verb == "export":
             file = rlcli.export_sweep(rest[0], rest[1], trial=trial, trust=trust)
             output.print_data(file)
@@ -132,6 +132,6 @@ def command(
         return
     if rest:
         raise typer.BadParameter("expected a single recipe", param_hint="RECIPE")
-    options.refuse("requires `export`", trial=trial)
+    options.refuse("requires `export`", ["trial"])
     keywords = options.select(rlcli.sweep, locals(), recipe=verb)
     raise typer.Exit(sweep_screen.run_sweep(quiet=quiet, json=json, **keywords))

@@ -55,10 +55,10 @@ def command(
     varies = first.with_settings(*settings).combinations != [()]
     if others or vary or vary_zip or varies:
         message = "is for a single run, without other recipes or varied options"
-        options.refuse(message, profile=profile, debug=debug, coordinator=coordinator)
+        options.refuse(message, ["profile", "debug", "coordinator", "process"])
         keywords = options.select(rlcli.study, locals(), study=recipes, set=settings)
         raise typer.Exit(study_screen.train_and_report(rlcli.study, **keywords))
-    options.refuse_engines(engines)
+    options.refuse_engines()
     keywords = options.select(rlcli.train, locals(), recipe=first)
     folder = training_outcome.complete(rlcli.train, **keywords)
     raise typer.Exit(training_outcome.report_training(folder, quiet=quiet))

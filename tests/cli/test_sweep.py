@@ -99,7 +99,7 @@ def test_the_next_command_has_the_addresses_and_the_trust_of_this_one(folder, ca
     "words",
     [
         *("show found --trials 3", "show found --set a=1"),
-        *("export found a.yaml --jobs 2", "export found a.yaml --cpus 3"),
+        *("export found a.yaml --jobs 2", "export found a.yaml --cpus 1"),
     ],
 )
 def test_a_verb_refuses_the_options_of_others(words, folder, capsys):

@@ -42,7 +42,7 @@ def ends(monkeypatch, folder):
 
 def test_train_hands_every_option_to_the_function_of_its_name(ends):
     calls = ends("finished")
-    options = "--set a.b=1 --set c=[x] --seed 3 --seeds 2 --runs there --run here "
+    options = "--set a.b=1 --set c=[x] --seed 3 --seeds 2 --runs there "
     options += "--name base --tag a --tag b --max-time 3h50m --smoke --quiet --profile "
     options += "--debug "
     options += "--coordinator host:9000 --process 0/4"
@@ -56,7 +56,7 @@ def test_train_hands_every_option_to_the_function_of_its_name(ends):
         "seed": 3,
         "seeds": 2,
         "runs": Path("there"),
-        "run": Path("here"),
+        "run": None,
         "name": "base",
         "tag": ["a", "b"],
         "max_time": START_TIME + 13_800,
@@ -68,6 +68,16 @@ def test_train_hands_every_option_to_the_function_of_its_name(ends):
         "process": "0/4",
         "trust": True,
     }
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["train dqn_cartpole", "study s.yaml", "sweep dqn_cartpole", "bsuite dqn_catch"],
+)
+def test_a_folder_to_create_the_run_below_has_no_effect_beside_the_run(command, capsys):
+    # Also with the value that is the default of the option.
+    assert main([*command.split(), "--run", "here", "--runs", "runs"]) == 2
+    assert "--runs: has no effect beside `--run`" in capsys.readouterr().err
 
 
 def test_resume_hands_every_option_to_the_function_of_its_name(ends):
