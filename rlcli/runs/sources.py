@@ -52,13 +52,13 @@ def locate_source(text: str) -> tuple[Path, str]:
     It names a file, a policy of the zoo, or a run: its latest checkpoint. Refuses other
     content than `#sha256=…`.
     """
-    name, _, expected = text.partition(HASH)
+    name, mark, expected = text.partition(HASH)
     file = _find_file(name)
     digest = file_digest(file)
-    if expected and digest != expected:
+    if mark and digest != expected:
         raise RlcliError(
             f"`{file}` has changed: its SHA-256 is {digest}, but the recipe names "
-            f"{expected}",
+            f"`{expected}`",
             f"restore the file, or remove `{HASH}…` from `init.from`",
         )
     return file, digest

@@ -67,6 +67,12 @@ def test_shipped_data_keep_a_path_that_does_not_depend_on_the_installation():
     assert load_recipe(data).replay.options["path"] == f"data/{shipped.name}"
 
 
+def test_a_hash_without_digits_is_the_hash_of_no_data(file):
+    replay = {"name": "dataset", "path": f"{file}{HASH}"}
+    error = refusal(load_recipe(resolve(offline(file)) | {"replay": replay}))
+    assert error.message.endswith("but the recipe names ``")
+
+
 @pytest.mark.slow
 def test_the_recipe_of_a_run_names_the_content_of_its_data(file):
     recorded = record_data(offline(file))

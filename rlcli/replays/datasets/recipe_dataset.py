@@ -83,14 +83,14 @@ class Dataset(NamedTuple):
     """
 
     source: str  # a file, or an id; relative files are those that come with rlcli
-    sha256: str = ""  # of its content; "" if any content will do
+    sha256: str | None = None  # of its content; None if any content will do
     is_minari: bool = False
 
     @staticmethod
     def parse(text: str, *, is_minari: bool = False) -> Dataset:
         """The data set of an option, `SOURCE` or `SOURCE#sha256=…`."""
-        source, _, sha256 = text.partition(HASH)
-        return Dataset(source, sha256, is_minari)
+        source, mark, sha256 = text.partition(HASH)
+        return Dataset(source, sha256 if mark else None, is_minari)
 
     @property
     def name(self) -> str:
@@ -103,10 +103,10 @@ class Dataset(NamedTuple):
         Refuses other content than `sha256`, and arrays that do not match the spaces of
         the environment `owner`.
         """
-        if self.sha256 and self.digest() != self.sha256:
+        if self.sha256 is not None and self.digest() != self.sha256:
             raise RlcliError(
                 f"{self.name} has changed: its SHA-256 is {self.digest()}, but the "
-                f"recipe names {self.sha256}",
+                f"recipe names `{self.sha256}`",
                 "restore the data that the run was started with, or start a new run "
                 f"without `{HASH}…`",
             )
