@@ -77,6 +77,11 @@ def composite(
             if all(family.differentiable for family in families)
             else None
         ),
+        log_scales=tuple(
+            int(end - family.size + index)
+            for family, end in zip(families, ends, strict=True)
+            for index in family.log_scales
+        ),
     )
 
 

@@ -37,6 +37,9 @@ class Distribution(NamedTuple):
     differentiable: (
         Callable[[Parameters, ArrayTree], tuple[ArrayTree, PerSample]] | None
     ) = None
+    # Indices of parameters whose exponentials are unbounded scales: they are learned
+    # without the observation, which may be large.
+    log_scales: tuple[int, ...] = ()
 
 
 class Event(NamedTuple):

@@ -47,6 +47,7 @@ def normal(shape: Shape, dtype: Any = np.float32) -> Distribution:
         kl=kl,
         mean=lambda parameters: event.unflatten(split_parameters(parameters)[0]),
         differentiable=differentiable,
+        log_scales=tuple(range(size, 2 * size)),
     )
 
 

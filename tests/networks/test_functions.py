@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete, Tuple
 from random_trees import normal_like
 from wording import mentions
 
@@ -201,6 +202,22 @@ def test_normal_scales_are_initially_one_and_independent_of_observations():
     params["policy"]["~"]["log_scale"] = np.array([1.0, -1.0], "f4")
     outputs = apply_network(network, params, observations(BOX, (6,), seed=1))
     np.testing.assert_array_equal(outputs[:, 2:], np.tile([1.0, -1.0], (6, 1)))
+
+
+def test_scales_of_the_members_of_an_action_are_independent_of_observations():
+    inner = Tuple([Discrete(3), Box(-1, 1, (2,))])
+    family = distributions.distribution_for(Tuple([Box(-1, 1, (1,)), inner]))
+    network = separate_network(
+        "policy", mlp(layers=[8]), distribution_head(family), BOX
+    )
+    params = init_params(network)
+    assert not np.any(apply_network(network, params, observations(BOX, (6,)))[:, 1])
+    params["policy"]["~"]["log_scale"] = np.array([1.0, 2.0, 3.0], "f4")
+    images = 1e6 * observations(BOX, (6,), seed=1)
+    outputs = apply_network(network, params, images)
+    assert outputs.shape == (6, 9)  # μ, log σ; 3 logits, two μ, two log σ
+    np.testing.assert_array_equal(outputs[:, [1, 7, 8]], [[1, 2, 3]] * 6)
+    assert np.all(np.std(outputs[:, [0, 2, 3, 4, 5, 6]], axis=0) > 1)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import haiku as hk
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float
 
 from rlcli.distributions import Distribution
@@ -54,19 +55,21 @@ def distribution_head(distribution: Distribution) -> Head:
 
     With `init: orthogonal` the initial outputs are near zero, so the initial policy is
     almost uniform (Andrychowicz et al., 2021, https://arxiv.org/abs/2006.05990). The
-    log-scales of a normal distribution are separate parameters and do not depend on
+    log-scales of normal distributions are separate parameters and do not depend on
     the observation.
     """
+    log_scales = [*distribution.log_scales]
+    others = [i for i in range(distribution.size) if i not in log_scales]
+    order = np.argsort([*others, *log_scales])
 
     def read(torso: Torso, features: Float[Array, "N F"]) -> Float[Array, "N size"]:
-        if distribution.name != "normal":
-            return torso.outputs(distribution.size, 0.01)(features)
-        means = torso.outputs(distribution.size // 2, 0.01)(features)
-        shape = (distribution.size // 2,)
-        log_scales = hk.get_parameter("log_scale", shape, init=jnp.zeros)
-        return jnp.concatenate(
-            [means, jnp.broadcast_to(log_scales, means.shape)], axis=-1
-        )
+        outputs = torso.outputs(len(others), 0.01)(features)
+        if not log_scales:
+            return outputs
+        own = hk.get_parameter("log_scale", (len(log_scales),), init=jnp.zeros)
+        own = jnp.broadcast_to(own, (len(outputs), len(own)))
+        both = jnp.concatenate([outputs, own], axis=-1)
+        return both if np.all(np.diff(order) == 1) else both[..., order]
 
     shape = (distribution.size,)
     if distribution.name != "categorical":
