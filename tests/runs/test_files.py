@@ -1,7 +1,9 @@
 """Files that are written whole or not at all, and their JSON."""
 
+import errno
 import json
 import os
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -42,6 +44,24 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
         replace_file(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOTSUP])
+def test_a_file_system_that_cannot_sync_folders_is_no_error(
+    code, tmp_path, monkeypatch
+):
+    """As of SMB and some virtual machines; any other error of the disk is one."""
+
+    def fail(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    replace_file(tmp_path / "a.json", b"new")
+    assert (tmp_path / "a.json").read_bytes() == b"new"
+    code = errno.EIO
+    with pytest.raises(RlcliError, match="cannot be written"):
+        replace_file(tmp_path / "a.json", b"newer")
 
 
 def test_json_knows_numbers_of_numpy_and_no_nan():
