@@ -13,10 +13,12 @@ import numpy as np
 from rlcli.errors import RlcliError
 from rlcli.runs import checkpoint, predicates
 from rlcli.runs.frozen import load_frozen_seeds
+from rlcli.xla.numeric_limits import is_float32
 
 CHECKPOINT, POLICY, LEARNED = "checkpoint", "policy", "learned"
 FROZEN = "frozen"  # only in files of runs with frozen seeds
-HOOKS = "hooks"
+HOOKS = "hooks"  # their states
+NUMBERS = "numbers"  # that hooks have set, by their places
 _MAX_STEP = 2**53  # integers up to this are exact in a float64
 _MAX_SEED = 2**32  # seeds are less than this
 
@@ -47,7 +49,11 @@ _FIELDS: Mapping[Any, _Fields] = {  # by the kind of a file
     | {"acting": _is_tree},
     LEARNED: _START | {"steps": _is_counts, "learned": _is_tree},
 }
-_OPTIONAL: _Fields = {FROZEN: predicates.is_mapping, HOOKS: _is_tree}
+_OPTIONAL: _Fields = {
+    FROZEN: predicates.is_mapping,
+    HOOKS: _is_tree,
+    NUMBERS: predicates.mapping_of(lambda n: type(n) is float and is_float32(n)),
+}
 
 
 def read_content(path: Path, *kinds: str) -> dict[str, Any]:

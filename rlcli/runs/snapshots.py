@@ -29,6 +29,7 @@ from rlcli.runs.snapshot_content import (
     FROZEN,
     HOOKS,
     LEARNED,
+    NUMBERS,
     POLICY,
     read_content,
 )
@@ -70,6 +71,7 @@ def save_progress(
     metrics: Mapping[str, np.ndarray],
     frozen: FrozenSeeds = _NO_SEED,
     hooks: Mapping[str, np.ndarray] = {},
+    numbers: Mapping[str, float] = {},
 ) -> None:
     """Writes a checkpoint, from which a run can resume without its other files.
 
@@ -89,6 +91,7 @@ def save_progress(
             "metrics": {name: np.asarray(metric) for name, metric in metrics.items()},
             **_frozen_record(frozen),
             **({HOOKS: dict(hooks)} if hooks else {}),
+            **({NUMBERS: dict(numbers)} if numbers else {}),
         },
     )
 
@@ -104,6 +107,7 @@ class CheckpointContent(NamedTuple):
     metrics: Mapping[str, np.ndarray]  # of the last update
     frozen: FrozenSeeds
     hooks: Mapping[str, np.ndarray]  # their states, by tree path
+    numbers: Mapping[str, float]  # that they have set, by their places
 
 
 def read_checkpoint(path: Path) -> CheckpointContent:
@@ -118,6 +122,7 @@ def read_checkpoint(path: Path) -> CheckpointContent:
         metrics=content["metrics"],
         frozen=content[FROZEN],
         hooks=content.get(HOOKS, {}),
+        numbers=content.get(NUMBERS, {}),
     )
 
 

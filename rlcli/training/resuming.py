@@ -186,7 +186,7 @@ def _restore(
         if len(runs) == 1:
             iteration = int(first.progress["iteration"])
             step = iteration * program.setup.steps_per_iteration
-            restore_environment(runs[0], experiments[0], step)
+            restore_environment(runs[0], experiments[0], step, first.numbers)
         inexact = program.restore(first._replace(progress=progress))
     for (run, experiment), saved in zip(members, checkpoints, strict=True):
         if saved is None:

@@ -14,7 +14,7 @@ from rlcli.loop.progress import AXES, Progress, Setup
 from rlcli.loop.seeds import squeeze_seed
 from rlcli.recipe import Recipe
 from rlcli.runs import snapshots
-from rlcli.runs.hook_records import read_hook_records
+from rlcli.runs.hook_records import hook_records_until
 from rlcli.runs.locate import owning_run
 from rlcli.runs.snapshots import CheckpointContent
 from rlcli.types import Transition
@@ -109,13 +109,10 @@ def _take_seed(content: CheckpointContent, seed: int) -> CheckpointContent:
 
 def _with_hook_numbers(setup: Setup, file: Path, content: CheckpointContent) -> Setup:
     """The setup with the numbers that hooks had set at this checkpoint."""
-    run = owning_run(file)
-    if run is None:
-        return setup
     step = int(content.progress["iteration"]) * setup.steps_per_iteration
     host, numbers = setup.environment.host, dict(setup.numbers)
-    for record in read_hook_records(run):
-        for place, value in record.numbers.items() if record.step <= step else ():
+    for record in hook_records_until(owning_run(file), step, content.numbers):
+        for place, value in record.numbers.items():
             if place in numbers:
                 numbers[place] = value
             elif place.startswith(_ENVIRONMENT) and host and host.set_number:

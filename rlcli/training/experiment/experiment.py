@@ -66,6 +66,7 @@ class Experiment:
         self.seeds = ALL_SEEDS if is_alone else slice(first, first + size)
         self._told = 0  # messages of the environment that were shown
         self.hooks = Hooks(recipe)
+        self.numbers: dict[str, float] = {}  # that hooks have set, by their places
         if recipe.train.hooks:  # events are at log points, whatever the speed
             self.log_rows.max_points = 1
 
@@ -103,6 +104,7 @@ class Experiment:
         self.failures.restore(saved.frozen, processes.fetch(faults)._asdict())
         self.log_rows.restore(self.iteration, saved.metrics)
         self.hooks.restore(saved.hooks, saved.path)
+        self.numbers = dict(saved.numbers)
         if run.best.is_file():
             shapes = resize_seeds(
                 len(self.setup.seeds),
@@ -208,8 +210,8 @@ class Experiment:
                 content = recipe, setup.seeds, steps, episodes, returns, policies.acting
                 snapshots.save_policy(file, snapshots.Snapshot(*content, frozen))
         metrics = self.log_rows.metrics
-        hooks = self.hooks.save()
-        snapshots.save_progress(path, recipe, setup, arrays, metrics, frozen, hooks)
+        hooks = self.hooks.save(), self.numbers
+        snapshots.save_progress(path, recipe, setup, arrays, metrics, frozen, *hooks)
         run.write_index(**index)
 
     def record_evaluation(

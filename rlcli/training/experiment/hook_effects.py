@@ -16,7 +16,7 @@ from rlcli.runs.files import exists
 from rlcli.runs.hook_records import (
     HookRecord,
     append_hook_record,
-    read_hook_records,
+    hook_records_until,
     write_hook_records,
 )
 from rlcli.runs.run_folder import Run
@@ -53,9 +53,8 @@ class HookEffects:
     def _restore(self) -> None:
         """Sets the numbers of a run that is resumed, and forgets later records."""
         step = self._experiment.step
-        found = read_hook_records(self._run)
-        before = [each for each in found if each.step <= step]
-        if exists(self._run.hook_records):  # may end with half a line
+        before = hook_records_until(self._run, step, self._experiment.numbers)
+        if before or exists(self._run.hook_records):  # may end with half a line
             write_hook_records(self._run, before)
         for record in before:
             self._names |= {*record.values}
@@ -107,6 +106,7 @@ class HookEffects:
                 set_number(program.progress.environment, name, value)
         else:
             raise _unknown_number(place, self.numbers, environment.pure)
+        self._experiment.numbers[place] = value
         log_rows = self._experiment.log_rows
         log_rows.options = {**log_rows.options, place: value}
 
@@ -131,13 +131,18 @@ class HookEffects:
         return report._replace(rows=rows)
 
 
-def restore_environment(run: Run, experiment: Experiment, step: int) -> None:
-    """Sets numbers of a host environment, before its episodes are replayed."""
+def restore_environment(
+    run: Run, experiment: Experiment, step: int, numbers: Mapping[str, float]
+) -> None:
+    """Sets numbers of a host environment, before its episodes are replayed.
+
+    `numbers` are those in the checkpoint of this step.
+    """
     set_number = _setter(experiment.setup.environment)
-    for record in read_hook_records(run):
+    for record in hook_records_until(run, step, numbers):
         for place, value in record.numbers.items():
             name = place.removeprefix(_ENVIRONMENT)
-            if record.step <= step and name != place and set_number:
+            if name != place and set_number:
                 set_number(None, name, value)
 
 

@@ -118,6 +118,29 @@ def test_a_resumed_run_has_the_numbers_that_a_hook_has_set(acted, folder):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("place", ["optimizer.learning_rate", "environment.speed"])
+def test_numbers_that_a_hook_has_set_are_also_in_the_checkpoint(walk, place):
+    """A copy that was made while the run was training may have an older record."""
+    recipe = {**LAKE, "environment": "own_walk:Walk"}
+
+    def act(run, until):
+        chunks = rlcli.chunks(recipe, run=run, quiet=True)
+        for chunk in chunks:
+            if chunk.step in (64, 128):
+                chunk.set(place, 8 / chunk.step)
+            if chunk.step == until:
+                chunks.close()
+        return Path(run)
+
+    whole, half = act("whole", 256), act("half", 128)
+    records = half / "hooks.jsonl"
+    records.write_text(records.read_text().splitlines(keepends=True)[0])
+    rlcli.resume(half, quiet=True, trust=True)
+    for name in ("hooks.jsonl", "checkpoints/000000256.pkl.lz4"):
+        assert (half / name).read_bytes() == (whole / name).read_bytes()
+
+
+@pytest.mark.slow
 def test_what_a_hook_did_after_the_last_checkpoint_is_forgotten(folder):
     run = act("stopped", until=64)
     path = Path(run, "hooks.jsonl")
