@@ -20,6 +20,7 @@ from rlcli.xla.machine import available_memory, format_size
 VERSION = 1
 _FORMAT = "rlcli-dataset"
 _METADATA = "metadata"
+_MOST_ARRAYS = 2**14  # each takes far more time and memory than its bytes
 _LARGEST_METADATA = 2**24  # bytes, four of a character
 _HEADERS = {  # readers of headers, by the version of NumPy's format
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -107,6 +108,8 @@ def _open(path: Path) -> Iterator[io.BufferedReader]:
 def _read_arrays(file: io.BufferedReader, name: str) -> dict[str, np.ndarray]:
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
+        if len(members) > _MOST_ARRAYS:
+            raise ValueError(f"it has {len(members):,} arrays")
         # Together with the next observations, which the rows of a replay contain.
         needed = 2 * sum(member.file_size for member in members)
         available = available_memory()

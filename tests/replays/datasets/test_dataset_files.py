@@ -169,6 +169,14 @@ def test_a_file_that_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
     assert "of memory, but only 1000 B are available" in refusal(rewritten(tmp_path))
 
 
+def test_a_file_of_very_many_arrays_is_refused_before_they_are_read(
+    tmp_path, monkeypatch
+):
+    """Each has a few bytes in the file, and takes a thousand times as much."""
+    monkeypatch.setattr(dataset_files, "_MOST_ARRAYS", 6)
+    assert "it has 7 arrays" in refusal(rewritten(tmp_path))
+
+
 def test_methods_of_compression_without_a_limit_are_refused(tmp_path):
     content = header((60,)) + bytes(240)
     path = with_member(tmp_path, "rewards", content, zipfile.ZIP_BZIP2)
