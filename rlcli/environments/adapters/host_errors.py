@@ -120,7 +120,10 @@ def explain_error(
             f"{name}: `{method}` took longer than {external.timeout:g} s",
             "increase `timeout` under `environment:`",
         )
-    hint = "`train: {on_error: restart}` restarts environments that fail"
+    hint = (
+        "`train: {on_error: restart}` restarts environments that fail, but not again "
+        "and again without a step"
+    )
     if isinstance(error, WorkerDiedError):
         return RlcliError(f"{name}: {error} in `{method}`", hint)
     if isinstance(error, ImportError | DependencyNotInstalled):
