@@ -230,7 +230,9 @@ def _suggest_path(path: Path) -> str:
         return f"did you mean `{recipe_runs}`?"
     while not path.parent.is_dir():
         path = path.parent
-    siblings = [sibling.name for sibling in path.parent.iterdir()]
+    if path.is_symlink():
+        return f"`{path}` is a link to `{path.readlink()}`, which is missing"
+    siblings = [each.name for each in path.parent.iterdir() if each.exists()]
     matches = difflib.get_close_matches(path.name, siblings, n=1)
     if matches:
         return f"did you mean `{path.parent / matches[0]}`?"

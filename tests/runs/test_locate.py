@@ -126,6 +126,18 @@ def test_a_missing_path_is_refused_with_the_nearest_name(wrong, right):
     assert refused.value.hint == f"did you mean `{right}`?"
 
 
+def test_a_link_to_nothing_is_named_and_never_suggested(tmp_path):
+    link = tmp_path / "newest"
+    link.symlink_to("moved")
+    for name in ("newest", "newest/checkpoints"):
+        with pytest.raises(RlcliError, match="no file or folder") as refused:
+            locate_run(tmp_path / name)
+        assert refused.value.hint == f"`{link}` is a link to `moved`, which is missing"
+    with pytest.raises(RlcliError, match="no file or folder") as refused:
+        locate_run(tmp_path / "newer")
+    assert "newest" not in refused.value.hint
+
+
 def test_a_folder_without_a_run_is_refused_with_folders_that_have_runs(folder):
     create_run("dqn")
     with pytest.raises(
