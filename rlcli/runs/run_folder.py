@@ -294,12 +294,16 @@ class Run:
 
     def list_checkpoints(self) -> list[Path]:
         """All checkpoints, unordered; skips folders, pipes and other names."""
-        with files.name_file_in_errors(self.checkpoints, "read"):
+        with (
+            files.name_file_in_errors(self.checkpoints, "read"),
+            contextlib.suppress(FileNotFoundError, NotADirectoryError),
+        ):
             return [
                 path
-                for path in self.checkpoints.glob(f"*{SUFFIX}")
+                for path in self.checkpoints.iterdir()  # `glob` hides errors
                 if _CHECKPOINT.fullmatch(path.name) and path.is_file()
             ]
+        return []
 
 
 def is_run(folder: Path) -> bool:

@@ -111,6 +111,21 @@ def test_only_temporary_files_of_rlcli_are_removed():
     assert (run.folder / ".best.pkl.lz4.1.tmp").is_dir()
 
 
+def test_checkpoints_that_cannot_be_listed_are_not_missing(monkeypatch):
+    """Else a run of which nobody may read them would start over."""
+    run = create_run("dqn")
+    assert run.list_checkpoints() == []
+    run.checkpoints.mkdir()
+
+    def refuse(*_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    for name in ("listdir", "scandir"):
+        monkeypatch.setattr(os, name, refuse)
+    with pytest.raises(RlcliError, match="checkpoints` cannot be read: Permission"):
+        run.list_checkpoints()
+
+
 def test_folders_pipes_and_other_names_are_not_checkpoints():
     run = finish_run(create_run("dqn"), 100)
     (run.checkpoints / "000000200.pkl.lz4").mkdir()
