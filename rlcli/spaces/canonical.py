@@ -137,8 +137,11 @@ def _canonical(
 
 def _external_dtype(space: gymnasium.Space, array: Array) -> Any:
     """The dtype of external elements, which in JAX has 32 bits."""
-    is_numpy = isinstance(array, np.ndarray | np.generic)
-    return space.dtype if is_numpy else dtype(space)
+    return space.dtype if _is_numpy(array) else dtype(space)
+
+
+def _is_numpy(array: Array) -> bool:
+    return isinstance(array, np.ndarray | np.generic)
 
 
 def _discrete_leaf(space: Any, start: Any) -> Canonical:
@@ -158,20 +161,38 @@ def _discrete_leaf(space: Any, start: Any) -> Canonical:
         choices = batch - start if has_start else batch
         return choices.astype(to, copy=False)
 
+    is_narrow = np.array_equal(bounds(space), exact_bounds(space))
+
     def to_external(batch: Array) -> Array:
+        if not is_narrow and not _is_numpy(batch):
+            raise _beyond_32_bits(space)
         numbers = batch.astype(to) + start if has_start else batch
         return numbers.astype(_external_dtype(space, batch))
 
     return Canonical(canonical, space, to_canonical, to_external, to_external, 0.0)
 
 
+def _beyond_32_bits(space: gymnasium.Space) -> RlcliError:
+    return RlcliError(
+        f"JAX computes with 32 bits, but numbers of {describe(space)} need more",
+        "wrap the environment to convert them into smaller numbers or floats",
+    )
+
+
 def _same_leaf(space: Any) -> Canonical:
-    """Only converts the dtype; floats beyond 32 bits become infinite."""
+    """Only converts the dtype; floats beyond 32 bits become infinite.
+
+    Integers of NumPy arrays beyond 32 bits raise an `RlcliError`.
+    """
     to = dtype(space)
+    narrows = to.kind in "iu" and to != space.dtype
 
     def to_canonical(batch: Array) -> Array:
         with np.errstate(over="ignore"):
-            return batch.astype(to, copy=False)
+            result = batch.astype(to, copy=False)
+        if narrows and _is_numpy(batch) and not np.array_equal(result, batch):
+            raise _beyond_32_bits(space)
+        return result
 
     def to_external(batch: Array) -> Array:
         return batch.astype(_external_dtype(space, batch))
@@ -243,8 +264,8 @@ def _clip_to(space: spaces.Box, function: Callable[[Array], Array]) -> Any:
     exact, narrow = exact_bounds(space), bounds(space)
 
     def clip(batch: Array) -> Array:
-        result = function(batch)
-        is_numpy = isinstance(result, np.ndarray | np.generic)
-        return result.clip(*(exact if is_numpy else narrow))
+        with np.errstate(over="ignore"):  # infinity is clipped, too
+            result = function(batch)
+        return result.clip(*(exact if _is_numpy(result) else narrow))
 
     return clip

@@ -16,6 +16,7 @@ LARGEST = float(np.finfo(np.float32).max)
 LOW = np.array([0, -3, -INF, 1, -INF, 2, -LARGEST], np.float32)
 HIGH = np.array([5, 3, INF, INF, 4, 2, LARGEST], np.float32)
 MIXED = spaces.Box(LOW, HIGH)
+FAR = spaces.Box(2**40, 2**40 + 5, (2,), np.int64)
 EXTERNAL = np.array([[5, -3, 7, 1, 4, 2, 9], [2.5, 1.5, -7, 3, -2, 2, -9]], "f4")
 CANONICAL = np.array([[1, -1, 7, 1, 4, 0, 9], [0, 0.5, -7, 3, -2, 0, -9]], "f4")
 
@@ -196,6 +197,31 @@ def test_observations_keep_the_units_of_a_box():
     found = canonical.to_canonical({"x": np.array([0.5, 10]), "n": np.array(2)})
     np.testing.assert_array_equal(found["x"], [0.5, 10])
     assert found["n"] == 1
+
+
+@pytest.mark.parametrize("space", [spaces.Discrete(3, start=2**40), FAR], ids=str)
+def test_numbers_beyond_32_bits_are_refused_where_jax_would_change_them(space):
+    canonical = canonical_action(space)
+    choice = np.zeros(space.shape, np.int32)
+    assert space.contains(canonical.to_external(choice))  # NumPy has 64 bits
+    for function in (canonical.to_external, canonical.scale_to_external):
+        with pytest.raises(RlcliError, match="32 bits"):
+            function(jnp.asarray(choice))
+
+
+def test_observed_integers_beyond_32_bits_are_refused():
+    canonical = canonical_observation(FAR)
+    with pytest.raises(RlcliError, match="32 bits"):
+        canonical.to_canonical(np.full((3, 2), 2**40 + 1))
+    np.testing.assert_array_equal(canonical.to_canonical(np.full((3, 2), 7)), 7)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_actions_beyond_the_largest_float_become_the_bound(dtype):
+    largest = np.finfo(dtype).max / 2
+    canonical = canonical_action(spaces.Box(-largest, largest, (2,), dtype))
+    found = canonical.to_external(np.array([5, -5], canonical.space.dtype))
+    np.testing.assert_array_equal(found, np.array([largest, -largest], dtype))
 
 
 def test_a_space_without_a_fixed_shape_is_refused():

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from gymnasium import spaces
 
-from rlcli.spaces import describe, dtype, members
+from rlcli.spaces import bounds, describe, dtype, exact_bounds, members
 from rlcli.spaces.canonical import canonical_observation
 from rlcli.types import ArrayTree
 
@@ -83,7 +83,9 @@ def _dtype_checker(space: gymnasium.Space) -> Callable[[Any], str]:
     Numbers of another dtype are valid if conversion does not change them: 0.5 is not an
     element of a space of integers.
     """
-    to = dtype(space)
+    to, canonical = dtype(space), canonical_observation(space).space
+    # Numbers of 64 bits are checked if the bounds of the space do not fit in 32.
+    is_narrow = np.array_equal(bounds(canonical), exact_bounds(canonical))
     fitting: set[Any] = {to}  # dtypes and Python types that need no further check
 
     def check(element: Any) -> str:
@@ -95,7 +97,7 @@ def _dtype_checker(space: gymnasium.Space) -> Callable[[Any], str]:
             array = np.asarray(element)
         except ValueError:  # lists of different lengths
             array = np.empty((), object)
-        if _fits(array.dtype, to):
+        if _fits(array.dtype, to, is_narrow):
             if kind in (array.dtype, int, float, bool):
                 fitting.add(kind)
             return ""
@@ -103,20 +105,20 @@ def _dtype_checker(space: gymnasium.Space) -> Callable[[Any], str]:
             with np.errstate(invalid="ignore"):  # NaN is no integer
                 if np.array_equal(array.astype(to), array):
                     return ""
-        return (
-            f"an observation of {_dtype_name(element, array)} instead of {to}; its "
-            f"space is {describe(space)}"
-        )
+        found = f"{_dtype_name(element, array)} instead of {to}"
+        if array.dtype.kind == to.kind:
+            found = f"numbers beyond {to}"
+        return f"an observation of {found}; its space is {describe(space)}"
 
     return check
 
 
-def _fits(given: np.dtype, to: np.dtype) -> bool:
+def _fits(given: np.dtype, to: np.dtype, is_narrow: bool) -> bool:
     """Whether a dtype can be converted; rounding and narrowing are accepted."""
     if to.kind == "f":
         return given.kind in "biuf"
-    wide = to.kind == given.kind == "i" and to.itemsize >= 4  # values are small
-    return wide or np.can_cast(given, to)
+    is_wide = to.kind == given.kind == "i" and to.itemsize >= 4
+    return (is_wide and is_narrow) or np.can_cast(given, to)
 
 
 def _dtype_name(element: Any, array: np.ndarray) -> str:
@@ -196,7 +198,8 @@ def _leaf_stacker(space: gymnasium.Space) -> Callable[[Sequence[Any]], HostArray
             if problem := check(item):
                 raise InvalidOutputError(problem, index)
         try:
-            array = np.array(items, to)
+            with np.errstate(over="ignore"):  # floats beyond 32 bits become infinite
+                array = np.array(items, to)
         except (ValueError, OverflowError):  # different shapes, or out of range
             array = None
         if array is None or array.shape[1:] != shape:

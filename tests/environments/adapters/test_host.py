@@ -421,6 +421,21 @@ def test_an_invalid_timestep_is_refused_with_its_location(place, value, space, p
     assert "wrapper" in caught.value.hint
 
 
+@pytest.mark.parametrize("number", [7, -(2**31), 2**31 - 1, 2**31, 2**40])
+def test_an_observation_of_64_bits_is_never_another_number_in_32(number):
+    class Clock(Walk):
+        observation_space = spaces.Box(-(2**62), 2**62, (2,), np.int64)
+
+        def reset(self, *, seed=None, options=None):
+            return np.full(2, number), {}
+
+    if number < 2**31:
+        assert np.all(make_host_env(Clock).reset(SEEDS)[1] == number)
+        return
+    with pytest.raises(RlcliError, match="numbers beyond int32; its space is Box"):
+        make_host_env(Clock).reset(SEEDS)
+
+
 @pytest.mark.parametrize(
     ("place", "value", "space"),
     [
