@@ -46,13 +46,15 @@ def distribution_for(
         case kinds.MultiBinary():
             return multi_binary(space.shape, spaces.dtype(space))
         case kinds.Box() if np.issubdtype(space.dtype, np.floating):
-            if box == "squashed_normal":
-                return with_constant_entries(space, squashed_normal)
-            if box != "normal":
+            if box not in get_args(BoxFamily):
                 raise ValueError(
                     f"expected `box` in {get_args(BoxFamily)}, got {box!r}"
                 )
-            return normal(space.shape, spaces.dtype(space))
+            if box == "squashed_normal":
+                return with_constant_entries(space, squashed_normal)
+            return with_constant_entries(
+                space, lambda rest: normal(rest.shape, spaces.dtype(rest))
+            )
         case kinds.Box() if np.max(count_integers(space), initial=0) <= MAX_CHOICES:
             return multi_discrete(count_integers(space), space.low, spaces.dtype(space))
         case kinds.Tuple() | kinds.Dict() if len(space.spaces):

@@ -98,17 +98,17 @@ def with_constant_entries(
     log-probabilities, to entropies and to divergences.
     """
     low, high = (bound.ravel() for bound in spaces.bounds(space))
-    (varying,) = np.nonzero(low != high)
-    if len(varying) == low.size:
+    (varying,), (constant,) = np.nonzero(low != high), np.nonzero(low == high)
+    if not len(constant):
         return make(space)
-    if not len(varying):
-        raise TypeError(f"expected a Box with an entry that can vary, got {space}")
     rest = gymnasium.spaces.Box(low[varying], high[varying], dtype=low.dtype.type)
     inner, event = make(rest), Event(space.shape)
+    order = np.argsort(np.concatenate([varying, constant]))
 
     def insert(x: Shaped[Array, "*batch entries"]) -> Shaped[Array, "..."]:
-        full = jnp.broadcast_to(jnp.asarray(low, x.dtype), (*x.shape[:-1], len(low)))
-        return event.unflatten(full.at[..., varying].set(x))
+        numbers = jnp.asarray(low[constant], x.dtype)
+        numbers = jnp.broadcast_to(numbers, (*x.shape[:-1], len(constant)))
+        return event.unflatten(jnp.concatenate([x, numbers], axis=-1)[..., order])
 
     def log_prob(parameters: Parameters, x: Array) -> Float[Array, "..."]:
         return inner.log_prob(parameters, event.flatten(x)[..., varying])

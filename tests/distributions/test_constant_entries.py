@@ -17,10 +17,10 @@ PLACES = np.array([0, 3])
 
 
 @pytest.mark.slow
-def test_constant_entries_contribute_nothing():
+@pytest.mark.parametrize("box", ["normal", "squashed_normal"])
+def test_constant_entries_contribute_nothing(box):
     ours, truth = (
-        distributions.distribution_for(space, box="squashed_normal")
-        for space in (BOX, OTHERS)
+        distributions.distribution_for(space, box=box) for space in (BOX, OTHERS)
     )
     assert (ours.name, ours.size) == (truth.name, truth.size)
     keys = jax.random.split(jax.random.key(0), 3)
@@ -50,9 +50,15 @@ def test_constant_entries_contribute_nothing():
     np.testing.assert_array_equal(density, true_density)
 
 
-def test_a_box_of_constants_has_no_distribution():
-    with pytest.raises(TypeError, match="an entry that can vary"):
-        distributions.distribution_for(spaces.Box(LOW, LOW), box="squashed_normal")
+@pytest.mark.parametrize("box", ["normal", "squashed_normal"])
+def test_the_distribution_of_constants_has_no_parameters(box):
+    ours = distributions.distribution_for(spaces.Box(LOW, LOW), box=box)
+    parameters, noise = np.zeros((3, 0), "f4"), ours.draw(jax.random.key(0), 3)
+    x, density = ours.differentiable(parameters, noise)
+    assert np.all(np.asarray(x) == LOW)
+    assert np.all(np.asarray(ours.mode(parameters)) == LOW)
+    for number in (density, ours.entropy(parameters), ours.kl(parameters, parameters)):
+        np.testing.assert_array_equal(number, np.zeros(3))
 
 
 def test_constant_entries_do_not_change_entropies_and_densities():

@@ -212,6 +212,8 @@ def _observation_distribution(space: gymnasium.Space) -> distributions.Distribut
     )
     if isinstance(space, gymnasium.spaces.Tuple | gymnasium.spaces.Dict):
         raise refusal
+    if isinstance(space, gymnasium.spaces.Box) and space.dtype.kind == "f":
+        return distributions.normal(space.shape, space.dtype)  # also of constants
     try:
         return distributions.distribution_for(space)
     except TypeError as error:

@@ -175,7 +175,7 @@ class Ports(gymnasium.Env):
     action_space = spaces.Dict(
         {
             "dials": spaces.MultiDiscrete([3, 2], start=[1, 0]),
-            "push": spaces.Box(-0.1, 0.1, (2,)),
+            "push": spaces.Box(np.float32([-0.1, 7, -0.1]), np.float32([0.1, 7, 0.1])),
         }
     )
 
@@ -292,7 +292,7 @@ def test_the_metadata_describe_arrays_spaces_and_the_run(make_policy):
         "dtype": "int32",
         "space": {"type": "Discrete", "n": 4, "start": -2},
     }
-    assert by_name["action.push"]["shape"] == ["batch", 2]
+    assert by_name["action.push"]["shape"] == ["batch", 3]
     assert by_name["action.dials"]["space"]["start"] == [1, 0]
     assert data["environment"] == "gymnasium/Ports-v0"
     assert (data["seed"], data["steps"], data["state"]) == (0, 100, [])
