@@ -12,8 +12,6 @@ import jax.numpy as jnp
 from rlcli.errors import RlcliError
 from rlcli.types import ArrayTree
 
-_ANY_INPUTS = inspect.Parameter.VAR_POSITIONAL
-
 
 def from_pytree(
     init: Callable[..., ArrayTree], apply: Callable[..., Any]
@@ -42,13 +40,21 @@ def from_pytree(
 def _input_parameters(apply: Callable[..., Any]) -> list[inspect.Parameter]:
     """The parameters of inputs: of `apply`, or of the module to which it passes all.
 
-    The method `apply` of a module of Flax Linen takes any inputs of its `__call__`.
+    The method `apply` of a module of Flax Linen takes any inputs of its `__call__`. Any
+    number of inputs, as of `Sequential`, is one: without one it would be no function of
+    observations.
     """
     _, *parameters = inspect.signature(apply).parameters.values()
     module = getattr(apply, "__self__", None)
-    if callable(module) and parameters[:1] and parameters[0].kind == _ANY_INPUTS:
-        return [*inspect.signature(module).parameters.values()]
+    if callable(module) and _takes_any_inputs(parameters):
+        parameters = [*inspect.signature(module).parameters.values()]
+    if _takes_any_inputs(parameters):
+        parameters[0] = parameters[0].replace(kind=inspect.Parameter.POSITIONAL_ONLY)
     return parameters
+
+
+def _takes_any_inputs(parameters: list[inspect.Parameter]) -> bool:
+    return [each.kind for each in parameters[:1]] == [inspect.Parameter.VAR_POSITIONAL]
 
 
 class _Pytree(hk.Module):

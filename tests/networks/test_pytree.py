@@ -11,7 +11,8 @@ from rlcli.errors import RlcliError
 from rlcli.networks.functions import forward_pass, separate_network
 from rlcli.networks.heads import action_values_head
 from rlcli.networks.pytree import from_pytree
-from rlcli.networks.torsos import Torso
+from rlcli.networks.torsos import Torso, bind_inputs
+from rlcli.registry import positional_parameters
 
 SPACE = gymnasium.spaces.Box(-1, 1, (3,))
 OBS = np.random.default_rng(0).normal(size=(4, 5, 3)).astype("f4")  # [T, B, ...]
@@ -85,6 +86,26 @@ def test_a_forward_pass_computes_and_trains_what_the_library_does(library, copie
 @each_library
 def test_a_torso_gets_the_output_layer_of_the_head(library):
     torso = Torso(from_pytree(*library()), lambda size, scale: hk.Linear(size))
+    network = separate_network("q", torso, action_values_head(4), SPACE)
+    params = jax.eval_shape(network.init, jax.random.key(0))
+    assert params["q"]["linear"]["w"].shape == (2, 4)
+
+
+class Chain:
+    """As `Sequential` of Flax Linen: its `apply` and `__call__` take any inputs."""
+
+    def apply(self, params, *inputs, **options):
+        return inputs[0] @ params
+
+    def __call__(self, *inputs, **options):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("apply", [Chain().apply, lambda w, *inputs: inputs[0] @ w])
+def test_a_function_of_any_inputs_is_one_of_observations(apply):
+    function = from_pytree(lambda key, *inputs: jnp.ones((3, 2)), apply)
+    assert len(positional_parameters(function)) == 1
+    torso = bind_inputs(Torso(function, lambda size, scale: hk.Linear(size)))
     network = separate_network("q", torso, action_values_head(4), SPACE)
     params = jax.eval_shape(network.init, jax.random.key(0))
     assert params["q"]["linear"]["w"].shape == (2, 4)
