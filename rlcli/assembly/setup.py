@@ -201,7 +201,6 @@ def _agent_parts_factory(
         action_masks.check_mask(env_spaces.observation, env_spaces.action)
     except RlcliError as error:
         raise recipe.locate_error(("environment",), error) from error
-    networks: dict[str, Network] = {}  # of the networks that the updater requests
 
     def build_replay(recipe: Recipe, inputs: Inputs, window: int) -> Replay | None:
         if recipe.replay is None:
@@ -223,7 +222,7 @@ def _agent_parts_factory(
             raise shares.explain_share(recipe, error) from error
 
     def build_updater(
-        now: Recipe, clock: Clock, tracer: Tracer
+        now: Recipe, clock: Clock, tracer: Tracer, networks: dict[str, Network]
     ) -> tuple[Updater, Callable[[Updater], Updater]]:
         """The updater, and the function that adds intrinsic reward and normalization.
 
@@ -255,11 +254,13 @@ def _agent_parts_factory(
     def build_parts(inputs: Inputs) -> _AgentParts:
         now, clock = numbers.with_numbers(recipe, inputs.numbers), inputs.clock
         tracer = build_part(now.tracer, clock, now)
-        updater, wrap_updater = build_updater(now, clock, tracer)
+        networks: dict[str, Network] = {}  # one per call, which may be traced
+        updater, wrap_updater = build_updater(now, clock, tracer, networks)
         replay = build_replay(now, inputs, _row_window(tracer, updater))
         return _AgentParts(tracer, updater, wrap_updater, replay, networks)
 
-    requirements.check_networks(recipe, networks, build_parts(START).updater)
+    parts = build_parts(START)
+    requirements.check_networks(recipe, parts.networks, parts.updater)
     return build_parts
 
 

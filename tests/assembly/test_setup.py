@@ -12,7 +12,7 @@ from rlcli.assembly import build_environment
 from rlcli.errors import RlcliError
 from rlcli.replays.uniform import uniform
 from rlcli.training.experiment.program import Program
-from rlcli.types import Clock, Count, Inputs, Transition
+from rlcli.types import START, Clock, Count, Inputs, Transition
 from tests.assembly.building import CARTPOLE, build_error, built, setup_of
 
 BOX = "environment: probe-continuous-action\n"
@@ -433,3 +433,17 @@ def test_a_critic_may_read_members_that_the_policy_does_not(tmp_path):
         for name, each in setup.networks.items()
     }
     assert first == {"policy": 30, "value": 45}
+
+
+def test_the_networks_of_a_setup_are_not_those_of_a_program_that_was_traced(tmp_path):
+    _, setup = built(
+        "environment: CartPole-v1\nupdater: ppo\nfreeze: {value: 500}\n", tmp_path
+    )
+    before = dict(setup.networks)
+
+    def use(steps):
+        setup.at(START._replace(clock=START.clock._replace(steps=steps)))
+        return steps
+
+    jax.eval_shape(use, 0)
+    assert all(setup.networks[name] is each for name, each in before.items())
