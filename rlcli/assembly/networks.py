@@ -86,7 +86,7 @@ def build_network(
         masked = mask_network(function(name, head, space, copies), head, space)
         masked = freeze_network(masked, frozen_at(recipe, clock))
         masked = masked._replace(space=preprocess_space(steps, space))
-        built_networks[name] = _refuse_large_parameters(recipe, name, masked)
+        built_networks[name] = _check_parameters(recipe, name, masked)
         return built_networks[name]
     except RlcliError as error:
         raise recipe.locate_error(("network",), error) from error
@@ -232,12 +232,23 @@ def _describe_arrays(tree: Any) -> str:
     return f"{tree.dtype}[{', '.join(map(str, tree.shape))}]"
 
 
-def _refuse_large_parameters(recipe: Recipe, name: str, network: Network) -> Network:
-    """The network with an `init` that refuses arrays too large for int32 indices."""
+def _check_parameters(recipe: Recipe, name: str, network: Network) -> Network:
+    """The network with an `init` that refuses parameters that rlcli cannot train.
+
+    These are arrays too large for int32 indices, and of other dtypes than float32.
+    """
 
     def init(key: Key) -> Params:
         params = network.init(key)
         shapes = [leaf.shape for leaf in jax.tree.leaves(params)]
+        dtypes = {str(leaf.dtype) for leaf in jax.tree.leaves(params)} - {"float32"}
+        if dtypes:
+            raise recipe.error(
+                ("network",),
+                f"network `{name}` has parameters of {', '.join(sorted(dtypes))}, "
+                "expected float32",
+                "make them float32; `train.precision` is for what they compute",
+            )
         largest = max(shapes, key=math.prod, default=())
         if math.prod(largest) > INT32_MAX:
             shape = " × ".join(f"{size:,}" for size in largest)

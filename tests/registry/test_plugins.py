@@ -20,6 +20,8 @@ from os import system
 import collections
 import typing
 import annotated_types
+import haiku as hk
+import jax.numpy as jnp
 import numpy
 import optax
 from rlcli.networks.torsos import Torso, mlp
@@ -74,6 +76,12 @@ def forward(obs):
 
 def text(obs):
     return 'text'
+
+def half(obs):
+    return obs @ hk.get_parameter('w', (4, 2), jnp.bfloat16, jnp.zeros)
+
+def counts(obs):
+    return obs @ hk.get_parameter('w', (4, 2), jnp.int32, jnp.zeros)
 
 def broken_head(actions, role):
     return {}['key']
@@ -214,6 +222,8 @@ def test_an_object_that_cannot_be_a_factory_is_refused_and_not_called(each, word
         ("tracer=mine_parts:raises", "KeyError: 'key' ("),
         ("network=mine_parts:forward", "AttributeError"),
         ("network=mine_parts:text", "expected an array, got `str`"),
+        ("network=mine_parts:half", "parameters of bfloat16, expected float32"),
+        ("network=mine_parts:counts", "parameters of int32, expected float32"),
         ("network.head=mine_parts:broken_head", "KeyError: 'key' ("),
         ("network.head=mine_parts:no_head", "has no attribute '_replace'"),
     ],
