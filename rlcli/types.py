@@ -105,7 +105,10 @@ def key_as_noise(key: Key) -> Key:
 
 
 class TimeStep(NamedTuple):
-    """The result of one environment step; every field `[B, ...]`."""
+    """The result of one environment step; every field `[B, ...]`.
+
+    In a `Core` of several agents B are its agents; `last` and `info` have no such axis.
+    """
 
     # The input of the next action: where `last` or cut, the first of the new episode.
     obs: ArrayTree
@@ -114,10 +117,10 @@ class TimeStep(NamedTuple):
     # 0 where the episode terminated, else 1; also 0 where an agent has ended before the
     # others of its game
     discount: Float[Recorded, "*B"]
-    last: Bool[Recorded, "*B"]  # any end of the episode, terminated or truncated
+    last: Bool[Recorded, "..."]  # any end of the episode, terminated or truncated
     # Numbers and booleans by name, logged as `Environment.info` says. On the host only
     # what the episodes log that end in this step.
-    info: Mapping[str, Shaped[Recorded, "*B"]]
+    info: Mapping[str, Shaped[Recorded, "..."]]
 
 
 # The next state of an environment, and the time step that led to it.
