@@ -241,7 +241,9 @@ def _check_parameters(recipe: Recipe, name: str, network: Network) -> Network:
     def init(key: Key) -> Params:
         params = network.init(key)
         shapes = [leaf.shape for leaf in jax.tree.leaves(params)]
-        dtypes = {str(leaf.dtype) for leaf in jax.tree.leaves(params)} - {"float32"}
+        statistics = functions.statistics_group("")
+        trained = [each for group, each in params.items() if statistics not in group]
+        dtypes = {str(leaf.dtype) for leaf in jax.tree.leaves(trained)} - {"float32"}
         if dtypes:
             raise recipe.error(
                 ("network",),
