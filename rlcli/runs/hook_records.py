@@ -3,8 +3,8 @@
 A line has the step `T` at whose end a hook acted, the numbers that it `set`, by their
 places in the recipe, and the values that it logged (`log`), one or one of each seed.
 The file is written before a checkpoint of that step, and a reproduction acts at the
-same steps. A checkpoint has the numbers as well, because the file may be lost, or be of
-an earlier time in a copy that was made while the run was training.
+same steps. A resume takes the numbers from its checkpoint: the file may be lost, or be
+of an earlier time in a copy that was made while the run was training.
 """
 
 import os
@@ -28,20 +28,6 @@ class HookRecord(NamedTuple):
 def read_hook_records(run: Run) -> list[HookRecord]:
     """The records of a run in their order; [] if no hook has acted."""
     return read_records(run.hook_records, _parse, " is not a record")
-
-
-def hook_records_until(
-    run: Run | None, step: int, numbers: Mapping[str, float]
-) -> list[HookRecord]:
-    """The records up to the step of a checkpoint, which has these `numbers`.
-
-    The last one has those that the file has lost.
-    """
-    records = read_hook_records(run) if run else []
-    found = [each for each in records if each.step <= step]
-    recorded = {place: n for each in found for place, n in each.numbers.items()}
-    lost = {place: n for place, n in numbers.items() if recorded.get(place) != n}
-    return [*found, HookRecord(step, lost, {})] if lost else found
 
 
 def write_hook_records(run: Run, records: Sequence[HookRecord]) -> None:

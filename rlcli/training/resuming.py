@@ -184,9 +184,7 @@ def _restore(
         trees = [(saved or first).progress for saved in checkpoints]
         progress = snapshots.stack_progress(trees) if len(trees) > 1 else trees[0]
         if len(runs) == 1:
-            iteration = int(first.progress["iteration"])
-            step = iteration * program.setup.steps_per_iteration
-            restore_environment(runs[0], experiments[0], step, first.numbers)
+            restore_environment(program.setup.environment, first.numbers)
         inexact = program.restore(first._replace(progress=progress))
     for (run, experiment), saved in zip(members, checkpoints, strict=True):
         if saved is None:

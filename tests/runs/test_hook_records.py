@@ -4,12 +4,7 @@ import pytest
 from wording import mentions
 
 from rlcli.errors import RlcliError
-from rlcli.runs.hook_records import (
-    HookRecord,
-    append_hook_record,
-    hook_records_until,
-    read_hook_records,
-)
+from rlcli.runs.hook_records import HookRecord, append_hook_record, read_hook_records
 from rlcli.runs.run_folder import Run
 
 
@@ -48,20 +43,3 @@ def test_a_damaged_record_is_named_by_its_line(tmp_path, line):
     assert mentions(
         error.value.message, "hooks.jsonl` is damaged: line 2 is not a record"
     )
-
-
-def test_numbers_of_a_checkpoint_that_the_file_has_lost_are_a_record_of_its_step(
-    tmp_path,
-):
-    run, numbers = Run(tmp_path), {"policy.epsilon": 0.5, "environment.speed": 2.0}
-    records = [
-        HookRecord(8, {"policy.epsilon": 0.25}, {"x": 1.0}),
-        HookRecord(16, {"policy.epsilon": 0.5}, {}),
-    ]
-    lost = HookRecord(16, {"environment.speed": 2.0}, {})
-    for record in [*records, HookRecord(24, {"policy.epsilon": 0.75}, {})]:
-        append_hook_record(run, record)
-    assert hook_records_until(run, 16, {"policy.epsilon": 0.5}) == records
-    assert hook_records_until(run, 16, {}) == records  # of an earlier version
-    assert hook_records_until(run, 16, numbers) == [*records, lost]
-    assert hook_records_until(None, 16, numbers) == [HookRecord(16, numbers, {})]

@@ -1,6 +1,7 @@
 """Next update: the update with which a run would continue from a checkpoint."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +15,6 @@ from rlcli.loop.progress import AXES, Progress, Setup
 from rlcli.loop.seeds import squeeze_seed
 from rlcli.recipe import Recipe
 from rlcli.runs import snapshots
-from rlcli.runs.hook_records import hook_records_until
-from rlcli.runs.locate import owning_run
 from rlcli.runs.snapshots import CheckpointContent
 from rlcli.types import Transition
 from rlcli.updaters.learner import GradientStepRecord
@@ -56,7 +55,7 @@ def run_next_update(file: Path, seed: int | None, trust: bool | None) -> NextUpd
         recipe.train, devices=1, data_parallel=1, seed=seed, seeds=1
     )
     recipe = dataclasses.replace(recipe, train=train)
-    setup = _with_hook_numbers(build(recipe, [seed]), file, content)
+    setup = _with_hook_numbers(build(recipe, [seed]), content.numbers)
     loop = make_loop(setup)
     progress, message = snapshots.restore_progress(
         _take_seed(content, seed), recipe, setup, loop
@@ -107,14 +106,12 @@ def _take_seed(content: CheckpointContent, seed: int) -> CheckpointContent:
     return content._replace(seeds=(seed,), progress=progress)
 
 
-def _with_hook_numbers(setup: Setup, file: Path, content: CheckpointContent) -> Setup:
-    """The setup with the numbers that hooks had set at this checkpoint."""
-    step = int(content.progress["iteration"]) * setup.steps_per_iteration
+def _with_hook_numbers(setup: Setup, set_numbers: Mapping[str, float]) -> Setup:
+    """The setup with the numbers that hooks had set, by their places."""
     host, numbers = setup.environment.host, dict(setup.numbers)
-    for record in hook_records_until(owning_run(file), step, content.numbers):
-        for place, value in record.numbers.items():
-            if place in numbers:
-                numbers[place] = value
-            elif place.startswith(_ENVIRONMENT) and host and host.set_number:
-                host.set_number(None, place.removeprefix(_ENVIRONMENT), value)
+    for place, value in set_numbers.items():
+        if place in numbers:
+            numbers[place] = value
+        elif place.startswith(_ENVIRONMENT) and host and host.set_number:
+            host.set_number(None, place.removeprefix(_ENVIRONMENT), value)
     return setup._replace(numbers=numbers)

@@ -16,7 +16,7 @@ from rlcli.runs.files import exists
 from rlcli.runs.hook_records import (
     HookRecord,
     append_hook_record,
-    hook_records_until,
+    read_hook_records,
     write_hook_records,
 )
 from rlcli.runs.run_folder import Run
@@ -51,15 +51,18 @@ class HookEffects:
         return self._experiment.program.current_numbers()
 
     def _restore(self) -> None:
-        """Sets the numbers of a run that is resumed, and forgets later records."""
-        step = self._experiment.step
-        before = hook_records_until(self._run, step, self._experiment.numbers)
-        if before or exists(self._run.hook_records):  # may end with half a line
-            write_hook_records(self._run, before)
-        for record in before:
+        """Sets the numbers of the checkpoint; forgets later records, adds lost ones."""
+        step, numbers = self._experiment.step, dict(self._experiment.numbers)
+        kept = [each for each in read_hook_records(self._run) if each.step <= step]
+        recorded = {place: n for each in kept for place, n in each.numbers.items()}
+        if lost := dict(numbers.items() - recorded.items()):
+            kept.append(HookRecord(step, lost, {}))
+        if kept or exists(self._run.hook_records):  # may end with half a line
+            write_hook_records(self._run, kept)
+        for record in kept:
             self._names |= {*record.values}
-            for place, value in record.numbers.items():
-                self._set(place, value, is_restored=True)
+        for place, value in numbers.items():
+            self._set(place, value, is_restored=True)
 
     def limit(self, iterations: int) -> int:
         """So many iterations, or fewer: until the next record that is repeated."""
@@ -131,19 +134,13 @@ class HookEffects:
         return report._replace(rows=rows)
 
 
-def restore_environment(
-    run: Run, experiment: Experiment, step: int, numbers: Mapping[str, float]
-) -> None:
-    """Sets numbers of a host environment, before its episodes are replayed.
-
-    `numbers` are those in the checkpoint of this step.
-    """
-    set_number = _setter(experiment.setup.environment)
-    for record in hook_records_until(run, step, numbers):
-        for place, value in record.numbers.items():
-            name = place.removeprefix(_ENVIRONMENT)
-            if name != place and set_number:
-                set_number(None, name, value)
+def restore_environment(environment: Environment, numbers: Mapping[str, float]) -> None:
+    """Sets numbers of a host environment, before its episodes are replayed."""
+    set_number = _setter(environment)
+    for place, value in numbers.items():
+        name = place.removeprefix(_ENVIRONMENT)
+        if name != place and set_number:
+            set_number(None, name, value)
 
 
 def _setter(environment: Environment) -> Callable[[Any, str, float], None] | None:
