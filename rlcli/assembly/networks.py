@@ -241,8 +241,8 @@ def _check_parameters(recipe: Recipe, name: str, network: Network) -> Network:
     def init(key: Key) -> Params:
         params = network.init(key)
         shapes = [leaf.shape for leaf in jax.tree.leaves(params)]
-        statistics = functions.statistics_group("")
-        trained = [each for group, each in params.items() if statistics not in group]
+        suffix = functions.statistics_group("")
+        trained = [params[group] for group in params if not group.endswith(suffix)]
         dtypes = {str(leaf.dtype) for leaf in jax.tree.leaves(trained)} - {"float32"}
         if dtypes:
             raise recipe.error(

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,7 @@ def remember_typed(context: Any) -> None:
     ]
 
 
-def refuse(message: str, names: Iterable[str]) -> None:
+def refuse(message: str, names: Collection[str]) -> None:
     """Refuses options, by the names of their parameters, that were typed."""
     for name in _typed:
         if name in names:

@@ -246,7 +246,7 @@ def _find_file(name: str, places: Sequence[str]) -> Path | None:
 
 def _forget_shadowed_modules() -> None:
     """Forgets modules that the folders searched first replace by others."""
-    for name in _top_level_names(_folders) & sys.modules.keys() - {"__main__"}:
+    for name in (_top_level_names(_folders) - {"__main__"}) & sys.modules.keys():
         places = [*map(os.path.realpath, _places(sys.modules[name]))]
         if not places or not all(map(is_user_file, places)):
             continue

@@ -190,7 +190,8 @@ def _same_leaf(space: Any) -> Canonical:
     def to_canonical(batch: Array) -> Array:
         with np.errstate(over="ignore"):
             result = batch.astype(to, copy=False)
-        if narrows and _is_numpy(batch) and not np.array_equal(result, batch):
+        is_converted = narrows and _is_numpy(batch) and result is not batch
+        if is_converted and not np.array_equal(result, batch):
             raise _beyond_32_bits(space)
         return result
 

@@ -58,18 +58,19 @@ def distribution_head(distribution: Distribution) -> Head:
     log-scales of normal distributions are separate parameters and do not depend on
     the observation.
     """
-    log_scales = [*distribution.log_scales]
-    others = [i for i in range(distribution.size) if i not in log_scales]
-    order = np.argsort([*others, *log_scales])
+    log_scales = np.array(distribution.log_scales, int)
+    others = np.setdiff1d(np.arange(distribution.size), log_scales)
+    order = np.argsort(np.concatenate([others, log_scales]))
+    is_in_order = np.all(np.diff(order) == 1)  # as of a Box alone
 
     def read(torso: Torso, features: Float[Array, "N F"]) -> Float[Array, "N size"]:
         outputs = torso.outputs(len(others), 0.01)(features)
-        if not log_scales:
+        if not len(log_scales):
             return outputs
         own = hk.get_parameter("log_scale", (len(log_scales),), init=jnp.zeros)
         own = jnp.broadcast_to(own, (len(outputs), len(own)))
         both = jnp.concatenate([outputs, own], axis=-1)
-        return both if np.all(np.diff(order) == 1) else both[..., order]
+        return both if is_in_order else both[..., order]
 
     shape = (distribution.size,)
     if distribution.name != "categorical":
