@@ -107,7 +107,8 @@ def key_as_noise(key: Key) -> Key:
 class TimeStep(NamedTuple):
     """The result of one environment step; every field `[B, ...]`.
 
-    In a `Core` of several agents B are its agents; `last` and `info` have no such axis.
+    Of games of several agents, B contains the axis of the agents, and E does not: their
+    episodes end together. Of all other environments E is B.
     """
 
     # The input of the next action: where `last` or cut, the first of the new episode.
@@ -117,10 +118,10 @@ class TimeStep(NamedTuple):
     # 0 where the episode terminated, else 1; also 0 where an agent has ended before the
     # others of its game
     discount: Float[Recorded, "*B"]
-    last: Bool[Recorded, "..."]  # any end of the episode, terminated or truncated
+    last: Bool[Recorded, "*E"]  # any end of the episode, terminated or truncated
     # Numbers and booleans by name, logged as `Environment.info` says. On the host only
     # what the episodes log that end in this step.
-    info: Mapping[str, Shaped[Recorded, "..."]]
+    info: Mapping[str, Shaped[Recorded, "*E"]]
 
 
 # The next state of an environment, and the time step that led to it.

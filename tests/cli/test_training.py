@@ -40,9 +40,10 @@ def ends(monkeypatch, folder):
     return place
 
 
-def test_train_hands_every_option_to_the_function_of_its_name(ends):
+@pytest.mark.parametrize("place", ["runs", "run"])
+def test_train_hands_every_option_to_the_function_of_its_name(ends, place):
     calls = ends("finished")
-    options = "--set a.b=1 --set c=[x] --seed 3 --seeds 2 --runs there "
+    options = f"--set a.b=1 --set c=[x] --seed 3 --seeds 2 --{place} there "
     options += "--name base --tag a --tag b --max-time 3h50m --smoke --quiet --profile "
     options += "--debug "
     options += "--coordinator host:9000 --process 0/4"
@@ -55,8 +56,7 @@ def test_train_hands_every_option_to_the_function_of_its_name(ends):
         "init": None,
         "seed": 3,
         "seeds": 2,
-        "runs": Path("there"),
-        "run": None,
+        **{"runs": Path("runs"), "run": None, place: Path("there")},
         "name": "base",
         "tag": ["a", "b"],
         "max_time": START_TIME + 13_800,
