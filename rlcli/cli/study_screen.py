@@ -37,7 +37,7 @@ def train_and_report(
     from rlcli.runs.study_record import find_study
     from rlcli.studies.study_loop import exit_code
 
-    is_worker = bool(keywords.get("cells"))
+    is_worker = bool(keywords.get("cell"))
     reasons = [
         (str(each.cell.folder), each.message)
         for each in ended
