@@ -35,7 +35,7 @@ SWITCHES: Mapping[str, Switch] = {
     "jax_threefry_partitionable": Switch(("true",), _RANDOM),
     "jax_random_seed_offset": Switch(("0",), _RANDOM),
     "jax_high_dynamic_range_gumbel": Switch(("false",), _RANDOM),
-    "jax_accurate_erf_inv": Switch(("false",), _RANDOM),  # from JAX 0.11
+    "jax_accurate_erf_inv": Switch(("false",), _RANDOM),  # since JAX 0.12 at the latest
     "jax_debug_key_reuse": Switch(("false",), _SHAPES),
     "jax_debug_nans": Switch(("false",), _FINITE),
     "jax_debug_infs": Switch(("false",), _FINITE),
