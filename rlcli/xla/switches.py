@@ -24,7 +24,7 @@ class Switch(NamedTuple):
 _BITS = "rlcli computes in 32 bits"
 _PROMOTION = "rlcli's programs rely on the promotion of dtypes and ranks"
 _RANDOM = "the random numbers of a run are those of JAX's default"
-_SHAPES = "it counts a key as used where rlcli only asks for shapes"
+_KEYS = "the values of `obs` and of `next_obs` are computed with one key"
 _TRANSFERS = "rlcli copies between the host and devices"
 _FINITE = "rlcli itself reports what is not finite, and checks it between two chunks"
 SWITCHES: Mapping[str, Switch] = {
@@ -36,7 +36,7 @@ SWITCHES: Mapping[str, Switch] = {
     "jax_random_seed_offset": Switch(("0",), _RANDOM),
     "jax_high_dynamic_range_gumbel": Switch(("false",), _RANDOM),
     "jax_accurate_erf_inv": Switch(("false",), _RANDOM),  # since JAX 0.12 at the latest
-    "jax_debug_key_reuse": Switch(("false",), _SHAPES),
+    "jax_debug_key_reuse": Switch(("false",), _KEYS),
     "jax_debug_nans": Switch(("false",), _FINITE),
     "jax_debug_infs": Switch(("false",), _FINITE),
     **dict.fromkeys(
