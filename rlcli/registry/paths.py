@@ -172,7 +172,10 @@ def resolves(
 
         @functools.wraps(function)
         def call(*arguments: P.args, **keywords: P.kwargs) -> T:
-            bound = signature.bind(*arguments, **keywords)
+            try:
+                bound = signature.bind(*arguments, **keywords)
+            except TypeError as error:  # names no function, as Python's own does
+                raise TypeError(f"{function.__name__}() {error}") from None
             bound.apply_defaults()
             given = bound.arguments
             with keep_directory():

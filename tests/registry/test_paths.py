@@ -82,6 +82,8 @@ def test_a_function_resolves_files_that_exist_and_new_ones_but_no_names(tmp_path
     )
     os.chdir(tmp_path)  # by the program itself
     assert function("home/mine.yaml")[4] == str(tmp_path)
+    with pytest.raises(TypeError, match=r"^function\(\) .*unexpected.*'others'"):
+        function("mine.yaml", others=1)
 
 
 @pytest.mark.parametrize(
