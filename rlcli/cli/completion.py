@@ -207,9 +207,9 @@ def complete_word(*words: str) -> Callable[[str], list[str]]:
 
 
 def _part_names(kind: str, incomplete: str) -> list[str]:
-    from rlcli.recipe import key_completion
+    from rlcli.recipe.part_index import part_names  # here, to keep `--help` fast
 
-    names = _matches(key_completion.part_names(kind), incomplete)
+    names = _matches(part_names(kind), incomplete)
     return [name for name in names if not name.endswith("/")]
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from rlcli.recipe.merging import (
     BY_FUNCTION,
     DEFAULT,
     SHARED,
-    OptionCheck,
     as_mapping,
     is_by_function,
     merge_recipe,
@@ -38,15 +37,9 @@ def shipped_recipes() -> Mapping[str, Path]:
 
 
 class Extender:
-    """Merges recipes with their bases; reads each base once, with `read`."""
+    """Merges recipes with their bases; reads each base once."""
 
-    def __init__(
-        self,
-        is_option: OptionCheck,
-        read: Callable[[Path], Document] = documents.load_document,
-    ) -> None:
-        self._is_option = is_option
-        self._read = read
+    def __init__(self) -> None:
         self._bases: dict[Path, Document] = {}
 
     def complete(self, document: Document) -> Document:
@@ -73,7 +66,7 @@ class Extender:
             return own
         merged = bases[0]
         for change in (*bases[1:], own):
-            merged = merge_documents(merged, change, self._is_option)
+            merged = merge_documents(merged, change)
         return dataclasses.replace(merged, text=_complete_text(document, merged.data))
 
     def _read_base(
@@ -90,7 +83,7 @@ class Extender:
             if len(self._bases) + len(files) > _MAX_FILES:
                 message = f"{document.where(place)}more than {_MAX_FILES} base recipes"
                 raise RlcliError(message, f"remove names from `{KEY}`")
-            base = self._read(path)
+            base = documents.load_document(path)
             self._bases[file] = self._complete(base, (*files, file))
         return self._bases[file]
 
@@ -108,13 +101,11 @@ class Extender:
         raise RlcliError(message, hint or _HINT)
 
 
-def merge_documents(
-    base: Document, change: Document, is_option: OptionCheck
-) -> Document:
+def merge_documents(base: Document, change: Document) -> Document:
     """The document `base` with the changes of another, and the marks of both."""
     for kind in BY_FUNCTION:
-        base, change = _align(kind, base, change, is_option)
-    data = merge_recipe(base.data, change.data, is_option)
+        base, change = _align(kind, base, change)
+    data = merge_recipe(base.data, change.data)
     changed = {(), *_places(change.data)}
     marks: dict[Place, Mark] = {}
     for place in ((), *_places(data)):
@@ -146,9 +137,7 @@ def _base_names(document: Document) -> Iterator[tuple[Place, str]]:
         yield place, name
 
 
-def _align(
-    kind: str, base: Document, change: Document, is_option: OptionCheck
-) -> tuple[Document, Document]:
+def _align(kind: str, base: Document, change: Document) -> tuple[Document, Document]:
     """Gives both documents parts by function, if one of them has parts by function.
 
     A single part of the base becomes the default of all functions. Options that the
@@ -157,8 +146,7 @@ def _align(
     own, new = as_mapping(base.data.get(kind)), as_mapping(change.data.get(kind))
     if not isinstance(own, Mapping) or not isinstance(new, Mapping):
         return base, change
-    check = is_option(kind, own)
-    has_own, has_new = is_by_function(own, check), is_by_function(new, check)
+    has_own, has_new = (is_by_function(each, kind, own) for each in (own, new))
     if has_new and not has_own and SHARED not in new:
         return _nest(base, kind, [DEFAULT]), change
     if has_own and not has_new and "name" not in new:

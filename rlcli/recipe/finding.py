@@ -12,7 +12,7 @@ from rlcli.quoting import quote_shell
 from rlcli.recipe import documents
 from rlcli.recipe.extending import Extender, shipped_recipes
 from rlcli.recipe.merging import as_mapping
-from rlcli.recipe.part_index import load_index
+from rlcli.recipe.part_index import part_names
 from rlcli.registry.common_names import find_hint, normalize_name, suggest_name
 from rlcli.registry.paths import enter
 
@@ -52,7 +52,7 @@ def _suggest_recipe(name: str) -> str:
     recipes = shipped_recipes()
     matches = [recipe for recipe in recipes if _contains_words(recipe, name)]
     about_updater = ""
-    if name in {*load_index()["updater"], *registry.entry_points("updater")}:
+    if name in part_names("updater"):
         about_updater = f"`rlcli show updater {quote_shell(name)}` shows the updater"
     if matches:
         hint = _list_recipes(matches)
@@ -67,10 +67,8 @@ def _suggest_recipe(name: str) -> str:
 
 def _is_environment(name: str) -> bool:
     """Whether a name is that of an environment, possibly of another library."""
-    if not re.search("[/-]", name) and not registry.is_plug_in("environment", name):
-        return False  # without importing the environments, which takes a second
     library, slash, id_ = name.partition("/")
-    known_names = registry.names("environment")
+    known_names = part_names("environment")
     return name in known_names or bool(id_ and library + slash in known_names)
 
 
@@ -78,7 +76,7 @@ def _suggest_for_environment(name: str) -> str:
     """The hint for an environment in place of a recipe: recipes that train on it."""
     hint = ""
     if not _is_environment(name):
-        hint = suggest_name("environment", name, registry.names("environment"))
+        hint = suggest_name("environment", name, part_names("environment"))
     if hint and not hint.startswith("did you mean"):
         return hint
     names = re.findall("`(.+?)`", hint) or [name]
@@ -92,7 +90,7 @@ def _suggest_for_environment(name: str) -> str:
 
 def _environments() -> dict[str, str]:
     """The name of the environment of each built-in recipe."""
-    extender = Extender(lambda kind, part: lambda key: False)
+    extender = Extender()
     environments: dict[str, str] = {}
     for name, path in shipped_recipes().items():
         document = extender.complete(documents.load_document(path))

@@ -13,13 +13,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rlcli import registry
 from rlcli.errors import RlcliError
-from rlcli.recipe.defaults import NETWORK_KEYS, default_head, default_part
+from rlcli.recipe.defaults import default_head, default_part
 from rlcli.recipe.documents import Document
 from rlcli.recipe.extending import shipped_recipes
 from rlcli.recipe.merging import DEFAULT, SHARED, as_mapping, is_by_function, merge_part
-from rlcli.recipe.part_index import SECTIONS, Field, format_values, load_index
+from rlcli.recipe.part_index import (
+    SECTIONS,
+    Field,
+    format_values,
+    load_index,
+    part_names,
+)
 from rlcli.recipe.reading import read_recipe
 from rlcli.recipe.settings import apply_settings
 
@@ -38,11 +43,6 @@ class Key(NamedTuple):
     children: Mapping[str, Key] = {}
     kind: str = ""  # of the part that is its value
     is_section: bool = False  # has no value to choose, only keys within it
-
-
-def part_names(kind: str) -> list[str]:
-    """The names of the parts of a kind, with plug-ins; adapters end with a slash."""
-    return [*dict.fromkeys([*load_index()[kind], *registry.entry_points(kind)])]
 
 
 def complete_setting(text: str, recipe: str, sets: Sequence[str] = ()) -> list[str]:
@@ -104,17 +104,11 @@ def _read(recipe: str, sets: Sequence[str]) -> Mapping[str, Any]:
     document = Document({})
     with contextlib.suppress(RlcliError):
         if path is not None:
-            read = read_recipe(path)
-            document = read.merge(lambda kind, part: _option_checker(kind))
+            document = read_recipe(path).merged
     for setting in sets:
         with contextlib.suppress(RlcliError):
             document = apply_settings(document, [setting])
     return document.data
-
-
-def _option_checker(kind: str) -> Callable[[str], bool]:
-    keys = {*_options(kind, None), *(NETWORK_KEYS if kind == "network" else ())}
-    return keys.__contains__
 
 
 def _recipe_key(data: Mapping[str, Any]) -> Key:
@@ -186,7 +180,7 @@ def _options(kind: str, name: Any) -> Mapping[str, Field]:
 
 def _by_function_key(kind: str, value: Any, key_of: Callable[[Any, str], Key]) -> Key:
     """The key of one part, or of a part for each function or group of parameters."""
-    if not is_by_function(value, _option_checker(kind)):
+    if not is_by_function(value, kind, None):
         return key_of(value, DEFAULT)
     keys = {function: key_of(item, function) for function, item in value.items()}
     return Key(children=keys, is_section=True)

@@ -8,7 +8,7 @@ from rlcli import registry
 from rlcli.errors import suggest, suggest_similar
 from rlcli.quoting import quote_shell
 from rlcli.recipe import documents, grammar
-from rlcli.recipe.defaults import option_checker
+from rlcli.recipe.merging import is_option
 from rlcli.registry.common_names import find_hint
 
 # Kinds of parts whose options may be written as sections by mistake.
@@ -23,14 +23,13 @@ def find_owner(key: str, value: Any, *, is_setting: bool) -> str:
     hint = find_hint("key", key)
     if hint:
         return re.sub("`(.+?)`", _format_as_setting, hint) if is_setting else hint
-    # Looking among the options of parts takes a second, for importing JAX.
     names = [name for name in grammar.SECTIONS if name not in ("extra", "vary")]
     similar = suggest_similar(key, names)
     sections = grammar.FIELDS.items()  # and their options
     owner = next((name for name, each in sections if key in registry.options(each)), "")
     if similar and not owner:
         return similar
-    owners = (kind for kind in _KINDS if option_checker(kind, None)(key))
+    owners = (kind for kind in _KINDS if is_option(kind, key))
     owner = owner or next(owners, "")
     if not owner:
         return suggest(key, grammar.SECTIONS)

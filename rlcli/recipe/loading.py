@@ -17,7 +17,7 @@ from rlcli.recipe import documents, grammar, varied_options
 from rlcli.recipe.annotations import names_data
 from rlcli.recipe.documents import Document, Place
 from rlcli.recipe.extending import shipped_recipes
-from rlcli.recipe.merging import BY_FUNCTION, DEFAULT
+from rlcli.recipe.merging import DEFAULT
 from rlcli.recipe.reading import AnyRecipe, RecipeDocument, read_recipe
 from rlcli.recipe.sections import NetworkSpec, Part, Sections
 from rlcli.recipe.settings import apply_settings
@@ -158,7 +158,7 @@ def load_recipe(
     if read.path is not None:
         is_shipped = read.path in shipped_recipes().values()
         user_code.search_first(*() if is_shipped else (read.path.parent,))
-    sections = Sections(apply_settings(read.merge(), read.sets), trusted)
+    sections = Sections(apply_settings(read.merged, read.sets), trusted)
     return _read_sections(sections, read.name)
 
 
@@ -182,9 +182,7 @@ def load_to_train(recipe: AnyRecipe, *, trust: bool) -> Recipe:
 def check_document(recipe: AnyRecipe, sets: Sequence[str] = ()) -> RecipeDocument:
     """Refuses a recipe for what can be seen without its parts, hence without JAX."""
     read = read_recipe(recipe, sets)
-    # Where these settings belong depends on the options of parts.
-    sets = [text for text in read.sets if not text.startswith(BY_FUNCTION)]
-    Sections(apply_settings(read.plain, sets), True).check_plain()
+    Sections(apply_settings(read.merged, read.sets), True).check_plain()
     return read
 
 

@@ -4,9 +4,13 @@ The value of an option is replaced, never merged: a schedule is one value. Parts
 a part and sections within a section are merged like those around them.
 """
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Mapping
 from typing import Any, TypeGuard
 
+from rlcli import registry
+from rlcli.errors import RlcliError
+from rlcli.recipe.part_index import built_in_options, load_index
 from rlcli.registry import KINDS
 
 DEFAULT = "default"  # the network or optimizer of functions without their own
@@ -17,9 +21,8 @@ INNER: Mapping[str, tuple[str, ...]] = {
     "network": ("head", "memory"),
     "train": ("log", "evaluate", "checkpoint", "stop"),
 }
+NETWORK_KEYS = (*INNER["network"], "preprocess")  # of every network
 _EMPTY = {"wrappers": [], "preprocess": [], "each": {}}  # else null
-# (kind, part) -> whether a key is an option of the part, or of another of its kind
-OptionCheck = Callable[[str, Any], Callable[[str], bool]]
 
 
 def merge_part(kind: str, base: Any, change: Any) -> Any:
@@ -35,15 +38,13 @@ def merge_part(kind: str, base: Any, change: Any) -> Any:
     return _merge_options(kind, own, new)
 
 
-def merge_recipe(
-    base: Mapping[str, Any], change: Mapping[str, Any], is_option: OptionCheck
-) -> dict[str, Any]:
+def merge_recipe(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     """The data of a recipe with the changes of another, section by section.
 
     If only one of them has a part for each function, the change replaces the section.
     """
     merged = {
-        key: _merge_section(key, base[key], value, is_option) if key in base else value
+        key: _merge_section(key, base[key], value) if key in base else value
         for key, value in change.items()
     }
     return {**base, **merged}
@@ -64,18 +65,32 @@ def as_mapping(part: Any) -> Any:
     return {"name": part} if isinstance(part, str) else part
 
 
-def is_by_function(
-    value: Any, is_option: Callable[[str], bool]
-) -> TypeGuard[Mapping[str, Any]]:
+def is_by_function(value: Any, kind: str, part: Any) -> TypeGuard[Mapping[str, Any]]:
     """Whether a network or optimizer has a part for each function: `{policy: …}`.
 
-    Otherwise it is a single part, whose keys satisfy `is_option`.
+    Otherwise it is a single part, with options of `part` or of a built-in one.
     """
     if not isinstance(value, Mapping) or "name" in value or not value:
         return False
     if DEFAULT in value or SHARED in value:
         return True
-    return not any(_is_value(item) or is_option(key) for key, item in value.items())
+    return not any(
+        _is_value(item) or is_option(kind, key, part) for key, item in value.items()
+    )
+
+
+def is_option(kind: str, key: str, part: Any = None) -> bool:
+    """Whether a key is an option of a built-in part of a kind, or of `part`."""
+    if key in built_in_options(kind) or (kind == "network" and key in NETWORK_KEYS):
+        return True
+    data = as_mapping(part)
+    name = data.get("name") if isinstance(data, Mapping) else None
+    # Import paths may not be trusted.
+    if not isinstance(name, str) or ":" in name or name in load_index()[kind]:
+        return False
+    with contextlib.suppress(RlcliError):  # reading the part reports the error
+        return key in registry.options(registry.find(kind, name).factory)
+    return False
 
 
 def _is_value(value: Any) -> bool:
@@ -85,12 +100,12 @@ def _is_value(value: Any) -> bool:
     return not isinstance(value, str | None)
 
 
-def _merge_section(kind: str, base: Any, change: Any, is_option: OptionCheck) -> Any:
+def _merge_section(kind: str, base: Any, change: Any) -> Any:
     if kind in BY_FUNCTION:
-        check = is_option(kind, base)
-        if is_by_function(base, check) and is_by_function(change, check):
+        has_functions = [is_by_function(each, kind, base) for each in (base, change)]
+        if all(has_functions):
             return _merge_functions(kind, base, change)
-        if is_by_function(base, check) or is_by_function(change, check):
+        if any(has_functions):
             return change
     if kind in KINDS:
         return merge_part(kind, base, change)

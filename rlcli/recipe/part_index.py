@@ -35,6 +35,19 @@ def load_index() -> Mapping[str, Any]:
     return json.loads(FILE.read_text(encoding="utf-8"))
 
 
+def part_names(kind: str) -> list[str]:
+    """The names of the parts of a kind, with plug-ins; adapters end with a slash."""
+    return [*dict.fromkeys([*load_index()[kind], *registry.entry_points(kind)])]
+
+
+@functools.cache
+def built_in_options(kind: str) -> frozenset[str]:
+    """The options of all built-in parts of a kind."""
+    return frozenset(
+        key for part in load_index()[kind].values() for key in part["options"]
+    )
+
+
 def build_index() -> dict[str, Any]:
     """Builds the index from the registered parts. Imports JAX."""
     parts = {kind: dict(_index_kind(kind)) for kind in registry.KINDS}

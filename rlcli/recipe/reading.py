@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
 from rlcli.recipe import documents
-from rlcli.recipe.defaults import option_checker
 from rlcli.recipe.documents import Document
 from rlcli.recipe.extending import Extender
 from rlcli.recipe.finding import find_recipe
-from rlcli.recipe.merging import OptionCheck
 from rlcli.recipe.settings import apply_settings
 from rlcli.recipe.varying import KEY as VARY
 from rlcli.recipe.varying import NONE, recipe_combinations
@@ -33,39 +31,27 @@ class RecipeDocument:
     sets: tuple[str, ...] = ()  # `a.b=value`, which replace its options
     path: Path | None = None  # of its file; None for data
     is_stored: bool = False  # in a run or a checkpoint: it may not extend others
-    # Each base is read once, whoever asks for it.
-    read_base: Callable[[Path], Document] = dataclasses.field(
-        default_factory=lambda: functools.cache(documents.load_document), repr=False
-    )
+    # Reads each base once, whoever asks for it.
+    extender: Extender = dataclasses.field(default_factory=Extender, repr=False)
 
     def with_settings(self, *sets: str) -> RecipeDocument:
         """The recipe with settings that come after those that it has."""
         return dataclasses.replace(self, sets=(*self.sets, *sets))
 
     @functools.cached_property
-    def plain(self) -> Document:
-        """The data merged with its bases, without settings, as far as without parts.
-
-        Reading the options of parts would import JAX, so sections with parts are merged
-        as if no key were an option of a part.
-        """
-        return self.merge(lambda kind, part: lambda key: False)
-
-    def merge(self, is_option: OptionCheck = option_checker) -> Document:
+    def merged(self) -> Document:
         """The data merged with its bases, without settings."""
-        if self.is_stored:
-            return self.written
-        return Extender(is_option, self.read_base).complete(self.written)
+        return self.written if self.is_stored else self.extender.complete(self.written)
 
     def merge_bases(self) -> Document | None:
         """The data of its bases, merged without its own; None if there are none."""
-        return Extender(option_checker, self.read_base).merge_bases(self.written)
+        return self.extender.merge_bases(self.written)
 
     @property
     def combinations(self) -> list[tuple[str, ...]]:
         """The settings of each run that it stands for; `[()]` if it is a single one."""
         own = [text for text in self.sets if text.startswith(VARY)]
-        return recipe_combinations(apply_settings(self.plain, own))
+        return recipe_combinations(apply_settings(self.merged, own))
 
     def refuse_combinations(self, hint: str) -> None:
         """Refuses a recipe that stands for several runs; `hint`: what trains them."""
@@ -99,4 +85,4 @@ def read_recipe(
 def read_without_parts(recipe: AnyRecipe, sets: Sequence[str] = ()) -> Document:
     """The data of a recipe, merged with its bases and with settings, without parts."""
     read = read_recipe(recipe, sets)
-    return apply_settings(read.plain, read.sets)
+    return apply_settings(read.merged, read.sets)

@@ -12,14 +12,19 @@ from rlcli.errors import RlcliError, quote
 from rlcli.recipe import grammar, key_hints
 from rlcli.recipe.annotations import names_data, quote_value
 from rlcli.recipe.defaults import (
-    NETWORK_KEYS,
     default_head,
     default_part,
     list_candidates,
-    option_checker,
 )
 from rlcli.recipe.documents import Document, Place, find_file
-from rlcli.recipe.merging import DEFAULT, SHARED, as_mapping, is_by_function, merge_part
+from rlcli.recipe.merging import (
+    DEFAULT,
+    NETWORK_KEYS,
+    SHARED,
+    as_mapping,
+    is_by_function,
+    merge_part,
+)
 from rlcli.recipe.varied_options import Each, VariedOptions
 from rlcli.recipe.varying import recipe_combinations
 from rlcli.replays.datasets.names import POLICY_SUFFIX
@@ -285,7 +290,7 @@ class Sections:
         place, value = ("network",), self.data.get("network")
         default, heads = default_part("network", facts), facts.get("heads", {})
         head = functools.partial(default_head, facts)
-        if not is_by_function(value, option_checker("network", default)):
+        if not is_by_function(value, "network", default):
             return {
                 key: self.network(value, place, default, head(key))
                 for key in (DEFAULT, *heads)
@@ -354,7 +359,7 @@ class Sections:
     def optimizers(self, facts: Mapping[str, Any]) -> dict[str, Part]:
         """One optimizer for all parameters, or one for each group."""
         value, default = self.data.get("optimizer"), default_part("optimizer", facts)
-        if not is_by_function(value, option_checker("optimizer", default)):
+        if not is_by_function(value, "optimizer", default):
             return {DEFAULT: self.part("optimizer", value, default=default)}
         default = merge_part("optimizer", default, value.get(DEFAULT, {}))
         return {

@@ -4,7 +4,8 @@ import pytest
 
 from rlcli import registry
 from rlcli.recipe import load_recipe, resolve
-from rlcli.recipe.key_completion import complete_setting, part_names
+from rlcli.recipe.key_completion import complete_setting
+from rlcli.recipe.part_index import part_names
 
 
 def dotted_keys(data, path=()):

@@ -74,7 +74,7 @@ def test_a_value_for_all_copies_replaces_those_of_each_copy_and_the_reverse():
     ],
 )
 def test_a_mapping_is_one_part_if_a_key_is_an_option(value, expected):
-    assert is_by_function(value, {"layers", "activation"}.__contains__) == expected
+    assert is_by_function(value, "network", "mlp") == expected
 
 
 def test_an_option_without_a_name_changes_the_updaters_default_part():
