@@ -13,6 +13,7 @@ single values, `grammar` and `sections` define the sections, and `loading` assem
 from rlcli.recipe.extending import shipped_recipes as shipped_recipes
 from rlcli.recipe.finding import find_recipe as find_recipe
 from rlcli.recipe.finding import locate_recipe as locate_recipe
+from rlcli.recipe.grammar import Part as Part
 from rlcli.recipe.loading import Recipe as Recipe
 from rlcli.recipe.loading import check_document as check_document
 from rlcli.recipe.loading import dump_recipe as dump_recipe
@@ -27,6 +28,5 @@ from rlcli.recipe.reading import RecipeDocument as RecipeDocument
 from rlcli.recipe.reading import read_recipe as read_recipe
 from rlcli.recipe.reading import read_without_parts as read_without_parts
 from rlcli.recipe.sections import NetworkSpec as NetworkSpec
-from rlcli.recipe.sections import Part as Part
 from rlcli.recipe.settings import init_settings as init_settings
 from rlcli.recipe.settings import seed_settings as seed_settings

@@ -183,6 +183,19 @@ class PerStep(TypedDict):
     per_step: Annotated[float, Ge(0.001), "structural"]
 
 
+class Part(NamedTuple):
+    """A part of a recipe: kind, name and all options, by their names in Python."""
+
+    kind: str
+    name: str
+    options: Mapping[str, Any]  # may contain Schedules
+
+    @property
+    def registered(self) -> registry.RegisteredPart:
+        """The factory behind the name, and its facts."""
+        return registry.find(self.kind, self.name)
+
+
 class Reader(NamedTuple):
     """Reads the options of one part or section; `label` names it in messages."""
 
@@ -256,9 +269,14 @@ class Reader(NamedTuple):
 
 
 def to_plain(value: Any) -> Any:
-    """Options and sections as plain data, as a recipe writes them."""
+    """Options, parts and sections as plain data, as a recipe writes them."""
     if isinstance(value, schedules.Schedule):
         return schedules.schedule_to_plain(value)
+    if isinstance(value, schedules.RandomNumber):
+        value = {value.distribution: value.numbers}
+    if isinstance(value, Part):
+        options = {key.removesuffix("_"): each for key, each in value.options.items()}
+        value = {"name": value.name, **options}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = (field.name for field in dataclasses.fields(value))
         value = {name.removesuffix("_"): getattr(value, name) for name in names}

@@ -203,25 +203,25 @@ def load_bases(recipe: str | Path) -> Recipe:
 def resolve(recipe: Recipe) -> dict[str, Any]:
     """The recipe as plain data with every default; loading it gives an equal recipe."""
     networks = {key: _network_to_plain(each) for key, each in recipe.network.items()}
-    optimizers = {key: _part_to_plain(each) for key, each in recipe.optimizer.items()}
+    optimizers = recipe.optimizer
     plain = {
         "environment": _environment_to_plain(recipe),
         "network": networks[DEFAULT] if set(networks) == {DEFAULT} else networks,
-        "policy": _part_to_plain(recipe.policy),
-        "tracer": _part_to_plain(recipe.tracer),
-        "replay": recipe.replay and _part_to_plain(recipe.replay),
-        "updater": _part_to_plain(recipe.updater),
-        "intrinsic_reward": recipe.intrinsic_reward
-        and _part_to_plain(recipe.intrinsic_reward),
+        "policy": recipe.policy,
+        "tracer": recipe.tracer,
+        "replay": recipe.replay,
+        "updater": recipe.updater,
+        "intrinsic_reward": recipe.intrinsic_reward,
         "optimizer": optimizers[DEFAULT] if len(optimizers) == 1 else optimizers,
-        "normalize": grammar.to_plain(recipe.normalize),
-        "init": grammar.to_plain(recipe.init),
-        "freeze": dict(recipe.freeze),
+        "normalize": recipe.normalize,
+        "init": recipe.init,
+        "freeze": recipe.freeze,
         "train": _train_to_plain(recipe),
-        "extra": dict(recipe.extra),
+        "extra": recipe.extra,
     }
     absent = ("intrinsic_reward", "init", "freeze")  # unless they say something
-    return {key: each for key, each in plain.items() if each or key not in absent}
+    given = {key: each for key, each in plain.items() if each or key not in absent}
+    return grammar.to_plain(given)
 
 
 dump_recipe = documents.dump_yaml  # of a recipe's data, for example of `resolve`
@@ -263,14 +263,14 @@ def _read_sections(sections: Sections, name: str) -> Recipe:
 
 
 def _environment_to_plain(recipe: Recipe) -> dict[str, Any]:
-    varied = varied_options.to_plain(recipe.each)
-    plain = _part_to_plain(recipe.environment)
+    varied = {key.removesuffix("_"): each for key, each in recipe.each.items()}
+    plain = grammar.to_plain(recipe.environment)
     plain |= {"num_envs": recipe.num_envs, "time_limit": recipe.time_limit}
     given = {
         "timeout": recipe.timeout,
-        "wrappers": [*map(_part_to_plain, recipe.wrappers)],
-        "info": dict(recipe.info),
-        "levels": grammar.to_plain(recipe.levels),
+        "wrappers": recipe.wrappers,
+        "info": recipe.info,
+        "levels": recipe.levels,
         "each": varied,  # in place of the options themselves
     }
     plain = {key: value for key, value in plain.items() if key not in varied}
@@ -282,16 +282,7 @@ def _train_to_plain(recipe: Recipe) -> dict[str, Any]:
     is_integer = train.updates.denominator == 1
     per_step = train.updates / (train.unroll * recipe.num_envs)
     updates = int(train.updates) if is_integer else {"per_step": float(per_step)}
-    return grammar.to_plain(train) | {
-        "updates": updates,
-        "trackers": [*map(_part_to_plain, train.trackers)],
-        "hooks": [*map(_part_to_plain, train.hooks)],
-    }
-
-
-def _part_to_plain(part: Part) -> dict[str, Any]:
-    options = {key.removesuffix("_"): value for key, value in part.options.items()}
-    return {"name": part.name, **grammar.to_plain(options)}
+    return grammar.to_plain(train) | {"updates": updates}
 
 
 def _network_to_plain(network: NetworkSpec) -> dict[str, Any]:
@@ -299,8 +290,8 @@ def _network_to_plain(network: NetworkSpec) -> dict[str, Any]:
     if network.part is None:
         return head
     given = {
-        "memory": network.memory and _part_to_plain(network.memory),
-        "preprocess": [*map(_part_to_plain, network.preprocess)],
+        "memory": network.memory,
+        "preprocess": network.preprocess,
         "head": network.head and head,
     }
-    return _part_to_plain(network.part) | {k: v for k, v in given.items() if v}
+    return grammar.to_plain(network.part) | {k: v for k, v in given.items() if v}

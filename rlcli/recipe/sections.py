@@ -17,6 +17,7 @@ from rlcli.recipe.defaults import (
     list_candidates,
 )
 from rlcli.recipe.documents import Document, Place, find_file
+from rlcli.recipe.grammar import Part
 from rlcli.recipe.merging import (
     DEFAULT,
     NETWORK_KEYS,
@@ -30,19 +31,6 @@ from rlcli.recipe.varying import recipe_combinations
 from rlcli.replays.datasets.names import POLICY_SUFFIX
 
 _MOST_PARTS = 100  # in a list
-
-
-class Part(NamedTuple):
-    """A part of a recipe: kind, name and all options, by their names in Python."""
-
-    kind: str
-    name: str
-    options: Mapping[str, Any]  # may contain Schedules
-
-    @property
-    def registered(self) -> registry.RegisteredPart:
-        """The factory behind the name, and its facts."""
-        return registry.find(self.kind, self.name)
 
 
 class NetworkSpec(NamedTuple):

@@ -153,16 +153,6 @@ def random_numbers_of(each: Each) -> dict[str, RandomNumber]:
     return {k: v for k, v in each.items() if isinstance(v, RandomNumber)}
 
 
-def to_plain(varied: Each) -> dict[str, Any]:
-    """Varied options as plain data, as a recipe writes them."""
-    return {
-        key.removesuffix("_"): {value.distribution: list(value.numbers)}
-        if isinstance(value, RandomNumber)
-        else list(value)
-        for key, value in varied.items()
-    }
-
-
 def combinations(grid: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
     """The values of each option in every combination; those of the last vary first."""
     columns = zip(*itertools.product(*grid.values()), strict=True)
