@@ -47,7 +47,7 @@ def folder(folder, monkeypatch, own_parts):
     monkeypatch.syspath_prepend(folder)
     modules = set(sys.modules)
     yield folder
-    registry.parts._entry_points.cache_clear()
+    registry.entry_points.cache_clear()
     for name in set(sys.modules) - modules:
         paths = {getattr(sys.modules[name], "__file__", None)}
         paths |= {*getattr(sys.modules[name], "__path__", ())}
@@ -183,7 +183,7 @@ def mark_installed(text, names):
     for group, points in project["entry-points"].items():
         lines += [f"[{group}]", *(f"{key} = {value}" for key, value in points.items())]
     (dist_info / "entry_points.txt").write_text("\n".join(lines))
-    registry.parts._entry_points.cache_clear()
+    registry.entry_points.cache_clear()
 
 
 RUN = {"pycon": python_session, "console": shell_session, "toml": mark_installed}

@@ -8,7 +8,7 @@ from rlcli import registry
 from rlcli.assembly.build_part import build_part, explain_user_errors
 from rlcli.errors import RlcliError
 from rlcli.recipe import Recipe
-from rlcli.recipe.annotations import names_data
+from rlcli.recipe.annotations import has_mark
 from rlcli.replays.datasets.names import HASH
 from rlcli.types import START, ArrayTree, Environment, Replay
 
@@ -60,7 +60,8 @@ def record_data(recipe: Recipe) -> Recipe:
     parameters = registry.options(registry.find("replay", part.name).factory)
     for parameter in parameters.values():
         source = options[parameter.name]
-        if not source or not names_data(parameter.annotation) or HASH in source:
+        is_data = has_mark(parameter.annotation, "file", "minari")
+        if not source or not is_data or HASH in source:
             continue
         with explain_user_errors(recipe):
             sizes = {"window": 1, "unroll": 1, "num_envs": 1}

@@ -13,7 +13,7 @@ from rlcli import registry
 from rlcli.errors import RlcliError, quote
 from rlcli.loop.progress import Setup
 from rlcli.recipe import Part, Recipe
-from rlcli.recipe.annotations import is_divided
+from rlcli.recipe.annotations import has_mark
 from rlcli.types import Replay, Updater
 from rlcli.xla import processes, threads
 
@@ -124,7 +124,7 @@ def _divide_options(recipe: Recipe, part: Part, devices: int) -> Part:
     names = [
         option.name
         for option in registry.options(factory).values()
-        if is_divided(option.annotation)
+        if has_mark(option.annotation, "divided")
     ]
     if not names:
         raise recipe.error(

@@ -19,7 +19,7 @@ import numbers
 import operator
 import types
 import typing
-from collections.abc import Collection, Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence, Sized
 from typing import Any, Literal
 
 from annotated_types import Ge, Le
@@ -38,6 +38,7 @@ from rlcli.registry.option_types import (
     members_of,
     typed_dict_fields,
     unwrap,
+    within,
 )
 from rlcli.xla.numeric_limits import INT32_MAX, is_float32, to_float32
 
@@ -292,19 +293,14 @@ def is_schedulable(annotation: Any) -> bool:
     return base is float and "structural" not in metadata
 
 
-def names_data(annotation: Any, kinds: Collection[str] = ("file", "minari")) -> bool:
-    """Whether an option names data of `kinds`: a file, the id of a data set, …"""
-    base, metadata = unwrap(annotation)
-    is_named = any(isinstance(item, str) and item in kinds for item in metadata)
-    return is_named or any(
-        names_data(member, kinds) for member in typing.get_args(base)
-    )
+def has_mark(annotation: Any, *marks: str) -> bool:
+    """Whether an annotation has one of these words, anywhere within it.
 
-
-def is_divided(annotation: Any) -> bool:
-    """Whether an option is a count that devices divide, see `rlcli.types.Divided`."""
-    base, metadata = unwrap(annotation)
-    return "divided" in metadata or any(map(is_divided, typing.get_args(base)))
+    A `file`, the id of a data set of `minari` and an `import path` are texts that name
+    them. `divided` is a count that devices divide, see `rlcli.types.Divided`.
+    """
+    items = (item for _, metadata in within(annotation) for item in metadata)
+    return any(isinstance(item, str) and item in marks for item in items)
 
 
 def quote_value(value: Any) -> str:
@@ -360,14 +356,13 @@ def describe_annotation(annotation: Any, *, is_nested: bool = False) -> str:
 
 def describe_fields(annotation: Any) -> dict[str, str]:
     """The keys and types of the `TypedDict` in an annotation; {} if it has none."""
-    base, _ = unwrap(annotation)
-    if is_typed_dict(base):
-        return {
-            key: describe_annotation(hint) + ("" if is_required else ", optional")
-            for key, (hint, is_required) in typed_dict_fields(base).items()
-        }
-    fields = (describe_fields(argument) for argument in typing.get_args(base))
-    return next(filter(None, fields), {})
+    types = (base for base, _ in within(annotation) if is_typed_dict(base))
+    if (base := next(types, None)) is None:
+        return {}
+    return {
+        key: describe_annotation(hint) + ("" if is_required else ", optional")
+        for key, (hint, is_required) in typed_dict_fields(base).items()
+    }
 
 
 def _join_types(alternatives: Sequence[str]) -> str:

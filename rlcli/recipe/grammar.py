@@ -7,7 +7,6 @@ are dataclasses here, which are read in the same way.
 
 import dataclasses
 import inspect
-import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict, TypeVar
@@ -20,6 +19,7 @@ from rlcli.recipe import documents
 from rlcli.recipe.annotations import MismatchError, convert, quote_value
 from rlcli.recipe.documents import Place
 from rlcli.registry.common_names import suggest_name
+from rlcli.registry.option_types import within
 from rlcli.xla.numeric_limits import EXACT_MAX, INT32_MAX
 
 SECTIONS = (
@@ -299,8 +299,7 @@ def format_default(value: Any) -> str:
 
 
 def _dataclass_in(annotation: Any) -> Any:
-    members = (annotation, *typing.get_args(annotation))
-    types = (member for member in members if isinstance(member, type))
+    types = (base for base, _ in within(annotation))
     return next(filter(dataclasses.is_dataclass, types), None)
 
 

@@ -14,7 +14,7 @@ from rlcli import registry
 from rlcli.errors import RlcliError, quote
 from rlcli.quoting import quote_shell
 from rlcli.recipe import documents, grammar, varied_options
-from rlcli.recipe.annotations import names_data
+from rlcli.recipe.annotations import has_mark
 from rlcli.recipe.documents import Document, Place
 from rlcli.recipe.extending import shipped_recipes
 from rlcli.recipe.merging import DEFAULT
@@ -111,7 +111,7 @@ class Recipe:
         paths |= {
             self.environment.options[parameter.name]
             for parameter in registry.options(factory).values()
-            if names_data(parameter.annotation, ("import path",))
+            if has_mark(parameter.annotation, "import path")
         }
         return sorted(paths - {None})
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 from rlcli import registry
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import grammar, key_hints
-from rlcli.recipe.annotations import names_data, quote_value
+from rlcli.recipe.annotations import has_mark, quote_value
 from rlcli.recipe.defaults import (
     default_head,
     default_part,
@@ -126,10 +126,10 @@ class Sections:
         reader = grammar.Reader(label, place, self.fail)
         options = reader.options(parameters, given_options, common)
         for key, parameter in parameters.items():
-            if names_data(parameter.annotation, ("file",)) and options[parameter.name]:
+            if has_mark(parameter.annotation, "file") and options[parameter.name]:
                 file = find_file(self.document, (*place, key), options[parameter.name])
                 options[parameter.name] = file
-            elif names_data(parameter.annotation, ("import path",)):
+            elif has_mark(parameter.annotation, "import path"):
                 label = f"`{key}` {quote(str(options[parameter.name]))}"
                 self.check_trust((*place, key), label, options[parameter.name])
         return Part(kind, name, options)

@@ -12,6 +12,7 @@ import typing
 from collections.abc import (
     Collection,
     Iterable,
+    Iterator,
     Mapping,
     MutableMapping,
     MutableSequence,
@@ -36,6 +37,14 @@ def unwrap(annotation: Any) -> tuple[Any, tuple]:
     for each in annotation.__metadata__:
         metadata += each if isinstance(each, limits.GroupedMetadata) else [each]
     return annotation.__origin__, tuple(metadata)
+
+
+def within(annotation: Any) -> Iterator[tuple[Any, tuple]]:
+    """The type and the metadata of an annotation, and of all that it contains."""
+    base, metadata = unwrap(annotation)
+    yield base, metadata
+    for each in typing.get_args(base):
+        yield from within(each)
 
 
 def check_annotation(annotation: Any, around: tuple[Any, ...] = ()) -> None:

@@ -169,7 +169,7 @@ def names(kind: str) -> list[str]:
     _load_kind(kind)
     # The name of an adapter ends with a slash.
     built_in = sorted(name for part_kind, name in _BUILT_IN if part_kind == kind)
-    return built_in + sorted(set(_entry_points(kind)) - set(built_in))
+    return built_in + sorted(set(entry_points(kind)) - set(built_in))
 
 
 def find(kind: str, name: str) -> RegisteredPart:
@@ -185,15 +185,15 @@ def find(kind: str, name: str) -> RegisteredPart:
     _load_kind(kind)
     backend, slash, rest = name.partition("/")
     adapter = backend + slash
-    if slash and (kind, adapter) not in _BUILT_IN and adapter in _entry_points(kind):
-        plugins.load_plugin(_entry_points(kind)[adapter], kind, name)
+    if slash and (kind, adapter) not in _BUILT_IN and adapter in entry_points(kind):
+        plugins.load_plugin(entry_points(kind)[adapter], kind, name)
     if slash and (kind, adapter) in _BUILT_IN:
         adapter = _BUILT_IN[kind, adapter]
         bound = functools.partial(adapter.factory, rest)
         return adapter._replace(name=name, factory=bound)
     if (kind, name) in _BUILT_IN:
         return _BUILT_IN[kind, name]
-    if name in _entry_points(kind):
+    if name in entry_points(kind):
         return _plug_in(kind, name)
     if ":" in name:
         factory = plugins.import_factory(kind, name)
@@ -209,11 +209,11 @@ def find(kind: str, name: str) -> RegisteredPart:
 
 def is_plug_in(kind: str, name: str) -> bool:
     """Whether a name belongs to an installed plug-in, loaded or not."""
-    return name in _entry_points(kind)
+    return name in entry_points(kind)
 
 
 def _plug_in(kind: str, name: str) -> RegisteredPart:
-    entry = _entry_points(kind)[name]
+    entry = entry_points(kind)[name]
     factory = plugins.load_plugin(entry, kind, name)
     facts = _registered_facts(kind, factory)
     label = f"{kind} {quote(name)} of {plugins.source(entry)}"
@@ -266,15 +266,8 @@ def _load_kind(kind: str) -> None:
         importlib.import_module(module.name)
 
 
+@functools.cache
 def entry_points(kind: str) -> Mapping[str, importlib.metadata.EntryPoint]:
     """The entry points of installed plug-ins, by the name of their part."""
-    return MappingProxyType(_entry_points(kind))
-
-
-@functools.cache
-def _entry_points(kind: str) -> dict[str, importlib.metadata.EntryPoint]:
-    group = f"rlcli.{CONTRACT}.{KINDS[kind]}"
-    return {
-        entry_point.name: entry_point
-        for entry_point in importlib.metadata.entry_points(group=group)
-    }
+    found = importlib.metadata.entry_points(group=f"rlcli.{CONTRACT}.{KINDS[kind]}")
+    return MappingProxyType({entry_point.name: entry_point for entry_point in found})

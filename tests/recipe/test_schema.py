@@ -246,11 +246,11 @@ def test_plug_ins_are_in_the_schema_and_broken_ones_have_no_options(
         "[rlcli.v1.networks]\nnarrow = shaky:narrow\nbroken = not_there:x\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    registry.parts._entry_points.cache_clear()
+    registry.entry_points.cache_clear()
     try:
         validator = jsonschema.Draft202012Validator(rlcli.schema())
     finally:
-        registry.parts._entry_points.cache_clear()
+        registry.entry_points.cache_clear()
     assert validator.is_valid(changed("network", {"name": "narrow", "width": 3}))
     assert not validator.is_valid(changed("network", {"name": "narrow", "widht": 3}))
     assert validator.is_valid(changed("network", {"name": "broken", "any": 3}))

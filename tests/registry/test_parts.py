@@ -30,9 +30,9 @@ def plug_in(tmp_path, monkeypatch):
         "later = elsewhere:tower\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    registry.parts._entry_points.cache_clear()
+    registry.entry_points.cache_clear()
     yield
-    registry.parts._entry_points.cache_clear()
+    registry.entry_points.cache_clear()
     sys.modules.pop("elsewhere", None)
 
 

@@ -127,9 +127,9 @@ def site(tmp_path, monkeypatch):
     )
     (folder / "entry_points.txt").write_text(ENTRIES)
     monkeypatch.syspath_prepend(tmp_path)
-    registry.parts._entry_points.cache_clear()
+    registry.entry_points.cache_clear()
     yield tmp_path
-    registry.parts._entry_points.cache_clear()
+    registry.entry_points.cache_clear()
     for name in MODULES:
         sys.modules.pop(name, None)
 

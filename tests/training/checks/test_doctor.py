@@ -84,11 +84,11 @@ def test_a_broken_plug_in_is_a_warning(tmp_path, monkeypatch):
         "[rlcli.v1.networks]\nbroken = not_there:x\nfine = rlcli.networks.torsos:mlp\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    registry.parts._entry_points.cache_clear()
+    registry.entry_points.cache_clear()
     try:
         report = rlcli.doctor()
     finally:
-        registry.parts._entry_points.cache_clear()
+        registry.entry_points.cache_clear()
     plug_ins = {item["name"]: item for item in report["plug_ins"]}
     assert "cannot be loaded" in plug_ins["broken"]["error"]
     assert plug_ins["fine"]["error"] == ""
