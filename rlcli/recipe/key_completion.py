@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rlcli.errors import RlcliError
 from rlcli.recipe.defaults import default_head, default_part
@@ -34,15 +34,8 @@ _LISTS = {
     "environment": {"wrappers": "wrapper"},
     "train": {"trackers": "tracker", "hooks": "hook"},
 }
-
-
-class Key(NamedTuple):
-    """A key of a recipe: values to choose from, and the keys within its value."""
-
-    values: Sequence[str] = ()
-    children: Mapping[str, Key] = {}
-    kind: str = ""  # of the part that is its value
-    is_section: bool = False  # has no value to choose, only keys within it
+Values = list[str] | str  # to choose from; those of a kind are the names of its parts
+Keys = Iterator[tuple[str, Values]]  # dotted keys that have a value, `train.log.every`
 
 
 def complete_setting(text: str, recipe: str, sets: Sequence[str] = ()) -> list[str]:
@@ -50,51 +43,43 @@ def complete_setting(text: str, recipe: str, sets: Sequence[str] = ()) -> list[s
 
     `recipe` is a name or a file, `sets` are the settings before this one.
     """
-    root = _recipe_key(_read(recipe, sets))
-    dotted_key, equals, value = text.partition("=")
-    parents = dotted_key.split(".")
-    if equals:
-        values = _values(_find(root, parents))
-        return [f"{dotted_key}={item}" for item in values if item.startswith(value)]
-    prefix = parents.pop()
-    path, key = "".join(f"{parent}." for parent in parents), _find(root, parents)
-    return _extend(path, key, lambda name: name.startswith(prefix))
+    keys = dict(_recipe_keys(_read(recipe, sets)))
+    key, equals, value = text.partition("=")
+    if not equals:
+        return _complete_key(text, keys)
+    values = _list_values(keys.get(key, []))
+    return [f"{key}={item}" for item in values if item.startswith(value)]
 
 
-def _extend(
-    path: str, key: Key, is_match: Callable[[str], bool] = lambda name: True
-) -> list[str]:
-    """The keys within a key.
+def _complete_key(text: str, keys: Mapping[str, Values]) -> list[str]:
+    """The keys that begin with `text`, up to the next dot.
 
     A single one is extended by what follows, since shells add a space to a single
     candidate.
     """
-    children = {name: child for name, child in key.children.items() if is_match(name)}
-    candidates = [
-        f"{path}{name}{sign}"
-        for name, child in children.items()
-        for sign in "=" * (not child.is_section) + "." * bool(child.children)
-    ]
+    start = text.rfind(".") + 1
+    found = dict.fromkeys(
+        key[:start] + key[start:].partition(".")[0]
+        for key in keys
+        if key.startswith(text)
+    )
+    candidates: list[str] = []
+    for key in found:
+        has_keys = any(each.startswith(f"{key}.") for each in keys)
+        candidates += [f"{key}="] * (key in keys) + [f"{key}."] * has_keys
     if len(candidates) != 1:
         return candidates
-    ((name, child),) = children.items()
-    if child.children:
-        return _extend(f"{path}{name}.", child)
-    values = [f"{path}{name}={value}" for value in _values(child)]
-    return values if len(values) > 1 else [*candidates, *values]
+    (single,) = candidates
+    if single.endswith("."):
+        return _complete_key(single, keys)
+    values = [f"{single}{value}" for value in _list_values(keys[single[:-1]])]
+    return values if len(values) > 1 else [single, *values]
 
 
-def _find(root: Key, names: Iterable[str]) -> Key:
-    """The key at the end of a path; one without values if there is none."""
-    key = root
-    for name in names:
-        key = key.children.get(name, Key())
-    return key
-
-
-def _values(key: Key) -> Sequence[str]:
-    names = part_names(key.kind) if key.kind else []
-    return key.values or [name for name in names if not name.endswith("/")]
+def _list_values(values: Values) -> list[str]:
+    if isinstance(values, str):
+        return [name for name in part_names(values) if not name.endswith("/")]
+    return values
 
 
 def _read(recipe: str, sets: Sequence[str]) -> Mapping[str, Any]:
@@ -111,60 +96,47 @@ def _read(recipe: str, sets: Sequence[str]) -> Mapping[str, Any]:
     return document.data
 
 
-def _recipe_key(data: Mapping[str, Any]) -> Key:
+def _recipe_keys(data: Mapping[str, Any]) -> Keys:
     index = load_index()
-    sections = {
-        name: _option_key(field, data.get(name))
-        for name, field in index[SECTIONS].items()
-    }
-    for name, kinds in _LISTS.items():
-        value = _mapping(as_mapping(data.get(name)))
-        lists = {key: _part_list(kind, value.get(key)) for key, kind in kinds.items()}
-        children = {**sections[name].children, **lists}
-        sections[name] = sections[name]._replace(children=children)
-    common = {"environment": sections.pop("environment").children}
     updater = _mapping(as_mapping(data.get("updater"))).get("name")
     defaults = index["updater"].get(str(updater), {}).get("defaults", {})
-    parts = {
-        kind: _part_key(
-            kind, data.get(kind), default_part(kind, defaults), common.get(kind, {})
-        )
-        for kind in _PARTS
-    }
     optimizer = default_part("optimizer", defaults)
-    by_function = {
-        "network": _network_key(data.get("network"), defaults),
-        "optimizer": _by_function_key(
-            "optimizer",
-            data.get("optimizer"),
-            lambda item, _: _part_key("optimizer", item, optimizer),
-        ),
-    }
-    return Key(children={**parts, **by_function, **sections})
+    for kind in _PARTS:
+        yield from _part_keys(kind, kind, data.get(kind), default_part(kind, defaults))
+    yield from _network_keys(data.get("network"), defaults)
+    yield from _function_keys(
+        "optimizer",
+        data.get("optimizer"),
+        lambda path, item, _: _part_keys(path, "optimizer", item, optimizer),
+    )
+    for name, field in index[SECTIONS].items():
+        value = _mapping(as_mapping(data.get(name)))
+        yield from _option_keys(name, field, value)
+        for key, kind in _LISTS.get(name, {}).items():
+            yield from _list_keys(f"{name}.{key}", kind, value.get(key))
 
 
-def _part_key(
-    kind: str, value: Any, default: Any = None, common: Mapping[str, Key] = {}
-) -> Key:
-    """The key of a part: its name, or its options; `common` are keys of all parts."""
+def _part_keys(path: str, kind: str, value: Any, default: Any = None) -> Keys:
+    """The keys of a part: its name, and its options."""
     merged = _mapping(as_mapping(merge_part(kind, default or {}, value or {})))
-    name = merged.get("name")
-    options = {
-        key: _option_key(field, merged.get(key))
-        for key, field in _options(kind, name).items()
-    }
-    return Key(children={"name": Key(kind=kind), **options, **common}, kind=kind)
+    yield path, kind
+    yield f"{path}.name", kind
+    for key, field in _options(kind, merged.get("name")).items():
+        yield from _option_keys(f"{path}.{key}", field, merged.get(key))
 
 
-def _option_key(field: Field, value: Any) -> Key:
-    """The key of an option: its current value first, then others."""
-    if isinstance(field, dict):
-        inner = _mapping(value)
-        keys = {key: _option_key(item, inner.get(key)) for key, item in field.items()}
-        plain = keys.pop("", None)  # the values of one that may also be plain
-        return Key(field.get("", ()), keys, is_section=plain is None)
-    current = [] if value is None else format_values([value])
-    return Key([*dict.fromkeys([*current, *field])])
+def _option_keys(path: str, field: Field, value: Any) -> Keys:
+    """The keys of an option: its current value is the first to choose."""
+    if not isinstance(field, dict):
+        current = [] if value is None else format_values([value])
+        yield path, [*dict.fromkeys([*current, *field])]
+        return
+    inner = _mapping(value)
+    for key, item in field.items():
+        if key:
+            yield from _option_keys(f"{path}.{key}", item, inner.get(key))
+        else:  # the values of one that may also be plain
+            yield path, item
 
 
 def _options(kind: str, name: Any) -> Mapping[str, Field]:
@@ -178,45 +150,39 @@ def _options(kind: str, name: Any) -> Mapping[str, Field]:
     return part["options"]
 
 
-def _by_function_key(kind: str, value: Any, key_of: Callable[[Any, str], Key]) -> Key:
-    """The key of one part, or of a part for each function or group of parameters."""
+def _function_keys(
+    kind: str, value: Any, keys_of: Callable[[str, Any, str], Keys]
+) -> Keys:
+    """The keys of one part, or of a part for each function or group of parameters."""
     if not is_by_function(value, kind, None):
-        return key_of(value, DEFAULT)
-    keys = {function: key_of(item, function) for function, item in value.items()}
-    return Key(children=keys, is_section=True)
+        yield from keys_of(kind, value, DEFAULT)
+        return
+    for function, item in value.items():
+        yield from keys_of(f"{kind}.{function}", item, function)
 
 
-def _network_key(value: Any, defaults: Mapping[str, Any]) -> Key:
-    """The key `network`: one network, one per function, or heads on a shared one."""
+def _network_keys(value: Any, defaults: Mapping[str, Any]) -> Keys:
+    """The keys of one network, one per function, or heads on a shared one."""
 
-    def key_of(item: Any, function: str) -> Key:
-        head = default_head(defaults, function)
-        has_shared = isinstance(value, Mapping) and SHARED in value
-        if has_shared and function != SHARED:
-            return _head_key(item, head)
-        return _single_network_key(item, default_part("network", defaults), head)
+    def keys_of(path: str, item: Any, function: str) -> Keys:
+        head = {"name": "scalar", **default_head(defaults, function)}
+        if SHARED in _mapping(value) and function != SHARED:
+            yield from _part_keys(path, "head", item, head)
+            return
+        own = _mapping(as_mapping(item))
+        yield from _part_keys(path, "network", item, default_part("network", defaults))
+        yield from _part_keys(f"{path}.head", "head", own.get("head"), head)
+        yield from _part_keys(f"{path}.memory", "memory", own.get("memory"))
+        yield from _list_keys(f"{path}.preprocess", "preprocess", own.get("preprocess"))
 
-    return _by_function_key("network", value, key_of)
-
-
-def _single_network_key(value: Any, default: Any, default_head: Any) -> Key:
-    own = _mapping(as_mapping(value))
-    common = {
-        "head": _head_key(own.get("head"), default_head),
-        "memory": _part_key("memory", own.get("memory")),
-        "preprocess": _part_list("preprocess", own.get("preprocess")),
-    }
-    return _part_key("network", value, default, common)
+    return _function_keys("network", value, keys_of)
 
 
-def _head_key(value: Any, default: Any) -> Key:
-    return _part_key("head", value, {"name": "scalar", **(default or {})})
-
-
-def _part_list(kind: str, values: Any) -> Key:
-    """The key of a list of parts, whose keys are numbers from 0."""
-    values = values if isinstance(values, list) else []
-    return Key(children={str(i): _part_key(kind, v) for i, v in enumerate(values)})
+def _list_keys(path: str, kind: str, values: Any) -> Keys:
+    """The keys of a list of parts, which are numbers from 0."""
+    yield path, []
+    for index, value in enumerate(values if isinstance(values, list) else ()):
+        yield from _part_keys(f"{path}.{index}", kind, value)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
