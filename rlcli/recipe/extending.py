@@ -42,20 +42,15 @@ class Extender:
     def __init__(self) -> None:
         self._bases: dict[Path, Document] = {}
 
-    def complete(self, document: Document) -> Document:
-        """The document merged with its bases; without bases the document itself."""
-        files = (Path(document.source).resolve(),) if document.source else ()
-        return self._complete(document, files)
+    def complete(self, document: Document, files: tuple[Path, ...] = ()) -> Document:
+        """The document merged with its bases; without bases the document itself.
 
-    def merge_bases(self, document: Document) -> Document | None:
-        """The bases of a document, merged without it; None if there are none."""
-        bases = dataclasses.replace(document, data={KEY: document.data.get(KEY)})
-        return self.complete(bases) if any(_base_names(document)) else None
-
-    def _complete(self, document: Document, files: tuple[Path, ...]) -> Document:
-        """`files` extend each other in this order; the last is the document's."""
+        `files` extend each other in this order, and the last extends the document.
+        """
         if KEY not in document.data:
             return document
+        if document.source:
+            files = (*files, Path(document.source).resolve())
         own_data = {key: value for key, value in document.data.items() if key != KEY}
         own = dataclasses.replace(document, data=own_data)
         bases = [
@@ -68,6 +63,11 @@ class Extender:
         for change in (*bases[1:], own):
             merged = merge_documents(merged, change)
         return dataclasses.replace(merged, text=_complete_text(document, merged.data))
+
+    def merge_bases(self, document: Document) -> Document | None:
+        """The bases of a document, merged without it; None if there are none."""
+        bases = dataclasses.replace(document, data={KEY: document.data.get(KEY)})
+        return self.complete(bases) if any(_base_names(document)) else None
 
     def _read_base(
         self, document: Document, place: Place, name: str, files: tuple[Path, ...]
@@ -84,7 +84,7 @@ class Extender:
                 message = f"{document.where(place)}more than {_MAX_FILES} base recipes"
                 raise RlcliError(message, f"remove names from `{KEY}`")
             base = documents.load_document(path)
-            self._bases[file] = self._complete(base, (*files, file))
+            self._bases[file] = self.complete(base, files)
         return self._bases[file]
 
     def _find_base(self, document: Document, place: Place, name: str) -> Path:

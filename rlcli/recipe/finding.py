@@ -91,11 +91,13 @@ def _suggest_for_environment(name: str) -> str:
 def _environments() -> dict[str, str]:
     """The name of the environment of each built-in recipe."""
     extender = Extender()
-    environments: dict[str, str] = {}
-    for name, path in shipped_recipes().items():
-        document = extender.complete(documents.load_document(path))
-        environments[name] = as_mapping(document.data["environment"])["name"]
-    return environments
+    merged = {
+        name: extender.complete(documents.load_document(path)).data
+        for name, path in shipped_recipes().items()
+    }
+    return {
+        name: as_mapping(data["environment"])["name"] for name, data in merged.items()
+    }
 
 
 def _contains_words(recipe: str, name: str) -> bool:

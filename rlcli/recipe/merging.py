@@ -101,12 +101,9 @@ def _is_value(value: Any) -> bool:
 
 
 def _merge_section(kind: str, base: Any, change: Any) -> Any:
-    if kind in BY_FUNCTION:
-        has_functions = [is_by_function(each, kind, base) for each in (base, change)]
-        if all(has_functions):
-            return _merge_functions(kind, base, change)
-        if any(has_functions):
-            return change
+    if kind in BY_FUNCTION and is_by_function(change, kind, base):
+        is_mapping = isinstance(base, Mapping)
+        return _merge_functions(kind, base, change) if is_mapping else change
     if kind in KINDS:
         return merge_part(kind, base, change)
     if isinstance(base, Mapping) and isinstance(change, Mapping):
