@@ -4,7 +4,7 @@
     docs/algorithms/index.md     a row per page, from the comment at its top
     docs/glossary.md             the entries of algorithms, from the same comments
     docs/recipes.md              the shipped recipes, by the family of their page
-    rlcli/recipe/part_index.json the options that shell completion reads
+    rlcli/recipe/part_index.json the options of built-in parts, to read without JAX
 
 A test compares them with what this module would write (`tests/test_generated.py`).
 """

@@ -1,8 +1,9 @@
 """Part index: names and options of the built-in parts, without importing the parts.
 
-Importing the parts imports JAX, which takes longer than a shell waits for a completion.
-So `part_index.json` lists them; `make generate` writes it again after parts have
-changed, and a test compares the two.
+Importing the parts imports JAX, which takes longer than a shell waits for a completion,
+and JAX may not be imported before a recipe has chosen its threads. So `part_index.json`
+lists them; `make generate` writes it again after parts have changed, and a test
+compares the two.
 """
 
 import functools
