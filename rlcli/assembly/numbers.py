@@ -40,44 +40,33 @@ def without_numbers(recipe: Recipe) -> Recipe:
 
     Two recipes have the same program if they are equal without their numbers.
     """
-    return _map_agent(recipe, lambda place, number: 0.5)
+    return _map_parts(recipe, recipe.agent_parts, lambda place, number: 0.5)
 
 
 def with_numbers(recipe: Recipe, numbers: Mapping[str, Any]) -> Recipe:
     """The recipe with these values of its numbers, by their places; may be traced."""
     if not numbers:
         return recipe
-    environment = _map_part("environment", recipe.environment, recipe, numbers.get)
-    recipe = _map_agent(recipe, numbers.get)
-    return dataclasses.replace(recipe, environment=environment)
+    parts = {**recipe.agent_parts, "environment": recipe.environment}
+    return _map_parts(recipe, parts, numbers.get)
 
 
-def _map_part(
-    place: str, part: Part, recipe: Recipe, function: Callable[[str, float], Any]
-) -> Part:
-    """A part with each number replaced by `function(place, number)`."""
-    return part._replace(options=_map_numbers(part, place, recipe, function))
+def _map_parts(
+    recipe: Recipe, parts: Mapping[str, Part], function: Callable[[str, float], Any]
+) -> Recipe:
+    """The recipe with each number of some parts replaced by `function(place, number)`.
 
-
-def _map_agent(recipe: Recipe, function: Callable[[str, float], Any]) -> Recipe:
-    """The recipe with each number of its agent replaced."""
-    parts = {
-        place: _map_part(place, part, recipe, function)
-        for place, part in recipe.agent_parts.items()
+    Of all parts but optimizers the place is the field of the recipe.
+    """
+    mapped = {
+        place: part._replace(options=_map_numbers(part, place, recipe, function))
+        for place, part in parts.items()
     }
     optimizer = {
-        group: parts[".".join(recipe.optimizer_place(group))]
+        group: mapped.pop(".".join(recipe.optimizer_place(group)))
         for group in recipe.optimizer
     }
-    return dataclasses.replace(
-        recipe,
-        updater=parts["updater"],
-        policy=parts["policy"],
-        tracer=parts["tracer"],
-        replay=parts.get("replay"),
-        intrinsic_reward=parts.get("intrinsic_reward"),
-        optimizer=optimizer,
-    )
+    return dataclasses.replace(recipe, optimizer=optimizer, **mapped)
 
 
 def numbers_of_each(
