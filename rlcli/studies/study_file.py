@@ -24,12 +24,7 @@ from rlcli.results.claim_test import SEED, TEST, ClaimTest, convert_test
 from rlcli.results.references import is_reference
 from rlcli.runs.naming import name_folder
 from rlcli.runs.study_record import REFERENCE
-from rlcli.studies.study_grid import (
-    Grid,
-    GridEnvironment,
-    GridRecipe,
-    environment_of,
-)
+from rlcli.studies.study_grid import Grid, GridEnvironment, GridRecipe
 
 KEYS = ("recipes", "environments", "vary", "seeds", "seed", "set", TEST, REFERENCE)
 EXAMPLE = "a study is a file such as `recipes: [ppo_cartpole, dqn_cartpole]`"
@@ -86,20 +81,23 @@ class _Reader:
         own = seed_settings(seed, seeds, self.origin)
         given = {text.partition("=")[0] for text in overrides}
         own = [text for text in own if text.partition("=")[0] not in given]
+        test, section = self.test((*own, *overrides)), self.data.get(REFERENCE)
+        references = self.references(section, test)
         return Grid(
             self.refuse_equal_names(recipes, "recipes"),
             self.refuse_equal_names(environments, "environments") or [None],
             recipe_combinations(self.document),
             (*self.texts(("set",), self.data.get("set", [])), *sets),
             (*own, *overrides),
-            sections=self.reference(recipes, environments),
-            test=self.test((*own, *overrides)),
+            sections={} if section is None else {REFERENCE: section},
+            references=references,
+            test=test and test._replace(reference=[*references]),
             test_origin=self.origin(TEST),
         )
 
-    def origin(self, key: str) -> str:
-        """The place of a key; of data without a file its name."""
-        return self.document.where((key,)) or f"`{key}`: "
+    def origin(self, *place: str | int) -> str:
+        """The place of a value; of data without a file the name of its section."""
+        return self.document.where(place) or f"`{place[0]}`: "
 
     def test(self, overrides: Sequence[str]) -> ClaimTest | None:
         """The test, with the blocks that `seeds` and `seed` of the study make."""
@@ -110,34 +108,26 @@ class _Reader:
             message = "a study with a `test` needs `seeds`, the size of a block"
             self.fail((TEST,), message, "for example `seeds: 5`")
         seeds, seed = int(numbers["train.seeds"]), int(numbers.get(SEED, "0"))
-        test = convert_test(fields, self.fail, seeds=seeds, seed=seed)
-        pairs = self.data.get(REFERENCE) or {}
-        own = [f"{name}={low},{high}" for name, (low, high) in pairs.items()]
-        return test._replace(reference=[*own, *test.reference])
+        return convert_test(fields, self.fail, seeds=seeds, seed=seed)
 
-    def reference(
-        self, recipes: Sequence[GridRecipe], environments: Sequence[GridEnvironment]
-    ) -> dict[str, Any]:
-        """The section of the returns that become 0 and 1, by environment."""
-        section = self.data.get(REFERENCE)
-        if section is None:
-            return {}
-        if not isinstance(section, Mapping):
+    def references(self, section: Any, test: ClaimTest | None) -> list[Setting]:
+        """The returns that become 0 and 1, `ENVIRONMENT=LOW,HIGH`, with their places.
+
+        Those of the study's section come before those of the test.
+        """
+        if not isinstance(section, Mapping | None):
             message = f"`{REFERENCE}`: expected a mapping, got {quote_value(section)}"
             self.fail((REFERENCE,), message, _REFERENCE)
-        known = {environment.name for environment in environments}
-        if len(environments) == 1:  # then cells are not told apart by its options
-            known = {environments[0].section["name"]}
-        elif not environments:
-            known = {str(environment_of(each.document)["name"]) for each in recipes}
-        for name, pair in section.items():
-            if name not in known:
-                message = f"the study has no environment {quote(name)}"
-                self.fail((REFERENCE, name), message, suggest(name, [*known]))
+        found: list[Setting] = []
+        for name, pair in (section or {}).items():
             if not is_reference(pair):
                 message = f"expected two different numbers, got {quote_value(pair)}"
                 self.fail((REFERENCE, name), message, _REFERENCE)
-        return {REFERENCE: section}
+            text = f"{name}={pair[0]},{pair[1]}"
+            found.append(Setting(text, self.origin(REFERENCE, name)))
+        for index, text in enumerate(test.reference if test is not None else ()):
+            found.append(Setting(text, self.origin(TEST, REFERENCE, index)))
+        return found
 
     def entries(self, key: str) -> list[tuple[Any, Place]]:
         """The values of a list, with their places."""

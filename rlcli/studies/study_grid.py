@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rlcli.errors import RlcliError, quote
+from rlcli.errors import RlcliError, quote, suggest
 from rlcli.recipe import (
     AnyRecipe,
     RecipeDocument,
@@ -64,6 +64,7 @@ class Grid(NamedTuple):
     sets: tuple[str, ...] = ()  # of all cells, before those that vary
     overrides: tuple[Setting, ...] = ()  # of all cells, after those that vary
     sections: Mapping[str, Any] = {}  # of the record of the study
+    references: Sequence[Setting] = ()  # `ENVIRONMENT=LOW,HIGH`, of study and test
     test: ClaimTest | None = None
     test_origin: str = ""  # the file and line of the test
 
@@ -122,7 +123,26 @@ def plan_cells(grid: Grid, study: Path, **fields: Any) -> list[Cell]:
     if is_run(study):
         message = f"`{study}` already contains a run"
         raise RlcliError(message, "choose another folder with `--run`")
+    _check_references(grid.references, cells)
     return cells
+
+
+def _check_references(references: Sequence[Setting], cells: Sequence[Cell]) -> None:
+    """Refuses references for environments that no cell has."""
+    known = {_name_environment(cell) for cell in cells} if references else set[str]()
+    for text in references:
+        name = text.rpartition("=")[0]
+        if name and name not in known:  # without a name it is that of all
+            message = f"{text.origin}: the study has no environment {quote(name)}"
+            raise RlcliError(message, suggest(name, known))
+
+
+def _name_environment(cell: Cell) -> str:
+    """The environment of a planned cell, by the name that results have for it."""
+    if ENVIRONMENT in cell.values:
+        return cell.values[ENVIRONMENT]
+    assert cell.document is not None  # it is planned
+    return str(_environment_of(cell.document).get("name"))
 
 
 def _count_cells(grid: Grid) -> int:
@@ -151,7 +171,7 @@ def _combine_axes(
         own = environment.recipe if environment is not None else None
         for recipe in [own] if own is not None else grid.recipes:
             document = recipe.document.with_settings(*grid.sets)
-            section = environment_of(document)
+            section = _environment_of(document)
             names = {"recipe": recipe.name, "environment": str(section.get("name", ""))}
             if environment is not None:
                 names["environment"] = environment.name
@@ -168,7 +188,7 @@ def _combine_axes(
                     yield names, settings, check_document(document.with_settings(*sets))
 
 
-def environment_of(document: RecipeDocument) -> dict[str, Any]:
+def _environment_of(document: RecipeDocument) -> dict[str, Any]:
     """The section `environment` of a recipe, as a mapping."""
     section = read_without_parts(document).data.get("environment")
     return dict(section) if isinstance(section, Mapping) else {"name": section}

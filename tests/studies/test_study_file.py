@@ -1,12 +1,14 @@
 """The file of a study: its cells, and what is wrong with it, by file and line."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 import rlcli
-from rlcli.errors import RlcliError
+from rlcli.cli import main
+from rlcli.errors import RlcliError, quote
 from rlcli.recipe import load_recipe, resolve
 from rlcli.runs.study_record import find_study
 from rlcli.studies import study_grid
@@ -291,3 +293,47 @@ def test_a_study_records_its_references():
         "paper.yaml", run="here", engine="slurm", script="script.sh", quiet=True
     )
     assert find_study("here").sections["reference"] == reference
+
+
+BOTH = "[CartPole-v1, Acrobot-v1]"
+LONG = "{name: CartPole-v1, length: 1.5}"
+IN_TEST = "test: {baseline: pole, effect: 1, max_seeds: 30, reference: ['NAME=0,9']}"
+
+
+@pytest.mark.parametrize("section", ["reference: {'NAME': [0, 9]}", IN_TEST])
+@pytest.mark.parametrize(
+    ("axis", "known"),
+    [
+        ("", ["CartPole-v1"]),
+        ("set: [environment.name=Acrobot-v1]", ["Acrobot-v1"]),
+        ("environments: [Acrobot-v1]", ["Acrobot-v1"]),
+        (f"environments: [{LONG}]", ["CartPole-v1"]),
+        (f"environments: [{LONG}, Acrobot-v1]", ["CartPole-v1,length=1.5"]),
+        (f"vary: {{environment.name: {BOTH}}}", ["CartPole-v1", "Acrobot-v1"]),
+        (f"vary: {{environment: {BOTH}}}", ["CartPole-v1", "Acrobot-v1"]),
+        (f"vary: [{{environment: CartPole-v1}}, {{environment: {LONG}}}]", [
+            "CartPole-v1", '{"name": "CartPole-v1", "length": 1.5}']),
+        ("--vary environment.name=CartPole-v1,Acrobot-v1", ["Acrobot-v1"]),
+        ("--vary environment=Acrobot-v1", ["Acrobot-v1"]),
+    ],
+)  # fmt: skip
+def test_references_are_for_environments_of_cells(section, axis, known, capsys):
+    option, _, varied = axis.partition("--vary ")
+    given = [varied] if varied else []
+    line = f"recipes: [pole.yaml, {{name: large, recipe: pole.yaml}}]\n{option}\n"
+
+    def plan(name):
+        text = f"{line}seeds: 5\n{section.replace('NAME', name)}"
+        Path("paper.yaml").write_text(text)
+        return plan_cells(read_study("paper.yaml").vary([*combine(given)]), Path("n"))
+
+    for name in known:
+        assert plan(name)
+    for unknown in ("CartPole-v3", known[0][:-1], "other"):
+        with pytest.raises(RlcliError, match=f"no environment `{re.escape(unknown)}`"):
+            plan(unknown)
+    options = [word for text in given for word in ("--vary", text)]
+    assert main(["study", "paper.yaml", "--dry-run", *options]) == 1
+    error = capsys.readouterr().err
+    assert "error: paper.yaml:4: the study has no environment `other`" in error
+    assert "hint: choose from " in error and quote(known[0]) in error
