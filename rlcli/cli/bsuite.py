@@ -68,6 +68,7 @@ def train_and_score(*, quiet: bool, json: bool = False, **keywords: Any) -> int:
     """Calls `rlcli.bsuite`, and prints the scores; returns the exit code."""
     from rlcli.runs.run_folder import Run  # here, to keep `--help` fast
     from rlcli.studies.bsuite.results import tables
+    from rlcli.studies.engines.engine_options import EngineOptions
     from rlcli.studies.study_loop import exit_code
 
     last: list[CellEnd] = []
@@ -78,10 +79,10 @@ def train_and_score(*, quiet: bool, json: bool = False, **keywords: Any) -> int:
             show(cells, ended)
 
         data = training_outcome.complete(rlcli.bsuite, report=report, **keywords)
-    if keywords["engine"] == "slurm":
-        folder, script = Path(data["folder"]), keywords["script"]
+    if (engines := EngineOptions.select(keywords)).is_array:
+        folder = Path(data["folder"])
         then = Run(folder).command("resume")  # trains what is left, and scores
-        return study_screen.report_script(folder, script, then, quiet)
+        return study_screen.report_script(folder, engines, then, quiet)
     for note in data["notes"]:
         output.print_message(note)
     if json:

@@ -44,7 +44,7 @@ def command(
             code = bsuite.train_and_score(**keywords)
         else:
             keywords = options.select(rlcli.study, keywords, study=run_path)
-            code = study_screen.train_and_report(rlcli.study, **keywords)
+            code = study_screen.train_and_report(**keywords)
         raise typer.Exit(code)
     options.refuse_engines()
     keywords = options.select(rlcli.resume, locals(), run=run_path)

@@ -73,7 +73,7 @@ def command(
             errors.USER_ERROR if any(e.error for e in cells) else errors.OK
         )
     keywords = options.select(rlcli.study, locals())
-    raise typer.Exit(study_screen.train_and_report(rlcli.study, **keywords))
+    raise typer.Exit(study_screen.train_and_report(**keywords))
 
 
 def _as_data(preview: CellPreview) -> dict[str, object]:

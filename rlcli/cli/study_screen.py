@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import rlcli
 from rlcli import errors
 from rlcli.cli import output, training_outcome
 from rlcli.errors import shell_path
@@ -15,58 +16,58 @@ from rlcli.quoting import quote_rich, quote_shell
 
 if TYPE_CHECKING:
     from rlcli.runs.study_record import Cell, Study
+    from rlcli.studies.engines.engine_options import EngineOptions
     from rlcli.studies.study_loop import CellEnd, StudyReport
 
 _PERIOD = 1.0  # seconds between two looks at a study that another process trains
 _TEST = "test"  # the section of a study that adds blocks of seeds
 
 
-def train_and_report(
-    function: Callable[..., Sequence[CellEnd]], *, quiet: bool, **keywords: Any
-) -> int:
-    """Calls a function that trains a study; prints a table and the folders of its runs.
+def train_and_report(*, quiet: bool, cell: Sequence[str] = (), **keywords: Any) -> int:
+    """Calls `rlcli.study`; prints a table and the folders of its runs.
 
     Returns the exit code. An error of cells that the user has named is printed once.
     """
     with show_runs(quiet) as report:
-        keywords |= {"report": report, "quiet": quiet}
-        ended = training_outcome.complete(function, **keywords)
+        keywords |= {"report": report, "quiet": quiet, "cell": cell}
+        ended = training_outcome.complete(rlcli.study, **keywords)
     from rlcli.runs.cell_table import group_reasons  # here, to keep `--help` fast
     from rlcli.runs.provenance import program
     from rlcli.runs.run_folder import Run
     from rlcli.runs.study_record import find_study
+    from rlcli.studies.engines.engine_options import EngineOptions
     from rlcli.studies.study_loop import exit_code
 
-    is_worker = bool(keywords.get("cell"))
+    engines = EngineOptions.select(keywords)
     reasons = [
         (str(each.cell.folder), each.message)
         for each in ended
         if each.code != errors.OK and each.message
     ]
     own = dict.fromkeys(reason for _, reason in reasons)
-    for message in own if is_worker else group_reasons(reasons):
+    for message in own if cell else group_reasons(reasons):
         output.print_message(message)
-    if keywords.get("engine") == "slurm" and exit_code(ended) == errors.OK:
+    if engines.is_array and exit_code(ended) == errors.OK:
         folder = ended[0].cell.study
         then = Run(folder).command("resume")
         study = find_study(folder)
         if study and _TEST in study.sections:  # the next block, until all is decided
-            script = keywords.get("script")
             then = f"{program()} study {shell_path(folder)} --engine slurm"
-            then += f" --script {shell_path(script)}" if script else ""
-        return report_script(folder, keywords.get("script"), then, quiet)
+            if engines.script is not None:
+                then += f" --script {shell_path(engines.script)}"
+        return report_script(folder, engines, then, quiet)
     if not quiet and ended:
-        _print_end(ended, keywords.get("run_storage"))
+        _print_end(ended, engines.run_storage)
     for folder in sorted(each.cell.folder for each in ended if each.cell.exists):
         output.print_data(folder)
     return exit_code(ended)
 
 
-def report_script(folder: Path, script: Path | None, then: str, quiet: bool) -> int:
+def report_script(folder: Path, engines: EngineOptions, then: str, quiet: bool) -> int:
     """Prints the folder, how to submit a script for SLURM, and the command after it."""
     from rlcli.studies.engines.slurm import find_script  # as above
 
-    script = find_script(folder, script)
+    script = find_script(folder, engines.script)
     if not quiet:
         output.print_message(f"next: sbatch --wait {shell_path(script)}; {then}")
     output.print_data(folder)

@@ -32,11 +32,13 @@ _STYLES = {"complete": "green", "running": "cyan", "pruned": "dim", "failed": "r
 
 def run_sweep(*, quiet: bool, json: bool = False, **keywords: Any) -> int:
     """Calls `rlcli.sweep`, shows it, and reports its end; returns the exit code."""
+    from rlcli.studies.engines.engine_options import EngineOptions  # as late
+
     with study_screen.show_live(quiet, _Lines(), _panel) as report:
         folder = training_outcome.complete(rlcli.sweep, report=report, **keywords)
-    if keywords.get("engine") == "slurm":
+    if (engines := EngineOptions.select(keywords)).is_array:
         resume = _resume_command(folder, **keywords | {"trust": None})
-        return study_screen.report_script(folder, keywords["script"], resume, quiet)
+        return study_screen.report_script(folder, engines, resume, quiet)
     return report_end(folder, quiet=quiet, json=json, **keywords)
 
 

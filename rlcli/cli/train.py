@@ -57,7 +57,7 @@ def command(
         message = "is for a single run, without other recipes or varied options"
         options.refuse(message, ["profile", "debug", "coordinator", "process"])
         keywords = options.select(rlcli.study, locals(), study=recipes, set=settings)
-        raise typer.Exit(study_screen.train_and_report(rlcli.study, **keywords))
+        raise typer.Exit(study_screen.train_and_report(**keywords))
     options.refuse_engines()
     keywords = options.select(rlcli.train, locals(), recipe=first)
     folder = training_outcome.complete(rlcli.train, **keywords)

@@ -134,6 +134,7 @@ def study(
         report: is called with the cells and those that have ended, about once a second.
     """
     engines = EngineOptions.select(locals())
+    engines.check()
     options = {"engine": engines, "max_time": engines.limit(max_time)}
     options |= {"quiet": quiet, "report": report}
     if isinstance(study, str | Path) and (folder := enter(study)).is_dir():

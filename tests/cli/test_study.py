@@ -13,6 +13,7 @@ from rlcli.cli import main, study_screen
 from rlcli.runs import locks
 from rlcli.runs.run_folder import Run
 from rlcli.runs.study_record import Cell, record_study
+from rlcli.studies.engines.engine_options import EngineOptions
 from rlcli.studies.study_loop import CellEnd, announce
 
 PAPER = """\
@@ -179,12 +180,15 @@ def test_resume_continues_the_search_of_a_sweep(study, monkeypatch, capsys):
         ("s3://b", "rlcli resume study --engine ray --run-storage s3://b"),
     ],
 )
-def test_a_study_that_was_stopped_says_how_to_go_on(study, storage, command, capsys):
+def test_a_study_that_was_stopped_says_how_to_go_on(
+    study, storage, command, capsys, monkeypatch
+):
     cell = Cell(study / "a", study, "lake", "")
 
     def stop(*_, **keywords):
         return [CellEnd(cell, 143, "")]
 
-    keywords = {"quiet": False, "run_storage": storage}
-    assert study_screen.train_and_report(stop, **keywords) == 143
+    monkeypatch.setitem(vars(rlcli), "study", stop)
+    engines = EngineOptions(run_storage=storage)._asdict()
+    assert study_screen.train_and_report(quiet=False, **engines) == 143
     assert capsys.readouterr().err.endswith(f"next: {command}\n")

@@ -89,6 +89,7 @@ def bsuite(
         report: is called with the cells and those that have ended, about once a second.
     """
     engines = EngineOptions.select(locals())
+    engines.check()
     limit = engines.limit(max_time)
     figure.check_library()  # before any work
     opened = find_suite(enter(recipe), trust)

@@ -46,10 +46,8 @@ class EngineOptions(NamedTuple):
 
     @classmethod
     def select(cls, arguments: Mapping[str, Any]) -> "EngineOptions":
-        """Those among the arguments of a function, by their names, checked."""
-        options = cls(**{name: arguments[name] for name in cls._fields})
-        options.check()
-        return options
+        """Those among the arguments of a function, by their names."""
+        return cls(**{name: arguments[name] for name in cls._fields})
 
     def check(self) -> None:
         """Refuses options that the engine does not have."""

@@ -123,6 +123,7 @@ def sweep(
     given |= {"storage": enter_url(storage)} if storage is not None else {}
     check_options(given)
     engines = EngineOptions.select(arguments)
+    engines.check()
     limit = engines.limit(max_time)
     require_optuna()
     with contextlib.ExitStack() as stack:
