@@ -16,7 +16,6 @@ from rlcli.results.claims import plan_test
 from rlcli.runs.listing import read_recipe
 from rlcli.runs.listing import runs as list_runs
 from rlcli.runs.study_record import Cell
-from rlcli.studies.seed_blocks import begin_blocks
 from rlcli.studies.shared_programs import group_cells
 from rlcli.studies.study_file import read_study
 from rlcli.studies.study_grid import combine, plan_cells, read_cell
@@ -63,7 +62,6 @@ def preview_study(
     cells = plan_cells(grid, Path(runs) / "study")
     plan = None
     if grid.test is not None:
-        cells = begin_blocks(cells, grid.test, grid.test_origin)
         plan = plan_test(grid.test, *count_groups(cells))
     groups, refused = group_cells(cells, trust=trust)
     programs, errors = build_groups(groups, trust=trust)

@@ -10,48 +10,14 @@ from collections.abc import Container, Sequence
 from pathlib import Path
 
 from rlcli.errors import RlcliError
-from rlcli.results.claim_test import (
-    SEED,
-    TEST,
-    ClaimTest,
-    check_test,
-    read_test,
-    split_blocks,
-)
+from rlcli.results.claim_test import TEST, read_test, split_blocks
 from rlcli.results.claims import is_finished, read_claims
-from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.study_record import Cell, find_study, record_study
+from rlcli.studies.study_grid import begin_block
 from rlcli.studies.study_loop import CellEnd, CellSource
 
 # Options that change results, so that blocks would differ in them.
 _FIXED = ("train.steps", "train.stop", "train.evaluate")
-
-
-def begin_blocks(cells: Sequence[Cell], test: ClaimTest, origin: str) -> list[Cell]:
-    """The cells of the first block of planned cells; refuses a test without sense.
-
-    `origin` is the place of the test in errors.
-    """
-    try:
-        check_test(test, cells)
-    except RlcliError as error:
-        raise RlcliError(f"{origin}{error.message}", error.hint) from error
-    return [_move(cell, cell.label, test.seed) for cell in cells]
-
-
-def _move(cell: Cell, label: str, seed: int) -> Cell:
-    """A cell with the block of seeds that begins with `seed`."""
-    setting = f"{SEED}={seed}"
-    own = f"{setting.rpartition('.')[2]}/{label}"
-    OpenedFolder(cell.study).find(*Path(own).parts)  # refuses links
-    kept = (text for text in cell.sets if not text.startswith(f"{SEED}="))
-    document = cell.document and cell.document.with_settings(setting)
-    return cell._replace(
-        folder=cell.study / own,
-        sets=(*kept, setting),
-        values={**cell.values, SEED: str(seed)},
-        document=document,
-    )
 
 
 def block_source(folder: Path) -> CellSource:
@@ -90,7 +56,7 @@ def add_block(folder: Path, ended: Container[str] = ()) -> list[Cell]:
         each["cell"]: each["seeds"] for each in claims["claims"] if each["is_open"]
     }
     added = [
-        _move(cell, cell.label.partition("/")[2], test.seed + seeds)
+        begin_block(cell, cell.label.partition("/")[2], test.seed + seeds)
         for seeds in sorted({*next_seeds.values()})
         for group, cells in groups
         if group == test.baseline or next_seeds.get(group) == seeds

@@ -83,15 +83,19 @@ class _Reader:
         own = [text for text in own if text.partition("=")[0] not in given]
         test, section = self.test((*own, *overrides)), self.data.get(REFERENCE)
         references = self.references(section, test)
+        sections = {} if section is None else {REFERENCE: section}
+        if test is not None:
+            test = test._replace(reference=[*references])
+            sections[TEST] = test._asdict()
         return Grid(
             self.refuse_equal_names(recipes, "recipes"),
             self.refuse_equal_names(environments, "environments") or [None],
             recipe_combinations(self.document),
             (*self.texts(("set",), self.data.get("set", [])), *sets),
             (*own, *overrides),
-            sections={} if section is None else {REFERENCE: section},
+            sections=sections,
             references=references,
-            test=test and test._replace(reference=[*references]),
+            test=test,
             test_origin=self.origin(TEST),
         )
 

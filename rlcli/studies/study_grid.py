@@ -24,7 +24,7 @@ from rlcli.recipe.documents import parse
 from rlcli.recipe.settings import Setting
 from rlcli.recipe.varying import NONE, check_count, find_repeated
 from rlcli.registry.paths import enter
-from rlcli.results.claim_test import ClaimTest
+from rlcli.results.claim_test import SEED, ClaimTest, check_test
 from rlcli.results.groups import ENVIRONMENT
 from rlcli.runs.creation import check_place
 from rlcli.runs.files import to_json
@@ -89,6 +89,8 @@ def grid_of(recipes: Sequence[AnyRecipe], **fields: Any) -> Grid:
 def plan_cells(grid: Grid, study: Path, **fields: Any) -> list[Cell]:
     """The cells of a grid; refuses recipes and options that are wrong.
 
+    With a test, those of its first block of seeds; refuses one without sense.
+
     Args:
         grid: the axes; a recipe may have a section `vary`, which is one more.
         study: the folder of the study. The folder of a cell in it is named after the
@@ -124,7 +126,28 @@ def plan_cells(grid: Grid, study: Path, **fields: Any) -> list[Cell]:
         message = f"`{study}` already contains a run"
         raise RlcliError(message, "choose another folder with `--run`")
     _check_references(grid.references, cells)
-    return cells
+    if grid.test is None:
+        return cells
+    try:
+        check_test(grid.test, cells)
+    except RlcliError as error:
+        raise RlcliError(f"{grid.test_origin}{error.message}", error.hint) from error
+    return [begin_block(cell, cell.label, grid.test.seed) for cell in cells]
+
+
+def begin_block(cell: Cell, label: str, seed: int) -> Cell:
+    """A cell with the block of seeds that begins with `seed`."""
+    setting = f"{SEED}={seed}"
+    own = f"{setting.rpartition('.')[2]}/{label}"
+    OpenedFolder(cell.study).find(*Path(own).parts)  # refuses links
+    kept = (text for text in cell.sets if not text.startswith(f"{SEED}="))
+    document = cell.document and cell.document.with_settings(setting)
+    return cell._replace(
+        folder=cell.study / own,
+        sets=(*kept, setting),
+        values={**cell.values, SEED: str(seed)},
+        document=document,
+    )
 
 
 def _check_references(references: Sequence[Setting], cells: Sequence[Cell]) -> None:

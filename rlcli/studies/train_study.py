@@ -14,7 +14,6 @@ from rlcli import errors
 from rlcli.errors import RlcliError, quote, shell_path
 from rlcli.recipe import AnyRecipe, seed_settings
 from rlcli.registry.paths import enter, resolves
-from rlcli.results.claim_test import TEST
 from rlcli.runs.naming import LONGEST_NAME, check_tags, place_folder
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.records import COMPLETE
@@ -33,7 +32,7 @@ from rlcli.studies.engines.engine_options import STORAGE, EngineOptions
 from rlcli.studies.engines.jobs import ENDED, Job
 from rlcli.studies.engines.slurm import find_script, write_script
 from rlcli.studies.preview import build_groups
-from rlcli.studies.seed_blocks import begin_blocks, block_source, refuse_changes
+from rlcli.studies.seed_blocks import block_source, refuse_changes
 from rlcli.studies.shared_programs import group_cells, is_population, train_cells
 from rlcli.studies.study_file import read_study
 from rlcli.studies.study_grid import Grid, combine, grid_of, plan_cells
@@ -161,13 +160,9 @@ def study(
     folder = place_folder(place, run, name)
     own = {"name": name, "tags": tuple(check_tags(tag)), "is_smoke": smoke}
     planned = plan_cells(grid, folder, embeds=run_storage is not None, **own)
-    sections = {**grid.sections}
-    if grid.test is not None:
-        planned = begin_blocks(planned, grid.test, grid.test_origin)
-        sections[TEST] = grid.test._asdict()
     return _train_new(
         planned,
-        sections,
+        grid.sections,
         title=place.name,
         depth=len(place.relative_to(runs).parts) if run is None else 0,
         trust=trust is not False,

@@ -312,7 +312,7 @@ IN_TEST = "test: {baseline: pole, effect: 1, max_seeds: 30, reference: ['NAME=0,
         (f"vary: {{environment.name: {BOTH}}}", ["CartPole-v1", "Acrobot-v1"]),
         (f"vary: {{environment: {BOTH}}}", ["CartPole-v1", "Acrobot-v1"]),
         (f"vary: [{{environment: CartPole-v1}}, {{environment: {LONG}}}]", [
-            "CartPole-v1", '{"name": "CartPole-v1", "length": 1.5}']),
+            '{"name": "CartPole-v1", "length": 1.5}']),
         ("--vary environment.name=CartPole-v1,Acrobot-v1", ["Acrobot-v1"]),
         ("--vary environment=Acrobot-v1", ["Acrobot-v1"]),
     ],

@@ -16,7 +16,6 @@ from rlcli.recipe import load_recipe
 from rlcli.runs.locate import change_members, find_trained_together
 from rlcli.runs.run_folder import Run
 from rlcli.runs.study_record import Cell, find_study, is_signed, record_study
-from rlcli.studies.seed_blocks import begin_blocks
 from rlcli.studies.study_file import read_study
 from rlcli.studies.study_grid import combine, grid_of, plan_cells
 from rlcli.trackers import Tracker
@@ -355,8 +354,7 @@ def test_the_blocks_that_a_test_adds_are_ones_own_if_the_study_is(
     Path("lab/paper.yaml").write_text(TESTED)
     study = own_study.parent / "tested"
     grid = read_study("lab/paper.yaml")
-    cells = begin_blocks(plan_cells(grid, study), grid.test, grid.test_origin)
-    record_study(study, cells, sign=True, test=grid.test._asdict())
+    record_study(study, plan_cells(grid, study), sign=True, **grid.sections)
     if is_changed:
         change_settings(study)
     ends = rlcli.study(study, quiet=True)
