@@ -5,11 +5,8 @@ study's folder: their evaluations while they train, and everything when a task h
 ended. So the driver finds the same files as with a shared file system.
 """
 
-import contextlib
-import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from rlcli.errors import RlcliError
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.run_folder import trust_option
 from rlcli.runs.study_record import find_study, format_record
@@ -17,7 +14,6 @@ from rlcli.studies.engines import stored_runs
 from rlcli.studies.engines.jobs import Engine, Job, ProcessEnd
 from rlcli.studies.engines.run_storage import RunStorage
 
-_PERIOD = 10.0  # seconds between two copies of evaluations
 _MAX_THREADS = 4  # that copy the runs of a job each
 
 
@@ -31,8 +27,7 @@ class StorageEngine:
         self._running: dict[str, Job] = {}
         self._arriving: dict[str, tuple[ProcessEnd, Future[None]]] = {}
         self._threads = ThreadPoolExecutor(_MAX_THREADS)
-        self._evaluations: Future[None] | None = None
-        self._read_at = time.monotonic()
+        self._copying = stored_runs.Copying()  # of evaluations
 
     @property
     def jobs(self) -> int:
@@ -60,9 +55,11 @@ class StorageEngine:
         """The tasks that have ended, and whose runs have been copied."""
         for end in self._engine.collect():
             job = self._running.pop(end.key)
-            copy = self._threads.submit(self._download, job, self._evaluations)
+            copy = self._threads.submit(self._download, job, self._copying.last)
             self._arriving[end.key] = end, copy
-        self._download_evaluations()
+        jobs = [*self._running.values()]
+        copy = stored_runs.download_evaluations
+        self._copying.poll(self._threads, copy, self._storage, jobs)
         arrived = [key for key, (_, copy) in self._arriving.items() if copy.done()]
         ends = []
         for key in arrived:
@@ -75,22 +72,6 @@ class StorageEngine:
         if evaluations is not None:
             wait([evaluations])  # it might replace newer files
         stored_runs.retry(lambda: stored_runs.download_runs(self._storage, job))
-
-    def _download_evaluations(self) -> None:
-        """Copies evaluations if it is time; after an error it tries again later."""
-        if self._evaluations is not None:
-            if not self._evaluations.done():
-                return
-            with contextlib.suppress(RlcliError):
-                self._evaluations.result()
-            self._evaluations = None
-        if self._running and time.monotonic() - self._read_at >= _PERIOD:
-            self._read_at = time.monotonic()
-            self._evaluations = self._threads.submit(
-                stored_runs.download_evaluations,
-                self._storage,
-                [*self._running.values()],
-            )
 
     def send_signal(self, number: int, key: str | None = None) -> None:
         """Sends a signal to the task of a job, or to all."""

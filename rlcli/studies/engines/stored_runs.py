@@ -13,7 +13,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,8 @@ from rlcli.studies.engines.run_storage import RunStorage, in_parallel, is_hidden
 _PERIOD = 10.0  # seconds between two copies of a run in training
 _WAITS = (1.0, 3.0, 9.0)  # seconds before another attempt
 _OWNER = ".owner"  # the file with the token of the task that trains a run
-_CHECKPOINTS = 3  # their `_rank`
+_CHECKPOINTS, _INFO = 3, 5  # their `_rank`
+_State = tuple[int, ...] | bytes  # of a file: when it changed, or what it contains
 
 
 class TakenOverError(Exception):
@@ -37,7 +38,7 @@ class TakenOverError(Exception):
 def _rank(path: Path) -> int:
     """The place of a file of a run in the order of a copy."""
     run = Run(path.parent)
-    ranks = {run.metrics: 1, run.policy: 2, run.best: 2, run.index: 4, run.info: 5}
+    ranks = {run.metrics: 1, run.policy: 2, run.best: 2, run.index: 4, run.info: _INFO}
     return ranks.get(path, _CHECKPOINTS if path.match("checkpoints/*") else 0)
 
 
@@ -130,6 +131,27 @@ def retry(function: Callable[[], None]) -> None:
     return function()
 
 
+class Copying:
+    """Makes copies in threads, one at a time, as long as it is polled."""
+
+    def __init__(self) -> None:
+        self.last: Future[None] | None = None  # the copy that is made now, if any
+        self._begin = time.monotonic()
+
+    def poll(self, threads: Executor, copy: Callable[..., None], *inputs: Any) -> None:
+        """Begins a copy if it is time for one; call it often.
+
+        After an error of the store, the next copy is another attempt.
+        """
+        if self.last is not None and self.last.done():
+            with contextlib.suppress(RlcliError):
+                self.last.result()
+            self.last = None
+        if self.last is None and time.monotonic() - self._begin >= _PERIOD:
+            self._begin = time.monotonic()
+            self.last = threads.submit(copy, *inputs)
+
+
 class RunUploader:
     """Copies the runs of a job to the storage while a process trains them.
 
@@ -141,11 +163,9 @@ class RunUploader:
         self._storage = storage
         self._job = job
         self._token = secrets.token_hex(8).encode()
-        # Of the files in the storage: when they changed, or what they contain.
-        self._known: dict[Path, tuple[int, ...] | bytes] = {}
+        self._known: dict[Path, _State] = {}  # of the files in the storage
         self._thread = ThreadPoolExecutor(1)
-        self._copy: Future[None] | None = None
-        self._begin = time.monotonic()
+        self._copying = Copying()
 
     def take_over(self) -> None:
         """Claims the runs for this task, and copies them from the storage."""
@@ -154,22 +174,11 @@ class RunUploader:
             self._job.folders,
         )
         download_runs(self._storage, self._job)
-        self._known = {path: _stamp(path) for path in self._list_files()}
-        for run in self._job.runs:
-            self._known |= _read([run.info, run.index])
+        self._known = self._find_states()
 
     def poll(self) -> None:
-        """Begins a copy if it is time for one; call it often.
-
-        After an error of the store, the next copy is another attempt.
-        """
-        if self._copy is not None and self._copy.done():
-            with contextlib.suppress(RlcliError):
-                self._copy.result()
-            self._copy = None
-        if self._copy is None and time.monotonic() - self._begin >= _PERIOD:
-            self._begin = time.monotonic()
-            self._copy = self._thread.submit(self.upload)
+        """Begins a copy if it is time for one; call it often."""
+        self._copying.poll(self._thread, self.upload)
 
     def finish(self) -> None:
         """Copies what has changed since the last copy, after the process has ended.
@@ -192,24 +201,26 @@ class RunUploader:
                 return self._upload()
 
     def _upload(self) -> None:
-        runs = self._job.runs
-        # Read first: what they describe is complete, and is copied before them.
-        infos = _read([run.info for run in runs])
-        indices = _read([run.index for run in runs])
-        stamps = {path: _stamp(path) for path in self._list_files()}
-        removed = {each for each in self._known if _rank(each) == _CHECKPOINTS}
-        removed -= stamps.keys()
-        changed, infos, indices = map(self._select_changed, (stamps, infos, indices))
-        if not (changed or removed or infos or indices):
+        found = self._find_states()
+        removed = [each for each in self._known if _rank(each) == _CHECKPOINTS]
+        removed = [each for each in removed if each not in found]
+        changed = {
+            path: state
+            for path, state in found.items()
+            if state != self._known.get(path)
+        }
+        if not (changed or removed):
             return
         self._check_owner()
-        checkpoints = [path for path in changed if _rank(path) == _CHECKPOINTS]
-        for group in _by_rank({*changed}.difference(checkpoints)):
-            in_parallel(self._send, [(path, stamps[path]) for path in group])
-        self._write({path: _without_end(data) for path, data in infos.items()})
-        in_parallel(self._send, [(path, stamps[path]) for path in checkpoints])
-        self._write(indices)
-        self._write(infos)
+        begun = {
+            path: _without_end(state)
+            for path, state in changed.items()
+            if isinstance(state, bytes) and _rank(path) == _INFO
+        }
+        for group in _by_rank(changed):
+            if _rank(group[0]) >= _CHECKPOINTS:  # they belong to a run
+                in_parallel(self._send, begun.items())
+            in_parallel(self._send, [(path, changed[path]) for path in group])
         self._storage.remove(removed)
         for path in removed:
             del self._known[path]
@@ -219,28 +230,29 @@ class RunUploader:
         if any(owner != self._token for owner in owners.values()):
             raise TakenOverError(f"another task trains {self._job.key}")
 
-    def _list_files(self) -> Iterator[Path]:
-        """The files of the runs, except those whose contents are read first."""
-        for path in shared_files(self._job):
-            if path.exists():
-                yield path
-        for run in self._job.runs:
+    def _find_states(self) -> dict[Path, _State]:
+        """The states of the files of the runs, and of those that they share."""
+        runs = self._job.runs
+        texts = [*(run.info for run in runs), *(run.index for run in runs)]
+        # Read first: what they describe is complete, and is copied before them.
+        found: dict[Path, _State] = {**_read(texts)}
+        paths = [path for path in shared_files(self._job) if path.exists()]
+        for run in runs:
             for parent, _, names in os.walk(run.folder):
                 for path in (Path(parent, name) for name in names):
-                    name = path.relative_to(run.folder)
-                    is_text = path in (run.info, run.index)
-                    if not (is_text or is_hidden(name) or path.is_symlink()):
-                        yield path
+                    is_part = not is_hidden(path.relative_to(run.folder))
+                    if is_part and path not in texts and not path.is_symlink():
+                        paths.append(path)
+        return found | {path: _stamp(path) for path in paths}
 
-    def _select_changed(self, found: dict[Path, Any]) -> dict[Path, Any]:
-        return {
-            path: data for path, data in found.items() if data != self._known.get(path)
-        }
-
-    def _send(self, item: tuple[Path, tuple[int, ...]]) -> None:
-        path, stamp = item
+    def _send(self, item: tuple[Path, _State]) -> None:
+        path, state = item
+        if self._known.get(path) == state:
+            return
         try:
-            if path.name.endswith(SUFFIX):
+            if isinstance(state, bytes):
+                self._storage.write(path, state)
+            elif path.name.endswith(SUFFIX):
                 self._storage.upload(path)
             else:  # may grow meanwhile
                 self._storage.write(path, _read_file(path))
@@ -248,12 +260,7 @@ class RunUploader:
             if path.exists():
                 raise
             raise _VanishedError from error
-        self._known[path] = stamp
-
-    def _write(self, contents: dict[Path, bytes]) -> None:
-        for path, data in self._select_changed(contents).items():
-            self._storage.write(path, data)
-            self._known[path] = data
+        self._known[path] = state
 
 
 class _VanishedError(Exception):

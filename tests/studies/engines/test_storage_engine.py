@@ -26,7 +26,6 @@ from rlcli.runs.run_folder import Run
 from rlcli.studies.engines import (
     engine_options,
     ray_engine,
-    storage_engine,
     stored_runs,
 )
 from rlcli.studies.engines.jobs import Job
@@ -102,7 +101,7 @@ class Immediately(Executor):
 def _no_waiting(monkeypatch):
     skip_disk(monkeypatch)
     group_by_kind(monkeypatch)
-    monkeypatch.setattr(storage_engine, "_PERIOD", 0.0)
+    monkeypatch.setattr(stored_runs, "_PERIOD", 0.0)
     monkeypatch.setattr(stored_runs, "_WAITS", (0.0,) * 3)
 
 
