@@ -14,6 +14,5 @@ folders the only record of their training, so the source has no state that a cra
 lose: trials begin in blocks whose numbers end at a multiple of `together`, and the
 field `members` of a run names its group (`grouping`).
 
-`trials` is the only module that knows Optuna, beside the sampler `cmaes_sampler` and
-the storage backend `journal`.
+`trials` is the only module that knows Optuna, beside the storage backend `journal`.
 """

@@ -160,43 +160,54 @@ class Trials:
 
     def _sampler(self, number: int) -> Any:
         """A sampler for one trial, seeded by its number: a crash loses no state."""
-        samplers, kind = self._optuna.samplers, self._settings.sampler
-        entropy = np.random.SeedSequence([self._settings.seed, number])
-        seed = int(entropy.generate_state(1)[0])
-        if kind == "tpe":
+        samplers, seed = self._optuna.samplers, self._seed(number)
+        if self._settings.sampler == "tpe":
             return samplers.TPESampler(
                 seed=seed, multivariate=True, group=True, constant_liar=True
             )
-        if kind == "cmaes":
-            import_library("cmaes", EXTRA)
-            from rlcli.studies.search.cmaes_sampler import (
-                RefittedCmaEs,  # imports Optuna
-            )
-
-            return RefittedCmaEs(self._space, seed)
-        if kind == "nsga2":
+        if self._settings.sampler == "nsga2":
             return samplers.NSGAIISampler(seed=seed)
-        return samplers.RandomSampler(seed=seed)  # `fixed_values` has chosen before
+        return samplers.RandomSampler(seed=seed)  # of what `_choose` leaves
+
+    def _seed(self, number: int) -> int:
+        entropy = np.random.SeedSequence([self._settings.seed, number])
+        return int(entropy.generate_state(1)[0])
+
+    def _choose(self, number: int) -> tuple[Values | None, dict[str, int]]:
+        """The values of a trial that are not left to Optuna, and its attributes."""
+        if self._settings.sampler != "cmaes":
+            return fixed_values(self._sweep, number), {}
+        import_library("cmaes", EXTRA)
+        from rlcli.studies.search.cmaes_sampler import choose_numbers
+
+        complete, seed = self._select("COMPLETE"), self._seed(number)
+        is_maximized = self._study.direction.name == "MAXIMIZE"
+        return choose_numbers(self._space, complete, seed, is_maximized=is_maximized)
+
+    def _select(self, state: str) -> list[Any]:
+        """Optuna's trials of a state, in the order of their numbers."""
+        states = (self._optuna.trial.TrialState[state],)
+        return self._study.get_trials(deepcopy=False, states=states)
 
     def ask(self) -> Trial:
         """Begins the next trial."""
         with self._explain_errors():
             number = len(self._study.get_trials(deepcopy=False))
-            state = self._optuna.trial.TrialState.WAITING
-            waiting = self._study.get_trials(deepcopy=False, states=(state,))
-            if waiting:  # of a process that was killed before it began the trial
+            if waiting := self._select("WAITING"):
+                # Of a process that was killed before it began the trial.
                 number = waiting[0].number
-            elif (values := fixed_values(self._sweep, number)) is not None:
-                self._study.enqueue_trial(values)
+            else:
+                values, attributes = self._choose(number)
+                if values:
+                    self._study.enqueue_trial(values, attributes)
             self._study.sampler = self._sampler(number)
             return self._begin(self._study.ask())
 
     def restore_running(self) -> list[Trial]:
         """The trials that were running when an earlier process ended."""
-        state = self._optuna.trial.TrialState.RUNNING
         found = []
         with self._explain_errors():
-            for frozen in self._study.get_trials(deepcopy=False, states=(state,)):
+            for frozen in self._select("RUNNING"):
                 self._study.sampler = self._sampler(frozen.number)
                 trial = self._optuna.trial.Trial(self._study, frozen._trial_id)
                 found.append(self._begin(trial))

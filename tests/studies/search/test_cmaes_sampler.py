@@ -9,7 +9,11 @@ import pytest
 optuna = pytest.importorskip("optuna")
 pytest.importorskip("cmaes")
 
-from rlcli.studies.search.cmaes_sampler import GENERATION, RefittedCmaEs  # noqa: E402
+from rlcli.studies.search.cmaes_sampler import (  # noqa: E402
+    GENERATION,
+    choose_numbers,
+    fit,
+)
 from rlcli.studies.search.space import load_space  # noqa: E402
 
 SPACE = {
@@ -34,6 +38,16 @@ def suggest(trial):
     if trial.suggest_categorical("kind", ["x", "y"]) == "x":
         values["e"] = trial.suggest_float("e", 0, 1)
     return values
+
+
+def ask(study, space, number):
+    """Begins a trial as a sweep does: Optuna samples what is not chosen."""
+    states = (optuna.trial.TrialState.COMPLETE,)
+    complete = study.get_trials(states=states)
+    chosen = choose_numbers(space, complete, number, is_maximized=False)
+    study.enqueue_trial(*chosen)
+    study.sampler = optuna.samplers.RandomSampler(seed=number)
+    return study.ask()
 
 
 def loss(values):
@@ -74,7 +88,7 @@ def test_the_state_is_that_of_optuna_after_the_same_trials(is_maximized):
     )
     state = "".join(pieces[f"{STATE}:{index}"] for index in range(len(pieces)))
     expected = pickle.loads(bytes.fromhex(state))
-    found = RefittedCmaEs(space, 0).fit(trials, is_maximized=is_maximized)
+    found = fit(space.options, trials, 0, is_maximized=is_maximized)
     assert found.generation == expected.generation >= 6
     np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-9)
     np.testing.assert_allclose(found._sigma, expected._sigma, rtol=1e-9)
@@ -100,8 +114,7 @@ def test_it_approaches_the_optimum_and_depends_on_trials_and_seeds_only():
             if number % 7 == 0 and restarts:  # another process
                 kept, study = study, optuna.create_study()
                 study.add_trials(kept.get_trials())
-            study.sampler = RefittedCmaEs(space, number)
-            trial = study.ask()
+            trial = ask(study, space, number)
             study.tell(trial, loss(suggest(trial)))
         return [(each.params, each.value) for each in study.get_trials()]
 
@@ -117,12 +130,15 @@ def test_it_approaches_the_optimum_and_depends_on_trials_and_seeds_only():
 def test_it_writes_numbers_only():
     study = optuna.create_study()
     for number in range(30):
-        study.sampler = RefittedCmaEs(load_space(SPACE), number)
-        trial = study.ask()
+        trial = ask(study, load_space(SPACE), number)
         study.tell(trial, loss(suggest(trial)))
-    attributes = [each.system_attrs for each in study.get_trials()]
+    attributes = [each.user_attrs for each in study.get_trials()]
     assert attributes[0] == {}  # before the first result
     assert all(set(each) == {GENERATION} for each in attributes[1:])
+    chosen = [each.system_attrs for each in study.get_trials()]
+    assert all(set(each) == {"fixed_params"} for each in chosen)
+    values = [value for each in chosen for value in each["fixed_params"].values()]
+    assert {*map(type, values)} == {int, float}
     assert attributes[-1][GENERATION] >= 2
 
 
