@@ -86,13 +86,14 @@ class Sweep(OpenedFolder):
         """The run of a trial with other seeds."""
         return self.find(CONFIRMATIONS, f"{number:04d}")
 
-    def write_settings(self, cells: Sequence[Cell] = ()) -> None:
-        """Replaces the settings in the record, and adds cells."""
-        before = self.read_section(SEARCH, _FIELDS)
-        sections: dict[str, Any] = {
-            SEARCH: {**before, **dataclasses.asdict(self.settings)}
-        }
-        record_study(self.folder, cells, **sections)
+    def write_settings(
+        self, cells: Sequence[Cell] = (), *, sign: bool | None = None, **sections: Any
+    ) -> None:
+        """Replaces the settings in the record, and adds cells; see `record_study`."""
+        document = self.space.document
+        text = document.text or dump_yaml(document.data)
+        sections[SEARCH] = {**dataclasses.asdict(self.settings), "space": text}
+        record_study(self.folder, cells, sign=sign, **sections)
 
     def read_result(self) -> dict[str, Any]:
         """The status, the winner and the confirmed trials; {} if there is no file."""
@@ -117,9 +118,9 @@ class Sweep(OpenedFolder):
         settings = self.settings
         first, count = seeds or (settings.seed, settings.seeds)
         own = f"train.seed={first}", f"train.seeds={count}"
-        chosen = (*settings.set, *sets, *own)
-        own = settings.recipe, settings.digest, chosen
-        return Cell(folder, self.folder, *own, values)
+        sets = (*settings.set, *sets, *own)
+        recipe, digest = settings.recipe, settings.digest
+        return Cell(folder, self.folder, recipe, digest, sets, values)
 
     def load_recipe(self, sets: Sequence[str] = ()) -> Recipe:
         """The recipe of the sweep, with the settings of a trial."""
@@ -262,10 +263,7 @@ def create_sweep(sweep: Sweep, cells: Sequence[Cell] = (), **sections: Any) -> N
             f"`{sweep.folder}` exists already",
             "`--resume` continues a sweep, `--run` or `--name` choose another folder",
         ) from error
-    document = sweep.space.document
-    text = document.text or dump_yaml(document.data)
-    sections[SEARCH] = {**dataclasses.asdict(sweep.settings), "space": text}
-    record_study(sweep.folder, cells, sign=sweep.trust, **sections)
+    sweep.write_settings(cells, sign=sweep.trust, **sections)
 
 
 def find_sweep(

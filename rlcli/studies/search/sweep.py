@@ -138,11 +138,9 @@ def sweep(
             stack.enter_context(locks.hold(folder))
             opened, first_rung = _reopen(found, given, space, engines)
         else:
-            _refuse_array(given, engines)
             place = runs, run, name
             opened, first_rung = _create(recipe, given, space, place, engines)
             stack.enter_context(locks.hold(opened.folder))
-        _refuse_array(dataclasses.asdict(opened.settings), engines)
         folder = opened.folder
         with stopping_with(folder, lambda _: folder):
             train_trials(opened, first_rung, engines, limit, report)
@@ -181,9 +179,8 @@ def train_trials(
     )
 
 
-def _refuse_array(given: Mapping[str, Any], engines: EngineOptions) -> None:
+def _refuse_array(sampler: str, engines: EngineOptions) -> None:
     """Refuses a job array with a sampler whose trials depend on others."""
-    sampler = given.get("sampler", Settings.sampler)
     if engines.is_array and sampler not in layout.INDEPENDENT:
         raise RlcliError(
             f"a job array cannot have the sampler `{sampler}`, which chooses trials by "
@@ -217,6 +214,7 @@ def _create(
     if layout.is_sweep(Path(recipe)):
         message = f"{quote(recipe)} is the folder of a sweep, not a recipe"
         raise RlcliError(message, "`--resume` continues it")
+    _refuse_array(given.get("sampler", Settings.sampler), engines)
     if space is None:
         raise RlcliError(
             "a sweep needs a space of options to search", "pass a file with `--space`"
@@ -300,6 +298,7 @@ def _reopen(
             "leave `--space` out to continue with the same, or start a new sweep",
         )
     base = opened.load_recipe()
+    _refuse_array(settings.sampler, engines)
     engines.find_storage(opened.read_study())
     changes = {key: value for key, value in given.items() if key in changeable}
     settings = dataclasses.replace(settings, **changes)
