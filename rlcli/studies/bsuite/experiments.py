@@ -15,19 +15,6 @@ TAGS = (
     *("basic", "credit_assignment", "exploration"),
     *("generalization", "memory", "noise", "scale"),
 )
-# The number of steps of the longest episode, given the options of the environment.
-_LENGTHS: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
-    "Cartpole": lambda options: 1_001,
-    "CartpoleSwingup": lambda options: 1_001,
-    "Catch": lambda options: 9,
-    "DeepSea": lambda options: options["size"],
-    "DiscountingChain": lambda options: 100,
-    "MemoryChain": lambda options: options["memory_length"] + 1,
-    "MNISTBandit": lambda options: 1,
-    "MountainCar": lambda options: 1_000,
-    "SimpleBandit": lambda options: 1,
-    "UmbrellaChain": lambda options: options["chain_length"],
-}
 _LOG_SPACED = (*range(1, 11), 12, 14, 17, 20, 25)
 _TO_HUNDRED = (*_LOG_SPACED, *range(30, 105, 10))
 _WRAPPERS = {  # of a setting, by its name in bsuite
@@ -36,12 +23,20 @@ _WRAPPERS = {  # of a setting, by its name in bsuite
 }
 
 
+class BsuiteEnvironment(NamedTuple):
+    """An environment of bsuite."""
+
+    name: str  # without `bsuite/`
+    episodes: int  # of a run
+    # The steps of the longest episode, given its options.
+    max_length: Callable[[Mapping[str, Any]], int]
+
+
 class BsuiteExperiment(NamedTuple):
     """An experiment of bsuite."""
 
     name: str
-    environment: str  # without `bsuite/`
-    episodes: int  # of a run
+    environment: BsuiteEnvironment
     tags: tuple[str, ...]  # the first is the type of the experiment
     settings: Settings  # by index, with bsuite's names
     fixed: Mapping[str, Any] = {}  # options of all of its environments
@@ -57,12 +52,12 @@ class BsuiteExperiment(NamedTuple):
             make(setting[key]) for key, make in _WRAPPERS.items() if key in setting
         ]
         wrappers.append("log_return")
-        name = f"bsuite/{self.environment}"
+        name = f"bsuite/{self.environment.name}"
         return {"name": name, **own, **self.fixed, "wrappers": wrappers}
 
     def max_length(self, index: int) -> int:
         """The steps of the longest episode of an id."""
-        return _LENGTHS[self.environment](self.options(index))
+        return self.environment.max_length(self.options(index))
 
 
 class IdGroup(NamedTuple):
@@ -80,107 +75,91 @@ def _vary(option: str, values: Iterable[Any]) -> Settings:
 
 def _family(
     name: str,
-    environment: str,
-    episodes: int,
+    environment: BsuiteEnvironment,
     plain: Settings,
     tags: tuple[str, ...] = (),
     variant_tags: tuple[str, ...] = (),
 ) -> Iterator[BsuiteExperiment]:
     """A basic experiment and its variants with reward noise and with scaled rewards."""
-    yield BsuiteExperiment(name, environment, episodes, ("basic", *tags), plain)
+    yield BsuiteExperiment(name, environment, ("basic", *tags), plain)
     mappings = [{}] * 4
     if "mapping_seed" in plain[0]:
         mappings = [{"mapping_seed": seed} for seed in range(4)]
-    for variant, values in (
-        ("noise", (0.1, 0.3, 1.0, 3.0, 10.0)),
-        ("scale", (0.001, 0.03, 1.0, 30.0, 1_000.0)),
+    for variant, key, values in (
+        ("noise", "noise_scale", (0.1, 0.3, 1.0, 3.0, 10.0)),
+        ("scale", "reward_scale", (0.001, 0.03, 1.0, 30.0, 1_000.0)),
     ):
-        key = {"noise": "noise_scale", "scale": "reward_scale"}[variant]
         settings = tuple(
             {key: value, "seed": None, **mapping}
             for value in values
             for mapping in mappings
         )
         own = (variant, *variant_tags)
-        yield BsuiteExperiment(
-            f"{name}_{variant}", environment, episodes, own, settings
-        )
+        yield BsuiteExperiment(f"{name}_{variant}", environment, own, settings)
 
 
+_BANDIT = BsuiteEnvironment("SimpleBandit", 10_000, lambda options: 1)
+_CARTPOLE = BsuiteEnvironment("Cartpole", 1_000, lambda options: 1_001)
+_SWINGUP = BsuiteEnvironment("CartpoleSwingup", 1_000, lambda options: 1_001)
+_CATCH = BsuiteEnvironment("Catch", 10_000, lambda options: 9)
+_SEA = BsuiteEnvironment("DeepSea", 10_000, lambda options: options["size"])
+_CHAIN = BsuiteEnvironment("DiscountingChain", 1_000, lambda options: 100)
+_MEMORY = BsuiteEnvironment("MemoryChain", 10_000, lambda o: o["memory_length"] + 1)
+MNIST = BsuiteEnvironment("MNISTBandit", 10_000, lambda options: 1)
+_CAR = BsuiteEnvironment("MountainCar", 1_000, lambda options: 1_000)
+_UMBRELLA = BsuiteEnvironment("UmbrellaChain", 10_000, lambda o: o["chain_length"])
 _DEPTHS: Settings = tuple(
     {"size": size, "mapping_seed": 42} for size in range(10, 51, 2)
 )
-_SWINGUP: Settings = tuple(
+_THRESHOLDS: Settings = tuple(
     {"height_threshold": n / 20, "x_reward_threshold": 1 - n / 20} for n in range(20)
+)
+_LENGTHS: Settings = tuple(
+    {"chain_length": length, "n_distractor": 20} for length in _TO_HUNDRED
 )
 _SEEDS, _MAPPINGS = _vary("seed", [None] * 20), _vary("mapping_seed", range(20))
 _CREDIT, _EXPLORATION = ("credit_assignment",), ("exploration",)
-_GENERALIZATION, _NOISE = ("generalization",), ("noise",)
+_GENERAL, _NOISE = ("generalization",), ("noise",)
 _EXPERIMENTS = (
-    *_family("bandit", "SimpleBandit", 10_000, _MAPPINGS),
-    *_family(
-        "cartpole",
-        "Cartpole",
-        1_000,
-        _SEEDS,
-        _CREDIT + _GENERALIZATION,
-        _GENERALIZATION,
-    ),
+    *_family("bandit", _BANDIT, _MAPPINGS),
+    *_family("cartpole", _CARTPOLE, _SEEDS, _CREDIT + _GENERAL, _GENERAL),
     BsuiteExperiment(
-        "cartpole_swingup",
-        "CartpoleSwingup",
-        1_000,
-        _EXPLORATION + _GENERALIZATION,
-        _SWINGUP,
+        "cartpole_swingup", _SWINGUP, _EXPLORATION + _GENERAL, _THRESHOLDS
     ),
-    *_family("catch", "Catch", 10_000, _SEEDS, _CREDIT, _CREDIT),
-    BsuiteExperiment("deep_sea", "DeepSea", 10_000, _EXPLORATION, _DEPTHS),
+    *_family("catch", _CATCH, _SEEDS, _CREDIT, _CREDIT),
+    BsuiteExperiment("deep_sea", _SEA, _EXPLORATION, _DEPTHS),
     BsuiteExperiment(
         "deep_sea_stochastic",
-        "DeepSea",
-        10_000,
+        _SEA,
         _EXPLORATION + _NOISE,
         _DEPTHS,
         {"deterministic": False},
     ),
-    BsuiteExperiment(
-        "discounting_chain", "DiscountingChain", 1_000, _CREDIT, _MAPPINGS
-    ),
+    BsuiteExperiment("discounting_chain", _CHAIN, _CREDIT, _MAPPINGS),
     BsuiteExperiment(
         "memory_len",
-        "MemoryChain",
-        10_000,
+        _MEMORY,
         ("memory",),
         _vary("memory_length", _TO_HUNDRED),
         {"num_bits": 1},
     ),
     BsuiteExperiment(
         "memory_size",
-        "MemoryChain",
-        10_000,
+        _MEMORY,
         ("memory",),
         _vary("num_bits", (*_LOG_SPACED, 30, 40)),
         {"memory_length": 2},
     ),
-    *_family("mnist", "MNISTBandit", 10_000, _SEEDS, _GENERALIZATION, _GENERALIZATION),
-    *_family(
-        "mountain_car", "MountainCar", 1_000, _SEEDS, _GENERALIZATION, _GENERALIZATION
-    ),
+    *_family("mnist", MNIST, _SEEDS, _GENERAL, _GENERAL),
+    *_family("mountain_car", _CAR, _SEEDS, _GENERAL, _GENERAL),
     BsuiteExperiment(
         "umbrella_distract",
-        "UmbrellaChain",
-        10_000,
+        _UMBRELLA,
         _CREDIT + _NOISE,
         _vary("n_distractor", _TO_HUNDRED),
         {"chain_length": 20},
     ),
-    BsuiteExperiment(
-        "umbrella_length",
-        "UmbrellaChain",
-        10_000,
-        _CREDIT + _NOISE,
-        tuple({"chain_length": length, "n_distractor": 20} for length in _TO_HUNDRED),
-    ),
+    BsuiteExperiment("umbrella_length", _UMBRELLA, _CREDIT + _NOISE, _LENGTHS),
 )
 EXPERIMENTS: Mapping[str, BsuiteExperiment] = {each.name: each for each in _EXPERIMENTS}
 

@@ -26,7 +26,8 @@ def score_experiments(results: Mapping[str, Results]) -> list[dict[str, Any]]:
         found = {index: rows for index, rows in results.get(name, {}).items() if rows}
         if not found:
             continue
-        value = float(_SCORES[name](found, experiment.episodes))
+        episodes = experiment.environment.episodes
+        value = float(_SCORES[name](found, episodes))
         last = min(max(row["episode"] for row in rows) for rows in found.values())
         scores.append(
             {
@@ -36,7 +37,7 @@ def score_experiments(results: Mapping[str, Results]) -> list[dict[str, Any]]:
                 "tags": list(experiment.tags),
                 "ids": len(found),
                 "all_ids": len(experiment.settings),
-                "finished": bool(last >= experiment.episodes),
+                "finished": bool(last >= episodes),
             }
         )
     return scores

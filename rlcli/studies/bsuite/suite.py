@@ -17,7 +17,7 @@ from rlcli.runs.creation import check_place
 from rlcli.runs.files import name_file_in_errors, to_json
 from rlcli.runs.naming import place_folder
 from rlcli.runs.study_record import FILE_NAME, Cell, refuse_options
-from rlcli.studies.bsuite.experiments import EXPERIMENTS, IdGroup, select_ids
+from rlcli.studies.bsuite.experiments import EXPERIMENTS, MNIST, IdGroup, select_ids
 from rlcli.studies.bsuite.results import score_sweep
 from rlcli.studies.bsuite.suite_files import RUNS, Suite, find_suite
 from rlcli.studies.engines.engine_options import EngineOptions
@@ -28,7 +28,6 @@ from rlcli.training.stopping.stops import stopping_with
 
 GROUP = "bsuite"  # the folder of these sweeps, below the folder of runs
 _ROWS = 1_000  # of metrics in a run
-_MNIST = "MNISTBandit"
 
 
 @resolves(recipes="recipe", new=("mnist", "runs", "run", "script"))
@@ -170,7 +169,7 @@ def _leave_out_mnist(
     chosen: list[tuple[str, int]], words: Sequence[str], path: str | Path | None
 ) -> tuple[list[tuple[str, int]], list[str]]:
     """The ids that can be trained, and a note on the others."""
-    needs = {name for name, _ in chosen if EXPERIMENTS[name].environment == _MNIST}
+    needs = {name for name, _ in chosen if EXPERIMENTS[name].environment is MNIST}
     if path is not None or not needs:
         return chosen, []
     hint = "give the folder of the MNIST training set: `--mnist FOLDER`"
@@ -203,9 +202,11 @@ def _plan_cell(
     num_envs = data.get("num_envs", 1) if isinstance(data, Mapping) else 1
     num_envs = num_envs if isinstance(num_envs, int) and num_envs > 0 else 1
     options = {**experiment.options(index), "num_envs": num_envs}
-    if experiment.environment == _MNIST:
+    if experiment.environment is MNIST:
         options["path"] = suite.info["mnist"]
-    rounds = math.ceil(experiment.episodes / num_envs)  # of episodes side by side
+    rounds = math.ceil(
+        experiment.environment.episodes / num_envs
+    )  # of episodes side by side
     size = experiment.max_length(index) * num_envs  # steps of a round
     period = math.ceil(rounds / _ROWS)  # of the rows of metrics
     rounds = math.ceil(rounds / period) * period  # the last row is at the end

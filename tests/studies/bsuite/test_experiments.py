@@ -22,7 +22,7 @@ def test_ids_settings_episodes_and_tags_are_those_of_bsuite():
     assert ids.keys() == {*sweep.SWEEP}
     for id, experiment in ids.items():
         assert experiment.settings[int(id.partition("/")[2])] == sweep.SETTINGS[id]
-        assert experiment.episodes == sweep.EPISODES[id]
+        assert experiment.environment.episodes == sweep.EPISODES[id]
     assert sorted(sweep.TAGS) == list(TAGS)
     for tag, tagged in sweep.TAGS.items():
         assert {id for id, each in ids.items() if tag in each.tags} == {*tagged}

@@ -20,14 +20,14 @@ def make_rows(rng, experiment, last):
     share = skill * rng.uniform(0.9, 1.1, len(episodes))
     regret = {"Catch": 2, "SimpleBandit": 1, "MNISTBandit": 2, "UmbrellaChain": 1}
     returns = {"Cartpole": 1000, "CartpoleSwingup": 700, "MountainCar": -1000}
-    scale = returns.get(experiment.environment, 1.1)
+    scale = returns.get(experiment.environment.name, 1.1)
     columns = {
         "steps": episodes * 10,
         "episode": episodes,
         "total_return": episodes * np.clip(share, 0.8, 1) * scale,
         "episode_len": episodes * 0 + 10,
         "episode_return": share,
-        "total_regret": episodes * share * regret.get(experiment.environment, 1),
+        "total_regret": episodes * share * regret.get(experiment.environment.name, 1),
         "raw_return": episodes * share * scale,
         "best_episode": np.full(len(episodes), skill * scale),
         "total_bad_episodes": episodes * np.clip(share + 0.5, 0, 1),
@@ -41,7 +41,7 @@ def make_results(seed, last=None):
     rng = np.random.default_rng(seed)
     return {
         name: {
-            index: make_rows(rng, experiment, last or experiment.episodes)
+            index: make_rows(rng, experiment, last or experiment.environment.episodes)
             for index in range(len(experiment.settings))
         }
         for name, experiment in EXPERIMENTS.items()
