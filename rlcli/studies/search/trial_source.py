@@ -201,14 +201,13 @@ class TrialSource:
         The rows of a pruned trial are computed until then, but not read any more.
         """
         number = running.trial.number
-        self._study.note(number, pruned_at=step)
         del self._running[self._sweep.trial(number)]
         left = [folder for folder in job.folders if folder in self._running]
         count = len(job.folders)
         elapsed = time.monotonic() - running.begin
         remaining = elapsed * (_total_steps(job.folders[0]) / step - 1)
         saved = remaining * (count - len(left)) / count
-        self._study.end(number, "pruned")
+        self._study.end(number, "pruned", pruned_at=step)
         return not left or (2 * len(left) <= count and saved > _RESTART)
 
     def _report_rungs(self, running: _Running) -> int | None:
@@ -251,16 +250,14 @@ class TrialSource:
         frozen = Run(folder).read_info().get("frozen") or ()
         if has_failed and len(frozen) == self._settings.seeds:
             values = [self.objective.worst] * self._settings.seeds
-            self._study.note(number, reason=reason, seeds=values)
-            self._study.end(number, "complete", self.objective.worst)
+            notes = {"reason": reason, "seeds": values}
+            self._study.end(number, "complete", self.objective.worst, **notes)
         elif has_failed or not evaluations:
             reason = reason or "the run has no evaluation"
-            self._study.note(number, reason=reason)
-            self._study.end(number, "failed")
+            self._study.end(number, "failed", reason=reason)
         else:
             summary = summarize(self.objective.measure(evaluations), self.objective)
-            self._study.note(number, seeds=summary["seeds"], ci95=summary["ci95"])
-            self._study.end(number, "complete", summary["value"])
+            self._study.end(number, "complete", **summary)
 
     def _list_confirmed(self) -> list[dict[str, Any]]:
         """The best trials with their results on other seeds; without, as they are."""

@@ -220,7 +220,8 @@ class Trials:
             if option.is_active(values):
                 values[option.key] = self._suggest(trial, option)
         self._live[trial.number] = trial
-        return self.find(trial.number)._replace(values=values)
+        frozen = self._study.get_trials(deepcopy=False)[trial.number]
+        return self._read(frozen)._replace(values=values)
 
     def _suggest(self, trial: Any, option: Option) -> Any:
         """The value of an option, which is chosen unless the trial has one."""
@@ -271,29 +272,21 @@ class Trials:
             self._live[number].report(value, step)
             return bool(self._live[number].should_prune())
 
-    def note(self, number: int, **notes: Any) -> None:
-        """Sets notes of a running trial."""
-        with self._explain_errors():
-            for name, value in notes.items():
-                self._live[number].set_user_attr(name, value)
-
-    def end(self, number: int, state: str, value: float | None = None) -> None:
+    def end(
+        self, number: int, state: str, value: float | None = None, **notes: Any
+    ) -> None:
         """Ends a trial as `complete` with its value, `pruned` or `failed`."""
         names = {state: name for name, state in _STATES.items()}
-        state_ = getattr(self._optuna.trial.TrialState, names[state])
+        trial = self._live.pop(number)
         with self._explain_errors():
-            self._study.tell(number, value, state_)
-        del self._live[number]
+            for name, note in notes.items():
+                trial.set_user_attr(name, note)
+            self._study.tell(number, value, self._optuna.trial.TrialState[names[state]])
 
     def trials(self) -> list[Trial]:
         """All trials by their numbers."""
         with self._explain_errors():
             return [*map(self._read, self._study.get_trials(deepcopy=False))]
-
-    def find(self, number: int) -> Trial:
-        """The trial of a number."""
-        with self._explain_errors():
-            return self._read(self._study.get_trials(deepcopy=False)[number])
 
     def importance(self) -> dict[str, float]:
         """How much of the variation between good trials each option explains.

@@ -21,9 +21,8 @@ from rlcli.runs.run_folder import Run
 from rlcli.runs.study_record import find_study
 from rlcli.studies.search.layout import open_sweep
 from rlcli.studies.search.summary import find_sweep_status, show_sweep
-from rlcli.studies.search.trials import Trials
 
-pytest.importorskip("optuna")
+optuna = pytest.importorskip("optuna")
 
 
 @pytest.fixture(autouse=True)
@@ -125,7 +124,7 @@ def test_a_trial_that_is_refused_fails_without_another_attempt(tmp_path):
     sweep = make_sweep(tmp_path / "s", trials=2)
     engine = FakeEngine(codes={"trials/0000": [1]})
     assert drive(sweep, engine) == "finished"
-    failed = read_study(sweep).find(0)
+    failed = read_study(sweep).trials()[0]
     assert (failed.state, failed.notes["reason"]) == ("failed", "it does not work")
     assert engine.started.count(("trials/0000", "train")) == 1
 
@@ -174,20 +173,20 @@ def test_asha_stops_bad_trials_after_the_first_rung(tmp_path):
 def test_a_trial_that_was_being_pruned_does_not_continue(tmp_path, monkeypatch):
     space = {"x": {"int": [3, 8]}}
     sweep = make_sweep(tmp_path / "s", space, sampler="grid", pruner="asha", trials=3)
-    end = Trials.end
+    tell = optuna.Study.tell
 
-    def kill(study, number, state, value=None):
-        if state == "pruned":
+    def kill(study, number, value, state):
+        if state.name == "PRUNED":
             raise KeyboardInterrupt  # between the decision and its record
-        end(study, number, state, value)
+        tell(study, number, value, state)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Trials, "end", kill)
+        patch.setattr(optuna.Study, "tell", kill)
         drive(sweep, FakeEngine(room=1))
-    assert read_study(sweep).find(1).state == "running"
+    assert read_study(sweep).trials()[1].state == "running"
     engine = FakeEngine(room=1)
     assert drive(sweep, engine) == "finished"
-    assert read_study(sweep).find(1).state == "pruned"
+    assert read_study(sweep).trials()[1].state == "pruned"
     assert not [key for key, _ in engine.started if key == "trials/0001"]
 
 
