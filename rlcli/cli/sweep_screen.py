@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.console import Group
 from rich.table import Table
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 _TOP = 10  # trials in a table
 _BAR = 20  # characters of the bar of an importance
 _NEVER = "never"  # the steps to a return that was not reached
+_STYLE: Mapping[str, Any] = {"pad_edge": False, "show_edge": False}
 _STYLES = {"complete": "green", "running": "cyan", "pruned": "dim", "failed": "red"}
 
 
@@ -115,22 +115,19 @@ def _table(
     keys = [*dict.fromkeys(key for *_, values in rows for key in values)]
     names = shorten_keys(keys)
     options = [[_option(values.get(key)) for key in keys] for *_, values in rows]
+    header = ["trial", "state", objective, *names]
     cells = [(*row[:3], *values) for row, values in zip(rows, options, strict=True)]
-    columns = zip(("trial", "state", objective, *names), *cells, strict=True)
-    needed = sum(max(map(len, column)) + 3 for column in columns)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("trial", justify="right", no_wrap=True)
-    table.add_column("state", no_wrap=True)
-    table.add_column(quote_rich(objective), justify="right", no_wrap=True)
-    if needed <= width:
-        for name in names:
-            table.add_column(quote_rich(name), justify="right", no_wrap=True)
-    else:
-        table.add_column("options", overflow="fold")
+    columns = zip(header, *cells, strict=True)
+    if sum(max(map(len, column)) + 3 for column in columns) > width:
+        header = [*header[:3], "options"]
         options = [
             [", ".join(map("=".join, zip(names, values, strict=True)))]
             for values in options
         ]
+    table = output.make_table(header, text=("state", "options"), **_STYLE)
+    for column in table.columns[:3]:
+        column.no_wrap = True
+    table.columns[-1].overflow = "fold"
     for (number, state, value, _), values in zip(rows, options, strict=True):
         marked = quote_rich(state, _STYLES.get(state.partition(" ")[0], ""))
         table.add_row(number, marked, value, *map(quote_rich, values))
@@ -277,9 +274,6 @@ def _latest(trial: Mapping[str, Any]) -> float | None:
     if trial["pruned_at"] is None:
         return trial["value"]
     return trial["rungs"].get(str(trial["pruned_at"]))
-
-
-_STYLE: Mapping[str, Any] = {"pad_edge": False, "show_edge": False}
 
 
 def _print_confirmation(screen: Any, data: Mapping[str, Any]) -> None:
