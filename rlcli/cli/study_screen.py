@@ -67,7 +67,7 @@ def report_script(folder: Path, engines: EngineOptions, then: str, quiet: bool) 
     """Prints the folder, how to submit a script for SLURM, and the command after it."""
     from rlcli.studies.engines.slurm import find_script  # as above
 
-    script = find_script(folder, engines.script)
+    script = find_script(folder, engines)
     if not quiet:
         output.print_message(f"next: sbatch --wait {shell_path(script)}; {then}")
     output.print_data(folder)

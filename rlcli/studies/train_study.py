@@ -30,7 +30,7 @@ from rlcli.runs.study_record import (
 )
 from rlcli.studies.engines.engine_options import STORAGE, EngineOptions
 from rlcli.studies.engines.jobs import ENDED, Job
-from rlcli.studies.engines.slurm import find_script, write_script
+from rlcli.studies.engines.slurm import write_script
 from rlcli.studies.preview import build_groups
 from rlcli.studies.seed_blocks import block_source, refuse_changes
 from rlcli.studies.shared_programs import group_cells, is_population, train_cells
@@ -284,16 +284,7 @@ def train_recorded(
         words += [word for text in set for word in ("--set", text)]
         if engine.is_array and not refused:
             tasks = [[cell.label for cell in group] for group in groups]
-            write_script(
-                folder,
-                tasks,
-                words,
-                find_script(folder, engine.script),
-                max_time=max_time,
-                at_once=engine.jobs,
-                cpus=max(1, int(engine.cpus)),
-                gpus=int(engine.gpus),
-            )
+            write_script(folder, tasks, words, engine, max_time)
             ended += [CellEnd(cell, errors.OK, "") for cell in left]
         if engine.is_array or (is_strict and refused):
             return ended

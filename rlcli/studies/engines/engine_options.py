@@ -17,11 +17,11 @@ from rlcli.studies.engines import stored_runs
 from rlcli.studies.engines.jobs import Engine, Job
 from rlcli.studies.engines.local_engine import LocalEngine
 from rlcli.studies.engines.run_storage import RunStorage, open_storage
-from rlcli.studies.engines.slurm import SUFFIXES
 from rlcli.studies.engines.storage_engine import StorageEngine
 from rlcli.xla.threads import usable_cores
 
 ENGINES = ("local", "ray", "slurm")
+SUFFIXES = (".sh", ".slurm", ".sbatch")  # of the script of a job array
 STORAGE = "run_storage"  # the section of `study.json` about a store
 _STORAGE_OPTION = "--run-storage"
 _OPTIONS: Mapping[str, tuple[str, ...]] = {  # and the engines that have them

@@ -15,10 +15,9 @@ from rlcli.runs.cell_table import ARRAY
 from rlcli.runs.durations import max_time_arguments
 from rlcli.runs.files import write_output
 from rlcli.runs.opened_folder import OpenedFolder
+from rlcli.studies.engines.engine_options import EngineOptions
 
-LOGS = ARRAY  # the folder of the tasks' output
-SUFFIXES = (".sh", ".slurm", ".sbatch")  # of the script
-SCRIPT = "array.sh"  # in this folder, unless the user names another
+SCRIPT = "array.sh"  # in the folder of the tasks' output, unless the user names another
 _GRACE = 120  # seconds before the limit of time at which SLURM sends TERM
 
 # The shell receives the signals, because it has to queue the task again afterwards.
@@ -56,32 +55,29 @@ exit "$code"
 """
 
 
-def find_script(study: Path, file: str | Path | None) -> Path:
+def find_script(study: Path, engine: EngineOptions) -> Path:
     """The file of the script: that of the user, or one in the study's folder."""
-    return OpenedFolder(study).find(LOGS, SCRIPT) if file is None else Path(file)
+    if engine.script is not None:
+        return Path(engine.script)
+    return OpenedFolder(study).find(ARRAY, SCRIPT)
 
 
 def write_script(
     study: Path,
     tasks: Sequence[Sequence[str]],
     options: Sequence[str],
-    file: str | Path,
-    *,
+    engine: EngineOptions,
     max_time: float | None = None,
-    at_once: int | None = None,
-    cpus: int = 1,
-    gpus: int = 0,
 ) -> None:
     """Writes the script of the job array; `sbatch FILE` starts it.
 
     `tasks` are the names of the cells of each task, and `options` those of `rlcli
     study`. `max_time`: after so many seconds a task stops, and is queued again.
-    `at_once`: how many tasks may run, each with so many `cpus` and `gpus`.
     """
     if not tasks:
         raise RlcliError(f"all cells of `{study}` have ended: there are no tasks")
     folder = study.absolute()
-    logs = OpenedFolder(study).make(LOGS).absolute()
+    logs = OpenedFolder(study).make(ARRAY).absolute()
     words = [*module_command("rlcli"), "study", "--quiet", *options]
     if max_time is not None:
         words += max_time_arguments(max_time)
@@ -92,16 +88,16 @@ def write_script(
     text = _SCRIPT.format(
         name=quote_slurm("rlcli-" + re.sub(r"[^\w.+-]", "_", folder.name)),
         last=len(tasks) - 1,
-        at_once="" if at_once is None else f"%{at_once}",
-        cpus=cpus,
-        gpus=f"\n#SBATCH --gpus-per-task={gpus}" if gpus else "",
+        at_once="" if engine.jobs is None else f"%{engine.jobs}",
+        cpus=max(1, int(engine.cpus)),
+        gpus=f"\n#SBATCH --gpus-per-task={engine.gpus:.0f}" if engine.gpus else "",
         logs=_log_file(logs),
         grace=_GRACE,
         tasks="\n".join(cases),
         command=join_shell(words),
         folder=join_shell([str(folder)]),
     )
-    write_output(Path(file), text.encode())
+    write_output(find_script(study, engine), text.encode())
 
 
 def _log_file(logs: Path) -> str:

@@ -20,11 +20,11 @@ from rlcli.recipe.documents import dump_yaml, load_document
 from rlcli.recipe.varying import MOST_COMBINATIONS
 from rlcli.results.checks import check_choice
 from rlcli.runs import predicates
+from rlcli.runs.cell_table import ARRAY
 from rlcli.runs.files import REMEDY, read_json, to_json
 from rlcli.runs.naming import check_name
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.study_record import SEARCH, Cell, find_study, is_recipe, record_study
-from rlcli.studies.engines.slurm import LOGS
 from rlcli.studies.search.objectives import RETURN, parse_objective
 from rlcli.studies.search.space import Space, read_space
 from rlcli.studies.study_grid import read_cell
@@ -36,7 +36,7 @@ MEMBERS = 20  # of a population, by default
 INDEPENDENT = ("random", "grid")  # samplers whose trials depend on their number only
 TRIALS, CONFIRMATIONS = "trials", "confirm"
 _RUNS = TRIALS, CONFIRMATIONS
-FOLDERS = (*_RUNS, LOGS)  # of a sweep
+FOLDERS = (*_RUNS, ARRAY)  # of a sweep
 GROUP = "sweeps"  # the folder of all sweeps, below the folder of runs
 
 

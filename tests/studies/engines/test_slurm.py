@@ -21,6 +21,7 @@ from rlcli.runs.metrics import read_metrics
 from rlcli.runs.run_folder import Run
 from rlcli.studies.bsuite import suite
 from rlcli.studies.engines import slurm
+from rlcli.studies.engines.engine_options import EngineOptions
 
 TASKS = [["a/lr=0.1", "a/lr=0.2"], ["b b"]]
 
@@ -122,7 +123,8 @@ def test_bsuite_is_an_array_whose_runs_are_scored_afterwards(
 def test_a_script_names_any_folder_and_cell_and_runs_nothing_of_it(tmp_path, name):
     (tmp_path / name).mkdir()
     script = tmp_path / "array.sh"
-    slurm.write_script(tmp_path / name, [[name, "b"]], ["--no-trust"], script)
+    engine = EngineOptions("slurm", script=script)
+    slurm.write_script(tmp_path / name, [[name, "b"]], ["--no-trust"], engine)
     text = script.read_text()
     value = next(line for line in text.splitlines() if "--output=" in line)
     path = str(tmp_path / name / "slurm").replace("%", "%%")
@@ -140,7 +142,8 @@ def test_a_script_names_any_folder_and_cell_and_runs_nothing_of_it(tmp_path, nam
 def test_a_folder_that_no_script_can_name_is_refused(tmp_path, name):
     (tmp_path / name).mkdir()
     with pytest.raises(RlcliError, match="a name that no SLURM script can contain"):
-        slurm.write_script(tmp_path / name, TASKS, [], tmp_path / "array.sh")
+        engine = EngineOptions("slurm", script=tmp_path / "array.sh")
+        slurm.write_script(tmp_path / name, TASKS, [], engine)
     assert not (tmp_path / "array.sh").exists()
 
 
@@ -172,7 +175,8 @@ while true; do sleep 0.05; done
     study.mkdir()
     with monkeypatch.context() as patch:
         patch.setattr(sys, "executable", str(tools / "python"))
-        slurm.write_script(study, TASKS, ["--no-trust"], script, max_time=10_800.0)
+        engine = EngineOptions("slurm", script=script)
+        slurm.write_script(study, TASKS, ["--no-trust"], engine, 10_800.0)
     assert "--array=0-1\n" in script.read_text()
     variables = {"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_JOB_ID": "17"}
     variables |= {"PATH": f"{tools}:{os.environ['PATH']}"}
