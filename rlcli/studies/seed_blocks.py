@@ -12,7 +12,8 @@ from pathlib import Path
 from rlcli.errors import RlcliError
 from rlcli.results.claim_test import TEST, read_test, split_blocks
 from rlcli.results.claims import is_finished, read_claims
-from rlcli.runs.study_record import Cell, find_study, record_study
+from rlcli.runs.opened_folder import OpenedFolder
+from rlcli.runs.study_record import Cell, record_study
 from rlcli.studies.study_grid import begin_block
 from rlcli.studies.study_loop import CellEnd, CellSource
 
@@ -42,9 +43,8 @@ def add_block(folder: Path, ended: Container[str] = ()) -> list[Cell]:
     ended if they are finished. [] without a test, and if a cell has not ended, all is
     decided, or all seeds are spent.
     """
-    study = find_study(folder)
-    test = read_test(study) if study is not None else None
-    if study is None or test is None:
+    study = OpenedFolder(folder).read_study()
+    if (test := read_test(study)) is None:
         return []
     if not all(cell.label in ended or is_finished(cell) for cell in study.cells):
         return []
@@ -70,8 +70,8 @@ def add_block(folder: Path, ended: Container[str] = ()) -> list[Cell]:
 
 def refuse_changes(folder: Path, sets: Sequence[str]) -> None:
     """Refuses settings that would change the results of a test that has begun."""
-    study = find_study(folder) if sets else None
-    for text in sets if study is not None and TEST in study.sections else ():
+    has_test = TEST in OpenedFolder(folder).read_study().sections
+    for text in sets if has_test else ():
         key = text.partition("=")[0].strip()
         if any(
             f"{key}.".startswith(f"{each}.") or each.startswith(f"{key}.")

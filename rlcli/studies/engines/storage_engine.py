@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.run_folder import trust_option
-from rlcli.runs.study_record import find_study, format_record
+from rlcli.runs.study_record import format_record
 from rlcli.studies.engines import stored_runs
 from rlcli.studies.engines.jobs import Engine, Job, ProcessEnd
 from rlcli.studies.engines.run_storage import RunStorage
@@ -43,12 +43,11 @@ class StorageEngine:
         """Starts a task that begins or continues a job."""
         stored_runs.retry(lambda: stored_runs.upload_inputs(self._storage, job))
         self._running[job.key] = job
-        study = find_study(job.study)
-        cells = [c for c in study.cells if c.label in job.labels] if study else []
-        options = job.options
+        opened, options = OpenedFolder(job.study), job.options
         if not {*options} & {"--trust", "--no-trust"}:  # elsewhere it is not the user's
-            options += (*trust_option(OpenedFolder(job.study).admits_code),)
-        record = format_record(cells)
+            options += (*trust_option(opened.admits_code),)
+        cells = opened.read_study().cells
+        record = format_record([cell for cell in cells if cell.label in job.labels])
         self._engine.start(job._replace(options=options, record=record))
 
     def collect(self) -> list[ProcessEnd]:
