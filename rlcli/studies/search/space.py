@@ -11,7 +11,7 @@ Imports neither JAX nor Optuna.
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -166,10 +166,16 @@ class Space:
         Each option has random numbers of its own: another option in the space does not
         change the values of this one.
         """
+        return self.fill(
+            lambda option: option.draw(Random(f"{seed}/{trial}/{option.key}"))
+        )
+
+    def fill(self, choose: Callable[[Option], Any]) -> Values:
+        """The values that a function chooses for the options that are active."""
         values: Values = {}
         for option in self.options:
             if option.is_active(values):
-                values[option.key] = option.draw(Random(f"{seed}/{trial}/{option.key}"))
+                values[option.key] = choose(option)
         return values
 
     def settings(self, values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -182,11 +188,7 @@ class Space:
 
     def complete(self, values: Mapping[str, Any]) -> Values:
         """These values, and the lowest, or first choice, of other active options."""
-        chosen: Values = {}
-        for option in self.options:
-            if option.is_active(chosen):
-                chosen[option.key] = values.get(option.key, option.edges()[0])
-        return chosen
+        return self.fill(lambda option: values.get(option.key, option.edges()[0]))
 
     def requirements(self, option: Option) -> Values:
         """Values of other options with which an option is active."""

@@ -215,10 +215,7 @@ class Trials:
 
     def _begin(self, trial: Any) -> Trial:
         """Chooses the options that have no value yet."""
-        values: Values = {}
-        for option in self._space.options:
-            if option.is_active(values):
-                values[option.key] = self._suggest(trial, option)
+        values = self._space.fill(lambda option: self._suggest(trial, option))
         self._live[trial.number] = trial
         frozen = self._study.get_trials(deepcopy=False)[trial.number]
         return self._read(frozen)._replace(values=values)
