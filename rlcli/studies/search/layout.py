@@ -152,7 +152,7 @@ _ENTRY = {"trial", "options", "run", "trial_value", "value", "ci95", "seeds"}
 
 
 def _is_entry(value: Any) -> bool:
-    """Whether a value is a trial in the result of a sweep; see `describe_entry`."""
+    """Whether a value is a trial in the result of a sweep; see `TrialSource`."""
     if not isinstance(value, dict) or not value.keys() >= _ENTRY:
         return False
     trial = value["trial"]

@@ -25,7 +25,7 @@ from rlcli.studies.search.objectives import (
     parse_objective,
     summarize,
 )
-from rlcli.studies.search.trials import Trial, Trials, describe_entry, find_winner, rank
+from rlcli.studies.search.trials import Trial, Trials, rank
 from rlcli.studies.study_loop import CellEnd, CellSource
 
 _RESTART = 30.0  # seconds that fewer trials in a program have to save
@@ -123,7 +123,11 @@ class TrialSource:
         """Writes the result, with the winner if the search was not stopped."""
         found: dict[str, Any] = {}
         if not status:
-            found = find_winner(self._list_confirmed(), self.objective)
+            sign = -1 if self.objective.is_maximized else 1
+            entries = self._list_confirmed()
+            entries.sort(key=lambda each: (sign * each["value"], each["trial"]))
+            finite = (each for each in entries if math.isfinite(each["value"]))
+            found = {"winner": next(finite, None), "confirmed": entries}
             status = "finished" if found["winner"] else "failed"
         self._write_status(status, **found)
 
@@ -281,10 +285,18 @@ class TrialSource:
 
     def _describe(self, trial: Trial, folder: Path) -> dict[str, Any]:
         """A trial in the result of the sweep."""
+        values = trial.values
         if self._settings.sampler == PBT:
-            lineages = pbt.read_lineages(self._sweep)
-            trial = trial._replace(values=dict(lineages[trial.number][-1].options))
-        return describe_entry(trial, folder)
+            values = dict(pbt.read_lineages(self._sweep)[trial.number][-1].options)
+        return {
+            "trial": trial.number,
+            "options": values,
+            "run": str(Path(folder.parent.name) / folder.name),  # within the sweep's
+            "trial_value": trial.value,
+            "value": trial.value,
+            "ci95": trial.notes.get("ci95"),
+            "seeds": trial.notes.get("seeds"),
+        }
 
     def describe_progress(self) -> SweepProgress:
         """How far the sweep is."""
