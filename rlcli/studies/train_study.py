@@ -228,6 +228,9 @@ def _train_new(
             "choose another folder with `--run`",
         )
     sections = {**sections, **engine.begin_storage(title, folder)}
+    if found is not None and REFERENCE in sections:  # its own cells keep theirs
+        before = found.sections.get(REFERENCE, {})
+        sections[REFERENCE] = {**before, **sections[REFERENCE]}
     record_study(folder, cells, sign=trust, **sections)
     may_begin = engine.run_storage is not None  # the store may have runs
     try:

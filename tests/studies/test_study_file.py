@@ -293,6 +293,13 @@ def test_a_study_records_its_references():
         "paper.yaml", run="here", engine="slurm", script="script.sh", quiet=True
     )
     assert find_study("here").sections["reference"] == reference
+    other = (
+        "recipes: [{name: large, recipe: pole.yaml}]\nreference: {CartPole-v1: [0, 9]}"
+    )
+    Path("other.yaml").write_text(other)
+    rlcli.study("other.yaml", run="here", engine="slurm", quiet=True)
+    both = find_study("here").sections["reference"]
+    assert both == {**reference, "CartPole-v1": [0, 9]}
 
 
 BOTH = "[CartPole-v1, Acrobot-v1]"

@@ -58,8 +58,7 @@ def fit(
     )
     generations: Mapping[Any, list[Any]] = defaultdict(list)
     for each in trials:
-        attributes = {**each.system_attrs, **each.user_attrs}  # of older sweeps, of own
-        if isinstance(generation := attributes.get(GENERATION), int):
+        if isinstance(generation := each.user_attrs.get(GENERATION), int):
             generations[generation].append(each)
     while True:
         solutions = generations[optimizer.generation][: optimizer.population_size]

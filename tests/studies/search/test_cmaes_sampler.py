@@ -77,7 +77,7 @@ def test_the_state_is_that_of_optuna_after_the_same_trials(is_maximized):
     trials = study.get_trials()
     for each in trials:  # the attribute in which Optuna keeps the generation
         if (generation := each.system_attrs.get("cma:generation")) is not None:
-            each.system_attrs[GENERATION] = generation
+            each.user_attrs[GENERATION] = generation
     pieces = next(
         each
         for each in (
