@@ -64,7 +64,8 @@ def environment_seeds(entropy: int | Sequence[int] | None, count: int = 1) -> li
 class HostVectorState:
     """The state of S×B host environments: `obs` `[S · B, ...]`, actions so far.
 
-    `is_lost` marks environments whose episode could not be restored.
+    `is_lost` marks environments whose episode could not be restored, or that failed.
+    The next step truncates it at the observation before, with reward 0.
     """
 
     def __init__(
@@ -101,6 +102,8 @@ class HostVectorState:
         self._start_steps = np.zeros(self.count, np.int64)
         self.is_lost = np.zeros(self.count, np.bool_)
         self._has_lost = False
+        # Of these, the rows whose episode could not be restored.
+        self._unrestored = np.zeros(0, np.int64)
         # The actions of the longest episode; those of a row are the last `length`.
         # Empty if the vector is not replayable.
         self.history: collections.deque[ArrayTree] = collections.deque()
@@ -136,6 +139,7 @@ class HostVectorState:
         message = f"{self._wrap_error(method, error).message}; {ending} restarted"
         seeds = np.unique(rows // self.grid[1])
         self._restarts.add(seeds, self._steps + (method == "step"), message)
+        self.is_lost[rows] = self._has_lost = True
 
     def begin(self) -> ArrayTree:
         """Starts episode 0 of every environment; returns obs `[S, B, ...]`."""
@@ -165,7 +169,8 @@ class HostVectorState:
             next_obs = map_tree(np.copy, next_obs)  # the vector may still use its own
             write_rows(next_obs, lost, select_rows(self.obs, lost))
             last |= lost
-            self._info.drop(lost)
+            self._info.drop(self._unrestored)
+            self._unrestored = self._unrestored[:0]
         has_ended = last
         if cut is not False:
             has_ended = last | np.broadcast_to(cut, self.grid).ravel()
@@ -193,7 +198,6 @@ class HostVectorState:
         obs = map_tree(np.copy, obs)
         self.episode[done_rows] += 1
         self._start_steps[done_rows] = self._steps
-        self.is_lost[done_rows] = self._has_lost = False
         write_rows(obs, done_rows, self._begin_episodes(done_rows))
         for _ in range(len(self.history) - int(self.length.max())):
             self.history.popleft()
@@ -234,8 +238,7 @@ class HostVectorState:
     def restore(self, arrays: Mapping[str, HostArray]) -> str:
         """Restores episodes by replaying; returns a warning about those it could not.
 
-        Those are `is_lost`: the next step truncates the episode at the saved
-        observation, with reward 0.
+        Those are `is_lost`, at the saved observation.
         """
         if self._restarts and "restarts" in arrays:
             self._restarts.counts[:] = arrays["restarts"]
@@ -258,19 +261,20 @@ class HostVectorState:
         actions = jax.tree.map(to_rows, _leaf_names("actions", template), template)
         longest = jax.tree.leaves(actions)[0].shape[1]
         past = [jax.tree.map(lambda x, t=t: x[:, t], actions) for t in range(longest)]
-        self.is_lost[:] = True
+        lost = np.ones(self.count, np.bool_)
         if self._is_replayable:
             self.history.extend(past)
-            self.is_lost = ~self._replay(past, current_obs) | ~_rows_equal(
-                current_obs, saved_obs
-            )
+            is_intact = self._replay(past, current_obs)
+            lost = ~is_intact | ~_rows_equal(current_obs, saved_obs)
             # The environments of a group only begin together.
-            lost_groups = self.is_lost.reshape(-1, self.vector.group).any(axis=1)
-            self.is_lost = lost_groups.repeat(self.vector.group)
-            self._info.drop(self.is_lost)
-        self._has_lost = bool(self.is_lost.any())
-        if self._has_lost:  # otherwise a vector may refuse to step ended episodes
-            self._begin_episodes(np.flatnonzero(self.is_lost))
+            lost = lost.reshape(-1, self.vector.group).any(axis=1)
+            lost = lost.repeat(self.vector.group)
+            self._info.drop(lost)
+        self._unrestored = lost.nonzero()[0]
+        if len(self._unrestored):  # a vector may refuse to step ended episodes
+            self._begin_episodes(self._unrestored)
+            self.is_lost |= lost
+            self._has_lost = True
         self.obs = saved_obs
         return self._describe_lost()
 
@@ -288,7 +292,7 @@ class HostVectorState:
             self._info.record(timestep.info)
             seen = select_rows(timestep.obs, is_replaying)
             write_rows(current_obs, is_replaying, seen)
-            ended_rows = np.array(timestep.last, np.bool_)
+            ended_rows = np.array(timestep.last, np.bool_) | self.is_lost
             is_intact &= ~(ended_rows & is_replaying)
             # Also ended episodes that are not replayed: the vector steps them again.
             restart_rows = np.flatnonzero(ended_rows | (self.length == left - 1))
@@ -337,7 +341,11 @@ class HostVectorState:
                 new = old.copy()  # JAX may still read the other
                 new[indices] = [numbers[name] for numbers in drawn]
                 self._parameters[name] = new
-        return self._call_vector("begin", indices, seeds)
+        first = self._call_vector("begin", indices, seeds)
+        if self._has_lost:
+            self.is_lost[indices] = False
+            self._has_lost = bool(self.is_lost.any())
+        return first
 
     def parameters(self) -> dict[str, HostArray]:
         """The numbers that the current episodes have drawn, `[S, B]` of each."""

@@ -1,8 +1,8 @@
 """Restarting: a host vector whose environments are rebuilt when they fail.
 
 The episode of an environment that raises an exception, exceeds its timeout, returns an
-invalid output or loses its process ends there: its last step is a truncation at the
-observation before, with reward 0. The next episode begins in a new environment.
+invalid output or loses its process is lost: `host_vector` ends it with a truncation at
+the observation before, with reward 0. The next episode begins in a new environment.
 
 With `train.on_error: restart` the vector of a host environment is a `RestartingVector`,
 so the loop knows nothing of failures. Environments that are stepped sequentially fail
@@ -18,12 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from rlcli.environments.adapters.conversion import (
-    HostArray,
-    map_tree,
-    select_rows,
-    write_rows,
-)
+from rlcli.environments.adapters.conversion import HostArray, select_rows
 from rlcli.environments.adapters.host_errors import (
     EnvironmentFailedError,
     close_all,
@@ -81,7 +76,8 @@ class RestartingVector(HostVector):
     """Vectors of `vector_size` environments each; one that fails is made again.
 
     `report(rows, method, error)` is called for each failure, before the restart: `rows`
-    are the environments whose episodes end. Closing one may take `timeout` seconds.
+    are the environments whose episodes are lost, and what a step returns for them has
+    no meaning. Closing one may take `timeout` seconds.
     """
 
     def __init__(
@@ -98,9 +94,7 @@ class RestartingVector(HostVector):
         self._rows = np.split(np.arange(count), range(vector_size, count, vector_size))
         self._vectors = [self._make() for _ in self._rows]
         self._failures = [0] * len(self._vectors)  # in a row
-        # Rows whose episode was lost, and that have not begun another one.
-        self._is_lost = np.zeros(count, np.bool_)
-        self._obs: list[ArrayTree] = [None] * len(self._vectors)
+        self._example: ArrayTree = None  # observations of a vector
         self.is_replayable = all(vector.is_replayable for vector in self._vectors)
         self.can_render = all(vector.can_render for vector in self._vectors)
         self.group = self._vectors[0].group
@@ -130,7 +124,7 @@ class RestartingVector(HostVector):
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *first)
 
     def step(self, action: ArrayTree) -> HostTimeStep:
-        """As `HostVector.step`; the environments that failed have a truncation."""
+        """As `HostVector.step`, except for the environments that failed."""
         timesteps = [
             self._step_vector(index, select_rows(action, rows))
             for index, rows in enumerate(self._rows)
@@ -162,15 +156,13 @@ class RestartingVector(HostVector):
                 break
             except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
                 self._restart(index, rows, "begin", error)
-                self._is_lost[np.setdiff1d(rows, indices)] = True
                 # All environments of the new vector have to begin.
                 seed_of = dict(zip(local, seeds, strict=True))
                 places = np.arange(len(rows))
                 place_seeds = [seed_of.get(place, seeds[0]) for place in places]
-        first = select_rows(first, np.isin(places, local))
-        self._remember(index, local, first)
-        self._is_lost[indices] = False
-        return first
+        if self._example is None:  # all begin at first
+            self._example = first
+        return select_rows(first, np.isin(places, local))
 
     def _step_vector(self, index: int, action: ArrayTree) -> HostTimeStep:
         rows = self._rows[index]
@@ -178,36 +170,11 @@ class RestartingVector(HostVector):
             timestep = self._vectors[index].step(action)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
             self._restart(index, rows, "step", error)
-            self._is_lost[rows] = True
-            return self._truncation(index)
+            count = len(rows)
+            numbers = np.zeros(count), np.ones(count), np.ones(count, np.bool_)
+            return HostTimeStep(self._example, *numbers, info=[{}])
         self._failures[index] = 0
-        if not self._is_lost[rows].any():
-            self._obs[index] = timestep.obs
-            return timestep
-        lost, placeholder = self._is_lost[rows], self._truncation(index)
-
-        def choose(old: Any, new: Any) -> HostArray:
-            new = np.asarray(new)
-            return np.where(lost.reshape(lost.shape + (1,) * (new.ndim - 1)), old, new)
-
-        obs = jax.tree.map(choose, placeholder.obs, timestep.obs)
-        self._obs[index] = obs
-        numbers = map(choose, placeholder[1:-1], timestep[1:-1])
-        return HostTimeStep(obs, *numbers, info=timestep.info)
-
-    def _truncation(self, index: int) -> HostTimeStep:
-        """The last step of lost episodes: at the observation before, with reward 0."""
-        count, obs = len(self._rows[index]), map_tree(np.copy, self._obs[index])
-        last = np.ones(count, np.bool_)
-        return HostTimeStep(obs, np.zeros(count), np.ones(count), last, [{}])
-
-    def _remember(self, index: int, local: HostArray, first: ArrayTree) -> None:
-        """Stores the first observations of episodes."""
-        if self._obs[index] is None:  # all begin at first
-            self._obs[index] = first
-            return
-        self._obs[index] = map_tree(np.copy, self._obs[index])
-        write_rows(self._obs[index], local, first)
+        return timestep
 
     def _restart(
         self, index: int, rows: HostArray, method: str, error: BaseException

@@ -17,7 +17,7 @@ from rlcli.environments.adapters.host import (
     host_environment,
     sync_host_environment,
 )
-from rlcli.environments.adapters.pools import AsyncVector
+from rlcli.environments.adapters.pools import AsyncVector, SyncVector
 from rlcli.environments.adapters.restarting import MAX_FAILURES, Restarts
 from rlcli.errors import RlcliError
 
@@ -146,16 +146,19 @@ def test_a_run_with_restarts_is_saved_and_restored_with_their_number():
     np.testing.assert_array_equal(ours.obs, theirs.obs)
 
 
+class Stuck(Fragile):
+    """Fails in its next resets."""
+
+    failures = 0
+
+    def reset(self, *, seed=None, options=None):
+        if type(self).failures:
+            type(self).failures -= 1
+            raise ZeroDivisionError("at the start")
+        return super().reset(seed=seed)
+
+
 def test_a_reset_that_fails_is_repeated_a_few_times():
-    class Stuck(Fragile):
-        failures = 0
-
-        def reset(self, *, seed=None, options=None):
-            if type(self).failures:
-                type(self).failures -= 1
-                raise ZeroDivisionError("at the start")
-            return super().reset(seed=seed)
-
     env = make_env(Stuck)
     Stuck.failures = MAX_FAILURES
     state, obs = env.reset(SEEDS)
@@ -166,6 +169,39 @@ def test_a_reset_that_fails_is_repeated_a_few_times():
         RlcliError, match=r"number 0 of seed 5, episode 0.*at the start"
     ):
         env.reset(SEEDS)
+
+
+def test_a_reset_that_fails_costs_the_others_of_its_vector_their_episodes():
+    class Ends(Stuck):
+        def step(self, action):
+            obs, *_ = super().step(0)
+            return obs, 1.0, bool(action), False, {"steps": 1}
+
+    external = ExternalEnvironment("environment `Fragile`", "gymnasium")
+
+    def make(count):
+        return SyncVector(Ends, count, None)
+
+    env = host_environment(
+        external, SPACES, make, 2, 2, vector_size=2, is_restarting=True
+    )
+    state, _ = env.reset(SEEDS)
+    state, _ = env.step(state, actions())
+    Ends.failures = 1
+    state, before = env.step(state, actions((0, 0), 1))
+    assert before.last.tolist() == [[True, False], [False, False]]
+    assert before.discount.tolist() == [[0, 1], [1, 1]]
+    np.testing.assert_array_equal(before.obs[..., 1], [[0, 2], [2, 2]])
+    state, timestep = env.step(state, actions())
+    assert timestep.last.tolist() == [[False, True], [False, False]]
+    assert timestep.reward.tolist() == [[1, 0], [1, 1]]
+    assert (timestep.discount == 1).all()
+    np.testing.assert_array_equal(timestep.next_obs[0, 1], before.obs[0, 1])
+    np.testing.assert_array_equal(timestep.obs[..., 1], [[1, 0], [3, 3]])
+    assert env.host.restarts(state).counts.tolist() == [1, 0]
+    state, timestep = env.step(state, actions())
+    assert not timestep.last.any()
+    np.testing.assert_array_equal(timestep.obs[..., 1], [[2, 1], [4, 4]])
 
 
 def test_an_environment_that_never_makes_a_step_ends_the_run():
