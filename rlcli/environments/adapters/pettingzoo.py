@@ -12,22 +12,14 @@ from typing import Any
 import numpy as np
 from gymnasium.vector.utils import create_empty_array
 
-from rlcli.environments.adapters.conversion import (
-    HostArray,
-    action_selector,
-    element_stacker,
-    select_rows,
-)
+from rlcli.environments.adapters.conversion import HostArray, select_rows
 from rlcli.environments.adapters.host import host_environment
 from rlcli.environments.adapters.host_errors import (
-    EnvironmentFailedError,
     ExternalEnvironment,
-    close_all,
     close_or_warn,
     library_errors,
-    with_timeout,
 )
-from rlcli.environments.adapters.pools import HostTimeStep, HostVector
+from rlcli.environments.adapters.pools import HostTimeStep, SequentialVector
 from rlcli.environments.vector import count_games
 from rlcli.errors import RlcliError
 from rlcli.registry import register
@@ -97,8 +89,8 @@ def pettingzoo_adapter(
     )
 
 
-class ParallelVector(HostVector):
-    """Steps copies of a parallel environment sequentially, in this process.
+class ParallelVector(SequentialVector):
+    """Steps copies of a parallel environment, whose `group` is that of its agents.
 
     Environment i is agent i mod A of copy i // A.
     """
@@ -106,18 +98,15 @@ class ParallelVector(HostVector):
     def __init__(
         self, copies: Sequence[Any], time_limit: int | None, timeout: float | None
     ) -> None:
-        self.copies = copies
         self.agents = list(copies[0].possible_agents)
         self.group = len(self.agents)
-        self.can_render = copies[0].render_mode is not None
         space = copies[0].observation_space(self.agents[0])
+        action = copies[0].action_space(self.agents[0])
+        super().__init__(copies, space, action, timeout)
         zeros = create_empty_array(space, n=1, fn=np.zeros)
         self._absent = select_rows(zeros, 0)
-        self._stack = element_stacker(space)
-        self._select = action_selector(copies[0].action_space(self.agents[0]))
         self._limit = time_limit
         self._steps = np.zeros(len(copies), np.int64)
-        self._timeout = timeout
 
     def begin(self, indices: HostArray, seeds: Sequence[int]) -> ArrayTree:
         """As `HostVector.begin`; all agents of a copy begin together."""
@@ -155,21 +144,6 @@ class ParallelVector(HostVector):
                 last.append(is_over)
                 infos.append(info.get(agent, {}))
         return HostTimeStep(self._stack(obs), reward, discount, last, infos)
-
-    def render(self, index: int) -> Any:
-        """As `HostVector.render`: the image of the whole copy."""
-        return self._call(index // self.group, "render")
-
-    def close(self) -> None:
-        """As `HostVector.close`."""
-        close_all(self.copies)
-
-    def _call(self, copy: int, method: str, *args: Any, **keywords: Any) -> Any:
-        try:
-            function = with_timeout(getattr(self.copies[copy], method), self._timeout)
-            return function(*args, **keywords)
-        except (Exception, SystemExit) as error:  # foreign code may raise anything
-            raise EnvironmentFailedError(copy * self.group, method) from error
 
 
 def _make(id: str, keywords: dict[str, Any]) -> Any:

@@ -177,19 +177,53 @@ def _type_name(value: Any) -> str:
     return type(value).__name__ if value is not None else "None"
 
 
-class SyncVector(HostVector):
-    """Steps environments sequentially in this process, with a `timeout` for each."""
+class SequentialVector(HostVector):
+    """Steps copies one after the other in this process, with a `timeout` for each.
+
+    A copy has `group` environments, whose spaces are `observation` and `action`.
+    """
+
+    def __init__(
+        self,
+        copies: Sequence[Any],
+        observation: gymnasium.Space,
+        action: gymnasium.Space,
+        timeout: float | None,
+    ) -> None:
+        self.copies = copies
+        self.can_render = copies[0].render_mode is not None
+        self._stack = element_stacker(observation)
+        self._select = action_selector(action)
+        self._timeout = timeout
+
+    def render(self, index: int) -> Any:
+        """As `HostVector.render`: the image of the whole copy."""
+        return self._call(index // self.group, "render")
+
+    def close(self) -> None:
+        """As `HostVector.close`."""
+        close_all(self.copies)
+
+    def _call(self, copy: int, method: str, *args: Any, **keywords: Any) -> Any:
+        """Calls a method of a copy; an error names its first environment."""
+        try:
+            function = with_timeout(getattr(self.copies[copy], method), self._timeout)
+            return function(*args, **keywords)
+        except (Exception, SystemExit) as error:  # foreign code may raise anything
+            raise EnvironmentFailedError(copy * self.group, method) from error
+
+
+class SyncVector(SequentialVector):
+    """Steps environments of Gymnasium sequentially in this process."""
 
     def __init__(
         self, make: Callable[[], gymnasium.Env], count: int, timeout: float | None
     ) -> None:
-        self.envs = [make() for _ in range(count)]
+        envs = [make() for _ in range(count)]
+        first = envs[0]
+        super().__init__(envs, first.observation_space, first.action_space, timeout)
         # Resolved once: an attribute lookup per call costs a tenth of a step.
-        self._steps = [with_timeout(env.step, timeout) for env in self.envs]
-        self._stack = element_stacker(self.envs[0].observation_space)
-        self._select = action_selector(self.envs[0].action_space)
-        self.can_render = self.envs[0].render_mode is not None
-        self._timeout = timeout
+        self._steps = [with_timeout(env.step, timeout) for env in envs]
 
     def begin(self, indices: HostArray, seeds: Sequence[int]) -> ArrayTree:
         """As `HostVector.begin`."""
@@ -229,22 +263,14 @@ class SyncVector(HostVector):
         obs = self._stack_obs(obs, "step")
         return HostTimeStep(obs, reward, discount, last, infos)
 
-    def render(self, index: int) -> Any:
-        """As `HostVector.render`."""
-        return self._call(index, "render")
-
     def set_number(self, name: str, value: float) -> None:
         """Sets a number of all environments, as `set_number`."""
 
         def call(method: str, *arguments: Any) -> list[Any]:
-            functions = [env.get_wrapper_attr(method) for env in self.envs]
+            functions = [env.get_wrapper_attr(method) for env in self.copies]
             return [function(*arguments) for function in functions]
 
         set_number(call, name, value)
-
-    def close(self) -> None:
-        """As `HostVector.close`."""
-        close_all(self.envs)
 
     def _stack_obs(
         self, items: list[Any], method: str, indices: HostArray | None = None
@@ -255,13 +281,6 @@ class SyncVector(HostVector):
         except InvalidOutputError as error:
             assert error.index is not None  # `element_stacker` sets it
             index = error.index if indices is None else int(indices[error.index])
-            raise EnvironmentFailedError(index, method) from error
-
-    def _call(self, index: int, method: str, **keywords: Any) -> Any:
-        try:
-            bound_method = getattr(self.envs[index], method)
-            return with_timeout(bound_method, self._timeout)(**keywords)
-        except (Exception, SystemExit) as error:  # foreign code may raise anything
             raise EnvironmentFailedError(index, method) from error
 
 

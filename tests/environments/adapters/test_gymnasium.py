@@ -181,7 +181,7 @@ def test_an_id_without_a_version_means_the_newest() -> None:
     _, _, new = play(adapter("CartPole"), np.zeros((1, 1, 1), np.int32))
     equal(old[0], new[0])
     env = adapter("CartPole", limit="default")
-    assert env.reset(SEEDS[:1])[0].vector.envs[0].spec.id == "CartPole-v1"
+    assert env.reset(SEEDS[:1])[0].vector.copies[0].spec.id == "CartPole-v1"
 
 
 def test_options_are_passed_to_gymnasium() -> None:

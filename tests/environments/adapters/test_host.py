@@ -227,7 +227,7 @@ def test_observations_without_numbers_are_saved_and_restored(space) -> None:
 def test_environments_that_cannot_be_restored_are_named_and_truncated() -> None:
     env = make_host_env(Hidden, 4)
     state, obs = play_env(env, 10)
-    hides = np.array([each.hides for each in state.vector.envs]).reshape(2, 4)
+    hides = np.array([each.hides for each in state.vector.copies]).reshape(2, 4)
     assert hides.any() and not hides.all()
     restored, warning = env.host.restore(env.host.save(state))
     assert f"{hides.sum()} of 8 episodes end here" in warning
