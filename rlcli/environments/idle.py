@@ -1,6 +1,5 @@
 """Idle environments: the spaces of another, to learn from a data set without it."""
 
-import jax
 import jax.numpy as jnp
 
 from rlcli import spaces
@@ -14,10 +13,7 @@ def idle(environment: Environment) -> Environment:
     has. So such a run is compiled even if its environment runs on the host.
     """
     batch = environment.num_envs
-    obs = jax.tree.map(
-        lambda leaf: jnp.zeros((batch, *leaf.shape), leaf.dtype),
-        jax.eval_shape(lambda: spaces.zeros(environment.observation)),
-    )
+    obs = spaces.zeros(environment.observation, (batch,))
 
     def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
         return (), obs

@@ -15,6 +15,7 @@ from gymnasium.vector.utils import batch_space
 
 from rlcli.environments.observation_image import with_render
 from rlcli.environments.rgb_image import to_rgb
+from rlcli.spaces import map_leaves
 from rlcli.types import ArrayTree, Core, Environment
 
 _FPS = 50
@@ -98,7 +99,7 @@ class CoreEnv(gymnasium.Env):
         self._terminated = self._warned = False
         self._state, obs = self._reset(self.draw_reset_key(seed))
         self._elapsed = 0
-        return _to_element(_to_host(obs), self.observation_space), {}
+        return map_leaves(_to_element, self.observation_space, _to_host(obs)), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Takes one step; call `reset` after the end of an episode."""
@@ -115,7 +116,7 @@ class CoreEnv(gymnasium.Env):
         self._terminated |= terminated
         overdue = self._limit is not None and self._elapsed >= self._limit
         truncated = not terminated and (last or overdue)
-        obs = _to_element(timestep.next_obs, self.observation_space)
+        obs = map_leaves(_to_element, self.observation_space, timestep.next_obs)
         return obs, float(timestep.reward), terminated, truncated, dict(timestep.info)
 
     def draw_reset_key(self, seed: int | None) -> Any:
@@ -235,13 +236,6 @@ def _to_host(tree: ArrayTree) -> Any:
     return jax.tree.map(np.array, jax.device_get(tree))
 
 
-def _to_element(obs: ArrayTree, space: gymnasium.Space) -> Any:
-    """Converts an observation for Gymnasium: discrete values become int."""
-    if isinstance(space, spaces.Tuple):
-        pairs = zip(obs, space.spaces, strict=True)
-        return tuple(_to_element(each, member) for each, member in pairs)
-    if isinstance(space, spaces.Dict):
-        return {name: _to_element(obs[name], member) for name, member in space.items()}
-    if isinstance(space, spaces.Discrete):
-        return int(obs)
-    return obs
+def _to_element(space: gymnasium.Space, obs: ArrayTree) -> Any:
+    """Converts an array for Gymnasium: discrete values become int."""
+    return int(obs) if isinstance(space, spaces.Discrete) else obs

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import gymnasium
 import jax
-import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces as kinds
 
@@ -67,13 +66,6 @@ def write_action(canonical: Canonical, action: ArrayTree, as_numpy: bool) -> Arr
     return _map_elements(to_element, canonical.external, external)
 
 
-def zeros(space: gymnasium.Space, batch: int) -> ArrayTree:
-    """Zeros of the shape of a batch of elements."""
-    return jax.tree.map(
-        lambda leaf: jnp.zeros((batch, *leaf.shape), leaf.dtype), spaces.zeros(space)
-    )
-
-
 def _map_elements(
     function: Callable[[gymnasium.Space, Any], Array],
     space: gymnasium.Space,
@@ -93,7 +85,7 @@ def _map_elements(
             f"expected an element of {describe(space)}, got {type(element).__name__}",
             f"its members are {', '.join(f'`{name}`' for name in members)}",
         ) from error
-    return tuple(mapped.values()) if isinstance(space, kinds.Tuple) else mapped
+    return spaces.join_members(space, mapped)
 
 
 def _batch_shape(space: gymnasium.Space, array: Array) -> tuple[int, ...]:

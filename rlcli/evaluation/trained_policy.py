@@ -34,13 +34,12 @@ from rlcli.evaluation.policy_spaces import (
     has_jax_arrays,
     read_elements,
     write_action,
-    zeros,
 )
 from rlcli.loop.episode_records import check_evaluation_index, evaluation_keys
 from rlcli.loop.progress import Setup
 from rlcli.preprocessing.frame_stack import frame_stacker
 from rlcli.recipe import Recipe, resolve
-from rlcli.spaces import zeros as zero
+from rlcli.spaces import zeros
 from rlcli.spaces.canonical import Canonical, canonical_spaces
 from rlcli.types import (
     Agent,
@@ -152,7 +151,7 @@ def critic_functions(
         action: ArrayTree,
     ) -> tuple[Array, Array]:
         """The mean estimates of each observation, as an unroll of one step, `[B]`."""
-        action = zeros(space, first.shape[0]) if action is None else action
+        action = zeros(space, first.shape) if action is None else action
         keys = jax.random.split(jax.random.key(np.uint32(0)), _SAMPLES)
 
         def estimate_row(*row: ArrayTree) -> tuple[Array, Array]:
@@ -442,21 +441,21 @@ class TrainedPolicy:
         if given is None or not missing or self._reads(name).intersection(missing):
             return obs  # an error says what is missing
         leaf, example = (
-            jax.tree.leaves(each)[0] for each in (obs[given], zero(space[given]))
+            jax.tree.leaves(each)[0] for each in (obs[given], zeros(space[given]))
         )
         batch = np.shape(leaf)[: np.ndim(leaf) - example.ndim]
         unread = jax.tree.map(
             lambda leaf: np.zeros((*batch, *leaf.shape), leaf.dtype),
-            {key: zero(space[key]) for key in missing},
+            {key: zeros(space[key]) for key in missing},
         )
         return {**obs, **unread}
 
     def _reads(self, name: str) -> set[str]:
         """The members of a Dict observation that a function of the policy reads."""
         if name not in self._read:
-            members = zeros(self._observation.space, 1)
+            members = zeros(self._observation.space, (1,))
             state = self.initial_state((1,))
-            action = zeros(self._action.space, 1) if name in _INSPECTIONS else None
+            action = zeros(self._action.space, (1,)) if name in _INSPECTIONS else None
 
             def results(obs: ArrayTree) -> ArrayTree:
                 key, params = jax.random.key(0), self._params_of(name)
@@ -478,7 +477,7 @@ class TrainedPolicy:
         """Implements `initial_state`."""
         number = math.prod(batch)
         # The first observation replaces these frames: only their shapes matter.
-        frames = self._stacker.init(zeros(self._observation.space, number))
+        frames = self._stacker.init(zeros(self._observation.space, (number,)))
         memory, frames = _unflatten((self._policy.initial(number), frames), batch)
         return PolicyState(
             first=jnp.ones(batch, bool),

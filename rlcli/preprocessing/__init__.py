@@ -15,13 +15,12 @@ functions are computed where a torso reads its input (`Torso.input_reader`).
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium
-from gymnasium import spaces as kinds
 
 from rlcli.distributions import action_masks
-from rlcli.spaces import members
+from rlcli.spaces import join_members, members
 from rlcli.types import ArrayTree
 
 ObservationFunction = Callable[[ArrayTree], ArrayTree]  # of one observation
@@ -52,12 +51,10 @@ def map_members(
         if not builds:
             return build(space)
         member_spaces = {name: member for name, (member, _) in builds.items()}
-        if isinstance(space, kinds.Dict):
-            return kinds.Dict(member_spaces), lambda obs: {
-                name: function(obs[name]) for name, (_, function) in builds.items()
-            }
-        return kinds.Tuple(tuple(member_spaces.values())), lambda obs: tuple(
-            function(obs[name]) for name, (_, function) in builds.items()
+        joined: Any = type(space)
+        return joined(join_members(space, member_spaces)), lambda obs: join_members(
+            space,
+            {name: function(obs[name]) for name, (_, function) in builds.items()},
         )
 
     return build_members

@@ -8,7 +8,7 @@ Belongs here: functions of spaces; `canonical`, the spaces of agents.
 May import: types, errors and xla.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
@@ -30,14 +30,18 @@ def dtype(space: gymnasium.Space) -> np.dtype:
     return np.dtype(jax.dtypes.canonicalize_dtype(space.dtype))
 
 
-def zeros(space: gymnasium.Space) -> ArrayTree:
-    """Returns zeros of an element's shape and dtype; not necessarily an element."""
-    if isinstance(space, spaces.Tuple | spaces.Dict):
-        by_member = {key: zeros(member) for key, member in members(space).items()}
-        return join_members(space, by_member)
-    if space.shape is None:
-        raise TypeError(f"expected a space of fixed shape, got {space}")
-    return jnp.zeros(space.shape, dtype(space))
+def zeros(space: gymnasium.Space, shape: tuple[int, ...] = ()) -> ArrayTree:
+    """Returns zeros of the shape and dtype of one element, or of `shape` of them.
+
+    They are not necessarily elements.
+    """
+
+    def leaf_zeros(space: gymnasium.Space) -> Array:
+        if space.shape is None:
+            raise TypeError(f"expected a space of fixed shape, got {space}")
+        return jnp.zeros((*shape, *space.shape), dtype(space))
+
+    return map_leaves(leaf_zeros, space)
 
 
 def members(space: gymnasium.Space) -> Mapping[Any, gymnasium.Space]:
@@ -53,6 +57,22 @@ def members(space: gymnasium.Space) -> Mapping[Any, gymnasium.Space]:
 def join_members(space: gymnasium.Space, values: Mapping[Any, Any]) -> Any:
     """A tuple or a dict, as the elements of a Tuple or a Dict, of a value by member."""
     return tuple(values.values()) if isinstance(space, spaces.Tuple) else dict(values)
+
+
+def map_leaves(
+    function: Callable[..., Any], space: gymnasium.Space, *elements: Any
+) -> Any:
+    """Applies `function(space, *leaves)` to the leaves of elements of a space.
+
+    The result has a tuple for a Tuple, and a dict for a Dict.
+    """
+    if not isinstance(space, spaces.Tuple | spaces.Dict):
+        return function(space, *elements)
+    by_member = {
+        key: map_leaves(function, member, *(element[key] for element in elements))
+        for key, member in members(space).items()
+    }
+    return join_members(space, by_member)
 
 
 def flat_size(space: gymnasium.Space) -> int:

@@ -93,8 +93,7 @@ class HostVectorState:
         self._to_native = action.to_external
         # Zeros in the shapes that `action_flattener` returns.
         self._action_template = jax.tree.map(
-            lambda leaf: np.zeros((self.count, *leaf.shape), leaf.dtype),
-            zeros(template.action),
+            np.asarray, zeros(template.action, (self.count,))
         )
         self.episode = np.zeros(self.count, np.int64)
         # One Python counter: an addition in NumPy takes 5 µs after an XLA program.

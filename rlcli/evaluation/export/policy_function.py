@@ -12,7 +12,7 @@ import numpy as np
 from rlcli import spaces
 from rlcli.evaluation.export.graph import Graph, needed_inputs, trace
 from rlcli.evaluation.trained_policy import TrainedPolicy
-from rlcli.types import Array, ArrayTree
+from rlcli.types import Array
 
 FIRST = "first"
 _STATE, _NEXT = "state", "next_state"
@@ -64,7 +64,8 @@ def make_policy_function(policy: TrainedPolicy) -> PolicyFunction:
 
     def select_action(inputs: dict[str, Array]) -> dict[str, Array]:
         """The action for one observation."""
-        obs = _join(policy.spaces.observation, observation, inputs)
+        arrays = (inputs[port.name] for port in observation)  # in the order of a space
+        obs = spaces.map_leaves(lambda _: next(arrays), policy.spaces.observation)
         memory, frames = structure.unflatten([inputs[name] for name in state])
         before = initial._replace(first=inputs[FIRST], memory=memory, frames=frames)
         chosen, after = policy.act(obs, before, key=key)
@@ -115,21 +116,3 @@ def _ports(
         space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple
     ):
         yield Port(name, path, space)
-
-
-def _join(
-    space: gymnasium.Space, ports: Sequence[Port], arrays: Mapping[str, Array]
-) -> ArrayTree:
-    """The element of a space with these arrays, by the names of its ports."""
-    by_path = {port.path: arrays[port.name] for port in ports}
-
-    def join(space: gymnasium.Space, path: tuple[Any, ...]) -> ArrayTree:
-        if path in by_path:
-            return by_path[path]
-        members = {
-            k: join(each, (*path, k)) for k, each in spaces.members(space).items()
-        }
-        is_tuple = isinstance(space, gymnasium.spaces.Tuple)
-        return tuple(members.values()) if is_tuple else members
-
-    return join(space, ())
