@@ -61,9 +61,8 @@ def bandit(rules: BanditRules, arms: int, length: int) -> Core:
         return _draw_arms(means, pulls, length, rules.scale)
 
     observation = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
-    action = gymnasium.spaces.Discrete(arms)
     return native_core(
-        begin, step, observe, observation, action, render=render, draw=rules.draw
+        begin, step, observe, observation, arms, render=render, draw=rules.draw
     )
 
 

@@ -65,9 +65,8 @@ def bit_flip(*, bits: Annotated[int, Ge(1)] = 15) -> Core:
     member = spaces.boolean_box(bits)
     names = ("observation", "achieved_goal", "desired_goal")
     space = gymnasium.spaces.Dict(dict.fromkeys(names, member))
-    action = gymnasium.spaces.Discrete(bits)
     return native_core(
-        begin, step, observe, space, action, render=render, goal_reward=goal_reward
+        begin, step, observe, space, bits, render=render, goal_reward=goal_reward
     )
 
 

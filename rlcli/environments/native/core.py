@@ -16,7 +16,7 @@ def native_core(
     step: Callable[..., tuple],
     observe: Callable[[Any], ArrayTree] | None,
     observation: gymnasium.Space,
-    action: gymnasium.Space,
+    action: gymnasium.Space | int,
     *,
     draw: Callable[[Key], ArrayTree] | None = None,
     **fields: Any,
@@ -28,6 +28,7 @@ def native_core(
         observe(state) -> obs
 
     Args:
+        action: its space, or the number of actions of a Discrete one.
         observe: None if `begin` and `step` return the observation after the state.
         draw: the noise of a step; None: `step` takes none.
         fields: others of `Core`, such as `render`.
@@ -45,8 +46,9 @@ def native_core(
         seen = () if observe is None else (observe(state),)
         return state, make_timestep(*seen, *result)
 
+    actions = gymnasium.spaces.Discrete(action) if isinstance(action, int) else action
     draw_noise = draw or (lambda key: ())
-    return Core(reset, step_core, observation, action, draw=draw_noise, **fields)
+    return Core(reset, step_core, observation, actions, draw=draw_noise, **fields)
 
 
 def make_timestep(

@@ -184,10 +184,7 @@ def four_rooms(
 
     places = gymnasium.spaces.Box(0, ROOMS_SIZE - 1, (4,), np.int32)
     observation = spaces.boolean_box(ROOMS_SIZE, ROOMS_SIZE, 3) if visual else places
-    action = gymnasium.spaces.Discrete(4)
-    return native_core(
-        begin, step, observe, observation, action, render=render, draw=draw
-    )
+    return native_core(begin, step, observe, observation, 4, render=render, draw=draw)
 
 
 TEXTBOOK = ("...G", ".#.T", "S...")  # Russell and Norvig's world of 4 x 3
@@ -326,9 +323,8 @@ def meta_maze(
         return _draw_maze(free, int(state.cell), int(state.goal), edge)
 
     seen = spaces.boolean_box(view, view)
-    action = gymnasium.spaces.Discrete(4)
     return native_core(
-        begin, step, observe, seen, action, render=render, draw=jax.random.uniform
+        begin, step, observe, seen, 4, render=render, draw=jax.random.uniform
     )
 
 

@@ -123,7 +123,7 @@ def _probe(
     reward: Callable[[Array, Array, Array], Array | float],
     *,
     steps: int | None = 1,
-    action: gymnasium.Space | None = None,
+    action: gymnasium.Space | int = 2,
 ) -> Core:
     """Builds a probe from its observation `observe(cue, time)` and its reward.
 
@@ -144,7 +144,6 @@ def _probe(
         return after, reward(state.cue, state.time, action), terminated
 
     observation = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
-    action = action or gymnasium.spaces.Discrete(2)
     return native_core(
         begin, step, lambda state: state.shown, observation, action, render=_draw
     )

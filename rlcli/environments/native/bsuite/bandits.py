@@ -47,8 +47,7 @@ def simple_bandit(*, num_actions: Count = 11, mapping_seed: Seed = 0) -> Core:
         return jnp.ones((1, 1), jnp.float32)
 
     observation = gymnasium.spaces.Box(1.0, 1.0, (1, 1), np.float32)
-    action = gymnasium.spaces.Discrete(num_actions)
-    return native_core(lambda key: (), step, observe, observation, action)
+    return native_core(lambda key: (), step, observe, observation, num_actions)
 
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
@@ -100,8 +99,7 @@ def mnist_bandit(
         return image, jnp.zeros(size, jnp.float32), reward, jnp.bool_(True), info
 
     observation = gymnasium.spaces.Box(0.0, 1.0, size, np.float32)
-    action = gymnasium.spaces.Discrete(DIGITS)
-    return native_core(begin, step, None, observation, action)
+    return native_core(begin, step, None, observation, DIGITS)
 
 
 # Cached: a factory is called each time a program is traced.

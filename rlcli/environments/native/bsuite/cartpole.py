@@ -185,5 +185,4 @@ def _cartpole_task(
 
     size = jax.eval_shape(begin, jax.random.key(0))[1].shape
     observation = gymnasium.spaces.Box(-np.inf, np.inf, size, np.float32)
-    action = gymnasium.spaces.Discrete(3)
-    return native_core(begin, step, None, observation, action, render=render)
+    return native_core(begin, step, None, observation, 3, render=render)

@@ -56,8 +56,7 @@ def catch(*, rows: Annotated[int, Ge(2)] = 10, columns: Count = 5) -> Core:
         return _draw(rows, columns, *(int(value) for value in state))
 
     observation = gymnasium.spaces.Box(0.0, 1.0, (rows, columns), np.float32)
-    action = gymnasium.spaces.Discrete(3)
-    return native_core(begin, step, observe, observation, action, render=render)
+    return native_core(begin, step, observe, observation, 3, render=render)
 
 
 def _draw(rows: int, columns: int, x: int, y: int, paddle: int) -> np.ndarray:

@@ -77,8 +77,7 @@ def discounting_chain(*, mapping_seed: Annotated[int, Ge(0)] = 0) -> Core:
     low = np.array([[-1.0, 0.0]], np.float32)
     high = np.array([[len(DELAYS) - 1, 1.0]], np.float32)
     observation = gymnasium.spaces.Box(low, high, dtype=np.float32)
-    action = gymnasium.spaces.Discrete(len(DELAYS))
-    return native_core(begin, step, observe, observation, action)
+    return native_core(begin, step, observe, observation, len(DELAYS))
 
 
 class MemoryChainState(NamedTuple):
@@ -135,8 +134,7 @@ def memory_chain(*, memory_length: Count = 5, num_bits: Count = 1) -> Core:
     low = np.array([[0.0, 0.0, *[-1.0] * num_bits]], np.float32)
     high = np.array([[1.0, num_bits - 1, *[1.0] * num_bits]], np.float32)
     observation = gymnasium.spaces.Box(low, high, dtype=np.float32)
-    action = gymnasium.spaces.Discrete(2)
-    return native_core(begin, step, None, observation, action)
+    return native_core(begin, step, None, observation, 2)
 
 
 class UmbrellaChainState(NamedTuple):
@@ -188,5 +186,4 @@ def umbrella_chain(
         return flip_coins(key, 1 + n_distractor)
 
     observation = gymnasium.spaces.Box(0.0, 1.0, (1, 3 + n_distractor), np.float32)
-    action = gymnasium.spaces.Discrete(2)
-    return native_core(begin, step, None, observation, action, draw=draw)
+    return native_core(begin, step, None, observation, 2, draw=draw)

@@ -96,9 +96,8 @@ def deep_sea(
         return state, reward, terminated, info
 
     observation = gymnasium.spaces.Box(0.0, 1.0, (size, size), np.float32)
-    action = gymnasium.spaces.Discrete(2)
     noise = None if deterministic else draw
-    return native_core(begin, step, observe, observation, action, draw=noise)
+    return native_core(begin, step, observe, observation, 2, draw=noise)
 
 
 def _mapping(size: int, seed: int) -> np.ndarray:

@@ -125,10 +125,8 @@ def acrobot(
         return _draw(*(float(value) for value in state.physics[:2]))
 
     observation = gymnasium.spaces.Box(-high, high, dtype=np.float32)
-    action, noise = gymnasium.spaces.Discrete(3), draw if noisy else None
-    return native_core(
-        begin, step, None, observation, action, render=render, draw=noise
-    )
+    noise = draw if noisy else None
+    return native_core(begin, step, None, observation, 3, render=render, draw=noise)
 
 
 def _observe(theta_1: Array, theta_2: Array, speed_1: Array, speed_2: Array) -> Array:

@@ -86,9 +86,8 @@ def cartpole(
         return draw_cartpole(x, theta, float(length), x_threshold)
 
     observation = gymnasium.spaces.Box(-high, high, dtype=np.float32)
-    action = gymnasium.spaces.Discrete(2)
     return native_core(
-        begin, step, lambda state: state.physics, observation, action, render=render
+        begin, step, lambda state: state.physics, observation, 2, render=render
     )
 
 

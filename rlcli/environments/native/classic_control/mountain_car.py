@@ -66,9 +66,8 @@ def mountain_car(
         del action, at_goal  # every step costs the same
         return jnp.full((), -1.0, jnp.float32)
 
-    actions = gymnasium.spaces.Discrete(3)
     return _mountain_car_core(
-        valley, gravity, lambda action: (action - 1) * force, reward, actions
+        valley, gravity, lambda action: (action - 1) * force, reward, 3
     )
 
 
@@ -113,7 +112,7 @@ def _mountain_car_core(
     gravity: Array | float,
     push: Callable[[Array], Array],
     reward: Callable[[Array, Array], Array],
-    actions: gymnasium.Space,
+    actions: gymnasium.Space | int,
 ) -> Core:
     """Builds a car with the force `push(action)` and `reward(action, at_goal)`."""
     if not valley.left < valley.right:

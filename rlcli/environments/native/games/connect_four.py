@@ -125,9 +125,8 @@ def connect_four(
         "board": spaces.boolean_box(rows, columns, 2),
     }
     observation = gymnasium.spaces.Dict(members)
-    action = gymnasium.spaces.Discrete(columns)
     return native_core(
-        begin, step, observe, observation, action, render=render, draw=draw
+        begin, step, observe, observation, columns, render=render, draw=draw
     )
 
 

@@ -118,10 +118,7 @@ def pong(
     field = spaces.boolean_box(height, width, 3)
     numbers = gymnasium.spaces.Box(-1.0, 1.0, (6,), np.float32)
     observation = field if visual else numbers
-    action = gymnasium.spaces.Discrete(3)
-    return native_core(
-        begin, step, observe, observation, action, render=render, draw=draw
-    )
+    return native_core(begin, step, observe, observation, 3, render=render, draw=draw)
 
 
 def _observe_field(state: PongState, width: int, height: int, reach: int) -> Array:

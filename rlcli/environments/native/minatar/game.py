@@ -5,7 +5,6 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -164,8 +163,9 @@ def game_environment(
         return _draw(rules.channels, np.asarray(observe(words)))
 
     board = spaces.boolean_box(SIZE, SIZE, len(rules.channels))
-    action = gymnasium.spaces.Discrete(len(actions))
-    return native_core(begin, step, observe, board, action, render=render, draw=draw)
+    return native_core(
+        begin, step, observe, board, len(actions), render=render, draw=draw
+    )
 
 
 # Compiled separately, because rendering calls it outside of compiled programs.

@@ -107,8 +107,7 @@ def level_environment(
     if level.mission_colour is not None:
         members["mission"] = gymnasium.spaces.Discrete(cells.COLOURS, dtype=np.int32)
     observation = gymnasium.spaces.Dict(members)
-    action = gymnasium.spaces.Discrete(7)
-    return native_core(begin, step, observe, observation, action, render=render)
+    return native_core(begin, step, observe, observation, 7, render=render)
 
 
 def apply_action(state: MiniGridState, action: Array) -> tuple[MiniGridState, Array]:

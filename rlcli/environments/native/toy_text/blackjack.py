@@ -101,9 +101,8 @@ def blackjack(
     sizes = (32, 11, 2)
     spaces = (gymnasium.spaces.Discrete(size, dtype=np.int32) for size in sizes)
     seen = gymnasium.spaces.Tuple(tuple(spaces))
-    action = gymnasium.spaces.Discrete(2)
     core = native_core(
-        begin, step, observe, seen, action, render=render, draw=jax.random.uniform
+        begin, step, observe, seen, 2, render=render, draw=jax.random.uniform
     )
     return _with_cards(core, observe) if rendering else core
 

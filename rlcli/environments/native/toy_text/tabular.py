@@ -113,7 +113,7 @@ def tabular_environment(
         step,
         lambda state: state.cell,
         gymnasium.spaces.Discrete(len(world.next_state), dtype=np.int32),
-        gymnasium.spaces.Discrete(4),
+        4,
         render=lambda state: render(int(state.cell)),
         draw=None if is_certain else draw,
     )

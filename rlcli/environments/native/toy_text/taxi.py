@@ -102,10 +102,7 @@ def taxi(
         return _draw(int(state.number))
 
     observation = gymnasium.spaces.Discrete(SIZE**2 * 20, dtype=np.int32)
-    action = gymnasium.spaces.Discrete(6)
-    return native_core(
-        begin, step, observe, observation, action, render=render, draw=draw
-    )
+    return native_core(begin, step, observe, observation, 6, render=render, draw=draw)
 
 
 def _decode_states() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
