@@ -106,6 +106,7 @@ def host_environment(
     With `is_restarting`, environments that fail are restarted, `vector_size` of them
     together: a divisor of S · B, by default all of them.
     """
+    arguments = {**locals()}  # of this call
     own = External(*spaces, make_one)
     observation, action = canonical_spaces(own, external.name)
 
@@ -171,19 +172,7 @@ def host_environment(
             HostVectorState.save,
             restore,
             HostVectorState.close,
-            functools.partial(
-                host_environment,
-                external,
-                spaces,
-                make,
-                num_envs,
-                seeds,
-                make_one,
-                vector_size,
-                goal_reward=goal_reward,
-                is_restarting=is_restarting,
-                info=info,
-            ),
+            functools.partial(host_environment, **arguments),
             HostVectorState.take_restarts,
             set_number,
             HostVectorState.info_statistics,
