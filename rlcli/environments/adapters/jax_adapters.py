@@ -16,9 +16,9 @@ from rlcli.distributions.action_masks import MASK
 from rlcli.environments.adapters.jax_libraries import (
     bounded_box,
     cached_core,
-    check_id,
     convert_gymnax_space,
     convert_spec,
+    full_name,
     import_jax_library,
     library_core,
     make_concrete,
@@ -49,8 +49,7 @@ def brax_adapter(
     time limit is 1000 steps, as in Brax's training. https://github.com/google/brax
     """
     envs = import_jax_library("brax.envs", "brax")
-    check_id("brax/", id, envs._envs)
-    name = f"brax/{id}"
+    name = full_name("brax/", id, envs._envs)
     keywords = (options or {}) | ({"backend": backend} if backend else {})
     make = functools.partial(envs.get_environment, id, **keywords)
     hint = "`backend` and `options` are arguments of its class in `brax.envs`"
@@ -89,7 +88,7 @@ def craftax_adapter(id: str, *, options: dict[str, Any] | None = None) -> Core:
     use of pixels takes minutes. https://github.com/MichaelTMatthews/Craftax
     """
     library = import_jax_library("craftax.craftax_env", "craftax")
-    check_id("craftax/", id, _CRAFTAX)
+    name = full_name("craftax/", id, _CRAFTAX)
 
     def make() -> tuple[Any, Any]:
         env = library.make_craftax_env_from_name(id, auto_reset=False)
@@ -99,7 +98,6 @@ def craftax_adapter(id: str, *, options: dict[str, Any] | None = None) -> Core:
         env = type(env)(static_env_params=static)
         return env, env.default_params.replace(**values)
 
-    name = f"craftax/{id}"
     hint = "`options` are fields of its `EnvParams` and `StaticEnvParams`"
     env, params = make_concrete(name, make, hint)
     endless = params.replace(max_timesteps=np.iinfo(np.int32).max)
@@ -134,7 +132,7 @@ def gymnax_adapter(id: str, *, options: dict[str, Any] | None = None) -> Core:
     only shorten episodes. Observations have the dtypes of their space.
     """
     gymnax = import_jax_library("gymnax", "gymnax")
-    check_id("gymnax/", id, gymnax.registered_envs)
+    name = full_name("gymnax/", id, gymnax.registered_envs)
     given = options or {}
 
     def make() -> tuple[Any, Any, set[str]]:
@@ -144,10 +142,10 @@ def gymnax_adapter(id: str, *, options: dict[str, Any] | None = None) -> Core:
         return *gymnax.make(id, **keywords), fields & given.keys()
 
     hint = "`options` are fields of its parameters and arguments of its class"
-    env, params, fields = make_concrete(f"gymnax/{id}", make, hint)
+    env, params, fields = make_concrete(name, make, hint)
     changes = {
         key: _convert_gymnax_option(
-            getattr(params, key), given[key], f"environment `gymnax/{id}`: `{key}`"
+            getattr(params, key), given[key], f"environment `{name}`: `{key}`"
         )
         for key in fields
     }
@@ -208,8 +206,7 @@ def jumanji_adapter(
     added. https://github.com/instadeepai/jumanji
     """
     jumanji = import_jax_library("jumanji", "jumanji")
-    check_id("jumanji/", id, jumanji.registered_environments())
-    name = f"jumanji/{id}"
+    name = full_name("jumanji/", id, jumanji.registered_environments())
     make = functools.partial(jumanji.make, id, **(options or {}))
     hint = "`options` are arguments of its class in `jumanji.environments`"
     env = make_concrete(name, make, hint)
@@ -262,8 +259,7 @@ def navix_adapter(
     truncates, and `time_limit` can only shorten episodes. https://github.com/epignatelli/navix
     """
     navix = import_jax_library("navix", "navix")
-    check_id("navix/", id, navix.registry())
-    name = f"navix/{id}"
+    name = full_name("navix/", id, navix.registry())
     observe = getattr(navix.observations, view + "_first_person" * first_person)
     keywords = {"observation_fn": observe} | (options or {})
     make = functools.partial(navix.make, id, **keywords)
@@ -298,11 +294,11 @@ def pgx_adapter(id: str, *, action_mask: bool = True) -> Core:
     game with Pgx's penalty. https://github.com/sotetsuk/pgx
     """
     pgx = import_jax_library("pgx", "pgx")
-    check_id("pgx/", id, pgx.available_envs())
+    name = full_name("pgx/", id, pgx.available_envs())
     env = pgx.make(id)
     if env.num_players != 1:
         raise RlcliError(
-            f"environment `pgx/{id}` has {env.num_players} players, but rlcli "
+            f"environment `{name}` has {env.num_players} players, but rlcli "
             "trains one agent",
             "choose a single-player game, such as `pgx/2048` or `pgx/minatar-…`",
         )
@@ -341,8 +337,7 @@ def xminigrid_adapter(id: str, *, options: dict[str, Any] | None = None) -> Core
     https://github.com/corl-team/xland-minigrid
     """
     library = import_jax_library("xminigrid", "xminigrid")
-    check_id("xminigrid/", id, library.registered_environments())
-    name = f"xminigrid/{id}"
+    name = full_name("xminigrid/", id, library.registered_environments())
     make = functools.partial(library.make, id, **(options or {}))
     hint = "`options` are fields of its parameters in `xminigrid.environment`"
     env, parameters = make_concrete(name, make, hint)

@@ -129,11 +129,12 @@ def import_jax_library(module: str, extra: str) -> ModuleType:
         return import_library(module, extra)
 
 
-def check_id(backend: str, id: str, known_ids: Iterable[str]) -> None:
-    """Raises an error that suggests the closest id unless the library has `id`."""
+def full_name(backend: str, id: str, known_ids: Iterable[str]) -> str:
+    """`backend` and `id`; an error suggests the closest id if the library lacks it."""
     if id not in (known := sorted(known_ids)):
         message = f"there is no environment `{backend}{id}`"
         raise RlcliError(message, suggest(id, known, backend))
+    return f"{backend}{id}"
 
 
 def make_concrete(name: str, make: Callable[[], Any], hint: str) -> Any:

@@ -40,8 +40,7 @@ def jaxmarl_adapter(
     with discount 0. `max_steps` truncates. https://arxiv.org/abs/2311.10090
     """
     library = jax_libraries.import_jax_library("jaxmarl", "jaxmarl")
-    jax_libraries.check_id("jaxmarl/", id, library.registered_envs)
-    name = f"jaxmarl/{id}"
+    name = jax_libraries.full_name("jaxmarl/", id, library.registered_envs)
     make = functools.partial(library.make, id, **(options or {}))
     hint = "`options` are arguments of its class in `jaxmarl.environments`"
     env = jax_libraries.make_concrete(name, make, hint)

@@ -44,8 +44,8 @@ def playground_adapter(
     module = "mujoco_playground._src.mjx_env"
     robots = jax_libraries.import_jax_library(module, "playground").MENAGERIE_PATH
     library = jax_libraries.import_jax_library("mujoco_playground", "playground")
-    jax_libraries.check_id("playground/", id, library.registry.ALL_ENVS)
-    name, overrides = f"playground/{id}", (options or {}) | {"impl": impl}
+    name = jax_libraries.full_name("playground/", id, library.registry.ALL_ENVS)
+    overrides = (options or {}) | {"impl": impl}
     hint = "`options` change the configuration of `mujoco_playground.registry`"
     if id not in library.dm_control_suite.ALL_ENVS and not robots.exists():
         # The library would download them at once: a recipe must not contact a host.
