@@ -140,19 +140,13 @@ def contains(space: gymnasium.Space, x: ArrayTree) -> Array:
 
     False for a wrong shape, or a dtype that cannot be cast to that of the space.
     """
-    match space:
-        case spaces.Tuple():
-            if not isinstance(x, tuple) or len(x) != len(space.spaces):
-                return jnp.array(False)
-            return _all_true(
-                contains(member, x[index]) for index, member in enumerate(space.spaces)
-            )
-        case spaces.Dict():
-            if not isinstance(x, dict) or x.keys() != space.spaces.keys():
-                return jnp.array(False)
-            return _all_true(
-                contains(member, x[name]) for name, member in space.items()
-            )
+    if isinstance(space, spaces.Tuple | spaces.Dict):
+        kind = tuple if isinstance(space, spaces.Tuple) else dict
+        own = dict(enumerate(x)) if isinstance(x, tuple) else x
+        if not isinstance(x, kind) or own.keys() != members(space).keys():
+            return jnp.array(False)
+        flags = [contains(each, own[key]) for key, each in members(space).items()]
+        return jnp.all(jnp.array(flags, bool))
     x = jnp.asarray(x)
     if x.shape != space.shape:
         return jnp.array(False)
@@ -323,7 +317,3 @@ def _sample_integer_box(space: spaces.Box, key: Key, shape: tuple[int, ...]) -> 
     samples = jnp.where(has_low & has_high, inside, samples)
     samples = jnp.where(has_low | has_high, samples, normal)
     return jnp.clip(samples, low, high).astype(to)
-
-
-def _all_true(flags: Any) -> Array:
-    return jnp.all(jnp.array(list(flags), bool))
