@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import math
 import os
 import re
 import types
@@ -15,7 +17,6 @@ from rlcli.runs import files
 FILE_NAME = "metrics.jsonl"
 _STEP = re.compile(rb'\{"T": (\d{1,18})[,}]')  # the beginning of every row
 _EVALUATION = b'"evaluation": {'  # in the rows of evaluations
-_BLOCK = 2**16  # bytes to search row by row
 _TAIL = 2**14  # bytes in which the last rows are expected
 _SEARCH = 2**22  # bytes before the end that are searched for an evaluation
 _LONGEST = 2**24  # bytes of a line
@@ -83,16 +84,16 @@ def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
         ]
 
 
-class MetricsReader:
-    """Reads the rows of a run while another process appends to them."""
+class LineReader:
+    """Reads the complete lines of metrics while another process appends to them."""
 
-    def __init__(self, folder: str | Path) -> None:
-        self._path = Path(folder) / FILE_NAME
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._offset = 0
         self._last_line = b""  # which ends at the offset
 
-    def read(self) -> list[dict[str, Any]] | None:
-        """The rows since the last call; None if a resume has removed some of them."""
+    def read(self) -> list[bytes] | None:
+        """The lines since the last call; None if a resume has removed some of them."""
         if not files.exists(self._path):
             return [] if self._offset == 0 else None
         with files.open_regular(self._path, os.O_RDONLY, "rb") as file:
@@ -104,6 +105,21 @@ class MetricsReader:
         if lines:
             self._last_line = lines[-1]
         self._offset += sum(map(len, lines))
+        return lines
+
+
+class MetricsReader:
+    """Reads the rows of a run while another process appends to them."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self._path = Path(folder) / FILE_NAME
+        self._lines = LineReader(self._path)
+
+    def read(self) -> list[dict[str, Any]] | None:
+        """The rows since the last call; None if a resume has removed some of them."""
+        lines = self._lines.read()
+        if lines is None:
+            return None
         return [_parse_row(self._path, None, line) for line in lines]
 
 
@@ -158,8 +174,8 @@ def drop_clock_fields(row: Mapping[str, Any]) -> dict[str, Any]:
 def _truncate(path: Path, resume_at: int | None) -> None:
     """Removes the rows beyond a step (all rows if None), and an incomplete line.
 
-    Finds the place by bisection, because rows are ordered by step. Truncates without
-    rewriting, so a killed process leaves either the old or the new history.
+    Truncates without rewriting, so a killed process leaves either the old or the new
+    history.
     """
     if not files.exists(path):
         return
@@ -171,57 +187,37 @@ def _truncate(path: Path, resume_at: int | None) -> None:
 
 
 def _end_of(path: Path, file: IO[bytes], step: int) -> int:
-    """The offset after the last row at or before a step."""
-    low, high = 0, _end_of_lines(path, file)
-    while high - low > _BLOCK:
-        file.seek((low + high) // 2)
-        _read_line(path, file)  # the rest of a line
-        middle = file.tell()
-        if middle >= high:
-            break
-        if _next_step(path, file) <= step:
-            low = middle
-        else:
-            high = middle
-    file.seek(low)
-    while (end := file.tell()) < high:
-        if _next_step(path, file) > step:
-            return end
-    return high
+    """The offset after the last row at or before a step; rows are ordered by step."""
 
+    def read_line(offset: int) -> bytes:
+        """The complete line at an offset; b"" if there is none."""
+        file.seek(offset)
+        line = file.readline(_LONGEST)
+        if line.endswith(b"\n"):
+            return line
+        if len(line) == _LONGEST:
+            message = f"`{path}` is damaged: a line has more than {_LONGEST:,} bytes"
+            raise RlcliError(message)
+        return b""
 
-def _end_of_lines(path: Path, file: IO[bytes]) -> int:
-    """The offset after the last complete line."""
+    def find_row(offset: int) -> int:
+        """The offset of the first row that begins there or later."""
+        return offset and offset - 1 + len(read_line(offset - 1))
+
+    def step_after(offset: int) -> float:
+        """The step of the first row that begins at an offset or later."""
+        begin = find_row(offset)
+        line = read_line(begin)
+        if not line:
+            return math.inf
+        if match := _STEP.match(line):  # as `append` has written it
+            return int(match[1])
+        file.seek(0)
+        before = iter(lambda: file.tell() < begin and file.readline(), False)
+        return _parse_row(path, 1 + sum(1 for _ in before), line)["T"]
+
     size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - _LONGEST))
-    data = file.read()
-    if size > _LONGEST and b"\n" not in data:
-        raise _too_long(path)
-    return size - len(data) + data.rfind(b"\n") + 1
-
-
-def _read_line(path: Path, file: IO[bytes]) -> bytes:
-    line = file.readline(_LONGEST)
-    if not line.endswith(b"\n"):
-        raise _too_long(path)
-    return line
-
-
-def _too_long(path: Path) -> RlcliError:
-    return RlcliError(f"`{path}` is damaged: a line has more than {_LONGEST:,} bytes")
-
-
-def _next_step(path: Path, file: IO[bytes]) -> int:
-    """The step of the next row; fast for rows that `append` has written."""
-    begin = file.tell()
-    line = _read_line(path, file)
-    if match := _STEP.match(line):
-        return int(match[1])
-    file.seek(0)
-    number = sum(
-        1 for _ in iter(lambda: file.tell() < begin and file.readline(), False)
-    )
-    return _parse_row(path, number + 1, line)["T"]
+    return find_row(bisect.bisect_right(range(size), step, key=step_after))
 
 
 def _parse_row(path: Path, number: int | None, line: bytes) -> dict[str, Any]:

@@ -109,9 +109,7 @@ def test_a_million_rows_are_cut_within_seconds_and_little_memory(tmp_path, resum
     assert peak <= 200e6
 
 
-@pytest.mark.parametrize("size", [1, 7, 64])
-def test_where_blocks_of_the_file_end_makes_no_difference(tmp_path, monkeypatch, size):
-    monkeypatch.setattr(metrics, "_BLOCK", size)
+def test_a_resumed_history_ends_at_any_step(tmp_path):
     for resume_at in (0, 99, 100, 250, 1_000):
         write(tmp_path, [100, 200, 300])
         Metrics(tmp_path, resume_at).close()

@@ -9,16 +9,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rlcli.errors import RlcliError
-from rlcli.results.curves import RunSeries, SeriesCollector, complete_lines
+from rlcli.results.curves import RunSeries, SeriesCollector
 from rlcli.runs import metrics
-from rlcli.runs.files import exists, open_regular
+from rlcli.runs.files import open_regular
 
 COMPLETE = 32 * 2**20  # bytes of several runs that are read completely
 SAMPLE = 24 * 2**20  # bytes to read of longer ones, together
 _LEAST, _MOST = 2**13, 2**20  # bytes to read of one of them
 _BLOCK = 2**10  # bytes at one place, or more for long rows
 _TAIL = 2**12  # bytes at the end: the last rows are the result
-_MARK = 64  # bytes before the place at which a file continues
 _KEPT = 2_000  # runs
 
 
@@ -76,37 +75,33 @@ class _Reader:
     def __init__(self, folder: Path, wanted: Sequence[str], sample: int | None) -> None:
         self.wanted, self.sample = wanted, sample
         self._path = folder / metrics.FILE_NAME
+        self._lines = metrics.LineReader(self._path)
         self._collector = SeriesCollector(wanted)
         self._result = self._collector.result()
-        self._offset, self._mark = 0, b""  # the bytes before the offset
+        self._state: tuple[int, ...] = ()  # of the file of which there is a sample
 
     def has(self, wanted: Sequence[str]) -> bool:
         return {*wanted} <= {*self.wanted}
 
     def read(self) -> RunSeries | None:
         """The metrics so far; None if the file does not continue what was read."""
-        if not exists(self._path):
-            return self._result if self._offset == 0 else None
+        if self.sample is not None:
+            self._read_sample(self.sample)
+            return self._result
+        lines = self._lines.read()
+        if lines:
+            self._collector.add(line[:-1] for line in lines)
+            self._result = self._collector.result()
+        return None if lines is None else self._result
+
+    def _read_sample(self, most: int) -> None:
         with open_regular(self._path, os.O_RDONLY, "rb", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
-            descriptor = file.fileno()
-            mark = os.pread(descriptor, len(self._mark), self._offset - len(self._mark))
-            if mark != self._mark:
-                return None
-            if size == self._offset:
-                return self._result
-            if self.sample is not None:
-                self._collector = SeriesCollector(self.wanted)
-                self._collector.add(_sample_lines(descriptor, size, self.sample))
-                self._offset = size
-            else:
-                file.seek(self._offset)
-                self._collector.add(complete_lines(file))
-                self._offset = file.tell()
-            length = min(_MARK, self._offset)
-            self._mark = os.pread(descriptor, length, self._offset - length)
-        self._result = self._collector.result()
-        return self._result
+            status = os.fstat(file.fileno())
+            state = (status.st_ino, status.st_size, status.st_mtime_ns)
+            if state != self._state:
+                collector = SeriesCollector(self.wanted)
+                collector.add(_sample_lines(file.fileno(), status.st_size, most))
+                self._state, self._result = state, collector.result()
 
 
 def _sample_lines(descriptor: int, size: int, most: int) -> list[bytes]:
