@@ -226,39 +226,26 @@ def _decompress_frame(frame: memoryview, size: int) -> io.BytesIO:
     """Decompresses a frame piece by piece, never beyond `size` bytes."""
     if frame[: len(_LZ4_MAGIC)] != _LZ4_MAGIC:  # lz4 would skip "skippable" frames
         raise pickles.MalformedError("no lz4 frame")
-    content = io.BytesIO()
+    content, found, start = io.BytesIO(), b"", 0
     decompressor = lz4.frame.LZ4FrameDecompressor()
-    for start in range(0, len(frame), pickles.PIECE_SIZE):
-        if decompressor.eof:
-            break
-        piece = frame[start : start + pickles.PIECE_SIZE]
-        _decompress_piece(decompressor, piece, content, size)
-    else:
-        if decompressor.eof and not decompressor.unused_data and content.tell() == size:
-            return content
-    reason = "a frame that ends before the file, or before its claimed size"
-    raise pickles.MalformedError(reason)
-
-
-def _decompress_piece(
-    decompressor: lz4.frame.LZ4FrameDecompressor,
-    data: memoryview | bytes,
-    content: io.BytesIO,
-    size: int,
-) -> None:
-    while not decompressor.eof:
+    while not decompressor.eof and (found or start < len(frame)):
+        # As long as there is output, lz4 has the rest of the piece.
+        piece = b"" if found else frame[start : start + pickles.PIECE_SIZE]
+        start += len(piece)
         room = size - content.tell() + 1  # one more byte would exceed the claimed size
         most = min(room, pickles.PIECE_SIZE)
         try:
-            piece = decompressor.decompress(data, max_length=most)
+            found = decompressor.decompress(piece, max_length=most)
         except RuntimeError as error:  # lz4 has no own exception type
             raise pickles.MalformedError(f"an invalid lz4 frame: {error}") from error
-        content.write(piece)
+        content.write(found)
         if content.tell() > size:
             raise pickles.MalformedError("more data than its header claims")
-        if not piece:
-            break
-        data = b""  # lz4 buffers the rest of the piece
+    is_whole = decompressor.eof and not decompressor.unused_data
+    if not is_whole or start < len(frame) or content.tell() != size:
+        reason = "a frame that ends before the file, or before its claimed size"
+        raise pickles.MalformedError(reason)
+    return content
 
 
 def _is_key(leaf: Any) -> bool:
