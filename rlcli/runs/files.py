@@ -373,6 +373,25 @@ def read_json(path: Path, hint: str = _RECREATED) -> dict[str, Any]:
     return value
 
 
+def check_fields(
+    path: Path,
+    found: Mapping[str, Any],
+    fields: Mapping[str, Callable[[Any], bool]],
+    hint: str,
+    *,
+    may_lack: bool = True,
+) -> None:
+    """Refuses fields of the JSON object in a file whose predicates are false.
+
+    `may_lack`: whether fields may be missing.
+    """
+    for name, is_sound in fields.items():
+        is_there = name in found
+        if not (is_sound(found[name]) if is_there else may_lack):
+            value = quote(to_json(found.get(name)))
+            raise RlcliError(f"`{path}` is damaged: `{name}` is {value}", hint)
+
+
 def read_bytes(path: Path, hint: str, *, most: int = LARGEST_JSON) -> bytes:
     """The content of a regular file of at most `most` bytes; follows no link."""
     with (

@@ -77,11 +77,7 @@ class OpenedFolder:
         section = self.read_study().sections.get(name)
         if not isinstance(section, dict):
             section, fields = {name: section}, {name: predicates.is_mapping}
-        for field, is_sound in fields.items():
-            value = section.get(field)
-            if field not in section or not is_sound(value):
-                message = f"`{self.record}` is damaged: `{field}` is "
-                raise RlcliError(message + quote(files.to_json(value)), files.REMEDY)
+        files.check_fields(self.record, section, fields, files.REMEDY, may_lack=False)
         return section
 
     def refuse_links(self, *names: str) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rlcli.errors import RlcliError, quote, shell_path
+from rlcli.errors import RlcliError, shell_path
 from rlcli.replays.datasets.names import POLICY_SUFFIX as SUFFIX
 from rlcli.runs import files, locks, ownership, predicates, signed_code
 from rlcli.runs.files import merge_json, read_json
@@ -73,6 +73,7 @@ INFO_FIELDS: Mapping[str, predicates.Predicate] = {
 }
 
 
+_RESTORE = "restore the file, or remove it: `rlcli resume` recreates it"
 TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)(?:-(\d+))?")
 _CHECKPOINT = re.compile(rf"(\d{{9,18}}){re.escape(SUFFIX)}")
 _FILM = r"\d{9,18}\.gif"
@@ -181,8 +182,7 @@ class Run:
 
     def read_resolved(self) -> str:
         """The text of `resolved.yaml`; an `RlcliError` if it cannot be read."""
-        hint = "restore the file, or remove it: `rlcli resume` recreates it"
-        return files.read_text(self.resolved_recipe, hint)
+        return files.read_text(self.resolved_recipe, _RESTORE)
 
     def resolved_data(self) -> dict[str, Any] | None:
         """The data of `resolved.yaml`; None if it is missing or empty."""
@@ -196,13 +196,7 @@ class Run:
     def read_info(self) -> dict[str, Any]:
         """The content of `run.json`; an `RlcliError` if a field has a wrong type."""
         info = read_json(self.info)
-        for name, is_sound in INFO_FIELDS.items():
-            if name in info and not is_sound(info[name]):
-                value = quote(files.to_json(info[name]))
-                raise RlcliError(
-                    f"`{self.info}` is damaged: `{name}` is {value}",
-                    "restore the file, or remove it: `rlcli resume` recreates it",
-                )
+        files.check_fields(self.info, info, INFO_FIELDS, _RESTORE)
         return info
 
     def command(
@@ -250,10 +244,8 @@ class Run:
         Seeds are strings, as in JSON.
         """
         index = read_json(self.index)
-        if not isinstance(index.get("best", {}), dict):
-            value = quote(files.to_json(index["best"]))
-            message = f"`{self.index}` is damaged: `best` is {value}"
-            raise RlcliError(message, "remove it: the next checkpoint recreates it")
+        hint = "remove it: the next checkpoint recreates it"
+        files.check_fields(self.index, index, {"best": predicates.is_mapping}, hint)
         return index
 
     def write_index(self, **fields: Any) -> None:

@@ -21,7 +21,7 @@ from rlcli.recipe.varying import MOST_COMBINATIONS
 from rlcli.results.checks import check_choice
 from rlcli.runs import predicates
 from rlcli.runs.cell_table import ARRAY
-from rlcli.runs.files import REMEDY, read_json, to_json
+from rlcli.runs.files import REMEDY, check_fields, read_json
 from rlcli.runs.naming import check_name
 from rlcli.runs.opened_folder import OpenedFolder
 from rlcli.runs.study_record import SEARCH, Cell, find_study, is_recipe, record_study
@@ -99,11 +99,7 @@ class Sweep(OpenedFolder):
         """The status, the winner and the confirmed trials; {} if there is no file."""
         path = self.result
         result = read_json(path, REMEDY_OF_RESULT)
-        for name, is_sound in _RESULT_FIELDS.items():
-            if name in result and not is_sound(result[name]):
-                value = quote(to_json(result[name]))
-                message = f"`{path}` is damaged: `{name}` is {value}"
-                raise RlcliError(message, REMEDY_OF_RESULT)
+        check_fields(path, result, _RESULT_FIELDS, REMEDY_OF_RESULT)
         return result
 
     def make_cell(self, folder: Path, sets: Sequence[str], *seeds: int) -> Cell:

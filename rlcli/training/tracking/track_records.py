@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rlcli import registry
-from rlcli.errors import RlcliError, quote
 from rlcli.monitor.lines import group_by_point
 from rlcli.recipe import Part
 from rlcli.recipe.grammar import to_plain
-from rlcli.runs.files import read_json, to_json, write_json
+from rlcli.runs.files import check_fields, read_json, to_json, write_json
 from rlcli.runs.metrics import CLOCK_FIELDS
 from rlcli.trackers import Record
 
@@ -146,11 +145,8 @@ class Marks:
         self._path = path
         self._lock = threading.Lock()
         data = read_json(path, _HINT)
-        for name, is_sound in (("id", _is_id), ("steps", _is_steps)):
-            if data and not is_sound(data.get(name)):
-                value = quote(to_json(data.get(name)))
-                message = f"`{path}` is damaged: `{name}` is {value}"
-                raise RlcliError(message, _HINT)
+        fields = {"id": _is_id, "steps": _is_steps}
+        check_fields(path, data, fields, _HINT, may_lack=not data)
         self.id: str = data.get("id") or uuid.uuid4().hex[:16]
         self._steps: dict[str, int] = data.get("steps") or {}
 
