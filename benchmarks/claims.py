@@ -31,7 +31,7 @@ from rlcli.results.sequential_test import (
     estimate_power,
 )
 from rlcli.runs.run_folder import is_run
-from rlcli.runs.statistics import bootstrap_band, wilson_interval
+from rlcli.runs.statistics import bootstrap_ci95, wilson_interval
 
 STUDIES, SEEDS, BLOCK, ALPHA = 1_000, 50, 5, 0.05
 LOOKS = range(BLOCK, SEEDS + 1, BLOCK)
@@ -129,8 +129,7 @@ def separate_intervals(first: np.ndarray, second: np.ndarray) -> tuple[str, int]
     """Claims a difference if 95 % bootstrap intervals of 5 seeds do not overlap."""
     one, other = first[:USUAL], second[:USUAL]
     (low, high), (low_2, high_2) = (
-        (float(end[0]) for end in bootstrap_band(each[:, None], "mean"))
-        for each in (one, other)
+        bootstrap_ci95(each, "mean") for each in (one, other)
     )
     return _compare(one, other, low > high_2 or low_2 > high)
 

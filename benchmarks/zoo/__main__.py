@@ -30,7 +30,7 @@ from rlcli import recipe
 from rlcli.recipe import read_without_parts
 from rlcli.runs import snapshots
 from rlcli.runs.run_folder import SUFFIX
-from rlcli.runs.statistics import bootstrap_band
+from rlcli.runs.statistics import bootstrap_ci95
 
 ROOT = Path(__file__).parents[2]
 ZOO = ROOT / "recipes" / "zoo"
@@ -130,10 +130,9 @@ def halve_precision(leaf: np.ndarray) -> np.ndarray:
 def measure(file: Path) -> dict[str, Any]:
     """The return of a policy of the zoo, and its file."""
     (row,) = evaluate(file, MEASUREMENT)
-    low, high = bootstrap_band(np.array(row["returns"])[:, None], "mean")
     return {
         "mean": row["mean"],
-        "ci95": [float(low[0]), float(high[0])],
+        "ci95": [*bootstrap_ci95(row["returns"], "mean")],
         "bytes": file.stat().st_size,
         "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
     }

@@ -102,29 +102,23 @@ def _iqm_weights(n: int) -> npt.NDArray[np.float64]:
     return np.clip(coverage, 0.0, None) / (n / 2)
 
 
-def bootstrap_ci95(
-    values: Values, *, resamples: int = RESAMPLES, seed: int = 0
-) -> tuple[float, float]:
-    """The 95 % percentile bootstrap interval of the IQM of the values `[n]`, n > 1.
+def bootstrap_ci95(values: Values, center: str = "iqm") -> tuple[float, float]:
+    """The 95 % percentile bootstrap interval of the IQM, or `mean`, of `[n]`, n > 1.
 
-    Resamples n values with replacement, `resamples` times; the interval contains the
-    middle 95 % of the IQM of those samples. The same values, in any order, give the
-    same interval. A single value has no interval.
+    Resamples n values with replacement, `RESAMPLES` times; the interval contains the
+    middle 95 % of the statistic of those samples. The same values, in any order, give
+    the same interval. A single value has no interval.
     """
     array = np.asarray(values, np.float64)
     if array.ndim != 1 or array.size < 2:
         raise ValueError(f"expected values of shape [n], n > 1, got {array.shape}")
-    low, high = bootstrap_band(array[:, None], resamples=resamples, seed=seed)
+    low, high = bootstrap_band(array[:, None], center)
     return float(low[0]), float(high[0])
 
 
 @remember
 def bootstrap_band(
-    values: npt.NDArray[Any],
-    center: str = "iqm",
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    values: npt.NDArray[Any], center: str = "iqm"
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """The intervals of the IQM or `mean` of each column of `[n, points]`.
 
@@ -135,7 +129,7 @@ def bootstrap_band(
     of_ranks = _iqm_weights(n) if center == "iqm" else np.full(n, 1 / n)
     finite = np.isfinite(values).all(axis=0)
     ranked = np.sort(np.where(finite, values, 0.0), axis=0)
-    means = _bootstrap_weights(tuple(of_ranks), resamples, seed) @ ranked
+    means = _bootstrap_weights(tuple(of_ranks)) @ ranked
     means = np.clip(means, ranked[0], ranked[-1])  # equal values stay exact
     interval = np.quantile(means, [0.025, 0.975], axis=0)
     low, high = np.where(finite, interval, np.nan)
@@ -156,19 +150,17 @@ def resample_counts(
 
 
 @functools.lru_cache(maxsize=16)
-def _bootstrap_weights(
-    of_ranks: Sequence[float], resamples: int, seed: int
-) -> npt.NDArray[np.float64]:
+def _bootstrap_weights(of_ranks: Sequence[float]) -> npt.NDArray[np.float64]:
     """The weights of n sorted values in the statistic of each resample, `[R, n]`.
 
     `of_ranks` are the weights of n sorted values in the statistic. The result does not
     depend on the values: the order of a resample is that of its ranks.
     """
     n = len(of_ranks)
-    counts = resample_counts(n, resamples, (seed,))
+    counts = resample_counts(n)
     rows, ranks = np.divmod(np.repeat(np.arange(counts.size), counts.ravel()), n)
-    weights = np.zeros((resamples, n))
-    np.add.at(weights, (rows, ranks), np.tile(of_ranks, resamples))
+    weights = np.zeros(counts.shape)
+    np.add.at(weights, (rows, ranks), np.tile(of_ranks, len(counts)))
     return weights
 
 
@@ -230,10 +222,7 @@ def info_summary(info: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
     def interval(values: np.ndarray) -> list[float] | None:
         if np.isin(values, (0, 1)).all():
             return list(wilson_interval(float(values.mean()), values.size))
-        if values.size < 2:
-            return None
-        low, high = bootstrap_band(values.reshape(-1, 1), "mean")
-        return [float(low[0]), float(high[0])]
+        return [*bootstrap_ci95(values.ravel(), "mean")] if values.size > 1 else None
 
     return {
         name: {"mean": float(values.mean()), "ci95": interval(values)}
