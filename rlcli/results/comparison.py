@@ -232,8 +232,11 @@ def compare_overall(
     complete = {
         label: each for label, each in scores.items() if len(each) == len(samples)
     }
-    for label in scores.keys() - complete.keys():
-        notes.append(f"`{label}` is not compared over environments: it lacks runs")
+    notes += [
+        f"`{label}` is not compared over environments: it lacks runs"
+        for label in scores
+        if label not in complete
+    ]
     if not complete:
         notes.append(
             "no group has runs in all environments: group by `updater.name` or `name`"

@@ -238,6 +238,12 @@ def test_environments_without_references_and_groups_with_gaps_are_noted(runs):
     assert "`Own-v0` has no reference scores" in data["notes"][0]
 
 
+def test_groups_with_gaps_are_noted_in_their_order(runs):
+    notes = rlcli.compare(runs)["notes"]
+    lacking = [note.split("`")[1] for note in notes if "lacks runs" in note]
+    assert lacking == ["dqn", "ppo", "dqn_2", "ppo_2"]
+
+
 def test_other_options_of_an_environment_have_no_shipped_reference(runs):
     for change in ("gravity: 3", "wrappers: [{name: scale_reward, factor: 2}]"):
         text = RESOLVED.replace("num_envs: 2", f"num_envs: 2, {change}")
