@@ -25,7 +25,7 @@ import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import lz4.frame
 import numpy as np
@@ -55,17 +55,6 @@ _OTHER_FORMATS = {  # by the first bytes of a file
 _COPY_AGAIN = "copy the file again, or use another checkpoint of the run"
 
 
-def to_bytes(data: Any) -> bytes:
-    """Encodes plain data as the bytes of a file.
-
-    Plain data are None, bool, int (64 bits), float, str, list, dict with str keys, and
-    NumPy arrays. Other types raise a `TypeError` that names the tree path.
-    """
-    file = io.BytesIO()
-    _write_to(file, data)
-    return file.getvalue()
-
-
 def from_bytes(data: bytes, *, source: str | os.PathLike[str] = "data") -> Any:
     """Decodes the bytes of a file; arrays are read-only.
 
@@ -91,22 +80,21 @@ def from_bytes(data: bytes, *, source: str | os.PathLike[str] = "data") -> Any:
 def write(path: str | os.PathLike[str], data: Any) -> None:
     """Writes a file atomically: at any time `path` is the old file or the new one.
 
-    The temporary file is in the same folder, and its name starts with a dot.
+    Plain data are None, bool, int (64 bits), float, str, list, dict with str keys, and
+    NumPy arrays. Other types raise a `TypeError` that names the tree path.
+
+    The temporary file is in the same folder, and its name starts with a dot. It is
+    written piece by piece, without a copy of `data`.
     """
-    with replacing(Path(path)) as file:
-        _write_to(file, data)
-
-
-def _write_to(file: BinaryIO, data: Any) -> None:
-    """Writes the bytes of a file piece by piece, without a copy of `data`."""
     head = _HEADER.pack(MAGIC, FORMAT_VERSION, pickles.encoded_size(data))
     digest = hashlib.sha256(head)
-    file.write(bytes(HEADER_SIZE))
-    for piece in _compress(pickles.encode(data)):
-        digest.update(piece)
-        file.write(piece)
-    file.seek(0)
-    file.write(head + digest.digest())
+    with replacing(Path(path)) as file:
+        file.write(bytes(HEADER_SIZE))
+        for piece in _compress(pickles.encode(data)):
+            digest.update(piece)
+            file.write(piece)
+        file.seek(0)
+        file.write(head + digest.digest())
 
 
 def _compress(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -18,6 +18,7 @@ from typing import Any
 import lz4.frame
 import numpy as np
 import pytest
+from folders import checkpoint_bytes
 
 from rlcli.errors import RlcliError
 from rlcli.runs import checkpoint, pickles
@@ -60,7 +61,7 @@ def refusal(data: bytes) -> str:
 
 
 def test_a_file_is_laid_out_as_documented():
-    data = checkpoint.to_bytes(DATA)
+    data = checkpoint_bytes(DATA)
     payload = lz4.frame.decompress(data[52:])
     assert data == forge_file(data[52:], len(payload))
     assert pickle.loads(payload) == {
@@ -76,24 +77,23 @@ def test_a_file_is_laid_out_as_documented():
 
 
 def test_what_was_read_gives_the_same_bytes_again():
-    data = checkpoint.to_bytes(DATA)
+    data = checkpoint_bytes(DATA)
     again = checkpoint.from_bytes(data)
     assert_is_data(again)
-    assert checkpoint.to_bytes(again) == data
-    assert checkpoint.to_bytes(dict(reversed(DATA.items()))) == data
+    assert checkpoint_bytes(again) == data
+    assert checkpoint_bytes(dict(reversed(DATA.items()))) == data
 
 
-def test_equal_data_are_equal_bytes_in_another_process():
+def test_equal_data_are_equal_bytes_in_another_process(tmp_path):
     program = (
         "import sys, numpy; from rlcli.runs import checkpoint;"
         "assert 'jax' not in sys.modules;"
-        "sys.stdout.buffer.write(checkpoint.to_bytes("
-        "{'b': numpy.arange(9.0), 'a': list({'x': 1, 'y': 2})}))"
+        "data = {'b': numpy.arange(9.0), 'a': list({'x': 1, 'y': 2})};"
+        "checkpoint.write(sys.argv[1], data)"
     )
-    out = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, check=True
-    )
-    assert out.stdout == checkpoint.to_bytes({"a": ["x", "y"], "b": np.arange(9.0)})
+    path = tmp_path / "x.pkl.lz4"
+    subprocess.run([sys.executable, "-c", program, path], check=True)
+    assert path.read_bytes() == checkpoint_bytes({"a": ["x", "y"], "b": np.arange(9.0)})
 
 
 def test_large_and_highly_compressible_data_come_back(tmp_path):
@@ -108,7 +108,7 @@ def test_large_and_highly_compressible_data_come_back(tmp_path):
 
 
 def test_every_flip_of_a_bit_is_refused():
-    data = checkpoint.to_bytes(DATA)
+    data = checkpoint_bytes(DATA)
     for position in range(len(data)):
         for bit in range(8):
             flipped = bytearray(data)
@@ -117,7 +117,7 @@ def test_every_flip_of_a_bit_is_refused():
 
 
 def test_every_truncation_is_refused():
-    data = checkpoint.to_bytes(DATA)
+    data = checkpoint_bytes(DATA)
     for length in range(len(data)):
         refusal(data[:length])
     assert refusal(b"") == "`x.pkl.lz4` is empty"
@@ -125,7 +125,7 @@ def test_every_truncation_is_refused():
 
 
 def test_anything_appended_is_refused():
-    assert "checksum" in refusal(checkpoint.to_bytes(DATA) + b"\0")
+    assert "checksum" in refusal(checkpoint_bytes(DATA) + b"\0")
 
 
 def test_a_newer_format_is_named():

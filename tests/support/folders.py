@@ -3,11 +3,12 @@
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlcli.runs import metrics
+from rlcli.runs import checkpoint, metrics
 from rlcli.runs.run_folder import Run
 
 
@@ -17,6 +18,14 @@ def snapshot(folder: Path) -> dict[Path, tuple[int, bytes]]:
         path: (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
         for path in (folder, *folder.rglob("*"))
     }
+
+
+def checkpoint_bytes(data: Any) -> bytes:
+    """The bytes of a checkpoint file with plain data."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "x.pkl.lz4")
+        checkpoint.write(path, data)
+        return path.read_bytes()
 
 
 def read_rows(run: str | Path) -> list[dict[str, Any]]:

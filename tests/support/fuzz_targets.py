@@ -21,7 +21,7 @@ import fuzz_parts
 import fuzz_sweeps
 import fuzz_values
 import lz4.frame
-from folders import write_run
+from folders import checkpoint_bytes, write_run
 from fuzz_folders import SECRET, Template, spoil_file
 
 import rlcli
@@ -175,7 +175,7 @@ def checkpoints(draw: random.Random, place: Place) -> Callable[[], object]:
     else:
         content = fuzz_values.change(draw, checkpoint.from_bytes(data))
         with contextlib.suppress(TypeError, ValueError):  # what no file can contain
-            data = checkpoint.to_bytes(content)
+            data = checkpoint_bytes(content)
     path = place.folder / "case.pkl.lz4"
     path.write_bytes(data)
     if draw.random() < 0.05:

@@ -18,11 +18,12 @@ import lz4.frame
 import ml_dtypes
 import numpy as np
 import pytest
+from folders import checkpoint_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlcli.errors import RlcliError
-from rlcli.runs import checkpoint, pickles
+from rlcli.runs import pickles
 from rlcli.utils import dump, dumps, load, loads, pickling
 from rlcli.utils.kinds import is_policy
 from rlcli.utils.pickling import MAX_OPCODES
@@ -315,7 +316,7 @@ def test_data_that_are_not_a_frame_are_refused():
     stored = dumps([1, 2, 3])
     load_error(b"", "no lz4 frame")
     load_error(pickle.dumps([1]), "no lz4 frame")
-    load_error(checkpoint.to_bytes({"a": 1}), "no lz4 frame")
+    load_error(checkpoint_bytes({"a": 1}), "no lz4 frame")
     load_error(b"\x50\x2a\x4d\x18" + stored, "no lz4 frame")  # a skippable one
     load_error(stored + b"x", "does not end with the data")
     load_error(stored + stored, "does not end with the data")
