@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from rlcli.loop import phases
 from rlcli.loop.advance import advance, advance_with_metrics
-from rlcli.loop.data_parallel import Division
-from rlcli.loop.log import Log, empty_buffer, finished_episodes, log_points, write_if
+from rlcli.loop.devices import divide
+from rlcli.loop.log import Log, empty_buffer, finished_episodes, write_if
 from rlcli.loop.progress import (
     RESET,
     Loop,
@@ -22,30 +21,18 @@ from rlcli.loop.progress import (
     stream_key,
 )
 from rlcli.loop.seeds import (
-    drop_padding,
     map_seeds,
-    pad_seeds,
-    resize_seeds,
-    seed_shardings,
-    shapes_on_devices,
     vmap_seeds,
 )
 from rlcli.types import Array, ArrayTree
-from rlcli.xla import processes
 from rlcli.xla.control_flow import zeros_of_shapes
 from rlcli.xla.debugging import locate
 from rlcli.xla.fusion_barrier import round_to_dtype
 from rlcli.xla.packing import PackedTree, Packing
-from rlcli.xla.temporaries import temporary_bytes
 
 
 def compiled_loop(setup: Setup) -> Loop:
-    """Compiles chunks of iterations, sharded over devices and vmapped over seeds.
-
-    The arrays of a progress have an entry for each padded seed. `save` removes the
-    padding, and `restore` adds it.
-    """
-    progress_axes = setup.axes
+    """Compiles chunks of iterations, vmapped over seeds and divided among devices."""
     seeds_per_device = len(setup.padded_seeds) // setup.devices
 
     def begin_one(seed: Array, numbers: Array) -> Progress:
@@ -56,54 +43,13 @@ def compiled_loop(setup: Setup) -> Loop:
 
     def begin_share(seeds: Array, numbers: Array) -> Progress:
         if setup.has_own_numbers:
-            begin = map_seeds(begin_one, seeds_per_device, progress_axes)
-            return begin(seeds, numbers)
+            return map_seeds(begin_one, seeds_per_device, setup.axes)(seeds, numbers)
         begin = functools.partial(begin_one, numbers=numbers)
-        return map_seeds(begin, seeds_per_device, progress_axes)(seeds)
+        return map_seeds(begin, seeds_per_device, setup.axes)(seeds)
 
-    seeds, numbers = setup.seed_array, setup.numbers_array
-    axes = (progress_axes, None), (progress_axes, 0)
+    axes = (setup.axes, None), (setup.axes, 0)
     advance_share = vmap_seeds(_chunk_function(setup), seeds_per_device, *axes)
-    division = Division(setup, begin_share, advance_share, (seeds, numbers))
-
-    def trace() -> jax.stages.Traced:
-        data = shapes_on_devices(setup.devices, jax.eval_shape(setup.data), None)
-        progress = division.on_devices(division.shapes)._replace(data=data)
-        return division.advance.trace(progress, log_points(1))  # cached by JAX
-
-    def place_data() -> ArrayTree:
-        data = setup.data()
-        return jax.device_put(data, seed_shardings(setup.devices, data, None))
-
-    @functools.cache
-    def program_temporary_bytes() -> int:
-        return setup.all_devices * temporary_bytes(trace().jaxpr)
-
-    def save(progress: Progress) -> ArrayTree:
-        progress = progress._replace(numbers=(), data=())
-        if len(setup.padded_seeds) == len(setup.seeds) and processes.count() == 1:
-            return progress
-        return drop_padding(len(setup.seeds), processes.fetch(progress), progress_axes)
-
-    def restore(arrays: ArrayTree) -> tuple[Progress, str]:
-        # `put` uses the shardings that `advance` returns, so that `advance` is not
-        # compiled twice.
-        arrays = arrays._replace(numbers=np.asarray(numbers))
-        padded = pad_seeds(len(setup.padded_seeds), arrays, progress_axes)
-        return division.put(padded)._replace(data=place_data()), ""
-
-    return Loop(
-        begin=lambda: division.begin()._replace(data=place_data()),
-        advance=lambda progress, counts: division.advance(progress, log_points(counts)),
-        save=save,
-        restore=restore,
-        shapes=lambda: resize_seeds(
-            len(setup.seeds), division.shapes._replace(numbers=()), progress_axes
-        ),
-        close=lambda progress: None,
-        temporary_bytes=program_temporary_bytes,
-        hlo=lambda: trace().lower().compile().as_text() or "",
-    )
+    return divide(setup, begin_share, advance_share)
 
 
 class _ScalarPacking:

@@ -14,15 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rlcli.loop.devices import Devices
 from rlcli.loop.episode_records import EpisodeFunctions, EpisodeRecords
 from rlcli.loop.progress import info_names, noise_block_size, zero_actions
-from rlcli.loop.seeds import (
-    pad_seeds,
-    resize_seeds,
-    shapes_on_devices,
-    shard_seeds,
-    vmap_seeds,
-)
+from rlcli.loop.seeds import pad_seeds, resize_seeds, vmap_seeds
 from rlcli.types import Array, ArrayTree, Environment, Inputs, Policy
 from rlcli.xla.fusion_barrier import round_to_dtype
 from rlcli.xla.numeric_limits import INT32_MAX
@@ -75,15 +70,13 @@ class CompiledEpisodes:
         recording: bool = False,
     ) -> None:
         self._at, self._functions, self._recording = at, functions, recording
-        self._devices = devices
+        self._devices = Devices(devices)
         self._share = -(-seeds // devices)  # seeds of a device
         self._padded_seeds = self._share * devices
         self._block = noise_block_size(functions.environment.num_envs * self._share)
-        self._begin = jax.jit(shard_seeds(self._begin_share, devices, (0, 0), 0))
-        axes = (0, 0, 0, 0, None, None)
-        self._advance = jax.jit(
-            shard_seeds(self._advance_share, devices, axes, 0), donate_argnums=2
-        )
+        shard, axes = self._devices.shard, (0, 0, 0, 0, None, None)
+        self._begin = jax.jit(shard(self._begin_share, (0, 0), 0))
+        self._advance = jax.jit(shard(self._advance_share, axes, 0), donate_argnums=2)
 
     def run(
         self,
@@ -122,13 +115,13 @@ class CompiledEpisodes:
         """The shapes of the state, and the bytes of temporaries; may take shapes."""
         acting, inputs, seeds = resize_seeds(self._padded_seeds, (*agents, seeds))
         state = jax.eval_shape(self._begin, inputs, seeds)
-        state = shapes_on_devices(self._devices, state, 0)
+        state = self._devices.shapes(state, 0)
         sizes = [size for leaf in jax.tree.leaves(state) for size in leaf.shape]
         if max(sizes) > INT32_MAX:  # XLA cannot index it, and no memory can hold it
             return state, 0
         number = jax.ShapeDtypeStruct((), np.int32)
         program = self._advance.trace(acting, inputs, state, seeds, number, number)
-        return state, self._devices * temporary_bytes(program.jaxpr)
+        return state, self._devices.groups * temporary_bytes(program.jaxpr)
 
     def _begin_share(self, inputs: Inputs, reset_seeds: Array) -> CompiledEpisodesState:
         """The state at the start, of the seeds of one device."""

@@ -1,4 +1,4 @@
-"""Seeds: the same program for one seed or several, on one device or several."""
+"""Seeds: the same program for one seed or several."""
 
 import functools
 from collections.abc import Callable
@@ -7,12 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from rlcli.types import Array, ArrayTree
-from rlcli.xla import data_axis
-
-SEEDS = "seeds"  # the name of the axis of seeds in meshes
 
 
 def vmap_seeds(function: Callable, seeds: int, inputs: Any, outputs: Any) -> Callable:
@@ -44,76 +40,6 @@ def map_seeds(function: Callable, seeds: int, outputs: Any) -> Callable:
         )
 
     return one_by_one
-
-
-def shard_seeds(
-    function: Callable, devices: int, inputs: Any, outputs: Any, data_parallel: int = 1
-) -> Callable:
-    """`shard_map` over the axis of seeds; the function itself for a single device.
-
-    `inputs` and `outputs` are axes of seeds, or partition specs. A mesh of one device
-    would be part of every array's type: what is traced with shapes would be traced
-    again with arrays.
-    """
-    if devices * data_parallel == 1:
-        return function
-    specs = [_partition_specs(axes) for axes in (inputs, outputs)]
-    return jax.shard_map(
-        function,
-        mesh=_mesh(devices, data_parallel),
-        in_specs=specs[0],
-        out_specs=specs[1],
-        check_vma=False,
-    )
-
-
-def seed_shardings(
-    devices: int, tree: ArrayTree, axes: Any, data_parallel: int = 1
-) -> ArrayTree:
-    """The sharding of every array of a tree; None for all on a single device."""
-    if devices * data_parallel == 1:
-        return jax.tree.map(lambda leaf: None, tree)
-    mesh = _mesh(devices, data_parallel)
-    return map_leaves(
-        lambda axis, leaf: NamedSharding(mesh, _partition_spec(axis)), axes, tree
-    )
-
-
-def shapes_on_devices(
-    devices: int, shapes: ArrayTree, axes: Any, data_parallel: int = 1
-) -> ArrayTree:
-    """Shapes with the shardings of the arrays that `shard_seeds` returns."""
-    if devices * data_parallel == 1:
-        return shapes
-    return jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(
-            leaf.shape, leaf.dtype, sharding=sharding
-        ),
-        shapes,
-        seed_shardings(devices, shapes, axes, data_parallel),
-    )
-
-
-def _mesh(devices: int, data_parallel: int) -> Mesh:
-    if data_parallel == 1:
-        return Mesh(np.array(jax.local_devices()[:devices]), (SEEDS,))
-    share = devices * data_parallel // jax.process_count()  # equal in all processes
-    grid = [
-        device
-        for process in range(jax.process_count())
-        for device in jax.local_devices(process)[:share]
-    ]
-    return Mesh(np.array(grid).reshape(devices, data_parallel), (SEEDS, data_axis.AXIS))
-
-
-def _partition_specs(axes: Any) -> Any:
-    return jax.tree.map(_partition_spec, axes, is_leaf=lambda axis: axis is None)
-
-
-def _partition_spec(axis: int | PartitionSpec | None) -> PartitionSpec:
-    if isinstance(axis, PartitionSpec):
-        return axis
-    return PartitionSpec() if axis is None else PartitionSpec(SEEDS)
 
 
 def squeeze_seed(tree: ArrayTree, axes: Any) -> ArrayTree:
