@@ -8,18 +8,15 @@ import jax
 import jax.numpy as jnp
 
 from rlcli.loop import phases
-from rlcli.loop.advance import advance, advance_with_metrics
-from rlcli.loop.devices import divide
-from rlcli.loop.log import Log, empty_buffer, finished_episodes, write_if
-from rlcli.loop.progress import (
-    RESET,
-    Loop,
-    Progress,
-    Setup,
+from rlcli.loop.advance import (
+    advance,
+    advance_with_metrics,
     info_names,
     initial_progress,
-    stream_key,
 )
+from rlcli.loop.devices import divide
+from rlcli.loop.log import Log, empty_buffer, finished_episodes, write_if
+from rlcli.loop.progress import RESET, Loop, Progress, Setup, stream_key
 from rlcli.loop.seeds import (
     map_seeds,
     vmap_seeds,

@@ -14,9 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rlcli.loop.advance import info_names, zero_actions
 from rlcli.loop.devices import Devices
 from rlcli.loop.episode_records import EpisodeFunctions, EpisodeRecords
-from rlcli.loop.progress import info_names, noise_block_size, zero_actions
+from rlcli.loop.progress import noise_block_size
 from rlcli.loop.seeds import pad_seeds, resize_seeds, vmap_seeds
 from rlcli.types import Array, ArrayTree, Environment, Inputs, Policy
 from rlcli.xla.fusion_barrier import round_to_dtype

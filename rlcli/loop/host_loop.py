@@ -15,9 +15,9 @@ import numpy as np
 from rlcli import spaces
 from rlcli.environments.adapters.info_recorder import InfoStatistics
 from rlcli.loop import phases
-from rlcli.loop.advance import advance, advance_with_metrics
+from rlcli.loop.advance import advance, advance_with_metrics, initial_progress
 from rlcli.loop.log import Log, finished_episodes, log_points
-from rlcli.loop.progress import AXES, Loop, Progress, Setup, initial_progress
+from rlcli.loop.progress import AXES, Loop, Progress, Setup
 from rlcli.loop.seeds import expand_seed, map_seeds, squeeze_seed, vmap_seeds
 from rlcli.types import Array, ArrayTree, Environment, TimeStep
 from rlcli.xla import threads
@@ -51,6 +51,7 @@ def host_loop(setup: Setup) -> Loop:
     host = environment.host
     assert host is not None
     seeds, numbers = setup.seed_array, setup.numbers_array
+    obs, timestep = timestep_shapes(len(setup.seeds), environment)
 
     @jax.jit
     def begin_all(seeds: Array, numbers: Array, obs: ArrayTree) -> Progress:
@@ -61,13 +62,12 @@ def host_loop(setup: Setup) -> Loop:
 
     @functools.cache
     def shapes() -> Progress:
-        obs, _ = timestep_shapes(len(setup.seeds), environment)
         return jax.eval_shape(begin_all, seeds, numbers, obs)
 
     @functools.cache
     def program() -> _Program:
         data = jax.eval_shape(setup.data)
-        return _build_program(setup, shapes()._replace(data=data))
+        return _build_program(setup, shapes()._replace(data=data), timestep)
 
     def begin() -> Progress:
         host_seeds: Any = np.array(setup.seeds, np.uint32)  # in place of a key
@@ -179,10 +179,10 @@ def _advance_to(
     return progress._replace(environment=state), metrics
 
 
-def _build_program(setup: Setup, progress: Progress) -> _Program:
+def _build_program(setup: Setup, progress: Progress, timestep: TimeStep) -> _Program:
     """Traces all functions, so that arrays that do not fit in memory raise an error.
 
-    `progress` has the shapes of the run's progress.
+    `progress` and `timestep` are shapes.
     """
     seeds = len(setup.seeds)
     # The carry of a single seed has no axis for seeds: with one, XLA would not update
@@ -212,7 +212,6 @@ def _build_program(setup: Setup, progress: Progress) -> _Program:
 
         return advance_with_metrics(setup.agent, advance_fn, carry, final_updates)
 
-    _, timestep = timestep_shapes(seeds, setup.environment)
     _, noise = jax.eval_shape(draw_all, setup.seed_array, np.int32(0))
 
     def metrics_of(progress: Progress, timestep: TimeStep, noise: PackedTree) -> Any:

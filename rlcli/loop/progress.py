@@ -1,4 +1,4 @@
-"""Progress: the complete state of a run, and its initial value.
+"""Progress: the parts of a run, and its complete state.
 
 Every random number comes from a key derived from (seed, stream, step), so Progress
 contains no key.
@@ -14,15 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float32, Int32, UInt32
 
-from rlcli import spaces
-from rlcli.environments.episode_info import logged_names
-from rlcli.errors import RlcliError, quote
 from rlcli.loop.episode_statistics import (
     EpisodeStatistics,
-    begin_statistics,
     count_successes,
 )
-from rlcli.loop.faults import Faults, begin_faults
+from rlcli.loop.faults import Faults
 from rlcli.loop.log import Log
 from rlcli.schedules import Success
 from rlcli.types import (
@@ -36,7 +32,7 @@ from rlcli.types import (
     Network,
     Transition,
 )
-from rlcli.xla.data_axis import draw_share, fold_in_device, sum_over_devices
+from rlcli.xla.data_axis import draw_share, fold_in_device
 from rlcli.xla.random_bits import unroll_key
 
 # The random streams of a seed. EVALUATION is for evaluation and rendering, which
@@ -152,7 +148,7 @@ class Setup(NamedTuple):
         """The inputs after `steps` steps of each environment, those of `progress`.
 
         The environment steps by their clock, and a policy selects the next action by
-        it. An update sees an earlier one, see `unroll_clock`.
+        it. An update sees an earlier one.
         """
         num_envs = progress.pending.first.shape[0] * self.data_parallel
         # The condition always holds, but XLA cannot prove it. Without it, XLA would
@@ -169,20 +165,6 @@ class Setup(NamedTuple):
             successes=count_successes(progress.statistics),
         )
         return Inputs(clock, self.numbers_by_place(numbers))
-
-    def unroll_clock(self, clock: Clock, unroll: Transition) -> Clock:
-        """The clock at which a full unroll began, from the one after its last step.
-
-        The updates of an iteration see this time: the first one sees the start of the
-        run, and the last one a time before its end.
-        """
-        steps = (clock.iteration * self.unroll).astype(jnp.float32)
-        num_envs = unroll.last.shape[1] * self.data_parallel
-        finished = sum_over_devices(jnp.sum(unroll.last, dtype=jnp.int32))
-        return clock._replace(
-            steps=steps * num_envs,
-            episodes=clock.episodes - finished.astype(jnp.float32),
-        )
 
     def current_step(self, progress: Progress) -> Int32[Array, ""]:
         """Steps of each environment so far."""
@@ -287,128 +269,3 @@ AXES = Progress._make([None, None, 0, 0, 0, 0, 0, 0, 0, 0, None, None])
 def stream_key(seed: Array | int, index: int) -> Key:
     """The key of one random stream of a seed; `index` is a stream such as `RESET`."""
     return jax.random.fold_in(unroll_key(jax.random.key(seed)), index)
-
-
-def select_action(
-    agent: Agent,
-    state: ArrayTree,
-    obs: ArrayTree,
-    policy: ArrayTree,
-    first: Bool[Array, "B"],
-    noise: ArrayTree,
-) -> tuple[Pending, ArrayTree]:
-    """Selects the next action; also returns the next state of the policy.
-
-    `state` and `policy` are the states of the agent and of its policy. The action has
-    the extras that unrolls store; `advance` sets `cut` when the environment has
-    executed the action.
-    """
-    decision, next_policy = agent.policy.explore(
-        agent.acting(state), obs, policy, first, noise
-    )
-    available_extras = {
-        "carry": policy[0],
-        "cut": jnp.zeros_like(first),
-        **decision.extras,
-    }
-    for name in agent.traits.requires:
-        if name not in available_extras:
-            offered = ", ".join(f"`{extra}`" for extra in sorted(available_extras))
-            raise RlcliError(
-                f"the updater or the tracer requires the extra {quote(name)}, but the "
-                f"policy and the loop offer only {offered}",
-                "correct its `requires`",
-            )
-    extras = {name: available_extras[name] for name in agent.traits.requires}
-    return Pending(obs, decision.action, first, extras), next_policy
-
-
-def info_names(environment: Environment, state: ArrayTree) -> list[str]:
-    """The names of the values that episodes of a pure environment log."""
-
-    def step_info(key: Key) -> Mapping[str, Array]:
-        noise = environment.draw(key)
-        return environment.step(state, zero_actions(environment), noise)[1].info
-
-    return logged_names(environment, jax.eval_shape(step_info, stream_key(0, STEP)))
-
-
-def initial_progress(
-    setup: Setup,
-    seed: Array,
-    numbers: Float32[Array, "N"],
-    state: ArrayTree,
-    obs: ArrayTree,
-    info_keys: Sequence[str] = (),
-) -> Progress:
-    """Progress at the start of one seed, with the first action selected.
-
-    `info_keys` are the names of the environment's `info` that are summed over episodes.
-    """
-    environment, agent = setup.at(setup.first_inputs(numbers))
-    batch = environment.num_envs
-    first = jnp.ones(batch, bool)
-    # The action of step t + 1 uses the key of step t, so the first action uses key −1.
-    action_key = jax.random.fold_in(stream_key(seed, POLICY), np.uint32(2**32 - 1))
-    noise = draw_share(agent.policy.draw, action_key, batch)
-    # Not `stream_key`: its hashes take longer to compile where large arrays are drawn.
-    init_key = jax.random.fold_in(jax.random.key(seed), INIT)
-
-    def init_agent(unroll: Transition) -> ArrayTree:
-        return setup.start(agent.init(init_key, unroll), seed)
-
-    def first_action(agent_state: ArrayTree) -> tuple[Pending, ArrayTree]:
-        policy_state = agent.policy.initial(batch)
-        return select_action(agent, agent_state, obs, policy_state, first, noise)
-
-    # The state of the agent depends on the shapes of an unroll, and these depend on the
-    # extras of an action, which the agent selects. An unroll without extras breaks the
-    # cycle: it suffices for the shapes of the first action.
-    example = Pending(obs, zero_actions(environment), first, {})
-    shapes, _ = jax.eval_shape(
-        lambda: first_action(init_agent(_empty_unroll(setup, example)))
-    )
-    unroll = _empty_unroll(setup, shapes)
-    agent_state = init_agent(unroll)
-    pending, policy_state = first_action(agent_state)
-    return Progress(
-        iteration=jnp.int32(0),
-        position=jnp.int32(0),
-        seed=seed,
-        environment=state,
-        pending=pending,
-        policy=policy_state,
-        unroll=unroll,
-        agent=agent_state,
-        statistics=begin_statistics(batch, info_keys, [*setup.conditions]),
-        faults=begin_faults(environment, obs),
-        numbers=numbers,
-    )
-
-
-def zero_actions(environment: Environment) -> ArrayTree:
-    """Zeros of the shape of the actions of all environments."""
-    return jax.tree.map(
-        lambda leaf: jnp.zeros((environment.num_envs, *leaf.shape), leaf.dtype),
-        spaces.zeros(environment.action),
-    )
-
-
-def _empty_unroll(setup: Setup, pending: Pending) -> Transition:
-    """An unroll of zeros, with the shapes of `pending`."""
-
-    def zeros(leaf: Array) -> Array:
-        return jnp.zeros((setup.unroll, *leaf.shape), leaf.dtype)
-
-    flag = zeros(pending.first)
-    number = flag.astype(jnp.float32)
-    return Transition(
-        obs=jax.tree.map(zeros, pending.obs),
-        action=jax.tree.map(zeros, pending.action),
-        reward=number,
-        discount=number,
-        next_obs=jax.tree.map(zeros, pending.obs),
-        first=flag,
-        last=flag,
-        extras=jax.tree.map(zeros, pending.extras),
-    )

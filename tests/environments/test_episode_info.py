@@ -17,8 +17,8 @@ from rlcli.environments.adapters.pools import NativeVector
 from rlcli.environments.episode_info import MAX_INFO, log_info
 from rlcli.environments.vector import vector
 from rlcli.errors import RlcliError
+from rlcli.loop.advance import info_names
 from rlcli.loop.episode_statistics import begin_statistics, update_statistics
-from rlcli.loop.progress import info_names
 from rlcli.recipe import load_recipe
 from rlcli.registry import user_code
 from rlcli.runs.statistics import info_summary, wilson_interval

@@ -9,6 +9,7 @@ import pytest
 
 from rlcli import recipe
 from rlcli.assembly import build
+from rlcli.loop.advance import info_names, initial_progress
 from rlcli.loop.progress import (
     AXES,
     EVALUATION,
@@ -19,8 +20,6 @@ from rlcli.loop.progress import (
     STEP,
     Progress,
     Setup,
-    info_names,
-    initial_progress,
     stream_key,
 )
 from rlcli.runs import checkpoint
